@@ -1,0 +1,171 @@
+"""The table of encoders that can be fine-tuned: one row per architecture, and how to build one.
+
+A row says only what transformers does not say itself: which modules of the architecture's
+question-answering class make up its span head, and a small random configuration for tests and demos.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import torch
+from transformers import AutoConfig, AutoModelForQuestionAnswering, PreTrainedConfig, PreTrainedModel
+
+from models.tiny_init import reading_init_
+
+log = logging.getLogger(__name__)
+
+ArchitectureName = Literal["bert", "roberta", "xlnet", "distilbert", "electra", "deberta-v3", "modernbert"]
+Attention = Literal["auto", "eager", "sdpa", "flash_attention_2", "flex_attention"]
+
+RANDOM = "random"
+"""The checkpoint name that stands for random weights."""
+
+
+class BackboneError(ValueError):
+    """A checkpoint that is missing, of another architecture, or not what the configuration claims."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """One row of the table."""
+
+    model_type: str
+    """transformers' `config.model_type`."""
+    span_head: tuple[str, ...] = ("qa_outputs",)
+    """Modules of the question-answering class that turn hidden states (B, T, D) into logits (B, T, 2),
+    applied in this order."""
+    tiny: dict[str, Any] = field(default_factory=dict)
+    """Sizes of a small random model, by this architecture's own configuration keys."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Configuration values that every model of this architecture gets."""
+
+
+_TINY = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
+
+ARCHITECTURES: dict[str, Architecture] = {
+    "bert": Architecture(model_type="bert", tiny=_TINY),
+    # RoBERTa counts positions from padding_idx + 1, hence the two extra rows.
+    "roberta": Architecture(model_type="roberta", tiny=_TINY | {"max_position_embeddings": 514}),
+    "xlnet": Architecture(
+        model_type="xlnet",
+        tiny={"d_model": 128, "n_layer": 2, "n_head": 4, "d_inner": 256},
+        # Memories of earlier segments make no sense for independent questions.
+        settings={"use_mems_eval": False, "use_mems_train": False},
+    ),
+    "distilbert": Architecture(
+        model_type="distilbert", tiny={"dim": 128, "n_layers": 2, "n_heads": 4, "hidden_dim": 256}
+    ),
+    "electra": Architecture(model_type="electra", tiny=_TINY | {"embedding_size": 128}),
+    "deberta-v3": Architecture(model_type="deberta-v2", tiny=_TINY),
+    "modernbert": Architecture(
+        model_type="modernbert", span_head=("head", "drop", "classifier"), tiny=dict(_TINY)
+    ),
+}
+
+
+@dataclass(kw_only=True)
+class Backbone:
+    """Which encoder to fine-tune, and from which weights.
+
+    Args:
+        architecture: A row of the table of backbones.
+        checkpoint: A name on the Hub, a local folder in Hugging Face format, or `random`. A checkpoint that
+            was already fine-tuned for extractive QA keeps its span head.
+        tokenizer: Where the tokenizer comes from, when not from the checkpoint: a Hub name, a folder, or
+            `stories` for the words of the embedded stories.
+        config: Values that replace those of the checkpoint's transformers configuration.
+        attention: The attention kernel; `auto` leaves the choice to transformers.
+        gradient_checkpointing: Recompute activations in the backward pass to save memory.
+        reading_init: Start random weights so that small models learn to read (see models/tiny_init.py).
+    """
+
+    architecture: ArchitectureName
+    checkpoint: str
+    tokenizer: str = ""
+    config: dict[str, Any] = field(default_factory=dict)
+    attention: Attention = "auto"
+    gradient_checkpointing: bool = False
+    reading_init: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values only, as a checkpoint stores them."""
+        return asdict(self)
+
+
+def backbone_config(backbone: Backbone) -> PreTrainedConfig:
+    """The transformers configuration of `backbone`.
+
+    Raises:
+        BackboneError: the checkpoint cannot be found, or is of another architecture.
+    """
+    row = ARCHITECTURES[backbone.architecture]
+    if backbone.checkpoint == RANDOM:
+        return AutoConfig.for_model(row.model_type, **(row.tiny | row.settings | backbone.config))
+    try:
+        config = AutoConfig.from_pretrained(backbone.checkpoint)
+    except (OSError, ValueError) as error:
+        raise BackboneError(
+            f"backbone.checkpoint: cannot load {backbone.checkpoint!r}: {_first_line(error)} "
+            "(give a local folder, or a Hub name while online)"
+        ) from error
+    if config.model_type != row.model_type:
+        raise BackboneError(
+            f"backbone.checkpoint: {backbone.checkpoint!r} is a {config.model_type!r} model, but "
+            f"backbone.architecture is {backbone.architecture!r} (model type {row.model_type!r})"
+        )
+    unknown = [key for key in backbone.config if not hasattr(config, key)]
+    if unknown:
+        raise BackboneError(f"backbone.config: {config.model_type!r} has no setting {unknown[0]!r}")
+    for key, value in (row.settings | backbone.config).items():
+        setattr(config, key, value)
+    return config
+
+
+def load_pretrained(backbone: Backbone) -> PreTrainedModel:
+    """Build transformers' extractive-QA model of `backbone`, in float32 and training mode.
+
+    Raises:
+        BackboneError: see `backbone_config`; also when encoder weights are absent from the checkpoint.
+    """
+    config = backbone_config(backbone)
+    # A failed from_config may leave its argument changed, hence the copy.
+    kwargs: dict[str, Any] = {"config": copy.deepcopy(config), "dtype": torch.float32}
+    if backbone.attention != "auto":
+        kwargs["attn_implementation"] = backbone.attention
+    try:
+        if backbone.checkpoint == RANDOM:
+            model = AutoModelForQuestionAnswering.from_config(kwargs.pop("config"), **kwargs)
+            if backbone.reading_init:
+                reading_init_(model.base_model)
+        else:
+            model, info = AutoModelForQuestionAnswering.from_pretrained(
+                backbone.checkpoint, output_loading_info=True, **kwargs
+            )
+            _check_loaded(backbone, model, set(info["missing_keys"]))
+    except (OSError, ImportError) as error:
+        raise BackboneError(f"backbone {backbone.checkpoint!r}: {_first_line(error)}") from error
+    if backbone.gradient_checkpointing:
+        model.gradient_checkpointing_enable()
+    return model.train()
+
+
+def _check_loaded(backbone: Backbone, model: PreTrainedModel, missing: set[str]) -> None:
+    """Encoder weights must be there; a missing span head is normal, and worth a line in the log."""
+    prefix = model.base_model_prefix + "."
+    encoder = sorted(key for key in missing if key.startswith(prefix) and ".pooler." not in key)
+    if encoder:
+        raise BackboneError(
+            f"backbone.checkpoint: {backbone.checkpoint!r} lacks {len(encoder)} encoder weights "
+            f"(first: {encoder[0]}); is it complete, and of architecture {backbone.architecture!r}?"
+        )
+    head = any(not key.startswith(prefix) for key in missing)
+    log.info("%s: span head %s", backbone.checkpoint, "starts random" if head else "kept from the checkpoint")
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

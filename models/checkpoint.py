@@ -1,0 +1,137 @@
+"""Read and write trained QA models: our own `.ckpt` files and Hugging Face folders.
+
+A `.ckpt` is a Lightning checkpoint that also carries, under one key, the architecture, the transformers
+configuration, the tokenizer's files and how text was encoded. It loads with `weights_only=True` and needs
+neither the Hub nor the experiment's configuration.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForQuestionAnswering
+
+from models.backbones import ARCHITECTURES, Backbone, BackboneError
+from models.qa_model import QAModel
+
+KEY = "interventune"
+"""Where our part of a Lightning checkpoint lies."""
+FORMAT = 1
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that is missing, truncated, not ours, or of another architecture."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedQA:
+    """A model in evaluation mode, with what is needed to feed it."""
+
+    model: QAModel
+    tokenizer: dict[str, str] | str
+    """The tokenizer's files by name, or the folder or Hub name that holds them."""
+    encoding: dict[str, Any]
+    """Options of the text encoding that the model was trained with; empty if the checkpoint does not say."""
+
+
+def describe(model: QAModel, tokenizer_files: dict[str, str], encoding: dict[str, Any]) -> dict[str, Any]:
+    """Our part of a checkpoint: plain strings, numbers and dicts."""
+    return {
+        "format": FORMAT,
+        "architecture": model.architecture,
+        "config": model.config.to_json_string(use_diff=False),
+        "tokenizer": tokenizer_files,
+        "encoding": encoding,
+    }
+
+
+def load_qa(path: str, *, architecture: str = "") -> LoadedQA:
+    """Load a `.ckpt` of ours, a Hugging Face folder, or a Hub name.
+
+    Args:
+        path: where the checkpoint is.
+        architecture: demand this architecture; empty accepts any row of the table.
+
+    Raises:
+        CheckpointError: nothing usable is there; the message names the path and the reason.
+    """
+    loaded = _load_ckpt(Path(path)) if Path(path).is_file() else _load_folder(path)
+    if architecture and loaded.model.architecture != architecture:
+        raise CheckpointError(
+            f"{path}: the checkpoint is of architecture {loaded.model.architecture!r}, not {architecture!r}"
+        )
+    loaded.model.eval()
+    return loaded
+
+
+def read_ckpt(path: Path) -> dict[str, Any]:
+    """A Lightning checkpoint as a dict, read with `weights_only=True`."""
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path}: no such checkpoint") from error
+    except (RuntimeError, EOFError, pickle.UnpicklingError, OSError) as error:
+        raise CheckpointError(
+            f"{path}: not a readable checkpoint (truncated, or not written by `python -m training`): "
+            f"{str(error).splitlines()[0][:120]}"
+        ) from error
+    if not isinstance(checkpoint, dict) or KEY not in checkpoint:
+        raise CheckpointError(f"{path}: not a checkpoint of this project (it has no {KEY!r} entry)")
+    return checkpoint
+
+
+def _load_ckpt(path: Path) -> LoadedQA:
+    checkpoint = read_ckpt(path)
+    about = checkpoint[KEY]
+    row = ARCHITECTURES.get(about["architecture"])
+    if row is None:
+        raise CheckpointError(f"{path}: unknown architecture {about['architecture']!r}")
+    config = AutoConfig.for_model(row.model_type, **_without_type(json.loads(about["config"])))
+    model = QAModel(AutoModelForQuestionAnswering.from_config(config), about["architecture"])
+    prefix = "model."
+    state = {
+        key.removeprefix(prefix): value
+        for key, value in checkpoint["state_dict"].items()
+        if key.startswith(prefix)
+    }
+    missing, _ = model.load_state_dict(state, strict=False)
+    if missing:
+        raise CheckpointError(f"{path}: {len(missing)} weights are missing (first: {missing[0]})")
+    return LoadedQA(model, about["tokenizer"], about["encoding"])
+
+
+def _load_folder(path: str) -> LoadedQA:
+    try:
+        model_type = AutoConfig.from_pretrained(path).model_type
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{path}: no checkpoint file, no Hugging Face folder, and no model of that name on the Hub"
+        ) from error
+    names = [name for name, row in ARCHITECTURES.items() if row.model_type == model_type]
+    if not names:
+        raise CheckpointError(f"{path}: model type {model_type!r} is not among {', '.join(ARCHITECTURES)}")
+    try:
+        model = QAModel.from_backbone(Backbone(architecture=names[0], checkpoint=path))  # type: ignore[arg-type]
+    except BackboneError as error:
+        raise CheckpointError(str(error)) from error
+    return LoadedQA(model, path, {})
+
+
+def fingerprint(model: nn.Module) -> str:
+    """SHA-256 over names, shapes, dtypes and values of all weights: equal exactly when the model is."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _without_type(config: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key not in ("model_type", "transformers_version")}
