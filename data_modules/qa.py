@@ -1,0 +1,248 @@
+"""The LightningDataModule: questions and groups to train on, and any number of sets to watch."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import pytorch_lightning as pl
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+
+from data_modules.datasets import GroupSet, QASet, TrainSet, unadvised
+from data_modules.features import Encoding
+from data_modules.planting import randomly_advised
+from data_modules.samplers import EvalSampler, TrainSampler
+from data_modules.schema import DataError
+from data_modules.sources import read_groups, read_qa
+from data_modules.tokenizers import load_tokenizer, tokenizer_files
+
+MAIN = "main"
+"""The name of a set whose metric keys carry no set name."""
+
+
+class EvalSet(NamedTuple):
+    """A named set to evaluate on, in the order of its data loader."""
+
+    name: str
+    data: QASet | GroupSet
+
+
+class QADataModule(pl.LightningDataModule):
+    """Questions and groups, read, tokenised and batched.
+
+    A source is a file (its format is read from its content), `hub:NAME:SPLIT`, or `stories:SPLIT` for the
+    embedded data. Evaluation sets are named; the metric keys of the set called `main` carry no set name.
+
+    Args:
+        tokenizer: Hub name, folder, or `stories`; linked from the backbone.
+        architecture: Row of the table of backbones; linked from the backbone.
+        train_qa: Questions to train on.
+        train_groups: Underspecified groups to train on.
+        val_qa: Questions to validate on, by name.
+        val_groups: Groups to validate on, by name.
+        test_qa: Questions to test on, by name.
+        test_groups: Groups to test on, by name.
+        predict_groups: Groups to write predictions for, by name.
+        encoding: How text becomes rows of tokens.
+        train_advice: `as_written`, `none`, or `random` (planting: advice of any class, or none).
+        random_advice_share: With `random`: share of the groups that carry advice.
+        random_advice_copies: With `random`: how often each distinct group appears.
+        watch_unadvised: Evaluate every set of groups without its advice too, as class `none`.
+        qa_batch_size: Question windows in a training batch.
+        groups_per_class: Groups of each class in a training batch.
+        qa_every: Every how many batches questions take part, when there are groups.
+        eval_batch_size: Rows in an evaluation batch.
+        limit_train_qa: Use the first N questions only; 0 uses all.
+        limit_val_qa: Likewise for validation and test.
+        limit_val_groups: Use at most N groups of each class, evenly spread; 0 uses all.
+        skip_bad: Skip and count bad records instead of stopping at the first.
+        num_workers: Processes that build batches.
+        seed: Of every order and draw.
+    """
+
+    def __init__(
+        self,
+        *,
+        tokenizer: str,
+        architecture: str,
+        train_qa: str = "",
+        train_groups: list[str] | None = None,
+        val_qa: dict[str, str] | None = None,
+        val_groups: dict[str, str] | None = None,
+        test_qa: dict[str, str] | None = None,
+        test_groups: dict[str, str] | None = None,
+        predict_groups: dict[str, str] | None = None,
+        encoding: Encoding = Encoding(),  # noqa: B008  never mutated
+        train_advice: Literal["as_written", "none", "random"] = "as_written",
+        random_advice_share: float = 0.5,
+        random_advice_copies: int = 4,
+        watch_unadvised: bool = True,
+        qa_batch_size: int = 16,
+        groups_per_class: int = 3,
+        qa_every: int = 1,
+        eval_batch_size: int = 64,
+        limit_train_qa: int = 0,
+        limit_val_qa: int = 0,
+        limit_val_groups: int = 0,
+        skip_bad: bool = False,
+        num_workers: int = 0,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.sources = {
+            "val": (val_qa or {}, val_groups or {}),
+            "test": (test_qa or {}, test_groups or {}),
+            "predict": ({}, predict_groups or {}),
+        }
+        self.train_qa_source, self.train_group_sources = train_qa, train_groups or []
+        self.encoding, self.train_advice = encoding, train_advice
+        self.random_advice_share, self.random_advice_copies = random_advice_share, random_advice_copies
+        self.watch_unadvised = watch_unadvised
+        self.qa_batch_size, self.groups_per_class, self.qa_every = qa_batch_size, groups_per_class, qa_every
+        self.eval_batch_size, self.num_workers, self.seed = eval_batch_size, num_workers, seed
+        self.limit_train_qa, self.limit_val_qa = limit_train_qa, limit_val_qa
+        self.limit_val_groups, self.skip_bad = limit_val_groups, skip_bad
+        self.tokenizer = load_tokenizer(tokenizer, architecture)
+        self.train_set: TrainSet | None = None
+        self.eval_sets: dict[str, list[EvalSet]] = {}
+
+    def setup(self, stage: str) -> None:
+        """Read and tokenise what the stage needs; done once per process."""
+        if stage == "fit" and self.train_set is None:
+            self.train_set = self._train_set()
+        for name in ("val",) if stage in ("fit", "validate") else (stage,):
+            if name not in self.eval_sets:
+                self.eval_sets[name] = self._eval_sets(*self.sources[name])
+
+    def _train_set(self) -> TrainSet:
+        qa = groups = None
+        if self.train_qa_source:
+            qa = self._qa_set(self.train_qa_source, self.limit_train_qa)
+        records = [
+            group
+            for source in self.train_group_sources
+            for group in read_groups(source, skip_bad=self.skip_bad)
+        ]
+        if records:
+            if self.train_advice == "none":
+                records = unadvised(records)
+            elif self.train_advice == "random":
+                records = randomly_advised(
+                    records, share=self.random_advice_share, copies=self.random_advice_copies, seed=self.seed
+                )
+            groups = GroupSet(records, self.tokenizer, self.encoding)
+        return TrainSet(groups, qa)
+
+    def _qa_set(self, source: str, limit: int) -> QASet:
+        examples = list(islice(read_qa(source, skip_bad=self.skip_bad), limit or None))
+        if not examples:
+            raise DataError(f"{source}: holds no questions")
+        return QASet(examples, self.tokenizer, self.encoding)
+
+    def _group_set(self, source: str) -> GroupSet:
+        groups = list(read_groups(source, skip_bad=self.skip_bad))
+        if not groups:
+            raise DataError(f"{source}: holds no groups")
+        if self.limit_val_groups:
+            groups = spread(groups, self.limit_val_groups)
+        if self.watch_unadvised:
+            advised = [g for g in groups if g.advice_class != "none"]
+            bare = [g for g in groups if g.advice_class == "none"]
+            groups = advised + (bare or unadvised(advised))
+        return GroupSet(groups, self.tokenizer, self.encoding)
+
+    def _eval_sets(self, qa: Mapping[str, str], groups: Mapping[str, str]) -> list[EvalSet]:
+        sets = [EvalSet(name, self._qa_set(source, self.limit_val_qa)) for name, source in qa.items()]
+        return sets + [EvalSet(name, self._group_set(source)) for name, source in groups.items()]
+
+    def train_dataloader(self) -> DataLoader:
+        """Batches of `TrainBatch`."""
+        assert self.train_set is not None
+        groups, qa = self.train_set.groups, self.train_set.qa
+        rank, world_size = _rank()
+        sampler = TrainSampler(
+            group_classes=[i.advice_class for i in groups.ids] if groups is not None else [],
+            qa_lengths=qa.lengths if qa is not None else [],
+            groups_per_class=self.groups_per_class,
+            qa_batch_size=self.qa_batch_size,
+            qa_every=self.qa_every,
+            seed=self.seed,
+            rank=rank,
+            world_size=world_size,
+        )
+        return self._loader(self.train_set, sampler)
+
+    def val_dataloader(self) -> list[DataLoader]:
+        """One loader for every set of `eval_sets["val"]`."""
+        return self._eval_loaders("val")
+
+    def test_dataloader(self) -> list[DataLoader]:
+        """One loader for every set of `eval_sets["test"]`."""
+        return self._eval_loaders("test")
+
+    def predict_dataloader(self) -> list[DataLoader]:
+        """One loader for every set of `eval_sets["predict"]`."""
+        return self._eval_loaders("predict")
+
+    def _eval_loaders(self, stage: str) -> list[DataLoader]:
+        rank, world_size = _rank()
+        loaders = []
+        for _, data in self.eval_sets[stage]:
+            rows = self.eval_batch_size if isinstance(data, QASet) else max(1, self.eval_batch_size // 4)
+            loaders.append(
+                self._loader(data, EvalSampler(data.batches(rows), rank=rank, world_size=world_size))
+            )
+        return loaders
+
+    def _loader(self, data: Any, sampler: Any) -> DataLoader:
+        # The sampler yields whole batches, hence batch_size=None: the data set builds them itself.
+        return DataLoader(
+            data,
+            sampler=sampler,
+            batch_size=None,
+            num_workers=self.num_workers,
+            pin_memory=True,
+            persistent_workers=self.num_workers > 0,
+        )
+
+    def fingerprints(self) -> dict[str, str]:
+        """SHA-256 of every local file that the run reads, by its source; other sources by name alone."""
+        named = {**self.sources["val"][0], **self.sources["val"][1]}.values()
+        tested = {**self.sources["test"][0], **self.sources["test"][1]}.values()
+        sources = [self.train_qa_source, *self.train_group_sources, *named, *tested]
+        return {source: file_fingerprint(source) for source in dict.fromkeys(sources) if source}
+
+    def checkpoint_extras(self) -> dict[str, Any]:
+        """What a checkpoint must hold to be used without this DataModule: tokenizer files and encoding."""
+        return {"tokenizer_files": tokenizer_files(self.tokenizer), "encoding": asdict(self.encoding)}
+
+
+def spread(groups: list[Any], per_class: int) -> list[Any]:
+    """At most `per_class` groups of each advice class, evenly spread over the file."""
+    by_class: dict[str, list[Any]] = {}
+    for group in groups:
+        by_class.setdefault(group.advice_class, []).append(group)
+    kept = []
+    for members in by_class.values():
+        step = max(1.0, len(members) / per_class)
+        kept += [members[int(i * step)] for i in range(min(per_class, len(members)))]
+    return kept
+
+
+def file_fingerprint(source: str) -> str:
+    """SHA-256 of a local file; empty for a folder, a Hub name or an embedded source."""
+    if not Path(source).is_file():
+        return ""
+    with open(source, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _rank() -> tuple[int, int]:
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return 0, 1

@@ -1,0 +1,55 @@
+"""Where tokenizers come from: the Hub, a folder, the files inside a checkpoint, or the embedded words."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from data_modules.schema import DataError
+
+EMBEDDED = "stories"
+"""The tokenizer name that stands for the words of the embedded stories."""
+
+
+def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
+    """A fast tokenizer of transformers.
+
+    Args:
+        source: a Hub name, a folder, `stories`, or tokenizer files as text by name.
+        architecture: row of the table of backbones; needed for `stories` only.
+
+    Raises:
+        DataError: nothing is there, or it is not a fast tokenizer (offsets are needed).
+    """
+    from transformers import AutoTokenizer
+
+    if isinstance(source, dict):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in source.items():
+                (Path(folder) / Path(name).name).write_text(text, encoding="utf-8")
+            return AutoTokenizer.from_pretrained(folder)
+    if source == EMBEDDED:
+        from data_modules.stories import vocabulary
+        from data_modules.word_tokenizer import build_tokenizer
+
+        return build_tokenizer(architecture, vocabulary())  # type: ignore[arg-type]
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source)
+    except (OSError, ValueError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise DataError(f"tokenizer {source!r}: {first}") from error
+    if not tokenizer.is_fast:
+        raise DataError(f"tokenizer {source!r}: a fast tokenizer is needed (character offsets)")
+    return tokenizer
+
+
+def tokenizer_files(tokenizer: Any) -> dict[str, str]:
+    """The tokenizer's files as text by name, to be stored inside a checkpoint."""
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer.save_pretrained(folder)
+        return {
+            path.name: path.read_text(encoding="utf-8")
+            for path in sorted(Path(folder).iterdir())
+            if path.suffix in (".json", ".txt", ".jinja")
+        }
