@@ -1,0 +1,102 @@
+"""What a run leaves behind beside curves and checkpoints: config.yaml, environment.json, metrics.json."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.cli import SaveConfigCallback
+
+PACKAGES = ("torch", "pytorch-lightning", "transformers", "tokenizers", "datasets", "torchmetrics")
+
+
+class RunRecord(SaveConfigCallback):
+    """Saves the resolved configuration and the environment at the start, the final metrics at the end."""
+
+    recorded = False
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Write config.yaml and environment.json, once, before anything long starts."""
+        folder = trainer.log_dir
+        if self.recorded or folder is None or trainer.fast_dev_run:
+            return
+        if trainer.is_global_zero:
+            text = self.parser.dump(self.config, skip_none=False)
+            write_text(Path(folder) / "config.yaml", text)
+            write_text(
+                Path(folder) / "environment.json", json.dumps(_environment(trainer, self.config), indent=2)
+            )
+        self.recorded = True
+
+    def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Final metrics of training and its last validation."""
+        _write_metrics(trainer)
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Metrics of a validation on its own."""
+        if trainer.state.fn == "validate":
+            _write_metrics(trainer)
+
+    def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Metrics of the test sets."""
+        _write_metrics(trainer)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write under a temporary name, sync, rename: a reader sees the old file or the new one, never half."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _write_metrics(trainer: pl.Trainer) -> None:
+    if trainer.log_dir is None or not trainer.is_global_zero or trainer.fast_dev_run:
+        return
+    metrics = {key: float(value) for key, value in sorted(trainer.callback_metrics.items())}
+    metrics["epoch"], metrics["step"] = trainer.current_epoch, trainer.global_step
+    write_text(Path(trainer.log_dir) / "metrics.json", json.dumps(metrics, indent=2) + "\n")
+
+
+def _environment(trainer: pl.Trainer, config: Any) -> dict[str, Any]:
+    devices = [trainer.strategy.root_device.type] * trainer.world_size
+    if torch.cuda.is_available():
+        devices = [torch.cuda.get_device_name(trainer.strategy.root_device)] * trainer.world_size
+    return {
+        "command": sys.argv,
+        "git": _git("rev-parse", "HEAD"),
+        "git_dirty": bool(_git("status", "--porcelain")),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: version(name) for name in PACKAGES},
+        "devices": devices,
+        "precision": str(trainer.precision),
+        "seed": config.get("seed_everything") if hasattr(config, "get") else None,
+        "data": trainer.datamodule.fingerprints(),
+    }
+
+
+def _git(*arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", *arguments], capture_output=True, text=True, cwd=Path(__file__).parent, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()

@@ -1,0 +1,155 @@
+"""Fine-tune a QA model on extractive questions: the module that the others build on.
+
+Shape letters: B batch, T tokens, V variants of a group (4), S subjects (2), E boundaries (start, end).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+from transformers import get_linear_schedule_with_warmup
+
+from data_modules.collate import GroupBatch, QABatch, TrainBatch
+from losses.span import span_cross_entropy
+from models.backbones import Backbone
+from models.checkpoint import KEY, describe
+from models.heads import best_spans, candidate_log_probs
+from models.qa_model import QAModel, QAOutput
+from training.callbacks.group_bias import GroupBiasMetrics
+from training.callbacks.qa_metrics import QAMetrics
+
+
+class SpanPrediction(NamedTuple):
+    """The best span of every window of a QA batch."""
+
+    start_B: Tensor
+    end_B: Tensor
+    score_B: Tensor
+    null_B: Tensor
+    """Score of "no answer": start + end logit of the classification token."""
+
+
+class QAModule(pl.LightningModule):
+    """Extractive question answering with start and end cross-entropy.
+
+    Args:
+        backbone: Encoder and starting weights; linked from the top-level `backbone`.
+        learning_rate: Peak of the linear schedule.
+        weight_decay: Of weights; biases and normalisation weights are not decayed.
+        warmup_ratio: Share of all steps in which the rate rises from 0.
+        max_answer_tokens: Longest answer that is decoded.
+    """
+
+    def __init__(
+        self,
+        *,
+        backbone: Backbone,
+        learning_rate: float = 3e-5,
+        weight_decay: float = 0.01,
+        warmup_ratio: float = 0.1,
+        max_answer_tokens: int = 30,
+    ) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.learning_rate, self.weight_decay, self.warmup_ratio = learning_rate, weight_decay, warmup_ratio
+        self.max_answer_tokens = max_answer_tokens
+        self.model = QAModel.from_backbone(backbone)
+
+    def setup(self, stage: str) -> None:
+        """Check that tokenizer and embeddings fit before anything long starts."""
+        words, rows = len(self.datamodule.tokenizer), self.model.config.vocab_size
+        if words > rows:
+            raise ValueError(
+                f"backbone: the tokenizer has {words} tokens, the model {rows} embeddings; "
+                "they do not belong together (set backbone.config.vocab_size for random weights)"
+            )
+
+    @property
+    def datamodule(self) -> Any:
+        """The DataModule of this run."""
+        return self.trainer.datamodule
+
+    def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
+        """Mean cross-entropy of start and end."""
+        assert batch.qa is not None
+        loss = self.span_loss(batch.qa)
+        self.log("train/loss/span", loss, prog_bar=True)
+        return loss
+
+    def span_loss(self, batch: QABatch) -> Tensor:
+        """Cross-entropy of the gold span, mean over start and end, in nats."""
+        output: QAOutput = self.model(batch.inputs)
+        return span_cross_entropy(output.start_BT, output.end_BT, batch.start_B, batch.end_B)
+
+    def group_log_probs(self, batch: GroupBatch) -> Tensor:
+        """Boundary log-probabilities (B, V, S, E) of the two subjects in all variants."""
+        output: QAOutput = self.model(batch.inputs)
+        start_RS, end_RS = batch.candidate_BVSE.flatten(0, 1).unbind(-1)
+        log_prob_RSE = candidate_log_probs(output.start_BT, output.end_BT, start_RS, end_RS)
+        return log_prob_RSE.unflatten(0, batch.candidate_BVSE.shape[:2])
+
+    def predict_spans(self, batch: QABatch) -> SpanPrediction:
+        """The best span of every window."""
+        output: QAOutput = self.model(batch.inputs)
+        start_B, end_B, score_B = best_spans(
+            output.start_BT, output.end_BT, batch.context_BT, self.max_answer_tokens
+        )
+        cls_B1 = batch.cls_B.unsqueeze(-1)
+        null_B = (output.start_BT.gather(1, cls_B1) + output.end_BT.gather(1, cls_B1)).squeeze(-1)
+        return SpanPrediction(start_B - batch.shift_B, end_B - batch.shift_B, score_B, null_B)
+
+    def validation_step(
+        self, batch: QABatch | GroupBatch, batch_idx: int, dataloader_idx: int = 0
+    ) -> dict[str, Any]:
+        """Predictions for the callbacks: `{"spans": ...}` or `{"score_BVS": ...}`."""
+        if isinstance(batch, GroupBatch):
+            log_prob_BVSE = self.group_log_probs(batch)
+            return {"log_prob_BVSE": log_prob_BVSE, "score_BVS": log_prob_BVSE.mean(-1).exp()}
+        return {"spans": self.predict_spans(batch)}
+
+    test_step = validation_step
+    predict_step = validation_step
+
+    def configure_callbacks(self) -> list[pl.Callback]:
+        """Metrics of questions and of groups, logged for every evaluation set."""
+        return [QAMetrics(), GroupBiasMetrics()]
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        """AdamW without decay on biases and normalisation weights; linear warm-up, linear decay to 0."""
+        decayed: list[Tensor] = []
+        plain: list[Tensor] = []
+        for parameter in self.parameters():
+            if parameter.requires_grad:
+                (decayed if parameter.ndim > 1 else plain).append(parameter)
+        optimizer = torch.optim.AdamW(
+            [
+                {"params": decayed, "weight_decay": self.weight_decay},
+                {"params": plain, "weight_decay": 0.0},
+            ],
+            lr=self.learning_rate,
+            eps=1e-8,
+            fused=True,
+        )
+        # The fused step could unscale float16 gradients by itself, but then they could not be clipped before;
+        # without this claim the scaler unscales first, as it does for any other optimizer.
+        optimizer._step_supports_amp_scaling = False
+        total = int(self.trainer.estimated_stepping_batches)
+        scheduler = get_linear_schedule_with_warmup(optimizer, round(self.warmup_ratio * total), total)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Make the checkpoint stand on its own: architecture, configuration, tokenizer, encoding."""
+        extras = self.datamodule.checkpoint_extras()
+        checkpoint[KEY] = describe(self.model, extras["tokenizer_files"], extras["encoding"])
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Refuse a checkpoint of another architecture in the user's words."""
+        found = checkpoint.get(KEY, {}).get("architecture")
+        if found != self.model.architecture:
+            raise ValueError(
+                f"ckpt_path: the checkpoint is of architecture {found!r}, the configuration asks for "
+                f"{self.model.architecture!r}"
+            )
