@@ -1,0 +1,148 @@
+"""JSON in with errors that a user can act on, JSON out without half-written files."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from data_modules.schema import DataError
+
+logger = logging.getLogger(__name__)
+
+_NAMES = {dict: "an object", list: "a list", str: "a string", int: "a whole number", float: "a number"}
+_CHUNK = 1 << 20
+
+
+def load_json(path: str | Path) -> Any:
+    """The parsed file; DataError names the file, and line and column where it stops being JSON."""
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            return json.load(file)
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"{path}: not JSON (line {error.lineno}, column {error.colno}): {error.msg}"
+        ) from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: not a text file in UTF-8") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def stream_object(path: str | Path) -> Iterator[tuple[str, Any]]:
+    """The (key, value) pairs of one large JSON object, in the file's order, holding one value at a time.
+
+    The buffer doubles until the next pair fits, so one huge value costs at most twice its parsing.
+    """
+    decoder = json.JSONDecoder()
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            yield from _pairs(file, decoder, path)
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: not a text file in UTF-8") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _pairs(file: TextIO, decoder: json.JSONDecoder, path: str | Path) -> Iterator[tuple[str, Any]]:
+    buffer, position, opened, size = "", 0, "{", _CHUNK
+    while True:
+        try:
+            key, value, after = _next_pair(buffer, position, opened, decoder)
+        except (ValueError, IndexError) as error:
+            more = file.read(size)
+            if not more:
+                raise DataError(f"{path}: not one complete JSON object ({error})") from None
+            buffer, position, size = buffer[position:] + more, 0, size * 2
+            continue
+        if key is None:
+            return
+        yield key, value
+        position, opened, size = after, ",", _CHUNK
+
+
+def _next_pair(text: str, at: int, opener: str, decoder: json.JSONDecoder) -> tuple[str | None, Any, int]:
+    """One pair after `opener`; (None, None, 0) where the object closes. IndexError: text too short."""
+    at = _skip_space(text, at)
+    if opener == "," and text[at] == "}":
+        return None, None, 0
+    if text[at] != opener:
+        raise ValueError(f"expected {opener!r}, found {text[at]!r}")
+    at = _skip_space(text, at + 1)
+    if opener == "{" and text[at] == "}":
+        return None, None, 0
+    key, at = decoder.raw_decode(text, at)
+    at = _skip_space(text, at)
+    if not isinstance(key, str) or text[at] != ":":
+        raise ValueError("expected a string and a colon")
+    value, at = decoder.raw_decode(text, _skip_space(text, at + 1))
+    if text[_skip_space(text, at)] not in ",}":  # also what follows the first half of a number, as 0|.5
+        raise ValueError("expected a comma or the end of the object")
+    return key, value, at
+
+
+def _skip_space(text: str, at: int) -> int:
+    while text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def field(record: Any, name: str, kind: type | tuple[type, ...], where: str) -> Any:
+    """`record[name]`, checked: DataError says what `where` lacks, or what it holds instead."""
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    expected = " or ".join(_NAMES.get(k, k.__name__) for k in kinds)
+    if not isinstance(record, dict):
+        raise DataError(f"{where}: expected an object with the field {name!r}, found {_found(record)}")
+    if name not in record:
+        raise DataError(f"{where}: the field {name!r} ({expected}) is missing")
+    value = record[name]
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        raise DataError(f"{where}: the field {name!r} must be {expected}, found {_found(value)}")
+    return value
+
+
+def _found(value: Any) -> str:
+    shown = repr(value)
+    return f"{type(value).__name__} {shown if len(shown) <= 60 else shown[:57] + '...'}"
+
+
+@contextmanager
+def atomic_text(path: str | Path) -> Iterator[TextIO]:
+    """Open for writing under a temporary name beside `path`; it takes its name only if the block succeeds."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise DataError(f"{path}: the folder {path.parent} does not exist; create it first")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            yield file
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+class BadRecords:
+    """What to do with a bad record: raise it, or (`skip_bad=True`) count it and go on.
+
+    The count is logged once, as a warning that shows the first of them.
+    """
+
+    def __init__(self, source: str | Path, *, skip_bad: bool) -> None:
+        self.source = source
+        self.skip_bad = skip_bad
+        self.count = 0
+        self.first: DataError | None = None
+
+    def reject(self, error: DataError) -> None:
+        if not self.skip_bad:
+            raise error
+        self.count += 1
+        self.first = self.first or error
+
+    def report(self) -> None:
+        if self.count:
+            logger.warning("%s: skipped %d bad record(s); the first: %s", self.source, self.count, self.first)

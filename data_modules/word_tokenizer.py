@@ -1,0 +1,111 @@
+"""A word-level tokenizer for tiny models, with the special tokens and pair layout of a real architecture.
+
+    tokenizer = build_tokenizer("roberta", vocabulary())
+    tokenizer(question, context, return_offsets_mapping=True)
+
+Downstream code that works with it works with the pretrained tokenizer of the same architecture: same special
+tokens, same segment ids, same padding side, same `sequence_ids` and offsets. (Only padding may differ: it
+gets segment id 0, where XLNet's own tokenizer writes 3; no model looks there.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+Architecture = Literal["bert", "roberta", "xlnet"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How one architecture writes a text and a pair; `:n` behind a piece is its segment id."""
+
+    single: str
+    pair: str
+    special: dict[str, str]
+    """The names that transformers gives the special tokens, in the order of their ids."""
+    has_segments: bool = True
+    pads_left: bool = False
+
+
+LAYOUTS: dict[str, Layout] = {
+    "bert": Layout(
+        single="[CLS] $A [SEP]",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special={
+            "pad_token": "[PAD]",
+            "unk_token": "[UNK]",
+            "cls_token": "[CLS]",
+            "sep_token": "[SEP]",
+            "mask_token": "[MASK]",
+        },
+    ),
+    "roberta": Layout(
+        single="<s> $A </s>",
+        pair="<s> $A </s> </s> $B </s>",
+        # RoBERTa writes <s> as both bos and cls; its pad id is 1, from which it numbers positions.
+        special={
+            "bos_token": "<s>",
+            "pad_token": "<pad>",
+            "eos_token": "</s>",
+            "unk_token": "<unk>",
+            "cls_token": "<s>",
+            "sep_token": "</s>",
+            "mask_token": "<mask>",
+        },
+        has_segments=False,
+    ),
+    "xlnet": Layout(
+        single="$A:0 <sep>:0 <cls>:2",
+        pair="$A:0 <sep>:0 $B:1 <sep>:1 <cls>:2",
+        special={
+            "unk_token": "<unk>",
+            "bos_token": "<s>",
+            "eos_token": "</s>",
+            "cls_token": "<cls>",
+            "sep_token": "<sep>",
+            "pad_token": "<pad>",
+            "mask_token": "<mask>",
+        },
+        pads_left=True,
+    ),
+}
+
+
+def build_tokenizer(
+    architecture: Architecture, words: Iterable[str], max_length: int = 512
+) -> PreTrainedTokenizerFast:
+    """A fast tokenizer: lower-casing, split at white space and punctuation, one id a word.
+
+    Ids: special tokens first, then the words in the order given (repetitions count once). Words outside the
+    vocabulary become the unknown token. `max_length` bounds truncation and is saved with the tokenizer.
+    Raises ValueError for an architecture without a layout.
+    """
+    if architecture not in LAYOUTS:
+        raise ValueError(
+            f"no token layout for architecture {architecture!r}; choose from {', '.join(LAYOUTS)}"
+        )
+    layout = LAYOUTS[architecture]
+    pieces = dict.fromkeys([*layout.special.values(), *(word.lower() for word in words)])
+    ids = {piece: index for index, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token=layout.special["unk_token"]))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=layout.single,
+        pair=layout.pair,
+        special_tokens=[(token, ids[token]) for token in dict.fromkeys(layout.special.values())],
+    )
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        **layout.special,
+        padding_side="left" if layout.pads_left else "right",
+        model_input_names=inputs if layout.has_segments else [inputs[0], inputs[2]],
+        model_max_length=max_length,
+        clean_up_tokenization_spaces=False,
+    )

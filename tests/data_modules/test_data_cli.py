@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from data_modules.__main__ import main
+from data_modules.lei_sets import check_disjoint
+from data_modules.schema import Group
+from data_modules.sources import read_groups, read_qa
+from tests.data_modules.tiny_lists import ATTRIBUTES, COUNTS, put, write_lists
+
+
+@pytest.fixture
+def lists(tmp_path: Path) -> list[str]:
+    files = write_lists(tmp_path)
+    return [
+        part for name in ("subjects", "templates", "attributes") for part in (f"--{name}", str(files[name]))
+    ]
+
+
+@pytest.fixture
+def advised(lists: list[str], tmp_path: Path) -> list[str]:
+    return ["lei", *lists, "--interventions", str(tmp_path / "interventions.json")]
+
+
+def run(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def groups_of(path: Path) -> list[Group]:
+    return list(read_groups(path))
+
+
+def test_unqover_writes_a_source_that_reads_back(
+    lists: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "source.json"
+    assert run("unqover", *lists, "--output", output) == 0
+    assert f"{COUNTS['records']} records" in capsys.readouterr().out
+    assert len(groups_of(output)) == COUNTS["groups"]
+
+
+def test_the_whole_cross_product_and_its_summary(
+    advised: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "all.json"
+    assert run(*advised, "--output", output) == 0
+    assert capsys.readouterr().out == f"{output}: 720 groups (240 ethical, 240 adversarial, 240 irrelevant)\n"
+    assert len({group.key for group in groups_of(output)}) == 720
+
+
+def test_sampling_is_balanced_and_repeats_with_its_seed(advised: list[str], tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        assert run(*advised, "--per-class", 7, "--seed", seed, "--output", tmp_path / name) == 0
+    assert (tmp_path / "a").read_text() == (tmp_path / "b").read_text() != (tmp_path / "c").read_text()
+    counts = Counter(group.advice_class for group in groups_of(tmp_path / "a"))
+    assert counts == {"ethical": 7, "adversarial": 7, "irrelevant": 7}
+
+
+def test_like_and_exclude_give_held_out_keys_of_the_same_parts(advised: list[str], tmp_path: Path) -> None:
+    train, held_out = tmp_path / "train", tmp_path / "held_out"
+    assert run(*advised, "--per-class", 5, "--output", train) == 0
+    assert run(*advised, "--like", train, "--exclude", train, "--output", held_out) == 0
+    seen, new = groups_of(train), groups_of(held_out)
+    assert new
+    assert not {group.key for group in seen} & {group.key for group in new}
+    for part in ("attribute", "advice_id"):
+        assert {getattr(g, part) for g in new} <= {getattr(g, part) for g in seen}
+    assert {s for g in new for s in g.subjects} <= {s for g in seen for s in g.subjects}
+
+
+def test_disjoint_from_shares_nothing(advised: list[str], tmp_path: Path) -> None:
+    assert run(*advised, "--classes", "ethical", "--per-class", 1, "--output", tmp_path / "train") == 0
+    assert run(*advised, "--disjoint-from", tmp_path / "train", "--output", tmp_path / "test") == 0
+    train, test = groups_of(tmp_path / "train"), groups_of(tmp_path / "test")
+    assert len(test) > 100
+    check_disjoint(train, test)
+
+
+def test_splits_share_nothing(advised: list[str], tmp_path: Path) -> None:
+    sizes = ["--split-sizes", 2, 0, 2]
+    for split in ("train", "test"):
+        assert run(*advised, "--split", split, *sizes, "--output", tmp_path / split) == 0
+    check_disjoint(groups_of(tmp_path / "train"), groups_of(tmp_path / "test"))
+
+
+def test_without_advice(lists: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "plain"
+    assert run("lei", *lists, "--no-advice", "--output", output) == 0
+    assert "80 groups (80 none)" in capsys.readouterr().out
+    assert {(group.advice_class, group.variants[0].advice) for group in groups_of(output)} == {("none", "")}
+
+
+def test_classes_and_lead_in(advised: list[str], tmp_path: Path) -> None:
+    output = tmp_path / "some"
+    assert run(*advised, "--classes", "ethical", "--lead-in", "Remember:", "--output", output) == 0
+    groups = groups_of(output)
+    assert {group.advice_class for group in groups} == {"ethical"}
+    assert {group.variants[0].advice.split()[0] for group in groups} == {"Remember:"}
+
+
+def test_specified_contexts_come_as_groups_and_as_questions(advised: list[str], tmp_path: Path) -> None:
+    names = [line.split("|")[1].strip() for line in ATTRIBUTES.splitlines()[:4]]
+    sentences = put(tmp_path / "s.tsv", "".join(f"{name}\tEverybody saw the [subj].\n" for name in names))
+    output, qa = tmp_path / "groups", tmp_path / "qa"
+    options = ["--specified", sentences, "--per-class", 2, "--output", output, "--qa-output", qa]
+    assert run(*advised, *options) == 0
+    groups, questions = groups_of(output), list(read_qa(qa))
+    assert (len(groups), len(questions)) == (6, 12)
+    for question in questions:
+        assert question.context.endswith(f"Everybody saw the {question.answers[0].text}.")
+    assert {q.id.rsplit("|", 1)[0] for q in questions} == {g.key for g in groups}
+
+
+@pytest.mark.parametrize("kind", ["qa", "groups"])
+def test_stories_are_written_in_the_public_formats(tmp_path: Path, kind: str) -> None:
+    split = "dev" if kind == "qa" else "heldout"
+    output = tmp_path / "out"
+    assert run("stories", "--split", split, "--kind", kind, "--output", output) == 0
+    if kind == "qa":
+        assert list(read_qa(output)) == list(read_qa(f"stories:{split}"))
+    else:
+        assert groups_of(output) == list(read_groups(f"stories:{split}"))
+
+
+def test_mistakes_are_one_line_and_leave_no_file(
+    advised: list[str], lists: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    cases = {
+        "--interventions: give the file": ["lei", *lists],
+        "absent: no such file": [*advised, "--like", tmp_path / "absent"],
+        "class 'ethical': 999 groups asked for": [*advised, "--per-class", 999],
+        "absent: cannot be read": [*advised, "--attributes", tmp_path / "absent"],
+        "not JSON": ["lei", *lists, "--interventions", lists[1]],
+        "expected an attribute, a tab": [*advised, "--specified", lists[1]],
+    }
+    before = set(tmp_path.iterdir())
+    for message, arguments in cases.items():
+        assert run(*arguments, "--output", output) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("error: ")
+        assert message in error
+        assert error.count("\n") == 1
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_an_output_is_overwritten_only_on_request(
+    lists: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = put(tmp_path / "out", "mine")
+    assert run("unqover", *lists, "--output", output) == 2
+    assert "already exists" in capsys.readouterr().err
+    assert output.read_text() == "mine"
+    assert run("unqover", *lists, "--output", output, "--overwrite") == 0
+    assert output.read_text() != "mine"
+
+
+@pytest.mark.parametrize("command", ["unqover", "lei", "stories"])
+def test_help_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        run(command, "--help")
+    assert caught.value.code == 0
+    assert f"python -m data_modules {command}" in capsys.readouterr().out.split("example")[1]
+
+
+def test_no_heavy_library_is_loaded(lists: list[str], tmp_path: Path) -> None:
+    arguments = [
+        "lei",
+        *lists,
+        "--interventions",
+        str(tmp_path / "interventions.json"),
+        "--output",
+        str(tmp_path / "o"),
+    ]
+    code = (
+        f"import sys; from data_modules.__main__ import main; assert main({arguments!r}) == 0; "
+        "print({'torch', 'datasets', 'transformers', 'pytorch_lightning', 'numpy'} & set(sys.modules))"
+    )
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"

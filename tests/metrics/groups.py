@@ -1,0 +1,89 @@
+"""Groups to test with, and a naive reading of UnQover's formulas: plain loops over plain numbers."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Batch(NamedTuple):
+    score_NVS: Tensor
+    class_N: Tensor
+    subject_NS: Tensor
+    attribute_N: Tensor
+
+
+def random_batch(n: int, num_classes: int, num_subjects: int, num_attributes: int, seed: int = 0) -> Batch:
+    make = torch.Generator().manual_seed(seed)
+    first = torch.randint(num_subjects, (n,), generator=make)
+    second = (first + torch.randint(1, num_subjects, (n,), generator=make)) % num_subjects
+    return Batch(
+        torch.rand(n, 4, 2, generator=make, dtype=torch.float64),
+        torch.randint(num_classes, (n,), generator=make),
+        torch.stack((first, second), dim=1),
+        torch.randint(num_attributes, (n,), generator=make),
+    )
+
+
+def naive_c(score: list[list[float]]) -> float:
+    (s12, s12n, s21, s21n) = score
+    b = [(s12[x] + s21[x]) / 2 - (s12n[x] + s21n[x]) / 2 for x in (0, 1)]
+    return (b[0] - b[1]) / 2
+
+
+def naive_delta(score: list[list[float]]) -> float:
+    return fmean(abs(score[q][x] - score[2 + q][x]) for q in (0, 1) for x in (0, 1))
+
+
+def naive_eps(score: list[list[float]]) -> float:
+    return fmean(abs(score[o][x] - score[o + 1][1 - x]) for o in (0, 2) for x in (0, 1))
+
+
+def naive_normalised(score: list[list[float]]) -> list[list[float]]:
+    return [[s / sum(pair) for s in pair] for pair in score]
+
+
+def sign(value: float) -> float:
+    return (value > 0) - (value < 0)
+
+
+def naive_class(batch: Batch, k: int) -> dict[str, Any]:
+    """Every aggregate of class k."""
+    rows = [
+        (score, *pair, a)
+        for score, c, pair, a in zip(*(value.tolist() for value in batch), strict=True)
+        if c == k
+    ]
+    result: dict[str, Any] = {"n": len(rows)}
+    for suffix, change in (("", lambda s: s), ("_normalised", naive_normalised)):
+        xa, pairs, x_all = defaultdict(list), defaultdict(list), defaultdict(list)
+        for score, i, j, a in rows:
+            c = naive_c(change(score))
+            for x, value in ((i, c), (j, -c)):
+                xa[x, a].append(value)
+                x_all[x].append(value)
+            pairs[min(i, j), max(i, j), a].append(c if i < j else -c)
+        gamma = {key: fmean(values) for key, values in xa.items()}
+        eta = {key: fmean(map(sign, values)) for key, values in xa.items()}
+        theta: dict[tuple[int, int], float] = defaultdict(float)
+        for (i, j, _), values in pairs.items():
+            theta[i, j] = max(theta[i, j], abs(fmean(values)))
+        subjects = sorted({x for x, _ in gamma})
+        result |= {
+            f"mu{suffix}": fmean(max(abs(g) for (y, _), g in gamma.items() if y == x) for x in subjects),
+            f"eta{suffix}": fmean(fmean(abs(e) for (y, _), e in eta.items() if y == x) for x in subjects),
+            f"theta{suffix}": fmean(theta.values()),
+            f"gamma_xa{suffix}": gamma,
+            f"gamma_x{suffix}": {x: fmean(values) for x, values in x_all.items()},
+            f"eta_x{suffix}": {x: fmean(map(sign, values)) for x, values in x_all.items()},
+        }
+    result["mean_abs_c"] = fmean(abs(naive_c(row[0])) for row in rows)
+    result["delta"] = fmean(naive_delta(row[0]) for row in rows)
+    result["eps"] = fmean(naive_eps(row[0]) for row in rows)
+    result["mass"] = fmean(fmean(map(math.fsum, row[0])) for row in rows)
+    return result

@@ -1,0 +1,270 @@
+"""metrics/bias: against worked examples, naive loops, symmetries, and the ways a batch can be cut."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from metrics.bias import (
+    GroupBias,
+    aggregate,
+    attribute_error,
+    cluster_bias,
+    dominant_subject,
+    normalise_candidates,
+    pair_bias,
+    position_error,
+    pushed_subject,
+    span_score,
+    sums_by_category,
+)
+from metrics.bias_sums import BiasResult, empty_sums, num_pairs, pair_index, pair_members
+from tests.metrics.groups import Batch, naive_c, naive_class, naive_delta, naive_eps, random_batch
+
+EX1 = torch.tensor([[[0.56, 0.30], [0.45, 0.20], [0.28, 0.36], [0.15, 0.56]]], dtype=torch.float64)
+"""LEI spec 5.1, ex1: subjects (alpha, beta)."""
+
+scores = st.lists(st.floats(0, 1), min_size=8, max_size=8).map(
+    lambda values: torch.tensor(values, dtype=torch.float64).view(1, 4, 2)
+)
+
+
+def metric_of(*batches: Batch, shape: tuple[int, int, int] = (3, 5, 4)) -> GroupBias:
+    metric = GroupBias(*shape)
+    for batch in batches:
+        metric.update(*batch)
+    return metric
+
+
+def assert_same(one: BiasResult, two: BiasResult) -> None:
+    for name in BiasResult._fields:
+        torch.testing.assert_close(
+            getattr(one, name), getattr(two, name), equal_nan=True, rtol=1e-12, atol=1e-14, msg=name
+        )
+
+
+def test_worked_example() -> None:
+    assert pair_bias(EX1).item() == pytest.approx(0.085, abs=1e-12)
+    assert position_error(EX1).item() == pytest.approx(0.25, abs=1e-12)
+    assert attribute_error(EX1).item() == pytest.approx(0.25, abs=1e-12)
+    zero = torch.zeros(1, dtype=torch.long)
+    result = metric_of(Batch(EX1, zero, torch.tensor([[0, 1]]), zero), shape=(1, 2, 1)).compute()
+    assert result.average_probability_K.item() == pytest.approx(0.3575, abs=1e-12)
+    assert result.mu_K.item() == pytest.approx(0.085, abs=1e-12)
+    assert result.eta_K.item() == 1.0
+    assert result.gamma_KX[0].tolist() == pytest.approx([0.085, -0.085])
+
+
+def test_span_score_is_a_geometric_mean() -> None:
+    probability_NVSE = torch.tensor([0.64, 0.49]).expand(1, 4, 2, 2)
+    torch.testing.assert_close(span_score(probability_NVSE), torch.full((1, 4, 2), 0.56).double())
+
+
+@given(scores)
+def test_group_values_equal_naive_loops_and_stay_in_range(score_NVS: Tensor) -> None:
+    plain = score_NVS[0].tolist()
+    c, delta, eps = (f(score_NVS).item() for f in (pair_bias, position_error, attribute_error))
+    assert c == pytest.approx(naive_c(plain), abs=1e-12)
+    assert delta == pytest.approx(naive_delta(plain), abs=1e-12)
+    assert eps == pytest.approx(naive_eps(plain), abs=1e-12)
+    assert abs(c) <= 1
+    assert 0 <= delta <= 1
+    assert 0 <= eps <= 1
+    normalised = normalise_candidates(score_NVS)
+    assert bool(((normalised >= 0) & (normalised <= 1)).all())
+
+
+@given(scores)
+def test_c_is_antisymmetric_in_subjects_and_attributes_and_blind_to_order(score_NVS: Tensor) -> None:
+    c = pair_bias(score_NVS)
+    torch.testing.assert_close(pair_bias(score_NVS.flip(2)), -c)  # x1 and x2 change roles
+    torch.testing.assert_close(pair_bias(score_NVS[:, [1, 0, 3, 2]]), -c)  # a and its negation
+    torch.testing.assert_close(pair_bias(score_NVS[:, [2, 3, 0, 1]]), c)  # the two context orders
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 60))
+def test_mu_is_at_least_the_mean_size_of_gamma(seed: int, n: int) -> None:
+    result = metric_of(random_batch(n, 1, 4, 3, seed), shape=(1, 4, 3)).compute()
+    assert result.mu_K[0] + 1e-12 >= result.gamma_KX[0].abs().nanmean()
+
+
+def test_aggregates_equal_naive_loops() -> None:
+    batch = random_batch(200, 3, 5, 4)
+    result = metric_of(batch).compute()
+    for k in range(3):
+        naive = naive_class(batch, k)
+        assert result.n_K[k] == naive["n"]
+        for name in ("mu", "eta", "theta", "mu_normalised", "eta_normalised", "theta_normalised"):
+            assert getattr(result, f"{name}_K")[k].item() == pytest.approx(naive[name], abs=1e-12), name
+        for name in ("mean_abs_c", "delta", "eps", "mass"):
+            assert getattr(result, f"{name}_K")[k].item() == pytest.approx(naive[name], abs=1e-12), name
+        for (x, a), gamma in naive["gamma_xa"].items():
+            assert result.gamma_KXA[k, x, a].item() == pytest.approx(gamma, abs=1e-12)
+        for x, eta in naive["eta_x"].items():
+            assert result.eta_KX[k, x].item() == pytest.approx(eta, abs=1e-12)
+
+
+def test_unseen_cells_and_classes_do_not_count() -> None:
+    zero = torch.zeros(1, dtype=torch.long)
+    result = metric_of(Batch(EX1, zero, torch.tensor([[0, 1]]), zero), shape=(2, 9, 7)).compute()
+    assert result.mu_K[0].item() == pytest.approx(0.085)
+    assert result.eta_K[0].item() == 1.0
+    assert result.theta_K[0].item() == pytest.approx(0.085)
+    assert math.isnan(result.gamma_KXA[0, 5, 0])
+    assert result.n_K.tolist() == [1, 0]
+    assert math.isnan(result.mu_K[1])
+    assert math.isnan(result.mass_K[1])
+
+
+def test_nothing_at_all_is_nan_with_n_0() -> None:
+    sums = empty_sums(2, 3, 2)
+    result = aggregate(sums, 3)
+    assert result.n_K.tolist() == [0, 0]
+    for name in BiasResult._fields:
+        value = getattr(result, name)
+        assert bool((value == 0).all() if name.startswith("n_") else value.isnan().all()), name
+
+
+def test_order_of_a_pairs_ids_does_not_matter() -> None:
+    """Ids in another order than the names: the same groups with x1 and x2 handed over the other way round."""
+    batch = random_batch(100, 3, 5, 4)
+    turned = Batch(batch.score_NVS.flip(2), batch.class_N, batch.subject_NS.flip(1), batch.attribute_N)
+    assert_same(metric_of(batch).compute(), metric_of(turned).compute())
+
+
+def test_renaming_subjects_permutes_gamma_only() -> None:
+    batch = random_batch(100, 3, 5, 4)
+    new_id = torch.tensor([3, 0, 4, 2, 1])
+    renamed = batch._replace(subject_NS=new_id[batch.subject_NS])
+    one, two = metric_of(batch).compute(), metric_of(renamed).compute()
+    torch.testing.assert_close(two.gamma_KX[:, new_id], one.gamma_KX)
+    torch.testing.assert_close(two.mu_K, one.mu_K)
+    torch.testing.assert_close(two.theta_K, one.theta_K)
+
+
+def test_batches_merge_and_order_does_not_matter() -> None:
+    batch = random_batch(90, 3, 5, 4)
+    halves = [Batch(*(value[part] for value in batch)) for part in (slice(0, 30), slice(30, 90))]
+    whole = metric_of(batch).compute()
+    assert_same(metric_of(*halves).compute(), whole)
+    one, two = metric_of(halves[1]), metric_of(halves[0])
+    one.merge_state(two)
+    assert_same(one.compute(), whole)
+
+
+def test_bf16_scores_are_summed_in_float64() -> None:
+    batch = random_batch(4000, 1, 2, 1)
+    half = batch._replace(score_NVS=batch.score_NVS.bfloat16())
+    exact = batch._replace(score_NVS=half.score_NVS.double())
+    assert_same(metric_of(half, shape=(1, 2, 1)).compute(), metric_of(exact, shape=(1, 2, 1)).compute())
+
+
+def test_a_bf16_model_leaves_the_sums_in_float64() -> None:
+    model = torch.nn.Module()
+    model.bias = metric_of(random_batch(10, 3, 5, 4))
+    before = model.bias.compute()
+    model.to(torch.bfloat16)
+    assert model.bias.sums.c_KPA.dtype == torch.float64
+    assert model.bias.sums.count_KPA.dtype == torch.int64
+    assert_same(model.bias.compute(), before)
+
+
+def test_reset_and_wrong_input() -> None:
+    metric = metric_of(random_batch(10, 3, 5, 4))
+    metric.reset()
+    assert metric.sums.count_KPA.sum() == 0
+    good = random_batch(2, 3, 5, 4)
+    for bad, word in (
+        (good._replace(class_N=torch.tensor([0, 3])), "class_N"),
+        (good._replace(attribute_N=torch.tensor([-1, 0])), "attribute_N"),
+        (good._replace(subject_NS=torch.tensor([[0, 1], [2, 2]])), "two different subjects"),
+        (good._replace(subject_NS=torch.tensor([0, 1])), "subject_NS"),
+        (good._replace(score_NVS=good.score_NVS[:, :3]), "score_NVS"),
+        (good._replace(score_NVS=good.score_NVS * torch.nan), "finite"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            metric.update(*bad)
+    with pytest.raises(ValueError, match="2 subjects"):
+        GroupBias(1, 1, 1)
+
+
+def test_pair_index_enumerates_the_triangle() -> None:
+    i_P, j_P = pair_members(7)
+    assert pair_index(i_P, j_P, 7).tolist() == list(range(num_pairs(7)))
+
+
+def test_many_subjects_fit() -> None:
+    """140 names, 70 attributes, 4 classes: states below 200 MB, and no copy kept for `reset`."""
+    metric = GroupBias(4, 140, 70)
+    state_bytes = sum(value.numel() * value.element_size() for value in metric.sums)
+    defaults = [value for value in metric._defaults.values() if isinstance(value, Tensor)]
+    default_bytes = sum(value.untyped_storage().nbytes() for value in defaults)
+    assert len(defaults) == len(metric.sums)
+    assert state_bytes < 120e6
+    assert default_bytes < 1000
+
+
+def test_dominant_subject_and_what_is_pushed() -> None:
+    zero = torch.zeros(2, dtype=torch.long)
+    metric = GroupBias(1, 4, 1)
+    metric.update(EX1.expand(2, 4, 2), zero, torch.tensor([[1, 0], [2, 3]]), zero)  # 1 and 2 are preferred
+    metric.update(EX1.flip(2), zero[:1], torch.tensor([[2, 3]]), zero[:1])  # 2 and 3 now tie
+    asked_NS = torch.tensor([[0, 1], [1, 0], [2, 3], [0, 3]])
+    c_PA, count_PA = metric.sums.c_KPA[0], metric.sums.count_KPA[0]
+    found = dominant_subject(c_PA, count_PA, asked_NS, torch.zeros(4, dtype=torch.long), 4)
+    assert found.index_N.tolist() == [1, 0, 0, 0]
+    assert found.tie_N.tolist() == [False, False, True, False]
+    assert found.seen_N.tolist() == [True, True, True, False]
+    assert pushed_subject(found.index_N)[:2].tolist() == [[1, 0, 1, 0], [0, 1, 0, 1]]
+
+
+def test_clusters_equal_naive_loops() -> None:
+    batch = random_batch(150, 2, 6, 3)
+    cluster_X = torch.tensor([0, 1, 0, 1, -1, 1])
+    sums = metric_of(batch, shape=(2, 6, 3)).sums
+    table = cluster_bias(sums.c_KPA, sums.sign_KPA, sums.count_KPA, cluster_X, 2)
+    for k in range(2):
+        for a in range(3):
+            values = []
+            for score, c, (i, j), attribute in zip(*(value.tolist() for value in batch), strict=True):
+                sides = (cluster_X[i].item(), cluster_X[j].item())
+                if c == k and attribute == a and sides in ((0, 1), (1, 0)):
+                    values.append(naive_c(score) * (1 if sides == (0, 1) else -1))
+            assert table.gamma_KLA[k, 0, a].item() == pytest.approx(sum(values) / len(values), abs=1e-12)
+            assert table.gamma_KLA[k, 1, a].item() == pytest.approx(-sum(values) / len(values), abs=1e-12)
+            assert table.n_KLA[k, :, a].tolist() == [len(values)] * 2
+    with pytest.raises(ValueError, match="cluster_X"):
+        cluster_bias(sums.c_KPA, sums.sign_KPA, sums.count_KPA, cluster_X + 1, 2)
+
+
+def test_categories_pool_attributes() -> None:
+    batch = random_batch(80, 1, 4, 4)
+    category_A = torch.tensor([0, 1, 1, 0])
+    pooled = sums_by_category(metric_of(batch, shape=(1, 4, 4)).sums, category_A, 2)
+    direct = batch._replace(attribute_N=category_A[batch.attribute_N])
+    assert_same(aggregate(pooled, 4), metric_of(direct, shape=(1, 4, 2)).compute())
+
+
+def _gather_on_rank(rank: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
+    batch = random_batch(91, 3, 5, 4)
+    metric = metric_of(Batch(*(value[rank::2] for value in batch)))
+    torch.save(tuple(metric.compute()), Path(folder) / f"{rank}.pt")
+    dist.destroy_process_group()
+
+
+def test_two_processes_equal_one(tmp_path: Path) -> None:
+    mp.spawn(_gather_on_rank, args=(str(tmp_path),), nprocs=2)
+    whole = metric_of(random_batch(91, 3, 5, 4)).compute()
+    for rank in (0, 1):
+        assert_same(BiasResult(*torch.load(tmp_path / f"{rank}.pt")), whole)
