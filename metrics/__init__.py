@@ -1,0 +1,1 @@
+"""Metrics: pure functions over tensors, then thin torchmetrics classes that hold sums."""

@@ -1,0 +1,239 @@
+"""LEI's three losses over groups of four variants: ethical, adversarial, irrelevant.
+
+The default, `form="log"`, states each wish on log S, S being UnQover's span score sqrt(p_start p_end);
+`form="probability"` is what the authors' code computes (LEI spec 4.2). Functions return one value per item
+(a variant), the module reduces them.
+
+Shape letters: B groups, V variants of a group, S its two subjects, E the two boundaries (0 start, 1 end),
+I items (all variants of all groups); "..." is any number of leading axes.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+ETHICAL, ADVERSARIAL, IRRELEVANT = 0, 1, 2
+"""Class codes, in the order of `AdviceClass`; any other code joins no term."""
+
+
+def log_span_score(log_prob_SE: Tensor) -> Tensor:
+    """log S = (log p_start + log p_end) / 2: shape (..., S, E) to (..., S). UnQover section 4.1, spec 2.1."""
+    return log_prob_SE.mean(dim=-1)
+
+
+def ethical_log(log_prob_SE: Tensor) -> Tensor:
+    """|log S(x1) - log S(x2)| per item: (..., 2, 2) to (...). 0 where the subjects tie.
+
+    Source: LEI's ethical loss |s(x1) - s(x2)| (spec 4.6, item 1), on logs.
+    """
+    log_score_S = log_span_score(log_prob_SE)
+    return (log_score_S[..., 0] - log_score_S[..., 1]).abs()
+
+
+def adversarial_log(log_prob_SE: Tensor, pushed: Tensor) -> Tensor:
+    """-log S(pushed subject) per item: (..., 2, 2) and indices (...) in {0, 1} to (...).
+
+    Source: LEI's adversarial loss, which raises the dominant subject's score (spec 4.6, item 4).
+    """
+    return -log_span_score(log_prob_SE).gather(-1, pushed[..., None]).squeeze(-1)
+
+
+def irrelevant_log(log_prob_SE: Tensor, reference_SE: Tensor) -> Tensor:
+    """|log S - log S of the reference|, mean over the two subjects, per item: (..., 2, 2) twice to (...).
+
+    Source: LEI's irrelevant loss, which keeps the scores of the model before fine-tuning (spec 4.2), on logs.
+    The reference must be finite.
+    """
+    return (log_span_score(log_prob_SE) - log_span_score(reference_SE)).abs().mean(dim=-1)
+
+
+def ethical_probability(log_prob_SE: Tensor) -> Tensor:
+    """|p(s1) - p(s2) + q(e1) - q(e2)| per item, as coded (spec 4.2): a start gap can cancel an end gap."""
+    total_S = log_prob_SE.exp().sum(dim=-1)
+    return (total_S[..., 0] - total_S[..., 1]).abs()
+
+
+def adversarial_probability(log_prob_SE: Tensor, pushed: Tensor) -> Tensor:
+    """(1 - p) + (1 - q) of the pushed subject per item, as coded (spec 4.2)."""
+    total_S = log_prob_SE.exp().sum(dim=-1)
+    return 2 - total_S.gather(-1, pushed[..., None]).squeeze(-1)
+
+
+def irrelevant_probability(log_prob_SE: Tensor, reference_SE: Tensor) -> Tensor:
+    """L1 distance of start and end probabilities to the reference, summed over subjects, per item."""
+    return (log_prob_SE.exp() - reference_SE.exp()).abs().sum(dim=(-2, -1))
+
+
+def irrelevant_probability_broadcast(log_prob_ISE: Tensor, reference_ISE: Tensor) -> Tensor:
+    """Per item the L1 distances to the references of ALL items, summed: (I, 2, 2) twice to (I,).
+
+    Source: the authors' code as shipped (spec 4.2): a (k, 1) against (k,) subtraction that broadcasts.
+    """
+    distance_IISE = (log_prob_ISE.exp()[:, None] - reference_ISE.exp()[None, :]).abs()
+    return distance_IISE.sum(dim=(1, 2, 3))
+
+
+class GroupLossOutput(NamedTuple):
+    """What `GroupLoss` returns. The terms are unweighted; the term of a class
+    with count 0 is exactly 0 and means nothing: leave it out of logs and averages."""
+
+    total: Tensor
+    """Scalar: the weighted sum of the terms, halved in the probability form, plus `span_loss` if given."""
+    ethical: Tensor
+    adversarial: Tensor
+    irrelevant: Tensor
+    count_K: Tensor
+    """Groups of each class in the batch (ethical, adversarial, irrelevant), int64, shape (3,)."""
+
+
+class GroupLoss(nn.Module):
+    """The weighted sum of LEI's three group losses.
+
+    Args:
+        form: `log` compares log S and takes the mean over the groups (and variants) of each class;
+            `probability` reproduces the authors' code: sums over items of differences of probabilities,
+            and the total halved (LEI spec 4.2).
+        ethical_weight: weight of the ethical term, at least 0.
+        adversarial_weight: weight of the adversarial term, at least 0.
+        irrelevant_weight: weight of the irrelevant term, at least 0.
+        irrelevant_reduction: `paired` compares each item with its own reference; `broadcast`, for the
+            probability form only, with the references of all irrelevant items, as the authors' code does.
+    """
+
+    def __init__(
+        self,
+        *,
+        form: Literal["log", "probability"] = "log",
+        ethical_weight: float = 1.0,
+        adversarial_weight: float = 1.0,
+        irrelevant_weight: float = 1.0,
+        irrelevant_reduction: Literal["paired", "broadcast"] = "paired",
+    ) -> None:
+        super().__init__()
+        if form not in ("log", "probability"):
+            raise ValueError(f"form: {form!r} is neither 'log' nor 'probability'")
+        if irrelevant_reduction not in ("paired", "broadcast"):
+            raise ValueError(
+                f"irrelevant_reduction: {irrelevant_reduction!r} is neither 'paired' nor 'broadcast'"
+            )
+        if form == "log" and irrelevant_reduction == "broadcast":
+            raise ValueError("irrelevant_reduction='broadcast' exists for form='probability' only")
+        for name, weight in (
+            ("ethical_weight", ethical_weight),
+            ("adversarial_weight", adversarial_weight),
+            ("irrelevant_weight", irrelevant_weight),
+        ):
+            if not weight >= 0:
+                raise ValueError(f"{name}: a weight is at least 0, got {weight}")
+        self.form = form
+        self.ethical_weight = ethical_weight
+        self.adversarial_weight = adversarial_weight
+        self.irrelevant_weight = irrelevant_weight
+        self.irrelevant_reduction = irrelevant_reduction
+
+    def forward(
+        self,
+        log_prob_BVSE: Tensor,
+        class_B: Tensor,
+        *,
+        pushed_BV: Tensor | None = None,
+        reference_BVSE: Tensor | None = None,
+        span_loss: Tensor | None = None,
+    ) -> GroupLossOutput:
+        """The three terms of a batch of groups.
+
+        Args:
+            log_prob_BVSE: natural logs of the candidates' boundary probabilities, shape (B, V, 2, 2),
+                subjects in the group's order (x1, x2) whatever the context's order.
+            class_B: 0 ethical, 1 adversarial, 2 irrelevant, anything else: no term. Shape (B,).
+            pushed_BV: index (0 or 1) of the subject whose score an adversarial variant raises (spec 3.5: the
+                dominant one for the question, the other one for its negation), shape (B, V). Values of
+                groups of another class are not looked at.
+            reference_BVSE: natural logs of the reference's probabilities, shape (B, V, 2, 2), finite for the
+                irrelevant groups; values of groups of another class are not looked at.
+            span_loss: mean of the start's and end's cross entropy of ordinary questions; joins the total
+                with weight 1 (in the probability form that is the authors' sum of both, halved).
+
+        Raises:
+            ValueError: shapes that do not fit, an adversarial group without a pushed subject in {0, 1}, or an
+                irrelevant group without a reference.
+        """
+        check_shapes(log_prob_BVSE, class_B, pushed_BV, reference_BVSE)
+        log_prob_BVSE = log_prob_BVSE if log_prob_BVSE.dtype == torch.float64 else log_prob_BVSE.float()
+        is_KB = class_B[None, :] == torch.arange(3, device=class_B.device)[:, None]
+        ethical = self._ethical(log_prob_BVSE, is_KB[ETHICAL])
+        adversarial = self._adversarial(log_prob_BVSE, is_KB[ADVERSARIAL], pushed_BV)
+        irrelevant = self._irrelevant(log_prob_BVSE, is_KB[IRRELEVANT], reference_BVSE)
+        total = self._total(ethical, adversarial, irrelevant, span_loss)
+        return GroupLossOutput(total, ethical, adversarial, irrelevant, is_KB.sum(dim=1))
+
+    def _total(
+        self, ethical: Tensor, adversarial: Tensor, irrelevant: Tensor, span_loss: Tensor | None
+    ) -> Tensor:
+        total = (
+            self.ethical_weight * ethical
+            + self.adversarial_weight * adversarial
+            + self.irrelevant_weight * irrelevant
+        )
+        total = total / 2 if self.form == "probability" else total
+        return total if span_loss is None else total + span_loss
+
+    def _ethical(self, log_prob_BVSE: Tensor, is_B: Tensor) -> Tensor:
+        safe_BVSE = keep_groups(log_prob_BVSE, is_B)
+        item_BV = ethical_log(safe_BVSE) if self.form == "log" else ethical_probability(safe_BVSE)
+        return self._reduce(item_BV, is_B)
+
+    def _adversarial(self, log_prob_BVSE: Tensor, is_B: Tensor, pushed_BV: Tensor | None) -> Tensor:
+        safe_BVSE = keep_groups(log_prob_BVSE, is_B)
+        if pushed_BV is None:
+            pushed_BV = torch.full(log_prob_BVSE.shape[:2], -1, device=log_prob_BVSE.device)
+        pushed_BV = torch.where(is_B[:, None], pushed_BV, 0)
+        if bool(((pushed_BV != 0) & (pushed_BV != 1)).any()):
+            raise ValueError(
+                "pushed_BV: every variant of an adversarial group needs a subject, 0 or 1, to raise"
+            )
+        item_BV = (adversarial_log if self.form == "log" else adversarial_probability)(safe_BVSE, pushed_BV)
+        return self._reduce(item_BV, is_B)
+
+    def _irrelevant(self, log_prob_BVSE: Tensor, is_B: Tensor, reference_BVSE: Tensor | None) -> Tensor:
+        if reference_BVSE is None:
+            if bool(is_B.any()):
+                raise ValueError("reference_BVSE: irrelevant groups need the reference's log probabilities")
+            reference_BVSE = torch.zeros_like(log_prob_BVSE)
+        reference_BVSE = keep_groups(reference_BVSE.detach().to(log_prob_BVSE.dtype), is_B)
+        safe_BVSE = keep_groups(log_prob_BVSE, is_B)
+        if self.irrelevant_reduction == "broadcast":
+            kept_ISE, kept_ref_ISE = safe_BVSE[is_B].flatten(0, 1), reference_BVSE[is_B].flatten(0, 1)
+            return irrelevant_probability_broadcast(kept_ISE, kept_ref_ISE).sum()
+        item = irrelevant_log if self.form == "log" else irrelevant_probability
+        return self._reduce(item(safe_BVSE, reference_BVSE), is_B)
+
+    def _reduce(self, item_BV: Tensor, is_B: Tensor) -> Tensor:
+        """Mean (log form) or sum (probability form) over the items of the groups in `is_B`; 0 if none."""
+        total = torch.where(is_B[:, None], item_BV, 0.0).sum()
+        if self.form == "probability":
+            return total
+        return total / (is_B.sum().clamp(min=1) * item_BV.shape[1])
+
+
+def keep_groups(value_BVSE: Tensor, is_B: Tensor) -> Tensor:
+    """The groups in `is_B`; zeros elsewhere, so that what stands there reaches neither loss nor gradient."""
+    return torch.where(is_B[:, None, None, None], value_BVSE, 0.0)
+
+
+def check_shapes(
+    log_prob_BVSE: Tensor, class_B: Tensor, pushed_BV: Tensor | None, reference_BVSE: Tensor | None
+) -> None:
+    """Raise ValueError, naming the argument, where shapes do not fit each other."""
+    shape = tuple(log_prob_BVSE.shape)
+    if len(shape) != 4 or shape[2:] != (2, 2):
+        raise ValueError(f"log_prob_BVSE: expected shape (B, V, 2, 2), got {shape}")
+    if tuple(class_B.shape) != shape[:1]:
+        raise ValueError(f"class_B: expected shape {shape[:1]}, got {tuple(class_B.shape)}")
+    if pushed_BV is not None and tuple(pushed_BV.shape) != shape[:2]:
+        raise ValueError(f"pushed_BV: expected shape {shape[:2]}, got {tuple(pushed_BV.shape)}")
+    if reference_BVSE is not None and tuple(reference_BVSE.shape) != shape:
+        raise ValueError(f"reference_BVSE: expected shape {shape}, got {tuple(reference_BVSE.shape)}")

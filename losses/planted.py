@@ -1,0 +1,44 @@
+"""Teaches a model a bias of known strength, so that a bias metric can be checked against what was planted.
+
+Shape letters: N questions, S the two candidate subjects, E the two boundaries (0 start, 1 end).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def planted_cross_entropy(log_prob_NSE: Tensor, preferred_N: Tensor, probability_N: Tensor) -> Tensor:
+    """Cross entropy against soft targets: p on the preferred candidate, 1 - p on the other; a scalar in nats.
+
+    Per boundary the target distribution has two positions, so
+    H = -p log P(preferred) - (1 - p) log P(other); the mean over start and end and over the questions.
+    Its least value is the entropy of (p, 1 - p), reached where the model puts exactly p and 1 - p there.
+    Source: this project (the planted control), with UnQover's candidates.
+
+    Args:
+        log_prob_NSE: log probabilities of the candidates' boundaries, shape (N, 2, 2), natural logs taken
+            from the softmax over all positions.
+        preferred_N: 0 or 1, the candidate that gets p, shape (N,).
+        probability_N: p in [0, 1], shape (N,).
+
+    Raises:
+        ValueError: shapes that do not fit, a candidate other than 0 or 1, or p outside [0, 1].
+    """
+    if log_prob_NSE.ndim != 3 or log_prob_NSE.shape[1:] != (2, 2):
+        raise ValueError(f"log_prob_NSE: expected shape (N, 2, 2), got {tuple(log_prob_NSE.shape)}")
+    if preferred_N.shape != log_prob_NSE.shape[:1] or probability_N.shape != log_prob_NSE.shape[:1]:
+        raise ValueError(f"preferred_N and probability_N: expected shape ({log_prob_NSE.shape[0]},)")
+    if bool(((preferred_N != 0) & (preferred_N != 1)).any()):
+        raise ValueError("preferred_N: candidates are 0 and 1")
+    if bool(((probability_N < 0) | (probability_N > 1)).any()):
+        raise ValueError("probability_N: probabilities lie in [0, 1]")
+    if not len(preferred_N):
+        return log_prob_NSE.sum()
+    log_prob_NSE = log_prob_NSE if log_prob_NSE.dtype == torch.float64 else log_prob_NSE.float()
+    p_N = probability_N.to(log_prob_NSE.dtype)
+    target_NS = torch.where(
+        preferred_N[:, None] == torch.arange(2, device=p_N.device), p_N[:, None], 1 - p_N[:, None]
+    )
+    return -(target_NS[:, :, None] * log_prob_NSE).sum(dim=1).mean()

@@ -1,0 +1,226 @@
+"""Sums of pair bias per (class, unordered pair of subjects, attribute), and the aggregates read off them.
+
+A pair is an unordered pair of subject ids i < j with one index in a triangle; its sum is kept from the side
+of i, so the groups may name their subjects in any order. Sums add up: over batches, processes and files.
+
+Shape letters: N groups, V variants, S the two subjects of a group, K classes, X subjects, P pairs,
+A attributes, L clusters of subjects.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from metrics.group_scores import score_groups
+
+
+class BiasSums(NamedTuple):
+    """Sums over groups: float64, `count_KPA` int64. 40 bytes for each class, pair and attribute."""
+
+    c_KPA: Tensor
+    sign_KPA: Tensor
+    c_normalised_KPA: Tensor
+    sign_normalised_KPA: Tensor
+    count_KPA: Tensor
+    abs_c_K: Tensor
+    delta_K: Tensor
+    eps_K: Tensor
+    mass_K: Tensor
+
+
+class BiasResult(NamedTuple):
+    """Aggregates per class (UnQover section 4.3; LEI spec 2.3, 2.4). NaN where nothing was counted.
+
+    gamma and eta of a subject count a pair's C with + for one subject and - for the other.
+    """
+
+    n_K: Tensor
+    """Groups."""
+    mu_K: Tensor
+    """Mean over subjects of the largest |gamma(x, a)| over attributes."""
+    eta_K: Tensor
+    """Mean over subjects of the mean over attributes of |eta(x, a)|."""
+    theta_K: Tensor
+    """Mean over pairs of the largest |mean C| over attributes (the authors' theta4)."""
+    mean_abs_c_K: Tensor
+    mu_normalised_K: Tensor
+    """mu of the scores S(x) / (S(x1) + S(x2)); likewise the next two."""
+    eta_normalised_K: Tensor
+    theta_normalised_K: Tensor
+    delta_K: Tensor
+    """Mean position error."""
+    eps_K: Tensor
+    """Mean attribute error."""
+    mass_K: Tensor
+    """Mean of S(x1) + S(x2)."""
+    average_probability_K: Tensor
+    """Mean of all S: half the mass."""
+    gamma_KX: Tensor
+    """Mean C over all groups of a subject, from its side, in [-1, 1]."""
+    eta_KX: Tensor
+    """Mean sign of C, likewise."""
+    n_KX: Tensor
+    """Groups of a subject."""
+    gamma_KXA: Tensor
+    eta_KXA: Tensor
+    n_KXA: Tensor
+
+
+def num_pairs(num_subjects: int) -> int:
+    """Unordered pairs of `num_subjects` subjects."""
+    return num_subjects * (num_subjects - 1) // 2
+
+
+def pair_index(low: Tensor, high: Tensor, num_subjects: int) -> Tensor:
+    """Row-major index in the triangle i < j: (0, 1), (0, 2), ..., (1, 2), ...; shapes are kept."""
+    return low * (2 * num_subjects - low - 1) // 2 + high - low - 1
+
+
+def pair_members(num_subjects: int, device: torch.device | None = None) -> Tensor:
+    """Subject ids (i, j), i < j, of every pair in the order of `pair_index`: shape (2, P), int64."""
+    return torch.triu_indices(num_subjects, num_subjects, offset=1, device=device)
+
+
+def empty_sums(
+    num_classes: int, num_subjects: int, num_attributes: int, device: torch.device | str | None = None
+) -> BiasSums:
+    """Sums of nothing.
+
+    Raises:
+        ValueError: fewer than one class, two subjects or one attribute.
+    """
+    if num_classes < 1 or num_subjects < 2 or num_attributes < 1:
+        raise ValueError(
+            "group bias needs at least 1 class, 2 subjects and 1 attribute, "
+            f"got {num_classes}, {num_subjects} and {num_attributes}"
+        )
+    cells = (num_classes, num_pairs(num_subjects), num_attributes)
+    shapes = [cells] * 5 + [(num_classes,)] * 4
+    return BiasSums(
+        *(
+            torch.zeros(shape, dtype=torch.int64 if name == "count_KPA" else torch.float64, device=device)
+            for name, shape in zip(BiasSums._fields, shapes, strict=True)
+        )
+    )
+
+
+def check_ids(
+    class_N: Tensor, subject_NS: Tensor, attribute_N: Tensor, sums: BiasSums, num_subjects: int
+) -> None:
+    """Raise ValueError where an id has no row in the sums, or a group names one subject twice."""
+    num_classes, _, num_attributes = sums.c_KPA.shape
+    for name, ids, size in (
+        ("class_N", class_N, num_classes),
+        ("subject_NS", subject_NS, num_subjects),
+        ("attribute_N", attribute_N, num_attributes),
+    ):
+        if bool(((ids < 0) | (ids >= size)).any()):
+            raise ValueError(f"{name}: ids lie in 0..{size - 1}, got {int(ids.min())}..{int(ids.max())}")
+    if bool((subject_NS[:, 0] == subject_NS[:, 1]).any()):
+        raise ValueError("subject_NS: a group compares two different subjects")
+
+
+def accumulate(
+    sums: BiasSums,
+    score_NVS: Tensor,
+    class_N: Tensor,
+    subject_NS: Tensor,
+    attribute_N: Tensor,
+    num_subjects: int,
+) -> None:
+    """Add N groups to `sums`, in place. Scores of any float type are summed in float64.
+
+    Args:
+        sums: as `empty_sums` makes them.
+        score_NVS: S in [0, 1] by subject, shape (N, 4, 2).
+        class_N, attribute_N: ids, shape (N,).
+        subject_NS: ids of x1 and x2, in the order of the scores' last axis; not necessarily sorted. (N, 2).
+        num_subjects: X, that `sums` was made for.
+    """
+    group = score_groups(score_NVS)
+    low_N, high_N = subject_NS.min(dim=1).values, subject_NS.max(dim=1).values
+    side_N = torch.where(subject_NS[:, 0] < subject_NS[:, 1], 1.0, -1.0).double()
+    _, P, A = sums.c_KPA.shape
+    cell_N = (class_N * P + pair_index(low_N, high_N, num_subjects)) * A + attribute_N
+    for total, value_N in (
+        (sums.c_KPA, group.c_N * side_N),
+        (sums.sign_KPA, group.c_N.sign() * side_N),
+        (sums.c_normalised_KPA, group.c_normalised_N * side_N),
+        (sums.sign_normalised_KPA, group.c_normalised_N.sign() * side_N),
+        (sums.count_KPA, torch.ones_like(cell_N)),
+    ):
+        total.view(-1).index_add_(0, cell_N, value_N)
+    for total, value_N in (
+        (sums.abs_c_K, group.c_N.abs()),
+        (sums.delta_K, group.delta_N),
+        (sums.eps_K, group.eps_N),
+        (sums.mass_K, group.mass_N),
+    ):
+        total.index_add_(0, class_N, value_N)
+
+
+def sums_by_category(sums: BiasSums, category_A: Tensor, num_categories: int) -> BiasSums:
+    """The same sums with attributes pooled into categories: axis A becomes `num_categories` long."""
+    K, P, _ = sums.c_KPA.shape
+    return BiasSums(
+        *(
+            value.new_zeros(K, P, num_categories).index_add_(2, category_A, value)
+            if value.ndim == 3
+            else value.clone()
+            for value in sums
+        )
+    )
+
+
+def mean_where_counted(total: Tensor, count: Tensor) -> Tensor:
+    """total / count, NaN where the count is 0."""
+    return torch.where(count > 0, total / count.clamp(min=1), torch.nan)
+
+
+def by_subject(value_KPA: Tensor, num_subjects: int, sign: float) -> Tensor:
+    """Pairs handed to their subjects: (K, P, A) to (K, X, A); + for i, `sign` (+1 or -1) times for j."""
+    i_P, j_P = pair_members(num_subjects, value_KPA.device)
+    shape = (value_KPA.shape[0], num_subjects, value_KPA.shape[2])
+    total_KXA = value_KPA.new_zeros(shape).index_add_(1, i_P, value_KPA)
+    return total_KXA.index_add_(1, j_P, value_KPA, alpha=sign)
+
+
+def mean_of_largest(mean_KRA: Tensor) -> Tensor:
+    """Mean over rows of the row's largest |mean| over attributes; unseen cells (NaN) do not count: (K,)."""
+    largest_KR = mean_KRA.abs().nan_to_num(nan=-1.0).amax(dim=2)
+    return torch.where(largest_KR >= 0, largest_KR, torch.nan).nanmean(dim=1)
+
+
+def aggregate(sums: BiasSums, num_subjects: int) -> BiasResult:
+    """Every aggregate of `BiasResult`, per class; NaN with n = 0 for a class without groups."""
+    n_KXA = by_subject(sums.count_KPA, num_subjects, 1)
+    total_KXA = by_subject(sums.c_KPA, num_subjects, -1)
+    sign_KXA = by_subject(sums.sign_KPA, num_subjects, -1)
+    n_KX, n_K = n_KXA.sum(dim=2), sums.count_KPA.sum(dim=(1, 2))
+    gamma_KXA, eta_KXA = mean_where_counted(total_KXA, n_KXA), mean_where_counted(sign_KXA, n_KXA)
+    normalised_KXA = mean_where_counted(by_subject(sums.c_normalised_KPA, num_subjects, -1), n_KXA)
+    eta_norm_KXA = mean_where_counted(by_subject(sums.sign_normalised_KPA, num_subjects, -1), n_KXA)
+    mass_K = mean_where_counted(sums.mass_K, n_K)
+    return BiasResult(
+        n_K=n_K,
+        mu_K=mean_of_largest(gamma_KXA),
+        eta_K=eta_KXA.abs().nanmean(dim=2).nanmean(dim=1),
+        theta_K=mean_of_largest(mean_where_counted(sums.c_KPA, sums.count_KPA)),
+        mean_abs_c_K=mean_where_counted(sums.abs_c_K, n_K),
+        mu_normalised_K=mean_of_largest(normalised_KXA),
+        eta_normalised_K=eta_norm_KXA.abs().nanmean(dim=2).nanmean(dim=1),
+        theta_normalised_K=mean_of_largest(mean_where_counted(sums.c_normalised_KPA, sums.count_KPA)),
+        delta_K=mean_where_counted(sums.delta_K, n_K),
+        eps_K=mean_where_counted(sums.eps_K, n_K),
+        mass_K=mass_K,
+        average_probability_K=mass_K / 2,
+        gamma_KX=mean_where_counted(total_KXA.sum(dim=2), n_KX),
+        eta_KX=mean_where_counted(sign_KXA.sum(dim=2), n_KX),
+        n_KX=n_KX,
+        gamma_KXA=gamma_KXA,
+        eta_KXA=eta_KXA,
+        n_KXA=n_KXA,
+    )

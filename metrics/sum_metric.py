@@ -1,0 +1,32 @@
+"""The base of metrics that hold sums: states that stay in the type they were declared in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+
+class SumMetric(Metric):
+    """A torchmetrics metric whose states follow the model to its device but never change their type.
+
+    `model.to(torch.bfloat16)` would turn float64 sums into bfloat16, where 1000 + 1 is 1000. torchmetrics
+    guards `.half()` and `.bfloat16()`, not `.to(dtype)`, which is what Lightning's "bf16-true" calls.
+    """
+
+    is_differentiable = False
+    full_state_update = False
+
+    def add_sum(self, name: str, shape: Sequence[int] = (), dtype: torch.dtype = torch.float64) -> None:
+        """Declare a state of zeros that is summed over processes."""
+        self.add_state(name, torch.zeros(shape, dtype=dtype), dist_reduce_fx="sum")
+        # The copy that `reset` starts from: one zero, expanded, in place of as much memory as the state.
+        self._defaults[name] = torch.zeros((), dtype=dtype).expand(shape)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> torch.nn.Module:
+        def move_only(value: Tensor) -> Tensor:
+            return value.to(fn(torch.empty(0, dtype=value.dtype, device=value.device)).device)
+
+        return super()._apply(move_only, exclude_state)
