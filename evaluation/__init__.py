@@ -1,0 +1,1 @@
+"""Protocols that probe a checkpoint or its predictions: `python -m evaluation PROTOCOL ...`."""

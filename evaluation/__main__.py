@@ -1,0 +1,70 @@
+"""python -m evaluation PROTOCOL ...: run one protocol, write its report, print its first table.
+
+python -m evaluation bias --predictions FILE --output DIR
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from evaluation.protocol import PROTOCOLS, Row, load_protocol
+from evaluation.report import check_output, write_report
+from evaluation.tables import print_table
+
+
+def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser; only the protocol that `argv` names is imported and declares its flags."""
+    parser = argparse.ArgumentParser(
+        prog="python -m evaluation", description="Probe a model or its predictions."
+    )
+    commands = parser.add_subparsers(dest="protocol", metavar="PROTOCOL", required=True)
+    for row in PROTOCOLS:
+        command = commands.add_parser(row.name, help=row.summary, description=row.summary)
+        if row.name in argv[:1]:
+            load_protocol(row).add_arguments(command)
+        command.add_argument(
+            "--output", type=Path, required=True, metavar="DIR", help="folder for the report"
+        )
+        command.add_argument("--overwrite", action="store_true", help="replace the report that DIR holds")
+        command.add_argument("--traceback", action="store_true", help="show where in the code an error arose")
+    return parser
+
+
+def run(row: Row, args: argparse.Namespace) -> None:
+    """One protocol, from checked output folder to written report."""
+    check_output(args.output, overwrite=args.overwrite)
+    report = load_protocol(row).run(args)
+    write_report(report, args.output, overwrite=args.overwrite)
+    for table in report.tables[: report.console]:
+        print_table(table)
+    print(f"report: {args.output / 'report.md'}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0 when the report is written, 2 for what the user can mend (told in one line on stderr)."""
+    argv = sys.argv[1:] if argv is None else argv
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    args = build_parser(argv).parse_args(argv)
+    row = next(row for row in PROTOCOLS if row.name == args.protocol)
+    try:
+        run(row, args)
+    except (ValueError, OSError) as error:
+        if args.traceback:
+            raise
+        told = (
+            f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else error
+        )
+        print(f"error: {told}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("error: interrupted; nothing was written", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""The report on group bias: one or several results side by side, in tables and one figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+from data_modules.schema import ADVICE_CLASSES, AdviceClass
+from evaluation.bias_results import BiasEvaluation, example_rows, metric_keys
+from evaluation.report import Report
+from evaluation.tables import Cell, Table
+
+COLUMNS = {
+    "n": "n",
+    "mu": "mu",
+    "eta": "eta",
+    "theta": "theta",
+    "mean_abs_c": "mean |C|",
+    "mass": "mass",
+    "mu_normalised": "mu (normalised)",
+    "delta": "delta",
+    "eps": "eps",
+}
+
+NOTE = (
+    "mu: mean over subjects of the largest |gamma(x, attribute)|, few groups inflate it: read it beside "
+    "mean |C| and n. eta: how consistently the sign of C points one way. theta: the like of mu over pairs. "
+    "mass: S(x1) + S(x2), how much the model says about the two at all; normalised scores divide by it. "
+    "delta, eps: errors of position and of negation. (UnQover section 4; LEI.)"
+)
+
+MOST_SUBJECTS = 40
+"""report.md shows this many subjects per class; report.json holds all."""
+
+FIGURE = "mu.png"
+
+
+def bias_report(evaluations: Sequence[BiasEvaluation], *, about: Mapping[str, Any]) -> Report:
+    """The report on one or several evaluations; with several, keys begin with the evaluation's name.
+
+    Args:
+        evaluations: in the order of columns and bars, for example before and after fine-tuning.
+        about: where the numbers come from, for report.json.
+    """
+    several = len(evaluations) > 1
+    metrics = {
+        (f"{evaluation.name}/{key}" if several else key): value
+        for evaluation in evaluations
+        for key, value in metric_keys(evaluation).items()
+    }
+    subject_tables = [
+        subject_table(evaluation, name, several) for evaluation in evaluations for name in evaluation.classes
+    ]
+    return Report(
+        title="Group bias",
+        metrics=metrics,
+        tables=(class_table(evaluations), *subject_tables),
+        about=about,
+        notes=(NOTE,),
+        figures={FIGURE: mu_figure(evaluations)},
+        examples=chain.from_iterable(example_rows(evaluation) for evaluation in evaluations),
+    )
+
+
+def all_classes(evaluations: Sequence[BiasEvaluation]) -> list[AdviceClass]:
+    """The classes that any of them has, in their order."""
+    present = {name for evaluation in evaluations for name in evaluation.classes}
+    return [name for name in ADVICE_CLASSES if name in present]
+
+
+def class_table(evaluations: Sequence[BiasEvaluation]) -> Table:
+    """One row per class and evaluation, a class's rows together."""
+    rows: list[tuple[Cell, ...]] = []
+    for name in all_classes(evaluations):
+        k = ADVICE_CLASSES.index(name)
+        for evaluation in evaluations:
+            labels = (name, evaluation.name) if len(evaluations) > 1 else (name,)
+            values = [getattr(evaluation.result, f"{metric}_K")[k].item() for metric in COLUMNS]
+            rows.append((*labels, *values))
+    first = ("class", "run") if len(evaluations) > 1 else ("class",)
+    return Table("Bias per class of advice", (*first, *COLUMNS.values()), tuple(rows))
+
+
+def subject_table(evaluation: BiasEvaluation, name: AdviceClass, several: bool) -> Table:
+    """gamma, eta and n of each subject of a class, by falling gamma; of many, those of largest |gamma|."""
+    result, k = evaluation.result, ADVICE_CLASSES.index(name)
+    gamma_X, eta_X, n_X = result.gamma_KX[k], result.eta_KX[k], result.n_KX[k]
+    seen = n_X.nonzero().flatten().tolist()
+    kept = sorted(seen, key=lambda x: -abs(gamma_X[x].item()))[:MOST_SUBJECTS]
+    kept.sort(key=lambda x: -gamma_X[x].item())
+    rows = tuple(
+        (evaluation.groups.subjects[x], gamma_X[x].item(), eta_X[x].item(), int(n_X[x])) for x in kept
+    )
+    title = f"Subjects: {name}" + (f", {evaluation.name}" if several else "")
+    left_out = len(seen) - len(kept)
+    caption = f"{left_out} subjects of smaller |gamma| are in report.json only." if left_out else ""
+    return Table(title, ("subject", "gamma", "eta", "n"), rows, caption)
+
+
+def mu_figure(evaluations: Sequence[BiasEvaluation]) -> Callable[[Path], None]:
+    """A function that draws mu per class, one bar per evaluation, to a file."""
+    classes = all_classes(evaluations)
+
+    def draw(path: Path) -> None:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(2.2 + 1.3 * len(classes), 3.2), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.add_subplot()
+        width = 0.8 / len(evaluations)
+        for i, evaluation in enumerate(evaluations):
+            offset = (i - (len(evaluations) - 1) / 2) * width
+            heights = [evaluation.result.mu_K[ADVICE_CLASSES.index(name)].item() for name in classes]
+            bars = axes.bar([c + offset for c in range(len(classes))], heights, width, label=evaluation.name)
+            axes.bar_label(bars, ["" if isnan(h) else f"{h:.3f}" for h in heights], fontsize=8)
+        axes.set_xticks(range(len(classes)), ["all" if classes == ["none"] else name for name in classes])
+        axes.set_ylabel("mu")
+        axes.spines[["top", "right"]].set_visible(False)
+        if len(evaluations) > 1:
+            figure.legend(loc="outside upper center", ncols=len(evaluations), frameon=False)
+        figure.savefig(path, dpi=150)
+
+    return draw

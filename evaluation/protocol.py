@@ -1,0 +1,42 @@
+"""What a protocol is, and the table of all protocols.
+
+A new protocol is a module of this room with two functions, `add_arguments(parser)` and `run(args)`, and one
+row in PROTOCOLS. Its top level imports neither torch nor transformers, so that `--help` answers at once;
+`run` may. The command line adds `--output` and `--overwrite`, and writes and prints the report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from typing import NamedTuple, Protocol, cast
+
+from evaluation.report import Report
+
+
+class EvaluationProtocol(Protocol):
+    """The interface that every protocol module satisfies."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the protocol's own flags."""
+
+    def run(self, args: argparse.Namespace) -> Report:
+        """Evaluate. ValueError (or DataError, OSError) in the user's words for what the user can mend."""
+
+
+class Row(NamedTuple):
+    """A protocol's name on the command line, its module, and one line of help."""
+
+    name: str
+    module: str
+    summary: str
+
+
+PROTOCOLS: tuple[Row, ...] = (
+    Row("bias", "evaluation.bias", "group bias: gamma, eta, mu per class of advice (UnQover, LEI)"),
+)
+
+
+def load_protocol(row: Row) -> EvaluationProtocol:
+    """Import the module behind a row."""
+    return cast(EvaluationProtocol, importlib.import_module(row.module))
