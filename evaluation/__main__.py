@@ -27,7 +27,7 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         if row.name in argv[:1]:
             load_protocol(row).add_arguments(command)
         command.add_argument(
-            "--output", type=Path, required=True, metavar="DIR", help="folder for the report"
+            "--output", type=Path, required=row.keeps_report, metavar="DIR", help="folder for the report"
         )
         command.add_argument("--overwrite", action="store_true", help="replace the report that DIR holds")
         command.add_argument("--traceback", action="store_true", help="show where in the code an error arose")
@@ -35,13 +35,16 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def run(row: Row, args: argparse.Namespace) -> None:
-    """One protocol, from checked output folder to written report."""
-    check_output(args.output, overwrite=args.overwrite)
+    """One protocol, from checked output folder to written report and printed tables."""
+    if args.output is not None:
+        check_output(args.output, overwrite=args.overwrite)
     report = load_protocol(row).run(args)
-    write_report(report, args.output, overwrite=args.overwrite)
+    if args.output is not None:
+        write_report(report, args.output, overwrite=args.overwrite)
     for table in report.tables[: report.console]:
         print_table(table)
-    print(f"report: {args.output / 'report.md'}")
+    if args.output is not None:
+        print(f"report: {args.output / 'report.md'}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

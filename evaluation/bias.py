@@ -1,24 +1,33 @@
-"""Group bias of predictions made by anything.
+"""Group bias of predictions made by anything, or of checkpoints.
 
 python -m evaluation bias --predictions FILE --output DIR
 python -m evaluation bias --predictions before=A.json after=B.json --output DIR
+python -m evaluation bias --checkpoint before=A.ckpt after=B.ckpt --data dev.json --output DIR
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from evaluation.protocol_flags import add_prediction_arguments
 from evaluation.report import Report, fingerprint
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of this protocol."""
-    parser.add_argument(
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument(
+        "--checkpoint",
+        nargs="+",
+        metavar="[NAME=]PATH",
+        help="checkpoints to predict with: a .ckpt, a Hugging Face folder or a Hub name",
+    )
+    what.add_argument(
         "--predictions",
         nargs="+",
-        required=True,
         metavar="[NAME=]FILE",
         help="predictions with the subjects' start and end probabilities; several are set side by side",
     )
@@ -32,15 +41,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--skip-bad", action="store_true", help="leave out inconsistent records and say how many there were"
     )
+    parser.add_argument(
+        "--data",
+        nargs="+",
+        metavar="[NAME=]SOURCE",
+        help="with --checkpoint: groups in LEI's or UnQover's format, or stories:SPLIT; each set on its own",
+    )
+    parser.add_argument(
+        "--qa", metavar="SOURCE", help="with --checkpoint: SQuAD-style questions for EM and F1"
+    )
+    parser.add_argument(
+        "--advised-only",
+        action="store_true",
+        help="do not score the groups without their advice too (class none)",
+    )
+    parser.add_argument(
+        "--planted-seed",
+        type=int,
+        metavar="N",
+        help="correlate gamma with the strengths that lei_planted draws from this seed",
+    )
+    add_prediction_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Read every prediction file, evaluate it, and set the results side by side."""
+    """Evaluate every prediction file, or every checkpoint on every data set, side by side."""
+    if args.checkpoint:
+        return run_checkpoints(args)
+    if args.data or args.qa:
+        raise ValueError("--data and --qa go with --checkpoint; predictions hold their own groups")
     from evaluation.bias_predictions import read_predictions
     from evaluation.bias_report import bias_report
     from evaluation.bias_results import evaluate_bias
 
-    named = named_files(args.predictions)
+    named = [(name, Path(path)) for name, path in named_sources(args.predictions, "--predictions")]
     evaluations = []
     for name, path in named:
         groups, score_NVS = read_predictions(path, args.format, skip_bad=args.skip_bad)
@@ -49,22 +83,55 @@ def run(args: argparse.Namespace) -> Report:
     return bias_report(evaluations, about={"protocol": "bias", "predictions": inputs, "format": args.format})
 
 
-def named_files(arguments: Sequence[str]) -> list[tuple[str, Path]]:
-    """`NAME=FILE` or `FILE` (named by its stem) to (name, path).
+def run_checkpoints(args: argparse.Namespace) -> Report:
+    """Predict, then evaluate."""
+    from evaluation.bias_checkpoints import evaluate_checkpoints, extra_metrics
+    from evaluation.bias_report import answer_table, bias_report, planted_table
+
+    if not args.data:
+        raise ValueError("--checkpoint needs --data: the groups to predict")
+    checkpoints = named_sources(args.checkpoint, "--checkpoint")
+    data = named_sources(args.data, "--data")
+    results = evaluate_checkpoints(checkpoints, data, args)
+    about = {
+        "protocol": "bias",
+        "checkpoints": {name: source_record(path) for name, path in checkpoints},
+        "data": {name: source_record(path) for name, path in data},
+        "qa": source_record(args.qa) if args.qa else None,
+        "precision": args.precision,
+        "planted_seed": args.planted_seed,
+    }
+    report = bias_report(results.evaluations, about=about)
+    extra = [answer_table(results.answers)] * bool(results.answers)
+    extra += [planted_table(results.planted)] * bool(results.planted)
+    first, *subjects = report.tables
+    return replace(
+        report,
+        metrics={**report.metrics, **dict(extra_metrics(results))},
+        tables=(first, *extra, *subjects),
+        console=1 + len(extra),
+    )
+
+
+def source_record(source: str) -> dict[str, str]:
+    """A source's name and, for a file, its SHA-256."""
+    return {"path": source, "sha256": fingerprint(Path(source)) if Path(source).is_file() else ""}
+
+
+def named_sources(arguments: Sequence[str], flag: str) -> list[tuple[str, str]]:
+    """`NAME=SOURCE` or `SOURCE` (named by its stem) to (name, source).
 
     Raises:
-        ValueError: two files under one name.
+        ValueError: two sources under one name.
     """
     named = []
     for argument in arguments:
         name, equals, path = argument.partition("=")
-        if not equals or not name or Path(argument).exists():
+        if not equals or not name or Path(argument).exists() or ":" in name:
             name, path = Path(argument).stem, argument
-        named.append((name, Path(path)))
+        named.append((name, path))
     names = [name for name, _ in named]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(
-                f"--predictions: two files are called {name!r}; write NAME=FILE to tell them apart"
-            )
+            raise ValueError(f"{flag}: two are called {name!r}; write NAME=PATH to tell them apart")
     return named

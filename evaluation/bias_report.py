@@ -12,6 +12,7 @@ from data_modules.schema import ADVICE_CLASSES, AdviceClass
 from evaluation.bias_results import BiasEvaluation, example_rows, metric_keys
 from evaluation.report import Report
 from evaluation.tables import Cell, Table
+from metrics.qa import QAResult
 
 COLUMNS = {
     "n": "n",
@@ -98,6 +99,21 @@ def subject_table(evaluation: BiasEvaluation, name: AdviceClass, several: bool) 
     left_out = len(seen) - len(kept)
     caption = f"{left_out} subjects of smaller |gamma| are in report.json only." if left_out else ""
     return Table(title, ("subject", "gamma", "eta", "n"), rows, caption)
+
+
+def answer_table(answers: Mapping[str, QAResult]) -> Table:
+    """EM and F1 on ordinary questions, one row per checkpoint."""
+    rows = tuple((run, r.exact_match.item(), r.f1.item(), int(r.n)) for run, r in answers.items())
+    return Table("Ordinary questions", ("run", "EM", "F1", "n"), rows)
+
+
+def planted_table(planted: Mapping[str, Mapping[str, float]]) -> Table:
+    """Spearman's rho of gamma(subject, category) with the planted strengths, per class."""
+    classes = [name for name in ADVICE_CLASSES if any(name in by_class for by_class in planted.values())]
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (run, *(by_class.get(name, float("nan")) for name in classes)) for run, by_class in planted.items()
+    )
+    return Table("Rank correlation of gamma with the planted strengths", ("run", *classes), rows)
 
 
 def mu_figure(evaluations: Sequence[BiasEvaluation]) -> Callable[[Path], None]:

@@ -30,10 +30,13 @@ class Row(NamedTuple):
     name: str
     module: str
     summary: str
+    keeps_report: bool = True
+    """Whether `--output` is required; otherwise the table on the console may be all."""
 
 
 PROTOCOLS: tuple[Row, ...] = (
     Row("bias", "evaluation.bias", "group bias: gamma, eta, mu per class of advice (UnQover, LEI)"),
+    Row("ask", "evaluation.ask", "one question, answered with and without advice", keeps_report=False),
 )
 
 

@@ -191,7 +191,8 @@ class GroupLoss(nn.Module):
         if pushed_BV is None:
             pushed_BV = torch.full(log_prob_BVSE.shape[:2], -1, device=log_prob_BVSE.device)
         pushed_BV = torch.where(is_B[:, None], pushed_BV, 0)
-        if bool(((pushed_BV != 0) & (pushed_BV != 1)).any()):
+        # Looking at values makes a GPU wait; there, a bad index fails in gather.
+        if not pushed_BV.is_cuda and bool(((pushed_BV != 0) & (pushed_BV != 1)).any()):
             raise ValueError(
                 "pushed_BV: every variant of an adversarial group needs a subject, 0 or 1, to raise"
             )

@@ -1,6 +1,6 @@
-"""Cross entropy of an answer span, and the log probabilities of candidate spans.
+"""Cross entropy of an answer span.
 
-Shape letters: B questions, T positions, S candidate subjects, E the two boundaries (0 start, 1 end).
+Shape letters: B questions, T positions.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ def position_cross_entropy(logits_BT: Tensor, position_B: Tensor, ignore_index: 
     """
     counted_B = position_B != ignore_index
     safe_B = torch.where(counted_B, position_B, 0)
-    if bool(((safe_B < 0) | (safe_B >= logits_BT.shape[1])).any()):
+    on_host = not logits_BT.is_cuda  # looking at values would make a GPU wait
+    if on_host and bool(((safe_B < 0) | (safe_B >= logits_BT.shape[1])).any()):
         raise ValueError(
             f"a span position lies outside the {logits_BT.shape[1]} positions of its row; "
             f"mark answers outside the window with ignore_index={ignore_index}"
         )
     picked_B = logits_BT.gather(1, safe_B[:, None]).squeeze(1)
-    if bool((counted_B & torch.isneginf(picked_B)).any()):
+    if on_host and bool((counted_B & torch.isneginf(picked_B)).any()):
         raise ValueError("a span position lies where the mask allows no answer")
     # A row without a counted position may be masked throughout: it must not bring NaN into the gradient.
     safe_logits_BT = torch.where(counted_B[:, None], logits_BT, 0.0)
@@ -81,25 +82,3 @@ def span_cross_entropy(
     start = position_cross_entropy(mask_logits(start_logits_BT, allowed_BT), start_B, ignore_index)
     end = position_cross_entropy(mask_logits(end_logits_BT, allowed_BT), end_B, ignore_index)
     return (start + end) / 2
-
-
-def candidate_log_prob(
-    start_logits_BT: Tensor,
-    end_logits_BT: Tensor,
-    start_BS: Tensor,
-    end_BS: Tensor,
-    allowed_BT: Tensor | None = None,
-) -> Tensor:
-    """Natural log of the boundary probabilities of each candidate, shape (B, S, 2): [..., 0] start, 1 end.
-
-    Source: UnQover section 4.1 (LEI spec 2.1): a softmax over all positions of the row, read at the
-    candidate's first and last token.
-
-    Args:
-        start_logits_BT, end_logits_BT: shape (B, T).
-        start_BS, end_BS: positions of each candidate's first and last token, shape (B, S).
-        allowed_BT: boolean, shape (B, T), as in `span_cross_entropy`.
-    """
-    start_BT = torch.log_softmax(mask_logits(start_logits_BT, allowed_BT), dim=-1)
-    end_BT = torch.log_softmax(mask_logits(end_logits_BT, allowed_BT), dim=-1)
-    return torch.stack((start_BT.gather(1, start_BS), end_BT.gather(1, end_BS)), dim=-1)

@@ -1,6 +1,7 @@
 """Encoder plus span head: tensors in, a typed output out.
 
-Shape letters: B batch (rows), T tokens, D hidden.
+Shape letters: B batch (rows, or groups where there are variants), T tokens, D hidden, V variants of a
+group, S subjects, E the two boundaries (start, end).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForQuestionAnswering, PreTrainedConfig, PreTrainedModel
 
 from models.backbones import ARCHITECTURES, Backbone, load_pretrained
-from models.heads import SpanHead
+from models.heads import SpanHead, best_spans, candidate_log_probs
 
 
 class QAOutput(NamedTuple):
@@ -24,6 +25,17 @@ class QAOutput(NamedTuple):
     """Logits of the last answer token, likewise."""
     hidden_BTD: Tensor
     """Last hidden states of the encoder."""
+
+
+class SpanPrediction(NamedTuple):
+    """The best span of every row."""
+
+    start_B: Tensor
+    end_B: Tensor
+    score_B: Tensor
+    """Start + end logit of the span."""
+    null_B: Tensor
+    """The same for "no answer": start + end logit of the classification token."""
 
 
 class QAModel(nn.Module):
@@ -60,6 +72,35 @@ class QAModel(nn.Module):
         hidden_BTD = self.encoder(**inputs).last_hidden_state
         start_BT, end_BT = self.span_head(hidden_BTD, inputs["attention_mask"])
         return QAOutput(start_BT, end_BT, hidden_BTD)
+
+    def group_log_probs(self, inputs: Mapping[str, Tensor], candidate_BVSE: Tensor) -> Tensor:
+        """Boundary log-probabilities (B, V, S, E) of the subjects of whole groups.
+
+        Args:
+            inputs: as in `forward`, with B * V rows, the variants of a group one after the other.
+            candidate_BVSE: first and last token of each subject.
+        """
+        output = self(inputs)
+        start_RS, end_RS = candidate_BVSE.flatten(0, 1).unbind(-1)
+        log_prob_RSE = candidate_log_probs(output.start_BT, output.end_BT, start_RS, end_RS)
+        return log_prob_RSE.unflatten(0, candidate_BVSE.shape[:2])
+
+    def predict_spans(
+        self, inputs: Mapping[str, Tensor], context_BT: Tensor, cls_B: Tensor, max_answer_tokens: int
+    ) -> SpanPrediction:
+        """The best span of every row, by start + end logit.
+
+        Args:
+            inputs: as in `forward`.
+            context_BT: True where an answer may stand.
+            cls_B: where the classification token stands.
+            max_answer_tokens: longest answer.
+        """
+        output = self(inputs)
+        start_B, end_B, score_B = best_spans(output.start_BT, output.end_BT, context_BT, max_answer_tokens)
+        cls_B1 = cls_B.unsqueeze(-1)
+        null_B = (output.start_BT.gather(1, cls_B1) + output.end_BT.gather(1, cls_B1)).squeeze(-1)
+        return SpanPrediction(start_B, end_B, score_B, null_B)
 
     def to_pretrained(self) -> PreTrainedModel:
         """The same weights as transformers' own question-answering class, ready for `save_pretrained`.

@@ -5,7 +5,7 @@ Shape letters: B batch, T tokens, V variants of a group (4), S subjects (2), E b
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -16,20 +16,9 @@ from data_modules.collate import GroupBatch, QABatch, TrainBatch
 from losses.span import span_cross_entropy
 from models.backbones import Backbone
 from models.checkpoint import KEY, describe
-from models.heads import best_spans, candidate_log_probs
-from models.qa_model import QAModel, QAOutput
+from models.qa_model import QAModel, QAOutput, SpanPrediction
 from training.callbacks.group_bias import GroupBiasMetrics
 from training.callbacks.qa_metrics import QAMetrics
-
-
-class SpanPrediction(NamedTuple):
-    """The best span of every window of a QA batch."""
-
-    start_B: Tensor
-    end_B: Tensor
-    score_B: Tensor
-    null_B: Tensor
-    """Score of "no answer": start + end logit of the classification token."""
 
 
 class QAModule(pl.LightningModule):
@@ -86,20 +75,12 @@ class QAModule(pl.LightningModule):
 
     def group_log_probs(self, batch: GroupBatch) -> Tensor:
         """Boundary log-probabilities (B, V, S, E) of the two subjects in all variants."""
-        output: QAOutput = self.model(batch.inputs)
-        start_RS, end_RS = batch.candidate_BVSE.flatten(0, 1).unbind(-1)
-        log_prob_RSE = candidate_log_probs(output.start_BT, output.end_BT, start_RS, end_RS)
-        return log_prob_RSE.unflatten(0, batch.candidate_BVSE.shape[:2])
+        return self.model.group_log_probs(batch.inputs, batch.candidate_BVSE)
 
     def predict_spans(self, batch: QABatch) -> SpanPrediction:
-        """The best span of every window."""
-        output: QAOutput = self.model(batch.inputs)
-        start_B, end_B, score_B = best_spans(
-            output.start_BT, output.end_BT, batch.context_BT, self.max_answer_tokens
-        )
-        cls_B1 = batch.cls_B.unsqueeze(-1)
-        null_B = (output.start_BT.gather(1, cls_B1) + output.end_BT.gather(1, cls_B1)).squeeze(-1)
-        return SpanPrediction(start_B - batch.shift_B, end_B - batch.shift_B, score_B, null_B)
+        """The best span of every window, in tokens of the unpadded row."""
+        spans = self.model.predict_spans(batch.inputs, batch.context_BT, batch.cls_B, self.max_answer_tokens)
+        return spans._replace(start_B=spans.start_B - batch.shift_B, end_B=spans.end_B - batch.shift_B)
 
     def validation_step(
         self, batch: QABatch | GroupBatch, batch_idx: int, dataloader_idx: int = 0

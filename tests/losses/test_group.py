@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from losses.group import GroupLoss, GroupLossOutput
-from losses.span import candidate_log_prob, span_cross_entropy
+from losses.span import span_cross_entropy
+from models.heads import candidate_log_probs
 
 ETHICAL, ADVERSARIAL, IRRELEVANT, NONE = range(4)
 
@@ -89,7 +90,7 @@ def authors_total(example: dict[str, Any], rows: tuple[int, ...], reduction: Any
     start_BS, end_BS = of("start_positions", torch.long), of("end_positions", torch.long)
     class_B = of("interventions(0=ethical,1=adversarial,2=irrelevant,3=squad)", torch.long)
     squad_B = class_B == NONE
-    log_prob_BSE = candidate_log_prob(start_BT, end_BT, start_BS.clamp(min=0), end_BS.clamp(min=0))
+    log_prob_BSE = candidate_log_probs(start_BT, end_BT, start_BS.clamp(min=0), end_BS.clamp(min=0))
     reference_BSE = torch.stack((of("start_scores"), of("end_scores")), dim=-1).log()
     span_loss = span_cross_entropy(
         start_BT[squad_B], end_BT[squad_B], start_BS[squad_B, 0], end_BS[squad_B, 0]

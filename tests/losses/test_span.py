@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from losses.planted import planted_cross_entropy
-from losses.span import IGNORE_INDEX, candidate_log_prob, span_cross_entropy
+from losses.span import IGNORE_INDEX, span_cross_entropy
+from models.heads import candidate_log_probs
 
 
 def naive_span_loss(start_BT: Tensor, end_BT: Tensor, start: list[int], end: list[int]) -> float:
@@ -77,7 +78,7 @@ def test_positions_that_cannot_be(at: int, word: str) -> None:
 def test_candidates_are_read_off_the_softmax() -> None:
     start_BT, end_BT = torch.randn(2, 3, 5, dtype=torch.float64)
     start_BS, end_BS = torch.tensor([[0, 3]] * 3), torch.tensor([[1, 4]] * 3)
-    log_prob_BSE = candidate_log_prob(start_BT, end_BT, start_BS, end_BS)
+    log_prob_BSE = candidate_log_probs(start_BT, end_BT, start_BS, end_BS)
     assert log_prob_BSE.shape == (3, 2, 2)
     torch.testing.assert_close(log_prob_BSE[1, 1, 0].exp(), start_BT[1].softmax(0)[3])
     torch.testing.assert_close(log_prob_BSE[2, 0, 1].exp(), end_BT[2].softmax(0)[1])
@@ -98,7 +99,7 @@ def test_planted_loss_is_least_at_the_planted_probability() -> None:
 def test_planted_gradient_moves_mass_from_bystanders_to_the_candidates() -> None:
     logits_BT = torch.zeros(1, 6, requires_grad=True)
     at_BS = torch.tensor([[1, 4]])
-    log_prob_BSE = candidate_log_prob(logits_BT, logits_BT, at_BS, at_BS)
+    log_prob_BSE = candidate_log_probs(logits_BT, logits_BT, at_BS, at_BS)
     planted_cross_entropy(log_prob_BSE, torch.tensor([1]), torch.tensor([0.7])).backward()
     assert logits_BT.grad is not None
     assert (logits_BT.grad[0] < 0).tolist() == [False, True, False, False, True, False]

@@ -1,0 +1,107 @@
+"""Bias of checkpoints: predict every data set with every checkpoint, then evaluate as any prediction."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from data_modules.datasets import unadvised
+from data_modules.planting import latent_strength
+from data_modules.schema import ADVICE_CLASSES, DataError, Group, QAExample
+from data_modules.sources import read_groups, read_qa
+from evaluation.bias_results import BiasEvaluation, GroupTable, evaluate_bias
+from evaluation.predictor import Predictor
+from metrics.bias import BiasSums, accumulate, aggregate, empty_sums, sums_by_category
+from metrics.planted import planted_correlation
+from metrics.qa import AnswerScores, QAResult
+
+
+@dataclass(frozen=True)
+class CheckpointResults:
+    """What the checkpoints gave, in the order of the command line."""
+
+    evaluations: list[BiasEvaluation]
+    answers: dict[str, QAResult]
+    """EM and F1 by checkpoint; empty without `--qa`."""
+    planted: dict[str, dict[str, float]]
+    """By evaluation and class: Spearman's rho of gamma with the planted strength; empty without a seed."""
+
+
+def evaluate_checkpoints(
+    checkpoints: Sequence[tuple[str, str]], data: Sequence[tuple[str, str]], args: argparse.Namespace
+) -> CheckpointResults:
+    """Every checkpoint on every data set; an evaluation's name holds what tells it from the others."""
+    sets = [
+        (name, load_groups(path, watch_unadvised=not args.advised_only, skip_bad=args.skip_bad))
+        for name, path in data
+    ]
+    questions = list(read_qa(args.qa, skip_bad=args.skip_bad)) if args.qa else []
+    tables = [GroupTable.of(groups) for _, groups in sets]
+    evaluations: dict[tuple[int, int], BiasEvaluation] = {}
+    answers: dict[str, QAResult] = {}
+    planted: dict[str, dict[str, float]] = {}
+    for c, (run, path) in enumerate(checkpoints):
+        predictor = Predictor.of(path, args)
+        if questions:
+            answers[run] = answer_scores(predictor, questions)
+        for d, (name, groups) in enumerate(sets):
+            parts = [name] * (len(data) > 1) + [run] * (len(checkpoints) > 1 or len(data) == 1)
+            log_prob_NVSE = predictor.group_log_probs(groups, f"scoring {name} with {run}")
+            evaluation = evaluate_bias("/".join(parts), tables[d], log_prob_NVSE.double().mean(-1).exp())
+            evaluations[d, c] = evaluation
+            if args.planted_seed is not None:
+                planted[evaluation.name] = planted_ranks(evaluation, groups, args.planted_seed)
+    return CheckpointResults([evaluations[key] for key in sorted(evaluations)], answers, planted)
+
+
+def load_groups(source: str, *, watch_unadvised: bool, skip_bad: bool) -> list[Group]:
+    """The groups of a source, and, unless it has unadvised ones, the same without advice as class `none`."""
+    groups = list(read_groups(source, skip_bad=skip_bad))
+    if not groups:
+        raise DataError(f"{source}: holds no groups")
+    if watch_unadvised and all(group.advice_class != "none" for group in groups):
+        groups += unadvised(groups)
+    return groups
+
+
+def answer_scores(predictor: Predictor, questions: Sequence[QAExample]) -> QAResult:
+    """EM and F1 of a checkpoint on ordinary questions."""
+    metric = AnswerScores()
+    for answer in predictor.answers(questions):
+        metric.update([answer.text], [[span.text for span in questions[answer.example].answers]])
+    return metric.compute()
+
+
+def planted_ranks(evaluation: BiasEvaluation, groups: Sequence[Group], seed: int) -> dict[str, float]:
+    """Per class of advice: Spearman's rho between gamma(subject, category) and the planted strength,
+    pooled over all (subject, category) cells."""
+    table = evaluation.groups
+    category_of = {group.attribute: group.category for group in groups}
+    categories = sorted(set(category_of.values()))
+    category_A = torch.tensor([categories.index(category_of[a]) for a in table.attributes])
+    num_subjects = len(table.subjects)
+    sums: BiasSums = empty_sums(len(ADVICE_CLASSES), num_subjects, len(table.attributes))
+    accumulate(sums, evaluation.score_NVS, table.class_N, table.subject_NS, table.attribute_N, num_subjects)
+    gamma_KXC = aggregate(sums_by_category(sums, category_A, len(categories)), num_subjects).gamma_KXA
+    strength = [[latent_strength(x, c, seed) for c in categories] for x in table.subjects]
+    return {
+        name: planted_correlation(gamma_KXC[ADVICE_CLASSES.index(name)].numpy(), strength).pooled
+        for name in evaluation.classes
+    }
+
+
+def extra_metrics(results: CheckpointResults) -> Iterator[tuple[str, Any]]:
+    """Flat keys for report.json: `[RUN/]qa/f1`, `[RUN/]CLASS/spearman`."""
+    for run, result in results.answers.items():
+        prefix = f"{run}/" if len(results.answers) > 1 else ""
+        yield f"{prefix}qa/em", result.exact_match.item()
+        yield f"{prefix}qa/f1", result.f1.item()
+        yield f"{prefix}qa/n", int(result.n)
+    for run, by_class in results.planted.items():
+        prefix = f"{run}/" if len(results.evaluations) > 1 else ""
+        for name, rho in by_class.items():
+            yield f"{prefix}{name}/spearman", rho

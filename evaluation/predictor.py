@@ -1,0 +1,111 @@
+"""A trained checkpoint, ready to be asked: loading, batching and device in one place.
+
+Shape letters: N groups, V variants, S subjects, E the two boundaries (start, end).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from data_modules.datasets import GroupSet, QASet
+from data_modules.decoding import Answer, decode_answers
+from data_modules.features import Encoding
+from data_modules.schema import Group, QAExample
+from data_modules.tokenizers import load_tokenizer
+from models.checkpoint import load_qa
+
+
+class Predictor:
+    """A question-answering model with its own tokenizer and text encoding.
+
+    Args:
+        path: a `.ckpt` of `python -m training`, a Hugging Face folder, or a Hub name.
+        device: `auto`, or a device of torch.
+        precision: `32` or `bf16`.
+        batch_size: rows scored together.
+
+    Raises:
+        ValueError: the checkpoint cannot be used, or there is no such device.
+    """
+
+    def __init__(
+        self, path: str, *, device: str = "auto", precision: str = "32", batch_size: int = 64
+    ) -> None:
+        if batch_size < 1:
+            raise ValueError(f"--batch-size: at least 1, got {batch_size}")
+        loaded = load_qa(path)
+        self.path = path
+        self.device = pick_device(device)
+        self.precision, self.batch_size = precision, batch_size
+        self.model = loaded.model.to(self.device)
+        self.tokenizer = load_tokenizer(loaded.tokenizer, loaded.model.architecture)
+        self.encoding = Encoding(**loaded.encoding)
+
+    @classmethod
+    def of(cls, path: str, args: argparse.Namespace) -> Predictor:
+        """By the flags of `add_prediction_arguments`."""
+        return cls(path, device=args.device, precision=args.precision, batch_size=args.batch_size)
+
+    @torch.inference_mode()
+    def group_log_probs(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
+        """Boundary log-probabilities (N, 4, 2, 2) of all groups, float32, on the CPU, in their order."""
+        data = GroupSet(groups, self.tokenizer, self.encoding)
+        result = torch.empty(len(data), 4, 2, 2)
+        for index in tqdm(data.batches(max(1, self.batch_size // 4)), desc=what, unit="batch", disable=None):
+            batch = data[index]
+            with self._autocast():
+                log_prob_BVSE = self.model.group_log_probs(
+                    to_device(batch.inputs, self.device), batch.candidate_BVSE.to(self.device)
+                )
+            result[index] = log_prob_BVSE.float().cpu()
+        return result
+
+    @torch.inference_mode()
+    def answers(self, examples: Sequence[QAExample], *, max_answer_tokens: int = 30) -> Iterator[Answer]:
+        """The answer of every question, each once, longest contexts first."""
+        data = QASet(examples, self.tokenizer, self.encoding)
+        for index in tqdm(data.batches(self.batch_size), desc="answering", unit="batch", disable=None):
+            batch = data[index]
+            with self._autocast():
+                spans = self.model.predict_spans(
+                    to_device(batch.inputs, self.device),
+                    batch.context_BT.to(self.device),
+                    batch.cls_B.to(self.device),
+                    max_answer_tokens,
+                )
+            shift_B = batch.shift_B.to(self.device)
+            yield from decode_answers(
+                data, batch.feature_B, spans.start_B - shift_B, spans.end_B - shift_B, spans.score_B
+            )
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        if self.precision == "bf16":
+            return torch.autocast(self.device.type, dtype=torch.bfloat16)
+        return nullcontext()
+
+
+def to_device(inputs: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+    """The same tensors on `device`."""
+    return {name: value.to(device, non_blocking=True) for name, value in inputs.items()}
+
+
+def pick_device(name: str) -> torch.device:
+    """A device by name; `auto` is a GPU where there is one.
+
+    Raises:
+        ValueError: torch knows no such device here.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"--device {name}: {str(error).splitlines()[0]}") from error
+    return torch.device(name)
