@@ -71,10 +71,26 @@ def load_qa(path: str, *, architecture: str = "") -> LoadedQA:
     return loaded
 
 
-def read_ckpt(path: Path) -> dict[str, Any]:
-    """A Lightning checkpoint as a dict, read with `weights_only=True`."""
+def check_ckpt(path: Path, architecture: str) -> int:
+    """Look at a checkpoint without reading its weights; returns its training step.
+
+    Raises:
+        CheckpointError: it is missing, truncated, not ours, or of another architecture.
+    """
+    checkpoint = read_ckpt(path, mmap=True)
+    found = checkpoint[KEY]["architecture"]
+    if found != architecture:
+        raise CheckpointError(
+            f"{path}: the checkpoint is of architecture {found!r}, "
+            f"the configuration asks for {architecture!r}"
+        )
+    return int(checkpoint["global_step"])
+
+
+def read_ckpt(path: Path, *, mmap: bool = False) -> dict[str, Any]:
+    """A Lightning checkpoint as a dict, read with `weights_only=True`; `mmap` leaves the weights on disk."""
     try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except FileNotFoundError as error:
         raise CheckpointError(f"{path}: no such checkpoint") from error
     except (RuntimeError, EOFError, pickle.UnpicklingError, OSError) as error:

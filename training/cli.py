@@ -10,46 +10,29 @@ import logging
 import os
 import sys
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import ModelCheckpoint
-from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
-from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
+from pytorch_lightning.cli import ArgsType, LightningArgumentParser, LightningCLI
 
 from data_modules.qa import QADataModule
 from models.backbones import Backbone
+from models.checkpoint import check_ckpt
 from training.callbacks.run_record import RunRecord
+from training.loggers import Run, run_loggers
 from training.qa_module import QAModule
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 SUBCOMMANDS = ("fit", "validate", "test", "predict")
 
 
-@dataclass(kw_only=True)
-class Run:
-    """Where a run is kept, and who else hears of it.
-
-    Args:
-        name: Folder of the runs of one experiment.
-        version: Folder of this run; empty takes the next free `version_N`.
-        root: Folder of all runs.
-        wandb: An extra logger, beside the CSV file that is always written: `offline` keeps its files in
-            the run's folder until `wandb sync`, `online` needs a login, `off` leaves it out.
-        wandb_project: Project name there.
-    """
-
-    name: str = "run"
-    version: str = ""
-    root: str = "runs"
-    wandb: Literal["offline", "online", "off"] = "offline"
-    wandb_project: str = "interventune"
-
-
 class InterventuneCLI(LightningCLI):
     """Adds the top-level keys `backbone`, `run` and `checkpoint`."""
+
+    resumed_step: int | None = None
+    """Where the run goes on, with `--ckpt_path last`."""
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Declare the keys, and link the backbone to all who need it."""
@@ -68,6 +51,14 @@ class InterventuneCLI(LightningCLI):
             }
         )
 
+    def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
+        """Parse, then look at the checkpoint before anybody tries to load it."""
+        super().parse_arguments(parser, args)
+        config = self.config[self.config.subcommand]
+        path = config.get("ckpt_path")
+        if path and path != "last":
+            check_ckpt(Path(path), config.backbone.architecture)
+
     def before_instantiate_classes(self) -> None:
         """Resolve the run's folder: a new one, or, with `--ckpt_path last`, the latest that can go on."""
         assert self.subcommand is not None
@@ -77,7 +68,9 @@ class InterventuneCLI(LightningCLI):
         if config.get("ckpt_path") == "last":
             last = latest_checkpoint(home, run.version)
             config.ckpt_path, run.version = str(last), last.parent.parent.name
-        elif run.version and (home / run.version / "config.yaml").exists():
+            self.resumed_step = check_ckpt(last, config.backbone.architecture)
+            return
+        if run.version and (home / run.version / "config.yaml").exists():
             raise ValueError(
                 f"run.version: {home / run.version} holds another run; choose another version, or continue "
                 "that one with --ckpt_path last"
@@ -88,23 +81,8 @@ class InterventuneCLI(LightningCLI):
         assert self.subcommand is not None
         run: Run = self.config[self.subcommand].run
         if self.config[self.subcommand].trainer.logger is None:
-            kwargs["logger"] = run_loggers(run)
+            kwargs["logger"] = run_loggers(run, self.resumed_step)
         return super().instantiate_trainer(**kwargs)
-
-
-def run_loggers(run: Run) -> list[Logger]:
-    """The run's loggers; the first one names its folder."""
-    csv = CSVLogger(run.root, name=run.name, version=run.version or None)
-    if run.wandb == "off":
-        return [csv]
-    Path(csv.log_dir).mkdir(parents=True, exist_ok=True)
-    extra = WandbLogger(
-        name=f"{run.name}/{Path(csv.log_dir).name}",
-        save_dir=csv.log_dir,
-        project=run.wandb_project,
-        offline=run.wandb == "offline",
-    )
-    return [csv, extra]
 
 
 def latest_checkpoint(home: Path, version: str) -> Path:
@@ -127,11 +105,8 @@ def _architecture(backbone: Backbone) -> str:
     return backbone.architecture
 
 
-def main(args: list[str] | None = None, *, run: bool = True) -> InterventuneCLI:
-    """Parse `args` (default: the command line) and run the subcommand.
-
-    With `run=False` everything is built and nothing started; `args` then has no subcommand.
-    """
+def main(args: list[str] | None = None) -> InterventuneCLI:
+    """Parse `args` (default: the command line) and run the subcommand."""
     _quiet()
     return InterventuneCLI(
         QAModule,
@@ -140,8 +115,9 @@ def main(args: list[str] | None = None, *, run: bool = True) -> InterventuneCLI:
         save_config_callback=RunRecord,
         auto_configure_optimizers=False,
         seed_everything_default=0,
+        # argparse would take a misspelt flag for an abbreviation of another one.
+        parser_kwargs={"allow_abbrev": False},
         args=with_base(sys.argv[1:] if args is None else args),
-        run=run,
     )
 
 
@@ -159,5 +135,7 @@ def _quiet() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     warnings.filterwarnings("ignore", ".*does not have many workers.*")
     warnings.filterwarnings("ignore", ".*pin_memory.*")
+    warnings.filterwarnings("ignore", ".*args parameter is intended to run from within Python.*")
+    warnings.filterwarnings("ignore", ".*is smaller than the logging interval.*")
     warnings.filterwarnings("ignore", ".*`isinstance.treespec, LeafSpec.` is deprecated.*")
     logging.getLogger("transformers").setLevel(logging.ERROR)

@@ -125,12 +125,3 @@ class QAModule(pl.LightningModule):
         """Make the checkpoint stand on its own: architecture, configuration, tokenizer, encoding."""
         extras = self.datamodule.checkpoint_extras()
         checkpoint[KEY] = describe(self.model, extras["tokenizer_files"], extras["encoding"])
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse a checkpoint of another architecture in the user's words."""
-        found = checkpoint.get(KEY, {}).get("architecture")
-        if found != self.model.architecture:
-            raise ValueError(
-                f"ckpt_path: the checkpoint is of architecture {found!r}, the configuration asks for "
-                f"{self.model.architecture!r}"
-            )

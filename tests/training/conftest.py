@@ -1,0 +1,87 @@
+"""Small data and a tiny model for runs through the real command line."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from data_modules import stories, story_groups
+from data_modules.lei import write_lei
+from data_modules.squad import write_squad
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+SMALL = {
+    "bert": "{vocab_size: 320, hidden_size: 32, intermediate_size: 64, num_hidden_layers: 1}",
+    "roberta": "{vocab_size: 320, hidden_size: 32, intermediate_size: 64, num_hidden_layers: 1, "
+    "pad_token_id: 1, bos_token_id: 0, eos_token_id: 2, type_vocab_size: 1}",
+    "xlnet": "{vocab_size: 320, d_model: 32, d_inner: 64, n_layer: 1, pad_token_id: 5}",
+}
+
+
+@dataclass(frozen=True)
+class SmallData:
+    """Files in SQuAD's and LEI's formats; 13 questions and 9 groups to validate on, so that no batch size
+    and no number of processes divides them."""
+
+    qa_train: Path
+    qa_dev: Path
+    groups_train: Path
+    groups_dev: Path
+
+    def flags(self) -> list[str]:
+        """Train and validate on these files."""
+        return [
+            f"--data.train_qa={self.qa_train}",
+            f"--data.train_groups=[{self.groups_train}]",
+            f"--data.val_qa={{main: {self.qa_dev}}}",
+            f"--data.val_groups={{main: {self.groups_dev}}}",
+        ]
+
+
+@pytest.fixture(scope="session")
+def small_data(tmp_path_factory: pytest.TempPathFactory) -> SmallData:
+    folder = tmp_path_factory.mktemp("data")
+    data = SmallData(*(folder / f"{name}.json" for name in ("qa_train", "qa_dev", "g_train", "g_dev")))
+    write_squad(islice(stories.qa_examples("train"), 40), data.qa_train)
+    write_squad(islice(stories.qa_examples("dev"), 13), data.qa_dev)
+    write_lei(islice(story_groups.groups("train"), 24), data.groups_train)
+    write_lei(islice(story_groups.groups("heldout"), 9), data.groups_dev)
+    return data
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Arguments of one experiment on a tiny model, with all its output under a temporary folder."""
+
+    root: Path
+    data: SmallData
+
+    def of(self, subcommand: str, experiment: str, architecture: str, *flags: str) -> list[str]:
+        backbone = CONFIGS / "backbones" / f"tiny_{architecture}.yaml"
+        return [
+            subcommand,
+            "-c",
+            str(CONFIGS / "experiments" / f"{experiment}.yaml"),
+            "-c",
+            str(backbone),
+            f"--backbone.config={SMALL[architecture]}",
+            f"--run.root={self.root}",
+            "--run.wandb=off",
+            "--trainer.accelerator=cpu",
+            "--trainer.precision=32-true",
+            "--trainer.enable_progress_bar=false",
+            *self.data.flags(),
+            *flags,
+        ]
+
+
+@pytest.fixture
+def commands(tmp_path: Path, small_data: SmallData) -> Commands:
+    return Commands(tmp_path / "runs", small_data)

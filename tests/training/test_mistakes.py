@@ -1,0 +1,80 @@
+"""What users get wrong: one clear line, exit code 2, and nothing begun."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.training.conftest import Commands
+from training.__main__ import main as command
+
+
+def fails(arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(sys, "argv", ["training", *arguments])
+    try:
+        code = command()
+    except SystemExit as stop:
+        code = stop.code  # type: ignore[assignment]
+    assert code == 2
+    text = capsys.readouterr().err
+    assert "Traceback" not in text
+    return text
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("--model.loss.ethical_wieght=2", ["ethical_wieght"]),
+        ("--model.loss.ethical_weight=much", ["ethical_weight", "much"]),
+        ("--data.groups_per_clas=2", ["groups_per_clas"]),
+        ("--backbone.architecture=gpt", ["architecture", "gpt"]),
+        ("--backbone.checkpoint=/no/such/folder", ["/no/such/folder"]),
+        ("--data.train_qa=/no/such/file.json", ["/no/such/file.json"]),
+        ("--data.val_groups={main: 'stories:nowhere'}", ["nowhere"]),
+        ("--data.encoding.stride=999", ["stride", "999"]),
+        ("--data.encoding.max_length=40", ["max_length"]),
+        ("--ckpt_path=last", ["ckpt_path", "no checkpoint"]),
+        ("--model.loss.ethical_weight=-1", ["ethical_weight", "-1"]),
+    ],
+)
+def test_one_clear_line(
+    flag: str,
+    words: list[str],
+    commands: Commands,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = fails(commands.of("fit", "lei_few_shot", "roberta", flag), capsys, monkeypatch)
+    for word in words:
+        assert word in text
+    assert not list(commands.root.rglob("*.ckpt"))
+
+
+def test_a_version_that_holds_another_run(
+    commands: Commands, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = commands.root / "lei_few_shot" / "mine" / "config.yaml"
+    taken.parent.mkdir(parents=True)
+    taken.write_text("seed_everything: 1\n")
+    text = fails(commands.of("fit", "lei_few_shot", "roberta", "--run.version=mine"), capsys, monkeypatch)
+    assert "another run" in text
+    assert taken.read_text() == "seed_everything: 1\n"
+
+
+def test_a_checkpoint_of_another_architecture(
+    commands: Commands, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from training.cli import main as train
+
+    train(commands.of("fit", "squad", "bert", "--trainer.max_steps=1"))
+    ckpt = commands.root / "squad" / "version_0" / "checkpoints" / "last.ckpt"
+    text = fails(commands.of("validate", "squad", "xlnet", f"--ckpt_path={ckpt}"), capsys, monkeypatch)
+    assert "architecture 'bert'" in text
+    assert "'xlnet'" in text
+
+    broken = tmp_path / "broken.ckpt"
+    broken.write_bytes(ckpt.read_bytes()[:1000])
+    text = fails(commands.of("validate", "squad", "bert", f"--ckpt_path={broken}"), capsys, monkeypatch)
+    assert "broken.ckpt" in text

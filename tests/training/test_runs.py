@@ -1,0 +1,90 @@
+"""fit -> checkpoint -> validate -> evaluate -> resume, through the command line, for each paper's model."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from evaluation.__main__ import main as evaluate
+from tests.training.conftest import Commands
+from training.cli import main as train
+
+
+def metrics_of(root: Path, name: str, version: str = "version_0") -> dict[str, float]:
+    return json.loads((root / name / version / "metrics.json").read_text())
+
+
+def curves_of(home: Path) -> list[dict[str, str]]:
+    with open(home / "metrics.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
+def test_a_run_from_fit_to_resume(architecture: str, commands: Commands, tmp_path: Path) -> None:
+    cache = f"--model.reference_cache={tmp_path / 'cache'}"
+    fit = commands.of("fit", "lei_few_shot", architecture, cache, "--trainer.max_epochs=1")
+    train(fit)
+    home = commands.root / "lei_few_shot" / "version_0"
+    for name in ("config.yaml", "environment.json", "metrics.json", "metrics.csv"):
+        assert (home / name).stat().st_size > 0, name
+    after_fit = metrics_of(commands.root, "lei_few_shot")
+    assert after_fit["val/qa/n"] == 13
+    assert sum(after_fit[f"val/bias/{c}/n"] for c in ("ethical", "adversarial", "irrelevant")) == 9
+
+    last = home / "checkpoints" / "last.ckpt"
+    assert torch.load(last, weights_only=True)["interventune"]["architecture"] == architecture
+
+    # Another command, another batch size: the same numbers.
+    flags = [f"--ckpt_path={last}", "--run.name=again", "--data.eval_batch_size=8", cache]
+    train(commands.of("validate", "lei_few_shot", architecture, *flags))
+    again = metrics_of(commands.root, "again")
+    for key, value in after_fit.items():
+        if key.startswith("val/"):
+            assert again[key] == pytest.approx(value, abs=1e-5), key
+
+    # And a third way to the same numbers: the evaluation room, from the checkpoint file alone.
+    report = tmp_path / "report"
+    data = ["--data", str(commands.data.groups_dev), "--qa", str(commands.data.qa_dev)]
+    assert evaluate(["bias", "--checkpoint", str(last), *data, "--output", str(report)]) == 0
+    evaluated = json.loads((report / "report.json").read_text())
+    assert evaluated["qa/f1"] == pytest.approx(after_fit["val/qa/f1"], abs=1e-6)
+    for metric in ("mu", "eta", "theta", "mean_abs_c", "mass", "delta", "eps", "mu_normalised"):
+        for c in ("ethical", "adversarial", "irrelevant", "none"):
+            key = f"{c}/{metric}"
+            assert evaluated[key] == pytest.approx(after_fit[f"val/bias/{key}"], abs=1e-5), key
+
+    before = curves_of(home)
+    train([*fit, "--trainer.max_epochs=2", "--ckpt_path=last"])
+    resumed = metrics_of(commands.root, "lei_few_shot")
+    after = curves_of(home)
+    assert len(after) > len(before)
+    for old, new in zip(before, after, strict=False):
+        assert {key: new[key] for key in old} == old
+    assert resumed["step"] == 2 * after_fit["step"]
+    assert not (commands.root / "lei_few_shot" / "version_1").exists()
+
+
+@pytest.mark.parametrize("experiment", ["squad", "lei_planted"])
+def test_the_other_experiments_train(experiment: str, commands: Commands) -> None:
+    train(commands.of("fit", experiment, "roberta", "--trainer.max_epochs=1", "--model.learning_rate=1e-3"))
+    assert metrics_of(commands.root, experiment)["val/qa/n"] == 13
+    assert curves_of(commands.root / experiment / "version_0")
+
+
+def test_the_same_command_gives_the_same_numbers(commands: Commands, tmp_path: Path) -> None:
+    flags = (f"--model.reference_cache={tmp_path}", "--trainer.max_steps=3")
+    for version in ("a", "b"):
+        train(commands.of("fit", "lei_few_shot", "roberta", *flags, f"--run.version={version}"))
+    first, second = (metrics_of(commands.root, "lei_few_shot", v) for v in ("a", "b"))
+    assert first == second
+
+
+def test_zero_shot_validation_needs_no_training(commands: Commands) -> None:
+    train(commands.of("validate", "lei_zero_shot", "roberta"))
+    found = metrics_of(commands.root, "lei_zero_shot")
+    assert found["val/bias/none/n"] > 0
+    assert 0 <= found["val/bias/ethical/mass"] <= 2
