@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
     """A fast tokenizer of transformers.
 
     Args:
-        source: a Hub name, a folder, `stories`, or tokenizer files as text by name.
+        source: a Hub name, a folder, a `.ckpt` of ours, `stories`, or tokenizer files as text by name.
         architecture: row of the table of backbones; needed for `stories` only.
 
     Raises:
@@ -34,6 +35,8 @@ def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
         from data_modules.word_tokenizer import build_tokenizer
 
         return build_tokenizer(architecture, vocabulary())  # type: ignore[arg-type]
+    if Path(source).suffix == ".ckpt":
+        return load_tokenizer(_files_in_checkpoint(Path(source)))
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
     except (OSError, ValueError) as error:
@@ -42,6 +45,17 @@ def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
     if not tokenizer.is_fast:
         raise DataError(f"tokenizer {source!r}: a fast tokenizer is needed (character offsets)")
     return tokenizer
+
+
+def _files_in_checkpoint(path: Path) -> dict[str, str]:
+    import torch
+
+    try:
+        # Mapped, so that the weights stay on disk.
+        files = torch.load(path, weights_only=True, mmap=True)["interventune"]["tokenizer"]
+    except (OSError, RuntimeError, KeyError, TypeError, pickle.UnpicklingError) as error:
+        raise DataError(f"{path}: no tokenizer can be read from this checkpoint") from error
+    return dict(files)
 
 
 def tokenizer_files(tokenizer: Any) -> dict[str, str]:

@@ -38,6 +38,9 @@ class Architecture:
     span_head: tuple[str, ...] = ("qa_outputs",)
     """Modules of the question-answering class that turn hidden states (B, T, D) into logits (B, T, 2),
     applied in this order."""
+    segments: bool = True
+    """Whether the encoder takes `token_type_ids`. Tokenizers cannot be asked: transformers 5 says no for
+    XLNet, which was pretrained with them, and yes for DistilBERT, which has none."""
     tiny: dict[str, Any] = field(default_factory=dict)
     """Sizes of a small random model, by this architecture's own configuration keys."""
     settings: dict[str, Any] = field(default_factory=dict)
@@ -49,7 +52,9 @@ _TINY = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "
 ARCHITECTURES: dict[str, Architecture] = {
     "bert": Architecture(model_type="bert", tiny=_TINY),
     # RoBERTa counts positions from padding_idx + 1, hence the two extra rows.
-    "roberta": Architecture(model_type="roberta", tiny=_TINY | {"max_position_embeddings": 514}),
+    "roberta": Architecture(
+        model_type="roberta", segments=False, tiny=_TINY | {"max_position_embeddings": 514}
+    ),
     "xlnet": Architecture(
         model_type="xlnet",
         tiny={"d_model": 128, "n_layer": 2, "n_head": 4, "d_inner": 256},
@@ -57,12 +62,18 @@ ARCHITECTURES: dict[str, Architecture] = {
         settings={"use_mems_eval": False, "use_mems_train": False},
     ),
     "distilbert": Architecture(
-        model_type="distilbert", tiny={"dim": 128, "n_layers": 2, "n_heads": 4, "hidden_dim": 256}
+        model_type="distilbert",
+        span_head=("dropout", "qa_outputs"),
+        segments=False,
+        tiny={"dim": 128, "n_layers": 2, "n_heads": 4, "hidden_dim": 256},
     ),
     "electra": Architecture(model_type="electra", tiny=_TINY | {"embedding_size": 128}),
     "deberta-v3": Architecture(model_type="deberta-v2", tiny=_TINY),
     "modernbert": Architecture(
-        model_type="modernbert", span_head=("head", "drop", "classifier"), tiny=dict(_TINY)
+        model_type="modernbert",
+        span_head=("head", "drop", "classifier"),
+        segments=False,
+        tiny=dict(_TINY),
     ),
 }
 
@@ -73,8 +84,8 @@ class Backbone:
 
     Args:
         architecture: A row of the table of backbones.
-        checkpoint: A name on the Hub, a local folder in Hugging Face format, or `random`. A checkpoint that
-            was already fine-tuned for extractive QA keeps its span head.
+        checkpoint: A name on the Hub, a local folder in Hugging Face format, a `.ckpt` of an earlier run, or
+            `random`. A checkpoint that was already fine-tuned for extractive QA keeps its span head.
         tokenizer: Where the tokenizer comes from, when not from the checkpoint: a Hub name, a folder, or
             `stories` for the words of the embedded stories.
         config: Values that replace those of the checkpoint's transformers configuration.
@@ -100,11 +111,16 @@ def backbone_config(backbone: Backbone) -> PreTrainedConfig:
     """The transformers configuration of `backbone`.
 
     Raises:
-        BackboneError: the checkpoint cannot be found, or is of another architecture.
+        BackboneError: the checkpoint cannot be found, or is of another architecture, or `config` has a key
+            or a value that the architecture does not take.
     """
     row = ARCHITECTURES[backbone.architecture]
     if backbone.checkpoint == RANDOM:
-        return AutoConfig.for_model(row.model_type, **(row.tiny | row.settings | backbone.config))
+        _check_keys(backbone, AutoConfig.for_model(row.model_type))
+        try:
+            return AutoConfig.for_model(row.model_type, **(row.tiny | row.settings | backbone.config))
+        except Exception as error:  # huggingface_hub's validation errors are no ValueErrors
+            raise BackboneError(f"backbone.config: {' '.join(str(error).split())}") from error
     try:
         config = AutoConfig.from_pretrained(backbone.checkpoint)
     except (OSError, ValueError) as error:
@@ -117,40 +133,64 @@ def backbone_config(backbone: Backbone) -> PreTrainedConfig:
             f"backbone.checkpoint: {backbone.checkpoint!r} is a {config.model_type!r} model, but "
             f"backbone.architecture is {backbone.architecture!r} (model type {row.model_type!r})"
         )
-    unknown = [key for key in backbone.config if not hasattr(config, key)]
-    if unknown:
-        raise BackboneError(f"backbone.config: {config.model_type!r} has no setting {unknown[0]!r}")
+    _check_keys(backbone, config)
     for key, value in (row.settings | backbone.config).items():
         setattr(config, key, value)
     return config
 
 
+def _check_keys(backbone: Backbone, config: PreTrainedConfig) -> None:
+    unknown = [key for key in backbone.config if not hasattr(config, key)]
+    if unknown:
+        raise BackboneError(f"backbone.config: {config.model_type!r} has no setting {unknown[0]!r}")
+
+
 def load_pretrained(backbone: Backbone) -> PreTrainedModel:
-    """Build transformers' extractive-QA model of `backbone`, in float32 and training mode.
+    """transformers' extractive-QA model of `backbone`, in float32 and training mode.
 
     Raises:
-        BackboneError: see `backbone_config`; also when encoder weights are absent from the checkpoint.
+        BackboneError: see `backbone_config`; also when weights are absent from the checkpoint, unreadable,
+            or of another shape, and when transformers refuses an option for this architecture.
     """
     config = backbone_config(backbone)
-    # A failed from_config may leave its argument changed, hence the copy.
-    kwargs: dict[str, Any] = {"config": copy.deepcopy(config), "dtype": torch.float32}
-    if backbone.attention != "auto":
-        kwargs["attn_implementation"] = backbone.attention
+    if backbone.checkpoint == RANDOM:
+        model = build(config, backbone)
+        if backbone.reading_init:
+            reading_init_(model.base_model)
+        return model.train()
     try:
-        if backbone.checkpoint == RANDOM:
-            model = AutoModelForQuestionAnswering.from_config(kwargs.pop("config"), **kwargs)
-            if backbone.reading_init:
-                reading_init_(model.base_model)
-        else:
-            model, info = AutoModelForQuestionAnswering.from_pretrained(
-                backbone.checkpoint, output_loading_info=True, **kwargs
-            )
-            _check_loaded(backbone, model, set(info["missing_keys"]))
+        model, info = AutoModelForQuestionAnswering.from_pretrained(
+            backbone.checkpoint, config=config, output_loading_info=True, **_options(backbone)
+        )
     except (OSError, ImportError) as error:
         raise BackboneError(f"backbone {backbone.checkpoint!r}: {_first_line(error)}") from error
+    _check_loaded(backbone, model, set(info["missing_keys"]))
     if backbone.gradient_checkpointing:
         model.gradient_checkpointing_enable()
     return model.train()
+
+
+def build(config: PreTrainedConfig, backbone: Backbone | None = None) -> PreTrainedModel:
+    """A model of this configuration with random weights.
+
+    Args:
+        config: transformers' configuration; not changed (a failed `from_config` may leave its argument so).
+        backbone: its attention kernel and gradient checkpointing apply.
+    """
+    try:
+        model = AutoModelForQuestionAnswering.from_config(copy.deepcopy(config), **_options(backbone))
+    except (ImportError, ValueError) as error:
+        raise BackboneError(f"backbone: {_first_line(error)}") from error
+    if backbone is not None and backbone.gradient_checkpointing:
+        model.gradient_checkpointing_enable()
+    return model
+
+
+def _options(backbone: Backbone | None) -> dict[str, Any]:
+    options: dict[str, Any] = {"dtype": torch.float32}
+    if backbone is not None and backbone.attention != "auto":
+        options["attn_implementation"] = backbone.attention
+    return options
 
 
 def _check_loaded(backbone: Backbone, model: PreTrainedModel, missing: set[str]) -> None:

@@ -10,15 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForQuestionAnswering
+from transformers import AutoConfig
 
-from models.backbones import ARCHITECTURES, Backbone, BackboneError
+from models.backbones import ARCHITECTURES, Backbone, BackboneError, build
 from models.qa_model import QAModel
 
 KEY = "interventune"
@@ -87,6 +88,39 @@ def check_ckpt(path: Path, architecture: str) -> int:
     return int(checkpoint["global_step"])
 
 
+def starting_model(backbone: Backbone) -> QAModel:
+    """The model that training starts from: a `.ckpt` of ours, or whatever `QAModel.from_backbone` takes.
+
+    Raises:
+        CheckpointError, BackboneError: see `load_qa` and `models.backbones.load_pretrained`.
+    """
+    if Path(backbone.checkpoint).suffix != ".ckpt":
+        return QAModel.from_backbone(backbone)
+    check_ckpt(Path(backbone.checkpoint), backbone.architecture)
+    model = _load_ckpt(Path(backbone.checkpoint), backbone).model
+    return model.train()
+
+
+def export(path: str, output: Path) -> None:
+    """Write a checkpoint as a Hugging Face folder: weights, configuration, tokenizer.
+
+    Raises:
+        CheckpointError: there is nothing to export, or `output` exists.
+    """
+    if output.exists():
+        raise CheckpointError(f"{output}: already exists; name a new folder")
+    loaded = _load_ckpt(Path(path))
+    staged = output.with_name(f".{output.name}.tmp")
+    try:
+        loaded.model.to_pretrained().save_pretrained(staged)
+        assert isinstance(loaded.tokenizer, dict)
+        for name, text in loaded.tokenizer.items():
+            (staged / Path(name).name).write_text(text, encoding="utf-8")
+        staged.rename(output)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+
+
 def read_ckpt(path: Path, *, mmap: bool = False) -> dict[str, Any]:
     """A Lightning checkpoint as a dict, read with `weights_only=True`; `mmap` leaves the weights on disk."""
     try:
@@ -103,14 +137,15 @@ def read_ckpt(path: Path, *, mmap: bool = False) -> dict[str, Any]:
     return checkpoint
 
 
-def _load_ckpt(path: Path) -> LoadedQA:
+def _load_ckpt(path: Path, backbone: Backbone | None = None) -> LoadedQA:
     checkpoint = read_ckpt(path)
     about = checkpoint[KEY]
     row = ARCHITECTURES.get(about["architecture"])
     if row is None:
         raise CheckpointError(f"{path}: unknown architecture {about['architecture']!r}")
-    config = AutoConfig.for_model(row.model_type, **_without_type(json.loads(about["config"])))
-    model = QAModel(AutoModelForQuestionAnswering.from_config(config), about["architecture"])
+    values = _without_type(json.loads(about["config"])) | (backbone.config if backbone else {})
+    config = AutoConfig.for_model(row.model_type, **values)
+    model = QAModel(build(config, backbone), about["architecture"])
     prefix = "model."
     state = {
         key.removeprefix(prefix): value

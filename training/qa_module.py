@@ -15,8 +15,8 @@ from transformers import get_linear_schedule_with_warmup
 from data_modules.collate import GroupBatch, QABatch, TrainBatch
 from losses.span import span_cross_entropy
 from models.backbones import Backbone
-from models.checkpoint import KEY, describe
-from models.qa_model import QAModel, QAOutput, SpanPrediction
+from models.checkpoint import KEY, describe, starting_model
+from models.qa_model import QAOutput, SpanPrediction
 from training.callbacks.group_bias import GroupBiasMetrics
 from training.callbacks.qa_metrics import QAMetrics
 
@@ -45,7 +45,7 @@ class QAModule(pl.LightningModule):
         self.backbone = backbone
         self.learning_rate, self.weight_decay, self.warmup_ratio = learning_rate, weight_decay, warmup_ratio
         self.max_answer_tokens = max_answer_tokens
-        self.model = QAModel.from_backbone(backbone)
+        self.model = starting_model(backbone)
 
     def setup(self, stage: str) -> None:
         """Check that tokenizer and embeddings fit before anything long starts."""

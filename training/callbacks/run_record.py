@@ -67,11 +67,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _write_metrics(trainer: pl.Trainer) -> None:
-    if trainer.log_dir is None or not trainer.is_global_zero or trainer.fast_dev_run:
+    folder = trainer.log_dir  # asks all processes: no process may leave before
+    if folder is None or not trainer.is_global_zero or trainer.fast_dev_run:
         return
     metrics = {key: float(value) for key, value in sorted(trainer.callback_metrics.items())}
     metrics["epoch"], metrics["step"] = trainer.current_epoch, trainer.global_step
-    write_text(Path(trainer.log_dir) / "metrics.json", json.dumps(metrics, indent=2) + "\n")
+    write_text(Path(folder) / "metrics.json", json.dumps(metrics, indent=2) + "\n")
 
 
 def _environment(trainer: pl.Trainer, config: Any) -> dict[str, Any]:
