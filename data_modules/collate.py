@@ -22,7 +22,7 @@ class QABatch(NamedTuple):
     """Windows of questions."""
 
     inputs: dict[str, Tensor]
-    """`input_ids`, `attention_mask` and, where the model takes them, `token_type_ids`; (B, T) each."""
+    """`input_ids`, `attention_mask` and `token_type_ids` (the model knows whether it takes them); (B, T) each."""
     start_B: Tensor
     end_B: Tensor
     context_BT: Tensor
@@ -67,7 +67,7 @@ class Collator:
     """Pads rows as the tokenizer pads them.
 
     Args:
-        tokenizer: tells the padding side and ids, and whether the model takes token types.
+        tokenizer: tells the padding side and ids.
         pad_to_multiple_of: batch lengths are multiples of this (few distinct shapes).
     """
 
@@ -75,7 +75,6 @@ class Collator:
         self.pad_id = int(tokenizer.pad_token_id)
         self.pad_type = int(tokenizer.pad_token_type_id)
         self.left = tokenizer.padding_side == "left"
-        self.with_types = "token_type_ids" in tokenizer.model_input_names
         self.multiple = pad_to_multiple_of
 
     def pad(self, rows: Sequence[EncodedRow]) -> tuple[dict[str, Tensor], Tensor, Tensor]:
@@ -93,9 +92,8 @@ class Collator:
             at = slice(shift[r], shift[r] + length)
             ids[r, at], mask[r, at], types[r, at] = row.input_ids_T, 1, row.token_type_ids_T
             context[r, at] = row.offsets_TE[:, 0] >= 0
-        inputs = {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(mask)}
-        if self.with_types:
-            inputs["token_type_ids"] = torch.from_numpy(types)
+        arrays = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+        inputs = {name: torch.from_numpy(array) for name, array in arrays.items()}
         return inputs, torch.from_numpy(context), torch.from_numpy(shift)
 
     def qa(self, features: Sequence[QAFeature], index: Sequence[int]) -> QABatch:

@@ -43,6 +43,8 @@ class Encoding:
             raise DataError(
                 f"encoding.stride must lie in 0 .. max_length - 1, got {self.stride} of {self.max_length}"
             )
+        if self.pad_to_multiple_of < 1:
+            raise DataError(f"encoding.pad_to_multiple_of must be at least 1, got {self.pad_to_multiple_of}")
 
 
 class EncodedRow(NamedTuple):

@@ -79,6 +79,9 @@ class TrainSampler(Sampler[BatchIndex]):
         if not self.members and not len(qa_lengths):
             raise DataError("there is nothing to train on: neither groups nor questions were given")
         self.groups_per_class, self.qa_batch_size, self.qa_every = groups_per_class, qa_batch_size, qa_every
+        for name in ("groups_per_class", "qa_batch_size", "qa_every"):
+            if getattr(self, name) < 1:
+                raise DataError(f"data.{name} must be at least 1, got {getattr(self, name)}")
         self.seed, self.rank, self.world_size, self.epoch = seed, rank, world_size, 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -94,16 +97,15 @@ class TrainSampler(Sampler[BatchIndex]):
         return -(-len(self.qa_lengths) // self.qa_batch_size)
 
     def __iter__(self) -> Iterator[BatchIndex]:
-        total = self._total() // self.world_size * self.world_size
-        if not total:
+        total = self._total()
+        if total < self.world_size:
             raise DataError(
-                f"an epoch has {self._total()} batches, too few for {self.world_size} processes; "
-                "lower the batch size"
+                f"an epoch has {total} batches, too few for {self.world_size} processes; lower the batch size"
             )
         rng = np.random.default_rng([self.seed, self.epoch])
         groups = self._group_batches(total, rng)
         qa = self._qa_batches(total, rng)
-        for i in range(self.rank, total, self.world_size):
+        for i in range(self.rank, len(self) * self.world_size, self.world_size):
             yield BatchIndex(groups[i] if groups else (), qa[i] if qa else ())
 
     def _group_batches(self, total: int, rng: np.random.Generator) -> list[tuple[int, ...]]:

@@ -49,9 +49,10 @@ def evaluate_checkpoints(
         if questions:
             answers[run] = answer_scores(predictor, questions)
         for d, (name, groups) in enumerate(sets):
-            parts = [name] * (len(data) > 1) + [run] * (len(checkpoints) > 1 or len(data) == 1)
-            log_prob_NVSE = predictor.group_log_probs(groups, f"scoring {name} with {run}")
-            evaluation = evaluate_bias("/".join(parts), tables[d], log_prob_NVSE.double().mean(-1).exp())
+            score_NVS = (
+                predictor.group_log_probs(groups, f"scoring {name} with {run}").double().mean(-1).exp()
+            )
+            evaluation = evaluate_bias(run, tables[d], score_NVS, data=name if len(data) > 1 else "")
             evaluations[d, c] = evaluation
             if args.planted_seed is not None:
                 planted[evaluation.name] = planted_ranks(evaluation, groups, args.planted_seed)

@@ -6,13 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from data_modules.schema import ADVICE_CLASSES, AdviceClass
 from evaluation.bias_results import BiasEvaluation, example_rows, metric_keys
 from evaluation.report import Report
 from evaluation.tables import Cell, Table
 from metrics.qa import QAResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 COLUMNS = {
     "n": "n",
@@ -117,27 +120,45 @@ def planted_table(planted: Mapping[str, Mapping[str, float]]) -> Table:
 
 
 def mu_figure(evaluations: Sequence[BiasEvaluation]) -> Callable[[Path], None]:
-    """A function that draws mu per class, one bar per evaluation, to a file."""
+    """A function that draws mu per class to a file: one panel per data set, one bar per run."""
     classes = all_classes(evaluations)
+    panels: dict[str, list[BiasEvaluation]] = {}
+    for evaluation in evaluations:
+        panels.setdefault(evaluation.data, []).append(evaluation)
 
     def draw(path: Path) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(2.2 + 1.3 * len(classes), 3.2), layout="constrained")
+        columns = min(len(panels), 3)
+        lines = -(-len(panels) // columns)
+        size = (columns * (1.2 + 1.2 * len(classes)), 0.6 + 2.8 * lines)
+        figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
-        axes = figure.add_subplot()
-        width = 0.8 / len(evaluations)
-        for i, evaluation in enumerate(evaluations):
-            offset = (i - (len(evaluations) - 1) / 2) * width
-            heights = [evaluation.result.mu_K[ADVICE_CLASSES.index(name)].item() for name in classes]
-            bars = axes.bar([c + offset for c in range(len(classes))], heights, width, label=evaluation.name)
-            axes.bar_label(bars, ["" if isnan(h) else f"{h:.3f}" for h in heights], fontsize=8)
-        axes.set_xticks(range(len(classes)), ["all" if classes == ["none"] else name for name in classes])
-        axes.set_ylabel("mu")
-        axes.spines[["top", "right"]].set_visible(False)
-        if len(evaluations) > 1:
-            figure.legend(loc="outside upper center", ncols=len(evaluations), frameon=False)
+        grid = figure.subplots(lines, columns, sharey=True, squeeze=False).flat
+        for axes, (data, members) in zip(grid, panels.items(), strict=False):
+            draw_panel(axes, data, members, classes)
+        for axes in list(grid)[len(panels) :]:
+            axes.set_axis_off()
+        runs = next(iter(panels.values()))
+        if len(runs) > 1:
+            figure.legend([e.run for e in runs], loc="outside upper center", ncols=len(runs), frameon=False)
         figure.savefig(path, dpi=150)
 
     return draw
+
+
+def draw_panel(
+    axes: Axes, data: str, evaluations: Sequence[BiasEvaluation], classes: Sequence[AdviceClass]
+) -> None:
+    """mu of one data set: a group of bars per class."""
+    width = 0.8 / len(evaluations)
+    for i, evaluation in enumerate(evaluations):
+        offset = (i - (len(evaluations) - 1) / 2) * width
+        heights = [evaluation.result.mu_K[ADVICE_CLASSES.index(name)].item() for name in classes]
+        bars = axes.bar([c + offset for c in range(len(classes))], heights, width)
+        axes.bar_label(bars, ["" if isnan(h) else f"{h:.2f}" for h in heights], fontsize=8)
+    axes.set_xticks(range(len(classes)), ["all" if classes == ["none"] else name for name in classes])
+    axes.set_ylabel("mu")
+    axes.set_title(data, fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -69,11 +69,19 @@ class GroupTable:
 class BiasEvaluation:
     """One model's (or file's) bias: per group, per class, and what it was computed from."""
 
-    name: str
+    run: str
+    """The model or file."""
+    data: str
+    """The data set that it was scored on; empty where there is but one."""
     groups: GroupTable
     score_NVS: Tensor
     per_group: GroupScores
     result: BiasResult
+
+    @property
+    def name(self) -> str:
+        """What tables and metric keys call it: `data/run`, or `run`."""
+        return f"{self.data}/{self.run}" if self.data else self.run
 
     @property
     def classes(self) -> list[AdviceClass]:
@@ -81,13 +89,14 @@ class BiasEvaluation:
         return [name for k, name in enumerate(ADVICE_CLASSES) if self.result.n_K[k] > 0]
 
 
-def evaluate_bias(name: str, groups: GroupTable, score_NVS: Tensor) -> BiasEvaluation:
+def evaluate_bias(name: str, groups: GroupTable, score_NVS: Tensor, *, data: str = "") -> BiasEvaluation:
     """Every bias metric of N groups, computed in float64.
 
     Args:
-        name: what tables and figures call it.
+        name: what tables and figures call the model or file.
         groups: the N groups.
         score_NVS: S(x) = sqrt(p_start p_end) (`metrics.bias.span_score`), by subject, shape (N, 4, 2).
+        data: name of the data set, where several are evaluated.
 
     Raises:
         ValueError: no groups, another number of scores, or a score that is not a finite number.
@@ -102,7 +111,9 @@ def evaluate_bias(name: str, groups: GroupTable, score_NVS: Tensor) -> BiasEvalu
     num_subjects = len(groups.subjects)
     sums = empty_sums(len(ADVICE_CLASSES), num_subjects, len(groups.attributes))
     accumulate(sums, score_NVS, groups.class_N, groups.subject_NS, groups.attribute_N, num_subjects)
-    return BiasEvaluation(name, groups, score_NVS, score_groups(score_NVS), aggregate(sums, num_subjects))
+    return BiasEvaluation(
+        name, data, groups, score_NVS, score_groups(score_NVS), aggregate(sums, num_subjects)
+    )
 
 
 def class_prefix(evaluation: BiasEvaluation, name: AdviceClass) -> str:

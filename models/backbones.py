@@ -123,7 +123,7 @@ def backbone_config(backbone: Backbone) -> PreTrainedConfig:
             raise BackboneError(f"backbone.config: {' '.join(str(error).split())}") from error
     try:
         config = AutoConfig.from_pretrained(backbone.checkpoint)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # OSError, ValueError, huggingface_hub's validation errors
         raise BackboneError(
             f"backbone.checkpoint: cannot load {backbone.checkpoint!r}: {_first_line(error)} "
             "(give a local folder, or a Hub name while online)"
@@ -134,8 +134,11 @@ def backbone_config(backbone: Backbone) -> PreTrainedConfig:
             f"backbone.architecture is {backbone.architecture!r} (model type {row.model_type!r})"
         )
     _check_keys(backbone, config)
-    for key, value in (row.settings | backbone.config).items():
-        setattr(config, key, value)
+    try:
+        for key, value in (row.settings | backbone.config).items():
+            setattr(config, key, value)
+    except Exception as error:
+        raise BackboneError(f"backbone.config: {' '.join(str(error).split())}") from error
     return config
 
 
@@ -156,17 +159,20 @@ def load_pretrained(backbone: Backbone) -> PreTrainedModel:
     if backbone.checkpoint == RANDOM:
         model = build(config, backbone)
         if backbone.reading_init:
-            reading_init_(model.base_model)
+            _reading_init(model)
         return model.train()
     try:
         model, info = AutoModelForQuestionAnswering.from_pretrained(
-            backbone.checkpoint, config=config, output_loading_info=True, **_options(backbone)
+            backbone.checkpoint,
+            config=config,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # `_check_loaded` says which weight does not fit
+            **_options(backbone),
         )
-    except (OSError, ImportError) as error:
-        raise BackboneError(f"backbone {backbone.checkpoint!r}: {_first_line(error)}") from error
-    _check_loaded(backbone, model, set(info["missing_keys"]))
-    if backbone.gradient_checkpointing:
-        model.gradient_checkpointing_enable()
+        _set_checkpointing(model, backbone)
+    except Exception as error:  # transformers, safetensors, torch and pickle: a dozen types
+        raise BackboneError(f"backbone.checkpoint {backbone.checkpoint!r}: {_first_line(error)}") from error
+    _check_loaded(backbone, model, info)
     return model.train()
 
 
@@ -176,14 +182,28 @@ def build(config: PreTrainedConfig, backbone: Backbone | None = None) -> PreTrai
     Args:
         config: transformers' configuration; not changed (a failed `from_config` may leave its argument so).
         backbone: its attention kernel and gradient checkpointing apply.
+
+    Raises:
+        BackboneError: the configuration contradicts itself, or transformers refuses an option for it.
     """
     try:
         model = AutoModelForQuestionAnswering.from_config(copy.deepcopy(config), **_options(backbone))
-    except (ImportError, ValueError) as error:
+        _set_checkpointing(model, backbone)
+    except Exception as error:  # ValueError, AssertionError, ImportError, ...
         raise BackboneError(f"backbone: {_first_line(error)}") from error
+    return model
+
+
+def _set_checkpointing(model: PreTrainedModel, backbone: Backbone | None) -> None:
     if backbone is not None and backbone.gradient_checkpointing:
         model.gradient_checkpointing_enable()
-    return model
+
+
+def _reading_init(model: PreTrainedModel) -> None:
+    try:
+        reading_init_(model.base_model)
+    except ValueError as error:
+        raise BackboneError(f"backbone.reading_init: {error}") from error
 
 
 def _options(backbone: Backbone | None) -> dict[str, Any]:
@@ -193,9 +213,15 @@ def _options(backbone: Backbone | None) -> dict[str, Any]:
     return options
 
 
-def _check_loaded(backbone: Backbone, model: PreTrainedModel, missing: set[str]) -> None:
-    """Encoder weights must be there; a missing span head is normal, and worth a line in the log."""
-    prefix = model.base_model_prefix + "."
+def _check_loaded(backbone: Backbone, model: PreTrainedModel, info: dict[str, Any]) -> None:
+    """Encoder weights must be there, and all in their shapes; a missing span head is normal, and worth a
+    line in the log."""
+    for key, found, wanted in info["mismatched_keys"]:
+        raise BackboneError(
+            f"backbone.checkpoint: in {backbone.checkpoint!r} {key} has shape {tuple(found)}, but the "
+            f"configuration asks for {tuple(wanted)}"
+        )
+    missing, prefix = set(info["missing_keys"]), model.base_model_prefix + "."
     encoder = sorted(key for key in missing if key.startswith(prefix) and ".pooler." not in key)
     if encoder:
         raise BackboneError(

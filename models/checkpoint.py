@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import pickle
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,13 +126,15 @@ def read_ckpt(path: Path, *, mmap: bool = False) -> dict[str, Any]:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except FileNotFoundError as error:
         raise CheckpointError(f"{path}: no such checkpoint") from error
-    except (RuntimeError, EOFError, pickle.UnpicklingError, OSError) as error:
+    except Exception as error:  # what an unpickler makes of bytes that are no checkpoint: a dozen types
         raise CheckpointError(
             f"{path}: not a readable checkpoint (truncated, or not written by `python -m training`): "
-            f"{str(error).splitlines()[0][:120]}"
+            f"{(str(error) or type(error).__name__).splitlines()[0][:120]}"
         ) from error
-    if not isinstance(checkpoint, dict) or KEY not in checkpoint:
+    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get(KEY), dict):
         raise CheckpointError(f"{path}: not a checkpoint of this project (it has no {KEY!r} entry)")
+    if (found := checkpoint[KEY].get("format")) != FORMAT:
+        raise CheckpointError(f"{path}: of format {found!r}; this version reads format {FORMAT}")
     return checkpoint
 
 
@@ -144,15 +145,20 @@ def _load_ckpt(path: Path, backbone: Backbone | None = None) -> LoadedQA:
     if row is None:
         raise CheckpointError(f"{path}: unknown architecture {about['architecture']!r}")
     values = _without_type(json.loads(about["config"])) | (backbone.config if backbone else {})
-    config = AutoConfig.for_model(row.model_type, **values)
-    model = QAModel(build(config, backbone), about["architecture"])
+    try:
+        model = QAModel(build(AutoConfig.for_model(row.model_type, **values), backbone), about["architecture"])
+    except Exception as error:  # BackboneError, huggingface_hub's validation errors
+        raise CheckpointError(f"{path}: {' '.join(str(error).split())}") from error
     prefix = "model."
     state = {
         key.removeprefix(prefix): value
         for key, value in checkpoint["state_dict"].items()
         if key.startswith(prefix)
     }
-    missing, _ = model.load_state_dict(state, strict=False)
+    try:
+        missing, _ = model.load_state_dict(state, strict=False)
+    except RuntimeError as error:  # weights of another shape
+        raise CheckpointError(f"{path}: {str(error).splitlines()[-1].strip()}") from error
     if missing:
         raise CheckpointError(f"{path}: {len(missing)} weights are missing (first: {missing[0]})")
     return LoadedQA(model, about["tokenizer"], about["encoding"])
@@ -161,7 +167,9 @@ def _load_ckpt(path: Path, backbone: Backbone | None = None) -> LoadedQA:
 def _load_folder(path: str) -> LoadedQA:
     try:
         model_type = AutoConfig.from_pretrained(path).model_type
-    except (OSError, ValueError) as error:
+    except Exception as error:  # OSError, ValueError, huggingface_hub's validation errors
+        if (Path(path) / "config.json").is_file():
+            raise CheckpointError(f"{path}: config.json: {str(error).splitlines()[0]}") from error
         raise CheckpointError(
             f"{path}: no checkpoint file, no Hugging Face folder, and no model of that name on the Hub"
         ) from error

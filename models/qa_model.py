@@ -49,8 +49,9 @@ class QAModel(nn.Module):
         super().__init__()
         self.architecture = architecture
         self.encoder: PreTrainedModel = pretrained.base_model
-        names = ARCHITECTURES[architecture].span_head
-        self.span_head = SpanHead(getattr(pretrained, name) for name in names)
+        row = ARCHITECTURES[architecture]
+        self.segments = row.segments
+        self.span_head = SpanHead(getattr(pretrained, name) for name in row.span_head)
 
     @classmethod
     def from_backbone(cls, backbone: Backbone) -> QAModel:
@@ -66,10 +67,11 @@ class QAModel(nn.Module):
         """Encode a padded batch.
 
         Args:
-            inputs: `input_ids`, `attention_mask` and, where the architecture has them, `token_type_ids`;
-                each (B, T).
+            inputs: `input_ids`, `attention_mask` and `token_type_ids`, each (B, T); an encoder without
+                segments does not get the last.
         """
-        hidden_BTD = self.encoder(**inputs).last_hidden_state
+        taken = {name: value for name, value in inputs.items() if self.segments or name != "token_type_ids"}
+        hidden_BTD = self.encoder(**taken).last_hidden_state
         start_BT, end_BT = self.span_head(hidden_BTD, inputs["attention_mask"])
         return QAOutput(start_BT, end_BT, hidden_BTD)
 

@@ -229,4 +229,4 @@ def test_errors_are_one_line_with_exit_2(
 def test_files_need_different_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = save(tmp_path / "p.json", EX1)
     assert main(["bias", "--predictions", str(one), str(one), "--output", str(tmp_path / "r")]) == 2
-    assert "NAME=FILE" in capsys.readouterr().err
+    assert "NAME=PATH" in capsys.readouterr().err
