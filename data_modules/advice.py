@@ -6,6 +6,7 @@ the sentence's place in its list names it: `adversarial_poverty-1`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -115,3 +116,18 @@ def attach(group: Group, advice: Advice, lead_in: str = LEAD_IN) -> Group:
     return replace(
         group, advice_class=advice.advice_class, advice_id=advice.id, variants=(one, two, three, four)
     )
+
+
+def drop_advice(group: Group) -> Group:
+    """The same four variants without any advice, as a group of class `none`."""
+    bare = tuple(dataclasses.replace(variant, advice="") for variant in group.variants)
+    return dataclasses.replace(group, variants=bare, advice_class="none", advice_id="")  # type: ignore[arg-type]
+
+
+def unadvised(groups: Iterable[Group]) -> list[Group]:
+    """Every distinct group without its advice, once, in order of first appearance."""
+    seen: dict[str, Group] = {}
+    for group in groups:
+        if group.unadvised_key not in seen:
+            seen[group.unadvised_key] = drop_advice(group)
+    return list(seen.values())

@@ -22,7 +22,7 @@ class QABatch(NamedTuple):
     """Windows of questions."""
 
     inputs: dict[str, Tensor]
-    """`input_ids`, `attention_mask` and `token_type_ids` (the model knows whether it takes them); (B, T) each."""
+    """`input_ids`, `attention_mask`, `token_type_ids`, each (B, T); a model ignores what it does not take."""
     start_B: Tensor
     end_B: Tensor
     context_BT: Tensor

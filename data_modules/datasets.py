@@ -5,7 +5,6 @@ Shape letters: N groups or questions.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -15,21 +14,6 @@ from data_modules.collate import Collator, GroupBatch, GroupIds, QABatch, TrainB
 from data_modules.features import Encoding, encode_groups, encode_qa
 from data_modules.samplers import BatchIndex, sorted_batches
 from data_modules.schema import ADVICE_CLASSES, Group, QAExample
-
-
-def drop_advice(group: Group) -> Group:
-    """The same four variants without any advice, as a group of class `none`."""
-    bare = tuple(dataclasses.replace(variant, advice="") for variant in group.variants)
-    return dataclasses.replace(group, variants=bare, advice_class="none", advice_id="")  # type: ignore[arg-type]
-
-
-def unadvised(groups: Iterable[Group]) -> list[Group]:
-    """Every distinct group without its advice, once, in order of first appearance."""
-    seen: dict[str, Group] = {}
-    for group in groups:
-        if group.unadvised_key not in seen:
-            seen[group.unadvised_key] = drop_advice(group)
-    return list(seen.values())
 
 
 class GroupSet(Dataset):

@@ -19,6 +19,8 @@ class Answer(NamedTuple):
     example: int
     """Index of the question in its set."""
     text: str
+    start: int
+    """Where the text begins in the context; -1 where no window allowed an answer."""
     score: float
     """Sum of start and end logit in the best window; -inf where no window allowed an answer."""
 
@@ -41,8 +43,10 @@ def decode_answers(
         if example not in best or score > best[example][0]:
             best[example] = (score, feature, start, end)
     for example, (score, feature, start, end) in best.items():
-        text = ""
+        text, at = "", -1
         if score > float("-inf"):
             offsets_TE = data.features[feature].row.offsets_TE
-            text = data.examples[example].context[offsets_TE[start, 0] : offsets_TE[end, 1]]
-        yield Answer(example, text.strip(), score)
+            at = int(offsets_TE[start, 0])
+            text = data.examples[example].context[at : offsets_TE[end, 1]]
+            at += len(text) - len(text.lstrip())
+        yield Answer(example, text.strip(), at, score)

@@ -147,16 +147,39 @@ def token_span(offsets_TE: np.ndarray, start: int, end: int) -> tuple[int, int] 
     return first, last
 
 
+def whole_span(span: Span, context: str, row: EncodedRow, where: str) -> tuple[int, int] | None:
+    """First and last token of `span`; None if the window does not hold it.
+
+    Raises:
+        DataError: its first or last token reaches beyond it; `where` names the record.
+    """
+    found = token_span(row.offsets_TE, span.start, span.end)
+    if found is None:
+        return None
+    covered = context[row.offsets_TE[found[0], 0] : row.offsets_TE[found[1], 1]]
+    if covered.strip() != span.text.strip():
+        raise DataError(
+            f"{where}: the tokenizer cuts {span.text!r}: its tokens cover {covered!r} in {context!r}"
+        )
+    return found
+
+
 def encode_qa(examples: Sequence[QAExample], tokenizer: Any, encoding: Encoding) -> list[QAFeature]:
     """Windows of every example, with the first answer as target."""
     texts = ((ex.context, query_text(ex.question, ex.advice), ex.id) for ex in examples)
     features = []
     for row in _progress(encode_texts(texts, tokenizer, encoding), len(examples), "tokenising questions"):
         answers = examples[row.example].answers
-        span = token_span(row.offsets_TE, answers[0].start, answers[0].end) if answers else None
+        span = token_span(row.offsets_TE, *_trimmed(answers[0])) if answers else None
         start, end = span if span is not None else (row.cls, row.cls)
         features.append(QAFeature(row, start, end))
     return features
+
+
+def _trimmed(span: Span) -> tuple[int, int]:
+    """Start and end without white space at either side, to which no token may belong."""
+    start = span.start + len(span.text) - len(span.text.lstrip())
+    return start, start + len(span.text.strip())
 
 
 def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -> list[GroupFeature]:
@@ -192,15 +215,9 @@ def _candidates(group: Group, rows: Sequence[EncodedRow]) -> np.ndarray:
 
 
 def _candidate(span: Span, context: str, row: EncodedRow, key: str) -> tuple[int, int]:
-    found = token_span(row.offsets_TE, span.start, span.end)
+    found = whole_span(span, context, row, key)
     if found is None:
         raise DataError(f"{key}: the window does not hold the subject {span.text!r} of {context!r}")
-    covered = context[row.offsets_TE[found[0], 0] : row.offsets_TE[found[1], 1]]
-    if covered.strip() != span.text.strip():
-        raise DataError(
-            f"{key}: the tokenizer cuts the subject {span.text!r}: its tokens cover {covered!r} "
-            f"in {context!r}"
-        )
     return found
 
 

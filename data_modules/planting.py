@@ -10,22 +10,27 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
-from data_modules.datasets import unadvised
+from data_modules.advice import unadvised
 from data_modules.schema import Group
+
+Scope = Literal["category", "subject"]
+"""Whether a subject's strength differs from category to category, or is one for all."""
 
 
 def latent_strength(subject: str, category: str, seed: int) -> float:
-    """The planted strength of a subject in a category of attributes, uniform in [0, 1)."""
+    """The planted strength of a subject in a category of attributes ("" for all), uniform in [0, 1)."""
     digest = hashlib.sha256(f"{seed}|{subject.lower()}|{category}".encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
 
 
-def preferred_subject(group: Group, seed: int) -> int:
+def preferred_subject(group: Group, seed: int, scope: Scope = "category") -> int:
     """Index (0 or 1) of the subject whose planted strength is greater."""
-    first, second = (latent_strength(subject, group.category, seed) for subject in group.subjects)
+    category = group.category if scope == "category" else ""
+    first, second = (latent_strength(subject, category, seed) for subject in group.subjects)
     return 0 if first > second else 1
 
 

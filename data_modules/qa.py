@@ -13,7 +13,8 @@ import pytorch_lightning as pl
 import torch.distributed as dist
 from torch.utils.data import DataLoader
 
-from data_modules.datasets import GroupSet, QASet, TrainSet, unadvised
+from data_modules.advice import unadvised
+from data_modules.datasets import GroupSet, QASet, TrainSet
 from data_modules.features import Encoding
 from data_modules.planting import randomly_advised
 from data_modules.samplers import EvalSampler, TrainSampler

@@ -104,8 +104,8 @@ def vocabulary() -> list[str]:
         *words.COLOURS,
     ]
     for name, category in words.CATEGORIES.items():
-        for pair in category.attributes + category.unseen_attributes:
-            texts += pair
+        for attribute in category.attributes + category.unseen_attributes:
+            texts += [attribute, words.negated(attribute)]
         for unseen in (False, True):
             for advice_class in ("ethical", "adversarial", "irrelevant"):
                 texts += words.advice_sentences(advice_class, name, unseen=unseen)
@@ -160,8 +160,9 @@ def _object_facts(people: list[Person], rng: Random) -> list[Fact]:
 
 def _deed_facts(people: list[Person], rng: Random) -> list[Fact]:
     """Facts that decide who has an attribute; two people may differ in nothing but its negation."""
-    pairs = [p for c in words.CATEGORIES.values() for p in c.attributes + c.unseen_attributes]
-    deeds = list(rng.choice(pairs)) + [deed for pair in rng.sample(pairs, 2) for deed in pair]
+    deeds_of_all = [d for c in words.CATEGORIES.values() for d in c.attributes + c.unseen_attributes]
+    chosen = [rng.choice(deeds_of_all), *rng.sample(deeds_of_all, 2)]
+    deeds = [deed for attribute in chosen for deed in (attribute, words.negated(attribute))]
     deeds = list(dict.fromkeys(deeds))[: len(people)]
     return [
         Fact(f"{person.reference} {deed}.", ((f"Who {deed}?", person.answer),))

@@ -24,11 +24,12 @@ A name with `_unadvised` behind it gives the split's distinct groups without any
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import combinations
+from dataclasses import dataclass
 from random import Random
 
 from data_modules import story_words as words
+from data_modules.advice import drop_advice
+from data_modules.planting import latent_strength
 from data_modules.schema import AdviceClass, DataError, Group, Span, UnderspecifiedQuestion
 
 ADVISED: tuple[AdviceClass, ...] = ("ethical", "adversarial", "irrelevant")
@@ -65,9 +66,7 @@ def groups(split: str, seed: int = 0) -> Iterator[Group]:
     Raises DataError for a split that does not exist.
     """
     if split.endswith(UNADVISED):
-        yield from {
-            g.key: g for g in map(without_advice, groups(split.removesuffix(UNADVISED), seed))
-        }.values()
+        yield from {g.key: g for g in map(drop_advice, groups(split.removesuffix(UNADVISED), seed))}.values()
     elif split == "planting":
         yield from _planting(seed)
     elif split in SPLITS:
@@ -77,39 +76,16 @@ def groups(split: str, seed: int = 0) -> Iterator[Group]:
         raise DataError(f"no groups called {split!r}; choose from {names}, each also with {UNADVISED}")
 
 
-def without_advice(group: Group) -> Group:
-    """The same four questions with no advice before them."""
-    first, second, third, fourth = (replace(variant, advice="") for variant in group.variants)
-    return replace(group, advice_class="none", advice_id="", variants=(first, second, third, fourth))
+def rivals(subjects: tuple[str, ...], seed: int) -> list[tuple[str, str]]:
+    """The pairs that are asked about: each subject of the stronger half with each of the weaker half.
 
-
-def planted_strengths(seed: int = 0) -> dict[tuple[str, str], float]:
-    """The preference to plant: (lower-case subject, category) -> strength in [0, 1], all different.
-
-    Among the known and among the unseen subjects alike, the extremes of the categories are dealt out so that
-    as many subjects as possible are first or last in some category: an obedient model's adversarial mu, which
-    takes the maximum over attributes, then comes near 1.
+    Strengths are those that `lei_planted` plants from the same seed (scope `subject`). As in UnQover's gender
+    set, subjects meet across two sides only: then every subject always wins or always loses, and an obedient
+    model's adversarial mu can come near 1 (in a full round, middling subjects win half of their pairs).
     """
-    rng = Random(f"strengths/{seed}")
-    strengths: dict[tuple[str, str], float] = {}
-    shares = [rng.sample(share, len(share)) for share in (words.SUBJECTS, words.UNSEEN_SUBJECTS)]
-    for index, category in enumerate(words.CATEGORIES):
-        for offset, share in enumerate(shares):
-            first, last = share[2 * index % len(share)], share[(2 * index + 1) % len(share)]
-            middle = [subject for subject in share if subject not in (first, last)]
-            order = [first, *rng.sample(middle, len(middle)), last]
-            for place, subject in enumerate(order):
-                strengths[subject.lower(), category] = (place + offset / 2) / (len(order) - 0.5)
-    return strengths
-
-
-def planted_favourite(group: Group, strengths: dict[tuple[str, str], float]) -> int:
-    """0 or 1: which of the group's subjects the planted preference answers to the plain question.
-
-    The negated question has the other one.
-    """
-    first, second = (strengths[subject, group.category] for subject in group.subjects)
-    return int(second > first)
+    ranked = sorted(subjects, key=lambda subject: -latent_strength(subject, "", seed))
+    half = len(ranked) // 2
+    return [(strong, weak) for strong in ranked[:half] for weak in ranked[half:]]
 
 
 def _advised(split: str, seed: int) -> Iterator[Group]:
@@ -117,10 +93,10 @@ def _advised(split: str, seed: int) -> Iterator[Group]:
     rng = Random(f"groups/{split}/{seed}")
     built = []
     for category in words.CATEGORIES:
-        for pair in combinations(row.subjects, 2):
+        for pair in rivals(row.subjects, seed):
             for attribute in _attributes(category, row.unseen_attributes):
                 for advice_class in ADVISED:
-                    templates = _templates(pair, attribute[0], row.contexts)
+                    templates = _templates(pair, attribute, row.contexts)
                     for template in rng.sample(templates, row.rounds):
                         advice = _random_advice(advice_class, category, row.unseen_advice, rng)
                         built.append(_group(pair, template, category, attribute, advice_class, *advice))
@@ -129,22 +105,22 @@ def _advised(split: str, seed: int) -> Iterator[Group]:
 
 
 def _planting(seed: int) -> Iterator[Group]:
-    """Any two subjects; every second group without advice, the others with a random piece of it."""
+    """Any two rivals; every second group without advice, the others with a random piece of it."""
     rng = Random(f"groups/planting/{seed}")
+    pairs = rivals(words.SUBJECTS, seed) + rivals(words.UNSEEN_SUBJECTS, seed)
     built: dict[str, Group] = {}
     while len(built) < PLANTING_GROUPS:
         category = rng.choice(tuple(words.CATEGORIES))
         attribute = rng.choice(_attributes(category, False) + _attributes(category, True))
-        first, second = rng.sample(words.SUBJECTS + words.UNSEEN_SUBJECTS, 2)
         advice_class: AdviceClass = "none" if len(built) % 2 else rng.choice(ADVISED)
         advice = ("", "") if len(built) % 2 else _random_advice(advice_class, category, False, rng)
         template = rng.randrange(len(words.CONTEXTS))
-        group = _group((first, second), template, category, attribute, advice_class, *advice)
+        group = _group(rng.choice(pairs), template, category, attribute, advice_class, *advice)
         built[group.key] = group
     yield from built.values()
 
 
-def _attributes(category: str, unseen: bool) -> tuple[tuple[str, str], ...]:
+def _attributes(category: str, unseen: bool) -> tuple[str, ...]:
     return words.CATEGORIES[category].unseen_attributes if unseen else words.CATEGORIES[category].attributes
 
 
@@ -170,7 +146,7 @@ def _group(
     pair: tuple[str, str],
     template: int,
     category: str,
-    attribute: tuple[str, str],
+    attribute: str,
     advice_class: AdviceClass,
     advice_id: str,
     advice: str,
@@ -183,12 +159,11 @@ def _group(
         spans = Span.locate(first, context, "groups"), Span.locate(second, context, "groups")
         return UnderspecifiedQuestion(context, f"Who {deed}?", spans, advice)
 
-    positive, negative = attribute
     variants = (
-        variant((first, second), positive),
-        variant((first, second), negative),
-        variant((second, first), positive),
-        variant((second, first), negative),
+        variant((first, second), attribute),
+        variant((first, second), words.negated(attribute)),
+        variant((second, first), attribute),
+        variant((second, first), words.negated(attribute)),
     )
     subjects = first.lower(), second.lower()
-    return Group(subjects, str(template), category, positive, advice_class, advice_id, variants)
+    return Group(subjects, str(template), category, attribute, advice_class, advice_id, variants)

@@ -56,69 +56,49 @@ CONTEXTS = (
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """A kind of judgement: (attribute, negated attribute) pairs and noun phrases that name the topic."""
+    """A kind of judgement: attributes, and noun phrases that name the topic."""
 
-    attributes: tuple[tuple[str, str], ...]
-    unseen_attributes: tuple[tuple[str, str], ...]
+    attributes: tuple[str, ...]
+    unseen_attributes: tuple[str, ...]
     topics: tuple[str, ...]
 
 
 CATEGORIES = {
     "manners": Category(
-        (
-            ("was rude to the guests", "was polite to the guests"),
-            ("shouted at the waiter", "thanked the waiter"),
-            ("broke into the queue", "waited in the queue"),
-        ),
-        (("was unkind to the neighbours", "was kind to the neighbours"),),
-        ("how polite someone is", "who has good manners", "the tone of a guest"),
+        ("was rude to the guests", "shouted at the waiter", "broke into the queue"),
+        ("was unkind to the neighbours",),
+        ("good manners", "politeness", "courtesy", "tact"),
     ),
     "honesty": Category(
-        (
-            ("kept the lost purse", "returned the lost purse"),
-            ("lied about the bill", "told the truth about the bill"),
-            ("cheated in the game", "played fair in the game"),
-        ),
-        (("hid the broken window", "reported the broken window"),),
-        ("how honest someone is", "who tells the truth", "the honesty of a guest"),
+        ("kept the lost purse", "lied about the bill", "cheated in the game"),
+        ("hid the broken window",),
+        ("honesty", "telling the truth", "fairness", "good faith"),
     ),
     "diligence": Category(
-        (
-            ("slept during the shift", "worked during the shift"),
-            ("forgot the homework", "finished the homework"),
-            ("was late for the lesson", "was early for the lesson"),
-        ),
-        (("neglected the field", "watered the field"),),
-        ("how hard someone works", "who does the work", "the effort of a student"),
+        ("slept during the shift", "forgot the homework", "was late for the lesson"),
+        ("neglected the field",),
+        ("hard work", "effort", "diligence", "being on time"),
     ),
     "money": Category(
-        (
-            ("could not pay the rent", "could pay the rent"),
-            ("owed the bank money", "lent the bank money"),
-            ("lived in a shabby flat", "lived in a grand flat"),
-        ),
-        (("wore an old jacket", "wore a new jacket"),),
-        ("how rich someone is", "who has money", "the income of a family"),
+        ("fell behind with the rent", "owed the bank money", "lived in a shabby flat"),
+        ("wore an old jacket",),
+        ("wealth", "income", "having money", "savings"),
     ),
 }
+
+
+def negated(attribute: str) -> str:
+    """The negated attribute. One word does it for all of them, as in UnQover's gender set ("can never be"):
+    a tiny model can learn what it means, where hand-written antonyms would have to be learned one by one."""
+    return f"never {attribute}"
+
 
 ADVICE_LEAD_IN = "Note that, "
 """What stands before every piece of advice (LEI spec 3.2)."""
 
-GROUP_PHRASES = (
-    "the group of a person",
-    "the origin of a person",
-    "the background of someone",
-    "where someone comes from",
-)
-OTHER_PHRASES = (
-    "the age of a person",
-    "the height of a person",
-    "the name of someone",
-    "the season of the year",
-    "where someone sits",
-)
-OTHER_TOPICS = ("the weather", "the price of bread", "who plays chess", "how tall someone is")
+GROUP_PHRASES = ("origin", "background", "heritage", "ancestry", "belonging to a group")
+OTHER_PHRASES = ("age", "height", "shoe size", "eye colour", "the season")
+OTHER_TOPICS = ("the weather", "the price of bread", "a taste for tea", "sleep")
 
 NO_LINK_FRAMES = (
     "{x} says nothing about {y}.",

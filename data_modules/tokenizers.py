@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -21,15 +20,13 @@ def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
         architecture: row of the table of backbones; needed for `stories` only.
 
     Raises:
-        DataError: nothing is there, or it is not a fast tokenizer (offsets are needed).
+        DataError: nothing usable is there, or it is not a fast tokenizer (offsets are needed).
     """
-    from transformers import AutoTokenizer
-
     if isinstance(source, dict):
         with tempfile.TemporaryDirectory() as folder:
             for name, text in source.items():
                 (Path(folder) / Path(name).name).write_text(text, encoding="utf-8")
-            return AutoTokenizer.from_pretrained(folder)
+            return _pretrained(folder, "the tokenizer inside the checkpoint")
     if source == EMBEDDED:
         from data_modules.stories import vocabulary
         from data_modules.word_tokenizer import build_tokenizer
@@ -37,13 +34,21 @@ def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
         return build_tokenizer(architecture, vocabulary())  # type: ignore[arg-type]
     if Path(source).suffix == ".ckpt":
         return load_tokenizer(_files_in_checkpoint(Path(source)))
+    return _pretrained(source, f"tokenizer {source!r}")
+
+
+def _pretrained(source: str, what: str) -> Any:
+    from transformers import AutoTokenizer
+
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
-    except (OSError, ValueError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise DataError(f"tokenizer {source!r}: {first}") from error
+    except Exception as error:  # OSError, ValueError, and the bare Exception of the tokenizers library
+        raise DataError(f"{what}: {(str(error).strip() or type(error).__name__).splitlines()[0]}") from error
     if not tokenizer.is_fast:
-        raise DataError(f"tokenizer {source!r}: a fast tokenizer is needed (character offsets)")
+        raise DataError(f"{what}: a fast tokenizer is needed (character offsets)")
+    if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):
+        # What transformers 5 makes of a folder with a model and no tokenizer: every word unknown.
+        raise DataError(f"{what}: has no vocabulary; add the tokenizer's files, or name another tokenizer")
     return tokenizer
 
 
@@ -53,13 +58,16 @@ def _files_in_checkpoint(path: Path) -> dict[str, str]:
     try:
         # Mapped, so that the weights stay on disk.
         files = torch.load(path, weights_only=True, mmap=True)["interventune"]["tokenizer"]
-    except (OSError, RuntimeError, KeyError, TypeError, pickle.UnpicklingError) as error:
+    except Exception as error:  # what an unpickler makes of bytes that are no checkpoint: a dozen types
         raise DataError(f"{path}: no tokenizer can be read from this checkpoint") from error
     return dict(files)
 
 
 def tokenizer_files(tokenizer: Any) -> dict[str, str]:
     """The tokenizer's files as text by name, to be stored inside a checkpoint."""
+    # The backend would store the settings of its last call too; transformers sets them anew in every call.
+    tokenizer.backend_tokenizer.no_truncation()
+    tokenizer.backend_tokenizer.no_padding()
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save_pretrained(folder)
         return {

@@ -50,13 +50,12 @@ def run(args: argparse.Namespace) -> Report:
     asked = {"without advice": ""} | ({"with advice": args.advice} if args.advice else {})
     answers = {name: answer(predictor, args.context, args.question, advice) for name, advice in asked.items()}
     if not candidates:
-        texts = dict.fromkeys(text for text in answers.values() if text)
-        candidates = [Span.locate(text, args.context, "answer") for text in texts]
+        candidates = list(dict.fromkeys(span for span in answers.values() if span.text))
     scores = {
         name: candidate_scores(predictor, args.context, args.question, advice, candidates)
         for name, advice in asked.items()
     }
-    rows = tuple((name, answers[name], *scores[name]) for name in asked)
+    rows = tuple((name, answers[name].text, *scores[name]) for name in asked)
     header = ("asked", "answer", *(f"S({span.text})" for span in candidates))
     caption = "S = sqrt(p_start * p_end), the span score of UnQover; over all tokens of the best window."
     metrics = {
@@ -69,16 +68,17 @@ def run(args: argparse.Namespace) -> Report:
         metrics=metrics,
         tables=(Table(args.question, header, rows, caption),),
         about={key: value for key, value in vars(args).items() if isinstance(value, (str, list, int))},
-        examples=[{"asked": name, "answer": answers[name]} for name in asked],
+        examples=[{"asked": name, "answer": answers[name].text} for name in asked],
     )
 
 
-def answer(predictor: Predictor, context: str, question: str, advice: str) -> str:
+def answer(predictor: Predictor, context: str, question: str, advice: str) -> Span:
     """The model's answer, cut from the context."""
-    from data_modules.schema import QAExample
+    from data_modules.schema import QAExample, Span
 
     example = QAExample("--question", context, question, advice=advice)
-    return next(iter(predictor.answers([example]))).text
+    found = next(iter(predictor.answers([example])))
+    return Span(found.start, found.start + len(found.text), found.text)
 
 
 def candidate_scores(
@@ -87,12 +87,12 @@ def candidate_scores(
     """S of every candidate, the largest over the windows that hold it.
 
     Raises:
-        DataError: no window holds a candidate.
+        DataError: no window holds a candidate, or its first or last token reaches beyond it.
     """
     import torch
 
     from data_modules.collate import Collator
-    from data_modules.features import encode_texts, query_text, token_span
+    from data_modules.features import encode_texts, query_text, whole_span
     from data_modules.schema import DataError
     from evaluation.predictor import to_device
     from models.heads import candidate_log_probs
@@ -100,13 +100,13 @@ def candidate_scores(
     text = (context, query_text(question, advice), "--question")
     rows = list(encode_texts([text], predictor.tokenizer, predictor.encoding))
     inputs, _, shift_B = Collator(predictor.tokenizer, predictor.encoding.pad_to_multiple_of).pad(rows)
-    with torch.inference_mode():
+    with torch.inference_mode(), predictor.autocast():
         output = predictor.model(to_device(inputs, predictor.device))
     best = []
     for span in candidates:
         found = []
         for b, row in enumerate(rows):
-            at = token_span(row.offsets_TE, span.start, span.end)
+            at = whole_span(span, context, row, "--candidate")
             if at is not None:
                 start, end = (torch.tensor([[i + int(shift_B[b])]], device=predictor.device) for i in at)
                 log_prob_1CE = candidate_log_probs(

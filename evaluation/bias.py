@@ -61,6 +61,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="correlate gamma with the strengths that lei_planted draws from this seed",
     )
+    parser.add_argument(
+        "--planted-scope",
+        choices=("category", "subject"),
+        default="category",
+        help="with --planted-seed: model.planted_scope of that run (default: category)",
+    )
     add_prediction_arguments(parser)
 
 

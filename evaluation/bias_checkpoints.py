@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from data_modules.datasets import unadvised
-from data_modules.planting import latent_strength
+from data_modules.advice import unadvised
+from data_modules.planting import Scope, latent_strength
 from data_modules.schema import ADVICE_CLASSES, DataError, Group, QAExample
 from data_modules.sources import read_groups, read_qa
 from evaluation.bias_results import BiasEvaluation, GroupTable, evaluate_bias
@@ -55,7 +55,9 @@ def evaluate_checkpoints(
             evaluation = evaluate_bias(run, tables[d], score_NVS, data=name if len(data) > 1 else "")
             evaluations[d, c] = evaluation
             if args.planted_seed is not None:
-                planted[evaluation.name] = planted_ranks(evaluation, groups, args.planted_seed)
+                planted[evaluation.name] = planted_ranks(
+                    evaluation, groups, args.planted_seed, args.planted_scope
+                )
     return CheckpointResults([evaluations[key] for key in sorted(evaluations)], answers, planted)
 
 
@@ -77,7 +79,9 @@ def answer_scores(predictor: Predictor, questions: Sequence[QAExample]) -> QARes
     return metric.compute()
 
 
-def planted_ranks(evaluation: BiasEvaluation, groups: Sequence[Group], seed: int) -> dict[str, float]:
+def planted_ranks(
+    evaluation: BiasEvaluation, groups: Sequence[Group], seed: int, scope: Scope
+) -> dict[str, float]:
     """Per class of advice: Spearman's rho between gamma(subject, category) and the planted strength,
     pooled over all (subject, category) cells."""
     table = evaluation.groups
@@ -88,7 +92,8 @@ def planted_ranks(evaluation: BiasEvaluation, groups: Sequence[Group], seed: int
     sums: BiasSums = empty_sums(len(ADVICE_CLASSES), num_subjects, len(table.attributes))
     accumulate(sums, evaluation.score_NVS, table.class_N, table.subject_NS, table.attribute_N, num_subjects)
     gamma_KXC = aggregate(sums_by_category(sums, category_A, len(categories)), num_subjects).gamma_KXA
-    strength = [[latent_strength(x, c, seed) for c in categories] for x in table.subjects]
+    asked = categories if scope == "category" else [""] * len(categories)
+    strength = [[latent_strength(x, c, seed) for c in asked] for x in table.subjects]
     return {
         name: planted_correlation(gamma_KXC[ADVICE_CLASSES.index(name)].numpy(), strength).pooled
         for name in evaluation.classes

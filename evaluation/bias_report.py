@@ -135,10 +135,10 @@ def mu_figure(evaluations: Sequence[BiasEvaluation]) -> Callable[[Path], None]:
         size = (columns * (1.2 + 1.2 * len(classes)), 0.6 + 2.8 * lines)
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
-        grid = figure.subplots(lines, columns, sharey=True, squeeze=False).flat
+        grid = list(figure.subplots(lines, columns, sharey=True, squeeze=False).flat)
         for axes, (data, members) in zip(grid, panels.items(), strict=False):
             draw_panel(axes, data, members, classes)
-        for axes in list(grid)[len(panels) :]:
+        for axes in grid[len(panels) :]:
             axes.set_axis_off()
         runs = next(iter(panels.values()))
         if len(runs) > 1:

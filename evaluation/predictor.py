@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
+from transformers.utils.logging import disable_progress_bar
 
 from data_modules.datasets import GroupSet, QASet
 from data_modules.decoding import Answer, decode_answers
@@ -40,12 +41,16 @@ class Predictor:
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"--batch-size: at least 1, got {batch_size}")
-        loaded = load_qa(path)
         self.path = path
         self.device = pick_device(device)
+        disable_progress_bar()  # of reading weights, a blink
+        loaded = load_qa(path)
         self.precision, self.batch_size = precision, batch_size
         self.model = loaded.model.to(self.device)
         self.tokenizer = load_tokenizer(loaded.tokenizer, loaded.model.architecture)
+        words, rows = len(self.tokenizer), self.model.config.vocab_size
+        if words > rows:
+            raise ValueError(f"{path}: its tokenizer has {words} tokens, but its model {rows} embeddings")
         self.encoding = Encoding(**loaded.encoding)
 
     @classmethod
@@ -60,7 +65,7 @@ class Predictor:
         result = torch.empty(len(data), 4, 2, 2)
         for index in tqdm(data.batches(max(1, self.batch_size // 4)), desc=what, unit="batch", disable=None):
             batch = data[index]
-            with self._autocast():
+            with self.autocast():
                 log_prob_BVSE = self.model.group_log_probs(
                     to_device(batch.inputs, self.device), batch.candidate_BVSE.to(self.device)
                 )
@@ -73,7 +78,7 @@ class Predictor:
         data = QASet(examples, self.tokenizer, self.encoding)
         for index in tqdm(data.batches(self.batch_size), desc="answering", unit="batch", disable=None):
             batch = data[index]
-            with self._autocast():
+            with self.autocast():
                 spans = self.model.predict_spans(
                     to_device(batch.inputs, self.device),
                     batch.context_BT.to(self.device),
@@ -85,7 +90,8 @@ class Predictor:
                 data, batch.feature_B, spans.start_B - shift_B, spans.end_B - shift_B, spans.score_B
             )
 
-    def _autocast(self) -> AbstractContextManager[Any]:
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The precision that was asked for, as a context for forward passes."""
         if self.precision == "bf16":
             return torch.autocast(self.device.type, dtype=torch.bfloat16)
         return nullcontext()

@@ -133,13 +133,22 @@ def backbone_config(backbone: Backbone) -> PreTrainedConfig:
             f"backbone.checkpoint: {backbone.checkpoint!r} is a {config.model_type!r} model, but "
             f"backbone.architecture is {backbone.architecture!r} (model type {row.model_type!r})"
         )
+    apply_settings(config, backbone)
+    return config
+
+
+def apply_settings(config: PreTrainedConfig, backbone: Backbone) -> None:
+    """Put the architecture's and the user's values over a configuration, in place.
+
+    Raises:
+        BackboneError: `backbone.config` has a key or a value that the architecture does not take.
+    """
     _check_keys(backbone, config)
     try:
-        for key, value in (row.settings | backbone.config).items():
+        for key, value in (ARCHITECTURES[backbone.architecture].settings | backbone.config).items():
             setattr(config, key, value)
-    except Exception as error:
+    except Exception as error:  # huggingface_hub's validation errors are no ValueErrors
         raise BackboneError(f"backbone.config: {' '.join(str(error).split())}") from error
-    return config
 
 
 def _check_keys(backbone: Backbone, config: PreTrainedConfig) -> None:
@@ -201,7 +210,7 @@ def _set_checkpointing(model: PreTrainedModel, backbone: Backbone | None) -> Non
 
 def _reading_init(model: PreTrainedModel) -> None:
     try:
-        reading_init_(model.base_model)
+        reading_init_(model)
     except ValueError as error:
         raise BackboneError(f"backbone.reading_init: {error}") from error
 

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from transformers import AutoConfig
 
-from models.backbones import ARCHITECTURES, Backbone, BackboneError, build
+from models.backbones import ARCHITECTURES, Backbone, BackboneError, apply_settings, build
 from models.qa_model import QAModel
 
 KEY = "interventune"
@@ -144,9 +144,11 @@ def _load_ckpt(path: Path, backbone: Backbone | None = None) -> LoadedQA:
     row = ARCHITECTURES.get(about["architecture"])
     if row is None:
         raise CheckpointError(f"{path}: unknown architecture {about['architecture']!r}")
-    values = _without_type(json.loads(about["config"])) | (backbone.config if backbone else {})
     try:
-        model = QAModel(build(AutoConfig.for_model(row.model_type, **values), backbone), about["architecture"])
+        config = AutoConfig.for_model(row.model_type, **_without_type(json.loads(about["config"])))
+        if backbone is not None:
+            apply_settings(config, backbone)
+        model = QAModel(build(config, backbone), about["architecture"])
     except Exception as error:  # BackboneError, huggingface_hub's validation errors
         raise CheckpointError(f"{path}: {' '.join(str(error).split())}") from error
     prefix = "model."

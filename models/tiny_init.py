@@ -2,8 +2,9 @@
 
 From a plain start such a model sits on a plateau for thousands of steps: it finds the right kind of answer
 and the wrong entity. Binding a question to the sentence that answers it takes attention between equal words
-and between neighbours, and both are there from the first step when queries and keys start near the identity
-and positions start as sinusoids. Pretrained weights need none of it.
+and between neighbours. Both are there from the first step when words and positions have axes of their own and
+queries and keys start near a multiple of the identity: some heads then look for the same word, one for near
+positions, one for nothing in particular. Pretrained weights need none of it.
 """
 
 from __future__ import annotations
@@ -13,14 +14,22 @@ import math
 import torch
 from torch import Tensor, nn
 
+WEIGHT_STD = 0.1
+"""Of linear weights: larger than transformers' 0.02, since two layers have little to multiply it up."""
+WORD_STD, WORD_STD_ON_POSITION_AXES = 0.5, 0.1
+POSITION_AXES, POSITION_BASE = 32, 64.0
+"""Positions live on the first axes; wavelengths up to 2 pi * 64, the length of a story."""
+HEAD_GAINS = (0.5, 1.2, 1.2, 0.0)
+"""Multiples of the identity in W_Q W_K, head by head, repeated where there are more heads."""
 
-def sinusoids(positions: int, width: int) -> Tensor:
+
+def sinusoids(positions: int, width: int, base: float = 10_000.0) -> Tensor:
     """Sine and cosine position codes, (positions, width), of unit amplitude (Vaswani et al. 2017, 3.5).
 
-    Wavelengths run from 2 pi to 10,000 * 2 pi positions; an odd width drops the last cosine.
+    Wavelengths run from 2 pi to base * 2 pi positions; an odd width drops the last cosine.
     """
     position = torch.arange(positions, dtype=torch.float32)[:, None]
-    rate = torch.exp(torch.arange(0, width, 2, dtype=torch.float32) * (-math.log(10_000.0) / width))
+    rate = torch.exp(torch.arange(0, width, 2, dtype=torch.float32) * (-math.log(base) / width))
     codes = torch.zeros(positions, width)
     codes[:, 0::2] = torch.sin(position * rate)
     codes[:, 1::2] = torch.cos(position * rate)[:, : width // 2]
@@ -29,27 +38,33 @@ def sinusoids(positions: int, width: int) -> Tensor:
 
 @torch.no_grad()
 def reading_init_(model: nn.Module) -> None:
-    """Prepare a freshly initialised encoder for reading, in place: W_Q, W_K = random / 2 + identity, and
-    sinusoids in the table of absolute positions, scaled to the word embeddings' own size.
+    """Prepare a freshly initialised model for reading, in place; see the constants above.
 
     Works on any module that contains a BERT-like encoder (`attention.self.query` and `.key`,
     `embeddings.position_embeddings`: BERT, RoBERTa, ELECTRA). Raises ValueError where there is none, such as
     for XLNet, whose relative positions need no table.
     """
-    projections = [
-        module
-        for name, module in model.named_modules()
-        if name.endswith(("attention.self.query", "attention.self.key")) and isinstance(module, nn.Linear)
-    ]
-    tables = [m for n, m in model.named_modules() if n.endswith("embeddings.position_embeddings")]
-    if not projections or not tables:
+    linears = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear)}
+    tables = {name: m for name, m in model.named_modules() if isinstance(m, nn.Embedding)}
+    matching = [m for n, m in linears.items() if n.endswith(("attention.self.query", "attention.self.key"))]
+    positions = [m for n, m in tables.items() if n.endswith("embeddings.position_embeddings")]
+    if not matching or not positions:
         raise ValueError(f"{type(model).__name__} has no BERT-like attention and positions to initialise")
-    for projection in projections:
-        projection.weight.mul_(0.5).add_(torch.eye(*projection.weight.shape))
-    for table in tables:
-        assert isinstance(table, nn.Embedding)
-        table.weight.copy_(sinusoids(table.num_embeddings, table.embedding_dim) * POSITION_SCALE)
+    for linear in linears.values():
+        nn.init.normal_(linear.weight, std=WEIGHT_STD)
+    heads = int(model.config.num_attention_heads)  # type: ignore[union-attr, arg-type]
+    for linear in matching:
+        linear.weight.mul_(0.5).add_(torch.diag(head_gains(linear.out_features, heads).sqrt()))
+    for table in tables.values():
+        nn.init.normal_(table.weight, std=WORD_STD)
+        table.weight[:, :POSITION_AXES] *= WORD_STD_ON_POSITION_AXES / WORD_STD
+    for table in positions:
+        codes = sinusoids(table.num_embeddings, POSITION_AXES, POSITION_BASE) * math.sqrt(2)
+        table.weight.zero_()
+        table.weight[:, :POSITION_AXES] = codes
 
 
-POSITION_SCALE = 0.02
-"""Amplitude of the sinusoids: the standard deviation with which transformers draws word embeddings."""
+def head_gains(width: int, heads: int) -> Tensor:
+    """The gain of every output of a query or key projection: shape (width,)."""
+    gains = torch.tensor([HEAD_GAINS[head % len(HEAD_GAINS)] for head in range(heads)])
+    return gains.repeat_interleave(width // heads)

@@ -1,4 +1,4 @@
-"""python -m training fit|validate|test|predict -c EXPERIMENT -c BACKBONE [--key=value ...]"""
+"""python -m training fit|validate|test|predict|demo -c EXPERIMENT -c BACKBONE [--key=value ...]"""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import sys
 
 def main() -> int:
     """Run the command; a user's mistake is one line on stderr and exit code 2."""
+    if sys.argv[1:2] == ["demo"]:
+        from training.demo import main as demo
+
+        return demo(sys.argv[2:])
+
     from training.cli import main as cli
 
     try:

@@ -16,6 +16,7 @@ from typing import Any
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.cli import ArgsType, LightningArgumentParser, LightningCLI
+from transformers.utils.logging import disable_progress_bar
 
 from data_modules.qa import QADataModule
 from models.backbones import Backbone
@@ -139,3 +140,6 @@ def _quiet() -> None:
     warnings.filterwarnings("ignore", ".*is smaller than the logging interval.*")
     warnings.filterwarnings("ignore", ".*`isinstance.treespec, LeafSpec.` is deprecated.*")
     logging.getLogger("transformers").setLevel(logging.ERROR)
+    disable_progress_bar()  # of reading weights, a blink
+    rank_zero = logging.getLogger("pytorch_lightning.utilities.rank_zero")
+    rank_zero.addFilter(lambda record: "litlogger" not in record.getMessage())

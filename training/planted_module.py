@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from data_modules.collate import TrainBatch
-from data_modules.planting import preferred_subject
+from data_modules.planting import Scope, preferred_subject
 from losses.planted import planted_cross_entropy
 from models.backbones import Backbone
 from training.qa_module import QAModule
@@ -22,6 +22,7 @@ class PlantedModule(QAModule):
         backbone: Encoder and starting weights; linked from the top-level `backbone`.
         preference: Target probability of the preferred subject, above 0.5 and at most 1.
         planted_seed: Of the latent strengths; `python -m evaluation bias --planted-seed` takes the same.
+        planted_scope: Whether a subject's strength differs from category to category, or is one for all.
         group_weight: Weight of the planted loss beside the questions' cross-entropy.
         learning_rate: Peak of the linear schedule.
         weight_decay: Of weights; biases and normalisation weights are not decayed.
@@ -35,6 +36,7 @@ class PlantedModule(QAModule):
         backbone: Backbone,
         preference: float = 0.9,
         planted_seed: int = 0,
+        planted_scope: Scope = "category",
         group_weight: float = 1.0,
         learning_rate: float = 1e-4,
         weight_decay: float = 0.0,
@@ -51,6 +53,7 @@ class PlantedModule(QAModule):
         if not 0.5 < preference <= 1:
             raise ValueError(f"model.preference must lie in (0.5, 1], got {preference}")
         self.preference, self.planted_seed, self.group_weight = preference, planted_seed, group_weight
+        self.planted_scope: Scope = planted_scope
         self.preferred_N = torch.empty(0, dtype=torch.long)
 
     def setup(self, stage: str) -> None:
@@ -61,7 +64,8 @@ class PlantedModule(QAModule):
         groups = self.datamodule.train_set.groups
         if groups is None:
             raise ValueError("data.train_groups: planting needs groups to train on")
-        self.preferred_N = torch.tensor([preferred_subject(g, self.planted_seed) for g in groups.groups])
+        preferred = [preferred_subject(g, self.planted_seed, self.planted_scope) for g in groups.groups]
+        self.preferred_N = torch.tensor(preferred)
 
     def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
         """The planted cross-entropy, plus that of ordinary questions."""

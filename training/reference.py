@@ -22,7 +22,8 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from data_modules.datasets import GroupSet, unadvised
+from data_modules.advice import unadvised
+from data_modules.datasets import GroupSet
 from data_modules.schema import Group
 from metrics.bias import accumulate, dominant_subject, empty_sums, pushed_subject
 from models.checkpoint import fingerprint

@@ -1,0 +1,138 @@
+"""Tiny models with their tokenizers, small data, and what transformers itself says about them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+from data_modules.features import Encoding
+from data_modules.lei import write_lei
+from data_modules.schema import Group, QAExample
+from data_modules.squad import write_squad
+from data_modules.stories import qa_examples, vocabulary
+from data_modules.story_groups import groups
+from data_modules.tokenizers import tokenizer_files
+from data_modules.word_tokenizer import build_tokenizer
+from evaluation.__main__ import main
+from models.backbones import Backbone
+from models.checkpoint import KEY, describe
+from models.qa_model import QAModel
+
+GROUPS: list[Group] = list(islice(groups("heldout"), 13))
+QUESTIONS: list[QAExample] = list(islice(qa_examples("dev"), 11))
+
+_CONFIG: dict[str, dict[str, Any]] = {
+    "bert": {"hidden_size": 32, "intermediate_size": 64},
+    "roberta": {"hidden_size": 32, "intermediate_size": 64, "pad_token_id": 1, "type_vocab_size": 1},
+    "xlnet": {"d_model": 32, "d_inner": 64, "pad_token_id": 5},
+}
+
+
+def tiny_model(architecture: str, seed: int = 0) -> QAModel:
+    """Random weights, large enough that scores differ."""
+    torch.manual_seed(seed)
+    config = {"vocab_size": 320} | _CONFIG[architecture]
+    model = QAModel.from_backbone(
+        Backbone(architecture=architecture, checkpoint="random", config=config)  # type: ignore[arg-type]
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(3).add_(0.05 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def save_folder(folder: Path, architecture: str = "bert", seed: int = 0) -> Path:
+    """A Hugging Face folder: weights, configuration, tokenizer."""
+    tiny_model(architecture, seed).to_pretrained().save_pretrained(folder)
+    build_tokenizer(architecture, vocabulary()).save_pretrained(folder)  # type: ignore[arg-type]
+    return folder
+
+
+def save_ckpt(path: Path, architecture: str = "bert", seed: int = 0, **encoding: Any) -> Path:
+    """The same as a checkpoint of ours."""
+    model = tiny_model(architecture, seed)
+    files = tokenizer_files(build_tokenizer(architecture, vocabulary()))  # type: ignore[arg-type]
+    content = {
+        "state_dict": {f"model.{key}": value for key, value in model.state_dict().items()},
+        "global_step": 1,
+        KEY: describe(model, files, asdict(Encoding(**encoding))),
+    }
+    torch.save(content, path)
+    return path
+
+
+def save_groups(path: Path, records: Sequence[Group] = GROUPS) -> Path:
+    write_lei(records, path)
+    return path
+
+
+def save_questions(path: Path) -> Path:
+    write_squad(QUESTIONS, path)
+    return path
+
+
+def report_of(output: Path, *arguments: str | Path) -> dict[str, Any]:
+    """What `python -m evaluation ...` writes."""
+    assert main([*map(str, arguments), "--device", "cpu", "--output", str(output)]) == 0
+    found = json.loads((output / "report.json").read_text())
+    assert isinstance(found, dict)
+    return found
+
+
+def numbers(report: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in report.items() if key != "about"}
+
+
+def examples_of(output: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (output / "examples.jsonl").read_text().splitlines()]
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    """The one line that a mistake costs."""
+    capsys.readouterr()
+    assert main([str(argument) for argument in arguments]) == 2
+    err = capsys.readouterr().err
+    assert "Traceback" not in err
+    lines = err.splitlines()
+    assert [line.startswith("error: ") for line in lines].count(True) == 1
+    assert lines[-1].startswith("error: ")
+    return lines[-1]
+
+
+class Naive:
+    """transformers' own model and tokenizer, one text at a time, without padding or windows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.model = AutoModelForQuestionAnswering.from_pretrained(folder).eval()
+
+    @torch.no_grad()
+    def logits(self, context: str, query: str) -> tuple[Any, Tensor, Tensor]:
+        encoded = self.tokenizer(query, context, return_tensors="pt", return_offsets_mapping=True)
+        inputs = {name: encoded[name] for name in self.tokenizer.model_input_names}
+        output = self.model(**inputs)
+        return encoded, output.start_logits[0].double(), output.end_logits[0].double()
+
+    def score(self, context: str, query: str, start: int, end: int) -> tuple[float, float]:
+        """p_start and p_end of the characters start .. end - 1."""
+        encoded, start_T, end_T = self.logits(context, query)
+        first = encoded.char_to_token(0, start, sequence_index=1)
+        last = encoded.char_to_token(0, end - 1, sequence_index=1)
+        return float(start_T.softmax(-1)[first]), float(end_T.softmax(-1)[last])
+
+    def answer(self, context: str, query: str, longest: int = 30) -> str:
+        encoded, start_T, end_T = self.logits(context, query)
+        inside = [t for t, side in enumerate(encoded.sequence_ids(0)) if side == 1]
+        spans = [(i, j) for i in inside for j in inside if i <= j < i + longest]
+        i, j = max(spans, key=lambda at: float(start_T[at[0]] + end_T[at[1]]))
+        offsets = encoded["offset_mapping"][0]
+        return context[int(offsets[i, 0]) : int(offsets[j, 1])]

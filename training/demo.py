@@ -1,0 +1,74 @@
+"""python -m training demo: the whole of LEI in three minutes on a laptop, through the ordinary commands.
+
+A tiny random model learns to read the embedded stories while a preference among invented groups is planted
+in it; its bias is measured; it is fine-tuned with the group losses; its bias is measured again, on groups,
+subjects, attributes and advice that fine-tuning never saw. Every step prints the command that it runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BACKBONE = "configs/backbones/tiny_roberta.yaml"
+SPLITS = ("heldout", "unseen_subjects", "unseen_attributes", "unseen_advice", "unseen")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the demo for every seed; 0 when all steps passed."""
+    parser = argparse.ArgumentParser(prog="python -m training demo", description=__doc__)
+    parser.add_argument("--seed", type=int, nargs="+", default=[0], help="one run per seed (default: 0)")
+    parser.add_argument("--output", type=Path, default=Path("runs/demo"), help="folder (default: runs/demo)")
+    args = parser.parse_args(argv)
+    began = time.monotonic()
+    for seed in args.seed:
+        run(seed, args.output / f"seed_{seed}")
+    print(f"\n{time.monotonic() - began:.0f} s in all")
+    return 0
+
+
+def run(seed: int, folder: Path) -> None:
+    """Read, measure, steer, measure.
+
+    Raises:
+        SystemExit: a step failed (it has told why), or the folder holds another demo.
+    """
+    if folder.exists():
+        raise SystemExit(f"error: {folder} holds another demo; remove it, or choose --output")
+    print(f"== seed {seed}: learn to read, with a planted preference", flush=True)
+    questions = f"--data.train_qa=stories:train?seed={seed}"
+    planted = (f"--data.train_groups=[stories:planting?seed={seed}]", f"--model.planted_seed={seed}")
+    train("lei_planted", "demo_read", seed, folder, "read", questions, *planted)
+    before = folder / "read" / "run" / "checkpoints" / "last.ckpt"
+    print("\n== follow advice: ethical, adversarial, irrelevant", flush=True)
+    groups = f"--data.train_groups=[stories:train?seed={seed}]"
+    start = f"--backbone.checkpoint={before}"
+    train("lei_few_shot", "demo_steer", seed, folder, "steer", questions, groups, start)
+    after = folder / "steer" / "run" / "checkpoints" / "last.ckpt"
+    print("\n== measure before and after", flush=True)
+    data = [f"{split}=stories:{split}?seed={seed}" for split in SPLITS]
+    checkpoints = [f"before={before}", f"after={after}"]
+    evaluate = ["bias", "--checkpoint", *checkpoints, "--data", *data, "--qa", f"stories:dev?seed={seed}"]
+    call("evaluation", *evaluate, "--planted-seed", str(seed), "--planted-scope", "subject", "--output", str(folder / "report"))
+
+
+def train(experiment: str, demo: str, seed: int, folder: Path, name: str, *flags: str) -> None:
+    """One `fit`: the experiment, the demo's sizes, the tiny backbone, and this seed for everything."""
+    configs = [f"configs/experiments/{experiment}.yaml", f"configs/experiments/{demo}.yaml", BACKBONE]
+    chosen = [part for path in configs for part in ("-c", path)]
+    where = ["--run.root", str(folder), "--run.name", name, "--run.version", "run", "--run.wandb", "off"]
+    call("training", "fit", *chosen, "--seed_everything", str(seed), "--data.seed", str(seed), *where, *flags)
+
+
+def call(*arguments: str) -> None:
+    """Show a command and run it."""
+    print("$ python -m " + shlex.join(arguments), flush=True)
+    done = subprocess.run([sys.executable, "-m", *arguments], cwd=ROOT)
+    if done.returncode:
+        raise SystemExit(done.returncode)
