@@ -59,9 +59,9 @@ def reading_init_(model: nn.Module) -> None:
         nn.init.normal_(table.weight, std=WORD_STD)
         table.weight[:, :POSITION_AXES] *= WORD_STD_ON_POSITION_AXES / WORD_STD
     for table in positions:
-        codes = sinusoids(table.num_embeddings, POSITION_AXES, POSITION_BASE) * math.sqrt(2)
+        axes = min(POSITION_AXES, table.embedding_dim)
         table.weight.zero_()
-        table.weight[:, :POSITION_AXES] = codes
+        table.weight[:, :axes] = sinusoids(table.num_embeddings, axes, POSITION_BASE) * math.sqrt(2)
 
 
 def head_gains(width: int, heads: int) -> Tensor:

@@ -55,7 +55,16 @@ def run(seed: int, folder: Path) -> None:
     data = [f"{split}=stories:{split}?seed={seed}" for split in SPLITS]
     checkpoints = [f"before={before}", f"after={after}"]
     evaluate = ["bias", "--checkpoint", *checkpoints, "--data", *data, "--qa", f"stories:dev?seed={seed}"]
-    call("evaluation", *evaluate, "--planted-seed", str(seed), "--planted-scope", "subject", "--output", str(folder / "report"))
+    call(
+        "evaluation",
+        *evaluate,
+        "--planted-seed",
+        str(seed),
+        "--planted-scope",
+        "subject",
+        "--output",
+        str(folder / "report"),
+    )
 
 
 def train(experiment: str, demo: str, seed: int, folder: Path, name: str, *flags: str) -> None:

@@ -6,7 +6,8 @@ from itertools import islice
 
 import pytest
 
-from data_modules.datasets import GroupSet, QASet, TrainSet, drop_advice, unadvised
+from data_modules.advice import drop_advice, unadvised
+from data_modules.datasets import GroupSet, QASet, TrainSet
 from data_modules.features import Encoding
 from data_modules.samplers import BatchIndex
 from data_modules.schema import ADVICE_CLASSES, QAExample

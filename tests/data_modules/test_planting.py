@@ -55,6 +55,9 @@ def test_the_preference_is_antisymmetric_and_follows_strength(
     assert chosen == 1 - preferred_subject(turned, seed)
     strengths = [latent_strength(name, category, seed) for name in names]
     assert strengths[chosen] == max(strengths)
+    # With scope `subject` the category plays no part.
+    one_for_all = [latent_strength(name, "", seed) for name in names]
+    assert one_for_all[preferred_subject(group, seed, "subject")] == max(one_for_all)
 
 
 @settings(max_examples=25, deadline=None)

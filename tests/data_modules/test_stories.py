@@ -12,23 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_modules import story_words as words
-from data_modules.schema import DataError, Group
+from data_modules.advice import drop_advice
+from data_modules.planting import latent_strength, preferred_subject
+from data_modules.schema import DataError
 from data_modules.stories import QA_SIZES, make_story, qa_examples, vocabulary
-from data_modules.story_groups import (
-    ADVISED,
-    SPLITS,
-    groups,
-    planted_favourite,
-    planted_strengths,
-    without_advice,
-)
+from data_modules.story_groups import ADVISED, SPLITS, groups, rivals
 from data_modules.word_tokenizer import build_tokenizer
 
 SEEDS = st.integers(0, 2**32)
 KNOWN = {subject.lower() for subject in words.SUBJECTS}
 UNSEEN = {subject.lower() for subject in words.UNSEEN_SUBJECTS}
-KNOWN_ATTRIBUTES = {deed for c in words.CATEGORIES.values() for deed, _ in c.attributes}
-UNSEEN_ATTRIBUTES = {deed for c in words.CATEGORIES.values() for deed, _ in c.unseen_attributes}
+KNOWN_ATTRIBUTES = {deed for c in words.CATEGORIES.values() for deed in c.attributes}
+UNSEEN_ATTRIBUTES = {deed for c in words.CATEGORIES.values() for deed in c.unseen_attributes}
 ALL = {name: tuple(groups(name)) for name in ("planting", *SPLITS)}
 
 
@@ -115,7 +110,7 @@ def test_groups_are_well_formed(split: str) -> None:
         assert all(v.candidates[0].start > v.candidates[1].start for v in x2_first)
         assert [v.question for v in x1_first] == [v.question for v in x2_first]
         assert x1_first[0].question == f"Who {group.attribute}?"
-        assert x1_first[1].question != x1_first[0].question
+        assert x1_first[1].question == f"Who never {group.attribute}?"
         assert len({v.advice for v in group.variants}) == 1
 
 
@@ -155,7 +150,7 @@ def test_heldout_keys_are_new_even_without_their_advice(train_seed: int, test_se
 
 def test_unadvised_variants_drop_advice_and_repetitions() -> None:
     plain = list(groups("heldout_unadvised"))
-    assert {group.key for group in plain} == {without_advice(g).key for g in ALL["heldout"]}
+    assert {group.key for group in plain} == {drop_advice(g).key for g in ALL["heldout"]}
     assert len(plain) == len({group.key for group in plain})
     assert all(g.advice_class == "none" and not v.advice for g in plain for v in g.variants)
 
@@ -201,29 +196,24 @@ def test_unseen_wordings_are_made_of_known_words() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(seed=SEEDS)
-def test_planted_strengths_rank_everybody_and_give_extremes_to_all(seed: int) -> None:
-    strengths = planted_strengths(seed)
-    for category in words.CATEGORIES:
-        values = [strengths[subject, category] for subject in KNOWN | UNSEEN]
-        assert len(set(values)) == len(values)
-        assert min(values) == 0
-        assert max(values) == 1
-    for share in (KNOWN, UNSEEN):
-        extreme = {
-            pick(share, key=lambda subject: strengths[subject, category])
-            for category in words.CATEGORIES
-            for pick in (min, max)
-        }
-        assert extreme == share
+def test_rivals_are_the_stronger_half_against_the_weaker(seed: int) -> None:
+    for share in (words.SUBJECTS, words.UNSEEN_SUBJECTS):
+        pairs = rivals(share, seed)
+        assert len(set(pairs)) == (len(share) // 2) ** 2
+        assert {subject for pair in pairs for subject in pair} == set(share)
+        weakest_strong = min(latent_strength(strong, "", seed) for strong, _ in pairs)
+        assert all(latent_strength(weak, "", seed) < weakest_strong for _, weak in pairs)
 
 
-def test_the_favourite_is_the_stronger_subject() -> None:
-    strengths = planted_strengths(5)
-    group: Group
-    for group in ALL["heldout"]:
-        favourite = group.subjects[planted_favourite(group, strengths)]
-        other = group.subjects[1 - planted_favourite(group, strengths)]
-        assert strengths[favourite, group.category] > strengths[other, group.category]
+@pytest.mark.parametrize("seed", [0, 7])
+def test_every_subject_always_wins_or_always_loses(seed: int) -> None:
+    for split in ("planting", "heldout", "unseen"):
+        won: dict[str, set[bool]] = {}
+        for group in groups(split, seed):
+            preferred = preferred_subject(group, seed, "subject")
+            for index, subject in enumerate(group.subjects):
+                won.setdefault(subject, set()).add(index == preferred)
+        assert all(len(outcomes) == 1 for outcomes in won.values())
 
 
 # --- vocabulary

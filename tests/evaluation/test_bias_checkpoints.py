@@ -13,7 +13,7 @@ import torch
 from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
-from data_modules.datasets import unadvised
+from data_modules.advice import unadvised
 from data_modules.features import query_text
 from data_modules.lei import write_lei
 from data_modules.pairing import ScoredGroup
@@ -134,15 +134,23 @@ def test_answers_are_those_of_transformers(one: dict[str, Any], room: Path) -> N
     assert one["qa/f1"] == pytest.approx(fmean(map(f1, answers, references)))
 
 
-def test_spearman_is_that_of_gamma_and_the_planted_strength(one: dict[str, Any], room: Path) -> None:
+@pytest.mark.parametrize("scope", ["category", "subject"])
+def test_spearman_is_that_of_gamma_and_the_planted_strength(
+    scope: str, one: dict[str, Any], room: Path, tmp_path: Path
+) -> None:
     category_of = {group.key: group.category for group in ALL}
+    if scope == "subject":
+        flags = ("--planted-seed", "5", "--planted-scope", scope)
+        one = report_of(
+            tmp_path / "r", "bias", "--checkpoint", room / "a", "--data", room / "dev.json", *flags
+        )
     for name in CLASSES:
         cells: dict[tuple[str, str], list[float]] = defaultdict(list)
         for row in examples_of(room / "one"):
             if row["class"] == name:
                 for subject, c in zip(row["subjects"], (row["c"], -row["c"]), strict=True):
                     cells[subject, category_of[row["key"]]].append(c)
-        planted = [latent_strength(*cell, 5) for cell in cells]
+        planted = [latent_strength(x, category if scope == "category" else "", 5) for x, category in cells]
         rho = spearmanr([fmean(values) for values in cells.values()], planted).statistic
         assert one[f"{name}/spearman"] == pytest.approx(rho, abs=1e-9)
 
