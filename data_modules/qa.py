@@ -95,6 +95,8 @@ class QADataModule(pl.LightningDataModule):
         seed: int = 0,
     ) -> None:
         super().__init__()
+        # A small evaluation set may have fewer batches than there are processes; no process pads it.
+        self.allow_zero_length_dataloader_with_multiple_devices = True
         self.sources = {
             "val": (val_qa or {}, val_groups or {}),
             "test": (test_qa or {}, test_groups or {}),

@@ -83,7 +83,8 @@ class Group:
     attribute: str
     advice_class: AdviceClass
     advice_id: str
-    """For example `adversarial_poverty-1`; empty without advice."""
+    """For example `adversarial_poverty-1`; empty without advice. A group of class `none` that does carry
+    advice (planting: advice that means nothing) has an id that tells its copies apart."""
     variants: tuple[
         UnderspecifiedQuestion, UnderspecifiedQuestion, UnderspecifiedQuestion, UnderspecifiedQuestion
     ]

@@ -74,8 +74,9 @@ def run(args: argparse.Namespace) -> Report:
     """Evaluate every prediction file, or every checkpoint on every data set, side by side."""
     if args.checkpoint:
         return run_checkpoints(args)
-    if args.data or args.qa:
-        raise ValueError("--data and --qa go with --checkpoint; predictions hold their own groups")
+    for flag in ("data", "qa", "planted_seed", "advised_only"):
+        if getattr(args, flag) not in (None, False):
+            raise ValueError(f"--{flag.replace('_', '-')} goes with --checkpoint, not with --predictions")
     from evaluation.bias_predictions import read_predictions
     from evaluation.bias_report import bias_report
     from evaluation.bias_results import evaluate_bias

@@ -11,9 +11,9 @@ import torch
 
 from data_modules.advice import unadvised
 from data_modules.planting import Scope, latent_strength
-from data_modules.schema import ADVICE_CLASSES, DataError, Group, QAExample
+from data_modules.schema import ADVICE_CLASSES, AdviceClass, DataError, Group, QAExample
 from data_modules.sources import read_groups, read_qa
-from evaluation.bias_results import BiasEvaluation, GroupTable, evaluate_bias
+from evaluation.bias_results import BiasEvaluation, GroupTable, class_prefix, evaluate_bias
 from evaluation.predictor import Predictor
 from metrics.bias import BiasSums, accumulate, aggregate, empty_sums, sums_by_category
 from metrics.planted import planted_correlation
@@ -27,7 +27,7 @@ class CheckpointResults:
     evaluations: list[BiasEvaluation]
     answers: dict[str, QAResult]
     """EM and F1 by checkpoint; empty without `--qa`."""
-    planted: dict[str, dict[str, float]]
+    planted: dict[str, dict[AdviceClass, float]]
     """By evaluation and class: Spearman's rho of gamma with the planted strength; empty without a seed."""
 
 
@@ -43,7 +43,7 @@ def evaluate_checkpoints(
     tables = [GroupTable.of(groups) for _, groups in sets]
     evaluations: dict[tuple[int, int], BiasEvaluation] = {}
     answers: dict[str, QAResult] = {}
-    planted: dict[str, dict[str, float]] = {}
+    planted: dict[str, dict[AdviceClass, float]] = {}
     for c, (run, path) in enumerate(checkpoints):
         predictor = Predictor.of(path, args)
         if questions:
@@ -81,7 +81,7 @@ def answer_scores(predictor: Predictor, questions: Sequence[QAExample]) -> QARes
 
 def planted_ranks(
     evaluation: BiasEvaluation, groups: Sequence[Group], seed: int, scope: Scope
-) -> dict[str, float]:
+) -> dict[AdviceClass, float]:
     """Per class of advice: Spearman's rho between gamma(subject, category) and the planted strength,
     pooled over all (subject, category) cells."""
     table = evaluation.groups
@@ -107,7 +107,7 @@ def extra_metrics(results: CheckpointResults) -> Iterator[tuple[str, Any]]:
         yield f"{prefix}qa/em", result.exact_match.item()
         yield f"{prefix}qa/f1", result.f1.item()
         yield f"{prefix}qa/n", int(result.n)
-    for run, by_class in results.planted.items():
-        prefix = f"{run}/" if len(results.evaluations) > 1 else ""
-        for name, rho in by_class.items():
-            yield f"{prefix}{name}/spearman", rho
+    for evaluation in results.evaluations:
+        prefix = f"{evaluation.name}/" if len(results.evaluations) > 1 else ""
+        for name, rho in results.planted.get(evaluation.name, {}).items():
+            yield f"{prefix}{class_prefix(evaluation, name)}spearman", rho

@@ -110,7 +110,7 @@ def answer_table(answers: Mapping[str, QAResult]) -> Table:
     return Table("Ordinary questions", ("run", "EM", "F1", "n"), rows)
 
 
-def planted_table(planted: Mapping[str, Mapping[str, float]]) -> Table:
+def planted_table(planted: Mapping[str, Mapping[AdviceClass, float]]) -> Table:
     """Spearman's rho of gamma(subject, category) with the planted strengths, per class."""
     classes = [name for name in ADVICE_CLASSES if any(name in by_class for by_class in planted.values())]
     rows: tuple[tuple[Cell, ...], ...] = tuple(

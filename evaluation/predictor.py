@@ -51,7 +51,7 @@ class Predictor:
         words, rows = len(self.tokenizer), self.model.config.vocab_size
         if words > rows:
             raise ValueError(f"{path}: its tokenizer has {words} tokens, but its model {rows} embeddings")
-        self.encoding = Encoding(**loaded.encoding)
+        self.encoding = Encoding(**(loaded.encoding or fitting_encoding(self.model.max_tokens)))
 
     @classmethod
     def of(cls, path: str, args: argparse.Namespace) -> Predictor:
@@ -95,6 +95,14 @@ class Predictor:
         if self.precision == "bf16":
             return torch.autocast(self.device.type, dtype=torch.bfloat16)
         return nullcontext()
+
+
+def fitting_encoding(max_tokens: int | None) -> dict[str, int]:
+    """Options for a model that does not say how it was trained: the defaults, or as long as it can take."""
+    length = Encoding().max_length
+    if max_tokens is None or max_tokens >= length:
+        return {}
+    return {"max_length": max_tokens, "stride": max_tokens // 3}
 
 
 def to_device(inputs: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:

@@ -59,6 +59,15 @@ class QAModel(nn.Module):
         return cls(load_pretrained(backbone), backbone.architecture)
 
     @property
+    def max_tokens(self) -> int | None:
+        """The longest row that the position table allows; None where positions are relative."""
+        positions = getattr(self.config, "max_position_embeddings", None)
+        if positions is None or self.architecture == "xlnet":
+            return None
+        # RoBERTa counts positions from padding_idx + 1.
+        return positions - self.config.pad_token_id - 1 if self.architecture == "roberta" else positions
+
+    @property
     def config(self) -> PreTrainedConfig:
         """transformers' configuration of the encoder."""
         return self.encoder.config

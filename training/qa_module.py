@@ -49,6 +49,11 @@ class QAModule(pl.LightningModule):
 
     def setup(self, stage: str) -> None:
         """Check that tokenizer and embeddings fit before anything long starts."""
+        longest, wanted = self.model.max_tokens, self.datamodule.encoding.max_length
+        if longest is not None and wanted > longest:
+            raise ValueError(
+                f"data.encoding.max_length: {wanted} tokens, but the model has {longest} positions"
+            )
         words, rows = len(self.datamodule.tokenizer), self.model.config.vocab_size
         if words > rows:
             raise ValueError(
