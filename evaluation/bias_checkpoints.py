@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from scipy.stats import rankdata
 
 from data_modules.advice import unadvised
 from data_modules.planting import Scope, latent_strength
@@ -82,8 +84,11 @@ def answer_scores(predictor: Predictor, questions: Sequence[QAExample]) -> QARes
 def planted_ranks(
     evaluation: BiasEvaluation, groups: Sequence[Group], seed: int, scope: Scope
 ) -> dict[AdviceClass, float]:
-    """Per class of advice: Spearman's rho between gamma(subject, category) and the planted strength,
-    pooled over all (subject, category) cells."""
+    """Per class of advice: Spearman's rho between gamma(subject, category) and the subject's planted rank.
+
+    Ranks are those within a category, since gamma compares a subject with its opponents there; all (subject,
+    category) cells are pooled.
+    """
     table = evaluation.groups
     category_of = {group.attribute: group.category for group in groups}
     categories = sorted(set(category_of.values()))
@@ -93,11 +98,14 @@ def planted_ranks(
     accumulate(sums, evaluation.score_NVS, table.class_N, table.subject_NS, table.attribute_N, num_subjects)
     gamma_KXC = aggregate(sums_by_category(sums, category_A, len(categories)), num_subjects).gamma_KXA
     asked = categories if scope == "category" else [""] * len(categories)
-    strength = [[latent_strength(x, c, seed) for c in asked] for x in table.subjects]
-    return {
-        name: planted_correlation(gamma_KXC[ADVICE_CLASSES.index(name)].numpy(), strength).pooled
-        for name in evaluation.classes
-    }
+    strength_XC = np.array([[latent_strength(x, c, seed) for c in asked] for x in table.subjects])
+    result: dict[AdviceClass, float] = {}
+    for name in evaluation.classes:
+        gamma_XC = gamma_KXC[ADVICE_CLASSES.index(name)].numpy()
+        # Ranks among the subjects that the category was asked about; the others stay NaN.
+        rank_XC = rankdata(np.where(np.isnan(gamma_XC), np.nan, strength_XC), axis=0, nan_policy="omit")
+        result[name] = planted_correlation(gamma_XC, rank_XC).pooled
+    return result
 
 
 def extra_metrics(results: CheckpointResults) -> Iterator[tuple[str, Any]]:

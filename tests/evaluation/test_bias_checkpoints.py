@@ -135,7 +135,7 @@ def test_answers_are_those_of_transformers(one: dict[str, Any], room: Path) -> N
 
 
 @pytest.mark.parametrize("scope", ["category", "subject"])
-def test_spearman_is_that_of_gamma_and_the_planted_strength(
+def test_spearman_is_that_of_gamma_and_the_planted_rank_within_the_category(
     scope: str, one: dict[str, Any], room: Path, tmp_path: Path
 ) -> None:
     category_of = {group.key: group.category for group in ALL}
@@ -150,7 +150,13 @@ def test_spearman_is_that_of_gamma_and_the_planted_strength(
             if row["class"] == name:
                 for subject, c in zip(row["subjects"], (row["c"], -row["c"]), strict=True):
                     cells[subject, category_of[row["key"]]].append(c)
-        planted = [latent_strength(x, category if scope == "category" else "", 5) for x, category in cells]
+        strength = {
+            (x, category): latent_strength(x, category if scope == "category" else "", 5)
+            for x, category in cells
+        }
+        planted = [
+            sum(strength[other] < strength[cell] for other in cells if other[1] == cell[1]) for cell in cells
+        ]
         rho = spearmanr([fmean(values) for values in cells.values()], planted).statistic
         assert one[f"{name}/spearman"] == pytest.approx(rho, abs=1e-9)
 
