@@ -17,6 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BACKBONE = "configs/backbones/tiny_roberta.yaml"
+CACHE = "cache/reference"
 SPLITS = ("heldout", "unseen_subjects", "unseen_attributes", "unseen_advice", "unseen")
 
 
@@ -49,7 +50,8 @@ def run(seed: int, folder: Path) -> None:
     print("\n== follow advice: ethical, adversarial, irrelevant", flush=True)
     groups = f"--data.train_groups=[stories:train?seed={seed}]"
     start = f"--backbone.checkpoint={before}"
-    train("lei_few_shot", "demo_steer", seed, folder, "steer", questions, groups, start)
+    cache = f"--model.reference_cache={CACHE}"
+    train("lei_few_shot", "demo_steer", seed, folder, "steer", questions, groups, start, cache)
     after = folder / "steer" / "run" / "checkpoints" / "last.ckpt"
     print("\n== measure before and after", flush=True)
     data = [f"{split}=stories:{split}?seed={seed}" for split in SPLITS]
