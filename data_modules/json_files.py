@@ -120,6 +120,8 @@ def atomic_text(path: str | Path) -> Iterator[TextIO]:
     try:
         with open(temporary, "w", encoding="utf-8") as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -48,6 +48,7 @@ class QADataModule(pl.LightningDataModule):
         val_groups: Groups to validate on, by name.
         test_qa: Questions to test on, by name.
         test_groups: Groups to test on, by name.
+        predict_qa: Questions to write answers to, by name.
         predict_groups: Groups to write predictions for, by name.
         encoding: How text becomes rows of tokens.
         train_advice: `as_written`, `none`, or `random` (planting: advice of any class, or none).
@@ -77,6 +78,7 @@ class QADataModule(pl.LightningDataModule):
         val_groups: dict[str, str] | None = None,
         test_qa: dict[str, str] | None = None,
         test_groups: dict[str, str] | None = None,
+        predict_qa: dict[str, str] | None = None,
         predict_groups: dict[str, str] | None = None,
         encoding: Encoding = Encoding(),  # noqa: B008  never mutated
         train_advice: Literal["as_written", "none", "random"] = "as_written",
@@ -100,7 +102,7 @@ class QADataModule(pl.LightningDataModule):
         self.sources = {
             "val": (val_qa or {}, val_groups or {}),
             "test": (test_qa or {}, test_groups or {}),
-            "predict": ({}, predict_groups or {}),
+            "predict": (predict_qa or {}, predict_groups or {}),
         }
         self.train_qa_source, self.train_group_sources = train_qa, train_groups or []
         self.encoding, self.train_advice = encoding, train_advice

@@ -86,9 +86,8 @@ class Predictor:
                     max_answer_tokens,
                 )
             shift_B = batch.shift_B.to(self.device)
-            yield from decode_answers(
-                data, batch.feature_B, spans.start_B - shift_B, spans.end_B - shift_B, spans.score_B
-            )
+            start_B, end_B = spans.start_B - shift_B, spans.end_B - shift_B
+            yield from decode_answers(data, batch.feature_B, start_B, end_B, spans.score_B, spans.null_B)
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The precision that was asked for, as a context for forward passes."""

@@ -18,6 +18,7 @@ from models.backbones import Backbone
 from models.checkpoint import KEY, describe, starting_model
 from models.qa_model import QAOutput, SpanPrediction
 from training.callbacks.group_bias import GroupBiasMetrics
+from training.callbacks.predictions import PredictionWriter
 from training.callbacks.qa_metrics import QAMetrics
 
 
@@ -100,8 +101,8 @@ class QAModule(pl.LightningModule):
     predict_step = validation_step
 
     def configure_callbacks(self) -> list[pl.Callback]:
-        """Metrics of questions and of groups, logged for every evaluation set."""
-        return [QAMetrics(), GroupBiasMetrics()]
+        """Metrics of questions and of groups for every evaluation set, and files of predictions."""
+        return [QAMetrics(), GroupBiasMetrics(), PredictionWriter()]
 
     def configure_optimizers(self) -> dict[str, Any]:
         """AdamW without decay on biases and normalisation weights; linear warm-up, linear decay to 0."""

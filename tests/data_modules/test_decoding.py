@@ -51,6 +51,21 @@ def test_the_window_with_the_highest_score_answers() -> None:
     assert answer.start == data.features[best].row.offsets_TE[first[best], 0]
 
 
+@pytest.mark.parametrize(("null", "text"), [([5.0, 5.0], ""), ([5.0, 0.5], "TOL"), ([-9.0, 9.0], "TOL")])
+def test_no_answer_must_win_in_every_window(null: list[float], text: str) -> None:
+    unanswerable = QAExample("2", CONTEXT, "Who slept?")
+    data = QASet([question("TOL"), unanswerable], tokenizer("words_bert"), Encoding(max_length=40, stride=4))
+    windows = [i for i, f in enumerate(data.features) if f.row.example == 0][:2]
+    assert len(windows) == 2
+    spans = [(data.features[i].start, data.features[i].end) for i in windows]
+    answered = max(range(2), key=lambda i: spans[i] != (data.features[windows[i]].row.cls,) * 2)
+    score = torch.tensor([-1.0, -1.0])
+    score[answered] = 1.0
+    start, end = (torch.tensor([span[k] for span in spans]) for k in (0, 1))
+    (answer,) = decode_answers(data, torch.tensor(windows), start, end, score, torch.tensor(null))
+    assert answer.text == text
+
+
 def test_without_an_allowed_span_the_answer_is_empty() -> None:
     data = QASet([question("TOL")], tokenizer("words_bert"), Encoding())
     (answer,) = decode_answers(

@@ -25,8 +25,7 @@ class QAMetrics(EvalSetCallback):
     def update(self, module: pl.LightningModule, outputs: Outputs, batch: Any, data: EvalSet) -> None:
         if not isinstance(data.data, QASet):
             return
-        spans = outputs["spans"]
-        answers = list(decode_answers(data.data, batch.feature_B, spans.start_B, spans.end_B, spans.score_B))
+        answers = list(decode_answers(data.data, batch.feature_B, *outputs["spans"]))
         references = [[span.text for span in data.data.examples[a.example].answers] for a in answers]
         self.metrics.setdefault(data.name, AnswerScores()).update([a.text for a in answers], references)
 

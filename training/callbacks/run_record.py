@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import subprocess
 import sys
-import tempfile
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,8 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.cli import SaveConfigCallback
+
+from data_modules.json_files import atomic_text
 
 PACKAGES = ("torch", "pytorch-lightning", "transformers", "tokenizers", "datasets", "torchmetrics")
 
@@ -54,16 +54,8 @@ class RunRecord(SaveConfigCallback):
 def write_text(path: Path, text: str) -> None:
     """Write under a temporary name, sync, rename: a reader sees the old file or the new one, never half."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with atomic_text(path) as file:
+        file.write(text)
 
 
 def _write_metrics(trainer: pl.Trainer) -> None:

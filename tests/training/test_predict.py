@@ -1,0 +1,42 @@
+"""Predictions as files: the evaluation room reads them and finds the checkpoint's own numbers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from data_modules.squad import read_squad
+from evaluation.__main__ import main as evaluate
+from tests.training.conftest import Commands
+from training.cli import main as train
+
+
+def test_predictions_hold_every_example_and_the_same_bias(commands: Commands, tmp_path: Path) -> None:
+    train(commands.of("fit", "squad", "xlnet", "--trainer.max_steps=2"))
+    ckpt = commands.root / "squad" / "version_0" / "checkpoints" / "last.ckpt"
+    data = commands.data
+    sets = [
+        f"--data.predict_groups={{dev: {data.groups_dev}}}",
+        f"--data.predict_qa={{questions: {data.qa_dev}}}",
+        "--data.watch_unadvised=false",
+    ]
+    train(commands.of("predict", "squad", "xlnet", f"--ckpt_path={ckpt}", "--run.name=said", *sets))
+    folder = commands.root / "said" / "version_0" / "predictions"
+
+    texts = json.loads((folder / "questions.json").read_text())
+    examples = {example.id: example for example in read_squad(data.qa_dev)}
+    assert texts.keys() == examples.keys()
+    assert all(text in examples[key].context for key, text in texts.items())
+
+    reports = []
+    for name, what in (
+        ("predictions", ["--predictions", str(folder / "dev.json")]),
+        ("checkpoint", ["--checkpoint", str(ckpt), "--data", str(data.groups_dev), "--advised-only"]),
+    ):
+        assert evaluate(["bias", *what, "--output", str(tmp_path / name)]) == 0
+        reports.append(json.loads((tmp_path / name / "report.json").read_text()))
+    for key, value in reports[1].items():
+        if key != "about":
+            assert reports[0][key] == pytest.approx(value, abs=1e-5), key

@@ -1,0 +1,74 @@
+"""`python -m training predict`: what the model says, as files that anything can read.
+
+Answers go to `predictions/<set>.json` as {id: text}, the format of SQuAD's official script; groups to a file
+in LEI's format with `start-end-score` filled in, which `python -m evaluation bias --predictions` reads.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch.distributed as dist
+
+from data_modules.datasets import QASet
+from data_modules.decoding import decode_answers
+from data_modules.lei import write_lei
+from data_modules.pairing import ScoredGroup
+from data_modules.qa import EvalSet
+from training.callbacks.run_record import write_text
+
+
+class PredictionWriter(pl.Callback):
+    """Collects predictions by index, from all processes, and writes one file per set."""
+
+    def __init__(self) -> None:
+        self.found: list[dict[int, Any]] = []
+
+    def on_predict_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """One collection per set."""
+        self.found = [{} for _ in trainer.datamodule.eval_sets["predict"]]
+
+    def on_predict_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Take in one batch: texts of answers, or boundary probabilities of subjects."""
+        data = trainer.datamodule.eval_sets["predict"][dataloader_idx].data
+        if isinstance(data, QASet):
+            answers = decode_answers(data, batch.feature_B, *outputs["spans"])
+            self.found[dataloader_idx].update({answer.example: answer.text for answer in answers})
+        else:
+            probabilities = outputs["log_prob_BVSE"].double().exp().tolist()
+            self.found[dataloader_idx].update(zip(batch.group_B.tolist(), probabilities, strict=True))
+
+    def on_predict_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Write the files, on one process."""
+        folder, parts = trainer.log_dir, [self.found]
+        if dist.is_available() and dist.is_initialized():
+            parts = [[] for _ in range(dist.get_world_size())]
+            dist.all_gather_object(parts, self.found)
+        if folder is None or not trainer.is_global_zero:
+            return
+        for i, evaluated in enumerate(trainer.datamodule.eval_sets["predict"]):
+            merged = {index: value for part in parts for index, value in part[i].items()}
+            write_predictions(evaluated, merged, Path(folder) / "predictions" / f"{evaluated.name}.json")
+
+
+def write_predictions(evaluated: EvalSet, found: dict[int, Any], path: Path) -> None:
+    """Predictions of one set, by index in the set, to one file."""
+    data = evaluated.data
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(data, QASet):
+        texts = {data.examples[index].id: found[index] for index in sorted(found)}
+        write_text(path, json.dumps(texts, indent=1, ensure_ascii=False) + "\n")
+    else:
+        scored = (ScoredGroup(data.groups[i], base_scores=found[i]) for i in sorted(found))
+        write_lei(scored, path)
