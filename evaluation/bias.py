@@ -111,12 +111,13 @@ def run_checkpoints(args: argparse.Namespace) -> Report:
     report = bias_report(results.evaluations, about=about)
     extra = [answer_table(results.answers)] * bool(results.answers)
     extra += [planted_table(results.planted)] * bool(results.planted)
-    first, *subjects = report.tables
+    # The console shows the overview (of one checkpoint on one set: the classes), then the questions.
+    shown = report.console
     return replace(
         report,
         metrics={**report.metrics, **dict(extra_metrics(results))},
-        tables=(first, *extra, *subjects),
-        console=1 + len(extra),
+        tables=(*report.tables[:shown], *extra, *report.tables[shown:]),
+        console=shown + len(extra),
     )
 
 

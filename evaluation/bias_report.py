@@ -58,10 +58,12 @@ def bias_report(evaluations: Sequence[BiasEvaluation], *, about: Mapping[str, An
     subject_tables = [
         subject_table(evaluation, name, several) for evaluation in evaluations for name in evaluation.classes
     ]
+    overview = overview_tables(evaluations)
     return Report(
         title="Group bias",
         metrics=metrics,
-        tables=(class_table(evaluations), *subject_tables),
+        console=len(overview) or 1,
+        tables=(*overview, class_table(evaluations), *subject_tables),
         about=about,
         notes=(NOTE,),
         figures={FIGURE: mu_figure(evaluations)},
@@ -73,6 +75,29 @@ def all_classes(evaluations: Sequence[BiasEvaluation]) -> list[AdviceClass]:
     """The classes that any of them has, in their order."""
     present = {name for evaluation in evaluations for name in evaluation.classes}
     return [name for name in ADVICE_CLASSES if name in present]
+
+
+def overview_tables(evaluations: Sequence[BiasEvaluation]) -> tuple[Table, ...]:
+    """With several evaluations: mu, mean |C| and mass, a row per data set, runs side by side per class."""
+    runs = list(dict.fromkeys(evaluation.run for evaluation in evaluations))
+    if len(runs) < 2:
+        return ()
+    found = {(evaluation.data, evaluation.run): evaluation.result for evaluation in evaluations}
+    columns = [(name, run) for name in all_classes(evaluations) for run in runs]
+    header = ("data", *(f"{name}: {run}" for name, run in columns))
+    tables = []
+    for metric in ("mu", "mean_abs_c", "mass"):
+        rows = []
+        for data in dict.fromkeys(evaluation.data for evaluation in evaluations):
+            values = [
+                getattr(found[data, run], f"{metric}_K")[ADVICE_CLASSES.index(name)].item()
+                if (data, run) in found
+                else float("nan")
+                for name, run in columns
+            ]
+            rows.append((data or "all", *values))
+        tables.append(Table(COLUMNS[metric], header, tuple(rows)))
+    return tuple(tables)
 
 
 def class_table(evaluations: Sequence[BiasEvaluation]) -> Table:

@@ -8,6 +8,7 @@ subjects, attributes and advice that fine-tuning never saw. Every step prints th
 from __future__ import annotations
 
 import argparse
+import itertools
 import shlex
 import subprocess
 import sys
@@ -25,13 +26,19 @@ def main(argv: Sequence[str]) -> int:
     """Run the demo for every seed; 0 when all steps passed."""
     parser = argparse.ArgumentParser(prog="python -m training demo", description=__doc__)
     parser.add_argument("--seed", type=int, nargs="+", default=[0], help="one run per seed (default: 0)")
-    parser.add_argument("--output", type=Path, default=Path("runs/demo"), help="folder (default: runs/demo)")
+    parser.add_argument("--output", type=Path, help="a new folder (default: the next runs/demo/version_N)")
     args = parser.parse_args(argv)
+    output = (args.output or next_version(ROOT / "runs" / "demo")).absolute()
     began = time.monotonic()
     for seed in args.seed:
-        run(seed, args.output / f"seed_{seed}")
+        run(seed, output / f"seed_{seed}")
     print(f"\n{time.monotonic() - began:.0f} s in all")
     return 0
+
+
+def next_version(home: Path) -> Path:
+    """The first `version_N` that does not exist yet."""
+    return next(path for n in itertools.count() if not (path := home / f"version_{n}").exists())
 
 
 def run(seed: int, folder: Path) -> None:
@@ -44,29 +51,21 @@ def run(seed: int, folder: Path) -> None:
         raise SystemExit(f"error: {folder} holds another demo; remove it, or choose --output")
     print(f"== seed {seed}: learn to read, with a planted preference", flush=True)
     questions = f"--data.train_qa=stories:train?seed={seed}"
-    planted = (f"--data.train_groups=[stories:planting?seed={seed}]", f"--model.planted_seed={seed}")
-    train("lei_planted", "demo_read", seed, folder, "read", questions, *planted)
+    groups = (f"--data.train_groups=[stories:planting?seed={seed}]", f"--model.planted_seed={seed}")
+    train("lei_planted", "demo_read", seed, folder, "read", questions, *groups)
     before = folder / "read" / "run" / "checkpoints" / "last.ckpt"
     print("\n== follow advice: ethical, adversarial, irrelevant", flush=True)
-    groups = f"--data.train_groups=[stories:train?seed={seed}]"
+    advised = f"--data.train_groups=[stories:train?seed={seed}]"
     start = f"--backbone.checkpoint={before}"
     cache = f"--model.reference_cache={CACHE}"
-    train("lei_few_shot", "demo_steer", seed, folder, "steer", questions, groups, start, cache)
+    train("lei_few_shot", "demo_steer", seed, folder, "steer", questions, advised, start, cache)
     after = folder / "steer" / "run" / "checkpoints" / "last.ckpt"
     print("\n== measure before and after", flush=True)
     data = [f"{split}=stories:{split}?seed={seed}" for split in SPLITS]
     checkpoints = [f"before={before}", f"after={after}"]
     evaluate = ["bias", "--checkpoint", *checkpoints, "--data", *data, "--qa", f"stories:dev?seed={seed}"]
-    call(
-        "evaluation",
-        *evaluate,
-        "--planted-seed",
-        str(seed),
-        "--planted-scope",
-        "subject",
-        "--output",
-        str(folder / "report"),
-    )
+    planted = ("--planted-seed", str(seed), "--planted-scope", "subject")
+    call("evaluation", *evaluate, *planted, "--output", str(folder / "report"))
 
 
 def train(experiment: str, demo: str, seed: int, folder: Path, name: str, *flags: str) -> None:
