@@ -1,0 +1,56 @@
+"""The README's commands are understood by the programs that they name, and CONTRIBUTING's protocol runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from data_modules.__main__ import _parser as data_parser
+from evaluation.__main__ import build_parser
+from training.cli import main as train
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def shell_commands(page: str) -> list[list[str]]:
+    """Every `python -m ...` of the page's shell blocks, as arguments."""
+    blocks = re.findall(r"```(?:bash)?\n(.*?)```", (ROOT / page).read_text(), re.S)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    return [shlex.split(line, comments=True)[2:] for line in lines if line.startswith("python -m ")]
+
+
+COMMANDS = shell_commands("README.md") + shell_commands("docs/measurements.md")
+
+
+def test_the_pages_show_commands_of_every_room() -> None:
+    assert {command[0] for command in COMMANDS} >= {"training", "evaluation", "data_modules", "models"}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command)[:60])
+def test_a_command_is_understood(
+    command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    module, *arguments = command
+    if module == "training" and arguments[0] != "demo":
+        with pytest.raises(SystemExit) as stop:
+            train([*arguments, "--print_config"])
+        assert stop.value.code in (0, None), capsys.readouterr().err
+    elif module == "evaluation":
+        build_parser(arguments).parse_args(arguments)
+    elif module == "data_modules":
+        data_parser().parse_args(arguments)
+    else:
+        assert (module, arguments[0]) in {("training", "demo"), ("models", "export")}
+
+
+def test_every_file_that_the_pages_name_exists() -> None:
+    for page in ("README.md", "CONTRIBUTING.md", "docs/measurements.md"):
+        text = (ROOT / page).read_text()
+        for path in re.findall(
+            r"(?:configs|docs|data_modules|models|losses|metrics|evaluation)/[\w/]+\.\w+", text
+        ):
+            assert (ROOT / path).exists(), f"{page}: {path}"
