@@ -136,6 +136,7 @@ def _quiet() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     warnings.filterwarnings("ignore", ".*does not have many workers.*")
     warnings.filterwarnings("ignore", ".*pin_memory.*")
+    warnings.filterwarnings("ignore", ".*Experiment logs directory.*")  # ours to keep, see keep_curves
     warnings.filterwarnings("ignore", ".*across ranks is zero.*")  # no validation sets were asked for
     warnings.filterwarnings("ignore", ".*args parameter is intended to run from within Python.*")
     warnings.filterwarnings("ignore", ".*is smaller than the logging interval.*")

@@ -88,3 +88,11 @@ def test_zero_shot_validation_needs_no_training(commands: Commands) -> None:
     found = metrics_of(commands.root, "lei_zero_shot")
     assert found["val/bias/none/n"] > 0
     assert 0 <= found["val/bias/ethical/mass"] <= 2
+
+
+def test_wandb_offline_is_an_extra(commands: Commands) -> None:
+    train(commands.of("fit", "squad", "bert", "--trainer.max_steps=2", "--run.wandb=offline"))
+    home = commands.root / "squad" / "version_0"
+    assert list((home / "wandb").glob("offline-run-*"))
+    assert metrics_of(commands.root, "squad")["step"] == 2
+    assert (home / "checkpoints" / "last.ckpt").exists()
