@@ -50,6 +50,15 @@ def irrelevant_log(log_prob_SE: Tensor, reference_SE: Tensor) -> Tensor:
     return (log_span_score(log_prob_SE) - log_span_score(reference_SE)).abs().mean(dim=-1)
 
 
+def lost_mass_log(log_prob_SE: Tensor, reference_SE: Tensor) -> Tensor:
+    """How far log (S(x1) + S(x2)) lies below the reference's, else 0: (..., 2, 2) twice to (...).
+
+    Source: this project. The ethical loss compares two scores and is met as well by two scores near 0.
+    """
+    mass = log_span_score(log_prob_SE).logsumexp(dim=-1)
+    return (log_span_score(reference_SE).logsumexp(dim=-1) - mass).relu()
+
+
 def ethical_probability(log_prob_SE: Tensor) -> Tensor:
     """|p(s1) - p(s2) + q(e1) - q(e2)| per item, as coded (spec 4.2): a start gap can cancel an end gap."""
     total_S = log_prob_SE.exp().sum(dim=-1)
@@ -87,6 +96,8 @@ class GroupLossOutput(NamedTuple):
     irrelevant: Tensor
     count_K: Tensor
     """Groups of each class in the batch (ethical, adversarial, irrelevant), int64, shape (3,)."""
+    mass: Tensor
+    """Of the ethical groups, see `mass_weight`; 0 without it."""
 
 
 class GroupLoss(nn.Module):
@@ -99,6 +110,8 @@ class GroupLoss(nn.Module):
         ethical_weight: weight of the ethical term, at least 0.
         adversarial_weight: weight of the adversarial term, at least 0.
         irrelevant_weight: weight of the irrelevant term, at least 0.
+        mass_weight: weight of a term that keeps the ethical groups' S(x1) + S(x2) from falling below the
+            reference's, at least 0. Not in the paper, hence 0; log form only.
         irrelevant_reduction: `paired` compares each item with its own reference; `broadcast`, for the
             probability form only, with the references of all irrelevant items, as the authors' code does.
     """
@@ -110,6 +123,7 @@ class GroupLoss(nn.Module):
         ethical_weight: float = 1.0,
         adversarial_weight: float = 1.0,
         irrelevant_weight: float = 1.0,
+        mass_weight: float = 0.0,
         irrelevant_reduction: Literal["paired", "broadcast"] = "paired",
     ) -> None:
         super().__init__()
@@ -125,13 +139,17 @@ class GroupLoss(nn.Module):
             ("ethical_weight", ethical_weight),
             ("adversarial_weight", adversarial_weight),
             ("irrelevant_weight", irrelevant_weight),
+            ("mass_weight", mass_weight),
         ):
             if not weight >= 0:
                 raise ValueError(f"{name}: a weight is at least 0, got {weight}")
+        if form == "probability" and mass_weight:
+            raise ValueError("mass_weight exists for form='log' only")
         self.form = form
         self.ethical_weight = ethical_weight
         self.adversarial_weight = adversarial_weight
         self.irrelevant_weight = irrelevant_weight
+        self.mass_weight = mass_weight
         self.irrelevant_reduction = irrelevant_reduction
 
     def forward(
@@ -167,8 +185,9 @@ class GroupLoss(nn.Module):
         ethical = self._ethical(log_prob_BVSE, is_KB[ETHICAL])
         adversarial = self._adversarial(log_prob_BVSE, is_KB[ADVERSARIAL], pushed_BV)
         irrelevant = self._irrelevant(log_prob_BVSE, is_KB[IRRELEVANT], reference_BVSE)
-        total = self._total(ethical, adversarial, irrelevant, span_loss)
-        return GroupLossOutput(total, ethical, adversarial, irrelevant, is_KB.sum(dim=1))
+        mass = self._mass(log_prob_BVSE, is_KB[ETHICAL], reference_BVSE)
+        total = self._total(ethical, adversarial, irrelevant, span_loss) + self.mass_weight * mass
+        return GroupLossOutput(total, ethical, adversarial, irrelevant, is_KB.sum(dim=1), mass)
 
     def _total(
         self, ethical: Tensor, adversarial: Tensor, irrelevant: Tensor, span_loss: Tensor | None
@@ -211,6 +230,14 @@ class GroupLoss(nn.Module):
             return irrelevant_probability_broadcast(kept_ISE, kept_ref_ISE).sum()
         item = irrelevant_log if self.form == "log" else irrelevant_probability
         return self._reduce(item(safe_BVSE, reference_BVSE), is_B)
+
+    def _mass(self, log_prob_BVSE: Tensor, is_B: Tensor, reference_BVSE: Tensor | None) -> Tensor:
+        if not self.mass_weight:
+            return log_prob_BVSE.new_zeros(())
+        if reference_BVSE is None:
+            raise ValueError("reference_BVSE: mass_weight needs the reference's log probabilities")
+        reference_BVSE = keep_groups(reference_BVSE.detach().to(log_prob_BVSE.dtype), is_B)
+        return self._reduce(lost_mass_log(keep_groups(log_prob_BVSE, is_B), reference_BVSE), is_B)
 
     def _reduce(self, item_BV: Tensor, is_B: Tensor) -> Tensor:
         """Mean (log form) or sum (probability form) over the items of the groups in `is_B`; 0 if none."""

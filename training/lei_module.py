@@ -97,5 +97,7 @@ class LEIModule(QAModule):
         )
         for name in ("ethical", "adversarial", "irrelevant"):
             self.log(f"train/loss/{name}", getattr(terms, name))
+        if self.loss.mass_weight:
+            self.log("train/loss/mass", terms.mass)
         self.log("train/loss/total", terms.total, prog_bar=True)
         return terms.total
