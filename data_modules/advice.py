@@ -124,6 +124,13 @@ def drop_advice(group: Group) -> Group:
     return dataclasses.replace(group, variants=bare, advice_class="none", advice_id="")  # type: ignore[arg-type]
 
 
+def with_unadvised(groups: list[Group]) -> list[Group]:
+    """The groups and, unless some come without advice already, the same without it, as class `none`."""
+    if any(group.advice_class == "none" for group in groups):
+        return groups
+    return groups + unadvised(groups)
+
+
 def unadvised(groups: Iterable[Group]) -> list[Group]:
     """Every distinct group without its advice, once, in order of first appearance."""
     seen: dict[str, Group] = {}

@@ -13,7 +13,7 @@ import pytorch_lightning as pl
 import torch.distributed as dist
 from torch.utils.data import DataLoader
 
-from data_modules.advice import unadvised
+from data_modules.advice import unadvised, with_unadvised
 from data_modules.datasets import GroupSet, QASet, TrainSet
 from data_modules.features import Encoding
 from data_modules.planting import randomly_advised
@@ -156,9 +156,7 @@ class QADataModule(pl.LightningDataModule):
         if self.limit_val_groups:
             groups = spread(groups, self.limit_val_groups)
         if self.watch_unadvised:
-            advised = [g for g in groups if g.advice_class != "none"]
-            bare = [g for g in groups if g.advice_class == "none"]
-            groups = advised + (bare or unadvised(advised))
+            groups = with_unadvised(groups)
         return GroupSet(groups, self.tokenizer, self.encoding)
 
     def _eval_sets(self, qa: Mapping[str, str], groups: Mapping[str, str]) -> list[EvalSet]:
@@ -217,9 +215,8 @@ class QADataModule(pl.LightningDataModule):
 
     def fingerprints(self) -> dict[str, str]:
         """SHA-256 of every local file that the run reads, by its source; other sources by name alone."""
-        named = {**self.sources["val"][0], **self.sources["val"][1]}.values()
-        tested = {**self.sources["test"][0], **self.sources["test"][1]}.values()
-        sources = [self.train_qa_source, *self.train_group_sources, *named, *tested]
+        watched = [source for sets in self.sources.values() for named in sets for source in named.values()]
+        sources = [self.train_qa_source, *self.train_group_sources, *watched]
         return {source: file_fingerprint(source) for source in dict.fromkeys(sources) if source}
 
     def checkpoint_extras(self) -> dict[str, Any]:

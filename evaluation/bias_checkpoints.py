@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from scipy.stats import rankdata
 
-from data_modules.advice import unadvised
+from data_modules.advice import with_unadvised
 from data_modules.planting import Scope, latent_strength
 from data_modules.schema import ADVICE_CLASSES, AdviceClass, DataError, Group, QAExample
 from data_modules.sources import read_groups, read_qa
@@ -68,9 +68,7 @@ def load_groups(source: str, *, watch_unadvised: bool, skip_bad: bool) -> list[G
     groups = list(read_groups(source, skip_bad=skip_bad))
     if not groups:
         raise DataError(f"{source}: holds no groups")
-    if watch_unadvised and all(group.advice_class != "none" for group in groups):
-        groups += unadvised(groups)
-    return groups
+    return with_unadvised(groups) if watch_unadvised else groups
 
 
 def answer_scores(predictor: Predictor, questions: Sequence[QAExample]) -> QAResult:

@@ -31,6 +31,11 @@ def test_a_run_from_fit_to_resume(architecture: str, commands: Commands, tmp_pat
     home = commands.root / "lei_few_shot" / "version_0"
     for name in ("config.yaml", "environment.json", "metrics.json", "metrics.csv"):
         assert (home / name).stat().st_size > 0, name
+    environment = json.loads((home / "environment.json").read_text())
+    data = commands.data
+    read = {str(path) for path in (data.qa_train, data.qa_dev, data.groups_train, data.groups_dev)}
+    assert environment["data"].keys() == read
+    assert all(len(digest) == 64 for digest in environment["data"].values())
     after_fit = metrics_of(commands.root, "lei_few_shot")
     assert after_fit["val/qa/n"] == 13
     assert sum(after_fit[f"val/bias/{c}/n"] for c in ("ethical", "adversarial", "irrelevant")) == 9
@@ -48,8 +53,8 @@ def test_a_run_from_fit_to_resume(architecture: str, commands: Commands, tmp_pat
 
     # And a third way to the same numbers: the evaluation room, from the checkpoint file alone.
     report = tmp_path / "report"
-    data = ["--data", str(commands.data.groups_dev), "--qa", str(commands.data.qa_dev)]
-    assert evaluate(["bias", "--checkpoint", str(last), *data, "--output", str(report)]) == 0
+    sets = ["--data", str(commands.data.groups_dev), "--qa", str(commands.data.qa_dev)]
+    assert evaluate(["bias", "--checkpoint", str(last), *sets, "--output", str(report)]) == 0
     evaluated = json.loads((report / "report.json").read_text())
     assert evaluated["qa/f1"] == pytest.approx(after_fit["val/qa/f1"], abs=1e-6)
     for metric in ("mu", "eta", "theta", "mean_abs_c", "mass", "delta", "eps", "mu_normalised"):
