@@ -1,7 +1,7 @@
 """Which questions and groups make up each batch.
 
-Every order is a pure function of (seed, epoch), the same on all ranks; rank r of W then takes batches
-r, r + W, ... so that no group is ever split and evaluation counts each example once.
+Every order is a pure function of (seed, epoch, number of ranks), the same on all ranks; rank r of W then
+takes batches r, r + W, ... so that no group is ever split and evaluation counts each example once.
 """
 
 from __future__ import annotations
@@ -23,11 +23,15 @@ class BatchIndex(NamedTuple):
 
 
 def length_bucketed(
-    lengths: Sequence[int], batch_size: int, rng: np.random.Generator, pool: int = 50
+    lengths: Sequence[int] | np.ndarray,
+    batch_size: int,
+    rng: np.random.Generator,
+    pool: int = 50,
+    together: int = 1,
 ) -> list[list[int]]:
     """Shuffled batches of similar length: shuffle, sort within pools of `pool` batches, cut, shuffle again.
 
-    The last batch may be smaller.
+    The last batch may be smaller. For `together`, see `shuffled`.
     """
     order = rng.permutation(len(lengths))
     size = np.asarray(lengths)
@@ -36,6 +40,62 @@ def length_bucketed(
         chunk = order[at : at + batch_size * pool]
         chunk = chunk[np.argsort(size[chunk], kind="stable")]
         batches += [chunk[i : i + batch_size].tolist() for i in range(0, len(chunk), batch_size)]
+    return shuffled(batches, size, rng, together)
+
+
+def token_bucketed(
+    lengths: Sequence[int] | np.ndarray,
+    max_tokens: int,
+    multiple: int,
+    rng: np.random.Generator,
+    together: int = 1,
+) -> list[list[int]]:
+    """Shuffled batches of as many rows of similar length as fit into `max_tokens`, padding counted.
+
+    Rows that are padded to the same multiple make up a bucket, whose batches have one size; what is left over
+    in the buckets is brought together. So the number of batches is the same in every epoch.
+
+    Raises:
+        DataError: a single row has more tokens.
+    """
+    padded = -(-np.asarray(lengths) // multiple) * multiple
+    if len(padded) and padded.max() > max_tokens:
+        raise DataError(
+            f"data.qa_batch_tokens: {max_tokens} tokens cannot hold a window of {padded.max()}; raise it, or "
+            "lower data.encoding.max_length"
+        )
+    batches: list[list[int]] = []
+    rest: list[int] = []
+    for width in np.unique(padded):
+        members = rng.permutation(np.flatnonzero(padded == width))
+        size = max_tokens // int(width)
+        whole = len(members) // size * size
+        batches += members[:whole].reshape(-1, size).tolist()
+        rest += members[whole:].tolist()
+    mixed: list[int] = []
+    for row in rest:  # in the order of their widths
+        if (len(mixed) + 1) * padded[row] > max_tokens:
+            batches.append(mixed)
+            mixed = []
+        mixed.append(row)
+    return shuffled([*batches, mixed] if mixed else batches, padded, rng, together)
+
+
+def shuffled(
+    batches: list[list[int]], lengths: np.ndarray, rng: np.random.Generator, together: int
+) -> list[list[int]]:
+    """Batches in random order, but so that each `together` of them, which as many processes take at the same
+    time, are of similar length: nobody waits for somebody else's long batch."""
+    if together > 1:
+        longest = [max(lengths[batch]) for batch in batches]
+        # Drawn at random before sorting: what is left over at the end is not always the longest.
+        order = rng.permutation(len(batches))
+        spare = order[: len(batches) % together]
+        kept = order[len(spare) :]
+        kept = kept[np.argsort(np.asarray(longest)[kept], kind="stable")]
+        units = kept.reshape(-1, together)
+        rows = [*units[rng.permutation(len(units))].ravel(), *spare]
+        return [batches[i] for i in rows]
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
@@ -64,16 +124,21 @@ class TrainSampler(Sampler[BatchIndex]):
     """Batches of whole groups in equal shares of their classes, with a share of QA windows.
 
     An epoch passes once over the largest class of groups (smaller classes repeat, reshuffled); without
-    groups, once over the QA windows.
+    groups, once over the QA windows. Batches that processes take at the same time have similar lengths.
 
     Args:
         group_classes: class of every group.
         qa_lengths: tokens of every QA window.
         groups_per_class: groups of each class that occurs, in every batch.
         qa_batch_size: QA windows in a batch that has any.
-        qa_every: every how many batches QA windows take part.
+        qa_batch_tokens: instead, as many as fit into so many tokens; 0: `qa_batch_size` it is.
+        pad_to_multiple_of: what lengths of batches are rounded up to.
+        qa_every: every how many steps QA windows take part.
         seed: of all orders.
         rank, world_size: this process and how many there are.
+
+    Raises:
+        DataError: there is nothing to train on, or a size is below 1.
     """
 
     def __init__(
@@ -83,6 +148,8 @@ class TrainSampler(Sampler[BatchIndex]):
         qa_lengths: Sequence[int],
         groups_per_class: int,
         qa_batch_size: int,
+        qa_batch_tokens: int = 0,
+        pad_to_multiple_of: int = 1,
         qa_every: int = 1,
         seed: int = 0,
         rank: int = 0,
@@ -90,43 +157,49 @@ class TrainSampler(Sampler[BatchIndex]):
     ) -> None:
         classes = np.asarray(group_classes, dtype=np.int64)
         self.members = [np.flatnonzero(classes == c) for c in np.unique(classes)]
-        self.qa_lengths = qa_lengths
+        self.qa_lengths = np.asarray(qa_lengths, dtype=np.int64)
         if not self.members and not len(qa_lengths):
             raise DataError("there is nothing to train on: neither groups nor questions were given")
         self.groups_per_class, self.qa_batch_size, self.qa_every = groups_per_class, qa_batch_size, qa_every
         for name in ("groups_per_class", "qa_batch_size", "qa_every"):
             if getattr(self, name) < 1:
                 raise DataError(f"data.{name} must be at least 1, got {getattr(self, name)}")
+        if qa_batch_tokens < 0:
+            raise DataError(f"data.qa_batch_tokens must not be negative, got {qa_batch_tokens}")
+        self.qa_batch_tokens, self.multiple = qa_batch_tokens, pad_to_multiple_of
         self.seed, self.rank, self.world_size, self.epoch = seed, rank, world_size, 0
+        self.total = self._total()
 
     def set_epoch(self, epoch: int) -> None:
         """Lightning calls this at the start of every epoch."""
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return self._total() // self.world_size
+        return self.total // self.world_size
 
     def _total(self) -> int:
         if self.members:
             return -(-max(len(m) for m in self.members) // self.groups_per_class)
+        if self.qa_batch_tokens:  # as many in every epoch
+            return len(self._qa_round(np.random.default_rng(self.seed)))
         return -(-len(self.qa_lengths) // self.qa_batch_size)
 
     def __iter__(self) -> Iterator[BatchIndex]:
-        total = self._total()
-        if total < self.world_size:
+        if self.total < self.world_size:
             raise DataError(
-                f"an epoch has {total} batches, too few for {self.world_size} processes; lower the batch size"
+                f"an epoch has {self.total} batches, too few for {self.world_size} processes; "
+                "lower the batch size"
             )
         rng = np.random.default_rng([self.seed, self.epoch])
-        groups = self._group_batches(total, rng)
-        qa = self._qa_batches(total, rng)
+        groups = self._group_batches(rng)
+        qa = self._qa_batches(rng)
         for i in range(self.rank, len(self) * self.world_size, self.world_size):
             yield BatchIndex(groups[i] if groups else (), qa[i] if qa else ())
 
-    def _group_batches(self, total: int, rng: np.random.Generator) -> list[tuple[int, ...]]:
+    def _group_batches(self, rng: np.random.Generator) -> list[tuple[int, ...]]:
         if not self.members:
             return []
-        need = total * self.groups_per_class
+        need = self.total * self.groups_per_class
         orders = []
         for members in self.members:
             rounds = -(-need // len(members))
@@ -134,20 +207,29 @@ class TrainSampler(Sampler[BatchIndex]):
         share = self.groups_per_class
         return [
             tuple(int(g) for order in orders for g in order[i * share : (i + 1) * share])
-            for i in range(total)
+            for i in range(self.total)
         ]
 
-    def _qa_batches(self, total: int, rng: np.random.Generator) -> list[tuple[int, ...]]:
+    def _qa_batches(self, rng: np.random.Generator) -> list[tuple[int, ...]]:
+        """For every batch of the epoch its windows; none in the steps in which questions do not take part."""
         if not len(self.qa_lengths):
             return []
         if not self.members:
-            batches = length_bucketed(self.qa_lengths, self.qa_batch_size, rng)
-            return [tuple(batch) for batch in batches]
-        need = -(-total // self.qa_every)
-        batches = []
+            return [tuple(batch) for batch in self._qa_round(rng)]
+        steps = -(-self.total // self.world_size)
+        need = -(-steps // self.qa_every) * self.world_size
+        batches: list[list[int]] = []
         while len(batches) < need:
-            batches += length_bucketed(self.qa_lengths, self.qa_batch_size, rng)
-        return [tuple(batches[i // self.qa_every]) if i % self.qa_every == 0 else () for i in range(total)]
+            batches += self._qa_round(rng)
+        turn = iter(batches)
+        return [
+            tuple(next(turn)) if i // self.world_size % self.qa_every == 0 else () for i in range(self.total)
+        ]
+
+    def _qa_round(self, rng: np.random.Generator) -> list[list[int]]:
+        if self.qa_batch_tokens:
+            return token_bucketed(self.qa_lengths, self.qa_batch_tokens, self.multiple, rng, self.world_size)
+        return length_bucketed(self.qa_lengths, self.qa_batch_size, rng, together=self.world_size)
 
 
 class EvalSampler(Sampler[list[int]]):

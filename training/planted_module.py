@@ -74,7 +74,7 @@ class PlantedModule(QAModule):
         log_prob_BVSE = self.group_log_probs(batch.groups)
         preferred_B = self.preferred_N[batch.groups.group_B]
         # The negated question (variants 1 and 3) asks for the other subject.
-        preferred_BV = preferred_B.unsqueeze(1) ^ torch.tensor([0, 1, 0, 1], device=self.device)
+        preferred_BV = preferred_B.unsqueeze(1) ^ (torch.arange(4, device=self.device) & 1)
         strength_N = torch.full_like(preferred_BV, self.preference, dtype=torch.float32).flatten()
         planted = planted_cross_entropy(log_prob_BVSE.flatten(0, 1), preferred_BV.flatten(), strength_N)
         self.log("train/loss/planted", planted, prog_bar=True)

@@ -19,6 +19,7 @@ from data_modules.samplers import (
     enough_batches,
     length_bucketed,
     sorted_batches,
+    token_bucketed,
 )
 from data_modules.schema import DataError
 
@@ -117,9 +118,62 @@ def test_ranks_divide_the_single_process_list(
             batches(0, world_size)
         return
     parts = [batches(rank, world_size) for rank in range(world_size)]
-    assert len({len(part) for part in parts}) == 1
+    assert {len(part) for part in parts} == {len(whole) // world_size}
     together = [batch for step in zip(*parts, strict=True) for batch in step]
-    assert together == whole[: len(whole) // world_size * world_size]
+    assert [batch.groups for batch in together] == [batch.groups for batch in whole[: len(together)]]
+    for i, step in enumerate(zip(*parts, strict=True)):
+        # Questions take part on all processes of a step or on none.
+        assert {bool(batch.qa) for batch in step} == {bool(lengths) and (not classes or i % every == 0)}
+    if not classes:
+        windows = [window for batch in together for window in batch.qa]
+        assert len(set(windows)) == len(windows) >= len(lengths) - 4 * (world_size - 1)
+
+
+@SMALL
+@given(
+    lengths=LENGTHS,
+    budget=st.integers(400, 2000),
+    multiple=st.sampled_from([1, 8, 16]),
+    together=st.integers(1, 4),
+    seed=st.integers(0, 9),
+)
+def test_token_batches_take_every_row_once_within_their_budget(
+    lengths: list[int], budget: int, multiple: int, together: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    batches = token_bucketed(lengths, budget, multiple, rng, together)
+    assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) * (-(-max(lengths[i] for i in batch) // multiple) * multiple) <= budget
+    assert len(token_bucketed(lengths, budget, multiple, rng, together)) == len(batches)  # in every epoch
+
+
+def test_token_batches_are_full_and_waste_little() -> None:
+    lengths = np.random.default_rng(0).integers(60, 384, 5000)
+    batches = token_bucketed(lengths, 8192, 16, np.random.default_rng(1))
+    padded = sum(len(batch) * (-(-lengths[batch].max() // 16) * 16) for batch in batches)
+    assert lengths.sum() / padded > 0.95
+    assert padded / len(batches) > 0.9 * 8192
+    means = [lengths[batch].mean() for batch in batches]
+    assert abs(np.corrcoef(means, range(len(means)))[0, 1]) < 0.3
+
+
+def test_a_window_beyond_the_token_budget_is_refused_by_name() -> None:
+    with pytest.raises(DataError, match=r"data.qa_batch_tokens: 100 .* window of 112"):
+        sampler(qa_lengths=[30, 105], qa_batch_tokens=100, pad_to_multiple_of=16)
+
+
+def test_processes_get_batches_of_similar_length_at_the_same_time() -> None:
+    lengths = np.random.default_rng(0).integers(10, 400, 2000).tolist()
+    for tokens in (0, 4096):
+        parts = [
+            list(sampler(qa_lengths=lengths, qa_batch_tokens=tokens, rank=rank, world_size=4))
+            for rank in range(4)
+        ]
+        spread = [
+            np.ptp([max(lengths[i] for i in batch.qa) for batch in step]) for step in zip(*parts, strict=True)
+        ]
+        assert np.mean(spread) < 25
 
 
 def test_the_order_is_a_function_of_seed_and_epoch() -> None:

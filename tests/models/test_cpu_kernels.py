@@ -1,0 +1,134 @@
+"""Attention and dropout for CPUs compute what torch's own compute."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from models.backbones import ARCHITECTURES, ArchitectureName, Backbone
+from models.cpu_kernels import ATTENTION, Dropout, cpu_attention, keep_bits, keep_probability
+from models.qa_model import QAModel
+
+FIRST_TOKENS = 7
+
+
+def heads(dtype: torch.dtype, seed: int = 0) -> list[Tensor]:
+    """Query, key and value (2, 3, 9, 8) as an encoder makes them: views of (B, T, H, D)."""
+    generator = torch.Generator().manual_seed(seed)
+    made = [torch.randn(2, 9, 3, 8, generator=generator).to(dtype).transpose(1, 2) for _ in range(3)]
+    return [x.detach().requires_grad_() for x in made]
+
+
+def padding() -> Tensor:
+    """The second row has two tokens of padding; (2, 1, 9, 9)."""
+    seen = torch.ones(2, 1, 1, 9, dtype=torch.bool)
+    seen[1, ..., FIRST_TOKENS:] = False
+    return seen.expand(2, 1, 9, 9)
+
+
+def local() -> Tensor:
+    """Every token sees its neighbours; the rows differ, as in a sliding window."""
+    distance = (torch.arange(9).unsqueeze(0) - torch.arange(9).unsqueeze(1)).abs()
+    return (distance <= 2).expand(2, 1, 9, 9)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 3e-2)])
+@pytest.mark.parametrize("mask", [None, padding(), local(), padding().float().log().clamp_min(-1e4)])
+def test_attention_and_its_gradients_equal_torchs(
+    dtype: torch.dtype, tolerance: float, mask: Tensor | None
+) -> None:
+    ours, theirs = heads(dtype), heads(dtype)
+    mixed = cpu_attention(*ours, mask, scaling=8**-0.5)
+    expected = scaled_dot_product_attention(*theirs, attn_mask=mask if _boolean(mask) else mask.to(dtype))  # type: ignore[union-attr]
+    torch.testing.assert_close(mixed, expected, atol=tolerance, rtol=tolerance)
+    upstream = torch.randn(mixed.shape, generator=torch.Generator().manual_seed(1)).to(dtype)
+    mixed.backward(upstream)
+    expected.backward(upstream)
+    for mine, its in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine.grad, its.grad, atol=tolerance, rtol=tolerance)
+
+
+def _boolean(mask: Tensor | None) -> bool:
+    return mask is None or mask.dtype == torch.bool
+
+
+def test_the_gradient_with_dropout_is_that_of_the_drawn_mask() -> None:
+    query, key, value = (x.detach().double().float().requires_grad_() for x in heads(torch.float32))
+    torch.manual_seed(3)
+    mixed = cpu_attention(query, key, value, padding(), p=0.3, scaling=8**-0.5)
+    mixed.square().sum().backward()
+    torch.manual_seed(3)
+    kept = keep_bits(torch.Size((2, 3, 9, 9)), 0.3) != 0
+    q, k, v = (x.detach().requires_grad_() for x in (query, key, value))
+    score = (q @ k.transpose(2, 3) * 8**-0.5).masked_fill(~padding(), -1e30)
+    expected = (score.softmax(-1) * kept / keep_probability(0.3)) @ v
+    expected.square().sum().backward()
+    torch.testing.assert_close(mixed, expected)
+    for mine, its in zip((query, key, value), (q, k, v), strict=True):
+        torch.testing.assert_close(mine.grad, its.grad)
+
+
+@settings(max_examples=20, deadline=None)
+@given(p=st.floats(0.01, 0.9), seed=st.integers(0, 100))
+def test_dropout_drops_its_share_and_scales_the_rest(p: float, seed: int) -> None:
+    torch.manual_seed(seed)
+    layer, count = Dropout(p), 40_000
+    dropped = layer(torch.ones(count))
+    share = (dropped == 0).double().mean().item()
+    assert share == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / count) + 2**-15)
+    assert dropped[dropped != 0].unique().tolist() == pytest.approx([1 / keep_probability(p)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_dropouts_gradient_passes_where_its_values_passed(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    values = (
+        torch.full((33, 5), 2.0, dtype=dtype).t().requires_grad_()
+    )  # an odd number of elements, not contiguous
+    dropped = Dropout(0.4)(values)
+    dropped.sum().backward()
+    assert values.grad is not None
+    assert torch.equal(values.grad != 0, dropped != 0)
+
+
+def test_dropout_repeats_itself_from_a_seed_and_rests_in_evaluation() -> None:
+    layer, values = Dropout(0.5), torch.randn(100)
+    torch.manual_seed(7)
+    first = layer(values)
+    second = layer(values)
+    torch.manual_seed(7)
+    assert torch.equal(layer(values), first)
+    assert not torch.equal(first, second)
+    assert torch.equal(layer.eval()(values), values)
+    assert torch.equal(Dropout(1.0)(values), torch.zeros(100))
+
+
+@pytest.mark.parametrize("architecture", sorted(ARCHITECTURES))
+def test_a_model_with_our_kernels_computes_what_it_computes_with_transformers_own(
+    architecture: ArchitectureName,
+) -> None:
+    torch.manual_seed(0)
+    ours = QAModel.from_backbone(Backbone(architecture=architecture, checkpoint="random")).eval()
+    theirs = QAModel.from_backbone(
+        Backbone(architecture=architecture, checkpoint="random", attention="eager")
+    ).eval()
+    theirs.load_state_dict(ours.state_dict())
+    expected_kernel = "eager" if architecture in ("xlnet", "deberta-v3") else ATTENTION
+    assert ours.config._attn_implementation == expected_kernel
+    assert not [m for m in ours.modules() if type(m) is nn.Dropout]
+    inputs = {
+        "input_ids": torch.randint(5, 100, (2, 12)),
+        "attention_mask": torch.tensor([[1] * 12, [1] * 9 + [0] * 3]),
+        "token_type_ids": torch.zeros(2, 12, dtype=torch.long),
+    }
+    for precision in (torch.float32, torch.bfloat16):
+        with torch.no_grad(), torch.autocast("cpu", precision, enabled=precision == torch.bfloat16):
+            mine, its = ours(inputs), theirs(inputs)
+        tolerance = 1e-5 if precision == torch.float32 else 5e-2
+        torch.testing.assert_close(mine.start_BT, its.start_BT, atol=tolerance, rtol=tolerance)
