@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help demo demo-lei demo-ibt test check format clean
+.PHONY: help demo demo-lei demo-ibt test check bench bench-gpu chaos format clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -33,6 +33,15 @@ check: $(STAMP)  ## formatting, lint, types, import direction
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench: $(STAMP)  ## how fast, against Hugging Face's Trainer and plain ways, side by side (an hour on two cores)
+	$(BIN)/python -m benchmarks
+
+bench-gpu: $(STAMP)  ## the same for roberta-base and roberta-large shapes; skips itself without a GPU
+	$(BIN)/python -m benchmarks gpu
+
+chaos: $(STAMP)  ## kills trainings and sweeps at random moments, fills disks, and looks what is lost
+	$(BIN)/python -m tests.chaos
 
 format: $(STAMP)  ## put the code into shape
 	$(BIN)/ruff format .

@@ -34,6 +34,6 @@ class Result:
         return median(self.values)
 
     def times(self, other: Result) -> float:
-        """How many times better this is than `other`: the median of the ratios of simultaneous repetitions."""
+        """How many times better this is than `other`: the median ratio of simultaneous repetitions."""
         pairs = zip(self.values, other.values, strict=True)
         return median(mine / its if self.higher_is_better else its / mine for mine, its in pairs)

@@ -1,0 +1,228 @@
+"""Scoring groups for bias, against others' ways of batching.   python -m benchmarks bias_scoring
+
+MiniLM shapes with random weights; LEI's religion set where it is at hand, else the embedded groups, each with
+and without its advice. Ours is timed from the groups as read; the others get their rows tokenised.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.result import Result
+from benchmarks.turns import in_turns, players
+from data_modules.advice import with_unadvised
+from data_modules.features import EncodedRow, encode_groups
+from data_modules.schema import Group
+from data_modules.sources import read_groups
+from data_modules.word_tokenizer import build_tokenizer
+from evaluation.predictor import Predictor
+
+LEI = (
+    Path(__file__).resolve().parents[2]
+    / "shared/data/lei/underspecified/religion/addedbias_noniid_dev_squad.json"
+)
+WIDTH = 350
+"""Tokens that UnQover's and LEI's own predictors pad to."""
+MINILM = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
+QUICK = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+
+
+class Work(NamedTuple):
+    """What is scored."""
+
+    folder: str
+    """Of the model."""
+    source: str
+    groups: int
+    """Advised ones; their unadvised ones come on top."""
+    singles: int
+    """Rows, evenly spread, that are scored one at a time."""
+    padded: int
+    """Rows, likewise, in one batch of full width."""
+
+
+class Measured(NamedTuple):
+    """One turn of one system."""
+
+    rows: int
+    seconds: float
+    probability: dict[int, list[float]]
+    """Boundary probabilities of rows, by their number."""
+
+
+def measure(*, repeats: int, quick: bool) -> list[Result]:
+    """Rows a second of every system; how far its probabilities are from those of one at a time as a note.
+
+    Args:
+        repeats: how many.
+        quick: a few groups and a minute model, to see that everything runs.
+    """
+    source = str(LEI) if LEI.exists() and not quick else "stories:heldout"
+    with tempfile.TemporaryDirectory() as folder, players(list(SYSTEMS), apart=not quick) as call:
+        work = Work(folder, source, *((6, 12, 8) if quick else (240, 250, 32)))
+        save_model(work, QUICK if quick else MINILM)
+        for name, system in SYSTEMS.items():
+            call[name](system, work)
+        turns = in_turns(list(SYSTEMS), repeats, lambda name, _: call[name](SYSTEMS[name], work))
+    exact = turns[SINGLE][0].probability
+    return [
+        Result(
+            benchmark="bias_scoring",
+            system=name,
+            unit="rows/s",
+            values=tuple(turn.rows / turn.seconds for turn in made),
+            notes={
+                "rows": made[0].rows,
+                "seconds": round(sorted(turn.seconds for turn in made)[repeats // 2], 2),
+                "largest difference of a probability": difference(made[0].probability, exact),
+            },
+        )
+        for name, made in turns.items()
+    ]
+
+
+def save_model(work: Work, shape: dict[str, int]) -> None:
+    """A folder with random weights and a tokenizer of the groups' words."""
+    from transformers import AutoModelForQuestionAnswering, BertConfig
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
+    texts = {t for g in groups_of(work) for v in g.variants for t in (v.context, v.question, v.advice)}
+    words = sorted({word for text in texts for word in re.findall(r"\w+|[^\w\s]", text.lower())})
+    build_tokenizer("bert", words).save_pretrained(work.folder)
+    torch.manual_seed(0)
+    config = BertConfig(vocab_size=30_522, **shape)
+    AutoModelForQuestionAnswering.from_config(config).save_pretrained(work.folder)
+
+
+@lru_cache(maxsize=1)
+def groups_of(work: Work) -> list[Group]:
+    """The groups of a source, with and without their advice."""
+    return with_unadvised(list(islice(read_groups(work.source), work.groups)))
+
+
+def ours(work: Work, precision: str) -> Measured:
+    """`python -m evaluation bias`."""
+    predictor, groups = predictor_of(work, precision), groups_of(work)
+    began = time.perf_counter()
+    log_prob = predictor.group_log_probs(groups)
+    seconds = time.perf_counter() - began
+    probability = log_prob.exp().view(-1, 4)
+    return Measured(len(probability), seconds, dict(enumerate(probability.tolist())))
+
+
+def ours_bf16(work: Work) -> Measured:
+    """In bfloat16."""
+    return ours(work, "bf16")
+
+
+def ours_float32(work: Work) -> Measured:
+    """In float32."""
+    return ours(work, "32")
+
+
+def one_at_a_time(work: Work) -> Measured:
+    """transformers' model in float32, a row at a time, without padding."""
+    model, rows = theirs(work), rows_of(work)
+    index = spread(len(rows), work.singles)
+    probability: dict[int, list[float]] = {}
+    began = time.perf_counter()
+    with torch.inference_mode():
+        for i in index:
+            row, candidate_SE = rows[i]
+            start_BT, end_BT = model(batch([row], len(row.input_ids_T)))
+            probability[i] = read_off(start_BT[0], end_BT[0], candidate_SE)
+    return Measured(len(index), time.perf_counter() - began, probability)
+
+
+def padded_batch(work: Work) -> Measured:
+    """The same in one batch, every row padded to the full width."""
+    model, rows = theirs(work), rows_of(work)
+    index = spread(len(rows), work.padded)
+    began = time.perf_counter()
+    with torch.inference_mode():
+        start_BT, end_BT = model(batch([rows[i][0] for i in index], WIDTH))
+        probability = {}
+        for b, i in enumerate(index):
+            row, candidate_SE = rows[i]
+            length = len(row.input_ids_T)  # transformers' logits go on over the padding
+            probability[i] = read_off(start_BT[b, :length], end_BT[b, :length], candidate_SE)
+    return Measured(len(index), time.perf_counter() - began, probability)
+
+
+SINGLE = "one at a time, float32"
+SYSTEMS: dict[str, Callable[[Work], Measured]] = {
+    "interventune": ours_bf16,
+    "interventune, float32": ours_float32,
+    SINGLE: one_at_a_time,
+    f"batches padded to {WIDTH}, float32": padded_batch,
+}
+
+
+@lru_cache(maxsize=2)
+def predictor_of(work: Work, precision: str) -> Predictor:
+    """Loaded once in a process."""
+    return Predictor(work.folder, device="cpu", precision=precision)
+
+
+@lru_cache(maxsize=1)
+def theirs(work: Work) -> Callable[[dict[str, Tensor]], tuple[Tensor, Tensor]]:
+    """transformers' model as it comes: inputs to start and end logits."""
+    from transformers import AutoModelForQuestionAnswering
+
+    model = AutoModelForQuestionAnswering.from_pretrained(work.folder).eval()
+
+    def logits(inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        output = model(**inputs)
+        return output.start_logits, output.end_logits
+
+    return logits
+
+
+@lru_cache(maxsize=1)
+def rows_of(work: Work) -> list[tuple[EncodedRow, np.ndarray]]:
+    """Every row with its candidates (S, E)."""
+    predictor = predictor_of(work, "32")
+    features = encode_groups(groups_of(work), predictor.tokenizer, predictor.encoding)
+    return [(row, feature.candidate_VSE[v]) for feature in features for v, row in enumerate(feature.rows)]
+
+
+def spread(size: int, count: int) -> list[int]:
+    """`count` of `size` indices, evenly spread."""
+    return np.unique(np.linspace(0, size - 1, min(count, size)).astype(int)).tolist()
+
+
+def batch(rows: list[EncodedRow], width: int) -> dict[str, Tensor]:
+    """Rows padded to `width`."""
+    inputs = {name: torch.zeros(len(rows), width, dtype=torch.long) for name in NAMES}
+    for b, row in enumerate(rows):
+        length = len(row.input_ids_T)
+        for name, value in zip(NAMES, (row.input_ids_T, row.token_type_ids_T, 1), strict=True):
+            inputs[name][b, :length] = torch.as_tensor(value)
+    return inputs
+
+
+NAMES = ("input_ids", "token_type_ids", "attention_mask")
+
+
+def read_off(start_T: Tensor, end_T: Tensor, candidate_SE: np.ndarray) -> list[float]:
+    """Start and end probability of both subjects."""
+    start_T, end_T = start_T.softmax(-1), end_T.softmax(-1)
+    return [float(p) for first, last in candidate_SE.tolist() for p in (start_T[first], end_T[last])]
+
+
+def difference(one: dict[int, list[float]], two: dict[int, list[float]]) -> float:
+    """The largest difference between probabilities that both have."""
+    shared = one.keys() & two.keys()
+    return max((abs(p - q) for i in shared for p, q in zip(one[i], two[i], strict=True)), default=0.0)

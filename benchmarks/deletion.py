@@ -1,0 +1,118 @@
+"""Deletion of rationales from 100,000 questions.   python -m benchmarks deletion
+
+Every question gets the sentence of its answer for a rationale, and becomes the variants `ts` (story cut after
+it) and `ts_r` (story cut before it, the answer put at the end). Questions share the sentence boundaries of
+their story, and so do variants; the other system finds them anew each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import count, islice
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.result import Result
+from benchmarks.turns import in_turns, players
+from data_modules.perturbations import perturb, perturb_all, with_rationale
+from data_modules.schema import QAExample, Rejected, Variant
+from data_modules.sentences import sentence_spans
+from data_modules.sources import read_qa
+
+VARIANTS: tuple[Variant, ...] = ("ts", "ts_r")
+OURS, ANEW = "interventune", "sentences found anew each time"
+SQUAD = Path(__file__).resolve().parents[2] / "shared" / "data" / "squad" / "train-44-articles.json"
+"""Read where it is there; else the embedded stories are, which have one question each."""
+
+Made = list[QAExample | Rejected]
+
+
+class Measured(NamedTuple):
+    """One turn of one system."""
+
+    seconds: float
+    kept: int
+    digest: str
+    """Of all contexts that came out."""
+
+
+def measure(*, repeats: int, quick: bool) -> list[Result]:
+    """Questions a second, each with both variants.
+
+    Args:
+        repeats: how many.
+        quick: few questions, to see that everything runs.
+    """
+    size = 300 if quick else 100_000
+    source = str(SQUAD) if SQUAD.exists() and not quick else "stories:train"
+    systems = {OURS: together, ANEW: anew}
+    with players(list(systems), apart=not quick) as call:
+        for name, system in systems.items():
+            call[name](run, system, source, min(size, 1_000))
+        turns = in_turns(list(systems), repeats, lambda name, _: call[name](run, systems[name], source, size))
+    if len({turn.digest for made in turns.values() for turn in made}) > 1:
+        raise ValueError("deletion: the systems made different variants")
+    return [
+        Result(
+            benchmark="deletion",
+            system=name,
+            unit="questions/s",
+            values=tuple(size / turn.seconds for turn in made),
+            notes={
+                "questions": size,
+                "variants": len(VARIANTS),
+                "kept": made[0].kept,
+                "source": "SQuAD" if source == str(SQUAD) else source,
+                "seconds": round(sorted(turn.seconds for turn in made)[repeats // 2], 2),
+            },
+        )
+        for name, made in turns.items()
+    ]
+
+
+def run(system: Callable[[Sequence[QAExample]], Made], source: str, size: int) -> Measured:
+    """One turn; nothing that an earlier turn found is left."""
+    examples = questions(source, size)
+    sentence_spans.cache_clear()
+    began = time.perf_counter()
+    made = system(examples)
+    seconds = time.perf_counter() - began
+    digest = hashlib.sha256()
+    kept = [one for one in made if isinstance(one, QAExample)]
+    for example in kept:
+        digest.update(example.context.encode())
+    return Measured(seconds, len(kept), digest.hexdigest())
+
+
+@lru_cache(maxsize=1)
+def questions(source: str, size: int) -> list[QAExample]:
+    """The first `size` questions of a source; from its second round on, every story is one of its own."""
+    once = list(read_qa(source))
+    copies = (
+        replace(e, id=f"{e.id}/{n}", context=f"{e.context} This is copy {n}.") if n else e
+        for n in count()
+        for e in once
+    )
+    return list(islice(copies, size))
+
+
+def together(examples: Sequence[QAExample]) -> Made:
+    """As the commands do it."""
+    originals = [with_rationale(example) for example in examples]
+    return [made for variant in VARIANTS for made in perturb_all(originals, variant)]
+
+
+def anew(examples: Sequence[QAExample]) -> Made:
+    """A question and a variant at a time, without memory."""
+    made: Made = []
+    for variant in VARIANTS:
+        for example in examples:
+            sentence_spans.cache_clear()
+            original = with_rationale(example)
+            sentence_spans.cache_clear()
+            made.append(perturb(original, variant))
+    return made

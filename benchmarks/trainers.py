@@ -1,0 +1,307 @@
+"""The training loops that are compared: ours, Hugging Face's Trainer twice, plain Lightning.
+
+Each is a function of a job, a file of questions and a seed that trains a fresh model on all windows of the
+file and tells how long its last epoch took. All read the same windows, through data_modules/qa_features.py.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.clock import EpochClock, Stopwatch
+from benchmarks.workload import ENCODING
+
+PAD_TO = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is trained, and how.
+
+    Args:
+        architecture: row of the table of backbones.
+        config: transformers' configuration of the encoder.
+        tokenizer: folder of the tokenizer.
+        device: `cpu` or `cuda`.
+        batch_size: windows of a batch, of all but ours and run_qa's defaults.
+        epochs: how many; the last one is timed.
+        workers: processes that build batches, where the system is tuned.
+        flags: further arguments of our command line.
+    """
+
+    architecture: str
+    config: dict[str, Any]
+    tokenizer: str
+    device: str = "cpu"
+    batch_size: int = 16
+    epochs: int = 1
+    workers: int = 0
+    flags: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """One epoch.
+
+    Args:
+        seconds: how long it took.
+        steps: how many there were.
+        peak_bytes: memory at its worst: of the whole process on a CPU, allocated on a GPU.
+    """
+
+    seconds: float
+    steps: int
+    peak_bytes: int
+
+
+def fit_flags(job: Job, file: Path, seed: int, root: str) -> list[str]:
+    """Our command line for a job: what configs/base.yaml says, nothing that makes it faster; runs and cache
+    under `root`."""
+    config = ", ".join(f"{key}: {value}" for key, value in job.config.items())
+    return [
+        "fit",
+        "--model=training.qa_module.QAModule",
+        f"--backbone.architecture={job.architecture}",
+        "--backbone.checkpoint=random",
+        f"--backbone.tokenizer={job.tokenizer}",
+        f"--backbone.config={{{config}}}",
+        f"--data.train_qa={file}",
+        f"--seed_everything={seed}",
+        f"--run.root={root}/runs",
+        f"--data.cache={root}/cache",
+        "--run.wandb=off",
+        f"--trainer.accelerator={'cpu' if job.device == 'cpu' else 'gpu'}",
+        f"--trainer.max_epochs={job.epochs}",
+        "--trainer.enable_progress_bar=false",
+        *([f"--data.num_workers={job.workers}"] if job.workers else []),
+        *job.flags,
+    ]
+
+
+def interventune(job: Job, file: Path, seed: int) -> Measured:
+    """Ours: `python -m training fit` with its defaults.
+
+    Raises:
+        ValueError: the command line refuses the flags of the job.
+    """
+    from training.cli import main
+
+    with tempfile.TemporaryDirectory() as root:
+        flags = [*fit_flags(job, file, seed, root), "--trainer.devices=1"]
+        try:
+            cli = main([*flags, "--trainer.callbacks+=benchmarks.clock.EpochClock"])
+        except SystemExit as stop:  # argparse's way to refuse, which would end the whole benchmark
+            raise ValueError(f"training fit ended with {stop.code}: {' '.join(job.flags)}") from stop
+    clock = next(callback for callback in cli.trainer.callbacks if isinstance(callback, EpochClock))
+    return _measured(job, clock.watch)
+
+
+def trainer_defaults(job: Job, file: Path, seed: int) -> Measured:
+    """Trainer as run_qa.py sets it up: rows padded to 384, float32, 8 a batch, shuffled."""
+    import transformers
+
+    rows = windows(job, file, pad=True)
+    return _hugging_face(job, rows, seed, transformers.default_data_collator, {})
+
+
+def trainer_tuned(job: Job, file: Path, seed: int) -> Measured:
+    """Trainer as somebody sets it up who knows it: bfloat16, similar lengths together, padded to the longest
+    of the batch and a multiple of 16, our batch size, the fused optimizer."""
+    from transformers import AutoTokenizer, DataCollatorWithPadding
+
+    collator = DataCollatorWithPadding(
+        AutoTokenizer.from_pretrained(job.tokenizer), pad_to_multiple_of=PAD_TO
+    )
+    options = {
+        "bf16": True,
+        "train_sampling_strategy": "group_by_length",
+        "per_device_train_batch_size": job.batch_size,
+        "optim": "adamw_torch_fused",
+        "dataloader_num_workers": job.workers,
+        "dataloader_persistent_workers": job.workers > 0,
+    }
+    return _hugging_face(job, windows(job, file), seed, collator, options)
+
+
+def plain_lightning(job: Job, file: Path, seed: int) -> Measured:
+    """A LightningModule as in a tutorial: shuffled, padded to the longest of the batch, float32, AdamW."""
+    import pytorch_lightning as pl
+    from torch.utils.data import DataLoader
+    from transformers import AutoTokenizer, DataCollatorWithPadding
+
+    pl.seed_everything(seed, verbose=False)
+    collator = DataCollatorWithPadding(AutoTokenizer.from_pretrained(job.tokenizer))
+    loader: DataLoader[Any] = DataLoader(
+        windows(job, file),  # type: ignore[arg-type]
+        batch_size=job.batch_size,
+        shuffle=True,
+        collate_fn=collator,
+        num_workers=job.workers,
+        persistent_workers=job.workers > 0,
+    )
+    clock = EpochClock()
+    trainer = pl.Trainer(
+        max_epochs=job.epochs,
+        accelerator="cpu" if job.device == "cpu" else "gpu",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[clock],
+    )
+    trainer.fit(_plain_module(job), loader)
+    return _measured(job, clock.watch)
+
+
+SYSTEMS: dict[str, Callable[[Job, Path, int], Measured]] = {
+    "interventune": interventune,
+    "Trainer, run_qa's defaults": trainer_defaults,
+    "Trainer, tuned": trainer_tuned,
+    "plain Lightning": plain_lightning,
+}
+
+
+def windows(job: Job, file: Path, *, pad: bool = False) -> list[dict[str, Any]]:
+    """The windows of a file as Trainer takes them: the same rows and targets that our DataModule makes.
+
+    Args:
+        job: its tokenizer is used.
+        file: of questions, in SQuAD's format.
+        pad: fill every row up to 384 tokens.
+    """
+    from transformers import AutoTokenizer
+
+    from data_modules.qa_features import encode_qa
+    from data_modules.sources import read_qa
+
+    tokenizer = AutoTokenizer.from_pretrained(job.tokenizer)
+    rows = []
+    for feature in encode_qa(list(read_qa(str(file))), tokenizer, ENCODING):
+        length = len(feature.row.input_ids_T)
+        room = ENCODING.max_length - length if pad else 0
+        row: dict[str, Any] = {
+            "input_ids": [*feature.row.input_ids_T.tolist(), *[tokenizer.pad_token_id] * room],
+            "attention_mask": [1] * length + [0] * room,
+            "start_positions": feature.start,
+            "end_positions": feature.end,
+        }
+        if "token_type_ids" in tokenizer.model_input_names:
+            row["token_type_ids"] = [*feature.row.token_type_ids_T.tolist(), *[0] * room]
+        rows.append(row)
+    return rows
+
+
+def _model(job: Job) -> Any:
+    from transformers import AutoConfig, AutoModelForQuestionAnswering
+
+    from models.backbones import ARCHITECTURES
+
+    config = AutoConfig.for_model(ARCHITECTURES[job.architecture].model_type, **job.config)
+    return AutoModelForQuestionAnswering.from_config(config)
+
+
+def _plain_module(job: Job) -> Any:
+    import pytorch_lightning as pl
+
+    class PlainModule(pl.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = _model(job)
+
+        def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+            loss: torch.Tensor = self.model(**batch).loss
+            return loss
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.AdamW(self.parameters(), lr=3e-5, weight_decay=0.01)
+
+    return PlainModule()
+
+
+def _hugging_face(
+    job: Job, rows: list[dict[str, Any]], seed: int, collator: Any, options: dict[str, Any]
+) -> Measured:
+    from datasets import Dataset
+    from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
+    from transformers.trainer_pt_utils import get_length_grouped_indices
+
+    watch = Stopwatch()
+
+    class Clock(TrainerCallback):
+        def on_epoch_begin(self, *_: Any, **__: Any) -> None:
+            watch.start()
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            watch.step()
+
+        def on_epoch_end(self, *_: Any, **__: Any) -> None:
+            watch.stop()
+
+    class FullPools(Trainer):
+        """Groups by length among 50 batches, as it does on a data set of SQuAD's size; on a draw it would
+        make its pools smaller, and pad more."""
+
+        def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+            if self.args.train_sampling_strategy != "group_by_length":
+                return super()._get_train_sampler(train_dataset)
+            size = self.args.train_batch_size
+            return _Order(lambda: get_length_grouped_indices(lengths, size, mega_batch_mult=50), len(lengths))
+
+    lengths = [len(row["input_ids"]) for row in rows]
+    set_seed(seed)
+    with tempfile.TemporaryDirectory() as root:
+        arguments = TrainingArguments(
+            output_dir=root,
+            num_train_epochs=job.epochs,
+            seed=seed,
+            use_cpu=job.device == "cpu",
+            report_to=[],
+            save_strategy="no",
+            logging_strategy="no",
+            eval_strategy="no",
+            disable_tqdm=True,
+            **options,
+        )
+        trainer = FullPools(
+            model=_model(job),
+            args=arguments,
+            train_dataset=Dataset.from_list(rows),
+            data_collator=collator,
+            callbacks=[Clock()],
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    return _measured(job, watch)
+
+
+class _Order(torch.utils.data.Sampler[int]):
+    """A fresh order for every epoch."""
+
+    def __init__(self, draw: Callable[[], list[int]], length: int) -> None:
+        self.draw, self.length = draw, length
+
+    def __iter__(self) -> Any:
+        return iter(self.draw())
+
+    def __len__(self) -> int:
+        return self.length
+
+
+def _measured(job: Job, watch: Stopwatch) -> Measured:
+    if job.device == "cpu":
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        peak *= 1 if sys.platform == "darwin" else 1024
+    else:
+        peak = torch.cuda.max_memory_allocated()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    return Measured(seconds=watch.seconds[-1], steps=watch.steps[-1], peak_bytes=peak)

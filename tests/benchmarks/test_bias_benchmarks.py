@@ -1,0 +1,72 @@
+"""The benchmarks of bias and deletion: systems agree on their results, and quick runs give whole figures."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from benchmarks import bias_metrics, bias_scoring, deletion
+from benchmarks.bias_reference import reference_bias
+from benchmarks.result import Result
+from metrics.bias import GroupBias
+from tests.metrics.groups import naive_class, random_batch
+
+
+def systems(results: list[Result], repeats: int) -> dict[str, Result]:
+    assert all(len(result.values) == repeats and min(result.values) > 0 for result in results)
+    assert len({(result.benchmark, result.unit) for result in results}) == 1
+    return {result.system: result for result in results}
+
+
+def test_the_plain_reference_is_the_naive_reading_of_the_formulas() -> None:
+    batch = random_batch(300, 3, 5, 4)
+    found = reference_bias(zip(*(value.tolist() for value in batch), strict=True))
+    for k in range(3):
+        expected = naive_class(batch, k)
+        assert found[k] == pytest.approx({name: expected[name] for name in found[k]}, abs=1e-12)
+
+
+def test_the_metric_agrees_with_the_plain_reference_over_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("metrics.bias_sums.PART", 700)
+    inputs = bias_metrics.random_rows(5_000, seed=3)
+    metric = GroupBias(bias_metrics.CLASSES, bias_metrics.SUBJECTS, bias_metrics.ATTRIBUTES)
+    metric.update(*inputs)
+    result = metric.compute()
+    for k, values in reference_bias(zip(*(value.tolist() for value in inputs), strict=True)).items():
+        for name, value in values.items():
+            assert getattr(result, f"{name}_K")[k].item() == pytest.approx(value, abs=1e-9)
+
+
+def test_bias_metrics_are_the_same_for_both() -> None:
+    made = systems(bias_metrics.measure(repeats=2, quick=True), 2)
+    assert list(made) == [bias_metrics.OURS, bias_metrics.REFERENCE]
+    for result in made.values():
+        assert result.notes["largest difference of a result"] < 1e-9  # type: ignore[operator]
+
+
+def test_memory_counts_what_is_taken_in_between() -> None:
+    memory = bias_metrics.Memory()
+    taken = torch.zeros(10_000_000)  # 40 MB, every page of them touched
+    taken += 1
+    del taken
+    assert memory.grown() > 35e6
+
+
+def test_scores_are_the_same_however_rows_are_batched() -> None:
+    made = systems(bias_scoring.measure(repeats=1, quick=True), 1)
+    assert next(iter(made)) == "interventune"
+    for name, result in made.items():
+        limit = 5e-3 if name == "interventune" else 1e-6
+        assert result.notes["largest difference of a probability"] <= limit  # type: ignore[operator]
+
+
+def test_deletions_are_the_same_with_and_without_shared_sentences() -> None:
+    made = systems(deletion.measure(repeats=1, quick=True), 1)
+    kept = {result.notes["kept"] for result in made.values()}
+    assert len(kept) == 1
+    assert kept.pop() > 300  # type: ignore[operator]
+
+
+def test_every_round_of_questions_has_stories_of_its_own() -> None:
+    once = len({e.context for e in deletion.questions("stories:train", 12_000)})
+    assert len({e.context for e in deletion.questions("stories:train", 12_500)}) == once + 500

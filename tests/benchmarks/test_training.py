@@ -1,0 +1,141 @@
+"""The compared loops train on the same questions, and are timed over all of them."""
+
+from __future__ import annotations
+
+import subprocess
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_pre_hook
+
+from benchmarks import gpu
+from benchmarks.clock import SyncCounter
+from benchmarks.timed_fit import timed_fit
+from benchmarks.trainers import SYSTEMS, Job, fit_flags, windows
+from benchmarks.training import sizes
+from benchmarks.turns import in_turns, players
+from benchmarks.workload import make_workload
+
+VOCABULARY = 400
+
+
+@contextmanager
+def rows_seen() -> Iterator[Counter[tuple[int, ...]]]:
+    """Counts every row of token ids, without padding, that any model looks up."""
+    seen: Counter[tuple[int, ...]] = Counter()
+
+    def look(module: nn.Module, arguments: Any) -> None:
+        if isinstance(module, nn.Embedding) and module.num_embeddings == VOCABULARY:
+            seen.update(tuple(i for i in row if i != 0) for row in arguments[0].tolist())
+
+    hook = register_module_forward_pre_hook(look)
+    try:
+        yield seen
+    finally:
+        hook.remove()
+
+
+@pytest.fixture(scope="module")
+def job_and_file(tmp_path_factory: pytest.TempPathFactory) -> tuple[Job, Path]:
+    work = make_workload(tmp_path_factory.mktemp("work"), draws=[13], vocabulary=VOCABULARY)
+    config = sizes(1, 32, 2, 48, VOCABULARY)
+    job = Job(architecture="bert", config=config, tokenizer=work.tokenizer, batch_size=4)
+    return job, work.files[0]
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_system_trains_once_on_every_window(job_and_file: tuple[Job, Path], name: str) -> None:
+    job, file = job_and_file
+    wanted = Counter(tuple(row["input_ids"]) for row in windows(job, file))
+    with rows_seen() as seen:
+        measured = SYSTEMS[name](job, file, 0)
+    assert seen == wanted
+    assert measured.seconds > 0
+    assert 1 <= measured.steps <= 13
+
+
+def test_rows_are_padded_to_384_for_the_defaults_alone(job_and_file: tuple[Job, Path]) -> None:
+    job, file = job_and_file
+    padded, short = windows(job, file, pad=True), windows(job, file)
+    assert {len(row[key]) for row in padded for key in ("input_ids", "attention_mask")} == {384}
+    assert [sum(row["attention_mask"]) for row in padded] == [len(row["input_ids"]) for row in short]
+    assert all(row["start_positions"] <= row["end_positions"] < len(row["input_ids"]) for row in short)
+
+
+def test_flags_that_the_command_refuses_are_an_error_and_no_exit(job_and_file: tuple[Job, Path]) -> None:
+    job, file = job_and_file
+    wrong = Job(architecture="bert", config=job.config, tokenizer=job.tokenizer, flags=("--no.such=1",))
+    with pytest.raises(ValueError, match=r"--no\.such=1"):
+        SYSTEMS["interventune"](wrong, file, 0)
+
+
+def test_a_process_of_its_own_reports_imports_steps_and_windows(
+    job_and_file: tuple[Job, Path], tmp_path: Path
+) -> None:
+    job, file = job_and_file
+    flags = [*fit_flags(job, file, 0, str(tmp_path)), "--trainer.devices=1"]
+    (record,) = timed_fit(flags, tmp_path, threads=1)
+    assert record["windows"] == [13]
+    assert record["import_seconds"] > 0
+    assert record["first_step_seconds"] > record["seconds"][0] / record["steps"][0] / 100
+
+
+def test_a_run_that_fails_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    failed = subprocess.CompletedProcess([], 1, "", "no memory left")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
+    with pytest.raises(ValueError, match="training fit failed: no memory left"):
+        timed_fit(["fit"], tmp_path)
+
+
+def test_systems_take_turns() -> None:
+    order: list[tuple[str, int]] = []
+    in_turns(["a", "b"], 2, lambda name, turn: order.append((name, turn)))
+    assert order == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
+
+
+def test_a_player_keeps_its_process() -> None:
+    import os
+
+    with players(["a", "b"]) as call:
+        first, second, other = call["a"](os.getpid), call["a"](os.getpid), call["b"](os.getpid)
+    assert first == second
+    assert len({first, other, os.getpid()}) == 3
+
+
+def test_without_a_gpu_nothing_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert gpu.measure(repeats=1, quick=True) == []
+    assert "skipped" in capsys.readouterr().out
+
+
+def test_a_variant_that_does_not_run_is_left_out_and_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(gpu, "VARIANTS", {"interventune": (), "interventune, odd": ("--no.such=1",)})
+    config = sizes(1, 32, 2, 48, VOCABULARY)
+    shape = gpu.GPUShape(name="small", config=config, questions=9, batch_size=2)
+    results = gpu.measure_shape(shape, 1, 1e12, device="cpu", apart=False)
+    assert [result.system for result in results] == ["interventune", "Trainer, tuned"]
+    assert {result.notes["steps"] for result in results} == {5}
+    assert results[0].notes["synchronisations per step"] == 0
+    assert "interventune, odd left out" in capsys.readouterr().out
+
+
+def test_synchronisations_are_counted_after_the_first_steps() -> None:
+    counter = SyncCounter(skip=1)
+    said = [0, 5, 2, 0]  # before the first step ends nobody listens
+    for count in said:
+        for _ in range(count):
+            warnings.warn("called a synchronizing CUDA operation", stacklevel=1)
+        counter.on_train_batch_end(None, None, None, None, 0)  # type: ignore[arg-type]
+    counter.on_train_epoch_end(None, None)  # type: ignore[arg-type]
+    assert (counter.steps, counter.found) == (3, 7)
