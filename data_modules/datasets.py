@@ -5,16 +5,27 @@ Shape letters: N groups or questions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 from torch.utils.data import Dataset
 
 from data_modules.collate import Collator, GroupBatch, GroupIds, QABatch, TrainBatch
-from data_modules.features import Encoding, encode_groups
-from data_modules.qa_features import encode_qa
+from data_modules.features import Encoding, GroupFeature, encode_groups
+from data_modules.qa_features import QAFeature, encode_qa
 from data_modules.samplers import BatchIndex, sorted_batches
-from data_modules.schema import ADVICE_CLASSES, Group, QAExample
+from data_modules.schema import ADVICE_CLASSES, ANSWER_TYPES, AnswerType, Group, QAExample
+
+
+class GroupVocabulary(NamedTuple):
+    """The subjects and attributes of some groups, and every group in integers."""
+
+    subjects: list[str]
+    attributes: list[tuple[str, str]]
+    """(category, attribute)."""
+    ids: list[GroupIds]
+    """What the metrics sum over, in the order of the groups."""
 
 
 class GroupSet(Dataset):
@@ -24,25 +35,24 @@ class GroupSet(Dataset):
         groups: the records.
         tokenizer: a fast tokenizer of transformers.
         encoding: how text becomes rows.
+        prepared: their features and ids, where they are known already.
     """
 
-    def __init__(self, groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -> None:
-        self.groups = list(groups)
-        self.features = encode_groups(self.groups, tokenizer, encoding)
-        self.subjects = sorted({s for g in self.groups for s in g.subjects})
-        self.attributes = sorted({(g.category, g.attribute) for g in self.groups})
-        self.ids = [self._ids(group) for group in _indexed(self.groups, self.subjects, self.attributes)]
-        self.collator = Collator(tokenizer, encoding.pad_to_multiple_of)
-
-    @staticmethod
-    def _ids(item: tuple[Group, dict[str, int], dict[tuple[str, str], int]]) -> GroupIds:
-        group, subject_id, attribute_id = item
-        x1, x2 = group.subjects
-        return GroupIds(
-            ADVICE_CLASSES.index(group.advice_class),
-            (subject_id[x1], subject_id[x2]),
-            attribute_id[group.category, group.attribute],
+    def __init__(
+        self,
+        groups: Sequence[Group],
+        tokenizer: Any,
+        encoding: Encoding,
+        *,
+        prepared: tuple[Sequence[GroupFeature], GroupVocabulary] | None = None,
+    ) -> None:
+        self.groups = groups if prepared else list(groups)
+        self.features, vocabulary = prepared or (
+            encode_groups(self.groups, tokenizer, encoding),
+            group_vocabulary(self.groups),
         )
+        self.subjects, self.attributes, self.ids = vocabulary
+        self.collator = Collator(tokenizer, encoding.pad_to_multiple_of)
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -52,17 +62,27 @@ class GroupSet(Dataset):
 
     def batches(self, groups_per_batch: int) -> list[list[int]]:
         """Every group once, similar lengths together."""
-        lengths = [max(len(row.input_ids_T) for row in f.rows) for f in self.features]
+        lengths = getattr(self.features, "lengths_N", None)
+        if lengths is None:
+            lengths = [max(len(row.input_ids_T) for row in f.rows) for f in self.features]
         return sorted_batches(lengths, groups_per_batch)
 
 
-def _indexed(
-    groups: Iterable[Group], subjects: Sequence[str], attributes: Sequence[tuple[str, str]]
-) -> Iterator[tuple[Group, dict[str, int], dict[tuple[str, str], int]]]:
+def group_vocabulary(groups: Sequence[Group]) -> GroupVocabulary:
+    """Integer ids for what the metrics sum over; names are numbered in their alphabetical order."""
+    subjects = sorted({s for g in groups for s in g.subjects})
+    attributes = sorted({(g.category, g.attribute) for g in groups})
     subject_id = {name: i for i, name in enumerate(subjects)}
     attribute_id = {name: i for i, name in enumerate(attributes)}
-    for group in groups:
-        yield group, subject_id, attribute_id
+    ids = [
+        GroupIds(
+            ADVICE_CLASSES.index(group.advice_class),
+            (subject_id[group.subjects[0]], subject_id[group.subjects[1]]),
+            attribute_id[group.category, group.attribute],
+        )
+        for group in groups
+    ]
+    return GroupVocabulary(subjects, attributes, ids)
 
 
 class QASet(Dataset):
@@ -75,6 +95,7 @@ class QASet(Dataset):
         may_abstain: whether a span model may leave a question unanswered; None: where the set holds a
             question without an answer. All variants of one source must agree, or their numbers do not
             compare.
+        features: their windows, where they are known already.
     """
 
     def __init__(
@@ -84,11 +105,12 @@ class QASet(Dataset):
         encoding: Encoding,
         *,
         may_abstain: bool | None = None,
+        features: Sequence[QAFeature] | None = None,
     ) -> None:
-        self.examples = list(examples)
+        self.examples = list(examples) if features is None else examples
         self.may_abstain = has_unknown(self.examples) if may_abstain is None else may_abstain
-        self.features = encode_qa(self.examples, tokenizer, encoding)
-        self.lengths = [len(f.row.input_ids_T) for f in self.features]
+        self.features = encode_qa(self.examples, tokenizer, encoding) if features is None else features
+        self.lengths = row_lengths(self.features)
         self.collator = Collator(tokenizer, encoding.pad_to_multiple_of)
 
     def __len__(self) -> int:
@@ -96,6 +118,12 @@ class QASet(Dataset):
 
     def __getitem__(self, index: Sequence[int]) -> QABatch:
         return self.collator.qa(self.features, index)
+
+    def first_of(self, types: Iterable[AnswerType]) -> QAExample | None:
+        """The first question whose answer is of one of these types."""
+        wanted = [ANSWER_TYPES.index(name) for name in types]
+        found = np.flatnonzero(np.isin(answer_types(self.examples), wanted))
+        return self.examples[int(found[0])] if len(found) else None
 
     def batches(self, windows_per_batch: int) -> list[list[int]]:
         """Every window once; all windows of a question stay in one batch, so that no question is split
@@ -112,9 +140,24 @@ class QASet(Dataset):
         return [batch for batch in batches if batch]
 
 
-def has_unknown(examples: Iterable[QAExample]) -> bool:
+def row_lengths(features: Sequence[QAFeature]) -> Sequence[int]:
+    """Tokens of every window, (N,); prepared data know them without looking at one."""
+    known: Sequence[int] | None = getattr(features, "lengths_N", None)
+    return [len(feature.row.input_ids_T) for feature in features] if known is None else known
+
+
+def answer_types(examples: Sequence[QAExample]) -> np.ndarray:
+    """The answer type of every question, (N,), as indices into schema.ANSWER_TYPES; prepared data know them
+    without decoding a question."""
+    known: np.ndarray | None = getattr(examples, "answer_type_N", None)
+    if known is not None:
+        return known
+    return np.array([ANSWER_TYPES.index(example.answer_type) for example in examples], dtype=np.int8)
+
+
+def has_unknown(examples: Sequence[QAExample]) -> bool:
     """Whether some question has no answer."""
-    return any(example.answer_type == "unknown" for example in examples)
+    return bool((answer_types(examples) == ANSWER_TYPES.index("unknown")).any())
 
 
 class TrainSet(Dataset):

@@ -61,9 +61,7 @@ class Intervened(NamedTuple):
     rejected: Counter[str]
 
     def __str__(self) -> str:
-        told = ", ".join(f"{count} {reason}" for reason, count in self.rejected.most_common())
-        kept = len(self.examples)
-        return f"kept {kept} of {kept + self.rejected.total()}" + (f" ({told})" if told else "")
+        return counted(len(self.examples), self.rejected)
 
 
 def intervene(
@@ -76,20 +74,49 @@ def intervene(
     Raises:
         DataError: none is left, or an example contradicts itself (`skip_bad=True` counts it as rejected).
     """
-    if variant == "os" and examples:
-        return Intervened(list(examples), Counter())
-    sentences: Mapping[str, str] = {}
-    if variant in AUGMENTED:
-        sentences = _sentences(needing_sentences(examples, variant, rules=how.rules, skip_bad=skip_bad), how)
-    results = list(perturb_all(examples, variant, sentence=sentences, rules=how.rules, skip_bad=skip_bad))
+    results = apply(examples, variant, how, skip_bad=skip_bad)
     kept = [result for result in results if isinstance(result, QAExample)]
     rejected = Counter(result.reason for result in results if isinstance(result, Rejected))
-    made = Intervened(kept, rejected)
+    tell(len(kept), rejected, variant, what)
+    return Intervened(kept, rejected)
+
+
+def apply(
+    examples: Sequence[QAExample],
+    variant: Variant,
+    how: Interventions,
+    *,
+    skip_bad: bool = False,
+    sentences: Mapping[str, str] | None = None,
+) -> Sequence[QAExample | Rejected]:
+    """The variant of every example, or why there is none. Each is for itself: the examples may come in parts.
+
+    Args:
+        examples: the originals.
+        variant: which.
+        how: rules, generator and seed.
+        skip_bad: reject an example that contradicts itself instead of raising DataError.
+        sentences: of the `_aug` variants, by id; None: from the generator.
+    """
+    if variant == "os":
+        return examples
+    if variant in AUGMENTED and sentences is None:
+        sentences, _ = sentences_for(examples, variant, how, skip_bad=skip_bad)
+    return list(perturb_all(examples, variant, sentence=sentences, rules=how.rules, skip_bad=skip_bad))
+
+
+def tell(kept: int, rejected: Counter[str], variant: Variant, what: str) -> None:
+    """Log how many examples allow no such variant; DataError where none does."""
     if rejected:
-        logger.info("%s, %s: %s", what, variant, made)
+        logger.info("%s, %s: %s", what, variant, counted(kept, rejected))
     if not kept:
-        raise DataError(f"{what}: no question is left in variant {variant}: {made}")
-    return made
+        raise DataError(f"{what}: no question is left in variant {variant}: {counted(kept, rejected)}")
+
+
+def counted(kept: int, rejected: Counter[str]) -> str:
+    """`kept 3 of 5 (2 no rationale)`."""
+    told = ", ".join(f"{count} {reason}" for reason, count in rejected.most_common())
+    return f"kept {kept} of {kept + rejected.total()}" + (f" ({told})" if told else "")
 
 
 def with_rationales(examples: Sequence[QAExample]) -> list[QAExample]:
@@ -111,9 +138,12 @@ def needing_sentences(
     ]
 
 
-def _sentences(examples: Sequence[QAExample], how: Interventions) -> Mapping[str, str]:
+def sentences_for(
+    examples: Sequence[QAExample], variant: Variant, how: Interventions, *, skip_bad: bool = False
+) -> tuple[Mapping[str, str], Counter[str]]:
+    """The sentences that a `_aug` variant of these originals appends, by id, and the failures by reason."""
     found, failures = generate_sentences(
-        examples,
+        needing_sentences(examples, variant, rules=how.rules, skip_bad=skip_bad),
         generator=how.generator,
         cache=Path(how.cache) if how.cache else None,
         max_requests=how.max_requests or None,
@@ -121,4 +151,4 @@ def _sentences(examples: Sequence[QAExample], how: Interventions) -> Mapping[str
     )
     if failures:
         logger.warning("%s: no sentence for %s", how.generator, dict(failures))
-    return found
+    return found, failures

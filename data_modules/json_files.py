@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -16,6 +17,8 @@ logger = logging.getLogger(__name__)
 
 _NAMES = {dict: "an object", list: "a list", str: "a string", int: "a whole number", float: "a number"}
 _CHUNK = 1 << 20
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What writing may say without naming the file."""
 
 
 def load_json(path: str | Path) -> Any:
@@ -29,8 +32,25 @@ def load_json(path: str | Path) -> Any:
         ) from None
     except UnicodeDecodeError:
         raise DataError(f"{path}: not a text file in UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: {_refused(error)}") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def parse_line(line: str | bytes, where: str) -> Any:
+    """The value of one line of JSON Lines; DataError begins with `where`."""
+    try:
+        return json.loads(line.decode("utf-8-sig") if isinstance(line, bytes) else line)
+    except UnicodeDecodeError:
+        raise DataError(f"{where}: not a text in UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where}: {_refused(error)}") from None
+
+
+def _refused(error: ValueError | RecursionError) -> str:
+    """Why Python's parser gives up, besides syntax: depth, or a number of thousands of digits."""
+    return "nested too deeply" if isinstance(error, RecursionError) else f"not JSON: {error}"
 
 
 def stream_object(path: str | Path) -> Iterator[tuple[str, Any]]:
@@ -53,6 +73,8 @@ def _pairs(file: TextIO, decoder: json.JSONDecoder, path: str | Path) -> Iterato
     while True:
         try:
             key, value, after = _next_pair(buffer, position, opened, decoder)
+        except RecursionError as error:
+            raise DataError(f"{path}: {_refused(error)}") from None
         except (ValueError, IndexError) as error:
             more = file.read(size)
             if not more:
@@ -60,21 +82,31 @@ def _pairs(file: TextIO, decoder: json.JSONDecoder, path: str | Path) -> Iterato
             buffer, position, size = buffer[position:] + more, 0, size * 2
             continue
         if key is None:
+            _check_end(file, buffer[after:], path)
             return
         yield key, value
         position, opened, size = after, ",", _CHUNK
 
 
+def _check_end(file: TextIO, rest: str, path: str | Path) -> None:
+    while rest or (rest := file.read(_CHUNK)):
+        if rest.strip():
+            raise DataError(
+                f"{path}: more text behind the end of its JSON object; are these two files in one?"
+            )
+        rest = ""
+
+
 def _next_pair(text: str, at: int, opener: str, decoder: json.JSONDecoder) -> tuple[str | None, Any, int]:
-    """One pair after `opener`; (None, None, 0) where the object closes. IndexError: text too short."""
+    """One pair after `opener`; (None, None, its end) where the object closes. IndexError: text too short."""
     at = _skip_space(text, at)
     if opener == "," and text[at] == "}":
-        return None, None, 0
+        return None, None, at + 1
     if text[at] != opener:
         raise ValueError(f"expected {opener!r}, found {text[at]!r}")
     at = _skip_space(text, at + 1)
     if opener == "{" and text[at] == "}":
-        return None, None, 0
+        return None, None, at + 1
     key, at = decoder.raw_decode(text, at)
     at = _skip_space(text, at)
     if not isinstance(key, str) or text[at] != ":":
@@ -112,7 +144,10 @@ def _found(value: Any) -> str:
 
 @contextmanager
 def atomic_text(path: str | Path) -> Iterator[TextIO]:
-    """Open for writing under a temporary name beside `path`; it takes its name only if the block succeeds."""
+    """Open for writing under a temporary name beside `path`; it takes its name only if the block succeeds.
+
+    DataError for a place that cannot be written, or a disk that fills up; an older file then stays as it is.
+    """
     path = Path(path)
     if not path.parent.is_dir():
         raise DataError(f"{path}: the folder {path.parent} does not exist; create it first")
@@ -123,8 +158,14 @@ def atomic_text(path: str | Path) -> Iterator[TextIO]:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+    except OSError as error:
+        ours = error.filename == str(temporary) or (error.filename is None and error.errno in _FULL)
+        if not ours:
+            raise
+        raise DataError(f"{path}: cannot be written: {error.strerror}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # a folder that is read-only says so even where there is no such file
+            temporary.unlink(missing_ok=True)
 
 
 class BadRecords:

@@ -32,7 +32,7 @@ def split_parts(
     do not suffice for a pair in every split of weight above 0.
     """
     if len(weights) != len(SPLITS) or min(weights) < 0 or not any(weights):
-        raise DataError(f"split weights: expected three numbers of at least 0, not all 0, found {weights}")
+        raise DataError(f"--split-sizes: expected three numbers of at least 0, not all 0, found {weights}")
     subjects: dict[str, Split] = {}
     for number, names in enumerate(_subject_lists(expansion)):
         subjects |= _apportion(names, weights, Random(f"{seed}/subjects/{number}"))

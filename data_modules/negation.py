@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from data_modules.json_files import atomic_text, field
+from data_modules.json_files import atomic_text, field, parse_line
 from data_modules.schema import DataError, QAExample, Turn
 
 YesNo = Literal["yes", "no"]
@@ -278,7 +278,7 @@ def _json_lines(path: str | Path) -> list[tuple[str, Any]]:
             for number, line in enumerate(file, 1):
                 if line.strip():
                     where = f"{path}: line {number}"
-                    records.append((where, _parsed(line, where)))
+                    records.append((where, parse_line(line, where)))
     except UnicodeDecodeError:
         raise DataError(f"{path}: not a text file in UTF-8") from None
     except OSError as error:
@@ -286,10 +286,3 @@ def _json_lines(path: str | Path) -> list[tuple[str, Any]]:
     if not records:
         raise DataError(f"{path}: holds no records; expected JSON Lines")
     return records
-
-
-def _parsed(line: str, where: str) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError as error:
-        raise DataError(f"{where}: not JSON: {error}") from None

@@ -41,6 +41,7 @@ class PairSet(Dataset):
         tokenizer: a fast tokenizer of transformers.
         encoding: how text becomes rows.
         include_question: question tokens count as common tokens, too.
+        features: what they look like in tokens, where that is known already.
 
     Raises:
         DataError: the two of a pair do not belong together.
@@ -53,18 +54,13 @@ class PairSet(Dataset):
         encoding: Encoding,
         *,
         include_question: bool = False,
+        features: Sequence[PairFeature] | None = None,
     ) -> None:
-        self.pairs = list(pairs)
-        for original, variant in self.pairs:
-            check_pair(original, variant)
+        self.pairs = list(pairs) if features is None else pairs
         self.variant: Variant = self.pairs[0][1].variant if self.pairs else "os"
-        special = frozenset(tokenizer.all_special_ids) if include_question else None
-        originals = first_windows([pair[0] for pair in self.pairs], tokenizer, encoding)
-        variants = first_windows([pair[1] for pair in self.pairs], tokenizer, encoding)
-        self.features = [
-            pair_feature(original[0], variant[0], examples[1], original[1], special)
-            for original, variant, examples in zip(originals, variants, self.pairs, strict=True)
-        ]
+        if features is None:
+            features = encode_pairs(self.pairs, tokenizer, encoding, include_question=include_question)
+        self.features = features
         self.collator = Collator(tokenizer, encoding.pad_to_multiple_of)
 
     def __len__(self) -> int:
@@ -77,6 +73,29 @@ class PairSet(Dataset):
         """Every pair once, similar lengths together; a pair is two rows."""
         lengths = [len(feature.original.input_ids_T) for feature in self.features]
         return sorted_batches(lengths, max(1, rows_per_batch // 2))
+
+
+def encode_pairs(
+    pairs: Sequence[tuple[QAExample, QAExample]],
+    tokenizer: Any,
+    encoding: Encoding,
+    *,
+    include_question: bool = False,
+) -> list[PairFeature]:
+    """The tokens of every pair; each is for itself: the pairs may come in parts.
+
+    Raises:
+        DataError: the two of a pair do not belong together.
+    """
+    for original, variant in pairs:
+        check_pair(original, variant)
+    special = frozenset(tokenizer.all_special_ids) if include_question else None
+    originals = first_windows([pair[0] for pair in pairs], tokenizer, encoding)
+    variants = first_windows([pair[1] for pair in pairs], tokenizer, encoding)
+    return [
+        pair_feature(original[0], variant[0], examples[1], original[1], special)
+        for original, variant, examples in zip(originals, variants, pairs, strict=True)
+    ]
 
 
 def pair_up(

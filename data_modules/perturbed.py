@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from data_modules.json_files import atomic_text, field
+from data_modules.json_files import atomic_text, field, parse_line
 from data_modules.schema import ANSWER_TYPES, VARIANTS, DataError, QAExample, Span, Turn
 
 _SPOKEN = ("yes", "no", "unknown")
@@ -64,13 +64,22 @@ def read_rows(path: str | Path) -> Iterator[QAExample]:
     """The examples of a file of rows, in its order; empty lines are passed over.
 
     Raises DataError naming file and line for what is not JSON, lacks a field, or holds an offset that does
-    not cut its text.
+    not cut its text, and for a second row of one question in one variant.
     """
+    seen: set[int] = set()  # hashes: the ids themselves would take several times the memory
     try:
         with open(path, encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
-                    yield from_row(_parsed(line, f"{path}: line {number}"), f"{path}: line {number}")
+                    where = f"{path}: line {number}"
+                    example = from_row(parse_line(line, where), where)
+                    key = hash((example.dataset, example.id, example.variant))
+                    if key in seen:
+                        raise DataError(
+                            f"{where}: {example.id!r} occurs twice in variant {example.variant}; remove one"
+                        )
+                    seen.add(key)
+                    yield example
     except UnicodeDecodeError:
         raise DataError(f"{path}: not a text file in UTF-8") from None
     except OSError as error:
@@ -100,13 +109,6 @@ def from_row(row: Any, where: str) -> QAExample:
         raise DataError(f"{where}: answer_type is {example.answer_type}, which has no 'answer_spans'")
     _check_kept(example, where)
     return example
-
-
-def _parsed(line: str, where: str) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError as error:
-        raise DataError(f"{where}: not JSON: {error}") from None
 
 
 def _from_span(span: Span) -> dict[str, Any]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -15,15 +14,18 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader
 
 from data_modules.advice import unadvised, with_unadvised
-from data_modules.augment import TEMPLATES
-from data_modules.datasets import GroupSet, QASet, TrainSet, has_unknown
+from data_modules.data_cache import DataCache, NotPreparedError, file_digest
+from data_modules.datasets import GroupSet, QASet, TrainSet
 from data_modules.features import Encoding
-from data_modules.interventions import Interventions, intervene, with_rationales
-from data_modules.pairs import PairSet, pair_up
+from data_modules.interventions import Interventions
+from data_modules.loaders import FromBatch, ResumableLoader, outlive_first_signal
+from data_modules.pairs import PairSet
 from data_modules.planting import randomly_advised
 from data_modules.samplers import EvalSampler, TrainSampler, enough_batches
-from data_modules.schema import DataError, QAExample, Variant
-from data_modules.sources import read_groups, read_qa
+from data_modules.schema import DataError, Group, Variant
+from data_modules.set_maker import SetMaker
+from data_modules.sources import read_groups
+from data_modules.subsets import balanced_sample
 from data_modules.tokenizers import load_tokenizer, tokenizer_files
 
 MAIN = "main"
@@ -61,13 +63,18 @@ class QADataModule(pl.LightningDataModule):
         random_advice_copies: With `random`: how often each distinct group appears.
         watch_unadvised: Evaluate every set of groups without its advice too, as class `none`.
         qa_batch_size: Question windows in a training batch.
+        qa_batch_tokens: Instead, as many windows of similar length as fit into so many tokens, padding
+            counted; 0 takes `qa_batch_size`.
         groups_per_class: Groups of each class in a training batch.
         qa_every: Every how many batches questions take part, when there are groups.
         eval_batch_size: Rows in an evaluation batch.
         limit_train_qa: Use the first N questions only; 0 uses all.
         limit_val_qa: Likewise for validation and test.
+        limit_train_groups: Train on at most N groups, drawn evenly over the classes of advice; 0 uses all.
         limit_val_groups: Use at most N groups of each class, evenly spread; 0 uses all.
         skip_bad: Skip and count bad records instead of stopping at the first.
+        cache: Folder of perturbed and tokenised data, made once a machine and found again by later runs. It
+            may be deleted at any time. Empty: every process prepares all data in memory.
         num_workers: Processes that build batches.
         seed: Of every order and draw.
     """
@@ -92,17 +99,32 @@ class QADataModule(pl.LightningDataModule):
         random_advice_copies: int = 4,
         watch_unadvised: bool = True,
         qa_batch_size: int = 16,
+        qa_batch_tokens: int = 0,
         groups_per_class: int = 3,
         qa_every: int = 1,
         eval_batch_size: int = 64,
         limit_train_qa: int = 0,
         limit_val_qa: int = 0,
+        limit_train_groups: int = 0,
         limit_val_groups: int = 0,
         skip_bad: bool = False,
+        cache: str = "cache/data",
         num_workers: int = 0,
         seed: int = 0,
     ) -> None:
         super().__init__()
+        for name, value, least in (
+            ("eval_batch_size", eval_batch_size, 1),
+            ("random_advice_copies", random_advice_copies, 1),
+            ("limit_train_qa", limit_train_qa, 0),
+            ("limit_val_qa", limit_val_qa, 0),
+            ("limit_train_groups", limit_train_groups, 0),
+            ("limit_val_groups", limit_val_groups, 0),
+        ):
+            if value < least:
+                raise DataError(f"data.{name} must be at least {least}, got {value}")
+        if not 0 <= random_advice_share <= 1:
+            raise DataError(f"data.random_advice_share must lie in 0 .. 1, got {random_advice_share}")
         # A small evaluation set may have fewer batches than there are processes; no process pads it.
         self.allow_zero_length_dataloader_with_multiple_devices = True
         self.sources = {
@@ -116,85 +138,114 @@ class QADataModule(pl.LightningDataModule):
         self.random_advice_share, self.random_advice_copies = random_advice_share, random_advice_copies
         self.watch_unadvised = watch_unadvised
         self.qa_batch_size, self.groups_per_class, self.qa_every = qa_batch_size, groups_per_class, qa_every
+        self.qa_batch_tokens = qa_batch_tokens
         self.eval_batch_size, self.num_workers, self.seed = eval_batch_size, num_workers, seed
         self.limit_train_qa, self.limit_val_qa = limit_train_qa, limit_val_qa
-        self.limit_val_groups, self.skip_bad = limit_val_groups, skip_bad
+        self.limit_train_groups = limit_train_groups
+        self.limit_val_groups, self.skip_bad, self.cache = limit_val_groups, skip_bad, cache
         self.tokenizer = load_tokenizer(tokenizer, architecture)
         self.train_set: TrainSet | None = None
         self.eval_sets: dict[str, list[EvalSet]] = {}
+        self._failed: DataError | None = None
+
+    def prepare_data(self) -> None:
+        """Put into the cache what it lacks for this run; Lightning asks one process of each machine."""
+        if not self.cache:
+            return
+        assert self.trainer is not None
+        stage = str(self.trainer.state.fn.value)
+        maker = self._maker(makes=True)
+        try:
+            if stage == "fit":
+                self._train_set(maker)
+            self._eval_sets("val" if stage in ("fit", "validate") else stage, maker)
+        except NotPreparedError:
+            return  # told by the cache; every process makes it in memory
+        except DataError as error:
+            self._failed = error  # the other processes wait for this one: all fail together in `setup`
 
     def setup(self, stage: str) -> None:
-        """Read and tokenise what the stage needs; done once per process."""
-        if _rank()[1] > 1 and self.interventions.generator != TEMPLATES:
-            raise DataError(
-                f"data.interventions.generator: {self.interventions.generator} would be asked by every "
-                "process; write rows with `python -m data_modules perturb` first, and give them as sources"
-            )
+        """Open what the stage needs, or read and tokenise it in memory; done once per process."""
+        if self._failed is not None:
+            raise self._failed
+        maker = self._maker(makes=False)
         if stage == "fit" and self.train_set is None:
-            self.train_set = self._train_set()
+            self.train_set = self._train_set(maker)
         for name in ("val",) if stage in ("fit", "validate") else (stage,):
             if name not in self.eval_sets:
-                self.eval_sets[name] = self._eval_sets(name)
+                self.eval_sets[name] = self._eval_sets(name, maker)
+            if stage != "fit" and not self.eval_sets[name]:
+                raise DataError(f"data.{name}_qa, data.{name}_groups: name a set to {stage}")
+        refuse_different(maker.generated)
 
-    def _train_set(self) -> TrainSet:
+    def _maker(self, *, makes: bool) -> SetMaker:
+        return SetMaker(
+            tokenizer=self.tokenizer,
+            encoding=self.encoding,
+            interventions=self.interventions,
+            skip_bad=self.skip_bad,
+            data_cache=DataCache(self.cache, makes=makes) if self.cache else None,
+            processes=_rank()[1],
+        )
+
+    def _train_set(self, maker: SetMaker) -> TrainSet:
         qa = groups = None
         if self.train_qa_source:
-            questions = self._questions(self.train_qa_source, self.limit_train_qa)
-            how, source = self.interventions, self.train_qa_source
-            made = [intervene(questions, v, how, source, skip_bad=self.skip_bad) for v in how.train]
-            questions = [example for variant in made for example in variant.examples]
-            qa = QASet(questions, self.tokenizer, self.encoding)
+            qa = maker.qa_set(self.train_qa_source, self.limit_train_qa, self.interventions.train)
+        if self.train_group_sources:
+            options = {
+                "limit": self.limit_train_groups,
+                "advice": self.train_advice,
+                "share": self.random_advice_share,
+                "copies": self.random_advice_copies,
+                "seed": self.seed,
+            }
+            groups = maker.group_set(self.train_group_sources, options, self._train_groups)
+        return TrainSet(groups, qa)
+
+    def _train_groups(self) -> list[Group]:
+        """What it depends on stands in `options` above."""
         records = [
             group
             for source in self.train_group_sources
             for group in read_groups(source, skip_bad=self.skip_bad)
         ]
-        if records:
-            if self.train_advice == "none":
-                records = unadvised(records)
-            elif self.train_advice == "random":
-                records = randomly_advised(
-                    records, share=self.random_advice_share, copies=self.random_advice_copies, seed=self.seed
-                )
-            groups = GroupSet(records, self.tokenizer, self.encoding)
-        return TrainSet(groups, qa)
+        if self.limit_train_groups:
+            records = balanced_sample(records, self.limit_train_groups, self.seed)
+        if self.train_advice == "none":
+            return unadvised(records)
+        if self.train_advice == "random":
+            share, copies = self.random_advice_share, self.random_advice_copies
+            return randomly_advised(records, share=share, copies=copies, seed=self.seed)
+        return records
 
-    def _questions(self, source: str, limit: int) -> list[QAExample]:
-        examples = list(islice(read_qa(source, skip_bad=self.skip_bad), limit or None))
-        if not examples:
-            raise DataError(f"{source}: holds no questions")
-        return with_rationales(examples) if self.interventions.rationale == "answer_sentence" else examples
-
-    def _qa_sets(self, name: str, source: str, shift: Sequence[Variant]) -> list[EvalSet]:
+    def _qa_sets(self, name: str, source: str, shift: Sequence[Variant], maker: SetMaker) -> list[EvalSet]:
         """A set of questions, or one for each variant of them, and the pairs whose embeddings are watched."""
-        originals = self._questions(source, self.limit_val_qa)
-        how = self.interventions
-        wanted = dict.fromkeys([*how.watch, *shift])
-        made = {v: intervene(originals, v, how, source, skip_bad=self.skip_bad).examples for v in wanted}
-        abstain = any(has_unknown(made[v]) for v in how.watch)
-        sets = [
-            EvalSet(variant_name(name, v), QASet(made[v], self.tokenizer, self.encoding, may_abstain=abstain))
-            for v in how.watch
-        ]
-        pairs = (pair_up(originals, made[v]) for v in shift)
-        return sets + [EvalSet(name, PairSet(p, self.tokenizer, self.encoding)) for p in pairs]
+        limit, watch = self.limit_val_qa, self.interventions.watch
+        sets: list[QASet | PairSet] = [*maker.qa_sets(source, limit, watch)]
+        names = [variant_name(name, v) for v in watch] + [name for _ in shift]
+        sets += [maker.pair_set(source, limit, v) for v in shift]
+        return [EvalSet(*named) for named in zip(names, sets, strict=True)]
 
-    def _group_set(self, source: str) -> GroupSet:
+    def _val_groups(self, source: str) -> list[Group]:
+        """What it depends on stands in `options` below."""
         groups = list(read_groups(source, skip_bad=self.skip_bad))
         if not groups:
             raise DataError(f"{source}: holds no groups")
         if self.limit_val_groups:
             groups = spread(groups, self.limit_val_groups)
-        if self.watch_unadvised:
-            groups = with_unadvised(groups)
-        return GroupSet(groups, self.tokenizer, self.encoding)
+        return with_unadvised(groups) if self.watch_unadvised else groups
 
-    def _eval_sets(self, stage: str) -> list[EvalSet]:
+    def _eval_sets(self, stage: str, maker: SetMaker) -> list[EvalSet]:
         qa, groups = self.sources[stage]
         self._check_names(stage, qa, groups)
         shift = [] if stage == "predict" else self.interventions.shift  # nothing to write about pairs
-        sets = [made for name, source in qa.items() for made in self._qa_sets(name, source, shift)]
-        return sets + [EvalSet(name, self._group_set(source)) for name, source in groups.items()]
+        sets = [made for name, source in qa.items() for made in self._qa_sets(name, source, shift, maker)]
+        options = {"limit": self.limit_val_groups, "unadvised": self.watch_unadvised}
+        for name, source in groups.items():
+            made = maker.group_set([source], options, partial(self._val_groups, source))
+            sets.append(EvalSet(name, made))
+        return sets
 
     def _check_names(self, stage: str, qa: Mapping[str, str], groups: Mapping[str, str]) -> None:
         """DataError for two sets that would share their metric keys, or their file of predictions."""
@@ -217,6 +268,8 @@ class QADataModule(pl.LightningDataModule):
             qa_lengths=qa.lengths if qa is not None else [],
             groups_per_class=self.groups_per_class,
             qa_batch_size=self.qa_batch_size,
+            qa_batch_tokens=self.qa_batch_tokens,
+            pad_to_multiple_of=self.encoding.pad_to_multiple_of,
             qa_every=self.qa_every,
             seed=self.seed,
             rank=rank,
@@ -258,20 +311,23 @@ class QADataModule(pl.LightningDataModule):
 
     def _loader(self, data: Any, sampler: Any) -> DataLoader:
         # The sampler yields whole batches, hence batch_size=None: the data set builds them itself.
-        return DataLoader(
+        resumable = isinstance(data, TrainSet)
+        return (ResumableLoader if resumable else DataLoader)(
             data,
-            sampler=sampler,
+            sampler=FromBatch(sampler) if resumable else sampler,
             batch_size=None,
             num_workers=self.num_workers,
             pin_memory=True,
             persistent_workers=self.num_workers > 0,
+            worker_init_fn=outlive_first_signal,
         )
 
     def fingerprints(self) -> dict[str, str]:
         """SHA-256 of every local file that the run reads, by its source; other sources by name alone."""
         watched = [source for sets in self.sources.values() for named in sets for source in named.values()]
         sources = [self.train_qa_source, *self.train_group_sources, *watched]
-        return {source: file_fingerprint(source) for source in dict.fromkeys(sources) if source}
+        read = [source for source in dict.fromkeys(sources) if source]
+        return {source: file_digest(Path(source)) if Path(source).is_file() else "" for source in read}
 
     def checkpoint_extras(self) -> dict[str, Any]:
         """What a checkpoint must hold to be used without this DataModule: tokenizer files and encoding."""
@@ -297,12 +353,16 @@ def spread(groups: list[Any], per_class: int) -> list[Any]:
     return kept
 
 
-def file_fingerprint(source: str) -> str:
-    """SHA-256 of a local file; empty for a folder, a Hub name or an embedded source."""
-    if not Path(source).is_file():
-        return ""
-    with open(source, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def refuse_different(generated: list[str]) -> None:
+    """DataError where a language model wrote other sentences on another machine."""
+    everywhere: list[list[str]] = [[] for _ in range(_rank()[1])]
+    if generated and len(everywhere) > 1:
+        dist.all_gather_object(everywhere, generated)
+        if any(theirs != generated for theirs in everywhere):
+            raise DataError(
+                "data.interventions.generator: it wrote different sentences on different machines; let them "
+                "share the folder data.cache, or write rows with `python -m data_modules perturb` first"
+            )
 
 
 def _rank() -> tuple[int, int]:

@@ -20,12 +20,12 @@ _BLANK_LINE = re.compile(r"\n\s*\n")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=16_384)  # stories; at 4 kB each 64 MB, most of which the questions hold anyway
 def sentence_spans(text: str) -> tuple[tuple[int, int], ...]:
     """(start, end) of every sentence of an English text, in order, end-exclusive, trimmed of white space.
 
     The spans do not overlap and together cover everything but white space. A blank line always ends a
-    sentence. Cached, because all questions about a story share it.
+    sentence. Cached, because all questions about a story and all its variants share it.
     """
     spans = []
     paragraph_start = 0
@@ -43,7 +43,8 @@ def sentence_spans(text: str) -> tuple[tuple[int, int], ...]:
 def trim(text: str, start: int, end: int) -> tuple[int, int]:
     """The same piece of `text` without white space at its ends; (end, end) for a piece of nothing else."""
     piece = text[start:end]
-    return end - len(piece.lstrip()), max(start + len(piece.rstrip()), end - len(piece.lstrip()))
+    first = end - len(piece.lstrip())
+    return first, max(start + len(piece.rstrip()), first)
 
 
 def sentence_library() -> str:

@@ -23,6 +23,9 @@ from data_modules.schema import DataError, Group, QAExample
 
 Format = Literal["squad", "lei", "unqover", "coqa", "hotpotqa", "rows", "parquet", "folder"]
 
+_ROW_FIELDS = {"variant", "context", "answer_type", "references", "rationale", "kept"}
+"""Fields of the rows of perturb that other formats do not have; most of them tell a row that lacks some."""
+
 _HEAD = 1 << 20
 """Bytes that are looked at before a file is parsed; the first line of perturbed rows must fit."""
 
@@ -131,7 +134,7 @@ def detect(source: str | Path) -> tuple[Format, Any]:
         return "parquet", None
     if _first_key(head).count("|") >= 7:
         return "unqover", None
-    if {"variant", "context"} <= _first_line(head).keys():
+    if len(_ROW_FIELDS & _first_line(head).keys()) >= 3:
         return "rows", None
     document = load_json(path)
     kind = _kind_of_document(document)
@@ -147,7 +150,7 @@ def detect(source: str | Path) -> tuple[Format, Any]:
 def _kind_of_document(document: Any) -> Format | None:
     paragraph = _first_paragraph(document)
     if isinstance(paragraph, dict):
-        return "lei" if "key" in paragraph else "squad"
+        return "lei" if {"key", "intervention"} & paragraph.keys() else "squad"
     if isinstance(document, dict):
         return "coqa" if "story" in _first_record(document.get("data")) else None
     return "hotpotqa" if "supporting_facts" in _first_record(document) else None
@@ -163,7 +166,7 @@ def _first_line(head: bytes) -> dict[str, Any]:
     """The JSON object on the first line of a file; empty when there is none."""
     try:
         found = json.loads(head.decode("utf-8-sig", errors="ignore").lstrip().partition("\n")[0])
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -175,7 +178,7 @@ def _first_key(head: bytes) -> str:
         return ""
     try:
         key, _ = json.JSONDecoder().raw_decode(text[1:].lstrip())
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     return key if isinstance(key, str) else ""
 

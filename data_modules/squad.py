@@ -27,6 +27,7 @@ def read_squad(path: str | Path, *, skip_bad: bool = False) -> Iterator[QAExampl
 def squad_examples(document: Any, source: str | Path, *, skip_bad: bool = False) -> Iterator[QAExample]:
     """The same for a document that is already parsed; `source` names it in errors."""
     bad = BadRecords(source, skip_bad=skip_bad)
+    seen: set[str] = set()
     for where, paragraph in paragraphs(document, source):
         context = field(paragraph, "context", str, where)
         for index, qa in enumerate(field(paragraph, "qas", list, where)):
@@ -35,9 +36,12 @@ def squad_examples(document: Any, source: str | Path, *, skip_bad: bool = False)
             question = field(qa, "question", str, place)
             answers = _answer_pairs(qa, f"{place} (id {qa_id})")
             try:
-                yield _example(qa_id, context, question, answers, f"{place} (id {qa_id})")
+                example = _example(qa_id, context, question, answers, f"{place} (id {qa_id})")
+                _refuse_repeat(qa_id, seen, place)
             except DataError as error:
                 bad.reject(error)
+                continue
+            yield example
     bad.report()
 
 
@@ -64,8 +68,16 @@ def _answer_pairs(qa: Any, where: str) -> list[tuple[int, str]]:
         place = f"{where}.answers[{index}]"
         pairs.append((field(answer, "answer_start", int, place), field(answer, "text", str, place)))
     if "is_impossible" in qa and is_true(qa["is_impossible"], where) == bool(pairs):
-        raise DataError(f"{where}: is_impossible is {qa['is_impossible']!r} with {len(pairs)} answer(s)")
+        raise DataError(
+            f"{where}: is_impossible is {qa['is_impossible']!r}, but the field 'answers' holds {len(pairs)}"
+        )
     return pairs
+
+
+def _refuse_repeat(qa_id: str, seen: set[str], where: str) -> None:
+    if qa_id in seen:
+        raise DataError(f"{where}: the id {qa_id!r} occurs twice; ids must tell the questions apart")
+    seen.add(qa_id)
 
 
 def _example(
@@ -86,6 +98,7 @@ def rows_to_examples(
 ) -> Iterator[QAExample]:
     """Rows in the Hub's layout (id, context, question, answers {text [A], answer_start [A]}) -> examples."""
     bad = BadRecords(source, skip_bad=skip_bad)
+    seen: set[str] = set()
     for index, row in enumerate(rows):
         where = f"{source}: row {index}"
         row_id = str(field(row, "id", (str, int), where))
@@ -96,9 +109,12 @@ def rows_to_examples(
             raise DataError(f"{where}: {len(texts)} answer texts but {len(starts)} offsets")
         context, question = field(row, "context", str, where), field(row, "question", str, where)
         try:
-            yield _example(row_id, context, question, zip(starts, texts, strict=True), where)
+            example = _example(row_id, context, question, zip(starts, texts, strict=True), where)
+            _refuse_repeat(row_id, seen, where)
         except DataError as error:
             bad.reject(error)
+            continue
+        yield example
     bad.report()
 
 

@@ -14,10 +14,11 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
-from data_modules.json_files import field
+from data_modules.json_files import field, parse_line
 from data_modules.schema import DataError
 from data_modules.text_models import Settings, TextFailure, TextModel
 
@@ -90,7 +91,7 @@ class CachedTextModel:
         """Those of the model; not kept."""
         return self.model.log_likelihoods(pairs)
 
-    def _write(self, file: TextIO, key: str, prompt: str, text: str) -> None:
+    def _write(self, file: FileIO, key: str, prompt: str, text: str) -> None:
         record = {
             "key": key,
             "model": self.name,
@@ -99,8 +100,7 @@ class CachedTextModel:
             "text": text,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        file.write(json.dumps(record) + "\n")
-        file.flush()
+        append_line(file, json.dumps(record))
 
 
 def cache_key(model: str, settings: Settings, prompt: str) -> str:
@@ -108,12 +108,22 @@ def cache_key(model: str, settings: Settings, prompt: str) -> str:
     return hashlib.sha256(json.dumps([model, settings, prompt], sort_keys=True).encode()).hexdigest()
 
 
-def open_cache(path: Path) -> TextIO:
+def open_cache(path: Path) -> FileIO:
     """The file, open for appending; DataError where that is not possible."""
     try:
-        return open(path, "a", encoding="utf-8")
+        return FileIO(path, "a")
     except OSError as error:
         raise DataError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def append_line(file: FileIO, line: str) -> None:
+    """Append at once, past any buffer: on a full disk (DataError) all lines before this one are there."""
+    rest = memoryview((line + "\n").encode())
+    try:
+        while rest:
+            rest = rest[file.write(rest) :]
+    except OSError as error:
+        raise DataError(f"{file.name!s}: cannot be written: {error.strerror}") from None
 
 
 def read_cache(path: Path) -> dict[str, str]:
@@ -137,16 +147,16 @@ def read_cache(path: Path) -> dict[str, str]:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
-        except ValueError:
+            record = parse_line(line, where)
+        except DataError as error:
             if number == len(lines) and (line.startswith(_START) or _START.startswith(line)):
                 logger.warning("%s: cut off while it was written; dropped, and will be asked again", where)
                 os.truncate(path, sum(map(len, lines[:-1])))
                 break
-            raise DataError(f"{where}: not JSON; repair or remove the line, or name another file") from None
+            raise DataError(f"{error}; repair or remove the line, or name another file") from None
         key = field(record, "key", str, where)
         texts[key] = field(record, "text", str, where)
         if not line.endswith(b"\n"):
             with open_cache(path) as file:
-                file.write("\n")
+                append_line(file, "")
     return texts

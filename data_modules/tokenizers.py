@@ -33,7 +33,10 @@ def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
 
         return build_tokenizer(architecture, vocabulary())  # type: ignore[arg-type]
     if Path(source).suffix == ".ckpt":
-        return load_tokenizer(_files_in_checkpoint(Path(source)))
+        try:
+            return load_tokenizer(_files_in_checkpoint(Path(source)))
+        except DataError as error:
+            raise DataError(f"{source}: {error}") from error
     return _pretrained(source, f"tokenizer {source!r}")
 
 
@@ -59,7 +62,9 @@ def _files_in_checkpoint(path: Path) -> dict[str, str]:
         # Mapped, so that the weights stay on disk.
         files = torch.load(path, weights_only=True, mmap=True)["interventune"]["tokenizer"]
     except Exception as error:  # what an unpickler makes of bytes that are no checkpoint: a dozen types
-        raise DataError(f"{path}: no tokenizer can be read from this checkpoint") from error
+        raise DataError("no tokenizer can be read from this checkpoint") from error
+    if not isinstance(files, dict) or not all(isinstance(text, str) for text in files.values()):
+        raise DataError("the checkpoint holds no tokenizer files")
     return dict(files)
 
 

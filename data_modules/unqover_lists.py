@@ -189,6 +189,8 @@ def _lines(path: str | Path) -> Iterator[tuple[str, str]]:
         raise DataError(f"{path}: not a text file in UTF-8") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    if "\0" in text:
+        raise DataError(f"{path}: not a text file in UTF-8 (it holds zero bytes)")
     for number, line in enumerate(text.split("\n"), start=1):
         stripped = line.strip()
         if stripped and not stripped.startswith("#"):

@@ -8,6 +8,7 @@ numbers in `start` and `end`; these become base scores.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,9 @@ def _half(record_id: str, record: Any, where: str) -> Half:
             for q, scores in parsed
         ]
     (one, scores_one), (two, scores_two) = parsed
+    if (scores_one is None) != (scores_two is None):
+        alone = "q1" if scores_one is None else "q0"
+        raise DataError(f"{where}: only {alone} has numbers in start and end; give both questions theirs")
     scores = (scores_one, scores_two) if scores_one and scores_two else None
     return Half(key, swapped, (one, two), where, scores)
 
@@ -93,17 +97,26 @@ def _question(
     # Without an advice id in the key there is no telling advice from question: it stays as it is.
     advice, question = split_advice(text, where) if key.advice_id else ("", text.strip())
     candidates = locate_pair(context, first, second, where)
-    scores = [_score(answer) for answer in answers]
+    scores = [_score(answer, f"{where}, ans{i}") for i, answer in enumerate(answers)]
+    if (scores[0] is None) != (scores[1] is None):
+        alone = "ans1" if scores[0] is None else "ans0"
+        raise DataError(f"{where}: only {alone} has numbers in start and end; give both answers theirs")
     pair = (scores[0], scores[1]) if scores[0] and scores[1] else None
     return UnderspecifiedQuestion(context, question, candidates, advice), pair
 
 
-def _score(answer: Any) -> Pair | None:
+def _score(answer: Any, where: str) -> Pair | None:
     """The (start, end) probability, or None for the placeholders "" and "[TODO]" of a source file."""
-    start, end = answer.get("start"), answer.get("end")
-    if isinstance(start, (int, float)) and isinstance(end, (int, float)):
-        return (float(start), float(end))
-    return None
+    values = [answer.get(name) for name in ("start", "end")]
+    numbers = [isinstance(value, (int, float)) and not isinstance(value, bool) for value in values]
+    if not any(numbers):
+        return None
+    if not all(numbers):
+        raise DataError(f"{where}: start and end must both be numbers, found {values[0]!r} and {values[1]!r}")
+    try:
+        return (float(values[0]), float(values[1]))
+    except OverflowError:  # a whole number of hundreds of digits: no probability, as whoever needs one says
+        return (math.inf, math.inf)
 
 
 def write_source(expansion: Expansion, path: str | Path) -> int:
