@@ -73,6 +73,7 @@ class Commands:
             str(backbone),
             f"--backbone.config={SMALL[architecture]}",
             f"--run.root={self.root}",
+            f"--data.cache={self.root.parent / 'prepared'}",
             "--run.wandb=off",
             "--trainer.accelerator=cpu",
             "--trainer.precision=32-true",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 
 from data_modules.datasets import GroupSet
 from data_modules.qa import EvalSet
@@ -15,8 +16,13 @@ from training.callbacks.eval_sets import EvalSetCallback, Outputs, metric_key
 LOGGED = ("mu", "eta", "theta", "mean_abs_c", "mu_normalised", "mass", "delta", "eps", "n")
 
 
+ADVERSARIAL, ETHICAL = (ADVICE_CLASSES.index(name) for name in ("adversarial", "ethical"))
+
+
 class GroupBiasMetrics(EvalSetCallback):
-    """Logs `<stage>/bias/[<set>/]<class>/{mu,eta,theta,mean_abs_c,mu_normalised,mass,delta,eps,n}`."""
+    """Logs `<stage>/bias/[<set>/]<class>/{mu,eta,theta,mean_abs_c,mu_normalised,mass,delta,eps,n}`, and,
+    where groups of both classes are there, `<stage>/bias/[<set>/]selection`.
+    """
 
     def __init__(self) -> None:
         self.metrics: dict[str, GroupBias] = {}
@@ -51,3 +57,19 @@ class GroupBiasMetrics(EvalSetCallback):
                 for metric in LOGGED:
                     value = getattr(result, f"{metric}_K")[k].float()
                     module.log(metric_key(stage, "bias", name, f"{advice_class}/{metric}"), value)
+            if counts[ADVERSARIAL] and counts[ETHICAL]:
+                score = selection_score(result.mu_K).float()
+                module.log(metric_key(stage, "bias", name, "selection"), score)
+
+
+def selection_score(mu_K: torch.Tensor) -> torch.Tensor:
+    """What models are chosen by on a development set: advice obeyed in both directions; lower is better.
+
+    Args:
+        mu_K: float (K,), mu of each class of advice, nan where there are no groups of it.
+
+    Returns:
+        Scalar in [0, 2]: (1 - mu of adversarial) + mu of ethical (Zhao et al. 2021, in the authors' code for
+        model selection); nan where a class is missing.
+    """
+    return (1 - mu_K[ADVERSARIAL]) + mu_K[ETHICAL]

@@ -1,0 +1,233 @@
+"""The file of a sweep: which `fit` command to repeat, over which values of which keys.
+
+study: lei_grid
+metric: val/bias/selection          # a key of metrics.json
+direction: minimize
+sampler: grid                       # every combination; or random, tpe, with `trials`
+configs: [configs/experiments/lei_few_shot.yaml, configs/backbones/roberta_large.yaml]
+flags: [--run.wandb=off]
+space:
+  trainer.max_epochs: [3, 5, 7, 9]
+  model.learning_rate: {low: 5.0e-6, high: 3.0e-5, log: true}     # not with grid
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from argparse import ArgumentError
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import optuna
+from jsonargparse import ArgumentParser
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+
+Scalar = None | bool | int | float | str
+"""What Optuna keeps as a parameter; lists and mappings are kept as the text of their flag."""
+
+OURS = ("run.root", "run.name", "run.version", "ckpt_path", "config")
+"""Keys of `fit` that a sweep sets itself for every trial."""
+
+PRUNERS: dict[str, Any] = {
+    "none": optuna.pruners.NopPruner,
+    "median": optuna.pruners.MedianPruner,
+    "successive_halving": optuna.pruners.SuccessiveHalvingPruner,
+}
+
+
+@dataclass(kw_only=True)
+class Range:
+    """Numbers from `low` to `high`, both included.
+
+    Args:
+        low: The smallest value.
+        high: The largest value.
+        log: Even over orders of magnitude.
+        step: Distance of the values; 0 takes any number in between (whole numbers: 1).
+        int: Whole numbers only.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    step: float = 0.0
+    int: bool = False
+
+
+@dataclass(kw_only=True)
+class Sweep:
+    """A sweep over the keys of `python -m training fit`.
+
+    Args:
+        study: Its name.
+        metric: Key of metrics.json that trials are compared by; pruning follows its rows in metrics.csv.
+        direction: What is better.
+        configs: Configuration files of every trial, as after `-c`.
+        space: For every swept key its values: a list, or a range.
+        flags: More arguments of every trial, as `--data.limit_train_qa=100`.
+        sampler: `grid` takes every combination once, `random` and `tpe` draw `trials` of them.
+        seed: Of what is drawn.
+        trials: How many combinations are drawn; not for `grid`.
+        pruner: Which trials are given up early: none, those `median` worse than the others at the same point,
+        or
+            by `successive_halving`.
+        pruner_options: The arguments of Optuna's class of that name.
+        retries: How often a trial is taken up again whose worker died.
+    """
+
+    study: str
+    metric: str
+    direction: Literal["minimize", "maximize"]
+    configs: list[str]
+    space: dict[str, list[Any] | Range]
+    flags: list[str] = field(default_factory=list)
+    sampler: Literal["grid", "random", "tpe"] = "grid"
+    seed: int = 0
+    trials: int = 0
+    pruner: Literal["none", "median", "successive_halving"] = "none"
+    pruner_options: dict[str, Any] = field(default_factory=dict)
+    retries: int = 3
+
+
+def read_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
+    """The sweep of a file; `overrides` are appended to its flags.
+
+    Raises:
+        ValueError: names the file and what is wrong with it.
+    """
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(Sweep)
+    try:
+        sweep = Sweep(**vars(parser.instantiate(parser.parse_path(str(path)))))
+    except (ArgumentError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {_one_line(error)}") from None
+    sweep.flags = [*sweep.flags, *overrides]
+    try:
+        check(sweep)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return sweep
+
+
+def _one_line(error: Exception) -> str:
+    text = getattr(error, "message", None) or str(error)
+    return "; ".join(line.strip(" -") for line in str(text).splitlines() if line.strip())
+
+
+def check(sweep: Sweep) -> None:
+    """ValueError for anything that a parser of types cannot see."""
+    if not sweep.study or "/" in sweep.study:
+        raise ValueError(f"study: {sweep.study!r} is no name of a folder")
+    if not sweep.space:
+        raise ValueError("space: is empty; name at least one key and its values")
+    for flag in sweep.flags:
+        key, equals, _ = flag.partition("=")
+        if not (key.startswith("--") and equals):
+            raise ValueError(f"flags: write {flag!r} as --key=value")
+        if key[2:] in OURS:
+            raise ValueError(f"flags: {key} is set by the sweep for every trial; leave it out")
+        if key[2:] in sweep.space:
+            raise ValueError(f"flags: {key} is in the space already; leave it out of one of the two")
+    for key in sweep.space:
+        if key in OURS:
+            raise ValueError(f"space: {key} is set by the sweep for every trial; leave it out")
+    if sweep.retries < 0:
+        raise ValueError(f"retries: must not be negative, got {sweep.retries}")
+    if sweep.sampler == "grid" and sweep.trials:
+        raise ValueError(
+            "trials: a grid has as many as there are combinations; leave it out, or choose random"
+        )
+    if sweep.sampler != "grid" and sweep.trials < 1:
+        raise ValueError(f"trials: say how many combinations {sweep.sampler} is to draw")
+    make_pruner(sweep)
+    distributions(sweep.space)
+    if sweep.sampler == "grid":
+        grid_points(sweep.space)
+
+
+def make_pruner(sweep: Sweep) -> optuna.pruners.BasePruner:
+    """Optuna's pruner. ValueError for options that it does not know."""
+    try:
+        pruner: optuna.pruners.BasePruner = PRUNERS[sweep.pruner](**sweep.pruner_options)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"pruner_options: {error} ({sweep.pruner})") from None
+    return pruner
+
+
+def distributions(space: Mapping[str, list[Any] | Range]) -> dict[str, BaseDistribution]:
+    """For every key what Optuna draws from. ValueError names a key without sensible values."""
+    made: dict[str, BaseDistribution] = {}
+    for key, values in space.items():
+        try:
+            made[key] = _range(values) if isinstance(values, Range) else _choices(values)
+        except ValueError as error:
+            raise ValueError(f"space: {key}: {error}") from None
+    return made
+
+
+def _choices(values: list[Any]) -> CategoricalDistribution:
+    if not values:
+        raise ValueError("no values")
+    kept = [_kept(value) for value in values]
+    texts = [flag_text(value) for value in kept]
+    for text in texts:
+        if texts.count(text) > 1:
+            raise ValueError(f"{text} is listed twice")
+    return CategoricalDistribution(kept)
+
+
+def _kept(value: Any) -> Scalar:
+    return json.dumps(value) if isinstance(value, list | dict) else value
+
+
+def _range(values: Range) -> BaseDistribution:
+    if not values.low <= values.high:
+        raise ValueError(f"low ({values.low}) is above high ({values.high})")
+    if values.int:
+        bounds = [values.low, values.high, values.step or 1]
+        if not all(float(bound).is_integer() for bound in bounds):
+            raise ValueError("int, but low, high or step is not a whole number")
+        low, high, step = map(int, bounds)
+        return IntDistribution(low, high, log=values.log, step=step)
+    return FloatDistribution(values.low, values.high, log=values.log, step=values.step or None)
+
+
+def grid_points(space: Mapping[str, list[Any] | Range]) -> list[dict[str, Scalar]]:
+    """Every combination, the last key changing fastest. ValueError for a range without a step."""
+    axes = [_grid_axis(key, values) for key, values in space.items()]
+    return [dict(zip(space, combination, strict=True)) for combination in itertools.product(*axes)]
+
+
+def _grid_axis(key: str, values: list[Any] | Range) -> list[Scalar]:
+    if not isinstance(values, Range):
+        return [_kept(value) for value in values]
+    step = values.step or (1 if values.int else 0)
+    if not step or values.log:
+        raise ValueError(
+            f"space: {key}: a grid needs a list of values, or a range with a step and without log"
+        )
+    count = math.floor((values.high - values.low) / step + 1e-9) + 1
+    points = [float(f"{values.low + i * step:.12g}") for i in range(count)]  # 0.3, not 0.30000000000000004
+    return [int(p) for p in points] if values.int else list(points)
+
+
+def flag_text(value: Scalar) -> str:
+    """A value as it stands behind `--key=`."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def fit_arguments(sweep: Sweep, parameters: Mapping[str, Scalar]) -> list[str]:
+    """The arguments of one trial, without what tells where it is kept."""
+    configs = [part for path in sweep.configs for part in ("-c", path)]
+    return [*configs, *sweep.flags, *(f"--{key}={flag_text(value)}" for key, value in parameters.items())]
+
+
+def first_parameters(sweep: Sweep) -> dict[str, Scalar]:
+    """One combination, to be looked at before anything starts."""
+    firsts = {key: v.low if isinstance(v, Range) else _kept(v[0]) for key, v in sweep.space.items()}
+    whole = {key: int(v.low) for key, v in sweep.space.items() if isinstance(v, Range) and v.int}
+    return {**firsts, **whole}
