@@ -37,8 +37,8 @@ class ResumableLoader(DataLoader):
     """A DataLoader over a `FromBatch` sampler that knows how many batches its reader has taken.
 
     Batches that workers hold ready do not count, so that a state that is saved at any moment names the first
-    batch that was not trained on. Lightning keeps the state in its checkpoints. An epoch begins when its first
-    batch is asked for: earlier, the sampler would not know yet which epoch it is.
+    batch that was not trained on. Lightning keeps the state in its checkpoints. An epoch begins when its
+    first batch is asked for: earlier, the sampler would not know yet which epoch it is.
     """
 
     consumed = 0
@@ -71,4 +71,4 @@ def outlive_first_signal(worker: int) -> None:
     A second SIGTERM ends the worker: the main process sends one to those that do not stop by themselves.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))  # type: ignore[arg-type, return-value]
+    signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))

@@ -19,11 +19,15 @@ from data_modules.collate import QABatch
 from data_modules.datasets import GroupSet, QASet
 from data_modules.decoding import Answer, decode_answers
 from data_modules.features import Encoding
+from data_modules.group_rows import score_rows, token_budget
 from data_modules.schema import Group, QAExample
 from data_modules.tokenizers import load_tokenizer
 from data_modules.typed_decoding import AnswerRule, WindowScores, decode_typed_answers
 from evaluation.answerers import Said
 from models.checkpoint import load_qa
+
+PART = 16_384
+"""Groups that are tokenised at a time: about 100 MB."""
 
 
 class Predictor:
@@ -33,7 +37,7 @@ class Predictor:
         path: a `.ckpt` of `python -m training`, a Hugging Face folder, or a Hub name.
         device: `auto`, or a device of torch.
         precision: `32` or `bf16`.
-        batch_size: rows scored together.
+        batch_size: rows scored together; of groups, as many more as are shorter than the longest.
         rule: when an answer type wins over a span; for models with such heads.
 
     Raises:
@@ -57,11 +61,18 @@ class Predictor:
         loaded = load_qa(path)
         self.precision, self.batch_size = precision, batch_size
         self.model = loaded.model.to(self.device)
-        self.tokenizer = load_tokenizer(loaded.tokenizer, loaded.model.architecture)
+        try:
+            self.tokenizer = load_tokenizer(loaded.tokenizer, loaded.model.architecture)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
         words, rows = len(self.tokenizer), self.model.config.vocab_size
         if words > rows:
             raise ValueError(f"{path}: its tokenizer has {words} tokens, but its model {rows} embeddings")
-        encoding = Encoding(**(loaded.encoding or fitting_encoding(self.model.max_tokens)))
+        options = loaded.encoding or fitting_encoding(self.model.max_tokens)
+        try:
+            encoding = Encoding(**options)
+        except (TypeError, ValueError) as error:  # a name or a type that this version does not know
+            raise ValueError(f"{path}: its encoding {options} does not fit: {error}") from error
         self.encoding = encoding.resolved(self.model.architecture)
         self.rule = rule
         self.may_abstain: bool | None = None
@@ -82,16 +93,23 @@ class Predictor:
 
     @torch.inference_mode()
     def group_log_probs(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
-        """Boundary log-probabilities (N, 4, 2, 2) of all groups, float32, on the CPU, in their order."""
-        data = GroupSet(groups, self.tokenizer, self.encoding)
-        result = torch.empty(len(data), 4, 2, 2)
-        for index in tqdm(data.batches(max(1, self.batch_size // 4)), desc=what, unit="batch", disable=None):
-            batch = data[index]
-            with self.autocast():
-                log_prob_BVSE = self.model.group_log_probs(
-                    to_device(batch.inputs, self.device), batch.candidate_BVSE.to(self.device)
-                )
-            result[index] = log_prob_BVSE.float().cpu()
+        """Boundary log-probabilities (N, 4, 2, 2) of all groups, float32, on the CPU, in their order.
+
+        Rows, not groups, make up batches: as many as have room where `batch_size` of the longest would.
+        Groups are tokenised a part at a time, so that memory holds the scores (64 bytes a group) and little
+        else.
+        """
+        tokens = token_budget(self.batch_size, self.encoding.max_length, self.device)
+        parts = [groups[at : at + PART] for at in range(0, len(groups), PART)]
+        result = torch.empty(len(groups), 4, 2, 2)
+        # One context for all batches: within it, weights are cast to bfloat16 once.
+        with self.autocast():
+            for p, part in enumerate(parts):
+                data = GroupSet(part, self.tokenizer, self.encoding)
+                name = f"{what} ({p + 1} of {len(parts)})" if len(parts) > 1 else what
+                score = self.model.group_log_probs
+                scored = score_rows(data, score, tokens=tokens, device=self.device, what=name)
+                result[p * PART : p * PART + len(part)] = scored
         return result
 
     @torch.inference_mode()

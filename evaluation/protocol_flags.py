@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 
 
 def add_checkpoints_argument(
@@ -24,7 +25,12 @@ def add_prediction_arguments(parser: argparse.ArgumentParser) -> None:
         "--device", default="auto", help="cpu, cuda, cuda:1, ... (default: cuda if there is one)"
     )
     parser.add_argument("--precision", choices=("32", "bf16"), default="32", help="of the forward pass")
-    parser.add_argument("--batch-size", type=int, default=64, help="rows in a batch (default: 64)")
+    parser.add_argument(
+        "--batch-size",
+        type=int,
+        default=64,
+        help="rows in a batch; of groups, as many more as are short (default: 64)",
+    )
 
 
 def add_answer_arguments(parser: argparse.ArgumentParser, *, prompt: str = "plain") -> None:
@@ -38,14 +44,14 @@ def add_answer_arguments(parser: argparse.ArgumentParser, *, prompt: str = "plai
     group = parser.add_argument_group("answers of checkpoints")
     group.add_argument(
         "--unknown-threshold",
-        type=float,
+        type=finite,
         default=0.0,
         metavar="X",
         help="rationale heads: unknown must score higher than all else by more than this (default: 0)",
     )
     group.add_argument(
         "--type-threshold",
-        type=float,
+        type=finite,
         default=0.1,
         metavar="P",
         help="XLNet's heads: the most probable type is the answer from this probability on (default: 0.1)",
@@ -67,3 +73,14 @@ def add_answer_arguments(parser: argparse.ArgumentParser, *, prompt: str = "plai
         default=prompt,
         help=f"how questions are put: in plain words, or as UnifiedQA was trained (default: {prompt})",
     )
+
+
+def finite(text: str) -> float:
+    """A number for argparse; NaN compares with nothing, and would silently decide every answer."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"must be a number, found {text!r}")
+    return value

@@ -54,6 +54,10 @@ def check_output(output: Path, *, overwrite: bool) -> None:
     """
     if output.exists() and not output.is_dir():
         raise ValueError(f"--output {output}: is a file; name a folder")
+    home = next(parent for parent in output.absolute().parents if parent.exists())
+    if not home.is_dir() or not os.access(home, os.W_OK | os.X_OK):
+        what = "cannot be written to" if home.is_dir() else "is a file"
+        raise ValueError(f"--output {output}: {home} {what}; name another folder")
     present = {entry.name for entry in output.iterdir()} if output.exists() else set()
     if not present:
         return
@@ -70,19 +74,40 @@ def check_output(output: Path, *, overwrite: bool) -> None:
 
 
 def write_report(report: Report, output: Path, *, overwrite: bool = False) -> None:
-    """Write the folder; on any error nothing changes. ValueError as in `check_output`."""
+    """Write the folder; on any error nothing changes. ValueError as in `check_output`, and where it cannot be
+    written (a full disk)."""
     check_output(output, overwrite=overwrite)
-    with staged_directory(output) as folder:
-        with open(folder / "examples.jsonl", "w", encoding="utf-8") as file:
-            for example in report.examples:
-                file.write(json.dumps(plain_json(example), ensure_ascii=False, allow_nan=False) + "\n")
-        for name, draw in report.figures.items():
-            draw(folder / name)
-        (folder / "report.md").write_text(markdown(report), encoding="utf-8")
-        files = sorted({*FIXED_FILES, *report.figures})
-        content = {**report.metrics, "about": {**report.about, "files": files}}
-        text = json.dumps(plain_json(content), indent=1, ensure_ascii=False, allow_nan=False)
-        (folder / "report.json").write_text(text + "\n", encoding="utf-8")
+    try:
+        with staged_directory(output) as folder:
+            _write_files(report, folder)
+    except OSError as error:
+        raise ValueError(f"--output {output}: cannot be written: {error.strerror or error}") from error
+
+
+def _write_files(report: Report, folder: Path) -> None:
+    # Half of a surrogate pair, which JSON can hold and UTF-8 cannot, is written as JSON's own escape.
+    with open(folder / "examples.jsonl", "w", encoding="utf-8", errors="backslashreplace") as file:
+        for example in report.examples:
+            file.write(json.dumps(plain_json(example), ensure_ascii=False, allow_nan=False) + "\n")
+    for name, draw in report.figures.items():
+        draw(folder / name)
+    (folder / "report.md").write_text(markdown(report), encoding="utf-8", errors="backslashreplace")
+    files = sorted({*FIXED_FILES, *report.figures})
+    content = {**report.metrics, "about": {**report.about, "files": files}}
+    text = json.dumps(plain_json(content), indent=1, ensure_ascii=False, allow_nan=False)
+    (folder / "report.json").write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
+    for name in files:
+        _sync(folder / name)
+    _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    """Have a file, or the names in a folder, on the disk before anything is renamed."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from metrics.bias_sums import (
     aggregate,
     check_ids,
     empty_sums,
+    parts,
     sums_by_category,
 )
 from metrics.bias_views import (
@@ -134,9 +135,10 @@ class GroupBias(SumMetric):
             if tuple(ids.shape) != shape:
                 raise ValueError(f"{name}: expected shape {shape}, got {tuple(ids.shape)}")
         sums = self.sums
-        if self.validate_ids and n:
-            check_ids(class_N, subject_NS, attribute_N, sums, self.num_subjects)
-            if not bool(torch.isfinite(score_NVS).all()):
+        for part in parts(n) if self.validate_ids else ():
+            check_ids(class_N[part], subject_NS[part], attribute_N[part], sums, self.num_subjects)
+            # Sums of all eight scores: one that is not finite shows.
+            if not bool(torch.isfinite(subject_mass(score_NVS[part])).all()):
                 raise ValueError("score_NVS: a score is not a finite number")
         accumulate(sums, score_NVS, class_N, subject_NS, attribute_N, self.num_subjects)
 

@@ -9,12 +9,17 @@ A attributes, L clusters of subjects.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from metrics.group_scores import score_groups
+
+PART = 16_000
+"""Groups that are added at a time: few enough for the caches of one core, and for torch not to share the work
+with other threads, whose meeting would cost more than so little work."""
 
 
 class BiasSums(NamedTuple):
@@ -107,6 +112,11 @@ def empty_sums(
     )
 
 
+def parts(size: int) -> Iterator[slice]:
+    """Slices of `PART` that together cover 0 .. size - 1."""
+    return (slice(at, at + PART) for at in range(0, size, PART))
+
+
 def check_ids(
     class_N: Tensor, subject_NS: Tensor, attribute_N: Tensor, sums: BiasSums, num_subjects: int
 ) -> None:
@@ -117,8 +127,9 @@ def check_ids(
         ("subject_NS", subject_NS, num_subjects),
         ("attribute_N", attribute_N, num_attributes),
     ):
-        if bool(((ids < 0) | (ids >= size)).any()):
-            raise ValueError(f"{name}: ids lie in 0..{size - 1}, got {int(ids.min())}..{int(ids.max())}")
+        low, high = ids.aminmax()
+        if bool((low < 0) | (high >= size)):
+            raise ValueError(f"{name}: ids lie in 0..{size - 1}, got {int(low)}..{int(high)}")
     if bool((subject_NS[:, 0] == subject_NS[:, 1]).any()):
         raise ValueError("subject_NS: a group compares two different subjects")
 
@@ -133,6 +144,8 @@ def accumulate(
 ) -> None:
     """Add N groups to `sums`, in place. Scores of any float type are summed in float64.
 
+    Groups are taken a part at a time, so that memory does not grow with N.
+
     Args:
         sums: as `empty_sums` makes them.
         score_NVS: S in [0, 1] by subject, shape (N, 4, 2).
@@ -140,8 +153,20 @@ def accumulate(
         subject_NS: ids of x1 and x2, in the order of the scores' last axis; not necessarily sorted. (N, 2).
         num_subjects: X, that `sums` was made for.
     """
+    for part in parts(len(score_NVS)):
+        _add(sums, score_NVS[part], class_N[part], subject_NS[part], attribute_N[part], num_subjects)
+
+
+def _add(
+    sums: BiasSums,
+    score_NVS: Tensor,
+    class_N: Tensor,
+    subject_NS: Tensor,
+    attribute_N: Tensor,
+    num_subjects: int,
+) -> None:
     group = score_groups(score_NVS)
-    low_N, high_N = subject_NS.min(dim=1).values, subject_NS.max(dim=1).values
+    low_N, high_N = torch.minimum(*subject_NS.T), torch.maximum(*subject_NS.T)
     side_N = torch.where(subject_NS[:, 0] < subject_NS[:, 1], 1.0, -1.0).double()
     _, P, A = sums.c_KPA.shape
     cell_N = (class_N * P + pair_index(low_N, high_N, num_subjects)) * A + attribute_N
@@ -152,14 +177,14 @@ def accumulate(
         (sums.sign_normalised_KPA, group.c_normalised_N.sign() * side_N),
         (sums.count_KPA, torch.ones_like(cell_N)),
     ):
-        total.view(-1).index_add_(0, cell_N, value_N)
+        total.view(-1).scatter_add_(0, cell_N, value_N)
     for total, value_N in (
         (sums.abs_c_K, group.c_N.abs()),
         (sums.delta_K, group.delta_N),
         (sums.eps_K, group.eps_N),
         (sums.mass_K, group.mass_N),
     ):
-        total.index_add_(0, class_N, value_N)
+        total.scatter_add_(0, class_N, value_N)
 
 
 def sums_by_category(sums: BiasSums, category_A: Tensor, num_categories: int) -> BiasSums:

@@ -8,6 +8,7 @@ Shape letters: N groups, V the four variants, S the two subjects, E the two boun
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -16,15 +17,12 @@ from torch import Tensor
 TINY = 1e-12
 """Below this sum of a question's two scores, normalising them returns zeros rather than noise."""
 
-ATTRIBUTE_SIGN_V = (1.0, -1.0, 1.0, -1.0)
-"""+1 where a variant asks the question, -1 where it asks the negated one."""
-
 
 def check_scores(score_NVS: Tensor) -> Tensor:
-    """The scores in float64; ValueError unless their shape is (N, 4, 2)."""
+    """The same scores; ValueError unless their shape is (N, 4, 2)."""
     if score_NVS.ndim != 3 or score_NVS.shape[1:] != (4, 2):
         raise ValueError(f"score_NVS: expected shape (N, 4, 2), got {tuple(score_NVS.shape)}")
-    return score_NVS.double()
+    return score_NVS
 
 
 def span_score(probability_NVSE: Tensor) -> Tensor:
@@ -38,15 +36,12 @@ def pair_bias(score_NVS: Tensor) -> Tensor:
     B(x) = mean over both orders of S(x) for the question, less the same for the negated question;
     C = (B(x1) - B(x2)) / 2. Source: UnQover Eq. 6, LEI spec 2.2.
     """
-    balance_NS = attribute_balance(score_NVS)
-    return (balance_NS[:, 0] - balance_NS[:, 1]) / 2
+    return _pair_bias(_variants(score_NVS))
 
 
 def attribute_balance(score_NVS: Tensor) -> Tensor:
     """B(x1), B(x2) in [-1, 1]: shape (N, 4, 2) to (N, 2). Source: UnQover Eq. 5, LEI spec 2.2."""
-    score_NVS = check_scores(score_NVS)
-    sign_V = score_NVS.new_tensor(ATTRIBUTE_SIGN_V)
-    return (score_NVS * sign_V[:, None]).sum(dim=1) / 2
+    return _balance(_variants(score_NVS))
 
 
 def position_error(score_NVS: Tensor) -> Tensor:
@@ -54,8 +49,7 @@ def position_error(score_NVS: Tensor) -> Tensor:
 
     Mean of |S12(x) - S21(x)| over both subjects and both questions. Source: UnQover section 4.2, spec 2.3.
     """
-    score_NVS = check_scores(score_NVS)
-    return (score_NVS[:, :2] - score_NVS[:, 2:]).abs().mean(dim=(1, 2))
+    return _position_error(_variants(score_NVS))
 
 
 def attribute_error(score_NVS: Tensor) -> Tensor:
@@ -64,8 +58,7 @@ def attribute_error(score_NVS: Tensor) -> Tensor:
     Mean of |S_a(x) - S_not_a(other)| over both subjects and both orders.
     Source: UnQover section 4.2, LEI spec 2.3.
     """
-    score_NVS = check_scores(score_NVS)
-    return (score_NVS[:, 0::2] - score_NVS[:, 1::2].flip(-1)).abs().mean(dim=(1, 2))
+    return _attribute_error(_variants(score_NVS))
 
 
 def subject_mass(score_NVS: Tensor) -> Tensor:
@@ -73,7 +66,7 @@ def subject_mass(score_NVS: Tensor) -> Tensor:
 
     Half of it is UnQover's average answer probability (spec 2.3).
     """
-    return check_scores(score_NVS).sum(dim=2).mean(dim=1)
+    return _subject_mass(_variants(score_NVS))
 
 
 def normalise_candidates(score_NVS: Tensor) -> Tensor:
@@ -81,9 +74,53 @@ def normalise_candidates(score_NVS: Tensor) -> Tensor:
 
     Source: this project; it separates who is preferred from how much is said about either.
     """
-    score_NVS = check_scores(score_NVS)
-    sum_NV1 = score_NVS.sum(dim=2, keepdim=True)
-    return torch.where(sum_NV1 > TINY, score_NVS / sum_NV1.clamp(min=TINY), 0.0)
+    return torch.stack([_share(score_NS) for score_NS in _variants(score_NVS)], dim=1)
+
+
+Variants = Sequence[Tensor]
+"""The scores (N, 2) of a question, its negation, and of both in the other order."""
+
+
+def _variants(score_NVS: Tensor) -> Variants:
+    """Each variant apart in float64, the groups side by side in memory.
+
+    Every step is then one pass over a long row, many times as fast as reductions of two or four numbers, and
+    few enough groups at a time stay in the caches of one core.
+    """
+    return [score_NS.T.contiguous().double().T for score_NS in check_scores(score_NVS).unbind(dim=1)]
+
+
+def _balance(variants: Variants) -> Tensor:
+    asked, negated, asked_again, negated_again = variants
+    return (asked - negated + asked_again - negated_again) / 2
+
+
+def _pair_bias(variants: Variants) -> Tensor:
+    balance_NS = _balance(variants)
+    return (balance_NS[:, 0] - balance_NS[:, 1]) / 2
+
+
+def _position_error(variants: Variants) -> Tensor:
+    asked, negated, asked_again, negated_again = variants
+    error_NS = (asked - asked_again).abs() + (negated - negated_again).abs()
+    return (error_NS[:, 0] + error_NS[:, 1]) / 4
+
+
+def _attribute_error(variants: Variants) -> Tensor:
+    asked, negated, asked_again, negated_again = variants
+    error_NS = (asked - negated.flip(1)).abs() + (asked_again - negated_again.flip(1)).abs()
+    return (error_NS[:, 0] + error_NS[:, 1]) / 4
+
+
+def _subject_mass(variants: Variants) -> Tensor:
+    asked, negated, asked_again, negated_again = variants
+    sum_NS = asked + negated + asked_again + negated_again
+    return (sum_NS[:, 0] + sum_NS[:, 1]) / 4
+
+
+def _share(score_NS: Tensor) -> Tensor:
+    sum_N = score_NS[:, 0] + score_NS[:, 1]
+    return score_NS / torch.where(sum_N > TINY, sum_N, torch.inf).unsqueeze(1)
 
 
 class GroupScores(NamedTuple):
@@ -102,10 +139,11 @@ def score_groups(score_NVS: Tensor) -> GroupScores:
     Raises:
         ValueError: a wrong shape.
     """
+    variants = _variants(score_NVS)
     return GroupScores(
-        c_N=pair_bias(score_NVS),
-        c_normalised_N=pair_bias(normalise_candidates(score_NVS)),
-        delta_N=position_error(score_NVS),
-        eps_N=attribute_error(score_NVS),
-        mass_N=subject_mass(score_NVS),
+        c_N=_pair_bias(variants),
+        c_normalised_N=_pair_bias([_share(score_NS) for score_NS in variants]),
+        delta_N=_position_error(variants),
+        eps_N=_attribute_error(variants),
+        mass_N=_subject_mass(variants),
     )

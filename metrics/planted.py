@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import spearmanr
 
 
 class PlantedCorrelation(NamedTuple):
@@ -53,4 +52,6 @@ def spearman(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     """Spearman's rho; NaN for fewer than two points or a constant side."""
     if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return float("nan")
+    from scipy.stats import spearmanr  # here: half a second that only the planted control spends
+
     return float(spearmanr(a, b).statistic)

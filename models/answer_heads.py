@@ -12,7 +12,6 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
-from transformers import AutoModel
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +83,8 @@ class RationaleHeads(nn.Module):
         transformers leave out. Where the encoder has none it stays random."""
         if self.pooler is None:
             return
+        from transformers import AutoModel
+
         encoder, info = AutoModel.from_pretrained(checkpoint, output_loading_info=True)
         dense = getattr(getattr(encoder, "pooler", None), "dense", None)
         if isinstance(dense, nn.Linear) and not any("pooler" in key for key in info["missing_keys"]):

@@ -10,11 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from models.answer_base import AnswerOutput, AnswerPrediction, AnswerQAModel, initializer_range
 from models.answer_heads import TYPES, ClsSource, RationaleHeads
@@ -22,6 +21,9 @@ from models.backbones import RANDOM, Backbone, load_pretrained
 from models.heads import best_spans, candidate_log_probs
 from models.qa_model import QAModel
 from models.xlnet_model import XLNetQAModel
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 log = logging.getLogger(__name__)
 

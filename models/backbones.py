@@ -12,9 +12,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import torch
-from transformers import AutoConfig, AutoModelForQuestionAnswering, PreTrainedConfig, PreTrainedModel
 
 from models.tiny_init import reading_init_
+
+# transformers is imported where a model is built: printing a configuration takes none of its seconds. (mypy
+# takes MYPY for True; a block under TYPE_CHECKING jsonargparse would execute.)
+MYPY = False
+if MYPY:
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +94,8 @@ class Backbone:
         tokenizer: Where the tokenizer comes from, when not from the checkpoint: a Hub name, a folder, or
             `stories` for the words of the embedded stories.
         config: Values that replace those of the checkpoint's transformers configuration.
-        attention: The attention kernel; `auto` leaves the choice to transformers.
+        attention: The attention kernel; `auto` takes ours on CPUs (models/cpu_kernels.py) and
+            scaled_dot_product_attention elsewhere, or what the architecture has.
         gradient_checkpointing: Recompute activations in the backward pass to save memory.
         reading_init: Start random weights so that small models learn to read (see models/tiny_init.py).
     """
@@ -114,6 +120,8 @@ def backbone_config(backbone: Backbone) -> PreTrainedConfig:
         BackboneError: the checkpoint cannot be found, or is of another architecture, or `config` has a key
             or a value that the architecture does not take.
     """
+    from transformers import AutoConfig
+
     row = ARCHITECTURES[backbone.architecture]
     if backbone.checkpoint == RANDOM:
         _check_keys(backbone, AutoConfig.for_model(row.model_type))
@@ -164,6 +172,8 @@ def load_pretrained(backbone: Backbone) -> PreTrainedModel:
         BackboneError: see `backbone_config`; also when weights are absent from the checkpoint, unreadable,
             or of another shape, and when transformers refuses an option for this architecture.
     """
+    from transformers import AutoModelForQuestionAnswering
+
     config = backbone_config(backbone)
     if backbone.checkpoint == RANDOM:
         model = build(config, backbone)
@@ -178,7 +188,7 @@ def load_pretrained(backbone: Backbone) -> PreTrainedModel:
             ignore_mismatched_sizes=True,  # `_check_loaded` says which weight does not fit
             **_options(backbone),
         )
-        _set_checkpointing(model, backbone)
+        _set_kernels(model, backbone)
     except Exception as error:  # transformers, safetensors, torch and pickle: a dozen types
         raise BackboneError(f"backbone.checkpoint {backbone.checkpoint!r}: {_first_line(error)}") from error
     _check_loaded(backbone, model, info)
@@ -195,15 +205,24 @@ def build(config: PreTrainedConfig, backbone: Backbone | None = None) -> PreTrai
     Raises:
         BackboneError: the configuration contradicts itself, or transformers refuses an option for it.
     """
+    from transformers import AutoModelForQuestionAnswering
+
     try:
         model = AutoModelForQuestionAnswering.from_config(copy.deepcopy(config), **_options(backbone))
-        _set_checkpointing(model, backbone)
+        _set_kernels(model, backbone)
     except Exception as error:  # ValueError, AssertionError, ImportError, ...
         raise BackboneError(f"backbone: {_first_line(error)}") from error
     return model
 
 
-def _set_checkpointing(model: PreTrainedModel, backbone: Backbone | None) -> None:
+def _set_kernels(model: PreTrainedModel, backbone: Backbone | None) -> None:
+    from models.cpu_kernels import ATTENTION, replace_dropout
+
+    replace_dropout(model)
+    auto = backbone is None or backbone.attention == "auto"
+    # Where transformers would take sdpa, the architecture leaves attention to an exchangeable function.
+    if auto and model.config._attn_implementation == "sdpa" and model._can_set_attn_implementation():
+        model.set_attn_implementation(ATTENTION)
     if backbone is not None and backbone.gradient_checkpointing:
         model.gradient_checkpointing_enable()
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
-from transformers import AutoConfig
 
 from models.answer_model import MODELS, AnswerQAModel
 from models.backbones import ARCHITECTURES, Backbone, BackboneError, apply_settings, build
@@ -188,14 +189,28 @@ def export(path: str, output: Path) -> None:
             loaded.model.heads,
         )
     staged = output.with_name(f".{output.name}.tmp")
+    shutil.rmtree(staged, ignore_errors=True)  # of an export that was killed
     try:
         loaded.model.to_pretrained().save_pretrained(staged)
         assert isinstance(loaded.tokenizer, dict)
         for name, text in loaded.tokenizer.items():
             (staged / Path(name).name).write_text(text, encoding="utf-8")
+        for place in (*staged.iterdir(), staged):
+            _sync(place)
         staged.rename(output)
+    except (OSError, SafetensorError) as error:  # which tells of a full disk in its own type
+        raise CheckpointError(f"{output}: cannot be written: {' '.join(str(error).split())}") from error
     finally:
         shutil.rmtree(staged, ignore_errors=True)
+
+
+def _sync(place: Path) -> None:
+    """Have a file, or the names in a folder, on the disk before anything is renamed."""
+    handle = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def read_ckpt(path: Path, *, mmap: bool = False) -> dict[str, Any]:
@@ -211,13 +226,39 @@ def read_ckpt(path: Path, *, mmap: bool = False) -> dict[str, Any]:
         ) from error
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get(KEY), dict):
         raise CheckpointError(f"{path}: not a checkpoint of this project (it has no {KEY!r} entry)")
-    if (found := checkpoint[KEY].get("format")) != FORMAT:
+    if (found := checkpoint[KEY].get("format")) != FORMAT or isinstance(found, bool):
         raise CheckpointError(f"{path}: of format {found!r}; this version reads format {FORMAT}")
+    _check_parts(checkpoint, path)
     return checkpoint
+
+
+_PARTS: dict[str, tuple[type, ...]] = {
+    "architecture": (str,),
+    "config": (str,),
+    "tokenizer": (dict, str),
+    "encoding": (dict,),
+}
+"""What our part must hold; `heads` and `head_options` came later and may be absent."""
+
+
+def _check_parts(checkpoint: dict[str, Any], path: Path) -> None:
+    about = checkpoint[KEY]
+    wrong = [name for name, kinds in _PARTS.items() if not isinstance(about.get(name), kinds)]
+    wrong += [] if isinstance(about.get("heads", ""), str) else ["heads"]
+    wrong += [] if isinstance(about.get("head_options", {}), dict) else ["head_options"]
+    if isinstance(files := about.get("tokenizer"), dict) and not all(
+        isinstance(text, str) for text in files.values()
+    ):
+        wrong.append("tokenizer")
+    wrong += [] if isinstance(checkpoint.get("state_dict"), dict) else ["state_dict"]
+    if wrong:
+        raise CheckpointError(f"{path}: damaged: {wrong[0]!r} is absent or of a wrong type")
 
 
 def _load_ckpt(path: Path, backbone: Backbone | None = None, *, heads: str = "") -> LoadedQA:
     """The model of a checkpoint, with its own heads or, for `span`, the part of it that is a plain model."""
+    from transformers import AutoConfig
+
     checkpoint = read_ckpt(path)
     about = checkpoint[KEY]
     row = ARCHITECTURES.get(about["architecture"])
@@ -250,6 +291,8 @@ def _load_ckpt(path: Path, backbone: Backbone | None = None, *, heads: str = "")
 
 
 def _load_folder(path: str) -> LoadedQA:
+    from transformers import AutoConfig
+
     try:
         model_type = AutoConfig.from_pretrained(path).model_type
     except Exception as error:  # OSError, ValueError, huggingface_hub's validation errors

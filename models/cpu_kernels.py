@@ -164,6 +164,8 @@ def device_attention(
 
 
 def _ours(values: Tensor) -> bool:
+    if torch.compiler.is_compiling():  # the compiler fuses torch's own, and cannot follow the views of bits
+        return False
     return values.device.type == "cpu" and values.dtype in (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -176,9 +178,11 @@ def replace_dropout(model: nn.Module) -> None:
 
 
 def device_mask(*arguments: Any, **options: Any) -> Tensor | None:
-    """transformers' mask for scaled_dot_product_attention, without the look whether there is any padding, for
-    which a GPU would have to stop and tell."""
-    options["allow_is_bidirectional_skip"] = False
+    """transformers' mask for scaled_dot_product_attention. Whether there is any padding is looked at on CPUs
+    only: a GPU would have to stop and tell."""
+    padding_BT = options.get("attention_mask")
+    if padding_BT is not None and padding_BT.device.type != "cpu":
+        options["allow_is_bidirectional_skip"] = False
     mask: Tensor | None = sdpa_mask(*arguments, **options)
     return mask
 

@@ -7,13 +7,15 @@ group, S subjects, E the two boundaries (start, end).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from torch import Tensor, nn
-from transformers import AutoModelForQuestionAnswering, PreTrainedConfig, PreTrainedModel
 
 from models.backbones import ARCHITECTURES, Backbone, load_pretrained
 from models.heads import SpanHead, best_spans, candidate_log_probs
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 
 class QAOutput(NamedTuple):
@@ -138,6 +140,8 @@ class QAModel(nn.Module):
 
         The modules are shared, not copied.
         """
+        from transformers import AutoModelForQuestionAnswering
+
         pretrained = AutoModelForQuestionAnswering.from_config(self.config)
         setattr(pretrained, pretrained.base_model_prefix, self.encoder)
         names = ARCHITECTURES[self.architecture].span_head

@@ -8,16 +8,18 @@ the two boundaries.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from models.answer_base import AnswerOutput, AnswerPrediction, AnswerQAModel, initializer_range, with_cls
 from models.answer_heads import XLNetAnswerHeads
 from models.heads import best_pairs, best_spans
 from models.qa_model import SpanPrediction
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 BEAM = 5
 """Starts, and ends for each start, that are looked at (faithfulness spec 2.3)."""

@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.__main__ import _parser as benchmarks_parser
 from data_modules.__main__ import _parser as data_parser
 from evaluation.__main__ import build_parser
 from training.cli import main as train
+from training.selection import make_parser as select_parser
+from training.sweep import make_parser as sweep_parser
+from training.sweep_file import read_sweep
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -35,7 +39,14 @@ def test_a_command_is_understood(
 ) -> None:
     monkeypatch.chdir(ROOT)
     module, *arguments = command
-    if module == "training" and arguments[0] != "demo":
+    if module == "training" and arguments[0] == "sweep":
+        args, overrides = sweep_parser().parse_known_args(arguments[1:])
+        read_sweep(args.file, overrides)
+    elif module == "training" and arguments[0] == "select":
+        select_parser().parse_args(arguments[1:])
+    elif module == "benchmarks":
+        benchmarks_parser().parse_args(arguments)
+    elif module == "training" and arguments[0] != "demo":
         with pytest.raises(SystemExit) as stop:
             train([*arguments, "--print_config"])
         assert stop.value.code in (0, None), capsys.readouterr().err
@@ -51,6 +62,6 @@ def test_every_file_that_the_pages_name_exists() -> None:
     for page in ("README.md", "CONTRIBUTING.md", "docs/measurements.md"):
         text = (ROOT / page).read_text()
         for path in re.findall(
-            r"(?:configs|docs|data_modules|models|losses|metrics|evaluation)/[\w/]+\.\w+", text
+            r"(?:configs|docs|data_modules|models|losses|metrics|evaluation)/[\w/]+(?:\.\w+)+", text
         ):
             assert (ROOT / path).exists(), f"{page}: {path}"

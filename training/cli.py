@@ -14,18 +14,24 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.callbacks import ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.cli import ArgsType, LightningArgumentParser, LightningCLI
-from transformers.utils.logging import disable_progress_bar
 
 from data_modules.qa import QADataModule
 from models.backbones import Backbone
-from models.checkpoint import check_ckpt
+from models.checkpoint import CheckpointError, check_ckpt
 from models.qa_model import QAModel
 from training.answer_module import chosen_heads
+from training.callbacks.batch_seed import BatchSeed
+from training.callbacks.compiled import Compiled
+from training.callbacks.last_checkpoint import LastCheckpoint
 from training.callbacks.run_record import RunRecord
+from training.checkpoint_io import AtomicCheckpointIO
+from training.global_batch import keep_global_batch
 from training.loggers import Run, run_loggers
+from training.processes import expect_no_gradient, install
 from training.qa_module import QAModule
+from training.trainer_checks import MonitorCheck, check_trainer_keys
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 SUBCOMMANDS = ("fit", "validate", "test", "predict")
@@ -48,7 +54,6 @@ class InterventuneCLI(LightningCLI):
         parser.set_defaults(
             {
                 "checkpoint.filename": "best",
-                "checkpoint.save_last": True,
                 "checkpoint.auto_insert_metric_name": False,
                 "checkpoint.enable_version_counter": False,
             }
@@ -58,34 +63,66 @@ class InterventuneCLI(LightningCLI):
         """Parse, then look at the checkpoint before anybody tries to load it."""
         super().parse_arguments(parser, args)
         config = self.config[self.config.subcommand]
+        check_trainer_keys(config.trainer)
         path = config.get("ckpt_path")
-        if path and path != "last":
+        if path and path not in ("last", "auto"):
             check_ckpt(Path(path), config.backbone.architecture, heads_of(config))
 
     def before_instantiate_classes(self) -> None:
-        """Resolve the run's folder: a new one, or, with `--ckpt_path last`, the latest that can go on."""
+        """Resolve the run's folder: a new one, or the latest that can go on (`--ckpt_path last|auto`)."""
+        _quiet_transformers()
         assert self.subcommand is not None
         config = self.config[self.subcommand]
         run: Run = config.run
         home = Path(run.root) / run.name
-        if config.get("ckpt_path") == "last":
+        wanted = config.get("ckpt_path")
+        if wanted in ("last", "auto"):
             last = latest_checkpoint(home, run.version)
-            config.ckpt_path, run.version = str(last), last.parent.parent.name
-            self.resumed_step = check_ckpt(last, config.backbone.architecture, heads_of(config))
-            return
+            if last is not None:
+                config.ckpt_path, run.version = str(last), last.parent.parent.name
+                self.resumed_step = _resumable(last, config)
+                return
+            if wanted == "last" or self.subcommand != "fit":
+                where = home / (run.version or "*")
+                raise ValueError(f"--ckpt_path {wanted}: no checkpoint under {where}; start without it")
+            config.ckpt_path = None
+            return  # a folder that a run left before its first checkpoint is started over
         if run.version and (home / run.version / "config.yaml").exists():
             raise ValueError(
                 f"run.version: {home / run.version} holds another run; choose another version, or continue "
-                "that one with --ckpt_path last"
+                "that one with --ckpt_path last (or auto)"
             )
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
-        """Always a CSV file; wandb beside it unless off."""
+        """Always a CSV file, wandb beside it unless off; checkpoints written whole; our own `fsdp`."""
         assert self.subcommand is not None
-        run: Run = self.config[self.subcommand].run
-        if self.config[self.subcommand].trainer.logger is None:
+        config = self.config[self.subcommand]
+        run: Run = config.run
+        if config.trainer.logger is None:
             kwargs["logger"] = run_loggers(run, self.resumed_step)
-        return super().instantiate_trainer(**kwargs)
+        if config.trainer.strategy == "fsdp":
+            from training.strategies import FullyShardedStrategy  # half a second that only it needs
+
+            kwargs["strategy"] = FullyShardedStrategy()
+        if config.trainer.enable_progress_bar is not False and not config.trainer.callbacks:
+            # Each refresh shows a loss, for which a GPU has to stop: as often as curves are written, no more.
+            # (The one of rich asks in every step.)
+            kwargs["callbacks"] = [
+                TQDMProgressBar(refresh_rate=max(1, config.trainer.log_every_n_steps or 10))
+            ]
+        plugins = self._get(self.config_init, "trainer").plugins or []
+        kwargs["plugins"] = [*(plugins if isinstance(plugins, list) else [plugins]), AtomicCheckpointIO()]
+        trainer = super().instantiate_trainer(**kwargs)
+        keep_global_batch(trainer, run.planned_processes)
+        expect_no_gradient(self.model)
+        # After ModelCheckpoint, so that what it chose is in last.ckpt.
+        trainer.callbacks += [
+            MonitorCheck(config.get("checkpoint", {}).get("monitor") or ""),
+            BatchSeed(int(config.get("seed_everything") or 0)),
+            *([Compiled()] if run.compile else []),
+            LastCheckpoint(every_n_steps=run.save_every_n_steps, every_minutes=run.save_every_minutes),
+        ]
+        return trainer
 
 
 def heads_of(config: Any) -> str:
@@ -100,16 +137,20 @@ def heads_of(config: Any) -> str:
     return chosen_heads(chosen, config.backbone.architecture)
 
 
-def latest_checkpoint(home: Path, version: str) -> Path:
-    """`last.ckpt` of the given version, or of the version that was written to last.
-
-    Raises:
-        ValueError: there is none.
-    """
+def latest_checkpoint(home: Path, version: str) -> Path | None:
+    """`last.ckpt` of the given version, or of the one that was written to last; None: there is none."""
     found = sorted(home.glob(f"{version or '*'}/checkpoints/last.ckpt"), key=lambda p: p.stat().st_mtime)
-    if not found:
-        raise ValueError(f"--ckpt_path last: no checkpoint under {home / (version or '*')}; start without it")
-    return found[-1]
+    return found[-1] if found else None
+
+
+def _resumable(last: Path, config: Any) -> int:
+    """The step at which the run goes on. CheckpointError, with the alternatives, where it cannot."""
+    try:
+        return check_ckpt(last, config.backbone.architecture, heads_of(config))
+    except CheckpointError as error:
+        best = last.with_name("best.ckpt")
+        other = f"go on from {best} (--ckpt_path {best}), or " if best.exists() else ""
+        raise CheckpointError(f"{error}; {other}remove it to start over") from error
 
 
 def _tokenizer(backbone: Backbone) -> str:
@@ -123,6 +164,7 @@ def _architecture(backbone: Backbone) -> str:
 def main(args: list[str] | None = None) -> InterventuneCLI:
     """Parse `args` (default: the command line) and run the subcommand."""
     _quiet()
+    install()
     return InterventuneCLI(
         QAModule,
         QADataModule,
@@ -155,7 +197,16 @@ def _quiet() -> None:
     warnings.filterwarnings("ignore", ".*args parameter is intended to run from within Python.*")
     warnings.filterwarnings("ignore", ".*is smaller than the logging interval.*")
     warnings.filterwarnings("ignore", ".*`isinstance.treespec, LeafSpec.` is deprecated.*")
-    logging.getLogger("transformers").setLevel(logging.ERROR)
-    disable_progress_bar()  # of reading weights, a blink
+    warnings.filterwarnings("ignore", ".*recommended to use .self.log.*sync_dist.*")  # metrics are summed
+    connector = logging.getLogger("pytorch_lightning.trainer.connectors.checkpoint_connector")
+    connector.addFilter(lambda record: "`weights_only` was not set" not in record.getMessage())
     rank_zero = logging.getLogger("pytorch_lightning.utilities.rank_zero")
     rank_zero.addFilter(lambda record: "litlogger" not in record.getMessage())
+
+
+def _quiet_transformers() -> None:
+    """The same for transformers; later, because printing a configuration does without it."""
+    from transformers.utils.logging import disable_progress_bar
+
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    disable_progress_bar()  # of reading weights, a blink

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
+from pytorch_lightning.loggers.csv_logs import ExperimentWriter
+from pytorch_lightning.loggers.logger import rank_zero_experiment
 from pytorch_lightning.utilities import rank_zero_only
 
 from training.callbacks.run_record import write_text
@@ -24,6 +28,12 @@ class Run:
         wandb: An extra logger, beside the CSV file that is always written: `offline` keeps its files in
             the run's folder until `wandb sync`, `online` needs a login, `off` leaves it out.
         wandb_project: Project name there.
+        save_every_minutes: Rewrite `checkpoints/last.ckpt` so often while training; 0: not by time. It is
+            also written after validation and epochs, and when the run is told to stop.
+        save_every_n_steps: Likewise, counted in optimizer steps.
+        planned_processes: Number of processes that batch sizes and accumulation were chosen for: with another
+            number, accumulation is changed so that a step takes as many batches; 0 leaves it as it is.
+        compile: Compile the encoder with torch.compile while training.
     """
 
     name: str = "run"
@@ -31,6 +41,37 @@ class Run:
     root: str = "runs"
     wandb: Literal["offline", "online", "off"] = "offline"
     wandb_project: str = "interventune"
+    save_every_minutes: float = 15.0
+    save_every_n_steps: int = 0
+    planned_processes: int = 0
+    compile: bool = False
+
+
+class CurveWriter(ExperimentWriter):
+    """Lightning's writer of metrics.csv, but without its ways to lose the file: it deletes the one of a run
+    that goes on, and rewrites it in place when a new column appears."""
+
+    def _check_log_dir_exists(self) -> None:
+        """`run_loggers` decides whether an old file goes on."""
+
+    def _rewrite_with_new_header(self, fieldnames: list[str]) -> None:
+        rows = list(read_curves(Path(self.metrics_file_path)))
+        write_curves(Path(self.metrics_file_path), fieldnames, rows)
+
+
+class CurveLogger(CSVLogger):
+    """CSVLogger with a `CurveWriter`."""
+
+    _experiment: CurveWriter | None
+
+    @property
+    @rank_zero_experiment
+    def experiment(self) -> CurveWriter:
+        """The writer; made when first asked for."""
+        if self._experiment is None:
+            Path(self.log_dir).mkdir(parents=True, exist_ok=True)
+            self._experiment = CurveWriter(log_dir=self.log_dir)
+        return self._experiment
 
 
 def run_loggers(run: Run, resumed_step: int | None = None) -> list[Logger]:
@@ -40,9 +81,8 @@ def run_loggers(run: Run, resumed_step: int | None = None) -> list[Logger]:
         run: where to.
         resumed_step: the step that the run goes on from; None starts a new one.
     """
-    curves = CSVLogger(run.root, name=run.name, version=run.version or None)
-    if resumed_step is not None:
-        keep_curves(curves, resumed_step)
+    curves = CurveLogger(run.root, name=run.name, version=run.version or None)
+    keep_curves(curves, resumed_step or 0)
     if run.wandb == "off":
         return [curves]
     Path(curves.log_dir).mkdir(parents=True, exist_ok=True)
@@ -56,16 +96,31 @@ def run_loggers(run: Run, resumed_step: int | None = None) -> list[Logger]:
 
 
 @rank_zero_only
-def keep_curves(logger: CSVLogger, step: int) -> None:
-    """Go on in metrics.csv after the rows below `step`, where CSVLogger alone would delete the file."""
+def keep_curves(logger: CurveLogger, step: int) -> None:
+    """Go on in metrics.csv after the rows below `step`, where a file is."""
     path = Path(logger.log_dir) / "metrics.csv"
     if not path.exists():
         return
+    rows = [row for row in read_curves(path) if int(row.get("step") or 0) < step]
+    if not rows:
+        path.unlink()
+        return
+    keys = list(rows[0])
+    write_curves(path, keys, rows)
+    logger.experiment.metrics_keys = keys
+
+
+def read_curves(path: Path) -> Iterator[dict[str, str]]:
+    """The rows of a metrics.csv; not a last one that a killed writer left unfinished."""
     with open(path, newline="") as file:
-        reader = csv.DictReader(file)
-        keys = list(reader.fieldnames or [])
-        rows = [row for row in reader if int(row.get("step") or 0) < step]
-    writer = logger.experiment  # deletes the file
-    lines = [",".join(keys), *(",".join(row[key] or "" for key in keys) for row in rows)]
-    write_text(path, "\n".join(lines) + "\n")
-    writer.metrics_keys = keys
+        text = file.read()
+    return csv.DictReader(text[: text.rfind("\n") + 1].splitlines())
+
+
+def write_curves(path: Path, keys: Sequence[str], rows: Iterable[Mapping[str, str]]) -> None:
+    """Write a metrics.csv whole."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=keys, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(path, text.getvalue())

@@ -12,7 +12,6 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
-from transformers import get_linear_schedule_with_warmup
 
 from data_modules.collate import GroupBatch, PairBatch, QABatch, TrainBatch
 from data_modules.datasets import QASet
@@ -49,6 +48,12 @@ class QAModule(pl.LightningModule):
         max_answer_tokens: int = 30,
     ) -> None:
         super().__init__()
+        if not weight_decay >= 0:
+            raise ValueError(f"model.weight_decay must not be negative, got {weight_decay}")
+        if not 0 <= warmup_ratio <= 1:
+            raise ValueError(f"model.warmup_ratio must lie in 0 .. 1, got {warmup_ratio}")
+        if max_answer_tokens < 1:
+            raise ValueError(f"model.max_answer_tokens must be at least 1, got {max_answer_tokens}")
         self.backbone = backbone
         self.learning_rate, self.weight_decay, self.warmup_ratio = learning_rate, weight_decay, warmup_ratio
         self.max_answer_tokens = max_answer_tokens
@@ -77,12 +82,12 @@ class QAModule(pl.LightningModule):
     def refuse_yes_and_no(self) -> None:
         """ValueError for training questions that a span cannot answer."""
         qa = self.datamodule.train_set.qa
-        for example in qa.examples if qa is not None else ():
-            if example.answer_type in ("yes", "no"):
-                raise ValueError(
-                    f"data.train_qa: {example.id} is answered by {example.answer_type}, which a span head "
-                    "cannot say; train with training.answer_module.AnswerModule (experiments coqa_ot, ...)"
-                )
+        example = qa.first_of(("yes", "no")) if qa is not None else None
+        if example is not None:
+            raise ValueError(
+                f"data.train_qa: {example.id} is answered by {example.answer_type}, which a span head "
+                "cannot say; train with training.answer_module.AnswerModule (experiments coqa_ot, ...)"
+            )
 
     @property
     def datamodule(self) -> Any:
@@ -159,6 +164,8 @@ class QAModule(pl.LightningModule):
 
     def configure_optimizers(self) -> dict[str, Any]:
         """AdamW without decay on biases and normalisation weights; linear warm-up, linear decay to 0."""
+        from transformers import get_linear_schedule_with_warmup
+
         decayed: list[Tensor] = []
         plain: list[Tensor] = []
         for parameter in self.parameters():

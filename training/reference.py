@@ -1,7 +1,7 @@
 """What the starting model says about the training groups: anchors of the irrelevant loss, and dominance.
 
-Computed once, by one process, kept on disk under a fingerprint of everything that it depends on: a changed
-model, text or option computes anew, an interrupted pass leaves nothing behind.
+Computed once, by one process per node, kept on disk under a fingerprint of everything that it depends on: a
+changed model, text or option computes anew, an interrupted pass leaves nothing behind.
 
 Shape letters: N groups, V variants of a group (4), S subjects (2), E boundaries (start, end).
 """
@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
+from filelock import FileLock
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from data_modules.advice import unadvised
 from data_modules.datasets import GroupSet
+from data_modules.group_rows import score_rows, token_budget
 from data_modules.schema import Group
 from metrics.bias import accumulate, dominant_subject, empty_sums, pushed_subject
 from models.checkpoint import fingerprint
@@ -63,17 +64,22 @@ def reference_pass(
         rows_per_batch: rows that are scored together.
         cache: folder of the scores.
     """
-    strategy = module.trainer.strategy
     bare = unadvised(groups.groups)
     path = cache / f"{_fingerprint(module, groups.groups, target)}.pt"
-    if module.trainer.is_global_zero and not path.exists():
-        datamodule = module.datamodule
-        bare_set = GroupSet(bare, datamodule.tokenizer, datamodule.encoding)
-        scores = {"unadvised": score_groups(module, bare_set, rows_per_batch, "reference pass")}
-        if target == "same_advice":
-            scores["advised"] = score_groups(module, groups, rows_per_batch, "reference pass, advised")
-        _write(scores, path)
-    strategy.barrier("reference pass")
+    if not path.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        # Whoever comes first scores, and the others find the file: once per node, or once for all where nodes
+        # share the folder. No collective operation waits meanwhile, so none runs into its time limit.
+        with FileLock(path.with_suffix(".lock")):
+            if not path.exists():
+                datamodule = module.datamodule
+                bare_set = GroupSet(bare, datamodule.tokenizer, datamodule.encoding)
+                scores = {"unadvised": score_groups(module, bare_set, rows_per_batch, "reference pass")}
+                if target == "same_advice":
+                    scores["advised"] = score_groups(
+                        module, groups, rows_per_batch, "reference pass, advised"
+                    )
+                _write(scores, path)
     log.info("reference scores: %s", path)
     scores = torch.load(path, map_location="cpu", weights_only=True)
     return _gather(groups, bare, scores)
@@ -113,13 +119,9 @@ def score_groups(module: QAModule, groups: GroupSet, rows_per_batch: int, what: 
     device = module.trainer.strategy.root_device
     training = module.training
     module.to(device).eval()
-    result = torch.empty(len(groups), 4, 2, 2)
-    batches = groups.batches(max(1, rows_per_batch // 4))
-    precision = module.trainer.precision_plugin
-    for index in tqdm(batches, desc=what, unit="batch", disable=None):
-        batch = module.trainer.strategy.batch_to_device(groups[index], device)
-        with precision.forward_context():
-            result[index] = module.group_log_probs(batch).float().cpu()
+    tokens = token_budget(rows_per_batch, module.datamodule.encoding.max_length, device)
+    with module.trainer.precision_plugin.forward_context():
+        result = score_rows(groups, module.model.group_log_probs, tokens=tokens, device=device, what=what)
     module.train(training)
     return result
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import AutoModelForQuestionAnswering
 
-from data_modules.features import Encoding
+from data_modules.features import Encoding, encode_groups
 from data_modules.schema import QAExample
 from evaluation.predictor import Predictor, pick_device
 from tests.evaluation.checkpoints import GROUPS, QUESTIONS, save_ckpt, save_folder
@@ -55,6 +56,48 @@ def test_scores_come_in_the_order_of_the_groups(tmp_path: Path) -> None:
     turned = Predictor(path, device="cpu", batch_size=4).group_log_probs(GROUPS[::-1])
     torch.testing.assert_close(turned.flip(0), whole, atol=1e-4, rtol=1e-4)
     assert not whole.requires_grad
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
+def test_scores_are_those_of_each_row_alone(architecture: str, tmp_path: Path) -> None:
+    """The oracle: transformers' own class, a row at a time, without any padding."""
+    path = str(save_folder(tmp_path / "folder", architecture))
+    predictor = Predictor(path, device="cpu")
+    found = predictor.group_log_probs(GROUPS)
+    theirs = AutoModelForQuestionAnswering.from_pretrained(path).eval() if architecture != "xlnet" else None
+    for n, feature in enumerate(encode_groups(GROUPS, predictor.tokenizer, predictor.encoding)):
+        for v, row in enumerate(feature.rows):
+            inputs = {
+                "input_ids": torch.tensor(row.input_ids_T[None].astype("int64")),
+                "attention_mask": torch.ones(1, len(row.input_ids_T), dtype=torch.long),
+                "token_type_ids": torch.tensor(row.token_type_ids_T[None].astype("int64")),
+            }
+            with torch.no_grad():
+                if theirs is None:
+                    output = predictor.model(inputs)
+                    start_T, end_T = output.start_BT[0], output.end_BT[0]
+                else:
+                    taken = inputs if architecture == "bert" else dict(list(inputs.items())[:2])
+                    output = theirs(**taken)
+                    start_T, end_T = output.start_logits[0], output.end_logits[0]
+            for s, (first, last) in enumerate(feature.candidate_VSE[v].tolist()):
+                expected = torch.stack((start_T.log_softmax(0)[first], end_T.log_softmax(0)[last]))
+                torch.testing.assert_close(found[n, v, s].exp(), expected.exp(), atol=1e-6, rtol=1e-4)
+
+
+def test_many_groups_are_scored_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    predictor = Predictor(str(save_ckpt(tmp_path / "a.ckpt")), device="cpu")
+    whole = predictor.group_log_probs(GROUPS)
+    monkeypatch.setattr("evaluation.predictor.PART", 5)
+    torch.testing.assert_close(predictor.group_log_probs(GROUPS), whole, atol=1e-5, rtol=1e-5)
+    assert predictor.group_log_probs([]).shape == (0, 4, 2, 2)
+
+
+def test_bfloat16_stays_near(tmp_path: Path) -> None:
+    path = str(save_ckpt(tmp_path / "a.ckpt"))
+    exact = Predictor(path, device="cpu").group_log_probs(GROUPS).exp()
+    near = Predictor(path, device="cpu", precision="bf16").group_log_probs(GROUPS).exp()
+    torch.testing.assert_close(near, exact, atol=0.02, rtol=0.1)
 
 
 def test_the_encoding_is_that_of_the_training(tmp_path: Path) -> None:

@@ -132,3 +132,16 @@ def test_a_model_with_our_kernels_computes_what_it_computes_with_transformers_ow
             mine, its = ours(inputs), theirs(inputs)
         tolerance = 1e-5 if precision == torch.float32 else 5e-2
         torch.testing.assert_close(mine.start_BT, its.start_BT, atol=tolerance, rtol=tolerance)
+
+
+def test_the_compiler_sees_torchs_own() -> None:
+    torch.manual_seed(0)
+    model = QAModel.from_backbone(Backbone(architecture="bert", checkpoint="random")).train()
+    inputs = {
+        "input_ids": torch.randint(5, 100, (2, 16)),
+        "attention_mask": torch.ones(2, 16, dtype=torch.long),
+        "token_type_ids": torch.zeros(2, 16, dtype=torch.long),
+    }
+    model.encoder.compile(dynamic=True, backend="aot_eager")
+    model(inputs).start_BT[:, 0].sum().backward()
+    assert all(p.grad is not None for p in model.encoder.parameters())

@@ -1,0 +1,104 @@
+"""Does everything survive what machines do? Kills, full disks, files that were cut off.
+
+python -m tests.chaos [--kills 20] [--seed 0] [--quick]
+
+Takes about ten minutes; full and read-only disks need the right to mount one, and are skipped without. Exit
+code 0 only if all of it holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything imports transformers
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def main() -> int:
+    """Run all parts; 0 if they hold."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.chaos",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--kills", type=int, default=20, help="kills of training (default 20)")
+    parser.add_argument("--sweep-kills", type=int, default=6, help="kills in a sweep (default 6)")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--quick", action="store_true", help="disks and files only")
+    parser.add_argument("--keep", type=Path, help="a folder for all that the runs leave (default: none)")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        root = (args.keep or Path(folder)).absolute()
+        parts: list[Callable[[], bool]] = [lambda: disks(root / "disks")]
+        if not args.quick:
+            parts.append(lambda: training(args.kills, args.seed, root / "training"))
+            parts.append(lambda: sweeps(args.sweep_kills, args.seed, root / "sweep"))
+        held = [part() for part in parts]
+    print("all of it holds" if all(held) else "NOT all of it holds")
+    return 0 if all(held) else 1
+
+
+def disks(root: Path) -> bool:
+    """Full disks, read-only disks, files that were cut off."""
+    from tests.chaos.disks import Skipped, scenarios
+
+    logging.disable(logging.WARNING)
+    counts: Counter[str] = Counter()
+    for number, (name, scenario) in enumerate(scenarios().items()):
+        work = root / str(number)
+        work.mkdir(parents=True)
+        start = time.monotonic()
+        try:
+            scenario(work)
+            outcome, said = "holds", ""
+        except Skipped as reason:
+            outcome, said = "skipped", str(reason)
+        except AssertionError as error:
+            outcome, said = "FAILS", str(error)
+        except Exception as error:
+            outcome, said = "FAILS", f"{type(error).__name__}: {error}"
+        counts[outcome] += 1
+        print(f"{outcome:8} {name} ({time.monotonic() - start:.0f} s) {said}".rstrip(), flush=True)
+    logging.disable(logging.NOTSET)
+    print(f"disks and files: {told(counts)}", flush=True)
+    return not counts["FAILS"]
+
+
+def training(kills: int, seed: int, root: Path) -> bool:
+    """kill -9 of training."""
+    from tests.chaos.training_kills import kill_training
+
+    result = kill_training(kills, seed, root)
+    ending = "ended as if nothing had happened" if not result.problems else "PROBLEMS"
+    print(f"training: {result.told()}: {ending}", flush=True)
+    for problem in result.problems:
+        print(f"  {problem}", flush=True)
+    return not result.problems and result.made >= kills
+
+
+def sweeps(kills: int, seed: int, root: Path) -> bool:
+    """kill -9 of a sweep's workers, of its trials, and of itself."""
+    from tests.chaos.sweep_kills import kill_sweep
+
+    result = kill_sweep(kills, seed, root)
+    print(f"sweep: {result.told()}", flush=True)
+    for problem in result.problems:
+        print(f"  {problem}", flush=True)
+    return not result.problems
+
+
+def told(counts: Counter[str]) -> str:
+    """`3 holds, 1 skipped`."""
+    return ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,259 @@
+"""kill -9 training at random moments, resume by the same command, and compare with the undisturbed run."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.chaos.phases import phase_of
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIGS = ROOT / "configs"
+SIZES = (
+    "{vocab_size: 320, hidden_size: 32, intermediate_size: 64, num_hidden_layers: 2, pad_token_id: 1, "
+    "bos_token_id: 0, eos_token_id: 2, type_vocab_size: 1, hidden_dropout_prob: 0.1, "
+    "attention_probs_dropout_prob: 0.1}"
+)
+PATIENCE_S = 300.0
+"""Longest wait for a process to begin training, or to end."""
+TIMES = ("time", "seconds", "per_s", "per_second")
+"""Parts of the names of columns that differ from run to run."""
+
+
+@dataclass
+class Kills:
+    """What was done to a run, and how it ended."""
+
+    made: int = 0
+    phases: Counter[str] = field(default_factory=Counter)
+    runs: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def told(self) -> str:
+        """One line."""
+        where = ", ".join(f"{count} {phase}" for phase, count in sorted(self.phases.items()))
+        return f"{self.made} kills ({where}) in {self.runs} run(s)"
+
+
+@dataclass(frozen=True)
+class Training:
+    """One run of the embedded data.
+
+    Args:
+        root: of all runs.
+        name: of this one.
+        steps: how long it is.
+    """
+
+    root: Path
+    name: str
+    steps: int
+
+    @property
+    def folder(self) -> Path:
+        """What the run leaves."""
+        return self.root / self.name / "0"
+
+    @property
+    def phase(self) -> Path:
+        """Where the process says what it does."""
+        return self.root / f"{self.name}.phase"
+
+    def command(self) -> list[str]:
+        """The command that starts the run, and goes on with it."""
+        tell = {"class_path": "tests.chaos.phases.Phases", "init_args": {"path": str(self.phase)}}
+        return [
+            *(sys.executable, "-m", "training", "fit"),
+            *("-c", str(CONFIGS / "experiments" / "lei_planted.yaml")),
+            *("-c", str(CONFIGS / "backbones" / "tiny_roberta.yaml")),
+            *(f"--backbone.config={SIZES}", f"--run.root={self.root}", f"--run.name={self.name}"),
+            *("--run.version=0", "--run.wandb=off", "--run.save_every_n_steps=3", "--ckpt_path=auto"),
+            *("--trainer.accelerator=cpu", "--trainer.precision=32-true"),
+            *("--trainer.enable_progress_bar=false", f"--trainer.max_steps={self.steps}"),
+            *("--trainer.max_epochs=99", "--trainer.log_every_n_steps=1"),
+            *("--trainer.val_check_interval=10", "--trainer.check_val_every_n_epoch=null"),
+            *("--data.train_qa=stories:train", "--data.limit_train_qa=300", "--data.qa_batch_size=8"),
+            *("--data.train_groups=[stories:train]", "--data.groups_per_class=1", "--data.qa_every=1"),
+            *("--data.val_qa={main: 'stories:dev'}", "--data.limit_val_qa=60"),
+            *("--data.val_groups={main: 'stories:heldout'}", "--data.limit_val_groups=8"),
+            f"--trainer.callbacks+={json.dumps(tell)}",
+        ]
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Begin, or go on; what it prints goes into a file beside the run."""
+        self.phase.unlink(missing_ok=True)
+        self.root.mkdir(parents=True, exist_ok=True)
+        with open(self.log, "ab") as log:
+            return subprocess.Popen(
+                self.command(),
+                cwd=ROOT,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+                start_new_session=True,
+            )
+
+    @property
+    def log(self) -> Path:
+        """What all its processes printed."""
+        return self.root / f"{self.name}.log"
+
+    def tail(self) -> str:
+        """The end of that."""
+        return self.log.read_text(errors="replace")[-2000:]
+
+
+def kill_training(kills: int, seed: int, root: Path, *, steps: int = 300) -> Kills:
+    """Kill `kills` times, at moments drawn from `seed`; as many runs as that takes, each compared at its end.
+
+    A third of the kills comes while a process starts, the others anywhere in the training, of which some wait
+    for a checkpoint that is being written, some for a validation.
+    """
+    result = Kills()
+    undisturbed = Training(root, "undisturbed", steps)
+    begun, length = _timed(undisturbed, result)
+    dice = random.Random(seed)
+    while result.made < kills and not result.problems:
+        result.runs += 1
+        run = Training(root, f"killed_{result.runs}", steps)
+        _kill_until_done(run, kills, result, dice, begun, length)
+        result.problems += [f"{run.name}: {text}" for text in differences(undisturbed.folder, run.folder)]
+    return result
+
+
+def _timed(run: Training, result: Kills) -> tuple[float, float]:
+    """Seconds to the first batch, and from there to the end, of a run that nobody disturbs."""
+    start = time.monotonic()
+    process = run.start()
+    _until(lambda: phase_of(run.phase) != "start-up" or process.poll() is not None)
+    begun = time.monotonic()
+    if process.wait(PATIENCE_S):
+        result.problems.append(f"the undisturbed run failed: {run.tail()}")
+    return begun - start, time.monotonic() - begun
+
+
+def _kill_until_done(
+    run: Training, kills: int, result: Kills, dice: random.Random, begun: float, length: float
+) -> None:
+    while True:
+        left = set(temporary_files(run.folder))  # by the kill before, and removed when training begins
+        process = run.start()
+        if result.made < kills:
+            _await_moment(run, process, left, kills, dice, begun, length)
+        else:
+            process.wait(PATIENCE_S)
+        if process.poll() is not None:
+            if process.returncode:
+                result.problems.append(f"{run.name}: going on failed: {run.tail()}")
+            return
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        result.made += 1
+        result.phases[_doing(run, left)] += 1
+        if broken := unreadable(run.folder):
+            result.problems.append(f"{run.name}: not readable after kill {result.made}: {broken}")
+            return
+
+
+def _await_moment(
+    run: Training,
+    process: subprocess.Popen[bytes],
+    left: set[Path],
+    kills: int,
+    dice: random.Random,
+    begun: float,
+    length: float,
+) -> None:
+    """Return when it is time to kill, or nothing is left to be killed."""
+    aim = dice.choice(("start-up", "start-up", "anywhere", "anywhere", "writing", "validation"))
+    if aim == "start-up":
+        _wait(process, dice.uniform(0.02, begun))
+        return
+    _until(lambda: phase_of(run.phase) != "start-up" or process.poll() is not None)
+    _wait(process, dice.uniform(0.02, 1.2 * length / max(4, kills)))
+    if aim != "anywhere":
+        _until(lambda: process.poll() is not None or _doing(run, left) == aim, seconds=2.0)
+
+
+def _doing(run: Training, left: set[Path]) -> str:
+    """The phase of a run, seen from outside; files in `left` are older."""
+    return "writing" if set(temporary_files(run.folder)) - left else phase_of(run.phase)
+
+
+def temporary_files(folder: Path) -> list[Path]:
+    """Files that were being written."""
+    return [path for path in folder.rglob(".*") if path.is_file()] if folder.exists() else []
+
+
+def unreadable(folder: Path) -> str:
+    """Which complete-looking checkpoint does not load; empty if all do."""
+    for path in folder.glob("checkpoints/*.ckpt"):
+        try:
+            torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:
+            return f"{path.name}: {type(error).__name__}"
+    return ""
+
+
+def differences(one: Path, two: Path) -> Iterator[str]:
+    """What tells two finished runs apart: weights, optimiser, metrics, curves; empty if nothing does."""
+    first, second = (torch.load(folder / "checkpoints/last.ckpt", weights_only=True) for folder in (one, two))
+    for part in ("state_dict", "optimizer_states", "lr_schedulers", "global_step"):
+        if not same(first[part], second[part]):
+            yield f"{part} of last.ckpt differs"
+    scores = [json.loads((folder / "metrics.json").read_text()) for folder in (one, two)]
+    for key in sorted(scores[0].keys() | scores[1].keys()):
+        if not any(part in key for part in TIMES) and scores[0].get(key) != scores[1].get(key):
+            yield f"metrics.json: {key} is {scores[1].get(key)}, not {scores[0].get(key)}"
+    curves = [read_curves(folder / "metrics.csv") for folder in (one, two)]
+    if curves[0] != curves[1]:
+        rows = [i for i, (a, b) in enumerate(zip(*curves, strict=False)) if a != b]
+        yield f"metrics.csv differs: {[len(c) for c in curves]} rows, first at {rows[:1]}"
+    if left := temporary_files(two):
+        yield f"temporary files are left: {', '.join(path.name for path in left)}"
+
+
+def same(one: Any, two: Any) -> bool:
+    """Bit-equal, all the way down."""
+    if isinstance(one, torch.Tensor):
+        return isinstance(two, torch.Tensor) and one.dtype == two.dtype and torch.equal(one, two)
+    if isinstance(one, dict):
+        return isinstance(two, dict) and one.keys() == two.keys() and all(same(one[k], two[k]) for k in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(two) and all(map(same, one, two))
+    return bool(one == two)
+
+
+def read_curves(path: Path) -> list[dict[str, str]]:
+    """The rows of metrics.csv without times, in the order of steps."""
+    with open(path, newline="") as file:
+        return [
+            {key: value for key, value in row.items() if value and not any(part in key for part in TIMES)}
+            for row in csv.DictReader(file)
+        ]
+
+
+def _until(reached: Any, seconds: float = PATIENCE_S) -> None:
+    end = time.monotonic() + seconds
+    while not reached() and time.monotonic() < end:
+        time.sleep(0.001)
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return

@@ -1,0 +1,83 @@
+"""The launch scripts, with stand-ins for the programs that a cluster has."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from training.cli import main as train
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+FILES = (
+    "-c",
+    str(CONFIGS / "experiments" / "squad.yaml"),
+    "-c",
+    str(CONFIGS / "backbones" / "bert_base.yaml"),
+)
+
+
+def stand_in(folder: Path, name: str, script: str) -> None:
+    """A program of that name in `folder/bin`."""
+    path = folder / "bin" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/bash\n{script}\n")
+    path.chmod(0o755)
+
+
+def launch(folder: Path, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", str(CONFIGS / "launch" / script), *FILES],
+        cwd=folder,
+        env={"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+def parses(said: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """The configuration that the command line after `-m training` makes, one argument a line."""
+    arguments = said.splitlines()
+    arguments = arguments[arguments.index("-m") + 1 :]
+    assert arguments[:2] == ["training", "fit"]
+    with pytest.raises(SystemExit) as stop:
+        train([*arguments[1:], "--print_config"])
+    captured = capsys.readouterr()
+    assert stop.value.code in (0, None), captured.err
+    return captured.out
+
+
+def test_torchrun_starts_the_ordinary_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stand_in(tmp_path, "torchrun", "printf '%s\\n' \"$@\"")
+    stand_in(tmp_path, "nvidia-smi", "echo GPU 0; echo GPU 1")
+    done = launch(tmp_path, "torchrun.sh", HEAD="node-1", NODES="3")
+    assert done.returncode == 0, done.stderr
+    assert "--rdzv-endpoint=node-1:29500" in done.stdout
+    assert "--nproc-per-node=2" in done.stdout
+    config = parses(done.stdout, capsys)
+    for line in ("num_nodes: 3", "devices: '2'", "ckpt_path: auto"):
+        assert line in config
+    assert launch(tmp_path, "torchrun.sh").returncode != 0  # nobody said where to meet
+
+
+@pytest.mark.parametrize(("code", "again"), [(143, True), (0, False), (2, False)])
+def test_slurm_queues_again_what_a_signal_has_stopped(
+    code: int, again: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand_in(tmp_path, "srun", f"printf '%s\\n' \"$@\"; exit {code}")
+    stand_in(tmp_path, "scontrol", 'echo "$@" > requeued')
+    activate = tmp_path / ".venv" / "bin" / "activate"
+    activate.parent.mkdir(parents=True)
+    activate.touch()
+    job = {"SLURM_JOB_ID": "77", "SLURM_NNODES": "2", "SLURM_NTASKS_PER_NODE": "4"}
+    done = launch(tmp_path, "slurm.sbatch", **job)
+    assert done.returncode == code, done.stderr
+    requeued = tmp_path / "requeued"
+    assert requeued.exists() == again
+    if again:
+        assert requeued.read_text() == "requeue 77\n"
+    config = parses(done.stdout, capsys)
+    for line in ("num_nodes: 2", "devices: '4'", "version: job_77", "ckpt_path: auto"):
+        assert line in config

@@ -1,0 +1,171 @@
+"""DDP and FSDP on two gloo processes: fit, stop, go on, validate; and how a failure of one of them ends.
+
+One process trains on what two train on when it accumulates two batches, but not in the same order, so that
+runs are compared among those of two processes, and metrics with those of one process on the same
+checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from evaluation.__main__ import main as evaluate
+from models.backbones import Backbone
+from models.qa_model import QAModel
+from tests.training.conftest import Commands, SmallData
+from tests.training.test_resume import arguments, assert_equal_runs, curves, fit
+from training.cli import main as train
+from training.strategies import encoder_layers
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TWO = ("--trainer.devices=2", "--trainer.max_epochs=2", "--data.eval_batch_size=5")
+"""13 questions in batches of 5: one process gets two batches, the other one."""
+
+
+def run(commands: Commands, version: str, *flags: str, experiment: str = "lei_few_shot") -> tuple[int, str]:
+    """`fit` on two processes; its exit code, and what it said on stderr."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "training"),
+            *arguments(commands, version, *TWO, *flags, experiment=experiment),
+        ],
+        cwd=REPOSITORY,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    return done.returncode, done.stderr
+
+
+def failing(**options: object) -> str:
+    """The flag that disturbs a run."""
+    path = "tests.training.failing.Failing"
+    return f"--trainer.callbacks+={{class_path: {path}, init_args: {json.dumps(options)}}}"
+
+
+def metrics_of(home: Path) -> dict[str, float]:
+    return json.loads((home / "metrics.json").read_text())
+
+
+def assert_metrics_of_one_process(commands: Commands, home: Path) -> None:
+    """Of the same weights: to 1e-5, each example counted once."""
+    last = home / "checkpoints" / "last.ckpt"
+    cache = f"--model.reference_cache={commands.root.parent / 'cache'}"
+    train(
+        commands.of("validate", "lei_few_shot", "roberta", cache, "--run.version=one", f"--ckpt_path={last}")
+    )
+    one, two = metrics_of(home.parent / "one"), metrics_of(home)
+    assert one["val/qa/n"] == two["val/qa/n"] == 13
+    assert sum(two[f"val/bias/{c}/n"] for c in ("ethical", "adversarial", "irrelevant")) == 9
+    for key, value in one.items():
+        if key.startswith("val/"):
+            assert two[key] == pytest.approx(value, abs=1e-5), key
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData) -> Path:
+    """DDP to the end."""
+    commands = Commands(tmp_path_factory.mktemp("whole") / "runs", small_data)
+    code, said = run(commands, "whole", "--trainer.strategy=ddp")
+    assert code == 0, said
+    return commands.root / "lei_few_shot" / "whole"
+
+
+def test_a_signal_to_one_process_stops_both_and_leaves_no_trace(
+    commands: Commands, undisturbed: Path
+) -> None:
+    home = commands.root / "lei_few_shot" / "cut"
+    stop = failing(where="batch", rank=1, kind="SIGTERM", batch=2)
+    code, said = run(commands, "cut", "--trainer.strategy=ddp", stop)
+    assert code == 143, said
+    assert said.count("stopped by SIGTERM") == 1
+    stopped_at = torch.load(home / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
+    assert 2 <= stopped_at < 4
+    code, said = run(commands, "cut", "--trainer.strategy=ddp")
+    assert code == 0, said
+    assert_equal_runs(undisturbed, home)
+    assert_metrics_of_one_process(commands, home)
+
+
+def test_fsdp_is_ddp_to_rounding_and_writes_the_same_file(
+    commands: Commands, undisturbed: Path, tmp_path: Path
+) -> None:
+    home = commands.root / "lei_few_shot"
+    stop = failing(where="batch", rank=0, kind="SIGINT", batch=3)
+    code, said = run(commands, "fsdp", "--trainer.strategy=fsdp", stop)
+    assert code == 130, said
+    code, said = run(commands, "fsdp", "--trainer.strategy=fsdp")
+    assert code == 0, said
+    paths = (folder / "checkpoints" / "last.ckpt" for folder in (undisturbed, home / "fsdp"))
+    one, other = (torch.load(path, weights_only=True) for path in paths)
+    assert one["state_dict"].keys() == other["state_dict"].keys()
+    for key, value in one["state_dict"].items():
+        torch.testing.assert_close(other["state_dict"][key], value, atol=1e-4, rtol=1e-3)
+    assert one["optimizer_states"][0]["param_groups"] == other["optimizer_states"][0]["param_groups"]
+    for i, state in one["optimizer_states"][0]["state"].items():
+        for name, value in state.items():
+            found = other["optimizer_states"][0]["state"][i][name]
+            torch.testing.assert_close(found, value, atol=1e-4, rtol=1e-2)
+    assert_metrics_of_one_process(commands, home / "fsdp")
+
+    # One process goes on from what two have written, and evaluation reads it.
+    fit(commands, "fsdp", "--trainer.max_epochs=3", "--run.planned_processes=2")
+    assert [row["epoch"] for row in curves(home / "fsdp")][-1] == "2"
+    assert json.loads((home / "fsdp" / "environment.json").read_text())["global_batch"] == {
+        "batches_per_step": 2,
+        "processes": 1,
+        "accumulate_grad_batches": 2,
+        "configured_batches_per_step": 2,
+        "batch": {"groups_per_class": 2, "qa_batch_size": 4},
+    }
+    last = str(home / "fsdp" / "checkpoints" / "last.ckpt")
+    data = ["--data", str(commands.data.groups_dev), "--qa", str(commands.data.qa_dev)]
+    assert evaluate(["bias", "--checkpoint", last, *data, "--output", str(tmp_path / "report")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("strategy", "architecture", "where", "rank"),
+    [("ddp", "xlnet", "batch", 1), ("fsdp", "bert", "setup", -1)],
+)
+def test_a_failing_process_ends_the_run_with_its_message(
+    strategy: str, architecture: str, where: str, rank: int, commands: Commands
+) -> None:
+    flags = commands.of(
+        "fit", "squad", architecture, *TWO, "--data.train_groups=[]", "--data.qa_batch_size=4"
+    )
+    flags += [f"--trainer.strategy={strategy}", failing(where=where, rank=rank, kind="mistake", batch=3)]
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "training", *flags],
+        cwd=REPOSITORY,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 2, done.stderr[-2000:]
+    assert time.monotonic() - began < 250  # not the half hour of a collective operation's time limit
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    assert errors == [f"error: no luck in {where} on process {max(rank, 0)}"]
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet", "distilbert", "electra", "deberta-v3"])
+def test_the_layers_of_every_encoder_are_found(architecture: str) -> None:
+    config = {"vocab_size": 320}
+    backbone = Backbone(architecture=architecture, checkpoint="random", config=config)  # type: ignore[arg-type]
+    model = QAModel.from_backbone(backbone)
+    layers = encoder_layers(torch.nn.ModuleDict({"model": model}))
+    assert len(layers) == model.config.num_hidden_layers == 2
+    names = {type(layer).__name__ for layer in layers}
+    assert len(names) == 1
+    assert names.pop().endswith(("Layer", "Block"))
