@@ -25,7 +25,7 @@ def check_trainer_keys(trainer: Any) -> None:
 
 
 class MonitorCheck(pl.Callback):
-    """Ends a run whose `checkpoint.monitor` no validation has logged, at the first validation: Lightning would
+    """Ends a run whose `checkpoint.monitor` no validation has logged at the first one: Lightning would
     go on for days and keep nothing.
 
     Args:
