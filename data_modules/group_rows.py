@@ -85,7 +85,7 @@ def score_rows(
         device: where the model is.
         what: the name of the bar.
     """
-    result_RSE = torch.empty(4 * len(data), 2, 2)
+    result_RSE = torch.empty(4 * len(data), 2, 2, dtype=torch.float32)  # whatever bf16-true makes the default
     scored: list[Tensor] = []
     order: list[np.ndarray] = []
     # Few distinct shapes are good for GPUs; a CPU does not mind, and saves the padding.

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import FrameType
 
 import optuna
 from filelock import FileLock
@@ -151,7 +152,8 @@ def try_arguments(job: Job) -> None:
     done = subprocess.run([*job.command, *arguments, "--print_config"], capture_output=True, text=True)
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if line.strip()]
-        reason = said[-1].removeprefix("error: ") if said else "without a word"
+        silent = f"ended by signal {-done.returncode}" if done.returncode < 0 else "without a word"
+        reason = said[-1].removeprefix("error: ") if said else silent
         raise ValueError(f"fit refuses the first trial: {reason}")
 
 
@@ -264,8 +266,12 @@ class Crew:
 
 @contextmanager
 def sigterm_as_interrupt() -> Iterator[None]:
-    """A batch system's SIGTERM stops like Ctrl-C."""
-    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    """A batch system's SIGTERM stops like Ctrl-C, also where a shell in the background has SIGINT ignored."""
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:
