@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch.distributed as dist
@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 from data_modules.advice import unadvised, with_unadvised
 from data_modules.data_cache import DataCache, NotPreparedError, file_digest
 from data_modules.datasets import GroupSet, QASet, TrainSet
+from data_modules.eval_sets import EvalSet, variant_name
 from data_modules.features import Encoding
 from data_modules.interventions import Interventions
 from data_modules.loaders import FromBatch, ResumableLoader, outlive_first_signal
@@ -25,18 +26,8 @@ from data_modules.samplers import EvalSampler, TrainSampler, enough_batches
 from data_modules.schema import DataError, Group, Variant
 from data_modules.set_maker import SetMaker
 from data_modules.sources import read_groups
-from data_modules.subsets import balanced_sample
+from data_modules.subsets import balanced_sample, spread
 from data_modules.tokenizers import load_tokenizer, tokenizer_files
-
-MAIN = "main"
-"""The name of a set whose metric keys carry no set name."""
-
-
-class EvalSet(NamedTuple):
-    """A named set to evaluate on, in the order of its data loader."""
-
-    name: str
-    data: QASet | GroupSet | PairSet
 
 
 class QADataModule(pl.LightningDataModule):
@@ -332,25 +323,6 @@ class QADataModule(pl.LightningDataModule):
     def checkpoint_extras(self) -> dict[str, Any]:
         """What a checkpoint must hold to be used without this DataModule: tokenizer files and encoding."""
         return {"tokenizer_files": tokenizer_files(self.tokenizer), "encoding": asdict(self.encoding)}
-
-
-def variant_name(name: str, variant: Variant) -> str:
-    """What a variant of an evaluation set is called: the originals keep the set's name."""
-    if variant == "os":
-        return name
-    return variant if name == MAIN else f"{name}/{variant}"
-
-
-def spread(groups: list[Any], per_class: int) -> list[Any]:
-    """At most `per_class` groups of each advice class, evenly spread over the file."""
-    by_class: dict[str, list[Any]] = {}
-    for group in groups:
-        by_class.setdefault(group.advice_class, []).append(group)
-    kept = []
-    for members in by_class.values():
-        step = max(1.0, len(members) / per_class)
-        kept += [members[int(i * step)] for i in range(min(per_class, len(members)))]
-    return kept
 
 
 def refuse_different(generated: list[str]) -> None:

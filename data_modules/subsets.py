@@ -1,4 +1,4 @@
-"""Fewer groups than there are, in equal shares of their classes."""
+"""Fewer groups than there are, in equal shares of their classes: drawn, or evenly spread."""
 
 from __future__ import annotations
 
@@ -33,3 +33,15 @@ def balanced_sample(groups: Sequence[Group], total: int, seed: int) -> list[Grou
         order = np.random.default_rng([seed, ADVICE_CLASSES.index(name)]).permutation(len(members[name]))
         kept += [members[name][j] for j in order[:share]]
     return [groups[i] for i in sorted(kept)]
+
+
+def spread(groups: list[Group], per_class: int) -> list[Group]:
+    """At most `per_class` groups of each advice class, evenly spread over the file."""
+    by_class: dict[str, list[Group]] = {}
+    for group in groups:
+        by_class.setdefault(group.advice_class, []).append(group)
+    kept = []
+    for members in by_class.values():
+        step = max(1.0, len(members) / per_class)
+        kept += [members[int(i * step)] for i in range(min(per_class, len(members)))]
+    return kept

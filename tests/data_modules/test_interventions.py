@@ -11,11 +11,12 @@ import pytest
 
 from data_modules.augment import generate_sentences
 from data_modules.datasets import QASet
+from data_modules.eval_sets import variant_name
 from data_modules.features import Encoding
 from data_modules.interventions import Interventions, intervene, with_rationales
 from data_modules.pairs import PairSet
 from data_modules.perturbed import write_rows
-from data_modules.qa import QADataModule, variant_name
+from data_modules.qa import QADataModule
 from data_modules.schema import DataError, QAExample, Span
 from data_modules.sources import read_qa
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
+from data_modules.eval_sets import EvalSet
 from data_modules.pairs import PairSet
-from data_modules.qa import EvalSet
 from metrics.shift import EmbeddingShift, ShiftResult
 from training.callbacks.eval_sets import EvalSetCallback, Outputs, metric_key
 from training.callbacks.run_record import write_text

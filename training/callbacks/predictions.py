@@ -14,10 +14,10 @@ import pytorch_lightning as pl
 import torch.distributed as dist
 
 from data_modules.datasets import GroupSet, QASet
+from data_modules.eval_sets import EvalSet
 from data_modules.lei import write_lei
 from data_modules.pairing import ScoredGroup
 from data_modules.pairs import PairSet
-from data_modules.qa import EvalSet
 from training.callbacks.run_record import write_text
 
 
