@@ -1,0 +1,26 @@
+"""Named sets to evaluate on, and what they are called."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from data_modules.datasets import GroupSet, QASet
+from data_modules.pairs import PairSet
+from data_modules.schema import Variant
+
+MAIN = "main"
+"""The name of a set whose metric keys carry no set name."""
+
+
+class EvalSet(NamedTuple):
+    """A named set to evaluate on, in the order of its data loader."""
+
+    name: str
+    data: QASet | GroupSet | PairSet
+
+
+def variant_name(name: str, variant: Variant) -> str:
+    """What a variant of an evaluation set is called: the originals keep the set's name."""
+    if variant == "os":
+        return name
+    return variant if name == MAIN else f"{name}/{variant}"
