@@ -13,7 +13,14 @@ from torch import Tensor
 
 from data_modules.datasets import GroupSet
 from data_modules.features import Encoding
-from data_modules.group_rows import CPU_TOKENS, batches_within, row_batches, score_rows, token_budget
+from data_modules.group_rows import (
+    CPU_TOKENS,
+    RowBatches,
+    batches_within,
+    score_rows,
+    side_by_side,
+    token_budget,
+)
 from data_modules.story_groups import groups
 from tests.data_modules.small_tokenizers import tokenizer
 
@@ -64,10 +71,54 @@ def test_scores_belong_to_their_rows_in_the_order_of_the_groups(name: str, token
 def test_rows_of_one_length_are_not_padded() -> None:
     data = GroupSet(GROUPS, tokenizer("words_bert"), Encoding(pad_to_multiple_of=16))
     lengths = sorted((len(row.input_ids_T) for f in data.features for row in f.rows), reverse=True)
-    widths = [batch.inputs["input_ids"].shape[1] for batch in row_batches(data, tokens=1)]
+    widths = [batch.inputs["input_ids"].shape[1] for batch in RowBatches(data, tokens=1)]
     assert widths == lengths
 
 
 def test_no_groups_no_scores() -> None:
     nobody = GroupSet([], tokenizer("words_bert"), Encoding())
     assert score_rows(nobody, read_off, tokens=9, device=CPU).shape == (0, 4, 2, 2)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("count", [0, 1, 2, 40])
+def test_every_task_is_done_once_in_the_callers_modes(threads: int, count: int) -> None:
+    done: list[int] = []
+    modes: set[tuple[bool, bool, torch.dtype]] = set()
+
+    def task(at: int) -> None:
+        done.append(at)
+        half = torch.ones(2, 2) @ torch.ones(2, 2)
+        modes.add((torch.is_inference_mode_enabled(), torch.is_grad_enabled(), half.dtype))
+
+    before = torch.get_num_threads()
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        side_by_side(task, count, threads)
+    assert sorted(done) == list(range(count))
+    assert modes <= {(True, False, torch.bfloat16)}
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_first_error_ends_it(threads: int) -> None:
+    done: list[int] = []
+
+    def task(at: int) -> None:
+        if at == 3:
+            raise ValueError("the fourth")
+        done.append(at)
+
+    with pytest.raises(ValueError, match="the fourth"):
+        side_by_side(task, 100_000, threads)
+    assert len(done) < 100_000
+
+
+def test_threads_do_not_change_scores() -> None:
+    data = GroupSet(GROUPS, tokenizer("words_bert"), Encoding())
+    before = torch.get_num_threads()
+    found = []
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        found.append(score_rows(data, read_off, tokens=100, device=CPU))
+    torch.set_num_threads(before)
+    assert torch.equal(*found)
