@@ -1,7 +1,7 @@
 """Scoring groups for bias, against others' ways of batching.   python -m benchmarks bias_scoring
 
 MiniLM shapes with random weights; LEI's religion set where it is at hand, else the embedded groups, each with
-and without its advice. Ours is timed from the groups as read; the others get their rows tokenised.
+and without its advice. All get their rows tokenised.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from torch import Tensor
 from benchmarks.result import Result
 from benchmarks.turns import in_turns, players
 from data_modules.advice import with_unadvised
-from data_modules.features import EncodedRow, encode_groups
+from data_modules.datasets import GroupSet
+from data_modules.features import EncodedRow
 from data_modules.schema import Group
 from data_modules.sources import read_groups
 from data_modules.word_tokenizer import build_tokenizer
@@ -114,9 +115,9 @@ def groups_of(work: Work) -> list[Group]:
 
 def ours(work: Work, precision: str) -> Measured:
     """`python -m evaluation bias`."""
-    predictor, groups = predictor_of(work, precision), groups_of(work)
+    predictor, data = predictor_of(work, precision), tokenised(work)
     began = time.perf_counter()
-    log_prob = predictor.group_log_probs(groups)
+    log_prob = predictor.group_set_log_probs(data)
     seconds = time.perf_counter() - began
     probability = log_prob.exp().view(-1, 4)
     return Measured(len(probability), seconds, dict(enumerate(probability.tolist())))
@@ -191,10 +192,16 @@ def theirs(work: Work) -> Callable[[dict[str, Tensor]], tuple[Tensor, Tensor]]:
 
 
 @lru_cache(maxsize=1)
+def tokenised(work: Work) -> GroupSet:
+    """All groups, as `group_log_probs` makes them."""
+    predictor = predictor_of(work, "32")
+    return GroupSet(groups_of(work), predictor.tokenizer, predictor.encoding)
+
+
+@lru_cache(maxsize=1)
 def rows_of(work: Work) -> list[tuple[EncodedRow, np.ndarray]]:
     """Every row with its candidates (S, E)."""
-    predictor = predictor_of(work, "32")
-    features = encode_groups(groups_of(work), predictor.tokenizer, predictor.encoding)
+    features = tokenised(work).features
     return [(row, feature.candidate_VSE[v]) for feature in features for v, row in enumerate(feature.rows)]
 
 

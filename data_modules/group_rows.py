@@ -125,8 +125,10 @@ def score_rows(
 
 
 def side_by_side(task: Callable[[int], None], count: int, threads: int) -> None:
-    """`task(0)`, ..., `task(count - 1)`, in `threads` threads, each with one core: a batch that one core works
-    on waits for nobody, and so two cores do a third more than when they share each operation (measured).
+    """`task(0)`, ..., `task(count - 1)`, in `threads` threads of one core each.
+
+    A batch that one core works on waits for nobody: two cores do a third more than when they share each
+    operation (measured with MiniLM shapes).
 
     The threads take over the caller's modes of torch (autocast, gradients, inference). The first error of any
     is raised.

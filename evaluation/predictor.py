@@ -99,7 +99,6 @@ class Predictor:
         Groups are tokenised a part at a time, so that memory holds the scores (64 bytes a group) and little
         else.
         """
-        tokens = token_budget(self.batch_size, self.encoding.max_length, self.device)
         parts = [groups[at : at + PART] for at in range(0, len(groups), PART)]
         result = torch.empty(len(groups), 4, 2, 2)
         # One context for all batches: within it, weights are cast to bfloat16 once.
@@ -107,10 +106,15 @@ class Predictor:
             for p, part in enumerate(parts):
                 data = GroupSet(part, self.tokenizer, self.encoding)
                 name = f"{what} ({p + 1} of {len(parts)})" if len(parts) > 1 else what
-                score = self.model.group_log_probs
-                scored = score_rows(data, score, tokens=tokens, device=self.device, what=name)
-                result[p * PART : p * PART + len(part)] = scored
+                result[p * PART : p * PART + len(part)] = self.group_set_log_probs(data, name)
         return result
+
+    @torch.inference_mode()
+    def group_set_log_probs(self, data: GroupSet, what: str = "scoring groups") -> Tensor:
+        """The same of groups that are tokenised."""
+        tokens = token_budget(self.batch_size, self.encoding.max_length, self.device)
+        with self.autocast():
+            return score_rows(data, self.model.group_log_probs, tokens=tokens, device=self.device, what=what)
 
     @torch.inference_mode()
     def answers(
