@@ -56,8 +56,8 @@ def sizes(layers: int, hidden: int, heads: int, inner: int, vocabulary: int = VO
 
 
 SHAPES = (
-    Shape(name="minilm", config=sizes(6, 384, 12, 1536), questions=192),
-    Shape(name="tiny", config=sizes(2, 128, 2, 512), questions=1024),
+    Shape(name="minilm", config=sizes(6, 384, 12, 1536), questions=80),
+    Shape(name="tiny", config=sizes(2, 128, 2, 512), questions=480),
 )
 QUICK = (Shape(name="tiny", config=sizes(1, 32, 2, 64, 500), questions=10),)
 
