@@ -23,9 +23,9 @@ from tqdm.auto import tqdm
 
 from data_modules.datasets import GroupSet
 
-CPU_TOKENS = 2048
-"""Tokens in a batch on a CPU, where more of them leave the caches: with MiniLM shapes 651 rows a second in
-batches of 3,000 tokens, 484 in batches of 12,000 (two cores, bfloat16)."""
+CPU_TOKENS = 1024
+"""Tokens in a batch on a CPU, where more of them leave the caches: with MiniLM shapes 662 rows a second,
+608 in batches of twice as many (two cores, bfloat16)."""
 
 Score = Callable[[dict[str, Tensor], Tensor], Tensor]
 """Inputs (B, T) and candidates (B, 1, S, E) to boundary log-probabilities (B, 1, S, E)."""
