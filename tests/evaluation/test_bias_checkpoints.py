@@ -248,7 +248,8 @@ def test_our_own_checkpoint_is_scored_as_it_was_trained(
 def test_groups_without_advice(room: Path, one: dict[str, Any], tmp_path: Path) -> None:
     bare = save_groups(tmp_path / "bare.json", unadvised(GROUPS))
     report = report_of(tmp_path / "bare", "bias", "--checkpoint", room / "a", "--data", bare)
-    assert report["mu"] == pytest.approx(one["none/mu"], abs=1e-9)
+    # In other company a row meets other rows in its batch, and float32 rounds otherwise.
+    assert report["mu"] == pytest.approx(one["none/mu"], abs=1e-7)
     assert report["n"] == one["none/n"]
     both = save_groups(tmp_path / "both.json", ALL)
     report = report_of(tmp_path / "both", "bias", "--checkpoint", room / "a", "--data", both)
@@ -263,7 +264,7 @@ def test_groups_without_advice(room: Path, one: dict[str, Any], tmp_path: Path) 
         "--advised-only",
     )
     assert "none/n" not in report
-    assert report["ethical/mu"] == pytest.approx(one["ethical/mu"], abs=1e-9)
+    assert report["ethical/mu"] == pytest.approx(one["ethical/mu"], abs=1e-7)
 
 
 def test_half_precision_is_close(one: dict[str, Any], room: Path, tmp_path: Path) -> None:
