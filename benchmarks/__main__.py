@@ -21,18 +21,18 @@ class Benchmark(NamedTuple):
     """One row of the table: a module with `measure(*, repeats, quick)`."""
 
     about: str
-    takes_data: bool = False
-    """Whether `measure` also takes `data`, a source of questions."""
+    takes: tuple[str, ...] = ()
+    """Sources that `measure` also takes: `data` of questions, `groups`."""
 
 
 BENCHMARKS = {
-    "training": Benchmark("throughput of fine-tuning, against Trainer and plain Lightning", takes_data=True),
-    "bias_scoring": Benchmark("scoring groups for bias, against one at a time and against fixed batches"),
+    "training": Benchmark("throughput of fine-tuning, against Trainer and plain Lightning", takes=("data",)),
+    "bias_scoring": Benchmark("scoring groups for bias, against one at a time and padded", takes=("groups",)),
     "bias_metrics": Benchmark("bias metrics of a million rows, against plain Python"),
     "deletion": Benchmark("deletion intervention on many questions"),
-    "warm_start": Benchmark("first and second start of an experiment", takes_data=True),
-    "processes": Benchmark("two processes against one", takes_data=True),
-    "gpu": Benchmark("fine-tuning RoBERTa on a GPU, where there is one", takes_data=True),
+    "warm_start": Benchmark("first and second start of an experiment", takes=("data",)),
+    "processes": Benchmark("two processes against one", takes=("data",)),
+    "gpu": Benchmark("fine-tuning RoBERTa on a GPU, where there is one", takes=("data",)),
 }
 
 
@@ -73,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--data", default="", help="questions to draw from (default: made up, lengths as SQuAD's)"
     )
+    parser.add_argument("--groups", default="", help="groups to score (default: the embedded ones)")
     parser.add_argument("--date", default="", help="date of the results (default: today)")
     return parser
 
@@ -85,7 +86,7 @@ def _name(text: str) -> str:
 
 def _flags(args: argparse.Namespace) -> list[str]:
     given = [f"--repeats={args.repeats}", f"--output={args.output}"]
-    optional = [f"--{key}={getattr(args, key)}" for key in ("data", "date") if getattr(args, key)]
+    optional = [f"--{key}={getattr(args, key)}" for key in ("data", "groups", "date") if getattr(args, key)]
     return [*given, *optional, *(["--quick"] if args.quick else [])]
 
 
@@ -96,7 +97,7 @@ def _one(name: str, args: argparse.Namespace) -> int:
 
     print(f"== {name}: {BENCHMARKS[name].about}", flush=True)
     module = importlib.import_module(f"benchmarks.{name}")
-    options = {"data": args.data} if BENCHMARKS[name].takes_data else {}
+    options = {source: getattr(args, source) for source in BENCHMARKS[name].takes}
     try:
         results = module.measure(repeats=args.repeats, quick=args.quick, **options)
     except (ValueError, OSError) as error:

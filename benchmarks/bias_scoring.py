@@ -1,7 +1,7 @@
 """Scoring groups for bias, against others' ways of batching.   python -m benchmarks bias_scoring
 
-MiniLM shapes with random weights; LEI's religion set where it is at hand, else the embedded groups, each with
-and without its advice. All get their rows tokenised.
+MiniLM shapes with random weights; the embedded groups, or those of `--groups FILE`, each with and without its
+advice. All get their rows tokenised.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -29,10 +28,6 @@ from data_modules.sources import read_groups
 from data_modules.word_tokenizer import build_tokenizer
 from evaluation.predictor import Predictor
 
-LEI = (
-    Path(__file__).resolve().parents[2]
-    / "shared/data/lei/underspecified/religion/addedbias_noniid_dev_squad.json"
-)
 WIDTH = 350
 """Tokens that UnQover's and LEI's own predictors pad to."""
 MINILM = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
@@ -62,14 +57,15 @@ class Measured(NamedTuple):
     """Boundary probabilities of rows, by their number."""
 
 
-def measure(*, repeats: int, quick: bool) -> list[Result]:
+def measure(*, repeats: int, quick: bool, groups: str = "") -> list[Result]:
     """Rows a second of every system; how far its probabilities are from those of one at a time as a note.
 
     Args:
         repeats: how many.
         quick: a few groups and a minute model, to see that everything runs.
+        groups: a source of groups; empty takes the embedded ones.
     """
-    source = str(LEI) if LEI.exists() and not quick else "stories:heldout"
+    source = groups or "stories:heldout"
     with tempfile.TemporaryDirectory() as folder, players(list(SYSTEMS), apart=not quick) as call:
         work = Work(folder, source, *((6, 12, 8) if quick else (240, 250, 32)))
         save_model(work, QUICK if quick else MINILM)

@@ -22,6 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from data_modules.json_files import sync
 from data_modules.schema import DataError
 
 log = logging.getLogger(__name__)
@@ -123,7 +124,7 @@ class DataCache:
             _seal(temporary, {**about, "said": said})
             shutil.rmtree(path, ignore_errors=True)  # an unfinished one
             temporary.replace(path)
-            _sync(path.parent)
+            sync(path.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
@@ -198,21 +199,13 @@ def _seal(folder: Path, about: Mapping[str, Any]) -> None:
     """Sync all files and write the marker."""
     files = {}
     for file in sorted(folder.glob("*.arrow")):
-        _sync(file)
+        sync(file)
         files[file.name] = [file.stat().st_size, file_digest(file)]
     with open(folder / MARKER, "w", encoding="utf-8") as marker:
         json.dump({"files": files, "about": about}, marker)
         marker.flush()
         os.fsync(marker.fileno())
-    _sync(folder)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync(folder)
 
 
 @contextmanager

@@ -168,6 +168,22 @@ def atomic_text(path: str | Path) -> Iterator[TextIO]:
             temporary.unlink(missing_ok=True)
 
 
+def write_text(path: Path, text: str) -> None:
+    """A whole file under its name, or none; its folder is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_text(path) as file:
+        file.write(text)
+
+
+def sync(path: Path) -> None:
+    """Have a file, or the names in a folder, on the disk before anybody counts on it."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 class BadRecords:
     """What to do with a bad record: raise it, or (`skip_bad=True`) count it and go on.
 

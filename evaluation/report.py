@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from data_modules.json_files import sync
 from evaluation.tables import Table, markdown_table
 
 FIXED_FILES = ("report.json", "report.md", "examples.jsonl")
@@ -97,17 +98,8 @@ def _write_files(report: Report, folder: Path) -> None:
     text = json.dumps(plain_json(content), indent=1, ensure_ascii=False, allow_nan=False)
     (folder / "report.json").write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
     for name in files:
-        _sync(folder / name)
-    _sync(folder)
-
-
-def _sync(path: Path) -> None:
-    """Have a file, or the names in a folder, on the disk before anything is renamed."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        sync(folder / name)
+    sync(folder)
 
 
 @contextmanager

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
+
+from data_modules.json_files import sync
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -37,7 +40,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
-            _sync_folder(path.parent)
+            with suppress(OSError):  # some network file systems cannot
+                sync(path.parent)
         except (OSError, RuntimeError) as error:  # torch.save makes a RuntimeError of a full disk
             reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
             kept = "; the one before is still there" if path.exists() else ""
@@ -67,14 +71,3 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError:  # a read-only folder, which says so even where there is no such file
         return
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename survive a machine that goes down."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError:  # some network file systems cannot
-        return
-    finally:
-        os.close(handle)

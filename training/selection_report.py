@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from data_modules.json_files import atomic_text
+from data_modules.json_files import write_text
 from data_modules.schema import ADVICE_CLASSES
 from training.selection_tests import Metrics, TestSet
 from training.sweep_file import Scalar, flag_text
@@ -161,12 +161,6 @@ def write_selection(
         writer.writerow([*([value] if by else []), test, metric, found.mean, std, found.models, values])
     write_text(folder / "selection.csv", table.getvalue())
     write_text(folder / "selection.md", markdown(selections, tests, about))
-
-
-def write_text(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    with atomic_text(path) as file:
-        file.write(text)
 
 
 def _plain(value: Any) -> Any:

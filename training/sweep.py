@@ -27,6 +27,7 @@ from types import FrameType
 import optuna
 from filelock import FileLock
 
+from data_modules.arrow_rows import cores
 from training.sweep_file import Sweep, first_parameters, fit_arguments, read_sweep
 from training.sweep_queue import DATABASE, SweepQueue, current_trials, has_result, open_storage
 from training.sweep_report import best_first, counts, print_table, write_csv, write_pictures
@@ -162,8 +163,7 @@ def share_out(workers: int, gpus_per_trial: int) -> list[Share]:
     if gpus_per_trial < 0:
         raise ValueError(f"--gpus-per-trial must not be negative, got {gpus_per_trial}")
     if not gpus_per_trial:
-        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return [Share(threads=max(1, threads // workers) if workers > 1 else 0)] * workers
+        return [Share(threads=max(1, cores() // workers) if workers > 1 else 0)] * workers
     visible, k = visible_gpus(), gpus_per_trial
     if len(visible) < workers * k:
         raise ValueError(

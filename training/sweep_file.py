@@ -72,9 +72,8 @@ class Sweep:
         sampler: `grid` takes every combination once, `random` and `tpe` draw `trials` of them.
         seed: Of what is drawn.
         trials: How many combinations are drawn; not for `grid`.
-        pruner: Which trials are given up early: none, those `median` worse than the others at the same point,
-        or
-            by `successive_halving`.
+        pruner: Which trials are given up early: none, those worse than the `median` of the others at the same
+            point, or by `successive_halving`.
         pruner_options: The arguments of Optuna's class of that name.
         retries: How often a trial is taken up again whose worker died.
     """

@@ -196,7 +196,7 @@ def test_a_full_disk_leaves_nothing_behind(
     def full(path: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("data_modules.data_cache._sync", full)
+    monkeypatch.setattr("data_modules.data_cache.sync", full)
     with pytest.raises(NotPreparedError):
         DataCache(tmp_path, makes=True).get("rows", {}, Maker())
     assert "No space left on device" in caplog.text

@@ -10,10 +10,10 @@ import pytorch_lightning as pl
 import torch
 
 from data_modules.eval_sets import EvalSet
+from data_modules.json_files import write_text
 from data_modules.pairs import PairSet
 from metrics.shift import EmbeddingShift, ShiftResult
 from training.callbacks.eval_sets import EvalSetCallback, Outputs, metric_key
-from training.callbacks.run_record import write_text
 
 
 class EmbeddingShiftMetrics(EvalSetCallback):

@@ -15,10 +15,10 @@ import torch.distributed as dist
 
 from data_modules.datasets import GroupSet, QASet
 from data_modules.eval_sets import EvalSet
+from data_modules.json_files import write_text
 from data_modules.lei import write_lei
 from data_modules.pairing import ScoredGroup
 from data_modules.pairs import PairSet
-from training.callbacks.run_record import write_text
 
 
 class PredictionWriter(pl.Callback):

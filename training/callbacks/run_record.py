@@ -16,7 +16,7 @@ import torch
 from pytorch_lightning.cli import SaveConfigCallback
 from pytorch_lightning.utilities import rank_zero_info
 
-from data_modules.json_files import atomic_text
+from data_modules.json_files import write_text
 from training.global_batch import global_batch, told
 
 PACKAGES = ("torch", "pytorch-lightning", "transformers", "tokenizers", "datasets", "torchmetrics")
@@ -70,13 +70,6 @@ class RunRecord(SaveConfigCallback):
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Metrics of the test sets."""
         _write_metrics(trainer)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write under a temporary name, sync, rename: a reader sees the old file or the new one, never half."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_text(path) as file:
-        file.write(text)
 
 
 def _metrics(trainer: pl.Trainer) -> dict[str, float]:
