@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from pathlib import Path
 
 
 def add_checkpoints_argument(
@@ -73,6 +74,25 @@ def add_answer_arguments(parser: argparse.ArgumentParser, *, prompt: str = "plai
         default=prompt,
         help=f"how questions are put: in plain words, or as UnifiedQA was trained (default: {prompt})",
     )
+
+
+def add_work_argument(parser: argparse.ArgumentParser) -> None:
+    """`--work FILE`: where a long protocol keeps finished pieces (`data_modules.finished_work`)."""
+    parser.add_argument(
+        "--work",
+        metavar="FILE",
+        help="keep finished pieces of work here, so that the same command goes on after an interruption and "
+        "repeats nothing (default: beside the report, OUTPUT.work.jsonl)",
+    )
+
+
+def work_path(args: argparse.Namespace) -> Path:
+    """The file of `--work`, by default beside `--output`; its folder is made."""
+    output: Path = args.output.absolute()
+    path = Path(args.work) if args.work else output.with_name(f"{output.name}.work.jsonl")
+    if not args.work:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 def finite(text: str) -> float:

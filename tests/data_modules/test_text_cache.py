@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from data_modules.finished_work import read_work
 from data_modules.schema import DataError
-from data_modules.text_cache import BOUND_REACHED, CachedTextModel, cache_key, read_cache
+from data_modules.text_cache import BOUND_REACHED, CachedTextModel, cache_key
 from data_modules.text_models import Settings, TextFailure
 
 DOWN = TextFailure("down")
@@ -54,7 +55,7 @@ def test_another_model_or_setting_is_another_answer(tmp_path: Path) -> None:
     for model in (Upper(), Upper("other"), Upper(bound=8)):
         list(CachedTextModel(model, path).complete(["a"]))
         assert model.asked == ["a"]
-    assert len(read_cache(path)) == 3
+    assert len(read_work(path)) == 3
 
 
 def test_each_answer_is_in_the_file_before_the_next_is_asked_for(tmp_path: Path) -> None:
@@ -79,7 +80,7 @@ def test_a_run_that_was_killed_goes_on_where_it_was(
     model = CachedTextModel(Upper(), path)
     assert list(model.complete(prompts)) == list(Upper().complete(prompts))
     answered = {prompt for prompt in prompts if "x" not in prompt}
-    assert len(read_cache(path)) == len(answered)
+    assert len(read_work(path)) == len(answered)
     assert len(answered) == len(path.read_text().splitlines() if path.exists() else [])
 
 
@@ -88,10 +89,10 @@ def test_a_torn_line_is_dropped_with_a_warning(tmp_path: Path, caplog: pytest.Lo
     list(CachedTextModel(Upper(), path).complete(["a", "b"]))
     path.write_bytes(path.read_bytes()[:-20])
     with caplog.at_level(logging.WARNING):
-        assert len(read_cache(path)) == 1
+        assert len(read_work(path)) == 1
     assert f"{path}, line 2: cut off" in caplog.text
     caplog.clear()
-    assert len(read_cache(path)) == 1
+    assert len(read_work(path)) == 1
     assert not caplog.text
 
 
