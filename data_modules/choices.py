@@ -8,6 +8,7 @@ Only `id`, `prompt`, `choices` and `label` must be there.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -48,8 +49,6 @@ class ChoiceExample:
 
 def write_choices(path: str | Path, examples: Iterable[ChoiceExample]) -> int:
     """JSON Lines, whole or not at all; returns how many."""
-    import json
-
     count = 0
     with atomic_text(path) as file:
         for count, example in enumerate(examples, 1):  # noqa: B007  used behind the loop
@@ -63,6 +62,9 @@ def choice_of(row: Mapping[str, Any], where: str) -> ChoiceExample:
     for i, text in enumerate(choices):
         if not isinstance(text, str):
             raise DataError(f"{where}: choice {i} must be a string, found {text!r}")
+    donors = field(row, "donors", list, where) if "donors" in row else []
+    if any(type(donor) is not int for donor in donors):
+        raise DataError(f"{where}: the field 'donors' must be a list of whole numbers, found {donors!r}")
     target = row.get("target", "label")
     if target not in get_args(Target):
         raise DataError(f"{where}: the field 'target' must be label or uniform, found {target!r}")
@@ -74,7 +76,7 @@ def choice_of(row: Mapping[str, Any], where: str) -> ChoiceExample:
             label=field(row, "label", int, where),
             benchmark=str(row.get("benchmark", "")),
             probe=str(row.get("probe", "")),
-            donors=tuple(row.get("donors", ())),
+            donors=tuple(donors),
             target=target,
         )
     except DataError as error:
