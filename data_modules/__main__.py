@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data_modules import perturb_command
+from data_modules import condaqa_command, feature_bias_command, perturb_command
 from data_modules.schema import DataError, Group
 
 if TYPE_CHECKING:
@@ -31,10 +31,6 @@ LEI_EXAMPLE = """examples:
 """
 STORIES_EXAMPLE = """example:
   python -m data_modules stories --split dev --kind groups --seed 0 --output stories_dev.json
-"""
-CONDAQA_EXAMPLE = """example:
-  python -m data_modules condaqa --input condaqa_dev.jsonl --output pairs.jsonl
-  python -m evaluation negation --checkpoint ot=A.ckpt ibt=B.ckpt --pairs pairs.jsonl --output DIR
 """
 
 
@@ -165,18 +161,6 @@ def write_stories(arguments: argparse.Namespace) -> str:
     return _summary(arguments.output, counts)
 
 
-def write_condaqa(arguments: argparse.Namespace) -> str:
-    """Pairs of passages that answer a question in opposite ways."""
-    from data_modules.negation import TURNING, read_condaqa, write_pairs
-
-    found = read_condaqa(arguments.input)
-    count = write_pairs(found.pairs, arguments.output)
-    kinds = Counter(pair.edit for pair in found.pairs)
-    made = ", ".join(f"{kinds[edit]} {edit}" for edit in TURNING)
-    told = ", ".join(f"{n} {reason}" for reason, n in found.left_out.items()) or "none"
-    return f"{arguments.output}: {count} pairs ({made}); edited passages left out: {told}"
-
-
 def _counted(groups: Iterable[Group], counts: Counter[str]) -> Iterator[Group]:
     for group in groups:
         counts[group.advice_class] += 1
@@ -211,10 +195,22 @@ def _parser() -> argparse.ArgumentParser:
     perturb_command.add_arguments(perturb)
     perturb.set_defaults(run=perturb_command.run)
     summary = "write pairs of passages with opposite answers from CondaQA"
-    condaqa = _command(commands, "condaqa", summary, CONDAQA_EXAMPLE)
-    condaqa.add_argument("--input", required=True, metavar="FILE", help="CondaQA, as JSON Lines")
-    condaqa.set_defaults(run=write_condaqa)
+    condaqa = _command(commands, "condaqa", summary, condaqa_command.EXAMPLE)
+    condaqa_command.add_arguments(condaqa)
+    condaqa.set_defaults(run=condaqa_command.run)
+    _add_feature_bias(commands)
     return parser
+
+
+def _add_feature_bias(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    summary = "write a task that tells which of two features is learned, from labelled texts"
+    task = _command(commands, "feature-bias", summary, feature_bias_command.EXAMPLE)
+    feature_bias_command.add_arguments(task)
+    task.set_defaults(run=feature_bias_command.run)
+    summary = "write the demonstrations of such a task as rows to fine-tune on"
+    rows = _command(commands, "feature-bias-rows", summary, feature_bias_command.ROWS_EXAMPLE)
+    feature_bias_command.add_rows_arguments(rows)
+    rows.set_defaults(run=feature_bias_command.run_rows)
 
 
 def _command(

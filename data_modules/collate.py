@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from data_modules.choice_features import ChoiceBatch
 from data_modules.features import EncodedRow, GroupFeature
 from data_modules.qa_features import QAFeature
 
@@ -76,10 +77,11 @@ class PairBatch(NamedTuple):
 
 
 class TrainBatch(NamedTuple):
-    """What one optimisation step sees; either part may be absent."""
+    """What one optimisation step sees; each part may be absent."""
 
     groups: GroupBatch | None
     qa: QABatch | None
+    choices: ChoiceBatch | None = None
 
 
 class GroupIds(NamedTuple):

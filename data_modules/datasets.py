@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch.utils.data import Dataset
 
+from data_modules.choice_features import ChoiceSet
 from data_modules.collate import Collator, GroupBatch, GroupIds, QABatch, TrainBatch
 from data_modules.features import Encoding, GroupFeature, encode_groups
 from data_modules.qa_features import QAFeature, encode_qa
@@ -161,13 +162,15 @@ def has_unknown(examples: Sequence[QAExample]) -> bool:
 
 
 class TrainSet(Dataset):
-    """Groups and questions to train on together; indexed by what `TrainSampler` yields."""
+    """Groups and questions to train on together, or multiple-choice questions; indexed by what `TrainSampler`
+    or `ChoiceSampler` yields."""
 
-    def __init__(self, groups: GroupSet | None, qa: QASet | None) -> None:
-        self.groups, self.qa = groups, qa
+    def __init__(self, groups: GroupSet | None, qa: QASet | None, choices: ChoiceSet | None = None) -> None:
+        self.groups, self.qa, self.choices = groups, qa, choices
 
     def __getitem__(self, index: BatchIndex) -> TrainBatch:
         return TrainBatch(
             groups=self.groups[index.groups] if self.groups is not None and index.groups else None,
             qa=self.qa[index.qa] if self.qa is not None and index.qa else None,
+            choices=self.choices[index.choices] if self.choices is not None and index.choices else None,
         )

@@ -6,27 +6,25 @@ prompt can survive (a wrong key, an unknown model, an endpoint that keeps failin
 
 from __future__ import annotations
 
-import os
-import re
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from data_modules.endpoint_address import is_openai, key_for, model_and_url
 from data_modules.text_models import Settings, TextFailure
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-OPENAI_URL = "https://api.openai.com/v1"
+Answer = TypeVar("Answer")
+
 MAX_FAILURES_IN_A_ROW = 25
 """After so many prompts that the endpoint failed on one after the other, going on would waste hours."""
 
-_PLACEHOLDER = "no-key"
 _SCRUBBED = 6
 """Pieces of the key of this length are struck out of error texts."""
 
@@ -42,6 +40,7 @@ class EndpointTextModel:
         timeout_s: seconds a request may take.
         max_retries: repetitions of a request, with growing pauses, after a timeout, 429 or 5xx.
         requests_per_minute: bound on requests, repetitions included; 0 for none.
+        completions: send bare prompts to be continued (`/completions`), not a user's turns.
 
     Raises:
         ValueError: the base URL is not one, or OpenAI's own endpoint is asked without OPENAI_API_KEY.
@@ -57,44 +56,33 @@ class EndpointTextModel:
         timeout_s: float = 60,
         max_retries: int = 5,
         requests_per_minute: float = 0,
+        completions: bool = False,
     ) -> None:
         if timeout_s <= 0 or max_retries < 0 or requests_per_minute < 0:
             raise ValueError("timeout_s must be above 0, max_retries and requests_per_minute not below 0")
-        self.model, self.url = _model_and_url(model)
+        self.model, self.url = model_and_url(model)
         self.name = f"openai:{self.model}@{self.url}"
-        self.parallel = parallel
+        self.parallel, self.completions = parallel, completions
         self.settings: Settings = {"max_new_tokens": max_new_tokens, "temperature": 0}
+        if completions:
+            self.settings["completions"] = True
         if seed:
             self.settings["seed"] = seed
         # OpenAI has renamed the bound; the other endpoints know the old name.
-        bound = "max_completion_tokens" if _is_openai(self.url) else "max_tokens"
-        self._request = {bound: max_new_tokens, "temperature": 0} | ({"seed": seed} if seed else {})
-        self._key = _key(self.url)
-        self._client = _client(self.url, self._key, timeout_s, max_retries, requests_per_minute)
+        renamed = is_openai(self.url) and not completions
+        self._bound = "max_completion_tokens" if renamed else "max_tokens"
+        self._request = {self._bound: max_new_tokens, "temperature": 0} | ({"seed": seed} if seed else {})
+        self._key = key_for(self.url)
+        self._client = open_client(
+            self.url,
+            self._key,
+            timeout_s=timeout_s,
+            max_retries=max_retries,
+            requests_per_minute=requests_per_minute,
+        )
 
     def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
-        pool = ThreadPoolExecutor(self.parallel, thread_name_prefix="endpoint")
-        waiting: deque[Future[str | TextFailure]] = deque()
-        rest = iter(prompts)
-        in_a_row = 0
-        try:
-            while True:
-                waiting.extend(
-                    pool.submit(self._ask, prompt) for prompt in islice(rest, self.parallel - len(waiting))
-                )
-                if not waiting:
-                    return
-                answer = waiting.popleft().result()
-                in_a_row = in_a_row + 1 if isinstance(answer, TextFailure) else 0
-                yield answer
-                if in_a_row >= MAX_FAILURES_IN_A_ROW:
-                    raise ValueError(
-                        f"{self.name} failed {in_a_row} times in a row, the last time: {answer}; "
-                        "see to the endpoint and start again"
-                    )
-        finally:
-            # Whoever stops early does not wait for requests in flight.
-            pool.shutdown(wait=False, cancel_futures=True)
+        return asked_in_order(self._ask, prompts, parallel=self.parallel, name=self.name)
 
     def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
         """Always ValueError: endpoints do not tell the probabilities of a given text."""
@@ -102,12 +90,38 @@ class EndpointTextModel:
             f"{self.name} cannot score given texts; choose a local model (hf:FOLDER_OR_HUB_NAME)"
         )
 
+    def next_token_logprobs(
+        self, prompts: Sequence[str], labels: Sequence[str], *, after: str = "", top: int = 0
+    ) -> Iterator[tuple[float, ...] | TextFailure]:
+        """From the most probable tokens that the endpoint tells: as many as `top`, or as it is known to tell.
+        With `top` a token must be the label itself; without, what begins one label alone counts for it."""
+        from data_modules.next_token import MOST_TOLD, label_logprobs, told_tokens
+
+        told = top or MOST_TOLD["completions" if self.completions else "chat"]
+        more = {"logprobs": told} if self.completions else {"logprobs": True, "top_logprobs": told}
+
+        def ask(prompt: str) -> tuple[float, ...] | TextFailure:
+            reply = self._reply(prompt, {**self._request, self._bound: 1, **more})
+            if isinstance(reply, TextFailure):
+                return reply
+            found = told_tokens(reply, self.name)
+            return found if isinstance(found, TextFailure) else label_logprobs(found, labels, exact=top > 0)
+
+        return asked_in_order(ask, prompts, parallel=self.parallel, name=self.name)
+
     def _ask(self, prompt: str) -> str | TextFailure:
+        reply = self._reply(prompt, self._request)
+        return reply if isinstance(reply, TextFailure) else _text(reply)
+
+    def _reply(self, prompt: str, request: dict[str, Any]) -> Any:
+        """What the endpoint sends, or a TextFailure."""
         import openai
 
-        turns = [{"role": "user", "content": prompt}]
         try:
-            reply = self._client.chat.completions.create(model=self.model, messages=turns, **self._request)
+            if self.completions:
+                return self._client.completions.create(model=self.model, prompt=prompt, **request)
+            turns = [{"role": "user", "content": prompt}]
+            return self._client.chat.completions.create(model=self.model, messages=turns, **request)
         except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
             # Not the endpoint's own words: they may quote the key.
             raise ValueError(
@@ -124,22 +138,60 @@ class EndpointTextModel:
             return TextFailure("no connection to the endpoint", self._scrub(str(error.__cause__ or error)))
         except (openai.OpenAIError, ValueError):  # among them what is not JSON
             return TextFailure("the endpoint answered nonsense")
-        return _text(reply)
 
     def _scrub(self, message: str) -> str:
-        """One short line without the key, nor any piece of it."""
-        pieces = {self._key[i : i + _SCRUBBED] for i in range(max(1, len(self._key) - _SCRUBBED + 1))}
-        words = [
-            "***" if "**" in word or any(p in word for p in pieces) else word for word in message.split()
-        ]
-        line = " ".join(words)
-        return line if len(line) <= 200 else line[:197] + "..."
+        return scrubbed(message, self._key)
+
+
+def asked_in_order(
+    ask: Callable[[str], Answer], texts: Iterable[str], *, parallel: int, name: str
+) -> Iterator[Answer]:
+    """`ask` of each text, up to `parallel` at once; answers in order, each as soon as it is there.
+
+    Args:
+        ask: one request, whose answer may be a TextFailure; what it raises ends the run.
+        texts: what to ask, taken as it is needed.
+        parallel: requests in flight.
+        name: of the endpoint, for errors.
+
+    Raises:
+        ValueError: MAX_FAILURES_IN_A_ROW answers in a row were failures.
+    """
+    pool = ThreadPoolExecutor(parallel, thread_name_prefix="endpoint")
+    waiting: deque[Future[Answer]] = deque()
+    rest = iter(texts)
+    in_a_row = 0
+    try:
+        while True:
+            waiting.extend(pool.submit(ask, text) for text in islice(rest, parallel - len(waiting)))
+            if not waiting:
+                return
+            answer = waiting.popleft().result()
+            in_a_row = in_a_row + 1 if isinstance(answer, TextFailure) else 0
+            yield answer
+            if in_a_row >= MAX_FAILURES_IN_A_ROW:
+                raise ValueError(
+                    f"{name} failed {in_a_row} times in a row, the last time: {answer}; "
+                    "see to the endpoint and start again"
+                )
+    finally:
+        # Whoever stops early does not wait for requests in flight.
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def scrubbed(message: str, key: str) -> str:
+    """One short line without the key, nor any piece of it."""
+    pieces = {key[i : i + _SCRUBBED] for i in range(max(1, len(key) - _SCRUBBED + 1)) if key}
+    words = ["***" if "**" in word or any(p in word for p in pieces) else word for word in message.split()]
+    line = " ".join(words)
+    return line if len(line) <= 200 else line[:197] + "..."
 
 
 def _text(reply: Any) -> str | TextFailure:
-    """The text of a chat completion. The client checks no types: anything may be in there."""
+    """The text of a completion. The client checks no types: anything may be in there."""
     try:
-        text = reply.choices[0].message.content
+        choice = reply.choices[0]
+        text = choice.message.content if hasattr(choice, "message") else choice.text
     except (AttributeError, IndexError, TypeError, KeyError):
         return TextFailure("the endpoint answered nonsense")
     if text is not None and not isinstance(text, str):
@@ -147,48 +199,37 @@ def _text(reply: Any) -> str | TextFailure:
     return text.strip() if text and text.strip() else TextFailure("empty answer")
 
 
-def _model_and_url(spec: str) -> tuple[str, str]:
-    model, at, url = spec.partition("@")
-    if at and "://" not in url and not re.search(r"[:/]", url):
-        model, url = spec, ""  # a model whose own name has an @ in it, as in model@version
-    elif "@http" in url:
-        model, url = re.split(r"@(?=https?://)", spec, maxsplit=1)
-    url = (url or os.environ.get("OPENAI_BASE_URL", "") or OPENAI_URL).rstrip("/")
-    parts = urlsplit(url)
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise ValueError("a base URL carries no user, password or query; put the key into OPENAI_API_KEY")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{url!r} is no base URL; write openai:MODEL@http://HOST:PORT/v1")
-    if not model:
-        raise ValueError("openai: needs the name of a model, as in openai:gpt-4o-mini")
-    return model, url
+def open_client(
+    url: str,
+    key: str,
+    *,
+    timeout_s: float,
+    max_retries: int,
+    requests_per_minute: float,
+    prepare: Callable[[Any], None] | None = None,
+) -> Any:
+    """The HTTP client: repeats after a timeout, 429 or 5xx with growing pauses (or those that the endpoint
+    asks for), and keeps to `requests_per_minute`, repetitions included (0: no bound).
 
-
-def _is_openai(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    return host == "openai.com" or host.endswith(".openai.com")
-
-
-def _key(url: str) -> str:
-    key = os.environ.get("OPENAI_API_KEY", "").strip()
-    if not key and _is_openai(url):
-        raise ValueError("OPENAI_API_KEY is not set; set it, or name another endpoint: openai:MODEL@BASE_URL")
-    if not (key.isascii() and key.isprintable()):
-        raise ValueError("OPENAI_API_KEY holds characters that no key has; set it anew")
-    return key or _PLACEHOLDER
-
-
-def _client(url: str, key: str, timeout_s: float, max_retries: int, requests_per_minute: float) -> Any:
+    Args:
+        url: base of all paths.
+        key: sent as a bearer token.
+        timeout_s: seconds that a request may take.
+        max_retries: repetitions of a request.
+        requests_per_minute: the bound.
+        prepare: is given every request last, as the HTTP library knows it.
+    """
     import openai
 
     pace = _Pace(60 / requests_per_minute if requests_per_minute else 0)
+    # A hook of the transport sees the client's repetitions too.
+    hooks = [lambda request: pace.wait(), *([prepare] if prepare else [])]
     return openai.OpenAI(
         api_key=key,
         base_url=url,
         timeout=timeout_s,
         max_retries=max_retries,
-        # A hook of the transport sees the client's repetitions too.
-        http_client=openai.DefaultHttpxClient(event_hooks={"request": [lambda request: pace.wait()]}),
+        http_client=openai.DefaultHttpxClient(event_hooks={"request": hooks}),
     )
 
 

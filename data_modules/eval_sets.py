@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from data_modules.choice_features import ChoiceSet
 from data_modules.datasets import GroupSet, QASet
 from data_modules.pairs import PairSet
 from data_modules.schema import Variant
@@ -16,7 +17,7 @@ class EvalSet(NamedTuple):
     """A named set to evaluate on, in the order of its data loader."""
 
     name: str
-    data: QASet | GroupSet | PairSet
+    data: QASet | GroupSet | PairSet | ChoiceSet
 
 
 def variant_name(name: str, variant: Variant) -> str:

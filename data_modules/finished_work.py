@@ -18,6 +18,9 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from data_modules.json_files import field, parse_line
 from data_modules.schema import DataError
 
@@ -66,6 +69,23 @@ class FinishedWork:
             append_line(self._file, json.dumps(record))
         self._records[key] = record
         return record
+
+    def array(self, record: dict[str, Any], name: str, *shape: int) -> NDArray[np.float64]:
+        """Numbers that a record keeps as lists of `shape`; NaN where one is null.
+
+        Raises:
+            DataError: the record holds something else, as after somebody edited the file.
+        """
+        where = f"{self.path}, the record with key {record['key'][:12]}..."
+        values = field(record, name, list, where)
+        try:
+            found = np.array(values, dtype=np.float64)
+        except (ValueError, TypeError, OverflowError):  # texts, objects, lists of several lengths
+            found = np.empty(0)
+        if found.shape != shape:
+            told = " x ".join(map(str, shape))
+            raise DataError(f"{where}: the field {name!r} must hold {told} numbers; remove this line")
+        return found
 
     def close(self) -> None:
         """Give the file back; the next piece opens it again."""

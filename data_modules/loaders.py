@@ -1,13 +1,20 @@
-"""A data loader that goes on in the middle of an epoch, and whose workers outlive the signals of a stop."""
+"""Data loaders: one that goes on in the middle of an epoch, one for each evaluation set; workers that outlive
+the signals of a stop."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 from torch.utils.data import DataLoader, Sampler
+
+from data_modules import processes
+from data_modules.datasets import GroupSet, TrainSet
+from data_modules.eval_sets import EvalSet
+from data_modules.samplers import EvalSampler, enough_batches
+from data_modules.schema import DataError
 
 
 class FromBatch(Sampler[Any]):
@@ -62,6 +69,42 @@ class ResumableLoader(DataLoader):
         for batch in super().__iter__():
             self.consumed += 1
             yield batch
+
+
+def whole_batches(data: Any, sampler: Any, num_workers: int) -> DataLoader:
+    """The loader of a set that builds whole batches itself, as its sampler names them."""
+    resumable = isinstance(data, TrainSet)
+    return (ResumableLoader if resumable else DataLoader)(
+        data,
+        sampler=FromBatch(sampler) if resumable else sampler,
+        batch_size=None,
+        num_workers=num_workers,
+        pin_memory=True,
+        persistent_workers=num_workers > 0,
+        worker_init_fn=outlive_first_signal,
+    )
+
+
+def eval_loaders(stage: str, sets: Sequence[EvalSet], rows: int, num_workers: int) -> list[DataLoader]:
+    """A loader for every set, with this process's share of its batches of `rows` rows.
+
+    Raises:
+        DataError: no set has a batch for each process.
+    """
+    rank, world_size = processes.here()
+    shared = [
+        enough_batches(data.batches, max(1, rows // 4) if isinstance(data, GroupSet) else rows, world_size)
+        for _, data in sets
+    ]
+    if sets and all(len(batches) < world_size for batches in shared):
+        raise DataError(
+            f"data.{stage}_qa, data.{stage}_groups, data.{stage}_choices: no set has something for each of "
+            f"{world_size} processes; take fewer (trainer.devices)"
+        )
+    return [
+        whole_batches(data, EvalSampler(batches, rank=rank, world_size=world_size), num_workers)
+        for (_, data), batches in zip(sets, shared, strict=True)
+    ]
 
 
 def outlive_first_signal(worker: int) -> None:

@@ -6,12 +6,14 @@ Tensor suffixes: N pairs, B batch, T tokens, V vocabulary.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_modules.text_models import Settings, TextFailure
+from data_modules.tokenizers import load_tokenizer, tokenizer_id
 
 if TYPE_CHECKING:
     import torch
@@ -55,8 +57,12 @@ class LocalTextModel:
             "temperature": 0,
             "chat_template": self.chat,
             "dtype": str(self.model.dtype).removeprefix("torch."),
-            "weights": _weights_id(path, self.config),
+            "weights": weights_id(path, self.config),
+            "tokenizer": tokenizer_id(self.tokenizer),
         }
+        if self.chat:
+            template = json.dumps(self.tokenizer.chat_template, sort_keys=True)
+            self.settings["template"] = hashlib.sha256(template.encode()).hexdigest()[:16]
         self._pad = next(
             i for i in (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id, 0) if i is not None
         )
@@ -111,6 +117,26 @@ class LocalTextModel:
                 result_N[batch] = self._score([rows[i] for i in batch]).double().cpu()
         return result_N
 
+    def next_token_logprobs(
+        self, prompts: Sequence[str], labels: Sequence[str], *, after: str = "", top: int = 0
+    ) -> Iterator[tuple[float, ...] | TextFailure]:
+        """Over the whole vocabulary; see `TextModel`. All prompts of a call are read together: what they
+        begin with in common is read once."""
+        from data_modules.next_token import first_tokens, log_probabilities
+
+        wanted = first_tokens(self.tokenizer, labels, "" if self.is_seq2seq or self.chat else after)
+        ids = [self._prompt_ids(prompt) for prompt in prompts]
+        failures = {i: failure for i, row in enumerate(ids) if (failure := self._misfit(len(row), 0))}
+        fitting = [i for i in range(len(ids)) if i not in failures]
+        rows = log_probabilities(self, [ids[i] for i in fitting], wanted, top)
+        found = dict(zip(fitting, rows, strict=True))
+        for i in range(len(ids)):
+            yield failures.get(i) or found[i]
+
+    def token_counts(self, prompts: Sequence[str]) -> list[int]:
+        """How many tokens each prompt has, special ones included."""
+        return [len(self._prompt_ids(prompt)) for prompt in prompts]
+
     def _prompt_ids(self, prompt: str) -> list[int]:
         if not self.chat:
             return list(self.tokenizer(prompt, verbose=False)["input_ids"])
@@ -135,14 +161,15 @@ class LocalTextModel:
         """One batch. A causal model gets padding on the left: every prompt ends where its answer begins."""
         import torch
 
-        inputs = self._padded(ids, left=not self.is_seq2seq)
+        inputs = self.padded(ids, left=not self.is_seq2seq)
         with torch.inference_mode():
             out_BT = self.model.generate(**inputs, max_new_tokens=self.max_new_tokens)
         new_BT = out_BT if self.is_seq2seq else out_BT[:, inputs["input_ids"].shape[1] :]
         texts = self.tokenizer.batch_decode(new_BT, skip_special_tokens=True)
         return [text.strip() or TextFailure("empty answer") for text in texts]
 
-    def _padded(self, ids: list[list[int]], *, left: bool = False) -> dict[str, Tensor]:
+    def padded(self, ids: list[list[int]], *, left: bool = False) -> dict[str, Tensor]:
+        """Rows of token ids as the model's inputs: input_ids and attention_mask, (B, T) each."""
         import torch
 
         width = max(map(len, ids))
@@ -178,13 +205,13 @@ class LocalTextModel:
             forced = self.model.generation_config.forced_bos_token_id
             lead = [] if forced is None else [forced]
             target = [(lead, second) for _, second in rows]
-            labels_BT = self._padded([[*lead, *second] for _, second in rows])["input_ids"]
-            inputs = {**self._padded([first for first, _ in rows]), "labels": labels_BT}
+            labels_BT = self.padded([[*lead, *second] for _, second in rows])["input_ids"]
+            inputs = {**self.padded([first for first, _ in rows]), "labels": labels_BT}
             shift = 0
         else:
             target, shift = rows, 1
             # Padding on the right: what stands behind a token does not reach it, nor move its position.
-            inputs = self._padded([[*first, *second] for first, second in rows])
+            inputs = self.padded([[*first, *second] for first, second in rows])
         logits_BTV = self.model(**inputs, use_cache=False).logits
         sums = []
         for b, (first, second) in enumerate(target):
@@ -197,8 +224,6 @@ class LocalTextModel:
 def _load(path: str, device: torch.device) -> tuple[Any, Any]:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
-
-    from data_modules.tokenizers import load_tokenizer
 
     tokenizer = load_tokenizer(path)
     try:
@@ -216,14 +241,15 @@ def _load(path: str, device: torch.device) -> tuple[Any, Any]:
     return model.to(device).eval(), tokenizer
 
 
-def _weights_id(path: str, config: Any) -> str:
-    """The Hub's revision; for a folder a hash of the sizes and ends of its weight files, so that answers of
-    a model that was trained on in the same place are not taken for its own."""
+def weights_id(path: str, config: Any) -> str:
+    """The Hub's revision; for a folder a hash of its settings and of the sizes and ends of its weight files,
+    so that answers of a model that was trained on in the same place are not taken for its own."""
     folder = Path(path)
     if not folder.is_dir():
         return str(getattr(config, "_commit_hash", None) or "")
     digest = hashlib.sha256()
-    for file in sorted(folder.glob("*.safetensors")):
+    settings = [folder / name for name in ("config.json", "generation_config.json")]
+    for file in (*filter(Path.is_file, settings), *sorted(folder.glob("*.safetensors"))):
         with open(file, "rb") as weights:
             size = file.stat().st_size
             weights.seek(max(0, size - (1 << 20)))

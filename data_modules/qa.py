@@ -1,4 +1,5 @@
-"""The LightningDataModule: questions and groups to train on, and any number of sets to watch."""
+"""The LightningDataModule: questions and groups to train on, or multiple-choice questions, and any number of
+sets to watch."""
 
 from __future__ import annotations
 
@@ -10,19 +11,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytorch_lightning as pl
-import torch.distributed as dist
 from torch.utils.data import DataLoader
 
+from data_modules import processes
 from data_modules.advice import unadvised, with_unadvised
+from data_modules.choice_data import Choices, choice_eval_sets, choice_order, choice_train_set
 from data_modules.data_cache import DataCache, NotPreparedError, file_digest
-from data_modules.datasets import GroupSet, QASet, TrainSet
+from data_modules.datasets import QASet, TrainSet
 from data_modules.eval_sets import EvalSet, variant_name
 from data_modules.features import Encoding
 from data_modules.interventions import Interventions
-from data_modules.loaders import FromBatch, ResumableLoader, outlive_first_signal
+from data_modules.loaders import eval_loaders, whole_batches
+from data_modules.multiple_choice import split_source
 from data_modules.pairs import PairSet
 from data_modules.planting import randomly_advised
-from data_modules.samplers import EvalSampler, TrainSampler, enough_batches
+from data_modules.samplers import TrainSampler
 from data_modules.schema import DataError, Group, Variant
 from data_modules.set_maker import SetMaker
 from data_modules.sources import read_groups
@@ -31,7 +34,7 @@ from data_modules.tokenizers import load_tokenizer, tokenizer_files
 
 
 class QADataModule(pl.LightningDataModule):
-    """Questions and groups, read, tokenised and batched.
+    """Questions, groups and multiple-choice questions, read, tokenised and batched.
 
     A source is a file (its format is read from its content), `hub:NAME:SPLIT`, or `stories:SPLIT` for the
     embedded data. Evaluation sets are named; the metric keys of the set called `main` carry no set name.
@@ -47,8 +50,14 @@ class QADataModule(pl.LightningDataModule):
         test_groups: Groups to test on, by name.
         predict_qa: Questions to write answers to, by name.
         predict_groups: Groups to write predictions for, by name.
+        train_choices: Multiple-choice questions to train on, instead of all others; a source is a file, with
+            its labels as FILE+LABELS where they stand apart, `hub:NAME:SPLIT`, or `stories:choices_train`.
+        val_choices: Multiple-choice questions to validate on, by name.
+        test_choices: Multiple-choice questions to test on, by name.
+        predict_choices: Multiple-choice questions to write choices for, by name.
         encoding: How text becomes rows of tokens.
         interventions: Deletions of the rationale to train on and to watch; by default there are none.
+        choices: Options of multiple-choice questions.
         train_advice: `as_written`, `none`, or `random` (planting: advice of any class, or none).
         random_advice_share: With `random`: share of the groups that carry advice.
         random_advice_copies: With `random`: how often each distinct group appears.
@@ -83,8 +92,13 @@ class QADataModule(pl.LightningDataModule):
         test_groups: dict[str, str] | None = None,
         predict_qa: dict[str, str] | None = None,
         predict_groups: dict[str, str] | None = None,
+        train_choices: list[str] | None = None,
+        val_choices: dict[str, str] | None = None,
+        test_choices: dict[str, str] | None = None,
+        predict_choices: dict[str, str] | None = None,
         encoding: Encoding = Encoding(),  # noqa: B008  never mutated
         interventions: Interventions = Interventions(),  # noqa: B008  never mutated
+        choices: Choices = Choices(),  # noqa: B008  never mutated
         train_advice: Literal["as_written", "none", "random"] = "as_written",
         random_advice_share: float = 0.5,
         random_advice_copies: int = 4,
@@ -116,6 +130,11 @@ class QADataModule(pl.LightningDataModule):
                 raise DataError(f"data.{name} must be at least {least}, got {value}")
         if not 0 <= random_advice_share <= 1:
             raise DataError(f"data.random_advice_share must lie in 0 .. 1, got {random_advice_share}")
+        if train_choices and (train_qa or train_groups):
+            raise DataError(
+                "data.train_choices: multiple-choice questions are trained on alone; leave out data.train_qa "
+                "and data.train_groups"
+            )
         # A small evaluation set may have fewer batches than there are processes; no process pads it.
         self.allow_zero_length_dataloader_with_multiple_devices = True
         self.sources = {
@@ -123,7 +142,14 @@ class QADataModule(pl.LightningDataModule):
             "test": (test_qa or {}, test_groups or {}),
             "predict": (predict_qa or {}, predict_groups or {}),
         }
+        self.choice_sources = {
+            "val": val_choices or {},
+            "test": test_choices or {},
+            "predict": predict_choices or {},
+        }
         self.train_qa_source, self.train_group_sources = train_qa, train_groups or []
+        self.train_choice_sources, self.choices = train_choices or [], choices
+        self.architecture = architecture
         self.encoding, self.train_advice = encoding.resolved(architecture), train_advice
         self.interventions = interventions
         self.random_advice_share, self.random_advice_copies = random_advice_share, random_advice_copies
@@ -162,12 +188,21 @@ class QADataModule(pl.LightningDataModule):
         maker = self._maker(makes=False)
         if stage == "fit" and self.train_set is None:
             self.train_set = self._train_set(maker)
+            self.train_set.choices = choice_train_set(
+                self.train_choice_sources, self.choices, self.tokenizer, self.architecture, self.seed
+            )
         for name in ("val",) if stage in ("fit", "validate") else (stage,):
             if name not in self.eval_sets:
                 self.eval_sets[name] = self._eval_sets(name, maker)
+                # In memory, because to tokenise the largest of the benchmarks takes seconds.
+                self.eval_sets[name] += choice_eval_sets(
+                    self.choice_sources[name], self.choices, self.tokenizer, self.architecture
+                )
             if stage != "fit" and not self.eval_sets[name]:
-                raise DataError(f"data.{name}_qa, data.{name}_groups: name a set to {stage}")
-        refuse_different(maker.generated)
+                raise DataError(
+                    f"data.{name}_qa, data.{name}_groups, data.{name}_choices: name a set to {stage}"
+                )
+        processes.refuse_different(maker.generated)
 
     def _maker(self, *, makes: bool) -> SetMaker:
         return SetMaker(
@@ -176,7 +211,7 @@ class QADataModule(pl.LightningDataModule):
             interventions=self.interventions,
             skip_bad=self.skip_bad,
             data_cache=DataCache(self.cache, makes=makes) if self.cache else None,
-            processes=_rank()[1],
+            processes=processes.here()[1],
         )
 
     def _train_set(self, maker: SetMaker) -> TrainSet:
@@ -241,19 +276,22 @@ class QADataModule(pl.LightningDataModule):
     def _check_names(self, stage: str, qa: Mapping[str, str], groups: Mapping[str, str]) -> None:
         """DataError for two sets that would share their metric keys, or their file of predictions."""
         names = [variant_name(name, v) for name in qa for v in self.interventions.watch]
-        names += groups if stage == "predict" else ()
+        names += [*groups, *self.choice_sources[stage]] if stage == "predict" else ()
         for name, count in Counter(names).items():
             if count > 1:
                 raise DataError(
-                    f"data.{stage}_qa: {count} sets would be called {name!r} (variants and predicted groups "
-                    "count too); rename one, or leave one out"
+                    f"data.{stage}_qa: {count} sets would be called {name!r} (variants, predicted groups and "
+                    "choices count too); rename one, or leave one out"
                 )
 
     def train_dataloader(self) -> DataLoader:
         """Batches of `TrainBatch`."""
         assert self.train_set is not None
-        groups, qa = self.train_set.groups, self.train_set.qa
-        rank, world_size = _rank()
+        groups, qa, choices = self.train_set.groups, self.train_set.qa, self.train_set.choices
+        rank, world_size = processes.here()
+        if choices is not None:
+            order = choice_order(choices, self.choices, self.seed, rank, world_size)
+            return whole_batches(self.train_set, order, self.num_workers)
         sampler = TrainSampler(
             group_classes=[i.advice_class for i in groups.ids] if groups is not None else [],
             qa_lengths=qa.lengths if qa is not None else [],
@@ -266,78 +304,30 @@ class QADataModule(pl.LightningDataModule):
             rank=rank,
             world_size=world_size,
         )
-        return self._loader(self.train_set, sampler)
+        return whole_batches(self.train_set, sampler, self.num_workers)
 
     def val_dataloader(self) -> list[DataLoader]:
         """One loader for every set of `eval_sets["val"]`."""
-        return self._eval_loaders("val")
+        return eval_loaders("val", self.eval_sets["val"], self.eval_batch_size, self.num_workers)
 
     def test_dataloader(self) -> list[DataLoader]:
         """One loader for every set of `eval_sets["test"]`."""
-        return self._eval_loaders("test")
+        return eval_loaders("test", self.eval_sets["test"], self.eval_batch_size, self.num_workers)
 
     def predict_dataloader(self) -> list[DataLoader]:
         """One loader for every set of `eval_sets["predict"]`."""
-        return self._eval_loaders("predict")
-
-    def _eval_loaders(self, stage: str) -> list[DataLoader]:
-        rank, world_size = _rank()
-        sets = [data for _, data in self.eval_sets[stage]]
-        rows = self.eval_batch_size
-        shared = [
-            enough_batches(
-                data.batches, max(1, rows // 4) if isinstance(data, GroupSet) else rows, world_size
-            )
-            for data in sets
-        ]
-        if sets and all(len(batches) < world_size for batches in shared):
-            raise DataError(
-                f"data.{stage}_qa, data.{stage}_groups: no set has something for each of {world_size} "
-                "processes; take fewer (trainer.devices)"
-            )
-        return [
-            self._loader(data, EvalSampler(batches, rank=rank, world_size=world_size))
-            for data, batches in zip(sets, shared, strict=True)
-        ]
-
-    def _loader(self, data: Any, sampler: Any) -> DataLoader:
-        # The sampler yields whole batches, hence batch_size=None: the data set builds them itself.
-        resumable = isinstance(data, TrainSet)
-        return (ResumableLoader if resumable else DataLoader)(
-            data,
-            sampler=FromBatch(sampler) if resumable else sampler,
-            batch_size=None,
-            num_workers=self.num_workers,
-            pin_memory=True,
-            persistent_workers=self.num_workers > 0,
-            worker_init_fn=outlive_first_signal,
-        )
+        return eval_loaders("predict", self.eval_sets["predict"], self.eval_batch_size, self.num_workers)
 
     def fingerprints(self) -> dict[str, str]:
         """SHA-256 of every local file that the run reads, by its source; other sources by name alone."""
         watched = [source for sets in self.sources.values() for named in sets for source in named.values()]
         sources = [self.train_qa_source, *self.train_group_sources, *watched]
+        chosen = [source for named in self.choice_sources.values() for source in named.values()]
+        for source in (*self.train_choice_sources, *chosen):
+            sources += split_source(source)
         read = [source for source in dict.fromkeys(sources) if source]
         return {source: file_digest(Path(source)) if Path(source).is_file() else "" for source in read}
 
     def checkpoint_extras(self) -> dict[str, Any]:
         """What a checkpoint must hold to be used without this DataModule: tokenizer files and encoding."""
         return {"tokenizer_files": tokenizer_files(self.tokenizer), "encoding": asdict(self.encoding)}
-
-
-def refuse_different(generated: list[str]) -> None:
-    """DataError where a language model wrote other sentences on another machine."""
-    everywhere: list[list[str]] = [[] for _ in range(_rank()[1])]
-    if generated and len(everywhere) > 1:
-        dist.all_gather_object(everywhere, generated)
-        if any(theirs != generated for theirs in everywhere):
-            raise DataError(
-                "data.interventions.generator: it wrote different sentences on different machines; let them "
-                "share the folder data.cache, or write rows with `python -m data_modules perturb` first"
-            )
-
-
-def _rank() -> tuple[int, int]:
-    if dist.is_available() and dist.is_initialized():
-        return dist.get_rank(), dist.get_world_size()
-    return 0, 1

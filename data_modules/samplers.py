@@ -16,10 +16,11 @@ from data_modules.schema import DataError
 
 
 class BatchIndex(NamedTuple):
-    """Indices of the groups and of the QA windows of one training batch."""
+    """Indices of the groups, of the QA windows and of the multiple-choice questions of one training batch."""
 
     groups: tuple[int, ...]
     qa: tuple[int, ...]
+    choices: tuple[int, ...] = ()
 
 
 def length_bucketed(

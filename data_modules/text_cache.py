@@ -81,6 +81,12 @@ class CachedTextModel:
         """Those of the model; not kept."""
         return self.model.log_likelihoods(pairs)
 
+    def next_token_logprobs(
+        self, prompts: Sequence[str], labels: Sequence[str], *, after: str = "", top: int = 0
+    ) -> Iterator[tuple[float, ...] | TextFailure]:
+        """Those of the model; not kept."""
+        return self.model.next_token_logprobs(prompts, labels, after=after, top=top)
+
     def _keep(self, key: str, prompt: str, text: str) -> None:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         self._work.add(key, model=self.name, settings=self.settings, prompt=prompt, text=text, time=now)

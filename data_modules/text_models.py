@@ -54,6 +54,22 @@ class TextModel(Protocol):
     def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
         """log P(continuation | prompt) for (prompt, continuation) pairs: float64 of shape (N,), in nats."""
 
+    def next_token_logprobs(
+        self, prompts: Sequence[str], labels: Sequence[str], *, after: str = "", top: int = 0
+    ) -> Iterator[tuple[float, ...] | TextFailure]:
+        """For each prompt, in order, the log-probability that what follows begins with each of the labels, in
+        nats; -inf for a label that the model does not tell.
+
+        Args:
+            prompts: what the model reads.
+            labels: words of which the first token counts.
+            after: the end of all prompts (such as `Category:`), behind which the labels are tokenised.
+            top: only labels among so many most probable tokens count; 0 for all that the model tells.
+
+        Raises:
+            ValueError: two labels begin with the same token, or the model tells no probabilities.
+        """
+
 
 def open_text_model(
     spec: str,
@@ -66,6 +82,7 @@ def open_text_model(
     max_retries: int = 5,
     requests_per_minute: float = 0,
     chat_template: bool = True,
+    completions: bool = False,
 ) -> TextModel:
     """A model by name. Decoding is greedy (temperature 0).
 
@@ -80,6 +97,7 @@ def open_text_model(
         max_retries: how often a request is repeated, with growing pauses, after a timeout, 429 or 5xx.
         requests_per_minute: bound on requests to an endpoint, repetitions included; 0 for none.
         chat_template: present prompts to a local model as a user's turn, if its tokenizer has a template.
+        completions: have an endpoint continue the bare prompt (`/completions`) rather than answer a turn.
 
     Raises:
         ValueError: no such kind of model, its key is missing, or it cannot be loaded.
@@ -98,6 +116,7 @@ def open_text_model(
             timeout_s=timeout_s,
             max_retries=max_retries,
             requests_per_minute=requests_per_minute,
+            completions=completions,
         )
     if kind == "hf" and name:
         from data_modules.local_model import LocalTextModel

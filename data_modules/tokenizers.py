@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -68,11 +69,15 @@ def _files_in_checkpoint(path: Path) -> dict[str, str]:
     return dict(files)
 
 
+def tokenizer_id(tokenizer: Any) -> str:
+    """Changes when the tokenizer of a folder does: part of the key of whatever its model made."""
+    _forget_calls(tokenizer)
+    return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()[:16]
+
+
 def tokenizer_files(tokenizer: Any) -> dict[str, str]:
     """The tokenizer's files as text by name, to be stored inside a checkpoint."""
-    # The backend would store the settings of its last call too; transformers sets them anew in every call.
-    tokenizer.backend_tokenizer.no_truncation()
-    tokenizer.backend_tokenizer.no_padding()
+    _forget_calls(tokenizer)
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save_pretrained(folder)
         return {
@@ -80,3 +85,9 @@ def tokenizer_files(tokenizer: Any) -> dict[str, str]:
             for path in sorted(Path(folder).iterdir())
             if path.suffix in (".json", ".txt", ".jinja")
         }
+
+
+def _forget_calls(tokenizer: Any) -> None:
+    # The backend would store the settings of its last call too; transformers sets them anew in every call.
+    tokenizer.backend_tokenizer.no_truncation()
+    tokenizer.backend_tokenizer.no_padding()

@@ -1,6 +1,7 @@
 """python -m evaluation PROTOCOL ...: run one protocol, write its report, print its first table.
 
 python -m evaluation bias --predictions FILE --output DIR
+python -m evaluation report DIR... --output report.html
 torchrun --nproc_per_node 2 -m evaluation shift --checkpoint PATH --data SOURCE --output DIR
 """
 
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evaluation.distributed import launched
-from evaluation.protocol import PROTOCOLS, Row, load_protocol
+from evaluation.protocol import COMMANDS, PROTOCOLS, Command, Row, load_command, load_protocol
 from evaluation.report import check_output, write_report
 from evaluation.tables import print_table
 
@@ -23,7 +24,7 @@ ALONE = 3.0
 
 
 def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser; only the protocol that `argv` names is imported and declares its flags."""
+    """The parser; only the protocol or command that `argv` names is imported and declares its flags."""
     parser = argparse.ArgumentParser(
         prog="python -m evaluation", description="Probe a model or its predictions."
     )
@@ -36,6 +37,11 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
             "--output", type=Path, required=row.keeps_report, metavar="DIR", help="folder for the report"
         )
         command.add_argument("--overwrite", action="store_true", help="replace the report that DIR holds")
+    for other in COMMANDS:
+        command = commands.add_parser(other.name, help=other.summary, description=other.summary)
+        if other.name in argv[:1]:
+            load_command(other).add_arguments(command)
+    for command in commands.choices.values():
         command.add_argument("--traceback", action="store_true", help="show where in the code an error arose")
     return parser
 
@@ -61,6 +67,15 @@ def run(row: Row, args: argparse.Namespace) -> None:
         print(f"report: {args.output / 'report.md'}")
 
 
+def run_command(command: Command, args: argparse.Namespace) -> None:
+    """A command that writes what it writes by itself."""
+    if launched()[1] > 1:
+        raise ValueError(
+            f"{command.name} runs in one process; start it with python -m evaluation, not torchrun"
+        )
+    load_command(command).run(args)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """0 when the report is written, 2 for what the user can mend (told in one line on stderr)."""
     argv = sys.argv[1:] if argv is None else argv
@@ -68,9 +83,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     level = logging.ERROR if rank else logging.WARNING  # what concerns the data is told once
     logging.basicConfig(format="%(levelname)s: %(message)s", level=level)
     args = build_parser(argv).parse_args(argv)
-    row = next(row for row in PROTOCOLS if row.name == args.protocol)
     try:
-        run(row, args)
+        if command := next((row for row in COMMANDS if row.name == args.protocol), None):
+            run_command(command, args)
+        else:
+            run(next(row for row in PROTOCOLS if row.name == args.protocol), args)
     except (ValueError, OSError) as error:
         if args.traceback:
             raise
@@ -82,7 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {told}" + (f" (process {rank})" if rank else ""), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("error: interrupted; nothing was written", file=sys.stderr)
+        kept = "; the same command goes on from what is finished" if hasattr(args, "work") else ""
+        print(f"error: interrupted; no report was written{kept}", file=sys.stderr)
         return 130
     return 0
 

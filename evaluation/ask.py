@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from data_modules.schema import Span
     from evaluation.predictor import Predictor
 
+SETTINGS = ("protocol", "checkpoint", "context", "question", "advice", "candidate", "precision")
+"""Flags that the answer depends on."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of this protocol."""
@@ -72,7 +75,7 @@ def run(args: argparse.Namespace) -> Report:
         title="One question",
         metrics=metrics,
         tables=(Table(args.question, header, rows, caption),),
-        about={key: value for key, value in vars(args).items() if isinstance(value, (str, list, int))},
+        about={key: value for key, value in vars(args).items() if key in SETTINGS},
         examples=[{"asked": name, "answer": answers[name].text} for name in asked],
     )
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from data_modules.schema import ANSWER_TYPES, DELETED
+from evaluation.figure_style import COLOURS
 from evaluation.report import Report
 from evaluation.tables import Cell, Table
 from evaluation.variants import Variants, rejection_note
-from evaluation.yes_no import COLOURS, count_failures, failure_note
+from evaluation.yes_no import count_failures, failure_note
 from metrics.answers import FaithfulnessResult
 
 NOTE = (

@@ -1,8 +1,11 @@
-"""What a protocol is, and the table of all protocols.
+"""What a protocol is, and the tables of all protocols and of the commands beside them.
 
 A new protocol is a module of this room with two functions, `add_arguments(parser)` and `run(args)`, and one
 row in PROTOCOLS. Its top level imports neither torch nor transformers, so that `--help` answers at once;
 `run` may. The command line adds `--output` and `--overwrite`, and writes and prints the report.
+
+A command that leaves no report is a row in COMMANDS: the same two functions, but it declares all its flags
+and writes what it writes itself. Mistakes are told in the same way.
 """
 
 from __future__ import annotations
@@ -22,6 +25,16 @@ class EvaluationProtocol(Protocol):
 
     def run(self, args: argparse.Namespace) -> Report:
         """Evaluate. ValueError (or DataError, OSError) in the user's words for what the user can mend."""
+
+
+class EvaluationCommand(Protocol):
+    """The interface of a module behind a row of COMMANDS."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare all flags but `--traceback`."""
+
+    def run(self, args: argparse.Namespace) -> None:
+        """Do it. ValueError (or DataError, OSError) in the user's words for what the user can mend."""
 
 
 class Row(NamedTuple):
@@ -55,10 +68,44 @@ PROTOCOLS: tuple[Row, ...] = (
         "evaluation.predicate_argument",
         "yes/no questions on which thing has which colour",
     ),
+    Row(
+        "consistency",
+        "evaluation.consistency",
+        "whether debiasing does what its specifications say, and nothing else does",
+    ),
+    Row(
+        "confusion",
+        "evaluation.confusion",
+        "prior bias and choice paralysis of multiple-choice models (four probes)",
+    ),
+    Row(
+        "feature-bias",
+        "evaluation.feature_bias",
+        "which of two features is learned, in context or by fine-tuning",
+    ),
     Row("ask", "evaluation.ask", "one question, answered with and without advice", keeps_report=False),
+)
+
+
+class Command(NamedTuple):
+    """A command that is no protocol: its name, its module, and one line of help."""
+
+    name: str
+    module: str
+    summary: str
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command("report", "evaluation.html_report", "one HTML page of runs and reports, side by side"),
+    Command("train-scorer", "evaluation.train_scorer", "a scorer of toxicity from labelled texts"),
 )
 
 
 def load_protocol(row: Row) -> EvaluationProtocol:
     """Import the module behind a row."""
     return cast(EvaluationProtocol, importlib.import_module(row.module))
+
+
+def load_command(command: Command) -> EvaluationCommand:
+    """Import the module behind a command."""
+    return cast(EvaluationCommand, importlib.import_module(command.module))

@@ -94,7 +94,7 @@ def _write_files(report: Report, folder: Path) -> None:
         draw(folder / name)
     (folder / "report.md").write_text(markdown(report), encoding="utf-8", errors="backslashreplace")
     files = sorted({*FIXED_FILES, *report.figures})
-    content = {**report.metrics, "about": {**report.about, "files": files}}
+    content = {**report.metrics, "about": {**report.about, "page": page(report), "files": files}}
     text = json.dumps(plain_json(content), indent=1, ensure_ascii=False, allow_nan=False)
     (folder / "report.json").write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
     for name in files:
@@ -133,6 +133,15 @@ def markdown(report: Report) -> str:
     parts += ["## Made from", f"```json\n{about}\n```"]
     parts.append("All numbers in full precision: report.json. One line per example: examples.jsonl.")
     return "\n\n".join(parts) + "\n"
+
+
+def page(report: Report) -> dict[str, Any]:
+    """The key `about.page` of report.json: all that report.md shows, for other pages."""
+    tables = [
+        {"title": table.title, "header": table.header, "rows": table.rows, "caption": table.caption}
+        for table in report.tables
+    ]
+    return {"title": report.title, "notes": report.notes, "figures": list(report.figures), "tables": tables}
 
 
 def plain_json(value: Any) -> Any:

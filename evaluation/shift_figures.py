@@ -8,22 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from data_modules.schema import Variant
+from evaluation.figure_style import MARKERS, new_figure, style
 from evaluation.shift_scores import MEASURES, Between, CheckpointShift, measured
 from metrics.shift import ShiftResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-"""Okabe and Ito's, which colour-blind readers tell apart; further checkpoints repeat them in dashes."""
-
-DASHES = ("-", "--", ":", "-.")
-MARKERS = "osD^vPX"
 
 MOST_BINS = 40
 """Bars over the range that is shown."""
@@ -57,21 +52,6 @@ def figures(
     if pairs:
         found["between.png"] = partial(draw_between, pairs)
     return found
-
-
-def new_figure(width: float, height: float) -> Any:
-    """A figure that needs no display."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def style(index: int) -> dict[str, Any]:
-    """Colour and dashes of a checkpoint."""
-    return {"color": COLOURS[index % len(COLOURS)], "linestyle": DASHES[index // len(COLOURS) % len(DASHES)]}
 
 
 def draw_histograms(title: str, results: Mapping[str, ShiftResult], path: Path) -> None:

@@ -11,12 +11,11 @@ from pathlib import Path
 
 from data_modules.schema import QAExample
 from evaluation.answerers import Answerer, Said, open_answerer
+from evaluation.figure_style import COLOURS
 from metrics.yes_no import YesNoResult
 
 log = logging.getLogger(__name__)
 
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999", "#f0e442")
-"""Okabe and Ito's, which colour-blind readers can tell apart."""
 PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
 """Behind a number, so that no line runs through it."""
 

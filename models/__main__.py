@@ -16,7 +16,7 @@ def main(argv: list[str] | None = None) -> int:
     command.add_argument("folder", type=Path, help="a new folder, for from_pretrained")
     args = parser.parse_args(argv)
 
-    from models.checkpoint import export
+    from models.export import export
 
     try:
         export(args.checkpoint, args.folder)

@@ -121,11 +121,6 @@ class AnswerQAModel(QAModel):
         return (mask_BT * (at_T if self.architecture == "xlnet" else at_T.flip(0))).argmax(1)
 
 
-def initializer_range(model: QAModel) -> float:
-    """Standard deviation of fresh weights, by the encoder's configuration."""
-    return float(getattr(model.config, "initializer_range", 0.02))
-
-
 def with_cls(context_BT: Tensor, cls_B: Tensor) -> Tensor:
     """Where XLNet's softmaxes look: at the context (B, T) and the classification token."""
     return context_BT.scatter(1, cls_B.unsqueeze(-1), True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from models.answer_base import AnswerOutput, AnswerPrediction, AnswerQAModel, initializer_range
+from models.answer_base import AnswerOutput, AnswerPrediction, AnswerQAModel
 from models.answer_heads import TYPES, ClsSource, RationaleHeads
 from models.backbones import RANDOM, Backbone, load_pretrained
 from models.heads import best_spans, candidate_log_probs
@@ -44,7 +44,7 @@ class RationaleQAModel(AnswerQAModel):
         super().__init__(pretrained, architecture)
         self.cls_source: ClsSource = cls_source
         self.answer_heads = RationaleHeads(
-            self.config.hidden_size, initializer_range=initializer_range(self), cls_source=cls_source
+            self.config.hidden_size, initializer_range=self.initializer_range, cls_source=cls_source
         )
 
     @property

@@ -1,4 +1,4 @@
-"""Read and write trained QA models: our own `.ckpt` files and Hugging Face folders.
+"""Read and write trained models: our own `.ckpt` files and Hugging Face folders.
 
 A `.ckpt` is a Lightning checkpoint that also carries, under one key, the architecture, the transformers
 configuration, the tokenizer's files and how text was encoded. It loads with `weights_only=True` and needs
@@ -10,43 +10,46 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
-import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
-from safetensors import SafetensorError
 from torch import nn
 
 from models.answer_model import MODELS, AnswerQAModel
 from models.backbones import ARCHITECTURES, Backbone, BackboneError, apply_settings, build
+from models.checkpoint_file import FORMAT, KEY, CheckpointError, read_ckpt
+from models.choice_model import ChoiceModel
+from models.encoder_model import EncoderModel
 from models.qa_model import QAModel
 
 log = logging.getLogger(__name__)
 
-KEY = "interventune"
-"""Where our part of a Lightning checkpoint lies."""
-FORMAT = 1
+EVERY_MODEL: dict[str, Callable[..., EncoderModel]] = {**MODELS, ChoiceModel.heads: ChoiceModel}
+"""As `MODELS`, with the model that answers no question about a text but chooses."""
 
-
-class CheckpointError(ValueError):
-    """A checkpoint that is missing, truncated, not ours, or of another architecture."""
+M = TypeVar("M", bound=EncoderModel)
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedQA:
+class Loaded(Generic[M]):
     """A model in evaluation mode, with what is needed to feed it."""
 
-    model: QAModel
+    model: M
     tokenizer: dict[str, str] | str
     """The tokenizer's files by name, or the folder or Hub name that holds them."""
     encoding: dict[str, Any]
     """Options of the text encoding that the model was trained with; empty if the checkpoint does not say."""
 
 
-def describe(model: QAModel, tokenizer_files: dict[str, str], encoding: dict[str, Any]) -> dict[str, Any]:
+LoadedQA = Loaded[QAModel]
+
+
+def describe(
+    model: EncoderModel, tokenizer_files: dict[str, str], encoding: dict[str, Any]
+) -> dict[str, Any]:
     """Our part of a checkpoint: plain strings, numbers and dicts."""
     return {
         "format": FORMAT,
@@ -60,7 +63,8 @@ def describe(model: QAModel, tokenizer_files: dict[str, str], encoding: dict[str
 
 
 def load_qa(path: str, *, architecture: str = "") -> LoadedQA:
-    """Load a `.ckpt` of ours, a Hugging Face folder, or a Hub name.
+    """Load a model that answers questions about a text: a `.ckpt` of ours, a Hugging Face folder, or a Hub
+    name.
 
     Args:
         path: where the checkpoint is.
@@ -69,7 +73,12 @@ def load_qa(path: str, *, architecture: str = "") -> LoadedQA:
     Raises:
         CheckpointError: nothing usable is there; the message names the path and the reason.
     """
-    loaded = _load_ckpt(Path(path)) if Path(path).is_file() else _load_folder(path)
+    loaded = load_ckpt(Path(path)) if Path(path).is_file() else load_folder(path)
+    if not isinstance(loaded.model, QAModel):
+        raise CheckpointError(
+            f"{path}: the checkpoint chooses among given choices ({loaded.model.heads!r} heads) and "
+            "answers no question about a text; give one that was trained by QAModule or AnswerModule"
+        )
     if architecture and loaded.model.architecture != architecture:
         raise CheckpointError(
             f"{path}: the checkpoint is of architecture {loaded.model.architecture!r}, not {architecture!r}"
@@ -135,9 +144,14 @@ def starting_model(backbone: Backbone) -> QAModel:
             f"{path}: the checkpoint has 'xlnet' heads, whose end logits depend on the start; a plain span "
             "model cannot start from them: give a checkpoint of QAModule or one with 'rationale' heads"
         )
+    if found == ChoiceModel.heads:
+        raise CheckpointError(
+            f"{path}: the checkpoint has 'choice' heads, which no span head can be made of; give a "
+            "checkpoint of QAModule or AnswerModule"
+        )
     if found != QAModel.heads:
         log.info("%s: encoder and span head taken over, the %r heads left behind", path, found)
-    return _load_ckpt(path, backbone, heads=QAModel.heads).model.train()
+    return load_ckpt(path, backbone, heads=QAModel.heads).model.train()
 
 
 def starting_answer_model(backbone: Backbone, heads: str, head_options: dict[str, Any]) -> QAModel:
@@ -152,7 +166,7 @@ def starting_answer_model(backbone: Backbone, heads: str, head_options: dict[str
     checkpoint = read_ckpt(path, mmap=True)
     found = _heads(checkpoint)
     if found == QAModel.heads:
-        plain = _load_ckpt(path, backbone).model
+        plain = load_ckpt(path, backbone).model
         log.info("%s: encoder and span head taken over, answer heads (%s) start random", path, heads)
         return MODELS[heads](plain.to_pretrained(), plain.architecture, **head_options).train()
     if found != heads:
@@ -164,98 +178,10 @@ def starting_answer_model(backbone: Backbone, heads: str, head_options: dict[str
             f"{path}: the checkpoint's {found!r} heads have {_told(its)}, the configuration asks for "
             f"{_told(head_options)}"
         )
-    return _load_ckpt(path, backbone).model.train()
+    return load_ckpt(path, backbone).model.train()
 
 
-def export(path: str, output: Path) -> None:
-    """Write a checkpoint as a Hugging Face folder: weights, configuration, tokenizer. Of a model with
-    rationale heads only encoder and span head go along, with a warning.
-
-    Raises:
-        CheckpointError: there is nothing to export, transformers has no such heads, or `output` exists.
-    """
-    if output.exists():
-        raise CheckpointError(f"{output}: already exists; name a new folder")
-    loaded = _load_ckpt(Path(path))
-    if loaded.model.heads == "xlnet":
-        raise CheckpointError(
-            f"{path}: XLNet's answer heads have no counterpart in transformers; use the .ckpt itself"
-        )
-    if loaded.model.heads != QAModel.heads:
-        log.warning(
-            "%s: transformers has no class for the %r heads; the folder gets encoder and span head only and "
-            "answers neither yes, no nor unknown",
-            path,
-            loaded.model.heads,
-        )
-    staged = output.with_name(f".{output.name}.tmp")
-    shutil.rmtree(staged, ignore_errors=True)  # of an export that was killed
-    try:
-        loaded.model.to_pretrained().save_pretrained(staged)
-        assert isinstance(loaded.tokenizer, dict)
-        for name, text in loaded.tokenizer.items():
-            (staged / Path(name).name).write_text(text, encoding="utf-8")
-        for place in (*staged.iterdir(), staged):
-            _sync(place)
-        staged.rename(output)
-    except (OSError, SafetensorError) as error:  # which tells of a full disk in its own type
-        raise CheckpointError(f"{output}: cannot be written: {' '.join(str(error).split())}") from error
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
-
-
-def _sync(place: Path) -> None:
-    """Have a file, or the names in a folder, on the disk before anything is renamed."""
-    handle = os.open(place, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def read_ckpt(path: Path, *, mmap: bool = False) -> dict[str, Any]:
-    """A Lightning checkpoint as a dict, read with `weights_only=True`; `mmap` leaves the weights on disk."""
-    try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{path}: no such checkpoint") from error
-    except Exception as error:  # what an unpickler makes of bytes that are no checkpoint: a dozen types
-        raise CheckpointError(
-            f"{path}: not a readable checkpoint (truncated, or not written by `python -m training`): "
-            f"{(str(error) or type(error).__name__).splitlines()[0][:120]}"
-        ) from error
-    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get(KEY), dict):
-        raise CheckpointError(f"{path}: not a checkpoint of this project (it has no {KEY!r} entry)")
-    if (found := checkpoint[KEY].get("format")) != FORMAT or isinstance(found, bool):
-        raise CheckpointError(f"{path}: of format {found!r}; this version reads format {FORMAT}")
-    _check_parts(checkpoint, path)
-    return checkpoint
-
-
-_PARTS: dict[str, tuple[type, ...]] = {
-    "architecture": (str,),
-    "config": (str,),
-    "tokenizer": (dict, str),
-    "encoding": (dict,),
-}
-"""What our part must hold; `heads` and `head_options` came later and may be absent."""
-
-
-def _check_parts(checkpoint: dict[str, Any], path: Path) -> None:
-    about = checkpoint[KEY]
-    wrong = [name for name, kinds in _PARTS.items() if not isinstance(about.get(name), kinds)]
-    wrong += [] if isinstance(about.get("heads", ""), str) else ["heads"]
-    wrong += [] if isinstance(about.get("head_options", {}), dict) else ["head_options"]
-    if isinstance(files := about.get("tokenizer"), dict) and not all(
-        isinstance(text, str) for text in files.values()
-    ):
-        wrong.append("tokenizer")
-    wrong += [] if isinstance(checkpoint.get("state_dict"), dict) else ["state_dict"]
-    if wrong:
-        raise CheckpointError(f"{path}: damaged: {wrong[0]!r} is absent or of a wrong type")
-
-
-def _load_ckpt(path: Path, backbone: Backbone | None = None, *, heads: str = "") -> LoadedQA:
+def load_ckpt(path: Path, backbone: Backbone | None = None, *, heads: str = "") -> Loaded[Any]:
     """The model of a checkpoint, with its own heads or, for `span`, the part of it that is a plain model."""
     from transformers import AutoConfig
 
@@ -265,14 +191,14 @@ def _load_ckpt(path: Path, backbone: Backbone | None = None, *, heads: str = "")
     if row is None:
         raise CheckpointError(f"{path}: unknown architecture {about['architecture']!r}")
     found = heads or _heads(checkpoint)
-    if found not in MODELS:
-        raise CheckpointError(f"{path}: unknown heads {found!r}; this version knows {', '.join(MODELS)}")
+    if found not in EVERY_MODEL:
+        raise CheckpointError(f"{path}: unknown heads {found!r}; this version knows {', '.join(EVERY_MODEL)}")
     options = about.get("head_options", {}) if found == _heads(checkpoint) else {}
     try:
         config = AutoConfig.for_model(row.model_type, **_without_type(json.loads(about["config"])))
         if backbone is not None:
             apply_settings(config, backbone)
-        model = MODELS[found](build(config, backbone), about["architecture"], **options)
+        model = EVERY_MODEL[found](build(config, backbone), about["architecture"], **options)
     except Exception as error:  # BackboneError, huggingface_hub's validation errors
         raise CheckpointError(f"{path}: {' '.join(str(error).split())}") from error
     prefix = "model."
@@ -287,10 +213,11 @@ def _load_ckpt(path: Path, backbone: Backbone | None = None, *, heads: str = "")
         raise CheckpointError(f"{path}: {str(error).splitlines()[-1].strip()}") from error
     if missing:
         raise CheckpointError(f"{path}: {len(missing)} weights are missing (first: {missing[0]})")
-    return LoadedQA(model, about["tokenizer"], about["encoding"])
+    return Loaded(model, about["tokenizer"], about["encoding"])
 
 
-def _load_folder(path: str) -> LoadedQA:
+def load_folder(path: str) -> LoadedQA:
+    """The plain model of a Hugging Face folder or a name on the Hub; CheckpointError where there is none."""
     from transformers import AutoConfig
 
     try:
@@ -308,7 +235,7 @@ def _load_folder(path: str) -> LoadedQA:
         model = QAModel.from_backbone(Backbone(architecture=names[0], checkpoint=path))  # type: ignore[arg-type]
     except BackboneError as error:
         raise CheckpointError(str(error)) from error
-    return LoadedQA(model, path, {})
+    return Loaded(model, path, {})
 
 
 def fingerprint(model: nn.Module) -> str:

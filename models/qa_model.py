@@ -7,15 +7,16 @@ group, S subjects, E the two boundaries (start, end).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from models.backbones import ARCHITECTURES, Backbone, load_pretrained
+from models.encoder_model import EncoderModel
 from models.heads import SpanHead, best_spans, candidate_log_probs
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig, PreTrainedModel
+    from transformers import PreTrainedModel
 
 
 class QAOutput(NamedTuple):
@@ -40,7 +41,7 @@ class SpanPrediction(NamedTuple):
     """The same for "no answer": start + end logit of the classification token."""
 
 
-class QAModel(nn.Module):
+class QAModel(EncoderModel):
     """An encoder with a span head.
 
     Takes transformers' question-answering model apart, so that further heads can stand beside the span
@@ -48,39 +49,16 @@ class QAModel(nn.Module):
     """
 
     heads: ClassVar[str] = "span"
-    """Which heads it has, by the name that checkpoints record."""
 
     def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
-        super().__init__()
-        self.architecture = architecture
-        self.encoder: PreTrainedModel = pretrained.base_model
-        row = ARCHITECTURES[architecture]
-        self.segments = row.segments
-        self.span_head = SpanHead(getattr(pretrained, name) for name in row.span_head)
+        super().__init__(pretrained, architecture)
+        names = ARCHITECTURES[architecture].span_head
+        self.span_head = SpanHead(getattr(pretrained, name) for name in names)
 
     @classmethod
     def from_backbone(cls, backbone: Backbone) -> QAModel:
         """Build from a configuration row; see `Backbone` for where weights come from."""
         return cls(load_pretrained(backbone), backbone.architecture)
-
-    @property
-    def head_options(self) -> dict[str, Any]:
-        """Keyword arguments of the constructor that a checkpoint has to record, as plain values."""
-        return {}
-
-    @property
-    def max_tokens(self) -> int | None:
-        """The longest row that the position table allows; None where positions are relative."""
-        positions = getattr(self.config, "max_position_embeddings", None)
-        if positions is None or self.architecture == "xlnet":
-            return None
-        # RoBERTa counts positions from padding_idx + 1.
-        return positions - self.config.pad_token_id - 1 if self.architecture == "roberta" else positions
-
-    @property
-    def config(self) -> PreTrainedConfig:
-        """transformers' configuration of the encoder."""
-        return self.encoder.config
 
     def forward(self, inputs: Mapping[str, Tensor]) -> QAOutput:
         """Encode a padded batch.
@@ -92,19 +70,6 @@ class QAModel(nn.Module):
         hidden_BTD = self.encode(inputs)
         start_BT, end_BT = self.span_head(hidden_BTD, inputs["attention_mask"])
         return QAOutput(start_BT, end_BT, hidden_BTD)
-
-    def encode(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        """Last hidden states (B, T, D) of the encoder."""
-        return self.encoder(**self._taken(inputs)).last_hidden_state
-
-    def hidden_states(self, inputs: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
-        """Hidden states (B, T, D) of the embeddings and of every layer; the last are those of `forward`."""
-        output = self.encoder(**self._taken(inputs), output_hidden_states=True)
-        # Some encoders normalise or drop out once more after the last layer.
-        return (*output.hidden_states[:-1], output.last_hidden_state)
-
-    def _taken(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {name: value for name, value in inputs.items() if self.segments or name != "token_type_ids"}
 
     def group_log_probs(self, inputs: Mapping[str, Tensor], candidate_BVSE: Tensor) -> Tensor:
         """Boundary log-probabilities (B, V, S, E) of the subjects of whole groups.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor, nn
 
-from models.answer_base import AnswerOutput, AnswerPrediction, AnswerQAModel, initializer_range, with_cls
+from models.answer_base import AnswerOutput, AnswerPrediction, AnswerQAModel, with_cls
 from models.answer_heads import XLNetAnswerHeads
 from models.heads import best_pairs, best_spans
 from models.qa_model import SpanPrediction
@@ -36,7 +36,7 @@ class XLNetQAModel(AnswerQAModel):
     def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
         super().__init__(pretrained, architecture)
         self.answer_heads = XLNetAnswerHeads(
-            self.config.hidden_size, initializer_range=initializer_range(self)
+            self.config.hidden_size, initializer_range=self.initializer_range
         )
         if isinstance(only := self.span_head.layers[0], nn.Linear):
             with torch.no_grad():

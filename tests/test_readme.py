@@ -1,4 +1,4 @@
-"""The README's commands are understood by the programs that they name, and CONTRIBUTING's protocol runs."""
+"""The README's commands are understood by the programs that they name, and files that pages name exist."""
 
 from __future__ import annotations
 
@@ -62,6 +62,7 @@ def test_every_file_that_the_pages_name_exists() -> None:
     for page in ("README.md", "CONTRIBUTING.md", "docs/measurements.md"):
         text = (ROOT / page).read_text()
         for path in re.findall(
-            r"(?:configs|docs|data_modules|models|losses|metrics|evaluation)/[\w/]+(?:\.\w+)+", text
+            r"(?:tests/)?(?:configs|docs|data_modules|models|losses|metrics|evaluation)/[\w/]+(?:\.\w+)+",
+            text,
         ):
             assert (ROOT / path).exists(), f"{page}: {path}"

@@ -19,7 +19,9 @@ from pytorch_lightning.cli import ArgsType, LightningArgumentParser, LightningCL
 
 from data_modules.qa import QADataModule
 from models.backbones import Backbone
-from models.checkpoint import CheckpointError, check_ckpt
+from models.checkpoint import check_ckpt
+from models.checkpoint_file import CheckpointError
+from models.choice_model import ChoiceModel
 from models.qa_model import QAModel
 from training.answer_module import chosen_heads
 from training.callbacks.batch_seed import BatchSeed
@@ -131,6 +133,8 @@ def heads_of(config: Any) -> str:
     model = config.get("model")
     if model is None or not str(model.class_path).startswith("training."):
         return ""
+    if str(model.class_path).endswith(".ChoiceModule"):
+        return ChoiceModel.heads
     if not str(model.class_path).endswith(".AnswerModule"):
         return QAModel.heads
     chosen = model.init_args.get("heads", "auto")

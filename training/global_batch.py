@@ -58,6 +58,8 @@ def batch_sizes(data: Any) -> dict[str, int]:
     if train is not None and train.qa is not None:
         name = "qa_batch_tokens" if data.qa_batch_tokens else "qa_batch_size"
         sizes[name] = getattr(data, name)
+    if train is not None and train.choices is not None:
+        sizes["choices.batch_size"] = data.choices.batch_size
     return sizes
 
 

@@ -19,7 +19,8 @@ from data_modules.decoding import Answer, decode_answers
 from losses.span import span_cross_entropy
 from metrics.pair_cosines import pair_cosines
 from models.backbones import Backbone
-from models.checkpoint import KEY, describe, starting_model
+from models.checkpoint import describe, starting_model
+from models.checkpoint_file import KEY
 from models.qa_model import QAModel, QAOutput, SpanPrediction
 from training.callbacks.embedding_shift import EmbeddingShiftMetrics
 from training.callbacks.group_bias import GroupBiasMetrics
@@ -65,16 +66,29 @@ class QAModule(pl.LightningModule):
 
     def setup(self, stage: str) -> None:
         """Check that tokenizer and embeddings fit before anything long starts."""
-        longest, wanted = self.model.max_tokens, self.datamodule.encoding.max_length
+        longest, (option, wanted) = self.model.max_tokens, self.longest_row
         if longest is not None and wanted > longest:
-            raise ValueError(
-                f"data.encoding.max_length: {wanted} tokens, but the model has {longest} positions"
-            )
+            raise ValueError(f"{option}: {wanted} tokens, but the model has {longest} positions")
         words, rows = len(self.datamodule.tokenizer), self.model.config.vocab_size
         if words > rows:
             raise ValueError(
                 f"backbone: the tokenizer has {words} tokens, the model {rows} embeddings; "
                 "they do not belong together (set backbone.config.vocab_size for random weights)"
+            )
+        self.check_sources(stage)
+
+    @property
+    def longest_row(self) -> tuple[str, int]:
+        """The option that says how long rows are, and its value."""
+        return "data.encoding.max_length", self.datamodule.encoding.max_length
+
+    def check_sources(self, stage: str) -> None:
+        """ValueError for data that this module can do nothing with."""
+        data = self.datamodule
+        if data.train_choice_sources or any(data.choice_sources.values()):
+            raise ValueError(
+                "data.train_choices, data.val_choices, ...: multiple-choice questions are for "
+                "training.choice_module.ChoiceModule (experiment multiple_choice)"
             )
         if stage == "fit" and self.model.heads == "span":
             self.refuse_yes_and_no()
@@ -163,9 +177,15 @@ class QAModule(pl.LightningModule):
         return [QAMetrics(), GroupBiasMetrics(), EmbeddingShiftMetrics(), PredictionWriter()]
 
     def configure_optimizers(self) -> dict[str, Any]:
-        """AdamW without decay on biases and normalisation weights; linear warm-up, linear decay to 0."""
+        """`optimizer` with linear warm-up and linear decay to 0."""
         from transformers import get_linear_schedule_with_warmup
 
+        optimizer, total = self.optimizer(), int(self.trainer.estimated_stepping_batches)
+        scheduler = get_linear_schedule_with_warmup(optimizer, self.warmup_steps(total), total)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def optimizer(self, eps: float = 1e-8) -> torch.optim.Optimizer:
+        """AdamW without decay on biases and normalisation weights."""
         decayed: list[Tensor] = []
         plain: list[Tensor] = []
         for parameter in self.parameters():
@@ -177,15 +197,13 @@ class QAModule(pl.LightningModule):
                 {"params": plain, "weight_decay": 0.0},
             ],
             lr=self.learning_rate,
-            eps=1e-8,
+            eps=eps,
             fused=True,
         )
         # The fused step could unscale float16 gradients by itself, but then they could not be clipped before;
         # without this claim the scaler unscales first, as it does for any other optimizer.
         optimizer._step_supports_amp_scaling = False
-        total = int(self.trainer.estimated_stepping_batches)
-        scheduler = get_linear_schedule_with_warmup(optimizer, self.warmup_steps(total), total)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+        return optimizer
 
     def warmup_steps(self, total: int) -> int:
         """Steps in which the rate rises, of `total`."""

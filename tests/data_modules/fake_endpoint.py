@@ -1,4 +1,4 @@
-"""A chat endpoint on 127.0.0.1 that answers from a script, over real HTTP."""
+"""An endpoint on 127.0.0.1 that answers from a script, over real HTTP; of chats, unless told otherwise."""
 
 from __future__ import annotations
 
@@ -44,27 +44,37 @@ class Endpoint:
 
     url: str
     requests: list[dict[str, Any]] = field(default_factory=list)
-    authorizations: list[str | None] = field(default_factory=list)
+    prompts: list[str] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    """Their names in lower case."""
     times: list[float] = field(default_factory=list)
 
     @property
-    def prompts(self) -> list[str]:
-        return [request["messages"][0]["content"] for request in self.requests]
+    def authorizations(self) -> list[str | None]:
+        return [headers.get("authorization") for headers in self.headers]
+
+
+def chat_prompt(request: dict[str, Any]) -> str:
+    """The prompt in a request for a chat completion."""
+    return str(request["messages"][0]["content"])
 
 
 @contextmanager
-def serve(script: Script) -> Iterator[Endpoint]:
-    """Serve until the block ends. Error replies ask to be repeated after a millisecond."""
+def serve(script: Script, *, prompt_of: Callable[[dict[str, Any]], str] = chat_prompt) -> Iterator[Endpoint]:
+    """Serve until the block ends. Replies ask to be repeated, if at all, after a millisecond."""
     lock = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            prompt = request["messages"][0]["content"]
+            prompt = prompt_of(request)
             with lock:
                 before = endpoint.prompts.count(prompt)
                 endpoint.requests.append(request)
-                endpoint.authorizations.append(self.headers["authorization"])
+                endpoint.prompts.append(prompt)
+                endpoint.paths.append(self.path)
+                endpoint.headers.append({name.lower(): value for name, value in self.headers.items()})
                 endpoint.times.append(time.monotonic())
             reply = script(prompt, before)
             time.sleep(reply.delay_s)

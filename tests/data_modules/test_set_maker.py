@@ -285,18 +285,18 @@ def test_a_language_model_is_asked_once(
     monkeypatch.setattr("data_modules.interventions.generate_sentences", generate)
     how = Interventions(train=["ts_r_aug"], generator="hf:nowhere")
     options = {"train_qa": files["coqa"], "encoding": LONG, "interventions": how}
-    monkeypatch.setattr("data_modules.qa._rank", lambda: (0, 2))
+    monkeypatch.setattr("data_modules.processes.here", lambda: (0, 2))
     with pytest.raises(DataError, match="asked by every process"):
         module("", **options)
     monkeypatch.setattr(
-        "data_modules.qa.dist.all_gather_object",
+        "data_modules.processes.dist.all_gather_object",
         lambda found, mine: found.__setitem__(slice(None), [mine] * 2),
     )
     module(tmp_path / "cache", **options)
     module(tmp_path / "cache", prepare=False, **options)
     assert len(asked) == 1
     monkeypatch.setattr(
-        "data_modules.qa.dist.all_gather_object",
+        "data_modules.processes.dist.all_gather_object",
         lambda found, mine: found.__setitem__(slice(None), [mine, ["x"]]),
     )
     with pytest.raises(DataError, match="different sentences"):

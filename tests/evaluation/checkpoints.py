@@ -24,7 +24,8 @@ from data_modules.tokenizers import tokenizer_files
 from data_modules.word_tokenizer import build_tokenizer
 from evaluation.__main__ import main
 from models.backbones import Backbone
-from models.checkpoint import KEY, describe
+from models.checkpoint import describe
+from models.checkpoint_file import KEY
 from models.qa_model import QAModel
 
 GROUPS: list[Group] = list(islice(groups("heldout"), 13))

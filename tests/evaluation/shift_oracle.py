@@ -19,7 +19,8 @@ from data_modules.tokenizers import tokenizer_files
 from data_modules.word_tokenizer import build_tokenizer
 from models.answer_model import build_answer_model
 from models.backbones import Backbone
-from models.checkpoint import KEY, describe
+from models.checkpoint import describe
+from models.checkpoint_file import KEY
 from models.qa_model import QAModel
 from tests.evaluation.checkpoints import report_of, save_folder
 

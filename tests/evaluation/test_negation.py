@@ -20,7 +20,8 @@ from data_modules.word_tokenizer import build_tokenizer
 from evaluation.predictor import Predictor
 from models.answer_model import AnswerHeadsName, build_answer_model
 from models.backbones import Backbone
-from models.checkpoint import KEY, describe
+from models.checkpoint import describe
+from models.checkpoint_file import KEY
 from tests.evaluation.checkpoints import examples_of, numbers, report_of, save_ckpt, told
 from tests.evaluation.fake_answerer import install, right
 

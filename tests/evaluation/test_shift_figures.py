@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from data_modules.schema import Variant
-from evaluation.shift_figures import COLOURS, MOST_BINS, figures, joined_bins, style
+from evaluation.figure_style import COLOURS, style
+from evaluation.shift_figures import MOST_BINS, figures, joined_bins
 from evaluation.shift_scores import BINS, Between, CheckpointShift, computed
 from metrics.shift import EmbeddingShift, ShiftResult
 

@@ -14,18 +14,9 @@ from transformers import AutoModelForQuestionAnswering, GPT2Config
 
 from models.answer_model import AnswerHeadsName, build_answer_model
 from models.backbones import ARCHITECTURES, Backbone, load_pretrained
-from models.checkpoint import (
-    KEY,
-    CheckpointError,
-    check_ckpt,
-    describe,
-    export,
-    fingerprint,
-    load_qa,
-    read_ckpt,
-    require_heads,
-    starting_model,
-)
+from models.checkpoint import check_ckpt, describe, fingerprint, load_qa, require_heads, starting_model
+from models.checkpoint_file import KEY, CheckpointError, read_ckpt
+from models.export import export
 from models.qa_model import QAModel
 from tests.models.tiny import NAMES, answer_model, backbone, model, rows
 

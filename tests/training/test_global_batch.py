@@ -14,7 +14,10 @@ from training.global_batch import global_batch, keep_global_batch, told
 
 def trainer(nodes: int, devices: int, accumulation: int) -> Any:
     data = SimpleNamespace(
-        train_set=SimpleNamespace(groups=None, qa=[]), qa_batch_tokens=0, qa_batch_size=16, groups_per_class=3
+        train_set=SimpleNamespace(groups=None, qa=[], choices=None),
+        qa_batch_tokens=0,
+        qa_batch_size=16,
+        groups_per_class=3,
     )
     return SimpleNamespace(
         num_nodes=nodes, num_devices=devices, accumulate_grad_batches=accumulation, datamodule=data

@@ -1,7 +1,8 @@
 """`python -m training predict`: what the model says, as files that anything can read.
 
 Answers go to `predictions/<set>.json` as {id: text}, the format of SQuAD's official script; groups to a file
-in LEI's format with `start-end-score` filled in, which `python -m evaluation bias --predictions` reads.
+in LEI's format with `start-end-score` filled in, which `python -m evaluation bias --predictions` reads;
+choices as a list of {id, label, choice, logits}.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 import pytorch_lightning as pl
 import torch.distributed as dist
 
+from data_modules.choice_features import ChoiceSet
+from data_modules.choices import ChoiceExample
 from data_modules.datasets import GroupSet, QASet
 from data_modules.eval_sets import EvalSet
 from data_modules.json_files import write_text
@@ -48,6 +51,9 @@ class PredictionWriter(pl.Callback):
         elif isinstance(data, GroupSet):
             probabilities = outputs["log_prob_BVSE"].double().exp().tolist()
             self.found[dataloader_idx].update(zip(batch.group_B.tolist(), probabilities, strict=True))
+        elif isinstance(data, ChoiceSet):
+            logits = outputs["logits_BN"].tolist()
+            self.found[dataloader_idx].update(zip(batch.example_B.tolist(), logits, strict=True))
 
     def on_predict_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Write the files, on one process."""
@@ -74,3 +80,11 @@ def write_predictions(evaluated: EvalSet, found: dict[int, Any], path: Path) -> 
     elif isinstance(data, GroupSet):
         scored = (ScoredGroup(data.groups[i], base_scores=found[i]) for i in sorted(found))
         write_lei(scored, path)
+    elif isinstance(data, ChoiceSet):
+        rows = [_chosen(data.examples[index], found[index]) for index in sorted(found)]
+        write_text(path, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+
+
+def _chosen(example: ChoiceExample, logits: list[float]) -> dict[str, Any]:
+    choice = logits.index(max(logits))
+    return {"id": example.id, "label": example.label, "choice": choice, "logits": logits}

@@ -1,0 +1,66 @@
+"""Accuracy and loss of multiple choice, as sums.
+
+Shape letters: B batch (questions), N choices of a question.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from metrics.sum_metric import SumMetric
+
+
+def picks(logits_BN: Tensor) -> Tensor:
+    """The choice (B,) with the highest logit; of equal ones the first (probes spec B3).
+
+    >>> picks(torch.tensor([[0.5, 1.0, 1.0]])).tolist()
+    [1]
+    """
+    return logits_BN.argmax(-1)
+
+
+class ChoiceResult(NamedTuple):
+    """Means over questions; NaN with n = 0. float64 scalars, n int64."""
+
+    accuracy: Tensor
+    """Share in [0, 1] whose pick is the labelled choice; of perturbed questions the pseudo-accuracy."""
+    loss: Tensor
+    """In nats."""
+    n: Tensor
+
+
+class ChoiceScores(SumMetric):
+    """Accuracy and loss over all questions seen, on all processes.
+
+    Example:
+        >>> metric = ChoiceScores()
+        >>> logits, losses = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0.1, 1.3])
+        >>> metric.update(logits, torch.tensor([0, 0]), losses)
+        >>> metric.compute().accuracy.item()
+        0.5
+    """
+
+    higher_is_better = True
+    correct_sum: Tensor
+    loss_sum: Tensor
+    count: Tensor
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.add_sum("correct_sum", dtype=torch.int64)
+        self.add_sum("loss_sum")
+        self.add_sum("count", dtype=torch.int64)
+
+    def update(self, logits_BN: Tensor, label_B: Tensor, loss_B: Tensor) -> None:
+        """Add questions: logits, labelled slots and losses."""
+        self.correct_sum += (picks(logits_BN) == label_B).sum()
+        self.loss_sum += loss_B.double().sum()
+        self.count += len(label_B)
+
+    def compute(self) -> ChoiceResult:
+        """Means over everything seen."""
+        n = self.count
+        return ChoiceResult(self.correct_sum.double() / n, self.loss_sum / n, n)

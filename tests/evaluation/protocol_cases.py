@@ -1,0 +1,221 @@
+"""A small run of every protocol: tiny models of random weights, a few examples, and how many count."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+from data_modules.choice_features import ChoiceEncoding
+from data_modules.features import Encoding
+from data_modules.stories import vocabulary
+from data_modules.tokenizers import tokenizer_files
+from data_modules.word_tokenizer import build_tokenizer
+from models.answer_model import build_answer_model
+from models.backbones import Backbone
+from models.checkpoint import describe
+from models.checkpoint_file import KEY
+from models.choice_model import build_choice_model
+from models.encoder_model import EncoderModel
+from tests.evaluation.checkpoints import GROUPS, save_folder, save_groups
+from tests.evaluation.labelled import trained_scorer
+
+ADVICE = Counter(group.advice_class for group in GROUPS)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A protocol's contract on a small run.
+
+    Args:
+        protocol: its name on the command line.
+        model: the file or folder in the room that is asked, as the command line names it.
+        flags: what else the command line says, given the room; `{}` stands for the model.
+        n: keys of report.json that hold numbers of examples, and these numbers.
+        examples: rows of examples.jsonl.
+        long: whether it keeps finished work, and goes on from it.
+    """
+
+    protocol: str
+    model: str
+    flags: Callable[[Path], list[str]]
+    n: dict[str, int] = field(default_factory=dict)
+    examples: int = 0
+    long: bool = False
+
+    def command(self, room: Path, output: Path, model: str = "") -> list[str]:
+        """The arguments of `python -m evaluation`; another `model` takes the place of the case's own."""
+        kind, colon, name = (model or self.model).rpartition(":")
+        path = f"{kind}{colon}{room / name}"
+        flags = [flag.replace("{}", path) for flag in self.flags(room)]
+        return [self.protocol, *flags, "--device", "cpu", "--output", str(output)]
+
+
+CASES: tuple[Case, ...] = (
+    Case(
+        "bias",
+        "qa",
+        lambda room: ["--checkpoint", "{}", "--data", f"{room}/groups.json"],
+        {f"{name}/n": n for name, n in ADVICE.items()} | {"none/n": len(GROUPS)},
+        2 * len(GROUPS),  # with and without the advice
+    ),
+    Case(
+        "faithfulness",
+        "typed.ckpt",
+        lambda _: ["--checkpoint", "{}", "--data", "stories:conversation_dev", "--limit", "6"],
+        {"os/n": 6, "ts/n": 6, "ts_r/n": 6, "os/failures": 0},
+        3 * 6,
+    ),
+    Case(
+        "shift",
+        "qa",
+        lambda _: ["--checkpoint", "{}", "--data", "stories:conversation_dev", "--limit", "6"],
+        {"stories": 6, "shift/cls/ts/n": 6, "shift/cls/ts_r/n": 6},
+        2 * 6,
+    ),
+    Case(
+        "negation",
+        "typed.ckpt",
+        lambda room: ["--checkpoint", "{}", "--pairs", f"{room}/pairs.jsonl"],
+        {"n": 3, "failures": 0},
+        3,
+    ),
+    Case(
+        "predicate-argument",
+        "typed.ckpt",
+        lambda room: ["--checkpoint", "{}", "--stimuli", f"{room}/stimuli.json"],
+        {"org/n": 8, "mod/n": 8, "new/n": 8},
+        24,
+    ),
+    Case(
+        "consistency",
+        "hf:causal",
+        lambda room: [
+            *("--model", "{}", "--method", "self", "--scorer", f"embedded:{room}/scorer.json"),
+            *("--adversarial", f"{room}/adversarial.jsonl", "--neutral", f"{room}/neutral.jsonl"),
+            *("--new-tokens", "3", "--beams", "1", "--nonsense-groups", "2"),
+        ],
+        {"adversarial/original/n": 3, "neutral/nonsense/n": 2 * 3, "neutral/blank/n": 3, "failures": 0},
+        2 * 3 * (1 + 1 + 1 + 2 + 1),
+        long=True,
+    ),
+    Case(
+        "confusion",
+        "choice.ckpt",
+        lambda _: [
+            *("--checkpoint", "{}", "--input", "stories:choices_dev", "--limit", "12", "--trials", "2"),
+            *("--choices", "3", "--instances", "4"),
+        ],
+        {"n": 12, "no_question/n": 12, "no_right_answer/n": 12, "choice_paralysis/random/3/n": 2 * 4},
+        12 + 12 + 2 * (12 + 12) + 2 * 2 * 4,
+        long=True,
+    ),
+    Case(
+        "feature-bias",
+        "hf:causal",
+        lambda _: [
+            *("--model", "{}", "--task", "stories:uppercase"),
+            *("--shots", "2", "--seeds", "2", "--limit", "3"),
+        ],
+        {f"stories:uppercase/none/n_{cell}": 3 for cell in ("1_1", "0_0", "1_0", "0_1")},
+        2 * 4 * 3,
+        long=True,
+    ),
+    Case(
+        "ask",
+        "qa",
+        lambda _: [
+            "--checkpoint",
+            "{}",
+            "--context",
+            "anna is in the attic .",
+            "--question",
+            "where is anna ?",
+        ],
+        {},
+        1,
+    ),
+)
+
+
+def make_room(room: Path) -> None:
+    """All models and files that the cases name, and two files that are no model."""
+    save_folder(room / "qa", seed=4)
+    backbone = Backbone(
+        architecture="bert", checkpoint="random", config={"vocab_size": 512, "hidden_size": 32}
+    )
+    torch.manual_seed(5)
+    save(room / "typed.ckpt", build_answer_model(backbone, "rationale"), asdict(Encoding()))
+    save(room / "choice.ckpt", build_choice_model(backbone), asdict(ChoiceEncoding()))
+    save_causal(room / "causal")
+    trained_scorer(room)
+    save_groups(room / "groups.json", GROUPS)
+    for name, words in (("adversarial", ("red", "blue", "black")), ("neutral", ("white", "green", "brown"))):
+        rows = [{"prompt": {"text": f"anna came to the {word} attic"}} for word in words]
+        write_rows(room / f"{name}.jsonl", rows)
+    write_rows(
+        room / "pairs.jsonl",
+        [
+            {"id": f"p{i}", "question": "is anna in the attic ?", "history": [], "edit": "scope"}
+            | {"story_org": f"anna is in the {place} .", "story_mod": f"anna is not in the {place} ."}
+            | {"answer_org": "yes", "answer_mod": "no", "dataset": "coqa"}
+            for i, place in enumerate(("attic", "cellar", "bank"))
+        ],
+    )
+    stimuli = [
+        {
+            "schema": 1,
+            "col1": a,
+            "col2": b,
+            "story": f"the {a} car was behind a {b} house .",
+            "answer": answer,
+        }
+        | {
+            "org": f"was the car {asked} ?",
+            "mod": f"was there a {asked} car ?",
+            "new": f"was the a {asked} car ?",
+        }
+        for a, b in (("red", "blue"), ("blue", "red"), ("black", "white"), ("white", "black"))
+        for asked, answer in ((a, "yes"), (b, "no"))
+    ]
+    (room / "stimuli.json").write_text(json.dumps(stimuli))
+    (room / "broken.ckpt").write_bytes(b"PK\x03\x04 and no more")
+
+
+def write_rows(path: Path, rows: list[dict]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def save(path: Path, model: EncoderModel, encoding: dict) -> None:
+    """A model with heads of ours as a checkpoint."""
+    files = tokenizer_files(build_tokenizer("bert", vocabulary()))
+    weights = {f"model.{key}": value for key, value in model.state_dict().items()}
+    content = {"state_dict": weights, "global_step": 1, KEY: describe(model, files, encoding)}
+    torch.save(content, path)
+
+
+def save_causal(folder: Path) -> None:
+    """A causal language model that knows the words of the embedded stories."""
+    words = dict.fromkeys([*("<pad>", "</s>", "<unk>", "<s>"), *vocabulary(), *("good", "bad", "0", "1")])
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    config = GPT2Config(
+        vocab_size=len(words),
+        n_embd=16,
+        n_layer=2,
+        n_head=2,
+        n_positions=256,
+        bos_token_id=3,
+        eos_token_id=1,
+    )
+    torch.manual_seed(6)
+    GPT2LMHeadModel(config).save_pretrained(folder)
+    names = {"eos_token": "</s>", "unk_token": "<unk>", "bos_token": "<s>", "pad_token": "<pad>"}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)

@@ -1,0 +1,201 @@
+"""What every protocol keeps to: its files, its numbers of examples, its mistakes, and going on.
+
+A new row of PROTOCOLS needs one entry in CASES (protocol_cases.py) and nothing here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from data_modules.squad import write_squad
+from evaluation.__main__ import build_parser, main
+from evaluation.found_results import find_results
+from evaluation.html_report import page
+from evaluation.protocol import PROTOCOLS, Row
+from tests.evaluation.checkpoints import QUESTIONS, told
+from tests.evaluation.html_pages import Page, check_self_contained
+from tests.evaluation.protocol_cases import CASES, Case, make_room
+
+ROOT = Path(__file__).resolve().parents[2]
+EVERY = pytest.mark.parametrize("case", CASES, ids=lambda case: case.protocol)
+LONG = pytest.mark.parametrize("case", [case for case in CASES if case.long], ids=lambda case: case.protocol)
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("room")
+    make_room(root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def reports(room: Path) -> Callable[[Case], Path]:
+    """The report of a case, made at most once. Nobody changes it."""
+
+    def made(case: Case) -> Path:
+        output = room / "reports" / case.protocol
+        if not output.exists():
+            assert main(case.command(room, output)) == 0
+        return output
+
+    return made
+
+
+def report_of(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "report.json").read_text())
+    return found
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+class Forwards:
+    """Counts calls of modules; Ctrl-C at the one with the number `stop`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, stop: int = 0) -> None:
+        self.count = 0
+        real = torch.nn.Module.__call__
+
+        def counting(module: torch.nn.Module, *arguments: Any, **named: Any) -> Any:
+            self.count += 1
+            if self.count == stop:
+                raise KeyboardInterrupt
+            return real(module, *arguments, **named)
+
+        monkeypatch.setattr(torch.nn.Module, "__call__", counting)
+
+
+def test_every_protocol_has_a_case() -> None:
+    assert [case.protocol for case in CASES] == [row.name for row in PROTOCOLS]
+
+
+def test_the_example_of_contributing_runs(
+    room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.S)
+    (tmp_path / "length_protocol.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    row = Row("length", "length_protocol", "how long answers are")
+    monkeypatch.setattr("evaluation.__main__.PROTOCOLS", (*PROTOCOLS, row))
+    write_squad(QUESTIONS, tmp_path / "qa.json")
+    flags = ["--checkpoint", "{}", "--qa", f"{tmp_path}/qa.json"]
+    case = Case("length", "qa", lambda _: flags, {"n": len(QUESTIONS)}, len(QUESTIONS))
+
+    def made(case: Case) -> Path:
+        assert main(case.command(room, tmp_path / "report")) == 0
+        return tmp_path / "report"
+
+    test_its_files(case, made)
+    test_its_numbers_of_examples(case, lambda _: tmp_path / "report")
+
+
+@EVERY
+def test_its_files(case: Case, reports: Callable[[Case], Path]) -> None:
+    folder = reports(case)
+    report = report_of(folder)
+    about = report["about"]
+    assert about["protocol"] == case.protocol
+    assert about["files"] == sorted(path.name for path in folder.iterdir())
+    assert {"report.json", "report.md", "examples.jsonl"} <= set(about["files"])
+    assert all(
+        value is None or isinstance(value, (int, float)) for key, value in report.items() if key != "about"
+    )
+    text = (folder / "report.md").read_text()
+    for table in about["page"]["tables"]:
+        assert f"## {table['title']}" in text
+        assert all(len(row) == len(table["header"]) for row in table["rows"])
+    for name in about["page"]["figures"]:
+        assert (folder / name).read_bytes().startswith(b"\x89PNG")
+
+
+@EVERY
+def test_its_numbers_of_examples(case: Case, reports: Callable[[Case], Path]) -> None:
+    folder = reports(case)
+    report = report_of(folder)
+    assert {key: report.get(key) for key in case.n} == case.n
+    rows = [json.loads(line) for line in (folder / "examples.jsonl").read_text().splitlines()]
+    assert len(rows) == case.examples
+    assert all(isinstance(row, dict) for row in rows)
+
+
+@EVERY
+def test_its_page(case: Case, reports: Callable[[Case], Path]) -> None:
+    """`report` shows all its numbers, tables and figures."""
+    folder = reports(case)
+    report = report_of(folder)
+    found = Page(page(find_results([str(folder)]), title="T"))
+    told = found.values("title")
+    metrics = {key: value for key, value in report.items() if key != "about"}
+    assert {f"{key} = {'–' if value is None else value}" for key, value in metrics.items()} <= set(told)
+    shown = report["about"]["page"]
+    assert all(table["title"] in found.text for table in shown["tables"])
+    assert len(found.values("src")) == len(shown["figures"])
+    if shown["figures"]:
+        check_self_contained(found)
+
+
+@EVERY
+def test_it_refuses_and_replaces_another_report(
+    case: Case, reports: Callable[[Case], Path], room: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Asked again, a protocol says the same to the byte, and changes nothing before it has all of it."""
+    folder = reports(case)
+    before = contents(folder)
+    assert "--overwrite" in told(capsys, *case.command(room, folder))
+    assert contents(folder) == before
+    assert main([*case.command(room, folder), "--overwrite"]) == 0
+    assert contents(folder) == before
+
+
+@EVERY
+@pytest.mark.parametrize("broken", ["missing.ckpt", "broken.ckpt"])
+def test_a_bad_model_costs_one_line(
+    case: Case, broken: str, room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind, colon, _ = case.model.rpartition(":")
+    output = tmp_path / "report"
+    assert broken in told(capsys, *case.command(room, output, f"{kind}{colon}{broken}"))
+    assert not output.exists()
+
+
+@LONG
+def test_it_goes_on(
+    case: Case,
+    reports: Callable[[Case], Path],
+    room: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Interrupted half-way, the same command does the rest alone, and a third time nothing at all."""
+    command = case.command(room, tmp_path / "report")
+    with monkeypatch.context() as patch:
+        whole = Forwards(patch)
+        assert main(case.command(room, tmp_path / "whole")) == 0
+    with monkeypatch.context() as patch:
+        Forwards(patch, stop=whole.count // 2)
+        assert main(command) == 130
+    assert not (tmp_path / "report").exists()
+    with monkeypatch.context() as patch:
+        rest = Forwards(patch)
+        assert main(command) == 0
+        assert 0 < rest.count < whole.count
+        assert contents(tmp_path / "report") == contents(reports(case))
+        rest.count = 0
+        assert main([*command, "--overwrite"]) == 0
+        assert rest.count == 0
+
+
+@EVERY
+def test_its_flags(case: Case, room: Path, tmp_path: Path) -> None:
+    command = case.command(room, tmp_path / "report")
+    args = build_parser(command).parse_args(command)
+    assert hasattr(args, "work") == case.long

@@ -1,0 +1,232 @@
+"""`python -m evaluation feature-bias`: models of known preference, mistakes, and going on."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.feature_bias import CELLS, read_task
+from data_modules.local_model import LocalTextModel
+from data_modules.text_models import TextFailure
+from evaluation import feature_bias_runs
+from tests.evaluation.checkpoints import examples_of, report_of, told
+from tests.evaluation.protocol_cases import save_causal
+from tests.evaluation.test_choice_predictor import save_choice_ckpt
+
+TASK = read_task("stories:uppercase")
+H2 = {x.question.strip(): int(x.split[2]) for cell in CELLS for x in TASK.tests[cell]}
+ASK = ["feature-bias", "--model", "m=openai:fake", "--task", "stories:uppercase", "--seeds", "2"]
+LOCAL = ["--task", "stories:uppercase", "--shots", "2", "--device", "cpu"]
+
+
+class FakeModel:
+    """Says 1 where `follows` says so; prefers the first label word whatever it reads."""
+
+    name = "openai:fake@http://x/v1"
+    settings: dict[str, Any] = {"max_new_tokens": 1}  # noqa: RUF012
+
+    def __init__(self, follows: str = "h2", bias: float = 0.9) -> None:
+        self.follows, self.bias, self.prompts = follows, bias, Counter[str]()
+
+    def label_of(self, prompt: str) -> int | None:
+        text = prompt.rpartition("\n\n")[0].rpartition("\n\n")[2]
+        return H2.get(text)
+
+    def next_token_logprobs(
+        self, prompts: Sequence[str], labels: Sequence[str], *, after: str = "", top: int = 0
+    ) -> Iterator[tuple[float, ...] | TextFailure]:
+        for prompt in prompts:
+            assert prompt.endswith(after)
+            self.prompts[prompt] += 1
+            label = self.label_of(prompt)
+            one = 1 - self.bias + (0 if label is None else 0.05 if label else -0.05)
+            yield (math.log(1 - one), math.log(one))
+
+    def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
+        for i, prompt in enumerate(prompts):
+            self.prompts[prompt] += 1
+            yield "I cannot tell." if i % 5 == 0 else f"So the answer is {self.label_of(prompt)}.\n\nMore"
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeModel:
+    model = FakeModel()
+    monkeypatch.setattr(feature_bias_runs, "open_text_model", lambda *_, **__: model)
+    return model
+
+
+def test_a_model_that_sees_the_other_feature(fake: FakeModel, tmp_path: Path) -> None:
+    """Its bias to one label word, which hides what it learned, is calibrated away."""
+    report = report_of(tmp_path / "r", *ASK, "--limit", "20")
+    at = "stories:uppercase/none/"
+    expected = {"h1_acc": 0, "h2_acc": 1, "agreement": 1, "sd": 0, "seeds": 2, "uncalibrated_h1_acc": 0.5}
+    assert {key: report[at + key] for key in expected} == expected
+    assert {cell: report[f"{at}n_{cell}"] for cell in CELLS} == dict.fromkeys(CELLS, 20)
+    rows = examples_of(tmp_path / "r")
+    assert len(rows) == 2 * 4 * 20
+    assert all(row["predicted"] == row["h2"] and row["uncalibrated"] == 0 for row in rows)
+    assert len({tuple(row["demonstrations"]) for row in rows}) == 2
+    page = (tmp_path / "r/report.md").read_text()
+    assert (
+        "| stories:uppercase | m | in context | 0.0 | 100.0 | 0.0 | 0.0 | 100.0 | 2 | 20 | 20 | 0 |" in page
+    )
+    assert (tmp_path / "r/learned.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_interventions_stand_beside_the_baseline(fake: FakeModel, tmp_path: Path) -> None:
+    ways = ("none", "verbalizer", "instruction", "explanation", "disambiguation")
+    flags = ["--intervention", *ways, "--seeds", "1", "--limit", "10"]
+    report = report_of(tmp_path / "r", *ASK, *flags)
+    for steer in ("h1", "h2"):
+        for way in ways[1:]:
+            key = f"stories:uppercase/{way}/{steer}/"
+            assert report[f"{key}h2_acc"] == 1
+            if way == "explanation":
+                assert (report[f"{key}failures"], report[f"{key}n_1_0"]) == (8, 8)
+    page = (tmp_path / "r/report.md").read_text()
+    assert "| h1 | m | 0.0 | 0.0 (+0.0) |" in page
+    assert "| h2 | m | 100.0 | 100.0 (+0.0) |" in page
+    assert "no label in the explanation" in page
+    assert (tmp_path / "r/steered.png").exists()
+
+
+def test_parity_counts_an_unreadable_explanation_as_0(fake: FakeModel, tmp_path: Path) -> None:
+    flags = ["--intervention", "explanation", "--steer", "h1", "--seeds", "1", "--parity"]
+    report = report_of(tmp_path / "r", *ASK, *flags)
+    assert report["stories:uppercase/explanation/h1/failures"] == 0
+    assert 0 < report["stories:uppercase/explanation/h1/h1_acc"] < 0.5
+    assert "authors' code" in (tmp_path / "r/report.md").read_text()
+
+
+def test_several_tasks_have_means(fake: FakeModel, tmp_path: Path) -> None:
+    tasks = ["--task", "stories:uppercase", "stories:lexicon"]
+    report = report_of(tmp_path / "r", *ASK, *tasks, "--seeds", "1", "--limit", "4")
+    parts = [report[f"stories:{name}/none/h1_acc"] for name in ("uppercase", "lexicon")]
+    assert report["mean/none/h1_acc"] == pytest.approx(sum(parts) / 2)
+    assert report["mean/none/tasks"] == 2
+
+
+def test_going_on_repeats_nothing_and_gives_the_same_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_causal(tmp_path / "causal")
+    command = ["feature-bias", "--model", f"hf:{tmp_path / 'causal'}", *LOCAL, "--seeds", "2", "--limit", "6"]
+    command += ["--batch-size", "2", "--work", str(tmp_path / "work.jsonl")]
+    whole = report_of(tmp_path / "a", *command)
+    lines = (tmp_path / "work.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "work.jsonl").write_bytes(b"".join(lines[:21]) + lines[21][:30])  # killed in the middle
+    asked: list[str] = []
+    ask = LocalTextModel.next_token_logprobs
+
+    def spy(self: LocalTextModel, prompts: Sequence[str], *args: Any, **kwargs: Any) -> Any:
+        asked.extend(prompts)
+        return ask(self, prompts, *args, **kwargs)
+
+    monkeypatch.setattr(LocalTextModel, "next_token_logprobs", spy)
+    assert report_of(tmp_path / "b", *command) == whole
+    assert len(lines) - 21 <= len(asked) < len(lines) - 21 + 8  # a chunk of a local model is read whole
+    assert (tmp_path / "b/examples.jsonl").read_bytes() == (tmp_path / "a/examples.jsonl").read_bytes()
+    assert (tmp_path / "work.jsonl").read_bytes() == b"".join(lines)
+    asked.clear()
+    report_of(tmp_path / "c", *command)
+    assert not asked
+
+
+def test_in_context_and_fine_tuned_in_one_table(tmp_path: Path) -> None:
+    save_causal(tmp_path / "causal")
+    save_choice_ckpt(tmp_path / "a.ckpt")
+    save_choice_ckpt(tmp_path / "b.ckpt", "roberta")
+    command = [
+        "feature-bias",
+        "--model",
+        f"icl=hf:{tmp_path / 'causal'}",
+        *LOCAL,
+        "--seeds",
+        "1",
+        "--limit",
+        "5",
+    ]
+    checkpoints = ["--checkpoint", f"tuned={tmp_path / 'a.ckpt'}", f"tuned={tmp_path / 'b.ckpt'}"]
+    report = report_of(tmp_path / "r", *command, *checkpoints)
+    at = "tuned/stories:uppercase/none/"
+    assert (report[f"{at}seeds"], report[f"{at}n_1_0"]) == (2, 5)
+    assert report[f"{at}h1_acc"] + report[f"{at}h2_acc"] == pytest.approx(1)
+    assert "icl/stories:uppercase/none/h1_acc" in report
+    page = (tmp_path / "r/report.md").read_text()
+    assert "| stories:uppercase | tuned | fine-tuned |" in page
+    assert "| stories:uppercase | icl | in context |" in page
+    only = [*checkpoints[:2], f"tuned={tmp_path / 'b.ckpt'}@stories:lexicon"]
+    tasks = ["--task", "stories:uppercase", "stories:lexicon", "--limit", "5", "--device", "cpu"]
+    apart = report_of(tmp_path / "o", "feature-bias", *only, *tasks)
+    assert [apart[f"stories:{task}/none/seeds"] for task in ("uppercase", "lexicon")] == [1, 2]
+    alone = report_of(tmp_path / "s", *command[:1], *checkpoints, *LOCAL, "--limit", "5", "--no-agreement")
+    assert alone["stories:uppercase/none/h1_acc"] == report[f"{at}h1_acc"]
+    assert alone["stories:uppercase/none/n_1_1"] == 0
+
+
+def test_a_prompt_that_is_too_long_is_an_error_or_cut(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_causal(tmp_path / "causal")
+    command = [
+        "feature-bias",
+        "--model",
+        f"hf:{tmp_path / 'causal'}",
+        *LOCAL,
+        "--shots",
+        "16",
+        "--limit",
+        "2",
+    ]
+    said = told(capsys, *command, "--output", tmp_path / "r")
+    assert "takes 256; lower --shots, or add --truncate" in said
+    assert not (tmp_path / "r").exists()
+    report = report_of(tmp_path / "r", *command, "--truncate")
+    assert report["stories:uppercase/none/n_1_0"] == 2
+
+
+WORDING = {"stories:uppercase": {"h1": {"key": "Glad:", "words": ["red", "red one"]}}}
+MISTAKES = [
+    (["--shots", "3"], "--shots 3"),
+    (["--shots", "400"], "demonstrations of cell 1_1 are needed"),
+    (["--seeds", "0"], "--seeds"),
+    (["--limit", "0"], "--limit"),
+    (["--task", "none.json"], "none.json"),
+    (["--task", "stories:length", "stories:length"], "'stories:length' was given already"),
+    (["--intervention", "verbalizer", "--wording", "{}/wording.json"], "begin with the same token"),
+    (["--model", "bert"], "write hf:PATH"),
+    (["--words", "a", "a"], "--words"),
+    (["--checkpoint", "a.ckpt@stories:overlap"], "no task is called 'stories:overlap'"),
+    (["--parity", "--seeds", "20"], "lower --seeds"),
+]
+
+
+@pytest.mark.parametrize(("flags", "named"), MISTAKES)
+def test_mistakes_are_told_before_anything_is_asked(
+    flags: list[str], named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_causal(tmp_path / "causal")
+    (tmp_path / "wording.json").write_text(json.dumps(WORDING))
+    command = ["feature-bias", "--model", f"hf:{tmp_path / 'causal'}", *LOCAL]
+    flags = [flag.format(tmp_path) for flag in flags]
+    assert named in told(capsys, *command, *flags, "--output", tmp_path / "r")
+    assert not (tmp_path / "r.work.jsonl").exists()
+
+
+def test_nothing_to_calibrate_with_is_told_first(
+    fake: FakeModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def silent(prompts: Sequence[str], *_: Any, **__: Any) -> Iterator[tuple[float, ...]]:
+        fake.prompts.update(prompts)
+        yield from ((-0.1, -math.inf) for _ in prompts)
+
+    fake.next_token_logprobs = silent  # type: ignore[assignment,method-assign]
+    said = told(capsys, *ASK, "--parity", "--output", tmp_path / "r")
+    assert "nothing can be calibrated; leave out --parity" in said
+    assert len(fake.prompts) == 3

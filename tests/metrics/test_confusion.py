@@ -1,0 +1,157 @@
+"""Numbers of the confusion probes against worked examples, naive loops and their limits."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import stats
+
+from metrics import confusion as of
+from metrics.confusion_tests import binomial, mcnemar, t_against, t_paired, t_welch
+from metrics.irregularities import frequency_correlation, interval, irregularities
+
+PRE = np.array([[2, 0], [0.5, 1.5], [0.2, 0.1], [-1, 1]])
+POST = np.array([[0.9, 0], [0.5, 0.3], [0, 0.4], [0.3, -0.3]])
+LABEL = np.array([0, 1, 1, 1])
+
+
+def test_a_worked_example_of_prior_bias() -> None:
+    pre, post = of.confidences(PRE), of.confidences(POST)
+    assert (of.ranks(pre, LABEL) == 0).mean() == 0.75
+    assert (of.ranks(post, LABEL) == 0).mean() == 0.5
+    assert of.at_label(pre, LABEL) == pytest.approx([0.8808, 0.7311, 0.4750, 0.8808], abs=5e-5)
+    assert of.at_label(post, LABEL).mean() == pytest.approx(0.528537, abs=1e-6)
+    assert of.choice_variance(post).mean() == pytest.approx(0.0194845, abs=1e-7)
+    assert of.choice_variance(post, ddof=1) == pytest.approx(2 * of.choice_variance(post))
+
+
+def test_a_worked_example_of_no_right_answer_hits_and_maxprob() -> None:
+    pre = np.array([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]])
+    post = np.array([[0.2, 0.5, 0.3], [0.4, 0.35, 0.25]])
+    found = of.substitution(pre, post, np.array([0, 2]))
+    assert found.anc_post_minus_sac.mean() == pytest.approx(0.1625)
+    assert found.anc_minus_rac.mean() == pytest.approx(-0.625)
+    conf = np.array([[0.1, 0.4, 0.2, 0.25, 0.05], [0.5, 0.1, 0.2, 0.15, 0.05], [0.3, 0.3, 0.2, 0.1, 0.1]])
+    rank = of.ranks(conf, np.array([2, 0, 1]))
+    assert rank.tolist() == [2, 0, 1]
+    assert of.hits_at(rank, 5) == pytest.approx([1 / 3, 2 / 3, 1, 1, 1])
+    original, changed = np.array([0.99, 0.9, 0.8, 0.6]), np.array([0.95, 0.7, 0.55, 0.5])
+    told = of.maxprob(original, changed, np.array([0, 1]), np.array([2, 3]))
+    assert told == pytest.approx((0.885, 0.5, 1.0, 2))
+
+
+def test_the_projects_worked_examples(shared: Path) -> None:
+    oracle = json.loads((shared / "oracle/protocols/probes_toy.json").read_text())
+    pre, post = oracle["pre"], oracle["post_noquestion"]
+    label = np.array(pre["labels"])
+    pre_c, post_c = (of.confidences(np.array(part["logits"])) for part in (pre, post))
+    assert pre_c == pytest.approx(np.array(pre["conf"]), abs=1e-14)
+    own = of.at_label(post_c, label)
+    assert own == pytest.approx(post["conf_pseudo"], abs=1e-14)
+    assert of.choice_variance(post_c) == pytest.approx(post["def1_variance_per_instance_ddof0"])
+    assert t_against(own, 0.5)[:2] == pytest.approx(post["ttest_conf_vs_1_over_n"])
+    assert t_paired(of.at_label(pre_c, label), own)[:2] == pytest.approx(post["paired_t_pre_vs_post"])
+    assert binomial(2, 4, 0.5).p == pytest.approx(post["binom_two_sided_p_pseudo_acc_vs_1_over_n"])
+    nra = oracle["no_right_answer"]
+    found = of.substitution(np.array(nra["pre"]), np.array(nra["post"]), np.array(nra["slot"]))
+    for name, values in zip(("ANC", "ANC'", "RAC", "SAC"), found, strict=True):
+        assert values == pytest.approx(nra[name]), name
+    paralysed = oracle["def2_choice_paralysis_cp_minus_c"]
+    lost = of.paralysis(np.array([paralysed["c"]]), np.array([paralysed["cp"]]))
+    assert lost == pytest.approx(-paralysed["value"])
+    trials = of.spread(oracle["trials"]["x"])
+    assert (trials.mean, trials.se) == pytest.approx((oracle["trials"]["mean"], oracle["trials"]["se"]))
+    length = interval(oracle["length"]["sel"])
+    assert (length.mean, length.low, length.high) == pytest.approx(
+        (oracle["length"]["mean"], *oracle["length"]["ci95_normal"])
+    )
+
+
+logits = arrays(np.float64, st.tuples(st.integers(1, 9), st.integers(2, 6)), elements=st.floats(-20, 20))
+
+
+@given(logits, st.randoms())
+def test_hits_end_at_one_and_do_not_depend_on_the_order_of_the_choices(
+    logit_NC: np.ndarray, random: object
+) -> None:
+    N, C = logit_NC.shape
+    label = np.arange(N) % C
+    hits = of.hits_at(of.ranks(of.confidences(logit_NC), label), C)
+    assert hits[-1] == 1
+    assert (np.diff(hits) >= 0).all()
+    order = np.random.default_rng(N).permutation(C)
+    moved_NC, moved = logit_NC[:, order], np.argsort(order)[label]
+    before, after = of.confidences(logit_NC), of.confidences(moved_NC)
+    assert of.at_label(after, moved) == pytest.approx(of.at_label(before, label))
+    assert of.choice_variance(after) == pytest.approx(of.choice_variance(before))
+    if all(len(set(row)) == C for row in logit_NC.round(6).tolist()):  # ties go by place
+        assert of.ranks(after, moved).tolist() == of.ranks(before, label).tolist()
+
+
+@given(logits)
+def test_ranks_equal_a_stable_sort(logit_NC: np.ndarray) -> None:
+    conf_NC = of.confidences(logit_NC.round(0))
+    label = np.arange(len(conf_NC)) % conf_NC.shape[1]
+    for row, y, rank in zip(conf_NC, label, of.ranks(conf_NC, label), strict=True):
+        order = sorted(range(len(row)), key=lambda k: (-row[k], k))
+        assert order.index(y) == rank
+        assert (rank == 0) == (row.argmax() == y)
+
+
+def test_halves_are_a_split() -> None:
+    first, second = of.halves(7, 0)
+    assert sorted([*first, *second]) == list(range(7))
+    assert len(first) == 3
+    assert of.halves(100, 0)[0].tolist() != of.halves(100, 1)[0].tolist()
+
+
+def test_mcnemar_is_the_binomial_of_what_changed() -> None:
+    before = np.array([True] * 10 + [False] * 5)
+    after = np.array([False] * 8 + [True] * 2 + [True] * 1 + [False] * 4)
+    found = mcnemar(before, after)
+    assert (found.statistic, found.n) == (7, 15)
+    assert found.p == pytest.approx(stats.binomtest(8, 9, 0.5).pvalue)
+    assert mcnemar(before, before).p == 1
+
+
+def test_where_there_is_no_test_p_is_nan() -> None:
+    for found in (t_against(np.array([0.5]), 0), t_against(np.full(4, 0.5), 0.2), binomial(0, 0, 0.5)):
+        assert math.isnan(found.p)
+    assert math.isnan(t_welch(np.array([1]), np.array([1, 2])).p)
+    one = of.spread([0.5])
+    assert one.mean == 0.5
+    assert math.isnan(one.se)
+
+
+def test_irregularities_of_two_questions() -> None:
+    found = irregularities(
+        ["The cat sat", "A dog ran to it"],
+        [["the cat, the", "no"], ["Dog Dog", "it is late"]],
+        labels=[0, 1],
+        picks=[0, 0],
+    )
+    assert found.balance == (0.5, 0.5)
+    assert (found.selected.mean, found.other.mean) == (2.5, 2.0)
+    # Picked: the 2, cat 1, dog 2. Others: it 1. In the order cat, dog, it, the.
+    assert found.overlap == pytest.approx(np.corrcoef([1, 2, 0, 2], [0, 0, 1, 0])[0, 1])
+    assert (found.vocabulary, found.n) == (4, 2)
+
+
+def test_the_correlation_of_frequencies_has_its_limits(shared: Path) -> None:
+    from collections import Counter
+
+    assert frequency_correlation(Counter("aab"), Counter("aab")) == pytest.approx(1)
+    assert math.isnan(frequency_correlation(Counter(), Counter("a")))
+    oracle = json.loads((shared / "oracle/protocols/probes_toy.json").read_text())["overlap_pearson"]
+    first, second = (
+        Counter({word: round(9 * share) for word, share in zip(oracle["vocab"], oracle[side], strict=True)})
+        for side in ("sel", "non")
+    )
+    assert frequency_correlation(first, second) == pytest.approx(oracle["r"])

@@ -1,0 +1,103 @@
+"""Calibration and h-accuracy against worked examples, naive loops and their laws."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metrics.feature_bias import calibrated, content_free, feature_accuracy, predicted
+
+share = st.floats(0, 1)
+positive = st.floats(0.01, 1)
+
+
+def test_calibration_turns_a_prediction() -> None:
+    probability = np.array([[0.6, 0.4]])
+    score = calibrated(probability, np.array([0.7, 0.3]))
+    np.testing.assert_allclose(score, [[0.8571428571, 1.3333333333]])
+    assert (predicted(probability)[0], predicted(score)[0]) == (0, 1)
+
+
+def test_equal_scores_predict_0() -> None:
+    assert predicted(np.array([[0.5, 0.5]]))[0] == 0
+
+
+def test_texts_without_a_label_are_left_out_of_calibration() -> None:
+    told = np.array([[0.2, 0.1], [0.0, 0.9], [0.1, 0.3]])
+    np.testing.assert_allclose(content_free(told), np.array([0.3, 0.4]) / 0.7)
+
+
+def test_nothing_left_is_an_error() -> None:
+    with pytest.raises(ValueError, match="content-free"):
+        content_free(np.array([[0.0, 1.0], [1.0, 0.0]]))
+
+
+@given(st.lists(st.tuples(positive, positive), min_size=1, max_size=4))
+def test_calibration_with_equal_probabilities_changes_nothing(rows: list[tuple[float, float]]) -> None:
+    probability = np.array(rows)
+    np.testing.assert_array_equal(
+        predicted(calibrated(probability, np.array([0.5, 0.5]))), predicted(probability)
+    )
+
+
+@given(positive, positive)
+def test_what_nothing_says_is_no_preference(zero: float, one: float) -> None:
+    free = content_free(np.array([[zero, one]] * 3))
+    np.testing.assert_allclose(calibrated(np.array([[zero, one]]), free), [[1.0, 1.0]])
+
+
+def test_the_worked_example() -> None:
+    found = feature_accuracy([0.8, 0.7], [0.3, 0.2])
+    assert (found.h1, found.h2, found.seeds) == (0.75, 0.25, 2)
+
+
+@given(st.lists(st.tuples(share, share), min_size=1, max_size=5))
+def test_the_two_accuracies_sum_to_one_and_swap_with_the_features(cells: list[tuple[float, float]]) -> None:
+    one_10, one_01 = zip(*cells, strict=True)
+    found, swapped = feature_accuracy(one_10, one_01), feature_accuracy(one_01, one_10)
+    naive = [x for p, q in cells for x in (p, 1 - q)]
+    assert found.h1 == pytest.approx(sum(naive) / len(naive))
+    assert found.h1 + found.h2 == pytest.approx(1)
+    assert swapped.h1 == pytest.approx(found.h2)
+
+
+def test_spread_is_over_seeds_and_error_over_texts() -> None:
+    found = feature_accuracy([0.8, 0.6], [0.2, 0.2], [100, 100], [50, 50])
+    assert found.sd == pytest.approx(np.std([0.8, 0.7], ddof=1))
+    errors = [math.sqrt((p * (1 - p) / 100 + 0.16 / 50) / 4) for p in (0.8, 0.6)]
+    assert found.se == pytest.approx(np.mean(errors))
+    assert math.isnan(feature_accuracy([0.8], [0.2]).sd)
+
+
+def test_a_cell_without_answers_has_no_accuracy() -> None:
+    assert math.isnan(feature_accuracy([math.nan], [0.5], [0], [2]).h1)
+    assert math.isnan(feature_accuracy([], []).h1)
+
+
+def test_the_published_examples(shared: Path) -> None:
+    toy = json.loads((shared / "oracle/protocols/probes_toy.json").read_text())
+    told = toy["C_h_acc"]
+    cells = [[x / 100 for x in told["freq1"][cell]] for cell in ("1_0", "0_1")]
+    found = feature_accuracy(*cells)
+    assert (100 * found.h1, 100 * found.h2) == (told["h1_ambig"], told["h2_ambig"])
+    example = toy["C_calibration"]
+    score = calibrated(np.array([example["p(0,1)"]]), np.array(example["content_free"]))
+    np.testing.assert_allclose(score[0], example["scores"])
+    assert predicted(score)[0] == example["cal_pred"]
+
+
+def test_the_authors_predictions(shared: Path) -> None:
+    runs = json.loads((shared / "oracle/protocols/ambig_runs.json").read_text())
+    for run in runs.values():
+        free, *rows = (
+            np.array([float(x) for x in text.strip("[]").split()])
+            for text in (run["empty_label_probs"], *run["raw_label_probs"])
+        )
+        said = predicted(calibrated(np.array(rows), free))
+        assert [str(label) for label in said] == run["em_per_item"]  # of split 1_0, where 1 is right

@@ -1,0 +1,229 @@
+"""Multiple choice through the command line: fit, validate, test, predict, resume; with and without probes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from data_modules.choices import ChoiceExample, write_choices
+from data_modules.confusion_probes import no_question
+from data_modules.multiple_choice import read_multiple_choice
+from evaluation.choice_predictor import ChoicePredictor
+from tests.training.conftest import Commands
+from tests.training.test_mistakes import fails
+from training.cli import main as train
+
+QUESTIONS = read_multiple_choice("stories:choices_dev")
+PAIRS = [
+    ChoiceExample(e.id, e.prompt, e.choices[:2], 0 if e.label == 0 else 1, "pairs")
+    for e in QUESTIONS[40:46]
+    if e.label != 2
+]
+PROBED = "--data.choices.probe_training=[no_question,no_right_answer]"
+
+
+class Choosing:
+    """Arguments of runs on files of questions: 24 to train on; 11 and some with two choices to watch."""
+
+    def __init__(self, commands: Commands, folder: Path) -> None:
+        self.commands, self.root = commands, commands.root
+        self.train, self.dev = folder / "train.jsonl", folder / "dev.jsonl"
+        write_choices(self.train, QUESTIONS[:24])
+        write_choices(self.dev, [*QUESTIONS[24:35], *PAIRS])
+        self.watched = 11 + len(PAIRS)
+
+    def of(self, subcommand: str, architecture: str, *flags: str) -> list[str]:
+        return self.commands.of(
+            subcommand,
+            "multiple_choice",
+            architecture,
+            "--data.train_qa=",
+            "--data.train_groups=[]",
+            "--data.val_qa={}",
+            "--data.val_groups={}",
+            f"--data.train_choices=[{self.train}]",
+            f"--data.val_choices={{main: {self.dev}, pairs: {self.dev}}}",
+            "--data.choices.batch_size=5",
+            "--trainer.max_epochs=1",
+            *flags,
+        )
+
+    def metrics(self, version: str = "version_0", name: str = "multiple_choice") -> dict[str, float]:
+        found = json.loads((self.root / name / version / "metrics.json").read_text())
+        assert isinstance(found, dict)
+        return found
+
+
+@pytest.fixture
+def choosing(commands: Commands, tmp_path: Path) -> Choosing:
+    return Choosing(commands, tmp_path)
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = torch.load(path, weights_only=True)["state_dict"]
+    return found
+
+
+def test_a_run_from_fit_to_resume(choosing: Choosing) -> None:
+    architecture = "xlnet"  # which pads on the left
+    fit = choosing.of("fit", architecture, "--ckpt_path=auto")
+    train(fit)
+    home = choosing.root / "multiple_choice" / "version_0"
+    after_fit = choosing.metrics()
+    assert after_fit["val/choices/n"] == choosing.watched
+    assert after_fit["val/choices/pairs/n"] == choosing.watched
+    assert 0 <= after_fit["val/choices/accuracy"] <= 1
+    read = json.loads((home / "environment.json").read_text())
+    assert read["data"].keys() == {str(choosing.train), str(choosing.dev)}
+    assert all(len(digest) == 64 for digest in read["data"].values())
+    assert read["global_batch"]["batch"] == {"choices.batch_size": 5}
+    last = home / "checkpoints" / "last.ckpt"
+    assert torch.load(last, weights_only=True)["interventune"]["heads"] == "choice"
+
+    # Other commands, another batch size, and the evaluation room from the file alone: the same numbers.
+    flags = [f"--ckpt_path={last}", "--data.eval_batch_size=7"]
+    train(choosing.of("validate", architecture, *flags, "--run.name=again"))
+    train(
+        choosing.of(
+            "test", architecture, *flags, "--run.name=tested", f"--data.test_choices.main={choosing.dev}"
+        )
+    )
+    for name, stage in (("again", "val"), ("tested", "test")):
+        for metric in ("accuracy", "loss", "n"):
+            found = choosing.metrics(name=name)[f"{stage}/choices/{metric}"]
+            assert found == pytest.approx(after_fit[f"val/choices/{metric}"], abs=1e-5)
+    predicted = f"--data.predict_choices.said={choosing.dev}"
+    train(choosing.of("predict", architecture, *flags, "--run.name=told", predicted))
+    rows = json.loads((choosing.root / "told" / "version_0" / "predictions" / "said.json").read_text())
+    examples = read_multiple_choice(choosing.dev)
+    assert [row["id"] for row in rows] == [example.id for example in examples]
+    logits = ChoicePredictor(str(last), device="cpu", batch_size=9).logits(examples)
+    for row, own in zip(rows, logits, strict=True):
+        assert row["logits"] == pytest.approx(own.tolist(), abs=1e-5)
+        assert row["choice"] == int(np.argmax(row["logits"]))
+    right = [row["choice"] == row["label"] for row in rows]
+    assert sum(right) / len(right) == pytest.approx(after_fit["val/choices/accuracy"])
+
+    train([*fit, "--trainer.max_epochs=2"])
+    assert choosing.metrics()["step"] == 2 * after_fit["step"]
+    assert not (choosing.root / "multiple_choice" / "version_1").exists()
+
+
+def test_a_stop_leaves_no_trace(choosing: Choosing) -> None:
+    """Half an epoch, then the rest, with probes: the weights of a run that went through."""
+    flags = (PROBED, "--model.learning_rate=1e-3", "--model.schedule=constant", "--trainer.max_epochs=2")
+    train(choosing.of("fit", "bert", *flags, "--run.version=whole"))
+    for steps in (3, -1):
+        stop = (f"--trainer.max_steps={steps}", "--run.version=cut", "--ckpt_path=auto")
+        train(choosing.of("fit", "bert", *flags, *stop))
+    home = choosing.root / "multiple_choice"
+    whole, cut = (weights(home / version / "checkpoints" / "last.ckpt") for version in ("whole", "cut"))
+    assert all(torch.equal(whole[key], cut[key]) for key in whole)
+    with open(home / "whole" / "metrics.csv", newline="") as file:
+        assert {"train/loss/probes", "train/loss/originals"} <= set(next(csv.reader(file)))
+
+
+def test_training_against_probes_unlearns_what_the_choices_alone_tell(
+    commands: Commands, tmp_path: Path
+) -> None:
+    """Right choices are colours, of which half of the prompts say nothing: a model has to learn that colours
+    are right. Trained against the no-question probe it keeps the accuracy, and has no opinion without a
+    prompt."""
+    rng = np.random.default_rng(0)
+    examples = []
+    for i in range(320):
+        right, wrong = rng.choice(["red", "blue", "green"]), rng.choice(["kitchen", "garden", "office"])
+        label = int(rng.integers(2))
+        choices = (right, wrong) if label == 0 else (wrong, right)
+        prompt = f"Anna has a {right} ball." if i % 2 else "It was a quiet day."
+        examples.append(ChoiceExample(str(i), prompt, choices, label, "colours"))
+    write_choices(tmp_path / "train", examples[:256])
+    write_choices(tmp_path / "dev", examples[256:])
+    write_choices(tmp_path / "alone", no_question(examples[256:]))
+    choosing = Choosing(commands, tmp_path)
+    for name, probes in (("plain", "[]"), ("probed", "[no_question]")):
+        train(
+            choosing.of(
+                "fit",
+                "bert",
+                f"--data.train_choices=[{tmp_path / 'train'}]",
+                f"--data.val_choices={{main: {tmp_path / 'dev'}, alone: {tmp_path / 'alone'}}}",
+                f"--data.choices.probe_training={probes}",
+                f"--run.version={name}",
+                "--data.choices.batch_size=16",
+                "--model.learning_rate=5e-3",
+                "--trainer.max_epochs=6",
+            )
+        )
+    plain, probed = choosing.metrics("plain"), choosing.metrics("probed")
+    assert plain["step"] == probed["step"]
+    assert plain["val/choices/accuracy"] > 0.95
+    assert probed["val/choices/accuracy"] > 0.95
+    assert plain["val/choices/alone/accuracy"] > 0.9
+    assert plain["val/choices/alone/loss"] > math.log(2) + 0.1
+    assert probed["val/choices/alone/loss"] < math.log(2) + 0.05
+
+
+def test_the_authors_settings_train(choosing: Choosing) -> None:
+    """All that the parity experiment sets, on a model of a few weights."""
+    arguments = choosing.of("fit", "roberta", "--model.learning_rate=1e-3")
+    at = next(i for i, part in enumerate(arguments) if part.endswith("multiple_choice.yaml"))
+    arguments[at] = arguments[at].replace("multiple_choice", "multiple_choice_parity")
+    train(arguments)
+    home = choosing.root / "multiple_choice_parity" / "version_0"
+    predictor = ChoicePredictor(str(home / "checkpoints" / "last.ckpt"), device="cpu")
+    assert (predictor.model.pooling, predictor.encoding.padding) == ("parity", "parity")
+    state: dict[str, Any] = torch.load(home / "checkpoints" / "last.ckpt", weights_only=True)
+    assert not state["lr_schedulers"]
+    for group in state["optimizer_states"][0]["param_groups"]:
+        assert (group["lr"], group["eps"], group["weight_decay"]) == (1e-3, 1e-7, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--data.train_choices=[]"], "data.train_choices: name multiple-choice questions"),
+        (["--data.choices.probe_training=[wrong]"], "probe_training"),
+        (["--data.choices.encoding.max_length=1000"], "data.choices.encoding.max_length: 1000 tokens, but"),
+        (["--model.pooling=parity"], "set data.choices.encoding.padding=parity"),
+        (["--model.probe_weight=-1"], "model.probe_weight must not be negative"),
+        (["--data.val_qa={main: 'stories:dev'}"], "ChoiceModule answers multiple-choice questions only"),
+    ],
+)
+def test_mistakes_are_one_line(
+    flags: list[str],
+    said: str,
+    choosing: Choosing,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert said in fails(choosing.of("fit", "bert", *flags), capsys, monkeypatch)
+
+
+def test_other_modules_refuse_choices(
+    commands: Commands, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = commands.of("fit", "squad", "bert", "--data.val_choices.main=stories:choices_dev")
+    assert "are for training.choice_module.ChoiceModule" in fails(arguments, capsys, monkeypatch)
+
+
+def test_a_choice_checkpoint_goes_nowhere_else(
+    choosing: Choosing, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(choosing.of("fit", "bert", "--trainer.max_steps=1"))
+    ckpt = choosing.root / "multiple_choice" / "version_0" / "checkpoints" / "last.ckpt"
+    text = fails(
+        choosing.commands.of("validate", "squad", "bert", f"--ckpt_path={ckpt}"), capsys, monkeypatch
+    )
+    assert "'choice' heads, the configuration asks for 'span'" in text
+    text = fails(
+        choosing.commands.of("fit", "squad", "bert", f"--backbone.checkpoint={ckpt}"), capsys, monkeypatch
+    )
+    assert "no span head can be made of" in text
