@@ -17,7 +17,7 @@ import dataclasses
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -29,6 +29,7 @@ Sampling = Literal["random", "heuristic"]
 Probe = Literal["no_question", "wrong_question", "no_right_answer", "choice_paralysis"]
 
 _WORD = re.compile(r"\w+")
+_TRIES = 16
 
 
 def no_question(examples: Iterable[ChoiceExample]) -> list[ChoiceExample]:
@@ -62,12 +63,14 @@ def wrong_question(
     prompt_N = np.array(_numbers(example.prompt for example in examples))
     strangers = _Strangers(examples) if no_shared_words else None
     changed = []
+    what = "a prompt without a word in common" if no_shared_words else "another prompt"
     for i in _targets(examples, targets):
-        allowed_N = prompt_N != prompt_N[i]
-        if strangers:
-            allowed_N &= strangers.of(i)
-        what = "a prompt without a word in common" if no_shared_words else "another prompt"
-        donor = _draw(rng, allowed_N, examples[i], what)
+
+        def fits(at: np.ndarray, i: int = i) -> np.ndarray:
+            other = prompt_N[at] != prompt_N[i]
+            return other & strangers.of(i)[at] if strangers else other
+
+        donor = _draw(rng, len(examples), fits, examples[i], what)
         changed.append(
             dataclasses.replace(
                 examples[i],
@@ -104,8 +107,12 @@ def no_right_answer(
     changed = []
     for i in _targets(examples, targets):
         example = examples[i]
-        allowed_N = texts.elsewhere(i) & ~np.isin(texts.right_N, texts.choices[i])
-        donor = _draw(rng, allowed_N, example, "a right choice of another prompt that it does not hold yet")
+
+        def fits(at: np.ndarray, i: int = i) -> np.ndarray:
+            return (texts.prompt_N[at] != texts.prompt_N[i]) & ~np.isin(texts.right_N[at], texts.choices[i])
+
+        what = "a right choice of another prompt that it does not hold yet"
+        donor = _draw(rng, len(examples), fits, example, what)
         choices = list(example.choices)
         choices[example.label] = examples[donor].choices[examples[donor].label]
         changed.append(
@@ -250,8 +257,20 @@ def _expanded(examples: Sequence[ChoiceExample], i: int, donors: Sequence[int], 
     )
 
 
-def _draw(rng: np.random.Generator, allowed_N: np.ndarray, example: ChoiceExample, what: str) -> int:
-    pool = np.flatnonzero(allowed_N)
+def _draw(
+    rng: np.random.Generator,
+    count: int,
+    fits: Callable[[np.ndarray], np.ndarray],
+    example: ChoiceExample,
+    what: str,
+) -> int:
+    """An index uniformly among those that fit: out of a few at random, which nearly always holds one, or out
+    of all. To look at all of them for every question would take hours on the largest sets."""
+    few = rng.integers(count, size=_TRIES)
+    fitting = few[fits(few)]
+    if len(fitting):
+        return int(fitting[0])
+    pool = np.flatnonzero(fits(np.arange(count)))
     if not len(pool):
         raise DataError(f"question {example.id}: no other question has {what}; give more questions")
     return int(pool[rng.integers(len(pool))])

@@ -91,6 +91,8 @@ def read_task(source: str | Path) -> FeatureTask:
         return own_task(*parse_stories(str(source)))
     document = load_json(source)
     name = json_field(document, "dataset", str, str(source))
+    if not name.strip():
+        raise DataError(f"{source}: the field 'dataset' (the task's name) is empty")
     demos = {cell: _examples(document, f"demos_{cell}", cell, source) for cell in AGREEING}
     tests = {cell: _examples(document, f"testset_{cell}", cell, source) for cell in CELLS}
     for cell in DISAMBIGUATING:

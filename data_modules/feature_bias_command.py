@@ -33,6 +33,7 @@ ROWS_EXAMPLE = """example:
 """
 PAIRS = (("premise", "hypothesis"), ("passage", "question"), ("sentence1", "sentence2"))
 SINGLE = ("text", "sentence", "comment_text")
+_LABELS = {"0": 0, "1": 1, "false": 0, "true": 1}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -146,7 +147,7 @@ def labelled_texts(path: Path, arguments: argparse.Namespace) -> Iterator[Labell
                 if not isinstance(row, dict):
                     raise DataError(f"{where}: expected an object")
                 text, second = _texts(row, where)
-                yield LabelledText(f"line {number}", text, second, _label(row, arguments, where), row)
+                yield LabelledText(where, text, second, _label(row, arguments, where), row)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
 
@@ -177,9 +178,10 @@ def _label(row: Mapping[str, Any], arguments: argparse.Namespace, where: str) ->
             return int(float(value) >= arguments.threshold)
         except (TypeError, ValueError):
             raise DataError(f"{where}: the label must be a number for --threshold, found {value!r}") from None
-    if str(value) not in ("0", "1"):
+    label = _LABELS.get(str(value).lower())
+    if label is None:
         raise DataError(f"{where}: the label must be 0 or 1, found {value!r}; see --positive and --threshold")
-    return int(value)
+    return label
 
 
 def add_rows_arguments(parser: argparse.ArgumentParser) -> None:
@@ -219,6 +221,23 @@ def add_rows_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _check_rows(arguments: argparse.Namespace) -> None:
+    if not 0 <= arguments.agreement_tests <= 1:
+        raise DataError(f"--agreement-tests: a share from 0 to 1, got {arguments.agreement_tests}")
+    if arguments.agreement_tests and arguments.rest is None:
+        raise DataError("--agreement-tests: add --rest FILE, the task to measure with afterwards")
+    if arguments.words[0] == arguments.words[1]:
+        raise DataError(f"--words: two different words are needed, got {arguments.words[0]!r} twice")
+    if arguments.size < 0 or arguments.size == 1:
+        raise DataError(f"--size: at least 2, one of each label (or 0 for all), got {arguments.size}")
+    others = [path for path in (arguments.dev_output, arguments.test_output, arguments.rest) if path]
+    if len({arguments.output, *others}) <= len(others):
+        raise DataError("--output, --dev-output, --test-output and --rest: name a file of its own for each")
+    for path in others:
+        if path.exists() and not arguments.overwrite:
+            raise DataError(f"{path}: already exists; choose another name or add --overwrite")
+
+
 def run_rows(arguments: argparse.Namespace) -> str:
     """Write rows of `choices.ChoiceExample`, both labels equally often; a line for the user."""
     from data_modules.choices import write_choices
@@ -231,15 +250,7 @@ def run_rows(arguments: argparse.Namespace) -> str:
         write_task,
     )
 
-    if not 0 <= arguments.agreement_tests <= 1:
-        raise DataError(f"--agreement-tests: a share from 0 to 1, got {arguments.agreement_tests}")
-    if arguments.agreement_tests and arguments.rest is None:
-        raise DataError("--agreement-tests: add --rest FILE, the task to measure with afterwards")
-    if arguments.words[0] == arguments.words[1]:
-        raise DataError(f"--words: two different words are needed, got {arguments.words[0]!r} twice")
-    for path in (arguments.dev_output, arguments.test_output, arguments.rest):
-        if path is not None and path.exists() and not arguments.overwrite:
-            raise DataError(f"{path}: already exists; choose another name or add --overwrite")
+    _check_rows(arguments)
     task, words = read_task(arguments.task), (arguments.words[0], arguments.words[1])
     chosen, rest = training_examples(
         task, agreement_tests=arguments.agreement_tests, size=arguments.size, seed=arguments.seed

@@ -40,6 +40,7 @@ class LabelledText:
     """One text, or a pair, with its label."""
 
     id: str
+    """For errors: which row it is."""
     text: str
     """The text; of a pair the premise or the passage."""
     second: str

@@ -134,14 +134,25 @@ _OTHERS = {
 """What h2 means: by the released tasks' own names, or by how they end."""
 
 
+_ALSO = {
+    "sentiment": "sa",
+    "imdb": "sa",
+    "yelp": "sa",
+    "mnli": "nli",
+    "civil": "comments",
+    "toxicity": "comments",
+}
+_OF_PAIRS = re.compile("^(boolq_answer|nli_entailment)_")
+
+
 def family(task: str) -> str:
     """`boolq`, `comments`, `nli`, `sa`, `stories`, or "" for a task of the user's.
 
     >>> family("nli_entailment_overlap"), family("my_task")
     ('nli', '')
     """
-    first = re.split(r"[_:]", task.lower())[0]
-    return {"sentiment": "sa", "imdb": "sa"}.get(first, first if first in LABELS else "")
+    first = re.split(r"[\W_]", task.lower())[0]
+    return _ALSO.get(first, first if first in LABELS else "")
 
 
 def feature_meaning(feature: Feature) -> Meaning:
@@ -173,7 +184,13 @@ def own_wordings(task: str, about: Mapping[str, Meaning] | None = None) -> dict[
         about: meanings that its file states.
     """
     about, kind = about or {}, family(task)
-    ends = [name for name in _OTHERS if task == name or (kind != "" and task.endswith(f"_{name}"))]
+    # Length means one thing of a review, another of a pair: a feature of another family is none.
+    told, like = re.sub(r"\W+", "_", task.lower()), kind if kind in ("boolq", "nli") else ""
+    ends = [
+        name
+        for name in _OTHERS
+        if told == name or (kind and family(name) == like and told.endswith(f"_{_OF_PAIRS.sub('', name)}"))
+    ]
     meanings = {
         "h1": about.get("h1") or LABELS.get(kind),
         "h2": about.get("h2") or (_OTHERS[max(ends, key=len)] if ends else None),

@@ -72,8 +72,15 @@ def style_of(
         return Style(prefix=f"{wording.instruction}\n\n")
     if intervention == "explanation" and wording.explanation:
         return Style(reasons=wording.explanation)
-    needed = {"verbalizer": "key and words"}.get(intervention, intervention)
-    raise DataError(f"no wording of {steer} for {intervention}: give {needed} in a file (--wording)")
+    fields = {
+        "verbalizer": '"key": "...", "words": ["...", "..."]',
+        "instruction": '"instruction": "..."',
+        "explanation": f'"explanation": ["... {ANSWER}0.", "... {ANSWER}1."]',
+    }
+    raise DataError(
+        f"no wording of {steer} for {intervention}; write it to a file for --wording, as "
+        f'{{TASK: {{"{steer}": {{{fields[intervention]}}}}}}}'
+    )
 
 
 def shot_cells(

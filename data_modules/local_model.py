@@ -223,11 +223,11 @@ class LocalTextModel:
 
 def _load(path: str, device: torch.device) -> tuple[Any, Any]:
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
     tokenizer = load_tokenizer(path)
+    config = model_config(path)
     try:
-        config = AutoConfig.from_pretrained(path, trust_remote_code=False)
         kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
         model = kind.from_pretrained(
             path,
@@ -236,9 +236,27 @@ def _load(path: str, device: torch.device) -> tuple[Any, Any]:
             trust_remote_code=False,
         )
     except (OSError, ValueError, KeyError) as error:
-        said = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(f"model {path!r} cannot be loaded: {said}") from error
+        raise _unusable(path, error) from error
     return model.to(device).eval(), tokenizer
+
+
+def model_config(path: str) -> Any:
+    """The configuration of a model, which tells within a blink whether there is one.
+
+    Raises:
+        ValueError: there is none, or transformers does not know its kind.
+    """
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(path, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        raise _unusable(path, error) from error
+
+
+def _unusable(path: str, error: Exception) -> ValueError:
+    said = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return ValueError(f"model {path!r} cannot be loaded: {said}")
 
 
 def weights_id(path: str, config: Any) -> str:

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import string
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -18,6 +20,8 @@ from evaluation.answerers import LANGUAGE_MODELS
 
 if TYPE_CHECKING:
     from evaluation.choice_predictor import ChoicePredictor
+
+log = logging.getLogger(__name__)
 
 Likelihood = Literal["mean", "sum"]
 
@@ -59,6 +63,8 @@ def open_choice_answerer(path: str, args: argparse.Namespace) -> ChoiceAnswerer:
         return LikelihoodChooser.of(path, args)
     from evaluation.choice_predictor import ChoicePredictor
 
+    if not Path(path).is_file():
+        log.warning("%s: was not fine-tuned for multiple choice; its head has random weights", path)
     return CheckpointChooser(ChoicePredictor.of(path, args))
 
 

@@ -188,11 +188,13 @@ def plan_of(args: argparse.Namespace) -> Plan:
 
 def check_models(named: list[tuple[str, str]], args: argparse.Namespace, plan: Plan) -> None:
     """Before any work: an endpoint, a checkpoint that cannot be used, similarities that no model gives."""
+    from data_modules.local_model import model_config
     from evaluation.answerers import LANGUAGE_MODELS
     from evaluation.choice_answerers import refuse_endpoint
+    from models.checkpoint import folder_architecture
     from models.choice_checkpoint import load_choice
 
-    for _, path in named:
+    for path in [path for _, path in named] + ([args.encoder] if args.encoder else []):
         refuse_endpoint(path)
         if path.startswith(LANGUAGE_MODELS):
             if plan.heuristic and not args.encoder:
@@ -200,8 +202,11 @@ def check_models(named: list[tuple[str, str]], args: argparse.Namespace, plan: P
                     f"{path}: heuristic sampling needs sentence embeddings, which a language model does not "
                     "give; name an --encoder, or ask for --sampling random"
                 )
-        elif path.endswith(".ckpt"):
+            model_config(path.removeprefix("hf:"))
+        elif Path(path).is_file() or path.endswith(".ckpt"):
             load_choice(path)
+        else:
+            folder_architecture(path)
 
 
 def encoder_conditions(

@@ -12,8 +12,9 @@ data_modules/icl_prompts.py.
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +24,8 @@ from evaluation.report import Report
 if TYPE_CHECKING:
     from data_modules.feature_bias import FeatureTask
     from data_modules.feature_wording import Hypothesis, Wording
+
+log = logging.getLogger(__name__)
 
 INTERVENTIONS = ("none", "verbalizer", "instruction", "explanation", "disambiguation")
 
@@ -50,9 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--task",
         nargs="+",
         required=True,
-        metavar="FILE",
+        metavar="[NAME=]FILE",
         help="tasks in the released schema, as `python -m data_modules feature-bias` makes them, or "
-        "stories:NAME",
+        "stories:NAME; NAME in place of the one in the file",
     )
     parser.add_argument(
         "--intervention",
@@ -114,13 +117,15 @@ def run(args: argparse.Namespace) -> Report:
     tasks, wordings = checked(args)
     from data_modules.finished_work import FinishedWork
     from evaluation.feature_bias_report import feature_bias_report
-    from evaluation.feature_bias_runs import in_context_rows, runs_of
+    from evaluation.feature_bias_runs import check_models, few_shots, in_context_rows
     from evaluation.feature_bias_tuned import tuned_rows
 
     models, checkpoints = named_models(args.model), grouped(args.checkpoint, tasks)
     if both := {name for name, _ in models} & checkpoints.keys():
         raise ValueError(f"--model and --checkpoint: both have one called {min(both)!r}; write NAME=PATH")
-    runs = runs_of(tasks, args)
+    prompts = few_shots(tasks, wordings, args) if models else {}
+    if len(models) + len(checkpoints) > 1:
+        check_models([spec for _, spec in models], args)
     work = FinishedWork(work_path(args))
     rows: list[dict[str, Any]] = []
     try:
@@ -128,7 +133,7 @@ def run(args: argparse.Namespace) -> Report:
             rows += tuned_rows(name, tuned, tasks, work, args)
         asked: dict[str, Any] = {}
         for name, spec in models:
-            found, settings = in_context_rows(name, spec, tasks, runs, wordings, work, args)
+            found, settings = in_context_rows(name, spec, tasks, prompts, work, args)
             rows += found
             asked[name] = {"path": spec, **settings}
     finally:
@@ -152,17 +157,50 @@ def checked(
             raise ValueError(f"--{flag.replace('_', '-')}: at least {least}, got {value}")
     if args.words[0] == args.words[1]:
         raise ValueError(f"--words: two different words are needed, got {args.words[0]!r} twice")
+    if not args.model and args.intervention != ["none"]:
+        raise ValueError(
+            f"--intervention {' '.join(args.intervention)}: only a --model gets prompts to intervene in"
+        )
     given = read_wordings(args.wording) if args.wording else {}
     tasks: dict[str, FeatureTask] = {}
-    for source in args.task:
+    for argument in args.task:
+        name, source = named_task(argument)
         task = read_task(source)
+        task = replace(task, name=name or task.name)
         if task.name in tasks:
-            raise ValueError(f"--task {source}: a task called {task.name!r} was given already")
+            raise ValueError(
+                f"--task {argument}: a task called {task.name!r} was given already; write NAME={source}"
+            )
         tasks[task.name] = task
+    warn_of_wording(given, tasks, args)
     wordings = {
         name: chosen_wordings(name, own_wordings(name, task.meanings), given) for name, task in tasks.items()
     }
     return tasks, wordings
+
+
+def named_task(argument: str) -> tuple[str, str]:
+    """(name or "", source) of `[NAME=]FILE`."""
+    name, equals, source = argument.partition("=")
+    named = equals and name and ":" not in name and not Path(argument).exists()
+    return (name, source) if named else ("", argument)
+
+
+def warn_of_wording(given: Collection[str], tasks: Collection[str], args: argparse.Namespace) -> None:
+    """Say which tasks the user's file has no wording of: a misspelt name would pass for ours."""
+    if not args.wording or "*" in given:
+        return
+    if not set(args.intervention) & {"verbalizer", "instruction", "explanation"}:
+        log.warning(
+            "--wording %s: is not used by --intervention %s", args.wording, " ".join(args.intervention)
+        )
+    elif missing := [name for name in tasks if name not in given]:
+        log.warning(
+            "--wording %s: has no task %s, so our own wording is used; it has %s",
+            args.wording,
+            ", ".join(missing),
+            ", ".join(given) or "none",
+        )
 
 
 def named_models(arguments: Sequence[str]) -> list[tuple[str, str]]:
@@ -200,6 +238,8 @@ def grouped(arguments: Sequence[str], tasks: Collection[str]) -> dict[str, list[
                 f"--checkpoint {argument}: no task is called {task!r}; given: {', '.join(tasks)}"
             )
         ((name, path),) = named_sources([path], "--checkpoint")
+        if not Path(path).exists():
+            raise ValueError(f"--checkpoint {path}: no such file")
         found.setdefault(name, []).append(Tuned(path, task))
     return found
 
@@ -215,7 +255,7 @@ def about_run(
     from data_modules.icl_prompts import CONTENT_FREE, KEY, ORDER_SEED, PARITY_STEP
     from evaluation.bias import source_record
 
-    files = dict(zip(tasks, args.task, strict=True))
+    files = dict(zip(tasks, (named_task(argument)[1] for argument in args.task), strict=True))
     steered = [kind for kind in args.intervention if kind not in ("none", "disambiguation")]
     return {
         "protocol": "feature-bias",

@@ -15,7 +15,7 @@ import numpy as np
 from data_modules.feature_bias import TaskExample
 from data_modules.feature_wording import Hypothesis
 from data_modules.finished_work import FinishedWork, work_key
-from data_modules.icl_prompts import FewShot, Intervention
+from data_modules.icl_prompts import FewShot, Intervention, fill
 from data_modules.json_files import field
 from data_modules.next_token import first_tokens, last_tokens
 from data_modules.text_models import TextFailure, TextModel
@@ -79,9 +79,10 @@ class Asker:
         room = self.room(few)
         head = self.count(few.head)
         for x in texts:
-            prompt = few.test(x.question)
-            tail = prompt[len(few.head) :]
-            if head + self.count(tail) + SLACK > room and (n := self.local.token_counts([prompt])[0]) > room:
+            # Most prompts need not be put together to see that they fit.
+            if head + self.count(fill(x.question, key)) + SLACK <= room:
+                continue
+            if (n := self.local.token_counts([few.test(x.question)])[0]) > room:
                 raise ValueError(
                     f"{run.told()}: the prompt of {x.name} has {n} tokens, and {self.model.name} takes "
                     f"{room}; lower --shots, or add --truncate to keep the end of such prompts"
@@ -102,7 +103,7 @@ class Asker:
         """p_cf (L,); ValueError where nothing can be made of it. Explanations are not calibrated."""
         if few.style.reasons:
             return np.array([0.5, 0.5])
-        told = self.labels(few.calibration(), few)
+        told = self.labels(self.fitting(few.calibration(), few), few)
         for answer in told:
             if isinstance(answer, TextFailure):
                 raise ValueError(f"{run.told()}: calibration failed: {answer}; start again to go on")
@@ -119,7 +120,6 @@ class Asker:
     def labels(self, prompts: Sequence[str], few: FewShot) -> list[tuple[float, ...] | TextFailure]:
         """Log-probabilities of the two label words behind each prompt; -inf for none."""
         style = few.style
-        prompts = self.fitting(prompts, few)
         settings = {**self.model.settings, "max_new_tokens": 1}
         parts = {"settings": settings, "words": style.words, "after": style.key, "top": self.top}
         keys = [self.key(prompt=prompt, **parts) for prompt in prompts]
@@ -140,9 +140,8 @@ class Asker:
             for x in found
         ]
 
-    def texts(self, prompts: Sequence[str], few: FewShot) -> list[str | TextFailure]:
+    def texts(self, prompts: Sequence[str]) -> list[str | TextFailure]:
         """What is written behind each prompt, up to an empty line."""
-        prompts = self.fitting(prompts, few)
         keys = [self.key(prompt=prompt, settings=self.model.settings) for prompt in prompts]
 
         def ask(missing: Sequence[str]) -> Iterator[dict[str, Any] | TextFailure]:

@@ -5,18 +5,24 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
-from data_modules.feature_bias import AGREEING, CELLS, Cell
+from data_modules.feature_bias import CELLS
 from data_modules.feature_wording import family
 from evaluation.feature_bias_figures import learned_figure, steered_figure
+from evaluation.feature_bias_results import (
+    IN_CONTEXT,
+    Key,
+    Result,
+    by_way,
+    intended_means,
+    mean,
+    results_of,
+    ways_of,
+)
 from evaluation.report import Report
-from evaluation.tables import Cell as TableCell
-from evaluation.tables import Table
+from evaluation.tables import Cell, Table
 from evaluation.yes_no import failure_note, percent
-from metrics.feature_bias import FeatureAccuracy, feature_accuracy
 
 NOTE = (
     "Demonstrations (and training texts) agree with two features: h1, the label, and h2, another one. On the "
@@ -36,81 +42,6 @@ PARITY = (
 )
 FAMILIES = {"nli": "NLI", "sa": "SA", "comments": "TC", "boolq": "QA", "stories": "stories", "": "other"}
 LEARNED, STEERED = "learned.png", "steered.png"
-IN_CONTEXT = "in context"
-
-
-class Key(NamedTuple):
-    """What one number is of."""
-
-    model: str
-    task: str
-    intervention: str
-    steer: str
-
-    def parts(self) -> list[str]:
-        """Of a metric key, without the model."""
-        return [part for part in (self.task, self.intervention, self.steer) if part]
-
-
-@dataclass
-class Result:
-    """The shares of one model on one task under one intervention."""
-
-    how: str
-    accuracy: FeatureAccuracy
-    uncalibrated: FeatureAccuracy
-    agreement: float
-    n: dict[Cell, int]
-    """Texts with an answer, of one set on average."""
-    failures: Counter[str] = field(default_factory=Counter)
-
-    def intended(self, steer: str) -> float:
-        """The share that follows the feature that is meant."""
-        return self.accuracy.h2 if steer == "h2" else self.accuracy.h1
-
-
-def results_of(rows: Sequence[Mapping[str, Any]]) -> dict[Key, Result]:
-    """Shares by model, task, intervention and steer."""
-    groups: dict[Key, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        key = Key(row["model"], row["task"], row["intervention"], row["steer"])
-        groups.setdefault(key, []).append(row)
-    return {key: result_of(its) for key, its in groups.items()}
-
-
-def result_of(rows: Sequence[Mapping[str, Any]]) -> Result:
-    """The shares of some rows, over their seeds."""
-    seeds = sorted({row["seed"] for row in rows})
-    answered = [row for row in rows if "failure" not in row]
-    cells = {
-        (seed, cell): [row for row in answered if row["seed"] == seed and row["cell"] == cell]
-        for seed in seeds
-        for cell in CELLS
-    }
-
-    def ones(cell: Cell, what: str) -> list[float]:
-        return [mean([row[what] for row in cells[seed, cell]]) for seed in seeds]
-
-    def counts(cell: Cell) -> list[int]:
-        return [len(cells[seed, cell]) for seed in seeds]
-
-    def accuracy(what: str) -> FeatureAccuracy:
-        return feature_accuracy(ones("1_0", what), ones("0_1", what), counts("1_0"), counts("0_1"))
-
-    agreement = [one if cell == "1_1" else 1 - one for cell in AGREEING for one in ones(cell, "predicted")]
-    return Result(
-        how=rows[0]["how"],
-        accuracy=accuracy("predicted"),
-        uncalibrated=accuracy("uncalibrated"),
-        agreement=mean(agreement),
-        n={cell: round(mean(counts(cell))) for cell in CELLS},
-        failures=Counter(row["failure"] for row in rows if "failure" in row),
-    )
-
-
-def mean(values: Sequence[float]) -> float:
-    """NaN of nothing."""
-    return fmean(values) if values else math.nan
 
 
 def feature_bias_report(
@@ -137,6 +68,7 @@ def feature_bias_report(
     for key, result in found.items():
         failures[key.model] += result.failures
     notes = [NOTE, CALIBRATED, *([PARITY] if about["parity"] else []), *failure_note(failures, "texts")]
+    notes += cut_note(rows)
     return Report(
         title="Feature bias",
         metrics=dict(metric_keys(found, models)),
@@ -147,6 +79,14 @@ def feature_bias_report(
         examples=rows,
         console=min(len(tables), bool(baseline) + (len(tasks) > 1 and bool(baseline)) + bool(steered)),
     )
+
+
+def cut_note(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A paragraph on prompts that --truncate cut; none where all fitted."""
+    asked = Counter(row["model"] for row in rows if "cut" in row)
+    cut = Counter(row["model"] for row in rows if row.get("cut"))
+    told = "; ".join(f"{name}: {n} of {asked[name]} prompts" for name, n in cut.items())
+    return [f"Cut at their beginning, where demonstrations stand (`--truncate`): {told}."] if told else []
 
 
 def metric_keys(found: Mapping[Key, Result], models: Sequence[str]) -> Iterator[tuple[str, float | int]]:
@@ -169,19 +109,11 @@ def metric_keys(found: Mapping[Key, Result], models: Sequence[str]) -> Iterator[
             yield f"{at}/tasks", len(results)
 
 
-def by_way(found: Mapping[Key, Result]) -> dict[tuple[str, str, str], list[Result]]:
-    """Results of all tasks by model, intervention and steer."""
-    ways: dict[tuple[str, str, str], list[Result]] = {}
-    for key, result in found.items():
-        ways.setdefault((key.model, key.intervention, key.steer), []).append(result)
-    return ways
-
-
 def learned_table(baseline: Mapping[Key, Result]) -> Table:
     """h1 and h2 of everybody on every task, tasks together."""
     tasks = list(dict.fromkeys(key.task for key in baseline))
     rows = [(key, result) for task in tasks for key, result in baseline.items() if key.task == task]
-    cells: list[tuple[TableCell, ...]] = [
+    cells: list[tuple[Cell, ...]] = [
         (
             key.task,
             key.model,
@@ -202,7 +134,7 @@ def means_table(baseline: Mapping[Key, Result]) -> Table:
     """Means over the tasks of a family, and over all."""
     models = list(dict.fromkeys(key.model for key in baseline))
     kinds = list(dict.fromkeys(family(key.task) for key in baseline))
-    cells: list[tuple[TableCell, ...]] = []
+    cells: list[tuple[Cell, ...]] = []
     for model in models:
         for kind in [*kinds, None] if len(kinds) > 1 else [None]:
             its = [
@@ -217,15 +149,10 @@ def means_table(baseline: Mapping[Key, Result]) -> Table:
     return Table("Means over tasks, each file counted once", header, tuple(cells))
 
 
-def ways_of(found: Mapping[Key, Result]) -> list[str]:
-    """The interventions, in the order in which language models were asked with them."""
-    return list(dict.fromkeys(key.intervention for key, result in found.items() if result.how == IN_CONTEXT))
-
-
 def grid_table(found: Mapping[Key, Result], models: Sequence[str], tasks: Sequence[str], steer: str) -> Table:
     """The share that follows the intended feature, by task and intervention."""
     ways = ways_of(found)
-    cells: list[tuple[TableCell, ...]] = []
+    cells: list[tuple[Cell, ...]] = []
     for model in models:
         for task in tasks:
             its = [found.get(Key(model, task, way, "" if way == "none" else steer)) for way in ways]
@@ -239,10 +166,11 @@ def grid_table(found: Mapping[Key, Result], models: Sequence[str], tasks: Sequen
 
 def intended_table(means: Mapping[tuple[str, str], Mapping[str, float]], ways: Sequence[str]) -> Table:
     """The mean over tasks of the intended feature's share, and what each intervention adds."""
-    cells: list[tuple[TableCell, ...]] = []
+    cells: list[tuple[Cell, ...]] = []
     for (model, steer), shares in means.items():
         plain = shares.get("none", math.nan)
-        changes = [100 * (share - plain) for share in shares.values()]
+        # Zero is not -0.0 for a last bit.
+        changes = [round(100 * (share - plain), 9) + 0.0 for share in shares.values()]
         told = [
             percent(share) + (f" ({change:+.1f})" if way != "none" and math.isfinite(change) else "")
             for (way, share), change in zip(shares.items(), changes, strict=True)
@@ -255,32 +183,9 @@ def intended_table(means: Mapping[tuple[str, str], Mapping[str, float]], ways: S
     return Table(title, ("toward", "model", *ways), tuple(cells), caption)
 
 
-def intended_means(
-    found: Mapping[Key, Result], models: Sequence[str]
-) -> dict[tuple[str, str], dict[str, float]]:
-    """(model, steer) to intervention to the mean over tasks of the intended feature's share; only tasks that
-    have every intervention count, so that the means compare like with like."""
-    ways = ways_of(found)
-    means: dict[tuple[str, str], dict[str, float]] = {}
-    for model in models:
-        for steer in sorted({key.steer for key in found if key.model == model and key.steer}):
-            tasks = dict.fromkeys(key.task for key in found if key.model == model)
-            grid = {
-                task: [found.get(Key(model, task, way, "" if way == "none" else steer)) for way in ways]
-                for task in tasks
-            }
-            whole = [its for its in grid.values() if all(its)]
-            columns = {
-                way: mean([result.intended(steer) for its in whole if (result := its[i])])
-                for i, way in enumerate(ways)
-            }
-            means[model, steer] = columns
-    return means
-
-
 def uncalibrated_table(found: Mapping[Key, Result]) -> Table:
     """The same shares from the raw probabilities."""
-    cells: list[tuple[TableCell, ...]] = [
+    cells: list[tuple[Cell, ...]] = [
         (
             key.task,
             key.model,

@@ -20,8 +20,10 @@ from data_modules.feature_bias import AGREEING, CELLS, Cell, FeatureTask, TaskEx
 from data_modules.feature_wording import Hypothesis, Wording
 from data_modules.finished_work import FinishedWork
 from data_modules.icl_prompts import FewShot, draw_shots, explained_label, style_of
-from data_modules.text_models import Settings, TextFailure, open_text_model
+from data_modules.text_models import Settings, TextFailure, TextModel, open_text_model
+from data_modules.tokenizers import load_tokenizer
 from evaluation.feature_bias_asker import Asker, Run
+from evaluation.feature_bias_results import IN_CONTEXT
 from metrics.feature_bias import calibrated, predicted
 
 log = logging.getLogger(__name__)
@@ -46,8 +48,7 @@ def in_context_rows(
     name: str,
     spec: str,
     tasks: Mapping[str, FeatureTask],
-    runs: Sequence[Run],
-    wordings: Mapping[str, Mapping[Hypothesis, Wording]],
+    prompts: Mapping[Run, FewShot],
     work: FinishedWork,
     args: argparse.Namespace,
 ) -> tuple[list[dict[str, Any]], Settings]:
@@ -56,8 +57,22 @@ def in_context_rows(
     Raises:
         ValueError: see the module.
     """
-    prompts = {run: few_shot(tasks[run.task], run, wordings[run.task], args) for run in runs}
-    model = open_text_model(
+    model = opened(spec, args)
+    asker = Asker(model, work, args)
+    texts = {run: chosen_texts(tasks[run.task], few, args) for run, few in prompts.items()}
+    for run, few in prompts.items():
+        asker.check(run, few, texts[run])
+    free = {run: asker.calibration(run, few) for run, few in prompts.items()}
+    rows: list[dict[str, Any]] = []
+    with tqdm(total=sum(map(len, texts.values())), desc=f"asking {name}", unit="text", disable=None) as bar:
+        for run, few in prompts.items():
+            rows += run_rows(name, run, few, texts[run], free[run], asker, bar)
+    return rows, model.settings
+
+
+def opened(spec: str, args: argparse.Namespace) -> TextModel:
+    """The language model; ValueError where there is none."""
+    return open_text_model(
         spec,
         max_new_tokens=args.max_new_tokens,
         device=args.device,
@@ -65,16 +80,24 @@ def in_context_rows(
         chat_template=False,
         completions=args.completions,
     )
-    asker = Asker(model, work, args)
-    texts = {run: chosen_texts(tasks[run.task], prompts[run], args) for run in runs}
-    for run in runs:
-        asker.check(run, prompts[run], texts[run])
-    free = {run: asker.calibration(run, prompts[run]) for run in runs}
-    rows: list[dict[str, Any]] = []
-    with tqdm(total=sum(map(len, texts.values())), desc=f"asking {name}", unit="text", disable=None) as bar:
-        for run in runs:
-            rows += run_rows(name, run, prompts[run], texts[run], free[run], asker, bar)
-    return rows, model.settings
+
+
+def check_models(specs: Sequence[str], args: argparse.Namespace) -> None:
+    """ValueError for a language model that is not there, before another one is asked for hours."""
+    for spec in specs:
+        if spec.startswith("hf:"):
+            load_tokenizer(spec.removeprefix("hf:"))
+        else:
+            opened(spec, args)
+
+
+def few_shots(
+    tasks: Mapping[str, FeatureTask],
+    wordings: Mapping[str, Mapping[Hypothesis, Wording]],
+    args: argparse.Namespace,
+) -> dict[Run, FewShot]:
+    """The prompts of every run, in the order in which they are asked; ValueError as in `few_shot`."""
+    return {run: few_shot(tasks[run.task], run, wordings[run.task], args) for run in runs_of(tasks, args)}
 
 
 def few_shot(
@@ -119,12 +142,15 @@ def run_rows(
     size = asker.chunk or REQUESTS
     for start in range(0, len(texts), size):
         chunk = texts[start : start + size]
-        prompts = [few.test(x.question) for x in chunk]
-        said = asker.texts(prompts, few) if few.style.reasons else asker.labels(prompts, few)
+        whole = [few.test(x.question) for x in chunk]
+        prompts = asker.fitting(whole, few)
+        said = asker.texts(prompts) if few.style.reasons else asker.labels(prompts, few)
         bar.update(len(chunk))
-        for x, answer in zip(chunk, said, strict=True):
-            row = text_row(name, "in context", run.task, x, run.seed)
+        for x, answer, long, prompt in zip(chunk, said, whole, prompts, strict=True):
+            row = text_row(name, IN_CONTEXT, run.task, x, run.seed)
             row |= {"intervention": run.intervention, "steer": run.steer, "demonstrations": shown}
+            if asker.args.truncate:
+                row["cut"] = prompt != long
             yield row | outcome(answer, free_L, parity=asker.args.parity)
 
 

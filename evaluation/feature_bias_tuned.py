@@ -16,6 +16,8 @@ from scipy.special import softmax
 
 from data_modules.feature_bias import AGREEING, CELLS, FeatureTask, TaskExample, choice_rows
 from data_modules.finished_work import FinishedWork, work_key
+from data_modules.tokenizers import tokenizer_id
+from evaluation.feature_bias_results import FINE_TUNED
 from evaluation.feature_bias_runs import text_row
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ def tuned_rows(
             cells = [cell for cell in CELLS if not (args.no_agreement and cell in AGREEING)]
             texts = [x for cell in cells for x in task.tests[cell][: args.limit]]
             for x, logit_L in zip(texts, logits(predictor, task, texts, work, args), strict=True):
-                row = text_row(name, "fine-tuned", task.name, x, seed)
+                row = text_row(name, FINE_TUNED, task.name, x, seed)
                 row |= {"intervention": "none", "steer": "", "checkpoint": path}
                 label = int(np.argmax(logit_L))
                 row |= {"probabilities": softmax(logit_L).tolist(), "uncalibrated": label, "predicted": label}
@@ -71,6 +73,7 @@ def logits(
         key = work_key(
             protocol="feature-bias",
             weights=predictor.weights_id,
+            tokenizer=tokenizer_id(predictor.tokenizer),
             settings=predictor.settings,
             words=args.words,
             texts=[x.question for x in chunk],
@@ -79,6 +82,8 @@ def logits(
         if record is None:
             rows = choice_rows(task, chunk, (args.words[0], args.words[1]))
             told = predictor.logits(rows, f"{task.name}, {start + len(chunk)} of {len(texts)}")
+            if not np.isfinite(told).all():
+                raise ValueError(f"{predictor.path}: gives logits that are no numbers; its training diverged")
             record = work.add(key, logits=[[float(x) for x in row] for row in told])
         found += work.array(record, "logits", len(chunk), 2).tolist()
     return found

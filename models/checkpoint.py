@@ -218,6 +218,20 @@ def load_ckpt(path: Path, backbone: Backbone | None = None, *, heads: str = "") 
 
 def load_folder(path: str) -> LoadedQA:
     """The plain model of a Hugging Face folder or a name on the Hub; CheckpointError where there is none."""
+    architecture = folder_architecture(path)
+    try:
+        model = QAModel.from_backbone(Backbone(architecture=architecture, checkpoint=path))  # type: ignore[arg-type]
+    except BackboneError as error:
+        raise CheckpointError(str(error)) from error
+    return Loaded(model, path, {})
+
+
+def folder_architecture(path: str) -> str:
+    """The row of ARCHITECTURES that a Hugging Face folder or a name on the Hub is of; reads no weights.
+
+    Raises:
+        CheckpointError: there is no model, or none of these architectures.
+    """
     from transformers import AutoConfig
 
     try:
@@ -231,11 +245,7 @@ def load_folder(path: str) -> LoadedQA:
     names = [name for name, row in ARCHITECTURES.items() if row.model_type == model_type]
     if not names:
         raise CheckpointError(f"{path}: model type {model_type!r} is not among {', '.join(ARCHITECTURES)}")
-    try:
-        model = QAModel.from_backbone(Backbone(architecture=names[0], checkpoint=path))  # type: ignore[arg-type]
-    except BackboneError as error:
-        raise CheckpointError(str(error)) from error
-    return Loaded(model, path, {})
+    return names[0]
 
 
 def fingerprint(model: nn.Module) -> str:

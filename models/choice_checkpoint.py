@@ -36,7 +36,6 @@ def load_choice(path: str) -> LoadedChoice:
             )
     else:
         plain = load_folder(path)
-        log.warning("%s: was not fine-tuned for multiple choice; its head has random weights", path)
         seeded = torch.Generator().manual_seed(0)
         model = ChoiceModel(plain.model.encoder, plain.model.architecture, generator=seeded)
         loaded = Loaded(model, plain.tokenizer, plain.encoding)

@@ -71,6 +71,7 @@ BROKEN = [
     (put("testset_0_1", 1, "id", "0"), "'0' is there twice"),
     ({**released(), "testset_1_0": []}, "testset_1_0 is empty"),
     ({**released(), "dataset": 3}, "'dataset' must be a string"),
+    ({**released(), "dataset": " "}, "'dataset' .the task's name. is empty"),
     ({k: v for k, v in released().items() if k != "demos_0_0"}, "'demos_0_0'"),
     ([], "object"),
     ({**released(), "features": {"h3": {}}}, "h1 and h2"),

@@ -90,6 +90,25 @@ def test_mistakes_are_named(
     assert not (tmp_path / "out.json").exists()
 
 
+def test_labels_may_be_truth_values_and_errors_name_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        {"text": f"{word} {i}", "label": label}
+        for i in range(4)
+        for word in ("LOUD", "low")
+        for label in (True, False)
+    ]
+    source = write(tmp_path / "in.jsonl", [{**row, "text": f"{row['text']} {row['label']}"} for row in rows])
+    output = str(tmp_path / "t.json")
+    command = ["feature-bias", "--input", source, "--min-demos", "1", "--output", output]
+    assert told(capsys, *command, "--feature", "overlap")[1].startswith(
+        f"error: row {source}, line 1: the feat"
+    )
+    assert told(capsys, *command, "--feature", "uppercase")[0] == 0
+    assert {cell: len(found) for cell, found in read_task(output).tests.items()}["1_0"] == 4
+
+
 def test_rows_to_train_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train, dev, test, rest = (str(tmp_path / name) for name in ("train", "dev", "test", "rest.json"))
     command = ["feature-bias-rows", "--task", "stories:overlap", "--output", train]
@@ -108,3 +127,5 @@ def test_rows_to_train_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert len(list(read_choices(train))) == 300
     assert len(read_task(rest).tests["1_1"]) == 50
     assert "two different words" in told(capsys, *command, "--words", "a", "a", "--overwrite")[1]
+    assert "--size: at least 2" in told(capsys, *command, "--size", "1", "--overwrite")[1]
+    assert "of its own" in told(capsys, *command, "--rest", dev, "--overwrite")[1]

@@ -112,7 +112,7 @@ def test_an_intervention_needs_its_wording() -> None:
         if intervention in ("none", "disambiguation"):
             assert style_of(intervention, {}) == Style()
         else:
-            with pytest.raises(DataError, match="--wording"):
+            with pytest.raises(DataError, match=r'--wording, as \{TASK: \{"h1": \{"'):
                 style_of(intervention, {})
 
 
@@ -127,6 +127,16 @@ def test_every_released_task_has_our_wording() -> None:
                 style_of(intervention, {steer: wording}, steer)
             assert wording.explanation is not None
             assert [explained_label(text) for text in wording.explanation] == [0, 1]
+
+
+def test_names_that_look_alike_do_not_borrow_a_meaning() -> None:
+    """Brief is 1 of a review, long is 1 of a passage, the shorter second sentence is 1 of a pair."""
+    assert own_wordings("sentiment_length")["h2"].words == ("long", "brief")
+    assert own_wordings("boolq_length")["h2"].words == ("brief", "long")
+    assert own_wordings("mnli_length")["h2"].key == own_wordings("nli_entailment_length")["h2"].key
+    assert own_wordings("Comments-toxicity-length")["h2"].words == ("long", "brief")
+    assert own_wordings("nli_entailment_uppercase")["h2"] == Wording()
+    assert own_wordings("spam_length") == {"h1": Wording(), "h2": Wording()}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,21 @@ def test_pairs_that_cannot_be_scored_are_told(folders: dict[str, Path]) -> None:
 def test_other_weights_in_the_same_folder_are_another_model(tmp_path: Path) -> None:
     ids = [LocalTextModel(str(save(tmp_path, "gpt2", seed=seed))).settings["weights"] for seed in (0, 0, 1)]
     assert ids[0] == ids[1] != ids[2]
+
+
+def test_another_tokenizer_or_other_settings_in_the_same_folder_are_another_model(tmp_path: Path) -> None:
+    folder = save(tmp_path, "gpt2", chat="{{ messages[0].content }}")
+    found = [LocalTextModel(str(folder)).settings]
+    for name, old, new in (
+        ("tokenizer.json", '"under"', '"below"'),
+        ("generation_config.json", "{", '{"repetition_penalty": 1.5,'),
+        ("chat_template.jinja", "messages", "messages | list"),
+    ):
+        text = (folder / name).read_text()
+        assert old in text
+        (folder / name).write_text(text.replace(old, new, 1))
+        found.append(LocalTextModel(str(folder)).settings)
+    assert [sum(a[key] != b[key] for key in a) for a, b in pairwise(found)] == [1, 1, 1]
 
 
 def test_mistakes_are_told(folders: dict[str, Path], tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from data_modules.choices import ChoiceExample, write_choices
 from data_modules.multiple_choice import read_multiple_choice, split_source
 from data_modules.schema import DataError
 from data_modules.sources import read_qa
-from data_modules.story_choices import CHOICE_SIZES, KINDS
+from data_modules.story_choices import CHOICE_SIZES, FAVOURED, FAVOURED_SHARE, KINDS
 
 RECORDS: dict[str, dict[str, Any]] = {
     "piqa": {"goal": "Dry a cup.", "sol1": "Use a cloth.", "sol2": "Use a stone."},
@@ -210,8 +210,8 @@ def test_a_missing_file_of_labels(tmp_path: Path) -> None:
 
 
 def test_embedded_choices_need_their_prompt() -> None:
-    train, dev = (read_multiple_choice(f"stories:{split}") for split in CHOICE_SIZES)
-    assert (len(train), len(dev)) == tuple(CHOICE_SIZES.values())
+    train, dev = (read_multiple_choice(f"stories:choices_{split}") for split in ("train", "dev"))
+    assert (len(train), len(dev)) == (CHOICE_SIZES["choices_train"], CHOICE_SIZES["choices_dev"])
     assert not {example.prompt for example in train} & {example.prompt for example in dev}
     assert read_multiple_choice("stories:choices_dev?seed=1") != dev
     for example in dev:
@@ -226,6 +226,15 @@ def test_embedded_choices_need_their_prompt() -> None:
     right = [example.choices[example.label] for example in train]
     for word in {*right}:
         assert right.count(word) / shown.count(word) < 0.55, word
+
+
+def test_biased_embedded_choices_plant_a_prior_that_is_known() -> None:
+    questions = read_multiple_choice("stories:biased_choices_dev")
+    liked = [[text in FAVOURED for text in question.choices] for question in questions]
+    assert all(sum(row) == 1 for row in liked)
+    share = sum(row[question.label] for row, question in zip(liked, questions, strict=True)) / len(liked)
+    assert abs(share - FAVOURED_SHARE) < 0.06
+    assert len({question.label for question in questions}) == 3
 
 
 def test_embedded_choices_are_no_questions_about_a_text() -> None:

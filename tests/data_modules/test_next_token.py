@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    MambaConfig,
+    MambaForCausalLM,
+)
 
 from data_modules import next_token
 from data_modules.local_model import LocalTextModel
@@ -61,6 +67,20 @@ def test_a_local_model_tells_what_it_tells_of_each_prompt_alone(
     for prompt, told in zip(PROMPTS, found, strict=True):
         assert told == pytest.approx(alone(folders[kind], prompt)[ids].tolist(), abs=1e-4)
     assert len({round(told[0], 3) for told in found}) > 2  # the prompt matters  # type: ignore[index]
+
+
+def test_a_model_without_keys_and_values_reads_every_prompt_whole(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(next_token, "_WORTH_SHARING", 2)
+    torch.manual_seed(0)
+    config = MambaConfig(vocab_size=32, hidden_size=16, num_hidden_layers=1, state_size=4)
+    MambaForCausalLM(config).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(folders["gpt2"]).save_pretrained(tmp_path)
+    model = LocalTextModel(str(tmp_path), device="cpu", batch_size=2)
+    together = list(model.next_token_logprobs(PROMPTS, LABELS))
+    one_by_one = [next(iter(model.next_token_logprobs([prompt], LABELS))) for prompt in PROMPTS]
+    assert together == [pytest.approx(found, abs=1e-5) for found in one_by_one]
 
 
 def test_only_the_most_probable_tokens_count_in_parity(folders: dict[str, Path]) -> None:

@@ -18,6 +18,7 @@ from evaluation import confusion, confusion_runs
 from evaluation.__main__ import main
 from evaluation.choice_answerers import CheckpointChooser
 from evaluation.confusion_runs import Plan, fixed_conditions
+from models import checkpoint
 
 Rule = Callable[[ChoiceExample], Sequence[float]]
 
@@ -91,6 +92,8 @@ def models(monkeypatch: pytest.MonkeyPatch) -> dict[str, FakePredictor]:
         return CheckpointChooser(found[path])  # type: ignore[arg-type]
 
     monkeypatch.setattr("evaluation.choice_answerers.open_choice_answerer", open_fake)
+    look = checkpoint.folder_architecture
+    monkeypatch.setattr(checkpoint, "folder_architecture", lambda path: path if path in found else look(path))
     return found
 
 
@@ -247,6 +250,8 @@ def test_no_shared_words_leaves_out_who_has_no_other_question(
     [
         (["--checkpoint", "openai:gpt-4o"], "confusion needs the likelihood of given choices"),
         (["--checkpoint", "hf:gpt2"], "name an --encoder, or ask for --sampling random"),
+        (["--checkpoint", "guessing", "hf:gone", "--sampling", "random"], "gone"),
+        (["--checkpoint", "guessing", "--encoder", "gone"], "gone: no checkpoint file"),
         (["--checkpoint", "missing.ckpt"], "missing.ckpt: no checkpoint file"),
         (["--checkpoint", "guessing", "--choices", "100"], "100 choices needs 99 different right choices"),
         (["--checkpoint", "guessing", "--choices", "1"], "--choices: at least 2, got 1"),

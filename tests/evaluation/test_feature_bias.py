@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from data_modules.feature_bias import CELLS, read_task
 from data_modules.local_model import LocalTextModel
 from data_modules.text_models import TextFailure
-from evaluation import feature_bias_runs
+from evaluation import feature_bias_figures, feature_bias_runs
+from evaluation.figure_style import new_figure
 from tests.evaluation.checkpoints import examples_of, report_of, told
 from tests.evaluation.protocol_cases import save_causal
 from tests.evaluation.test_choice_predictor import save_choice_ckpt
@@ -189,6 +191,77 @@ def test_a_prompt_that_is_too_long_is_an_error_or_cut(
     assert not (tmp_path / "r").exists()
     report = report_of(tmp_path / "r", *command, "--truncate")
     assert report["stories:uppercase/none/n_1_0"] == 2
+    assert sum(row["cut"] for row in examples_of(tmp_path / "r")) == 24
+    assert "causal: 24 of 24 prompts" in (tmp_path / "r/report.md").read_text()
+
+
+def test_steering_alone_beside_a_checkpoint_has_its_means(fake: FakeModel, tmp_path: Path) -> None:
+    save_choice_ckpt(tmp_path / "a.ckpt")
+    flags = ["--checkpoint", f"tuned={tmp_path / 'a.ckpt'}", "--device", "cpu", "--limit", "4"]
+    report_of(tmp_path / "r", *ASK, *flags, "--intervention", "instruction", "--steer", "h2")
+    page = (tmp_path / "r/report.md").read_text()
+    assert "| toward | model | instruction |" in page
+    assert "| h2 | m | 100.0 |" in page
+
+
+def test_figures_name_every_model_and_intervention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Any] = []
+
+    def spy(width: float, height: float) -> Any:
+        drawn.append(new_figure(width, height))
+        return drawn[-1]
+
+    monkeypatch.setattr(feature_bias_figures, "new_figure", spy)
+    shares = {("a", "one"): (0.5, math.nan), ("a", "two"): (0.5, 0.1), ("b", "two"): (0.25, 0.1)}
+    feature_bias_figures.learned_figure(shares, ("a", "b"), ("one", "two"))(tmp_path / "learned.png")
+    ways = ("none", "verbalizer", "instruction", "disambiguation", "explanation")
+    feature_bias_figures.steered_figure({("a", "h2"): dict.fromkeys(ways, 0.5)}, ("a",))(tmp_path / "s.png")
+    for figure, names in zip(drawn, (("a", "b", "no preference"), ways), strict=True):
+        (legend,) = figure.legends
+        assert {text.get_text() for text in legend.get_texts()} == set(names)
+        box = legend.get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= figure.bbox.x1
+
+
+def test_a_wording_that_no_task_has_is_warned_of(
+    fake: FakeModel, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One file serves many tasks: those that it has besides are no mistake."""
+    wording = {"h2": {"instruction": "Do as I say."}}
+    flags = ["--limit", "2", "--intervention", "instruction", "--steer", "h2", "--wording"]
+    for i, (name, warned) in enumerate(
+        (("stories:upercase", True), ("stories:uppercase", False), ("*", False))
+    ):
+        (tmp_path / "w.json").write_text(json.dumps({name: wording, "another": wording}))
+        caplog.clear()
+        report_of(tmp_path / f"r{i}", *ASK, *flags, str(tmp_path / "w.json"))
+        assert ("has no task stories:uppercase" in caplog.text) == warned
+        assert any("Do as I say." in prompt for prompt in fake.prompts) == (not warned)
+        fake.prompts.clear()
+
+
+def test_tasks_of_one_name_can_be_told_apart(fake: FakeModel, tmp_path: Path) -> None:
+    tasks = ["--task", "stories:uppercase", "again=stories:uppercase", "--limit", "2"]
+    report = report_of(tmp_path / "r", *ASK, *tasks)
+    assert [report[f"{name}/none/h2_acc"] for name in ("stories:uppercase", "again")] == [1, 1]
+
+
+def test_a_checkpoint_that_diverged_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_choice_ckpt(tmp_path / "a.ckpt")
+    saved = torch.load(tmp_path / "a.ckpt", weights_only=True)
+    for weights in saved["state_dict"].values():
+        if weights.is_floating_point():
+            weights.fill_(math.nan)
+    torch.save(saved, tmp_path / "a.ckpt")
+    command = ["feature-bias", "--checkpoint", f"{tmp_path / 'a.ckpt'}", *LOCAL, "--limit", "2"]
+    assert "a.ckpt: gives logits that are no numbers" in told(capsys, *command, "--output", tmp_path / "r")
+
+
+def test_a_checkpoint_alone_gets_no_intervention(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["feature-bias", "--checkpoint", "a.ckpt", "--task", "stories:length"]
+    said = told(capsys, *command, "--intervention", "instruction", "--output", tmp_path / "r")
+    assert "--intervention instruction: only a --model gets prompts" in said
 
 
 WORDING = {"stories:uppercase": {"h1": {"key": "Glad:", "words": ["red", "red one"]}}}
@@ -202,6 +275,9 @@ MISTAKES = [
     (["--intervention", "verbalizer", "--wording", "{}/wording.json"], "begin with the same token"),
     (["--model", "bert"], "write hf:PATH"),
     (["--words", "a", "a"], "--words"),
+    (["--model", "m=hf:nowhere", "n=hf:{}/causal"], "nowhere"),
+    (["--model", "n=hf:{}/causal", "m=hf:nowhere"], "nowhere"),
+    (["--checkpoint", "nowhere.ckpt"], "--checkpoint nowhere.ckpt: no such file"),
     (["--checkpoint", "a.ckpt@stories:overlap"], "no task is called 'stories:overlap'"),
     (["--parity", "--seeds", "20"], "lower --seeds"),
 ]
