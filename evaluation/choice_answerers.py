@@ -111,7 +111,12 @@ class LikelihoodChooser:
         self.model, self.wording, self.likelihood = model, CHOICE_WORDINGS[prompt], likelihood
         self.identity: dict[str, Any] = {
             "name": model.name,
-            "settings": {key: model.settings[key] for key in ("chat_template", "dtype", "weights")},
+            # Nothing is generated: how long and how warm plays no part.
+            "settings": {
+                key: value
+                for key, value in model.settings.items()
+                if key not in ("max_new_tokens", "temperature")
+            },
             "prompt": self.wording._asdict(),
             "likelihood": likelihood,
         }

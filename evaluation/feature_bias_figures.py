@@ -90,7 +90,8 @@ def steered_figure(
             axes.set_title(f"steering toward {steer}", fontsize=10)
             axes.spines[["top", "right"]].set_visible(False)
         panels[0].set_ylabel("follow it, mean over tasks (%)")
-        figure.legend(loc="outside upper center", ncols=min(3, len(ways)), frameon=False, fontsize=9)
+        columns = min(len(ways), int(figure.get_figwidth() // 1.7))
+        figure.legend(loc="outside upper center", ncols=columns, frameon=False, fontsize=9)
         figure.savefig(path, dpi=150)
 
     return draw

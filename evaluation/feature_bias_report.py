@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from data_modules.feature_bias import CELLS
+from data_modules.feature_bias import CELLS, DISAMBIGUATING
 from data_modules.feature_wording import family
 from evaluation.feature_bias_figures import learned_figure, steered_figure
 from evaluation.feature_bias_results import (
@@ -153,15 +153,29 @@ def grid_table(found: Mapping[Key, Result], models: Sequence[str], tasks: Sequen
     """The share that follows the intended feature, by task and intervention."""
     ways = ways_of(found)
     cells: list[tuple[Cell, ...]] = []
+    shown: list[Result] = []
     for model in models:
         for task in tasks:
             its = [found.get(Key(model, task, way, "" if way == "none" else steer)) for way in ways]
             if any(its[i] for i, way in enumerate(ways) if way != "none"):
-                shares = [percent(result.intended(steer)) if result else "–" for result in its]
-                cells.append((task, model, *shares))
+                cells.append((task, model, *(with_spread(result, steer) for result in its)))
+                shown += [result for result in its if result]
     header = ("task", "model", *ways)
     title = "the label (h1)" if steer == "h1" else "the other feature (h2)"
-    return Table(f"Steering toward {title}: texts that follow it, in percent", header, tuple(cells))
+    texts = [result.n[cell] for result in shown for cell in DISAMBIGUATING]
+    caption = (
+        f"{min(texts)} to {max(texts)} texts with an answer in a disambiguating cell; ± is the standard "
+        f"deviation over sets of demonstrations (n = {max(result.accuracy.seeds for result in shown)})."
+    )
+    return Table(f"Steering toward {title}: texts that follow it, in percent", header, tuple(cells), caption)
+
+
+def with_spread(result: Result | None, steer: str) -> str:
+    """The share that follows the intended feature, ± its standard deviation over sets where there are two."""
+    if result is None:
+        return "–"
+    spread = result.accuracy.sd
+    return percent(result.intended(steer)) + (f" ± {percent(spread)}" if math.isfinite(spread) else "")
 
 
 def intended_table(means: Mapping[tuple[str, str], Mapping[str, float]], ways: Sequence[str]) -> Table:

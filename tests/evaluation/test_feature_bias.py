@@ -201,6 +201,8 @@ def test_steering_alone_beside_a_checkpoint_has_its_means(fake: FakeModel, tmp_p
     report_of(tmp_path / "r", *ASK, *flags, "--intervention", "instruction", "--steer", "h2")
     page = (tmp_path / "r/report.md").read_text()
     assert "| toward | model | instruction |" in page
+    assert "| stories:uppercase | m | 100.0 ± 0.0 |" in page
+    assert "4 to 4 texts with an answer" in page
     assert "| h2 | m | 100.0 |" in page
 
 
