@@ -10,6 +10,8 @@ import pytest
 
 from benchmarks.__main__ import _parser as benchmarks_parser
 from data_modules.__main__ import _parser as data_parser
+from data_modules.feature_wording import read_wordings
+from data_modules.specifications import METHODS, read_specifications
 from evaluation.__main__ import build_parser
 from training.cli import main as train
 from training.selection import make_parser as select_parser
@@ -26,7 +28,8 @@ def shell_commands(page: str) -> list[list[str]]:
     return [shlex.split(line, comments=True)[2:] for line in lines if line.startswith("python -m ")]
 
 
-COMMANDS = shell_commands("README.md") + shell_commands("docs/measurements.md")
+PAGES = ("README.md", "docs/measurements.md", "docs/protocols.md")
+COMMANDS = [command for page in PAGES for command in shell_commands(page)]
 
 
 def test_the_pages_show_commands_of_every_room() -> None:
@@ -59,10 +62,21 @@ def test_a_command_is_understood(
 
 
 def test_every_file_that_the_pages_name_exists() -> None:
-    for page in ("README.md", "CONTRIBUTING.md", "docs/measurements.md"):
+    for page in (*PAGES, "CONTRIBUTING.md"):
         text = (ROOT / page).read_text()
         for path in re.findall(
             r"(?:tests/)?(?:configs|docs|data_modules|models|losses|metrics|evaluation)/[\w/]+(?:\.\w+)+",
             text,
         ):
             assert (ROOT / path).exists(), f"{page}: {path}"
+
+
+def test_the_files_that_a_page_shows_are_read(tmp_path: Path) -> None:
+    page = (ROOT / "docs/protocols.md").read_text()
+    specifications, wording = re.findall(r"```json\n(.*?)```", page, re.S)
+    path = tmp_path / "shown.json"
+    path.write_text(specifications)
+    for method in METHODS:
+        assert read_specifications(path, method).method == method
+    path.write_text(wording)
+    assert read_wordings(path)["task"]["h2"].words == ("no", "yes")
