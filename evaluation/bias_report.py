@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from data_modules.schema import ADVICE_CLASSES, AdviceClass
 from evaluation.bias_results import BiasEvaluation, example_rows, metric_keys
+from evaluation.figure_style import COLOURS, new_figure
 from evaluation.report import Report
 from evaluation.tables import Cell, Table
 from metrics.qa import QAResult
@@ -152,14 +153,9 @@ def mu_figure(evaluations: Sequence[BiasEvaluation]) -> Callable[[Path], None]:
         panels.setdefault(evaluation.data, []).append(evaluation)
 
     def draw(path: Path) -> None:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-
         columns = min(len(panels), 3)
         lines = -(-len(panels) // columns)
-        size = (columns * (1.2 + 1.2 * len(classes)), 0.6 + 2.8 * lines)
-        figure = Figure(figsize=size, layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure(columns * (1.2 + 1.2 * len(classes)), 0.6 + 2.8 * lines)
         grid = list(figure.subplots(lines, columns, sharey=True, squeeze=False).flat)
         for axes, (data, members) in zip(grid, panels.items(), strict=False):
             draw_panel(axes, data, members, classes)
@@ -190,7 +186,9 @@ def draw_panel(
     for i, evaluation in enumerate(evaluations):
         offset = (i - (len(evaluations) - 1) / 2) * width
         heights = [evaluation.result.mu_K[ADVICE_CLASSES.index(name)].item() for name in classes]
-        bars = axes.bar([c + offset for c in range(len(classes))], heights, width)
+        bars = axes.bar(
+            [c + offset for c in range(len(classes))], heights, width, color=COLOURS[i % len(COLOURS)]
+        )
         axes.bar_label(bars, ["" if isnan(h) else bar_text(h) for h in heights], fontsize=8)
     axes.set_xticks(range(len(classes)), ["all" if classes == ["none"] else name for name in classes])
     axes.set_ylabel("mu")
