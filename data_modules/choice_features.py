@@ -58,6 +58,10 @@ class ChoiceRow(NamedTuple):
     token_type_ids_T: np.ndarray
 
 
+LEAST_PIECE = 8
+"""Questions of a piece of a training batch."""
+
+
 class ChoiceBatch(NamedTuple):
     """Questions with the same number of choices."""
 
@@ -68,6 +72,8 @@ class ChoiceBatch(NamedTuple):
     """True where training wants all choices alike."""
     example_B: Tensor
     """Index of the question in its data set."""
+    perturbed: int
+    """In how many questions `uniform_B` is True; no device needs to be asked."""
 
 
 def encode_choices(
@@ -157,15 +163,28 @@ class ChoiceSet(Dataset):
         return [len(rows) for rows in self.rows[: len(self)]]
 
     def __getitem__(self, index: Sequence[int]) -> ChoiceBatch:
-        if self.followers is not None:
-            index = [*index, *(follower for i in index for follower in self.followers[i])]
+        """Exactly these questions, without followers."""
         chosen = [self.examples[i] for i in index]
         return ChoiceBatch(
             inputs=self._pad([self.rows[i] for i in index]),
             label_B=torch.tensor([example.label for example in chosen]),
             uniform_B=torch.tensor([example.target == "uniform" for example in chosen]),
             example_B=torch.tensor(list(index)),
+            perturbed=sum(example.target == "uniform" for example in chosen),
         )
+
+    def pieces(self, index: Sequence[int]) -> tuple[ChoiceBatch, ...]:
+        """A training batch as batches of similar length: what probes make of a question may be several times
+        as long, and all would be padded to the longest. Without followers there is one piece.
+
+        A piece has at least half as many questions as are asked for, so that a GPU has enough to do.
+        """
+        if self.followers is None:
+            return (self[index],)
+        every = [*index, *(follower for i in index for follower in self.followers[i])]
+        every.sort(key=lambda i: max(len(row.input_ids_T) for row in self.rows[i]))
+        size = max(LEAST_PIECE, len(index) // 2)
+        return tuple(self[every[at : at + size]] for at in range(0, len(every), size))
 
     def _pad(self, rows: Sequence[tuple[ChoiceRow, ...]]) -> dict[str, Tensor]:
         B, N = len(rows), len(rows[0])

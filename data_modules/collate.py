@@ -81,7 +81,7 @@ class TrainBatch(NamedTuple):
 
     groups: GroupBatch | None
     qa: QABatch | None
-    choices: ChoiceBatch | None = None
+    choices: tuple[ChoiceBatch, ...] | None = None
 
 
 class GroupIds(NamedTuple):

@@ -229,10 +229,12 @@ class _Strangers:
 
     def __init__(self, examples: Sequence[ChoiceExample]) -> None:
         self.words = [set(_WORD.findall(example.prompt.lower())) for example in examples]
-        self.places: dict[str, list[int]] = defaultdict(list)
+        places: defaultdict[str, list[int]] = defaultdict(list)
         for i, words in enumerate(self.words):
             for word in words:
-                self.places[word].append(i)
+                places[word].append(i)
+        # As arrays, because every question looks up again where its common words stand.
+        self.places = {word: np.array(at) for word, at in places.items()}
         self.some_N = np.array([bool(words) for words in self.words])
 
     def of(self, i: int) -> np.ndarray:

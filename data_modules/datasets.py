@@ -172,5 +172,7 @@ class TrainSet(Dataset):
         return TrainBatch(
             groups=self.groups[index.groups] if self.groups is not None and index.groups else None,
             qa=self.qa[index.qa] if self.qa is not None and index.qa else None,
-            choices=self.choices[index.choices] if self.choices is not None and index.choices else None,
+            choices=self.choices.pieces(index.choices)
+            if self.choices is not None and index.choices
+            else None,
         )

@@ -85,8 +85,12 @@ def read_multiple_choice(
     if benchmark not in ("auto", *get_args(Benchmark)):
         raise DataError(f"benchmark {benchmark!r}: choose from auto, {', '.join(get_args(Benchmark))}")
     text, label_file = split_source(str(source))
+    if labels and label_file:
+        raise DataError(f"{source}: names the labels {label_file} already; leave out {labels}")
     label_file = str(labels) or label_file
     if text.startswith("stories:"):
+        if label_file:
+            raise DataError(f"{label_file}: embedded questions hold their labels themselves; leave it out")
         from data_modules import story_choices
         from data_modules.sources import parse_stories
 
@@ -233,6 +237,8 @@ def _inline(record: Record) -> Label:
             f"{where}: the field 'label' is missing; name the file of labels, as in "
             "PATH+LABELS (questions.jsonl+labels.lst)"
         )
+    if row["label"] in ("", None):
+        raise DataError(f"{where}: the label is empty; a split without labels cannot be used")
     return _label(row["label"], where)
 
 

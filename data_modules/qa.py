@@ -186,6 +186,7 @@ class QADataModule(pl.LightningDataModule):
         if self._failed is not None:
             raise self._failed
         maker = self._maker(makes=False)
+        stage = str(getattr(stage, "value", stage))  # Lightning's names are an enumeration
         if stage == "fit" and self.train_set is None:
             self.train_set = self._train_set(maker)
             self.train_set.choices = choice_train_set(

@@ -43,6 +43,11 @@ class ChoiceWording(NamedTuple):
     """With {prompt} and {choices}, the latter lettered."""
     lower: bool
 
+    @property
+    def lists_choices(self) -> bool:
+        """Whether the choices stand in the prompt."""
+        return "{choices}" in self.prompt
+
 
 CHOICE_WORDINGS = {
     # The choices are scored as what follows: they do not see each other, nor the order they stand in.
@@ -77,6 +82,19 @@ def refuse_endpoint(path: str) -> None:
         )
 
 
+def wording_of(prompt: str, is_seq2seq: bool) -> ChoiceWording:
+    """The wording of `--prompt`."""
+    if prompt == "auto":
+        prompt = "unifiedqa" if is_seq2seq else "plain"
+    return CHOICE_WORDINGS[prompt]
+
+
+def check_letters(count: int, wording: ChoiceWording, where: str) -> None:
+    """DataError where a wording has no letters for so many choices."""
+    if wording.lists_choices and count > len(string.ascii_lowercase):
+        raise DataError(f"{where}: {count} choices are more than there are letters")
+
+
 class CheckpointChooser:
     """A fine-tuned checkpoint, or an encoder under a head of random weights."""
 
@@ -106,9 +124,7 @@ class LikelihoodChooser:
     """
 
     def __init__(self, model: Any, *, prompt: str = "auto", likelihood: Likelihood = "mean") -> None:
-        if prompt == "auto":
-            prompt = "unifiedqa" if model.is_seq2seq else "plain"
-        self.model, self.wording, self.likelihood = model, CHOICE_WORDINGS[prompt], likelihood
+        self.model, self.wording, self.likelihood = model, wording_of(prompt, model.is_seq2seq), likelihood
         self.identity: dict[str, Any] = {
             "name": model.name,
             # Nothing is generated: how long and how warm plays no part.
@@ -153,10 +169,7 @@ def choice_prompt(example: ChoiceExample, wording: ChoiceWording) -> str:
     >>> choice_prompt(example, CHOICE_WORDINGS["unifiedqa"])
     'why? \\\\n (a) this (b) that'
     """
-    if len(example.choices) > len(string.ascii_lowercase):
-        raise DataError(
-            f"question {example.id}: {len(example.choices)} choices are more than there are letters"
-        )
+    check_letters(len(example.choices), wording, f"question {example.id}")
     lettered = zip(string.ascii_lowercase, example.choices, strict=False)
     choices = " ".join(f"({letter}) {text.strip()}" for letter, text in lettered)
     text = wording.prompt.format(prompt=example.prompt.strip(), choices=choices).strip()

@@ -22,7 +22,7 @@ from transformers.utils.logging import disable_progress_bar
 from data_modules.choice_features import ChoiceEncoding, ChoiceSet
 from data_modules.choices import ChoiceExample
 from data_modules.samplers import sorted_batches
-from data_modules.tokenizers import load_tokenizer
+from data_modules.tokenizers import load_tokenizer, tokenizer_id
 from evaluation.predictor import pick_device, to_device
 from models.checkpoint import fingerprint
 from models.choice_checkpoint import load_choice
@@ -55,7 +55,7 @@ class ChoicePredictor:
         self.model = loaded.model.to(self.device)
         try:
             self.tokenizer = load_tokenizer(loaded.tokenizer, self.model.architecture)
-            self.encoding = ChoiceEncoding(**loaded.encoding)
+            self.encoding = ChoiceEncoding(**(loaded.encoding or fitting_encoding(self.model.max_tokens)))
         except (TypeError, ValueError) as error:  # or options that this version does not know
             raise ValueError(f"{path}: {error}") from error
         words, rows = len(self.tokenizer), self.model.config.vocab_size
@@ -79,6 +79,7 @@ class ChoicePredictor:
             "pooling": self.model.pooling,
             "max_length": self.encoding.max_length,
             "padding": self.encoding.padding,
+            "tokenizer": tokenizer_id(self.tokenizer),
             "precision": self.precision,
             "device": self.device.type,
             "batch_size": self.batch_size,
@@ -128,3 +129,9 @@ class ChoicePredictor:
         if self.precision == "bf16":
             return torch.autocast(self.device.type, dtype=torch.bfloat16)
         return nullcontext()
+
+
+def fitting_encoding(max_tokens: int | None) -> dict[str, int]:
+    """Options for a model that was trained elsewhere: the usual ones, or shorter rows where it has too few
+    positions for them."""
+    return {} if max_tokens is None else {"max_length": min(max_tokens, ChoiceEncoding().max_length)}

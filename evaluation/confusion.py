@@ -190,7 +190,7 @@ def check_models(named: list[tuple[str, str]], args: argparse.Namespace, plan: P
     """Before any work: an endpoint, a checkpoint that cannot be used, similarities that no model gives."""
     from data_modules.local_model import model_config
     from evaluation.answerers import LANGUAGE_MODELS
-    from evaluation.choice_answerers import refuse_endpoint
+    from evaluation.choice_answerers import check_letters, refuse_endpoint, wording_of
     from models.checkpoint import folder_architecture
     from models.choice_checkpoint import load_choice
 
@@ -202,7 +202,10 @@ def check_models(named: list[tuple[str, str]], args: argparse.Namespace, plan: P
                     f"{path}: heuristic sampling needs sentence embeddings, which a language model does not "
                     "give; name an --encoder, or ask for --sampling random"
                 )
-            model_config(path.removeprefix("hf:"))
+            config = model_config(path.removeprefix("hf:"))
+            if "choice_paralysis" in plan.probes:
+                wording = wording_of(args.prompt, bool(getattr(config, "is_encoder_decoder", False)))
+                check_letters(max(plan.choices), wording, f"--choices, with {path}")
         elif Path(path).is_file() or path.endswith(".ckpt"):
             load_choice(path)
         else:

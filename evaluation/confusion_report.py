@@ -166,7 +166,10 @@ def rows(examples: Sequence[ChoiceExample], runs: Sequence[ModelRun]) -> Iterato
                     "checkpoint": run.name,
                     "probe": condition.probe,
                     "trial": condition.trial,
-                    **({"sampling": condition.sampling} if condition.n else {}),
+                    # As text, as in the keys of the numbers that the row stands behind.
+                    **(
+                        {"sampling": condition.sampling, "n_choices": str(condition.n)} if condition.n else {}
+                    ),
                     **answer(i, example, after_C),
                     "confidence_before": float(before_NC[i, examples[i].label]),
                     "right_before": int(before_NC[i].argmax()) == examples[i].label,

@@ -168,6 +168,7 @@ def heuristic_paralysis(
                 what="heuristic",
                 encoder=encoder,
                 texts=[prompts, right],
+                ids=[examples[i].id for i in targets],
                 by=plan.similar_by,
                 n=n,
                 seed=seed,

@@ -188,8 +188,11 @@ def substitution_table(results: Sequence[ConfusionResult]) -> Table:
     for result in results:
         one = result.bias["no_right_answer"]
         row: list[Cell] = [result.name, len(one.targets), plus_minus(one.pseudo_accuracy)]
-        for gap_SP in one.substitution.values():
-            row += [plus_minus(spread(gap_SP.mean(1))), spread(gap_SP.ravel()).sd]
+        for name, gap_SP in one.substitution.items():
+            over_trials = spread(gap_SP.mean(1))
+            # What is before the substitution is the same in every trial: an error of 0 would say nothing.
+            mean: Cell = over_trials.mean if name == "anc_minus_rac" else plus_minus(over_trials)
+            row += [mean, spread(gap_SP.ravel()).sd]
         rows.append(tuple(row))
     return Table(
         "No right answer",

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 import pytorch_lightning as pl
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -100,16 +101,18 @@ class ChoiceModule(QAModule):
 
     def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
         """Weighted mean cross-entropy; both parts are logged where there are two."""
-        choices = batch.choices
-        assert choices is not None
-        logits_BN: Tensor = self.model(choices.inputs)
-        target = logits_BN, choices.label_B, choices.uniform_B
+        assert batch.choices is not None
+        logits_BN = torch.cat([self.model(piece.inputs) for piece in batch.choices])
+        label_B = torch.cat([piece.label_B for piece in batch.choices])
+        uniform_B = torch.cat([piece.uniform_B for piece in batch.choices])
+        target = logits_BN, label_B, uniform_B
         loss = choice_loss(*target, self.probe_weight)
         self.log("train/loss/choices", loss, prog_bar=True)
         if self.datamodule.choices.probe_training:
             loss_B = choice_cross_entropy(*target).detach()
-            self.log("train/loss/probes", loss_B[choices.uniform_B].mean().nan_to_num())
-            self.log("train/loss/originals", loss_B[~choices.uniform_B].mean().nan_to_num())
+            self.log("train/loss/originals", loss_B[~uniform_B].mean())
+            if any(piece.perturbed for piece in batch.choices):  # with a small share there may be none
+                self.log("train/loss/probes", loss_B[uniform_B].mean())
         return loss
 
     def validation_step(  # type: ignore[override]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -101,16 +102,27 @@ def test_what_a_batch_says() -> None:
     assert choice_set("words_bert", THREE)[[0]].uniform_B.tolist() == [True]
 
 
-def test_followers_come_with_their_originals() -> None:
+def test_followers_come_with_their_originals_in_pieces_of_similar_length() -> None:
+    originals = [ChoiceExample(f"o{i}", "the red ball " * (i % 5), ("red", "blue"), 0) for i in range(20)]
+    made = [replace(e, prompt="the red ball " * 9, target="uniform") for e in originals]
     data = ChoiceSet(
-        [TWO, EMPTY, EMPTY, TWO],
+        [*originals, *made],
         tokenizer("words_bert"),
         ChoiceEncoding(),
         "bert",
-        followers=[[3], []],
+        followers=[[20 + i] if i % 2 else [] for i in range(20)],
     )
-    assert (len(data), len(data.lengths), data.counts) == (2, 2, [2, 2])
-    assert data[[1, 0]].example_B.tolist() == [1, 0, 3]
+    assert (len(data), len(data.lengths), data.counts) == (20, 20, [2] * 20)
+    assert data[[1, 0]].example_B.tolist() == [1, 0]
+    pieces = data.pieces(range(12))
+    assert [len(piece.label_B) for piece in pieces] == [8, 8, 2]
+    found = [int(i) for piece in pieces for i in piece.example_B]
+    assert sorted(found) == [*range(12), *range(21, 32, 2)]
+    widths = [piece.inputs["input_ids"].shape[-1] for piece in pieces]
+    assert widths == sorted(widths)
+    assert widths[0] < widths[-1]
+    assert sum(piece.perturbed for piece in pieces) == 6
+    assert [piece.perturbed for piece in pieces] == [int(piece.uniform_B.sum()) for piece in pieces]
 
 
 def test_different_numbers_of_choices_make_no_batch() -> None:

@@ -158,7 +158,8 @@ HELLASWAG = RECORDS["hellaswag"]
         ([PIQA], None, "rows, line 1: the field 'label' is missing; name the file of labels"),
         ([PIQA | {"label": True}], None, "line 1: a label must be a whole number"),
         ([PIQA | {"label": -1}], None, "label -1.*a split without labels"),
-        ([PIQA | {"label": None}], None, "line 1: a label must be a whole number"),
+        ([PIQA | {"label": None}], None, "line 1: the label is empty; a split without labels"),
+        ([PIQA | {"label": ""}], None, "line 1: the label is empty; a split without labels"),
         (
             [HELLASWAG | {"label": 0}, HELLASWAG | {"endings": ["a", "b"], "label": 1}],
             None,
@@ -207,6 +208,14 @@ def test_a_missing_file_of_labels(tmp_path: Path) -> None:
         read_multiple_choice(f"{path}+{tmp_path / 'gone'}")
     with pytest.raises(DataError, match="choose from auto, piqa"):
         read_multiple_choice(path, benchmark="swag")
+
+
+def test_labels_that_nobody_would_read(tmp_path: Path) -> None:
+    path, labels = lines(tmp_path / "rows", [PIQA]), lines(tmp_path / "labels", [0])
+    with pytest.raises(DataError, match=r"names the labels .*labels already; leave out other\.lst"):
+        read_multiple_choice(f"{path}+{labels}", labels="other.lst")
+    with pytest.raises(DataError, match="embedded questions hold their labels themselves"):
+        read_multiple_choice("stories:choices_dev", labels=labels)
 
 
 def test_embedded_choices_need_their_prompt() -> None:

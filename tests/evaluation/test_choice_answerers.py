@@ -85,6 +85,19 @@ def test_a_question_that_does_not_fit_is_named(open_model: Callable[[str], Local
     many = ChoiceExample("many", "why", tuple(map(str, range(30))), 0)
     with pytest.raises(DataError, match="question many: 30 choices are more than there are letters"):
         choice_prompt(many, CHOICE_WORDINGS["unifiedqa"])
+    assert choice_prompt(many, CHOICE_WORDINGS["plain"]).startswith("why"), "which needs no letters"
+
+
+def test_more_choices_than_letters_are_told_before_any_question_is_asked(
+    open_model: Callable[[str], LocalTextModel], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [ChoiceExample(str(i), f"where {i} ?", (f"the {i}", "a mat"), 0, "toy") for i in range(40)]
+    write_choices(tmp_path / "rows.jsonl", rows)
+    flags = ["--sampling", "random", "--choices", "30", "--trials", "1", "--output", str(tmp_path / "out")]
+    model = f"t5={open_model('t5').name}"
+    assert main(["confusion", "--checkpoint", model, "--input", str(tmp_path / "rows.jsonl"), *flags]) == 2
+    assert "30 choices are more than there are letters" in capsys.readouterr().err
+    assert not (tmp_path / "out.work.jsonl").exists()
 
 
 def test_a_language_model_and_an_encoder_run_side_by_side(

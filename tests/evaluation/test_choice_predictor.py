@@ -16,11 +16,14 @@ from data_modules.multiple_choice import read_multiple_choice
 from data_modules.stories import vocabulary
 from data_modules.tokenizers import tokenizer_files
 from data_modules.word_tokenizer import build_tokenizer
+from evaluation.choice_answerers import CheckpointChooser
 from evaluation.choice_predictor import ChoicePredictor
 from evaluation.predictor import Predictor
+from models.backbones import Backbone
 from models.checkpoint import describe
 from models.checkpoint_file import KEY
 from models.choice_model import ChoiceModel, Pooling
+from models.qa_model import QAModel
 from tests.evaluation.checkpoints import save_ckpt, save_folder, tiny_model
 
 QUESTIONS = read_multiple_choice("stories:choices_dev")[:9]
@@ -95,6 +98,27 @@ def test_a_folder_has_a_random_head(tmp_path: Path) -> None:
     predictor = ChoicePredictor(str(save_folder(tmp_path / "folder")), device="cpu")
     assert len(predictor.logits(QUESTIONS)) == len(QUESTIONS)
     assert predictor.encoding == ChoiceEncoding()
+
+
+def test_rows_fit_the_positions_of_a_folders_model(tmp_path: Path) -> None:
+    short = {"vocab_size": 320, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = short | {"intermediate_size": 16, "max_position_embeddings": 16}
+    backbone = Backbone(architecture="bert", checkpoint="random", config=config)
+    QAModel.from_backbone(backbone).to_pretrained().save_pretrained(tmp_path)
+    build_tokenizer("bert", vocabulary()).save_pretrained(tmp_path)
+    predictor = ChoicePredictor(str(tmp_path), device="cpu")
+    assert predictor.encoding.max_length == 16
+    assert len(predictor.logits(QUESTIONS)) == len(QUESTIONS)
+
+
+def test_finished_work_of_another_tokenizer_is_not_taken_over(tmp_path: Path) -> None:
+    folder = save_folder(tmp_path / "folder")
+    first, again = (CheckpointChooser(ChoicePredictor(str(folder), device="cpu")) for _ in range(2))
+    assert first.identity == again.identity
+    build_tokenizer("bert", sorted(vocabulary(), reverse=True)).save_pretrained(folder)
+    other = CheckpointChooser(ChoicePredictor(str(folder), device="cpu"))
+    assert other.identity["weights"] == first.identity["weights"]
+    assert other.identity != first.identity
 
 
 def test_models_that_cannot_be_asked(tmp_path: Path) -> None:

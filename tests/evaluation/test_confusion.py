@@ -18,6 +18,7 @@ from evaluation import confusion, confusion_runs
 from evaluation.__main__ import main
 from evaluation.choice_answerers import CheckpointChooser
 from evaluation.confusion_runs import Plan, fixed_conditions
+from evaluation.example_rows import read_rows
 from models import checkpoint
 
 Rule = Callable[[ChoiceExample], Sequence[float]]
@@ -174,11 +175,20 @@ def test_every_answer_can_be_traced(tmp_path: Path, models: dict[str, FakePredic
     five = [value for row, value in zip(paralysed, lost, strict=True) if len(row["choices"]) == 5]
     assert found["choice_paralysis/random/5/paralysis"] == pytest.approx(np.mean(five))
     assert found["choice_paralysis/random/5/n"] == len(five) == 120
+    # The parts of a number's key lead to its rows (evaluation/example_rows.py).
+    behind = read_rows(tmp_path / "out/examples.jsonl", found, 10).finding(
+        ["choice_paralysis", "random", "5"]
+    )
+    assert behind == {"probe": "choice_paralysis", "sampling": "random", "n_choices": "5"}
+    assert all(len(row["choices"]) == int(row["n_choices"]) for row in paralysed)
     text = (tmp_path / "out/report.md").read_text()
     for heading in ("Prior bias", "Choice paralysis", "Calibration by MaxProb", "No right answer"):
         assert f"## {heading}" in text
     for figure in ("confidences.png", "differences.png", "hits.png"):
         assert (tmp_path / "out" / figure).stat().st_size > 5000
+    (substituted,) = text.split("## No right answer")[1].split("| guessing |")[1].splitlines()[:1]
+    cells = [cell.strip() for cell in substituted.split("|")]
+    assert ["±" in cell for cell in cells[1:5]] == [True, True, False, False], "ANC - RAC has no trials"
 
 
 def test_the_order_of_the_choices_changes_nothing(
