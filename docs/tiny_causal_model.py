@@ -47,7 +47,8 @@ def row(texts: list[list[int]], joints: list[list[int]], rng: Random) -> list[in
     return ids[start : start + TOKENS]
 
 
-def main() -> None:
+def make_parser() -> argparse.ArgumentParser:
+    """The flags."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -59,7 +60,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3000, help="0: random weights, for a control")
     parser.add_argument("--positions", type=int, default=192, help="longest text, in tokens")
     parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    """Train, or leave as it is, and write."""
+    args = make_parser().parse_args()
     set_seed(args.seed)
     rng = Random(args.seed)
     files = [[prompt.text for prompt in read_prompts(path)] for path in args.prompts]

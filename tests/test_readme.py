@@ -12,6 +12,7 @@ from benchmarks.__main__ import _parser as benchmarks_parser
 from data_modules.__main__ import _parser as data_parser
 from data_modules.feature_wording import read_wordings
 from data_modules.specifications import METHODS, read_specifications
+from docs.tiny_causal_model import make_parser as tiny_causal_model_parser
 from evaluation.__main__ import build_parser
 from training.cli import main as train
 from training.selection import make_parser as select_parser
@@ -57,6 +58,8 @@ def test_a_command_is_understood(
         build_parser(arguments).parse_args(arguments)
     elif module == "data_modules":
         data_parser().parse_args(arguments)
+    elif module == "docs.tiny_causal_model":
+        tiny_causal_model_parser().parse_args(arguments)
     else:
         assert (module, arguments[0]) in {("training", "demo"), ("models", "export")}
 

@@ -25,7 +25,7 @@ SELF: dict[str, Any] = {
     "original": ["dogs", "cats"],
     "opposite": ["no dogs", "no cats"],
 }
-INSTRUCTIVE: dict[str, Any] = {"template": "Be {} for:", "separator": " ", "original": "a", "opposite": "b"}
+INSTRUCTIVE: dict[str, Any] = {"template": "Act {} in:", "separator": " ", "original": "a", "opposite": "b"}
 
 
 def saved(tmp_path: Path, content: Any) -> Path:
@@ -75,8 +75,8 @@ def test_a_users_file(tmp_path: Path) -> None:
     assert found.filled(found.original) == ("This has dogs:\n", "This has cats:\n")
     assert found.blanks == (" ",)
     asked = read_specifications(path, "instructive")
-    assert asked.filled(asked.opposite) == ("Be b for: ",)
-    assert asked.blanks == ("Be for: ",)
+    assert asked.filled(asked.opposite) == ("Act b in: ",)
+    assert asked.blanks == ("Act in: ",)
 
 
 def test_nonsense_of_a_users_file(tmp_path: Path) -> None:
