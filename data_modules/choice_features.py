@@ -179,9 +179,10 @@ class ChoiceSet(Dataset):
 
         A piece has at least half as many questions as are asked for, so that a GPU has enough to do.
         """
-        if self.followers is None:
+        added = [follower for i in index for follower in self.followers[i]] if self.followers else []
+        if not added:
             return (self[index],)
-        every = [*index, *(follower for i in index for follower in self.followers[i])]
+        every = [*index, *added]
         every.sort(key=lambda i: max(len(row.input_ids_T) for row in self.rows[i]))
         size = max(LEAST_PIECE, len(index) // 2)
         return tuple(self[every[at : at + size]] for at in range(0, len(every), size))

@@ -114,6 +114,8 @@ def test_followers_come_with_their_originals_in_pieces_of_similar_length() -> No
     )
     assert (len(data), len(data.lengths), data.counts) == (20, 20, [2] * 20)
     assert data[[1, 0]].example_B.tolist() == [1, 0]
+    (alone,) = data.pieces(range(0, 20, 2))
+    assert alone.example_B.tolist() == list(range(0, 20, 2))
     pieces = data.pieces(range(12))
     assert [len(piece.label_B) for piece in pieces] == [8, 8, 2]
     found = [int(i) for piece in pieces for i in piece.example_B]
