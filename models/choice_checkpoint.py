@@ -35,7 +35,15 @@ def load_choice(path: str) -> LoadedChoice:
                 "multiple_choice)"
             )
     else:
-        plain = load_folder(path)
+        from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
+
+        # transformers would tell of heads that are absent or of no use: none of them is wanted here.
+        told = get_verbosity()
+        set_verbosity_error()
+        try:
+            plain = load_folder(path)
+        finally:
+            set_verbosity(told)
         seeded = torch.Generator().manual_seed(0)
         model = ChoiceModel(plain.model.encoder, plain.model.architecture, generator=seeded)
         loaded = Loaded(model, plain.tokenizer, plain.encoding)
