@@ -16,8 +16,9 @@ MOST = 48
 
 
 def curve_keys(runs: Mapping[str, Curves]) -> list[str]:
-    """Metrics that some run has two points of, by stage, losses first."""
+    """Metrics that some run has two points of, without the numbers of examples; by stage, losses first."""
     keys = {key for curves in runs.values() for key, points in curves.items() if len(points) > 1}
+    keys = {key for key in keys if not key.endswith("/n")}  # how many were asked never moves
     return sorted(keys, key=lambda key: (key.split("/")[0], "/loss" not in key, key))
 
 

@@ -83,6 +83,7 @@ def test_curves_of_runs_with_odd_names(recwarn: pytest.WarningsRecorder) -> None
     points = [(1.0, 0.5), (2.0, 0.25)]
     curves = {"$\\frac{$ $x": {"a/$b$_{": points}, "_hidden": {"a/$b$_{": points, "c/one": points[:1]}}
     assert curve_keys(curves) == ["a/$b$_{"]
+    assert curve_keys({"run": {"val/n": [(0, 5), (1, 5)], "val/em": [(0, 0.1), (1, 0.2)]}}) == ["val/em"]
     ((keys, picture),) = curve_figures(curves)
     assert keys == "a/$b$_{"
     assert picture.startswith(b"<?xml")
