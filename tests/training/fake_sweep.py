@@ -7,6 +7,7 @@ SWEEP is the JSON of the fields that differ.
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,8 @@ def run(folder: Path, storage: str = "", workers: int = 1, **fields: Any) -> int
 
 
 if __name__ == "__main__":
+    # As in a terminal: a shell that runs the tests in the background has its children ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     target, address, count, changes = sys.argv[1:]
     sys.exit(run(Path(target), address, int(count), **json.loads(changes)))
