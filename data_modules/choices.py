@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from data_modules.json_files import atomic_text, field, parse_line
+from data_modules.json_files import atomic_text, field, json_lines
 from data_modules.schema import DataError
 
 Target = Literal["label", "uniform"]
@@ -85,11 +85,4 @@ def choice_of(row: Mapping[str, Any], where: str) -> ChoiceExample:
 
 def read_choices(path: str | Path) -> Iterator[ChoiceExample]:
     """The rows of a JSONL file; DataError names file and line."""
-    try:
-        with open(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    where = f"{path}, line {number}"
-                    yield choice_of(parse_line(line, where), where)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    return (choice_of(row, where) for _, where, row in json_lines(path))

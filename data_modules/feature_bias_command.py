@@ -135,21 +135,13 @@ def options_of(arguments: list[str]) -> dict[str, str]:
 def labelled_texts(path: Path, arguments: argparse.Namespace) -> Iterator[LabelledText]:
     """The rows of a JSONL file. DataError names file, line and field."""
     from data_modules.feature_predicates import LabelledText
-    from data_modules.json_files import parse_line
+    from data_modules.json_files import json_lines
 
-    try:
-        with open(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                where = f"{path}, line {number}"
-                row = parse_line(line, where)
-                if not isinstance(row, dict):
-                    raise DataError(f"{where}: expected an object")
-                text, second = _texts(row, where)
-                yield LabelledText(where, text, second, _label(row, arguments, where), row)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    for _, where, row in json_lines(path):
+        if not isinstance(row, dict):
+            raise DataError(f"{where}: expected an object")
+        text, second = _texts(row, where)
+        yield LabelledText(where, text, second, _label(row, arguments, where), row)
 
 
 def _texts(row: Mapping[str, Any], where: str) -> tuple[str, str]:

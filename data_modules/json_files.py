@@ -38,6 +38,31 @@ def load_json(path: str | Path) -> Any:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
 
 
+def read_text(path: str | Path) -> str:
+    """A whole text file; DataError for one that cannot be read or is not UTF-8."""
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: not a text file in UTF-8") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def json_lines(path: str | Path) -> Iterator[tuple[int, str, Any]]:
+    """(number, `PATH, line NUMBER`, value) for every line of JSON Lines that is not empty, as it is read.
+
+    DataError names file and line.
+    """
+    try:
+        with open(path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    where = f"{path}, line {number}"
+                    yield number, where, parse_line(line, where)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+
+
 def parse_line(line: str | bytes, where: str) -> Any:
     """The value of one line of JSON Lines; DataError begins with `where`."""
     try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_modules.json_files import field, parse_line
+from data_modules.json_files import field, json_lines
 from data_modules.schema import DataError
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ def read_labelled_texts(
     rows = unlabelled = 0
     for path in paths:
         before = rows
-        for where, row in _rows(Path(path)):
+        for _, where, row in json_lines(path):
             rows += 1
             holder = _holder(row, text_field, where)
             text = field(holder, text_field, str, where)
@@ -73,17 +73,6 @@ def read_labelled_texts(
         for name in fields
     }
     return LabelledTexts(tuple(known), columns, rows, unlabelled)
-
-
-def _rows(path: Path) -> Iterable[tuple[str, Any]]:
-    try:
-        with open(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    where = f"{path}, line {number}"
-                    yield where, parse_line(line, where)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _holder(row: Any, text_field: str, where: str) -> Any:

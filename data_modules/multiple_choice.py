@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from data_modules.choices import ChoiceExample, choice_of
-from data_modules.json_files import field, load_json, parse_line
+from data_modules.json_files import field, json_lines, load_json, read_text
 from data_modules.schema import DataError
 
 Benchmark = Literal["piqa", "anli", "socialiqa", "hellaswag", "rows"]
@@ -145,21 +145,16 @@ def _records(source: str) -> Iterator[Record]:
     try:
         with open(path, "rb") as file:
             head = file.read(4)
-            if head != b"PAR1" and not head.decode("utf-8-sig", errors="ignore").lstrip().startswith("["):
-                file.seek(0)
-                for number, line in enumerate(file, 1):
-                    if line.strip():
-                        where = f"{source}, line {number}"
-                        yield Record(where, parse_line(line, where))
-                return
     except FileNotFoundError:
         raise DataError(f"{source}: no such file (other sources begin with hub: or stories:)") from None
     except OSError as error:
         raise DataError(f"{source}: cannot be read: {error.strerror}") from None
     if head == b"PAR1":
         yield from _table(squad.parquet_rows(path), source)
-    else:
+    elif head.decode("utf-8-sig", errors="ignore").lstrip().startswith("["):
         yield from (Record(f"{source}: [{i}]", row) for i, row in enumerate(load_json(path)))
+    else:
+        yield from (Record(where, row) for _, where, row in json_lines(source))
 
 
 def _table(rows: Iterable[Mapping[str, Any]], source: str) -> Iterator[Record]:
@@ -219,13 +214,7 @@ def _texts(record: Record, layout: Layout) -> tuple[str, tuple[str, ...]]:
 
 
 def _label_file(path: str) -> list[Label]:
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise DataError(f"{path}: not a text file in UTF-8") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    lines = text.rstrip().splitlines()
+    lines = read_text(path).rstrip().splitlines()
     return [_label(line.strip(), f"{path}, line {i}") for i, line in enumerate(lines, 1)]
 
 

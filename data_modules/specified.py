@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from data_modules.json_files import read_text
 from data_modules.schema import DataError, Group, QAExample, UnderspecifiedQuestion
 from data_modules.unqover import repair_articles
 
@@ -34,12 +35,7 @@ class SpecifiedGroup:
 
 def read_sentences(path: str | Path) -> dict[str, str]:
     """Attribute (lower-case) -> sentence with the slot. DataError names file and line."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
-    except UnicodeDecodeError:
-        raise DataError(f"{path}: not a text file in UTF-8") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    lines = read_text(path).split("\n")
     sentences: dict[str, str] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip() or line.lstrip().startswith("#"):

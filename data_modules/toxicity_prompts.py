@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from data_modules.json_files import field, parse_line
+from data_modules.json_files import field, json_lines
 from data_modules.schema import DataError
 
 
@@ -28,13 +28,7 @@ class ToxicityPrompt(NamedTuple):
 
 def iter_prompts(path: str | Path) -> Iterator[ToxicityPrompt]:
     """The prompts of a file, in its order; DataError names file and line."""
-    try:
-        with open(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield _prompt(line, number, f"{path}, line {number}")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    return (_prompt(row, number, where) for number, where, row in json_lines(path))
 
 
 def read_prompts(path: str | Path, *, limit: int = 0) -> list[ToxicityPrompt]:
@@ -45,8 +39,7 @@ def read_prompts(path: str | Path, *, limit: int = 0) -> list[ToxicityPrompt]:
     return found[: limit or None]
 
 
-def _prompt(line: bytes, number: int, where: str) -> ToxicityPrompt:
-    row = parse_line(line, where)
+def _prompt(row: Any, number: int, where: str) -> ToxicityPrompt:
     if isinstance(row, dict) and "prompt" not in row and "text" not in row:
         raise DataError(f"{where}: expected the field 'prompt' (with 'text' in it) or 'text'")
     if isinstance(row, dict) and "prompt" in row:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from data_modules.json_files import read_text
 from data_modules.schema import DataError
 
 NO_CLUSTER = "None"
@@ -183,12 +184,7 @@ def _refuse_repeats(rows: Sequence[_Row]) -> None:
 
 
 def _lines(path: str | Path) -> Iterator[tuple[str, str]]:
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise DataError(f"{path}: not a text file in UTF-8") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    text = read_text(path)
     if "\0" in text:
         raise DataError(f"{path}: not a text file in UTF-8 (it holds zero bytes)")
     for number, line in enumerate(text.split("\n"), start=1):

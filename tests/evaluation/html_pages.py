@@ -11,7 +11,7 @@ from typing import Any
 
 from evaluation.found_results import find_results
 from evaluation.html_report import page
-from evaluation.report import Report
+from evaluation.report import Report, write_report
 from evaluation.tables import Table
 
 HOSTILE = "</td><script>alert('x')</script> \"'><img src=x onerror=alert(1)> &amp; {{ 7*7 }} `c` *e* ‮ß→ 🐟"
@@ -118,3 +118,11 @@ def check_self_contained(found: Page) -> None:
     style = found.texts[next(i for i, text in enumerate(found.texts) if ":root" in text)]
     assert "url(" not in style
     assert "@import" not in style
+
+
+def furnish(folder: Path) -> Path:
+    """Two runs and a report in a folder; the folder itself."""
+    a_run(folder / "runs/ot/0")
+    a_run(folder / "runs/ot/1", seed=1)
+    write_report(a_report(), folder / "report")
+    return folder

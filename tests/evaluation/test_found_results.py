@@ -18,17 +18,14 @@ from evaluation.side_by_side import columns, comparisons, flat
 from tests.evaluation.html_pages import (
     METRICS,
     a_report,
-    a_run,
+    furnish,
 )
 
 
 @pytest.fixture
 def room(tmp_path: Path) -> Path:
     """Two runs and a report."""
-    a_run(tmp_path / "runs/ot/0")
-    a_run(tmp_path / "runs/ot/1", seed=1)
-    write_report(a_report(), tmp_path / "report")
-    return tmp_path
+    return furnish(tmp_path)
 
 
 def test_rows_are_spread_over_what_numbers_name(room: Path) -> None:

@@ -23,6 +23,7 @@ from tests.evaluation.html_pages import (
     a_report,
     a_run,
     check_self_contained,
+    furnish,
     made,
 )
 
@@ -30,10 +31,7 @@ from tests.evaluation.html_pages import (
 @pytest.fixture
 def room(tmp_path: Path) -> Path:
     """Two runs and a report."""
-    a_run(tmp_path / "runs/ot/0")
-    a_run(tmp_path / "runs/ot/1", seed=1)
-    write_report(a_report(), tmp_path / "report")
-    return tmp_path
+    return furnish(tmp_path)
 
 
 def test_the_command_writes_one_page_of_everything(room: Path, capsys: pytest.CaptureFixture[str]) -> None:

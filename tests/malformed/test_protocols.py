@@ -14,7 +14,7 @@ from evaluation.__main__ import main as evaluation_command
 from evaluation.scorers import ATTRIBUTES
 from tests.malformed.documents import Format
 from tests.malformed.mutations import Case, byte_cases, field_cases
-from tests.malformed.outcome import everything_in, outcome, refused
+from tests.malformed.outcome import check_one_clear_line, everything_in, outcome, refused
 from tests.malformed.protocol_documents import ABSENT, FORMATS, JSON_FORMATS, MODEL, TASK, write_companions
 
 _ALIKE = ("demos_0_0.", "testset_1_1.", "testset_0_0.", "testset_0_1.", *(f".{a}." for a in ATTRIBUTES[1:]))
@@ -48,24 +48,8 @@ def companions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_one_clear_line(
     case: Case, companions: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given, written = tmp_path / "given", tmp_path / "written"
-    given.mkdir()
-    written.mkdir()
-    path = given / f"bad_{case.form.name}"
-    if case.content is None:
-        path.mkdir()
-    else:
-        path.write_bytes(case.content)
-    before = everything_in(given)
-    main, arguments = case.form.read
-    found = outcome(main, arguments(path, companions, written / "out"), capsys)
-    if case.told is None:
-        assert found.code == 0 or ABSENT in found.error, found.text
-        return
-    assert found.code == 2
-    refused(found, path.name, case.told)
-    assert everything_in(written) == {}
-    assert everything_in(given) == before
+    found = check_one_clear_line(case, companions, tmp_path, ABSENT, capsys)
+    assert case.told is None or found.code == 2
 
 
 Change = Callable[[list[Any]], Any]
