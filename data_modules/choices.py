@@ -9,12 +9,12 @@ Only `id`, `prompt`, `choices` and `label` must be there.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from data_modules.json_files import atomic_text, field, json_lines
+from data_modules.json_files import atomic_text, field
 from data_modules.schema import DataError
 
 Target = Literal["label", "uniform"]
@@ -51,8 +51,9 @@ def write_choices(path: str | Path, examples: Iterable[ChoiceExample]) -> int:
     """JSON Lines, whole or not at all; returns how many."""
     count = 0
     with atomic_text(path) as file:
-        for count, example in enumerate(examples, 1):  # noqa: B007  used behind the loop
+        for example in examples:
             file.write(json.dumps(asdict(example), ensure_ascii=False) + "\n")
+            count += 1
     return count
 
 
@@ -81,8 +82,3 @@ def choice_of(row: Mapping[str, Any], where: str) -> ChoiceExample:
         )
     except DataError as error:
         raise DataError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
-
-
-def read_choices(path: str | Path) -> Iterator[ChoiceExample]:
-    """The rows of a JSONL file; DataError names file and line."""
-    return (choice_of(row, where) for _, where, row in json_lines(path))

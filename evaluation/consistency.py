@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from evaluation.scorers import Scorer
     from metrics.consistency import Domain
 
-DECAY = 50.0
-"""The authors' default."""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of this protocol."""
@@ -119,7 +116,7 @@ def run(args: argparse.Namespace) -> Report:
 
 
 def check(args: argparse.Namespace) -> None:
-    """ValueError for flags that cannot be; fills in what depends on others."""
+    """ValueError for flags that cannot be."""
     least = {"--new-tokens": 1, "--batch-size": 1, "--nonsense-groups": 1, "--limit": 0}
     for flag, bound in least.items():
         value = getattr(args, flag[2:].replace("-", "_"))
@@ -132,9 +129,7 @@ def check(args: argparse.Namespace) -> None:
             raise ValueError(f"--{flag} is of self-debiasing; add --method self, or leave it out")
     if args.completions and args.model.startswith("hf:"):
         raise ValueError("--completions is for endpoints: a local model always continues the bare prompt")
-    if args.decay is None:
-        args.decay = DECAY
-    if args.decay < 0:
+    if args.decay is not None and args.decay < 0:
         raise ValueError(f"--decay {args.decay} must not be below 0")
 
 

@@ -110,8 +110,7 @@ class LocalWriter:
         from transformers.utils.logging import disable_progress_bar
 
         from data_modules.local_model import LocalTextModel
-        from data_modules.tokenizers import tokenizer_id
-        from models.self_debiasing import FLOOR, TOP_K
+        from models.self_debiasing import DECAY, FLOOR, TOP_K
 
         disable_progress_bar()  # of reading weights, a blink
         path = args.model.removeprefix("hf:")
@@ -127,13 +126,15 @@ class LocalWriter:
         self.batch_size, self.new_tokens = args.batch_size, args.new_tokens
         self.beams = 1 if args.sample else args.beams or BEAMS
         self.seed: int | None = args.seed if args.sample else None
-        self.debiasing = {"decay": args.decay, "floor": FLOOR}
+        self.debiasing: dict[str, Any] = {
+            "decay": DECAY if args.decay is None else args.decay,
+            "floor": FLOOR,
+        }
         drawn = {"sample": True, "seed": args.seed, "top_k": TOP_K} if args.sample else {"beams": self.beams}
         self.settings: dict[str, Any] = {
             "new_tokens": args.new_tokens,
             **drawn,
-            **{name: self.local.settings[name] for name in ("dtype", "weights")},
-            "tokenizer": tokenizer_id(self.local.tokenizer),
+            **{name: self.local.settings[name] for name in ("dtype", "weights", "tokenizer")},
         }
 
     def check(self, requests: Sequence[Request]) -> None:

@@ -81,8 +81,8 @@ def score_array(
     rows = []
     for text in continuations:
         known = scores[text] if isinstance(text, str) else text
-        missing = isinstance(known, TextFailure)
-        rows.append([math.nan if missing else known[name] for name in attributes])  # type: ignore[index]
+        scored = {} if isinstance(known, TextFailure) else known
+        rows.append([scored.get(name, math.nan) for name in attributes])
     return np.array(rows, dtype=np.float64).reshape(len(rows), len(attributes))
 
 

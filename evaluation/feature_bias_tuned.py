@@ -16,7 +16,6 @@ from scipy.special import softmax
 
 from data_modules.feature_bias import AGREEING, CELLS, FeatureTask, TaskExample, choice_rows
 from data_modules.finished_work import FinishedWork, work_key
-from data_modules.tokenizers import tokenizer_id
 from evaluation.feature_bias_results import FINE_TUNED
 from evaluation.feature_bias_runs import text_row
 
@@ -73,7 +72,6 @@ def logits(
         key = work_key(
             protocol="feature-bias",
             weights=predictor.weights_id,
-            tokenizer=tokenizer_id(predictor.tokenizer),
             settings=predictor.settings,
             words=args.words,
             texts=[x.question for x in chunk],

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.choices import ChoiceExample, choice_of, read_choices, write_choices
+from data_modules.choices import ChoiceExample, choice_of, write_choices
+from data_modules.json_files import json_lines
 from data_modules.schema import DataError
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=6)
@@ -28,13 +29,18 @@ def questions(draw: st.DrawFn) -> ChoiceExample:
     )
 
 
+def rows_of(path: Path) -> list[ChoiceExample]:
+    """The questions of a file."""
+    return [choice_of(row, where) for _, where, row in json_lines(path)]
+
+
 @given(st.lists(questions(), max_size=4))
 def test_rows_come_back_as_they_were(
     tmp_path_factory: pytest.TempPathFactory, examples: list[ChoiceExample]
 ) -> None:
     path = tmp_path_factory.mktemp("rows") / "rows.jsonl"
     assert write_choices(path, examples) == len(examples)
-    assert list(read_choices(path)) == examples
+    assert rows_of(path) == examples
 
 
 def test_four_fields_are_enough() -> None:
@@ -60,4 +66,4 @@ def test_a_bad_row_is_told_with_file_and_line(tmp_path: Path, change: dict, mess
     good = {"id": "x", "prompt": "p", "choices": ["a", "b"], "label": 1}
     path.write_text(json.dumps(good) + "\n\n" + json.dumps(good | change) + "\n")
     with pytest.raises(DataError, match=f"{path}, line 3: .*{message}"):
-        list(read_choices(path))
+        rows_of(path)

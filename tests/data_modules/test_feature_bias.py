@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.choices import read_choices, write_choices
+from data_modules.choices import write_choices
 from data_modules.feature_bias import (
     CELLS,
     build_task,
@@ -21,6 +21,7 @@ from data_modules.feature_bias import (
     write_task,
 )
 from data_modules.feature_predicates import LabelledText, feature
+from data_modules.multiple_choice import read_multiple_choice
 from data_modules.own_tasks import OWN_TASKS, own_task
 from data_modules.schema import DataError
 
@@ -147,7 +148,7 @@ def test_training_rows_are_balanced_and_leave_the_task(tmp_path: Path) -> None:
     assert len(training_examples(task, size=10)[0]) == 10
     written = choice_rows(task, chosen, ("no", "yes"))
     write_choices(tmp_path / "rows.jsonl", written)
-    read = list(read_choices(tmp_path / "rows.jsonl"))
+    read = read_multiple_choice(tmp_path / "rows.jsonl")
     assert read == written
     assert all(row.choices == ("no", "yes") and str(row.label) == row.benchmark[-3] for row in read)
 
