@@ -191,8 +191,7 @@ def check_models(named: list[tuple[str, str]], args: argparse.Namespace, plan: P
     from data_modules.local_model import model_config
     from evaluation.answerers import LANGUAGE_MODELS
     from evaluation.choice_answerers import check_letters, refuse_endpoint, wording_of
-    from models.checkpoint import folder_architecture
-    from models.choice_checkpoint import load_choice
+    from models.choice_checkpoint import check_choice
 
     for path in [path for _, path in named] + ([args.encoder] if args.encoder else []):
         refuse_endpoint(path)
@@ -206,10 +205,8 @@ def check_models(named: list[tuple[str, str]], args: argparse.Namespace, plan: P
             if "choice_paralysis" in plan.probes:
                 wording = wording_of(args.prompt, bool(getattr(config, "is_encoder_decoder", False)))
                 check_letters(max(plan.choices), wording, f"--choices, with {path}")
-        elif Path(path).is_file() or path.endswith(".ckpt"):
-            load_choice(path)
         else:
-            folder_architecture(path)
+            check_choice(path)
 
 
 def encoder_conditions(

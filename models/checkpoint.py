@@ -119,7 +119,7 @@ def check_ckpt(path: Path, architecture: str, heads: str = "") -> int:
             f"{path}: the checkpoint is of architecture {found!r}, "
             f"the configuration asks for {architecture!r}"
         )
-    if heads and (its := _heads(checkpoint)) != heads:
+    if heads and (its := heads_in(checkpoint)) != heads:
         raise CheckpointError(
             f"{path}: the checkpoint has {its!r} heads, the configuration asks for {heads!r}"
         )
@@ -138,7 +138,7 @@ def starting_model(backbone: Backbone) -> QAModel:
     if path.suffix != ".ckpt":
         return QAModel.from_backbone(backbone)
     check_ckpt(path, backbone.architecture)
-    found = _heads(read_ckpt(path, mmap=True))
+    found = heads_in(read_ckpt(path, mmap=True))
     if found == "xlnet":
         raise CheckpointError(
             f"{path}: the checkpoint has 'xlnet' heads, whose end logits depend on the start; a plain span "
@@ -164,7 +164,7 @@ def starting_answer_model(backbone: Backbone, heads: str, head_options: dict[str
     path = Path(backbone.checkpoint)
     check_ckpt(path, backbone.architecture)
     checkpoint = read_ckpt(path, mmap=True)
-    found = _heads(checkpoint)
+    found = heads_in(checkpoint)
     if found == QAModel.heads:
         plain = load_ckpt(path, backbone).model
         log.info("%s: encoder and span head taken over, answer heads (%s) start random", path, heads)
@@ -190,10 +190,10 @@ def load_ckpt(path: Path, backbone: Backbone | None = None, *, heads: str = "") 
     row = ARCHITECTURES.get(about["architecture"])
     if row is None:
         raise CheckpointError(f"{path}: unknown architecture {about['architecture']!r}")
-    found = heads or _heads(checkpoint)
+    found = heads or heads_in(checkpoint)
     if found not in EVERY_MODEL:
         raise CheckpointError(f"{path}: unknown heads {found!r}; this version knows {', '.join(EVERY_MODEL)}")
-    options = about.get("head_options", {}) if found == _heads(checkpoint) else {}
+    options = about.get("head_options", {}) if found == heads_in(checkpoint) else {}
     try:
         config = AutoConfig.for_model(row.model_type, **_without_type(json.loads(about["config"])))
         if backbone is not None:
@@ -257,7 +257,7 @@ def fingerprint(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _heads(checkpoint: dict[str, Any]) -> str:
+def heads_in(checkpoint: dict[str, Any]) -> str:
     """By name; checkpoints from before there were others have a span head."""
     return str(checkpoint[KEY].get("heads", QAModel.heads))
 

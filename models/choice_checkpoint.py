@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from models.backbones import Backbone
-from models.checkpoint import Loaded, check_ckpt, load_ckpt, load_folder
-from models.checkpoint_file import CheckpointError
+from models.checkpoint import Loaded, check_ckpt, folder_architecture, heads_in, load_ckpt, load_folder
+from models.checkpoint_file import CheckpointError, read_ckpt
 from models.choice_model import ChoiceModel, Pooling
 from models.encoder_model import EncoderModel
 
@@ -28,12 +28,7 @@ def load_choice(path: str) -> LoadedChoice:
     """
     if Path(path).is_file():
         loaded: Loaded[Any] = load_ckpt(Path(path))
-        if not isinstance(loaded.model, ChoiceModel):
-            raise CheckpointError(
-                f"{path}: the checkpoint answers questions about a text ({loaded.model.heads!r} heads) and "
-                "cannot choose among given choices; give one that was trained by ChoiceModule (experiment "
-                "multiple_choice)"
-            )
+        refuse_other_heads(path, loaded.model.heads)
     else:
         from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
 
@@ -49,6 +44,28 @@ def load_choice(path: str) -> LoadedChoice:
         loaded = Loaded(model, plain.tokenizer, plain.encoding)
     loaded.model.eval()
     return loaded
+
+
+def check_choice(path: str) -> None:
+    """Look at a model of multiple choice without reading its weights: a `.ckpt` of ours, a Hugging Face
+    folder or a Hub name.
+
+    Raises:
+        CheckpointError: as in `load_choice`, but for damaged weights.
+    """
+    if Path(path).is_file():
+        refuse_other_heads(path, heads_in(read_ckpt(Path(path), mmap=True)))
+    else:
+        folder_architecture(path)
+
+
+def refuse_other_heads(path: str, heads: str) -> None:
+    """CheckpointError for a checkpoint that does not choose."""
+    if heads != ChoiceModel.heads:
+        raise CheckpointError(
+            f"{path}: the checkpoint answers questions about a text ({heads!r} heads) and cannot choose "
+            "among given choices; give one that was trained by ChoiceModule (experiment multiple_choice)"
+        )
 
 
 def starting_choice_model(backbone: Backbone, pooling: Pooling) -> ChoiceModel:

@@ -19,7 +19,7 @@ from evaluation.__main__ import main
 from evaluation.choice_answerers import CheckpointChooser
 from evaluation.confusion_runs import Plan, fixed_conditions
 from evaluation.example_rows import read_rows
-from models import checkpoint
+from models import choice_checkpoint
 
 Rule = Callable[[ChoiceExample], Sequence[float]]
 
@@ -93,8 +93,8 @@ def models(monkeypatch: pytest.MonkeyPatch) -> dict[str, FakePredictor]:
         return CheckpointChooser(found[path])  # type: ignore[arg-type]
 
     monkeypatch.setattr("evaluation.choice_answerers.open_choice_answerer", open_fake)
-    look = checkpoint.folder_architecture
-    monkeypatch.setattr(checkpoint, "folder_architecture", lambda path: path if path in found else look(path))
+    look = choice_checkpoint.check_choice
+    monkeypatch.setattr(choice_checkpoint, "check_choice", lambda path: path in found or look(path))
     return found
 
 
