@@ -20,13 +20,13 @@ from torch import Tensor
 
 from benchmarks.result import Result
 from benchmarks.turns import in_turns, players
-from data_modules.advice import with_unadvised
-from data_modules.datasets import GroupSet
-from data_modules.features import EncodedRow
+from data_modules.encoding.sets import GroupSet
+from data_modules.encoding.windows import EncodedRow
+from data_modules.groups.advice import with_unadvised
 from data_modules.schema import Group
 from data_modules.sources import read_groups
-from data_modules.word_tokenizer import build_tokenizer
-from evaluation.predictor import Predictor
+from data_modules.stories.word_tokenizer import build_tokenizer
+from evaluation.answering.predictor import Predictor
 
 WIDTH = 350
 """Tokens that UnQover's and LEI's own predictors pad to."""

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from benchmarks.result import Result
 from benchmarks.turns import in_turns, players
-from data_modules.perturbations import perturb, perturb_all, with_rationale
+from data_modules.interventions.deletion import perturb, perturb_all, with_rationale
+from data_modules.interventions.sentences import sentence_spans
 from data_modules.schema import QAExample, Rejected, Variant
-from data_modules.sentences import sentence_spans
 from data_modules.sources import read_qa
 
 VARIANTS: tuple[Variant, ...] = ("ts", "ts_r")

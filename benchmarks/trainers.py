@@ -1,7 +1,8 @@
 """The training loops that are compared: ours, Hugging Face's Trainer twice, plain Lightning.
 
 Each is a function of a job, a file of questions and a seed that trains a fresh model on all windows of the
-file and tells how long its last epoch took. All read the same windows, through data_modules/qa_features.py.
+file and tells how long its last epoch took. All read the same windows, through
+data_modules/encoding/questions.py.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def fit_flags(job: Job, file: Path, seed: int, root: str) -> list[str]:
     config = ", ".join(f"{key}: {value}" for key, value in job.config.items())
     return [
         "fit",
-        "--model=training.qa_module.QAModule",
+        "--model=training.modules.qa.QAModule",
         f"--backbone.architecture={job.architecture}",
         "--backbone.checkpoint=random",
         f"--backbone.tokenizer={job.tokenizer}",
@@ -180,7 +181,7 @@ def windows(job: Job, file: Path, *, pad: bool = False) -> list[dict[str, Any]]:
     """
     from transformers import AutoTokenizer
 
-    from data_modules.qa_features import encode_qa
+    from data_modules.encoding.questions import encode_qa
     from data_modules.sources import read_qa
 
     tokenizer = AutoTokenizer.from_pretrained(job.tokenizer)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from data_modules.features import Encoding, encode_texts
+from data_modules.encoding.windows import Encoding, encode_texts
+from data_modules.questions.squad import write_squad
 from data_modules.schema import DataError, QAExample, Span
 from data_modules.sources import read_qa
-from data_modules.squad import write_squad
 
 ENCODING = Encoding(max_length=384, stride=128)
 """What run_qa.py takes by default, and what all systems get."""
@@ -131,7 +131,7 @@ _SPECIAL = 7
 
 
 def _made_up(vocabulary: int, architecture: str) -> Any:
-    from data_modules.word_tokenizer import build_tokenizer
+    from data_modules.stories.word_tokenizer import build_tokenizer
 
     words = (f"w{i}" for i in range(vocabulary - _SPECIAL))
     return build_tokenizer(architecture, words)  # type: ignore[arg-type]
@@ -141,7 +141,7 @@ def _trained(examples: Iterable[QAExample], vocabulary: int, architecture: str) 
     """A WordPiece vocabulary of the texts themselves, with the special tokens of an architecture."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-    from data_modules.word_tokenizer import LAYOUTS, build_tokenizer
+    from data_modules.stories.word_tokenizer import LAYOUTS, build_tokenizer
 
     special = list(dict.fromkeys(LAYOUTS[architecture].special.values()))
     made = build_tokenizer(architecture, [])  # type: ignore[arg-type]

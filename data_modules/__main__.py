@@ -10,12 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data_modules import condaqa_command, feature_bias_command, perturb_command
+from data_modules.interventions import perturb_command
 from data_modules.schema import DataError, Group
+from data_modules.tasks import condaqa_command, feature_bias_command
 
 if TYPE_CHECKING:
-    from data_modules.advice import Advice
-    from data_modules.unqover import Expansion
+    from data_modules.groups.advice import Advice
+    from data_modules.groups.unqover import Expansion
 
 UNQOVER_EXAMPLE = """example:
   python -m data_modules unqover --subjects nouns/subjects/religion --templates slots/religion_noact \\
@@ -54,7 +55,7 @@ def _refuse_overwrite(output: Path | None, overwrite: bool) -> None:
 
 def write_unqover(arguments: argparse.Namespace) -> str:
     """UnQover's source.json from lists."""
-    from data_modules.unqover_source import write_source
+    from data_modules.groups.unqover_source import write_source
 
     records = write_source(_expansion(arguments), arguments.output)
     return f"{arguments.output}: {records} records, {2 * records} questions, {records // 2} groups"
@@ -62,7 +63,7 @@ def write_unqover(arguments: argparse.Namespace) -> str:
 
 def write_groups(arguments: argparse.Namespace) -> str:
     """A LEI file from lists and interventions."""
-    from data_modules.lei import write_lei
+    from data_modules.groups.lei import write_lei
 
     counts: Counter[str] = Counter()
     groups = _counted(_drawn_groups(arguments), counts)
@@ -73,10 +74,10 @@ def write_groups(arguments: argparse.Namespace) -> str:
 
 
 def _write_specified(arguments: argparse.Namespace, groups: Iterable[Group], counts: Counter[str]) -> str:
-    from data_modules import specified
-    from data_modules.lei import write_lei
-    from data_modules.squad import write_squad
-    from data_modules.unqover_lists import read_attributes, read_subjects
+    from data_modules.groups import specified
+    from data_modules.groups.lei import write_lei
+    from data_modules.groups.word_lists import read_attributes, read_subjects
+    from data_modules.questions.squad import write_squad
 
     sentences = specified.read_sentences(arguments.specified)
     names = {subject.name.lower() for subject in read_subjects(arguments.subjects[0])}
@@ -94,8 +95,8 @@ def _write_specified(arguments: argparse.Namespace, groups: Iterable[Group], cou
 
 def _drawn_groups(arguments: argparse.Namespace) -> Iterator[Group]:
     """The groups that the options ask for; nothing is built before it is drawn."""
-    from data_modules import lei_sets
-    from data_modules.lei_splits import split_parts
+    from data_modules.groups import sets as lei_sets
+    from data_modules.groups.splits import split_parts
     from data_modules.sources import read_groups
 
     expansion = _expansion(arguments)
@@ -126,7 +127,7 @@ def _drawn_groups(arguments: argparse.Namespace) -> Iterator[Group]:
 
 
 def _expansion(arguments: argparse.Namespace) -> Expansion:
-    from data_modules.unqover import read_expansion
+    from data_modules.groups.unqover import read_expansion
 
     return read_expansion(
         arguments.subjects,
@@ -138,7 +139,7 @@ def _expansion(arguments: argparse.Namespace) -> Expansion:
 
 
 def _advice(arguments: argparse.Namespace) -> tuple[Advice, ...]:
-    from data_modules.advice import read_advice
+    from data_modules.groups.advice import read_advice
 
     if arguments.no_advice:
         return ()
@@ -149,9 +150,9 @@ def _advice(arguments: argparse.Namespace) -> tuple[Advice, ...]:
 
 def write_stories(arguments: argparse.Namespace) -> str:
     """The embedded data in the formats of SQuAD (qa) or LEI (groups)."""
-    from data_modules.lei import write_lei
+    from data_modules.groups.lei import write_lei
+    from data_modules.questions.squad import write_squad
     from data_modules.sources import read_groups, read_qa
-    from data_modules.squad import write_squad
 
     source = f"stories:{arguments.split}?seed={arguments.seed}"
     if arguments.kind == "qa":
@@ -244,8 +245,8 @@ def _add_lists(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_lei_options(parser: argparse.ArgumentParser) -> None:
-    from data_modules.advice import CLASSES, LEAD_IN
-    from data_modules.lei_splits import SPLITS, WEIGHTS
+    from data_modules.groups.advice import CLASSES, LEAD_IN
+    from data_modules.groups.splits import SPLITS, WEIGHTS
 
     def option(name: str, text: str, **settings: object) -> None:
         parser.add_argument(name, help=text, **settings)  # type: ignore[arg-type]

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from storage.errors import DataError as DataError
+
 AdviceClass = Literal["ethical", "adversarial", "irrelevant", "none"]
 """The papers' classes of intervention; `none` is a group that carries no advice."""
 
@@ -28,10 +30,6 @@ VARIANTS: tuple[Variant, ...] = get_args(Variant)
 
 DELETED: frozenset[Variant] = frozenset({"ts_r", "os_r", "ts_r_aug", "os_r_aug"})
 """The variants without a rationale: a faithful model says unknown."""
-
-
-class DataError(ValueError):
-    """Bad input, told in one line: which file or record, which field, and what to do about it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from data_modules.json_files import load_json
 from data_modules.schema import DataError, Group, QAExample
+from storage.json_files import load_json
 
 Format = Literal["squad", "lei", "unqover", "coqa", "hotpotqa", "rows", "parquet", "folder"]
 
@@ -33,11 +33,11 @@ _HEAD = 1 << 20
 def read_qa(source: str | Path, *, skip_bad: bool = False) -> Iterator[QAExample]:
     """Questions about a text from `source` (see the module). DataError for a missing file, an unknown format,
     and a file that holds groups; `skip_bad=True` leaves out questions with wrong offsets and logs it."""
-    from data_modules import squad
+    from data_modules.questions import squad
 
     text = str(source)
     if text.startswith("stories:"):
-        from data_modules import stories
+        from data_modules.stories import questions as stories
 
         split, seed = parse_stories(text)
         yield from stories.qa_examples(split, seed)
@@ -56,7 +56,7 @@ def read_qa(source: str | Path, *, skip_bad: bool = False) -> Iterator[QAExample
 
 def _file_examples(kind: Format, document: Any, source: str | Path, skip_bad: bool) -> Iterator[QAExample]:
     """The questions of a file whose format is known."""
-    from data_modules import coqa, hotpotqa, squad
+    from data_modules.questions import coqa, hotpotqa, squad
 
     if kind == "squad":
         yield from squad.squad_examples(document, source, skip_bad=skip_bad)
@@ -65,7 +65,7 @@ def _file_examples(kind: Format, document: Any, source: str | Path, skip_bad: bo
     elif kind == "hotpotqa":
         yield from hotpotqa.hotpotqa_examples(document, source, skip_bad=skip_bad)
     elif kind == "rows":
-        from data_modules import perturbed
+        from data_modules.questions import rows as perturbed
 
         yield from perturbed.read_rows(source)
     else:
@@ -76,7 +76,7 @@ def _file_examples(kind: Format, document: Any, source: str | Path, skip_bad: bo
 
 def _table_examples(rows: Iterable[Mapping[str, Any]], source: str, skip_bad: bool) -> Iterator[QAExample]:
     """The questions of a table in one of the Hub's layouts, which the first row's columns tell."""
-    from data_modules import coqa, hotpotqa, squad
+    from data_modules.questions import coqa, hotpotqa, squad
 
     remaining = iter(rows)
     first = next(remaining, None)
@@ -94,7 +94,7 @@ def read_groups(source: str | Path, *, skip_bad: bool = False) -> Iterator[Group
     format, and a source without groups; `skip_bad=True` leaves out inconsistent records and logs how many."""
     text = str(source)
     if text.startswith("stories:"):
-        from data_modules import story_groups
+        from data_modules.stories import groups as story_groups
 
         split, seed = parse_stories(text)
         yield from story_groups.groups(split, seed)
@@ -105,11 +105,11 @@ def read_groups(source: str | Path, *, skip_bad: bool = False) -> Iterator[Group
         )
     kind, document = detect(source)
     if kind == "lei":
-        from data_modules import lei
+        from data_modules.groups import lei
 
         yield from (record.group for record in lei.lei_records(document, source, skip_bad=skip_bad))
     elif kind == "unqover":
-        from data_modules import unqover_source
+        from data_modules.groups import unqover_source
 
         yield from (record.group for record in unqover_source.read_source(source, skip_bad=skip_bad))
     else:

@@ -14,8 +14,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from evaluation.distributed import launched
 from evaluation.protocol import COMMANDS, PROTOCOLS, Command, Row, load_command, load_protocol
+from evaluation.protocols.shift.distributed import launched
 from evaluation.report import check_output, write_report
 from evaluation.tables import print_table
 

@@ -50,40 +50,53 @@ class Row(NamedTuple):
 
 
 PROTOCOLS: tuple[Row, ...] = (
-    Row("bias", "evaluation.bias", "group bias: gamma, eta, mu per class of advice (UnQover, LEI)"),
-    Row("faithfulness", "evaluation.faithfulness", "F1, EM and unknown after deleting the rationale"),
+    Row(
+        "bias",
+        "evaluation.protocols.bias.command",
+        "group bias: gamma, eta, mu per class of advice (UnQover, LEI)",
+    ),
+    Row(
+        "faithfulness",
+        "evaluation.protocols.faithfulness.command",
+        "F1, EM and unknown after deleting the rationale",
+    ),
     Row(
         "shift",
-        "evaluation.shift",
+        "evaluation.protocols.shift.command",
         "cosine similarity and CKA: under interventions, by layer, between checkpoints",
         parallel=True,
     ),
     Row(
         "negation",
-        "evaluation.negation",
+        "evaluation.protocols.negation",
         "whether answers turn when the story is negated (CondaQA, own pairs)",
     ),
     Row(
         "predicate-argument",
-        "evaluation.predicate_argument",
+        "evaluation.protocols.predicate_argument.command",
         "yes/no questions on which thing has which colour",
     ),
     Row(
         "consistency",
-        "evaluation.consistency",
+        "evaluation.protocols.consistency.command",
         "whether debiasing does what its specifications say, and nothing else does",
     ),
     Row(
         "confusion",
-        "evaluation.confusion",
+        "evaluation.protocols.confusion.command",
         "prior bias and choice paralysis of multiple-choice models (four probes)",
     ),
     Row(
         "feature-bias",
-        "evaluation.feature_bias",
+        "evaluation.protocols.feature_bias.command",
         "which of two features is learned, in context or by fine-tuning",
     ),
-    Row("ask", "evaluation.ask", "one question, answered with and without advice", keeps_report=False),
+    Row(
+        "ask",
+        "evaluation.protocols.ask",
+        "one question, answered with and without advice",
+        keeps_report=False,
+    ),
 )
 
 
@@ -96,8 +109,8 @@ class Command(NamedTuple):
 
 
 COMMANDS: tuple[Command, ...] = (
-    Command("report", "evaluation.html_report", "one HTML page of runs and reports, side by side"),
-    Command("train-scorer", "evaluation.train_scorer", "a scorer of toxicity from labelled texts"),
+    Command("report", "evaluation.page.html_report", "one HTML page of runs and reports, side by side"),
+    Command("train-scorer", "evaluation.scorers.train", "a scorer of toxicity from labelled texts"),
 )
 
 

@@ -77,7 +77,7 @@ def add_answer_arguments(parser: argparse.ArgumentParser, *, prompt: str = "plai
 
 
 def add_work_argument(parser: argparse.ArgumentParser) -> None:
-    """`--work FILE`: where a long protocol keeps finished pieces (`data_modules.finished_work`)."""
+    """`--work FILE`: where a long protocol keeps finished pieces (`storage.finished_work`)."""
     parser.add_argument(
         "--work",
         metavar="FILE",

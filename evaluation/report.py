@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from data_modules.json_files import sync
 from evaluation.tables import Table, markdown_table
+from storage.json_files import sync
 
 FIXED_FILES = ("report.json", "report.md", "examples.jsonl")
 

@@ -18,12 +18,12 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import nn
 
-from models.answer_model import MODELS, AnswerQAModel
 from models.backbones import ARCHITECTURES, Backbone, BackboneError, apply_settings, build
 from models.checkpoint_file import FORMAT, KEY, CheckpointError, read_ckpt
-from models.choice_model import ChoiceModel
-from models.encoder_model import EncoderModel
-from models.qa_model import QAModel
+from models.heads.answer_model import MODELS, AnswerQAModel
+from models.heads.choice import ChoiceModel
+from models.heads.encoder import EncoderModel
+from models.heads.qa_model import QAModel
 
 log = logging.getLogger(__name__)
 

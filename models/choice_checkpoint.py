@@ -11,8 +11,8 @@ import torch
 from models.backbones import Backbone
 from models.checkpoint import Loaded, check_ckpt, folder_architecture, heads_in, load_ckpt, load_folder
 from models.checkpoint_file import CheckpointError, read_ckpt
-from models.choice_model import ChoiceModel, Pooling
-from models.encoder_model import EncoderModel
+from models.heads.choice import ChoiceModel, Pooling
+from models.heads.encoder import EncoderModel
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 
 from models.checkpoint import load_ckpt
 from models.checkpoint_file import CheckpointError
-from models.qa_model import QAModel
+from models.heads.qa_model import QAModel
 
 log = logging.getLogger(__name__)
 

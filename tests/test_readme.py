@@ -10,14 +10,14 @@ import pytest
 
 from benchmarks.__main__ import _parser as benchmarks_parser
 from data_modules.__main__ import _parser as data_parser
-from data_modules.feature_wording import read_wordings
-from data_modules.specifications import METHODS, read_specifications
+from data_modules.tasks.wording import read_wordings
 from docs.tiny_causal_model import make_parser as tiny_causal_model_parser
 from evaluation.__main__ import build_parser
+from evaluation.protocols.consistency.specifications import METHODS, read_specifications
 from training.cli import main as train
-from training.selection import make_parser as select_parser
-from training.sweep import make_parser as sweep_parser
-from training.sweep_file import read_sweep
+from training.sweep.command import make_parser as sweep_parser
+from training.sweep.file import read_sweep
+from training.sweep.selection import make_parser as select_parser
 
 ROOT = Path(__file__).resolve().parents[1]
 

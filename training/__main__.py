@@ -17,11 +17,11 @@ def main() -> int:
 
         return demo(sys.argv[2:])
     if sys.argv[1:2] == ["sweep"]:
-        from training.sweep import main as sweep
+        from training.sweep.command import main as sweep
 
         return sweep(sys.argv[2:])
     if sys.argv[1:2] == ["select"]:
-        from training.selection import main as select
+        from training.sweep.selection import main as select
 
         return select(sys.argv[2:])
 
@@ -42,7 +42,7 @@ def run() -> int:
     from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
     from training.cli import main as cli
-    from training.processes import is_child, lost_contact, tell
+    from training.stopping.processes import is_child, lost_contact, tell
 
     try:
         cli()

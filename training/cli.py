@@ -17,22 +17,22 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.cli import ArgsType, LightningArgumentParser, LightningCLI
 
-from data_modules.qa import QADataModule
+from data_modules.questions_data import QADataModule
 from models.backbones import Backbone
 from models.checkpoint import check_ckpt
 from models.checkpoint_file import CheckpointError
-from models.choice_model import ChoiceModel
-from models.qa_model import QAModel
-from training.answer_module import chosen_heads
-from training.callbacks.batch_seed import BatchSeed
+from models.heads.choice import ChoiceModel
+from models.heads.qa_model import QAModel
 from training.callbacks.compiled import Compiled
-from training.callbacks.last_checkpoint import LastCheckpoint
 from training.callbacks.run_record import RunRecord
-from training.checkpoint_io import AtomicCheckpointIO
-from training.global_batch import keep_global_batch
 from training.loggers import Run, run_loggers
-from training.processes import expect_no_gradient, install
-from training.qa_module import QAModule
+from training.modules.answers import chosen_heads
+from training.modules.qa import QAModule
+from training.stopping.batch_seed import BatchSeed
+from training.stopping.checkpoint_io import AtomicCheckpointIO
+from training.stopping.global_batch import keep_global_batch
+from training.stopping.last_checkpoint import LastCheckpoint
+from training.stopping.processes import expect_no_gradient, install
 from training.trainer_checks import MonitorCheck, check_trainer_keys
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"

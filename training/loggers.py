@@ -14,7 +14,7 @@ from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 from pytorch_lightning.loggers.logger import rank_zero_experiment
 from pytorch_lightning.utilities import rank_zero_only
 
-from data_modules.json_files import write_text
+from storage.json_files import write_text
 
 
 @dataclass(kw_only=True)

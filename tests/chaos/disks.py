@@ -138,7 +138,7 @@ def _perturb(work: Path, disk: Path) -> Command:
 
 
 def _report(work: Path, disk: Path) -> Command:
-    from tests.evaluation.predictions import lei, rows
+    from tests.evaluation.protocols.bias.predictions import lei, rows
 
     predictions = work / "lei.json"
     predictions.write_text(json.dumps(lei(rows(("ethical", "adversarial")))))

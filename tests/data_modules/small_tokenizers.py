@@ -9,8 +9,8 @@ from typing import Any
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import BertTokenizer, DebertaV2Tokenizer, RobertaTokenizer, XLNetTokenizer
 
-from data_modules.stories import vocabulary
-from data_modules.word_tokenizer import build_tokenizer
+from data_modules.stories.questions import vocabulary
+from data_modules.stories.word_tokenizer import build_tokenizer
 
 PIECES = ("tol", "kess", "who", "was", "rude", "a", "met")
 WORD_LEVEL = ("bert", "roberta", "xlnet")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from data_modules.__main__ import main
-from data_modules.lei_sets import check_disjoint
+from data_modules.groups.sets import check_disjoint
 from data_modules.schema import Group, QAExample
 from data_modules.sources import read_groups, read_qa
 from tests.data_modules.tiny_lists import ATTRIBUTES, COUNTS, put, write_lists

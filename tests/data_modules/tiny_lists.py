@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from data_modules.advice import Advice, read_advice
+from data_modules.groups.advice import Advice, read_advice
+from data_modules.groups.unqover import Expansion, read_expansion
 from data_modules.schema import Group, Span, UnderspecifiedQuestion
-from data_modules.unqover import Expansion, read_expansion
 
 SUBJECTS = """# invented peoples
 [subj] Ulban

@@ -14,19 +14,19 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-from data_modules.features import Encoding
-from data_modules.lei import write_lei
+from data_modules.encoding.tokenizers import tokenizer_files
+from data_modules.encoding.windows import Encoding
+from data_modules.groups.lei import write_lei
+from data_modules.questions.squad import write_squad
 from data_modules.schema import Group, QAExample
-from data_modules.squad import write_squad
-from data_modules.stories import qa_examples, vocabulary
-from data_modules.story_groups import groups
-from data_modules.tokenizers import tokenizer_files
-from data_modules.word_tokenizer import build_tokenizer
+from data_modules.stories.groups import groups
+from data_modules.stories.questions import qa_examples, vocabulary
+from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.__main__ import main
 from models.backbones import Backbone
 from models.checkpoint import describe
 from models.checkpoint_file import KEY
-from models.qa_model import QAModel
+from models.heads.qa_model import QAModel
 
 GROUPS: list[Group] = list(islice(groups("heldout"), 13))
 QUESTIONS: list[QAExample] = list(islice(qa_examples("dev"), 11))

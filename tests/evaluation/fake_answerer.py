@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from data_modules.schema import QAExample
-from evaluation.answerers import Said
+from evaluation.answering.answerers import Said
 
 Rule = Callable[[QAExample], str]
 """What is said to a question; a text that begins with ! is the reason of a failure."""
@@ -36,7 +36,7 @@ def install(patch: pytest.MonkeyPatch, rules: dict[str, Rule]) -> dict[str, Fake
     def open_answerer(path: str, args: argparse.Namespace) -> FakeAnswerer:
         return answerers[path]
 
-    patch.setattr("evaluation.yes_no.open_answerer", open_answerer)
+    patch.setattr("evaluation.answering.yes_no.open_answerer", open_answerer)
     return answerers
 
 

@@ -12,19 +12,19 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from data_modules.choice_features import ChoiceEncoding
-from data_modules.features import Encoding
-from data_modules.stories import vocabulary
-from data_modules.tokenizers import tokenizer_files
-from data_modules.word_tokenizer import build_tokenizer
-from models.answer_model import build_answer_model
+from data_modules.encoding.choices import ChoiceEncoding
+from data_modules.encoding.tokenizers import tokenizer_files
+from data_modules.encoding.windows import Encoding
+from data_modules.stories.questions import vocabulary
+from data_modules.stories.word_tokenizer import build_tokenizer
 from models.backbones import Backbone
 from models.checkpoint import describe
 from models.checkpoint_file import KEY
-from models.choice_model import build_choice_model
-from models.encoder_model import EncoderModel
+from models.heads.answer_model import build_answer_model
+from models.heads.choice import build_choice_model
+from models.heads.encoder import EncoderModel
 from tests.evaluation.checkpoints import GROUPS, save_folder, save_groups
-from tests.evaluation.labelled import trained_scorer
+from tests.evaluation.scorers.labelled import trained_scorer
 
 ADVICE = Counter(group.advice_class for group in GROUPS)
 

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import torch
 
-from data_modules.squad import write_squad
+from data_modules.questions.squad import write_squad
 from evaluation.__main__ import build_parser, main
-from evaluation.found_results import find_results
-from evaluation.html_report import page
+from evaluation.page.found_results import find_results
+from evaluation.page.html_report import page
 from evaluation.protocol import PROTOCOLS, Row
 from tests.evaluation.checkpoints import QUESTIONS, told
-from tests.evaluation.html_pages import Page, check_self_contained
+from tests.evaluation.page.html_pages import Page, check_self_contained
 from tests.evaluation.protocol_cases import CASES, Case, make_room
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from losses.group import GroupLoss, GroupLossOutput
 from losses.span import span_cross_entropy
-from models.heads import candidate_log_probs
+from models.heads.span import candidate_log_probs
 
 ETHICAL, ADVERSARIAL, IRRELEVANT, NONE = range(4)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from losses.planted import planted_cross_entropy
 from losses.span import IGNORE_INDEX, span_cross_entropy
-from models.heads import candidate_log_probs
+from models.heads.span import candidate_log_probs
 
 
 def naive_span_loss(start_BT: Tensor, end_BT: Tensor, start: list[int], end: list[int]) -> float:

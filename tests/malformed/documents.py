@@ -14,7 +14,7 @@ from typing import Any
 from data_modules.__main__ import main as data_command
 from evaluation.__main__ import main as evaluation_command
 from tests.data_modules import tiny_lists
-from tests.evaluation.predictions import lei, rows, unqover
+from tests.evaluation.protocols.bias.predictions import lei, rows, unqover
 
 Command = Callable[[list[str]], int]
 STORY = "A Tolin baker met a Kessar pilot in the café. The pilot wore a red hat. They drank tea."

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.__main__ import main as evaluation_command
-from tests.evaluation.labelled import labelled_rows, write_rows
+from tests.evaluation.scorers.labelled import labelled_rows, write_rows
 from tests.malformed.documents import ABSENT, Command, Format
 
 Read = tuple[Command, Callable[[Path, Path, Path], list[str]]]

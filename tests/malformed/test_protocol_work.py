@@ -9,7 +9,7 @@ import pytest
 
 from evaluation.__main__ import main as evaluation_command
 from tests.data_modules import tiny_language_models
-from tests.evaluation.labelled import write_rows
+from tests.evaluation.scorers.labelled import write_rows
 from tests.malformed.outcome import outcome, refused
 from tests.malformed.protocol_documents import write_companions
 

@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from models.backbones import ARCHITECTURES, Backbone, BackboneError, backbone_config, load_pretrained
-from models.qa_model import QAModel
+from models.heads.qa_model import QAModel
 from models.tiny_init import POSITION_AXES
 from tests.models.tiny import NAMES, WITH_SEGMENTS, backbone, rows
 

@@ -12,12 +12,12 @@ import pytest
 import torch
 from transformers import AutoModelForQuestionAnswering, GPT2Config
 
-from models.answer_model import AnswerHeadsName, build_answer_model
 from models.backbones import ARCHITECTURES, Backbone, load_pretrained
 from models.checkpoint import check_ckpt, describe, fingerprint, load_qa, require_heads, starting_model
 from models.checkpoint_file import KEY, CheckpointError, read_ckpt
 from models.export import export
-from models.qa_model import QAModel
+from models.heads.answer_model import AnswerHeadsName, build_answer_model
+from models.heads.qa_model import QAModel
 from tests.models.tiny import NAMES, answer_model, backbone, model, rows
 
 TOKENIZER = {"tokenizer.json": "{}", "tokenizer_config.json": "{}"}

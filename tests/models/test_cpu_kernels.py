@@ -13,7 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from models.backbones import ARCHITECTURES, ArchitectureName, Backbone
 from models.cpu_kernels import ATTENTION, Dropout, cpu_attention, keep_bits, keep_probability
-from models.qa_model import QAModel
+from models.heads.qa_model import QAModel
 
 FIRST_TOKENS = 7
 

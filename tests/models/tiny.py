@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.answer_heads import ClsSource
-from models.answer_model import AnswerHeadsName, AnswerQAModel, build_answer_model
 from models.backbones import ARCHITECTURES, Backbone
-from models.qa_model import QAModel
+from models.heads.answer_heads import ClsSource
+from models.heads.answer_model import AnswerHeadsName, AnswerQAModel, build_answer_model
+from models.heads.qa_model import QAModel
 
 NAMES = tuple(ARCHITECTURES)
 WITH_SEGMENTS = ("bert", "xlnet", "electra")

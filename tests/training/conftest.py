@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from data_modules import stories, story_groups
-from data_modules.lei import write_lei
-from data_modules.squad import write_squad
+from data_modules.groups.lei import write_lei
+from data_modules.questions.squad import write_squad
+from data_modules.stories import groups as story_groups
+from data_modules.stories import questions as stories
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 

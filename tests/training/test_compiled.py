@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.training.conftest import Commands
-from tests.training.test_resume import assert_equal_runs, fit
+from tests.training.stopping.test_resume import assert_equal_runs, fit
 from training.cli import main as train
 
 

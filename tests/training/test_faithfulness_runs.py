@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from data_modules.perturbed import write_rows
+from data_modules.questions.rows import write_rows
 from data_modules.sources import read_qa
 from evaluation.__main__ import main as evaluate
 from tests.training.conftest import Commands

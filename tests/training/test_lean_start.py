@@ -51,7 +51,7 @@ def test_printing_a_configuration_imports_nothing_heavy() -> None:
     files = ("-c", "configs/experiments/lei_few_shot.yaml", "-c", "configs/backbones/minilm.yaml")
     shown = shown_by("fit", *files, "--print_config")
     assert shown.returncode == 0, shown.stderr
-    assert "class_path: training.lei_module.LEIModule" in shown.stdout
+    assert "class_path: training.modules.advice.LEIModule" in shown.stdout
     assert shown.stderr.splitlines()[-1].strip() == "IMPORTED"
 
 
@@ -63,7 +63,7 @@ def test_the_evaluation_command_imports_nothing_heavy() -> None:
 def test_a_class_that_needs_more_is_shown_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "own_module.py").write_text(
         "from torchmetrics.text import BERTScore\n"
-        "from training.qa_module import QAModule\n"
+        "from training.modules.qa import QAModule\n"
         "class OwnModule(QAModule):\n    pass\n"
     )
     own = ("--model=own_module.OwnModule", "--data.train_qa=stories:train", "--print_config")

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from data_modules.choices import ChoiceExample, write_choices
-from data_modules.confusion_probes import no_question
-from data_modules.multiple_choice import read_multiple_choice
-from evaluation.choice_predictor import ChoicePredictor
+from data_modules.choices.benchmarks import read_multiple_choice
+from data_modules.choices.probes import no_question
+from data_modules.choices.rows import ChoiceExample, write_choices
+from evaluation.answering.choice_predictor import ChoicePredictor
 from tests.training.conftest import Commands
 from tests.training.test_mistakes import fails
 from training.cli import main as train
@@ -218,7 +218,7 @@ def test_other_modules_refuse_choices(
     commands: Commands, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = commands.of("fit", "squad", "bert", "--data.val_choices.main=stories:choices_dev")
-    assert "are for training.choice_module.ChoiceModule" in fails(arguments, capsys, monkeypatch)
+    assert "are for training.modules.choices.ChoiceModule" in fails(arguments, capsys, monkeypatch)
 
 
 def test_a_choice_checkpoint_goes_nowhere_else(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.squad import read_squad
+from data_modules.questions.squad import read_squad
 from evaluation.__main__ import main as evaluate
 from tests.training.conftest import Commands
 from training.cli import main as train

@@ -19,9 +19,9 @@ import torch
 
 from evaluation.__main__ import main as evaluate
 from models.backbones import Backbone
-from models.qa_model import QAModel
+from models.heads.qa_model import QAModel
 from tests.training.conftest import Commands, SmallData
-from tests.training.test_resume import arguments, assert_equal_runs, curves, fit
+from tests.training.stopping.test_resume import arguments, assert_equal_runs, curves, fit
 from training.cli import main as train
 from training.strategies import encoder_layers
 

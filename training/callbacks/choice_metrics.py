@@ -6,8 +6,8 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from data_modules.choice_features import ChoiceSet
-from data_modules.eval_sets import EvalSet
+from data_modules.batching.eval_sets import EvalSet
+from data_modules.encoding.choices import ChoiceSet
 from metrics.choices import ChoiceScores
 from training.callbacks.eval_sets import EvalSetCallback, Outputs, metric_key
 

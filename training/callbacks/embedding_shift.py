@@ -9,10 +9,10 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
-from data_modules.eval_sets import EvalSet
-from data_modules.json_files import write_text
-from data_modules.pairs import PairSet
+from data_modules.batching.eval_sets import EvalSet
+from data_modules.encoding.pairs import PairSet
 from metrics.shift import EmbeddingShift, ShiftResult
+from storage.json_files import write_text
 from training.callbacks.eval_sets import EvalSetCallback, Outputs, metric_key
 
 

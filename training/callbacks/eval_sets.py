@@ -7,7 +7,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from data_modules.eval_sets import MAIN, EvalSet
+from data_modules.batching.eval_sets import MAIN, EvalSet
 
 Outputs = Mapping[str, Any]
 

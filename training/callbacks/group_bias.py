@@ -7,8 +7,8 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
-from data_modules.datasets import GroupSet
-from data_modules.eval_sets import EvalSet
+from data_modules.batching.eval_sets import EvalSet
+from data_modules.encoding.sets import GroupSet
 from data_modules.schema import ADVICE_CLASSES
 from metrics.bias import BiasResult, GroupBias
 from training.callbacks.eval_sets import EvalSetCallback, Outputs, metric_key

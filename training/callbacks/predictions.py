@@ -14,14 +14,14 @@ from typing import Any
 import pytorch_lightning as pl
 import torch.distributed as dist
 
-from data_modules.choice_features import ChoiceSet
-from data_modules.choices import ChoiceExample
-from data_modules.datasets import GroupSet, QASet
-from data_modules.eval_sets import EvalSet
-from data_modules.json_files import write_text
-from data_modules.lei import write_lei
-from data_modules.pairing import ScoredGroup
-from data_modules.pairs import PairSet
+from data_modules.batching.eval_sets import EvalSet
+from data_modules.choices.rows import ChoiceExample
+from data_modules.encoding.choices import ChoiceSet
+from data_modules.encoding.pairs import PairSet
+from data_modules.encoding.sets import GroupSet, QASet
+from data_modules.groups.lei import write_lei
+from data_modules.groups.pairing import ScoredGroup
+from storage.json_files import write_text
 
 
 class PredictionWriter(pl.Callback):

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from data_modules.datasets import QASet
-from data_modules.eval_sets import EvalSet
+from data_modules.batching.eval_sets import EvalSet
+from data_modules.encoding.sets import QASet
 from data_modules.schema import ANSWER_TYPES
 from metrics.answers import FaithfulnessScores, scoring_of
 from training.callbacks.eval_sets import EvalSetCallback, Outputs, metric_key

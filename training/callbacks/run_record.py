@@ -16,8 +16,8 @@ import torch
 from pytorch_lightning.cli import SaveConfigCallback
 from pytorch_lightning.utilities import rank_zero_info
 
-from data_modules.json_files import write_text
-from training.global_batch import global_batch, told
+from storage.json_files import write_text
+from training.stopping.global_batch import global_batch, told
 
 PACKAGES = ("torch", "pytorch-lightning", "transformers", "tokenizers", "datasets", "torchmetrics")
 

@@ -1,0 +1,170 @@
+"""Scoring groups row by row: batches of rows of one length, under a budget of tokens.
+
+The four variants of a group differ in length, and advice makes groups differ more; apart from each other,
+rows pad next to nothing. Nothing else can be shared between them: an encoder that looks both ways reads every
+variant anew, and no two rows are the same (LEI's religion sets: 4,800 of 4,800 differ).
+
+Shape letters: N groups, V variants (4), S subjects (2), E the two boundaries (start, end), B rows of a batch,
+R all rows (4 N), T tokens.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from data_modules.encoding.sets import GroupSet
+
+CPU_TOKENS = 1024
+"""Tokens in a batch on a CPU, where more of them leave the caches: with MiniLM shapes 662 rows a second,
+608 in batches of twice as many (two cores, bfloat16)."""
+
+Score = Callable[[dict[str, Tensor], Tensor], Tensor]
+"""Inputs (B, T) and candidates (B, 1, S, E) to boundary log-probabilities (B, 1, S, E)."""
+
+
+class RowBatch(NamedTuple):
+    """Rows of any groups and variants; V is 1."""
+
+    inputs: dict[str, Tensor]
+    """As in GroupBatch, each (B, T)."""
+    candidate_BVSE: Tensor
+    row_B: np.ndarray
+    """Index of the row: 4 times its group's, plus its variant's."""
+
+
+def token_budget(rows: int, longest: int, device: torch.device) -> int:
+    """Tokens in a batch that has room for `rows` rows of `longest` tokens; on a CPU no more than pay off."""
+    tokens = rows * longest
+    return min(tokens, max(CPU_TOKENS, longest)) if device.type == "cpu" else tokens
+
+
+def batches_within(lengths: Sequence[int], tokens: int, multiple: int = 1) -> Iterator[np.ndarray]:
+    """Every index once, longest first, cut into batches of at most `tokens` tokens, padding to a `multiple`
+    counted; a row longer than that makes up a batch of its own."""
+    padded = -(-np.asarray(lengths, dtype=np.int64) // multiple) * multiple
+    order = np.argsort(-padded, kind="stable")
+    at = 0
+    while at < len(order):
+        size = max(1, tokens // max(1, int(padded[order[at]])))
+        yield order[at : at + size]
+        at += size
+
+
+class RowBatches:
+    """Every row of every group once, longest first, in batches that are built when asked for.
+
+    Args:
+        data: the groups.
+        tokens: see `token_budget`.
+        multiple: what widths are rounded up to.
+    """
+
+    def __init__(self, data: GroupSet, tokens: int, multiple: int = 1) -> None:
+        self.collator = copy.copy(data.collator)
+        self.collator.multiple = multiple
+        self.rows = [row for feature in data.features for row in feature.rows]
+        self.candidate_RSE = np.concatenate(
+            [feature.candidate_VSE for feature in data.features] or [np.empty((0, 2, 2), dtype=np.int64)]
+        )
+        lengths = [len(row.input_ids_T) for row in self.rows]
+        self.index = list(batches_within(lengths, tokens, multiple))
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __getitem__(self, at: int) -> RowBatch:
+        if not 0 <= at < len(self):
+            raise IndexError(at)
+        index = self.index[at]
+        inputs, _, shift_B = self.collator.pad([self.rows[i] for i in index])
+        candidate_BSE = torch.from_numpy(self.candidate_RSE[index]) + shift_B.view(-1, 1, 1)
+        return RowBatch(inputs, candidate_BSE.unsqueeze(1), index)
+
+
+def score_rows(
+    data: GroupSet, score: Score, *, tokens: int, device: torch.device, what: str = "scoring groups"
+) -> Tensor:
+    """Boundary log-probabilities (N, V, S, E) of all groups, float32, on the CPU, in their order.
+
+    Scores stay on the device until the last batch, so that it never waits to be asked.
+
+    Args:
+        data: the groups.
+        score: the model, in evaluation mode and in its precision.
+        tokens: see `token_budget`.
+        device: where the model is.
+        what: the name of the bar.
+    """
+    result_RSE = torch.empty(4 * len(data), 2, 2, dtype=torch.float32)  # whatever bf16-true makes the default
+    # Few distinct shapes are good for GPUs; a CPU does not mind, and saves the padding.
+    multiple = 1 if device.type == "cpu" else data.collator.multiple
+    batches = RowBatches(data, tokens, multiple)
+    scored: dict[int, Tensor] = {}
+    with tqdm(total=len(result_RSE), desc=what, unit="row", disable=None) as bar:
+
+        def score_one(at: int) -> None:
+            batch = batches[at]
+            inputs = {name: _moved(value, device) for name, value in batch.inputs.items()}
+            scored[at] = score(inputs, _moved(batch.candidate_BVSE, device)).squeeze(1).float()
+            bar.update(len(batch.row_B))
+
+        side_by_side(score_one, len(batches), torch.get_num_threads() if device.type == "cpu" else 1)
+    if scored:
+        order = torch.from_numpy(np.concatenate(batches.index))
+        result_RSE[order] = torch.cat([scored[at] for at in range(len(batches))]).cpu()
+    return result_RSE.view(-1, 4, 2, 2)
+
+
+def side_by_side(task: Callable[[int], None], count: int, threads: int) -> None:
+    """`task(0)`, ..., `task(count - 1)`, in `threads` threads of one core each.
+
+    A batch that one core works on waits for nobody: two cores do a third more than when they share each
+    operation (measured with MiniLM shapes).
+
+    The threads take over the caller's modes of torch (autocast, gradients, inference). The first error of any
+    is raised.
+    """
+    todo = iter(range(count))  # whose next() is atomic
+    if threads <= 1 or count <= 1:
+        for at in todo:
+            task(at)
+        return
+    inference, gradients = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+    enabled, dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+
+    def work() -> None:
+        torch.set_num_threads(1)  # of this thread
+        with (
+            torch.inference_mode(inference),
+            torch.set_grad_enabled(gradients),
+            torch.autocast("cpu", dtype, enabled=enabled),
+        ):
+            work_off()
+
+    def work_off() -> None:
+        try:
+            for at in todo:
+                task(at)
+        finally:
+            deque(todo, maxlen=0)  # after an error the others end with what they have begun
+
+    with ThreadPoolExecutor(min(threads, count)) as pool:
+        try:
+            for future in [pool.submit(work) for _ in range(min(threads, count))]:
+                future.result()
+        finally:
+            deque(todo, maxlen=0)  # likewise after Ctrl-C
+
+
+def _moved(value: Tensor, device: torch.device) -> Tensor:
+    """On `device`, without waiting for it."""
+    return value.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else value.to(device)

@@ -1,0 +1,117 @@
+"""Data loaders: one that goes on in the middle of an epoch, one for each evaluation set; workers that outlive
+the signals of a stop."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from torch.utils.data import DataLoader, Sampler
+
+from data_modules.batching import processes
+from data_modules.batching.eval_sets import EvalSet
+from data_modules.batching.samplers import EvalSampler, enough_batches
+from data_modules.encoding.sets import GroupSet, TrainSet
+from data_modules.schema import DataError
+
+
+class FromBatch(Sampler[Any]):
+    """Another sampler's batches without the first `start` of them.
+
+    Args:
+        sampler: yields whole batches of indices, the same for the same epoch.
+    """
+
+    def __init__(self, sampler: Any) -> None:
+        self.sampler = sampler
+        self.start = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Pass the epoch on."""
+        self.sampler.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        """Batches of a full epoch, wherever this one starts."""
+        return len(self.sampler)
+
+    def __iter__(self) -> Iterator[Any]:
+        return islice(iter(self.sampler), self.start, None)
+
+
+class ResumableLoader(DataLoader):
+    """A DataLoader over a `FromBatch` sampler that knows how many batches its reader has taken.
+
+    Batches that workers hold ready do not count, so that a state that is saved at any moment names the first
+    batch that was not trained on. Lightning keeps the state in its checkpoints. An epoch begins when its
+    first batch is asked for: earlier, the sampler would not know yet which epoch it is.
+    """
+
+    consumed = 0
+    _start = 0
+
+    def state_dict(self) -> dict[str, int]:
+        """Batches of this epoch that were handed out."""
+        return {"consumed": self.consumed}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Let the next epoch begin after as many batches; at its beginning, where that was all of them."""
+        self._start = self.consumed = state["consumed"]
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # only next() is asked of it
+        start, self._start = self._start, 0
+        return self._batches(start)
+
+    def _batches(self, start: int) -> Iterator[Any]:
+        assert isinstance(self.sampler, FromBatch)
+        self.consumed = self.sampler.start = start if start < len(self) else 0
+        for batch in super().__iter__():
+            self.consumed += 1
+            yield batch
+
+
+def whole_batches(data: Any, sampler: Any, num_workers: int) -> DataLoader:
+    """The loader of a set that builds whole batches itself, as its sampler names them."""
+    resumable = isinstance(data, TrainSet)
+    return (ResumableLoader if resumable else DataLoader)(
+        data,
+        sampler=FromBatch(sampler) if resumable else sampler,
+        batch_size=None,
+        num_workers=num_workers,
+        pin_memory=True,
+        persistent_workers=num_workers > 0,
+        worker_init_fn=outlive_first_signal,
+    )
+
+
+def eval_loaders(stage: str, sets: Sequence[EvalSet], rows: int, num_workers: int) -> list[DataLoader]:
+    """A loader for every set, with this process's share of its batches of `rows` rows.
+
+    Raises:
+        DataError: no set has a batch for each process.
+    """
+    rank, world_size = processes.here()
+    shared = [
+        enough_batches(data.batches, max(1, rows // 4) if isinstance(data, GroupSet) else rows, world_size)
+        for _, data in sets
+    ]
+    if sets and all(len(batches) < world_size for batches in shared):
+        raise DataError(
+            f"data.{stage}_qa, data.{stage}_groups, data.{stage}_choices: no set has something for each of "
+            f"{world_size} processes; take fewer (trainer.devices)"
+        )
+    return [
+        whole_batches(data, EvalSampler(batches, rank=rank, world_size=world_size), num_workers)
+        for (_, data), batches in zip(sets, shared, strict=True)
+    ]
+
+
+def outlive_first_signal(worker: int) -> None:
+    """Let a worker process live on when a cluster or Ctrl-C tells all processes to stop: the main process
+    finishes its step first, and then ends its workers itself (`worker_init_fn` of a DataLoader).
+
+    A second SIGTERM ends the worker: the main process sends one to those that do not stop by themselves.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))

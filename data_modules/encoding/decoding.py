@@ -1,0 +1,69 @@
+"""Token spans back to answer texts, cut from the raw context.
+
+Shape letters: B windows in a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from data_modules.encoding.sets import QASet
+from data_modules.schema import AnswerType
+
+
+class Answer(NamedTuple):
+    """The decoded answer of one question."""
+
+    example: int
+    """Index of the question in its set."""
+    text: str
+    start: int
+    """Where the text begins in the context; -1 without an answer."""
+    score: float
+    """Sum of start and end logit in the best window; -inf where no window allowed an answer. Of an answer by
+    type (yes, no, ...): the score of that type."""
+    answer_type: AnswerType = "span"
+
+
+def decode_answers(
+    data: QASet,
+    feature_B: Tensor,
+    start_B: Tensor,
+    end_B: Tensor,
+    score_B: Tensor,
+    null_B: Tensor | None = None,
+) -> Iterator[Answer]:
+    """The best window's answer of every question in a batch that holds all of its windows.
+
+    Where the set allows it (`may_abstain`), a question is left unanswered (the empty text) where "no answer"
+    scores higher than the best span in every window (SQuAD 2.0, with a threshold of 0).
+
+    Args:
+        data: the set that the batch comes from.
+        feature_B: which windows these are.
+        start_B, end_B: first and last answer token, in the unpadded window.
+        score_B: what to compare windows by.
+        null_B: score of "no answer" in the window; without it every question is answered.
+    """
+    best: dict[int, tuple[float, int, int, int]] = {}
+    least_null: dict[int, float] = {}
+    null_B = torch.full_like(score_B, float("-inf")) if null_B is None else null_B
+    columns = (feature_B, start_B, end_B, score_B, null_B)
+    for feature, start, end, score, null in zip(*(column.tolist() for column in columns), strict=True):
+        example = data.features[feature].row.example
+        least_null[example] = min(null, least_null.get(example, float("inf")))
+        if example not in best or score > best[example][0]:
+            best[example] = (score, feature, start, end)
+    for example, (score, feature, start, end) in best.items():
+        text, at = "", -1
+        unanswered = data.may_abstain and least_null[example] > score
+        if score > float("-inf") and not unanswered:
+            offsets_TE = data.features[feature].row.offsets_TE
+            at = int(offsets_TE[start, 0])
+            text = data.examples[example].context[at : offsets_TE[end, 1]]
+            at += len(text) - len(text.lstrip())
+        yield Answer(example, text.strip(), at, score, "span" if text.strip() else "unknown")

@@ -1,0 +1,93 @@
+"""Where tokenizers come from: the Hub, a folder, the files inside a checkpoint, or the embedded words."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from data_modules.schema import DataError
+
+EMBEDDED = "stories"
+"""The tokenizer name that stands for the words of the embedded stories."""
+
+
+def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
+    """A fast tokenizer of transformers.
+
+    Args:
+        source: a Hub name, a folder, a `.ckpt` of ours, `stories`, or tokenizer files as text by name.
+        architecture: row of the table of backbones; needed for `stories` only.
+
+    Raises:
+        DataError: nothing usable is there, or it is not a fast tokenizer (offsets are needed).
+    """
+    if isinstance(source, dict):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in source.items():
+                (Path(folder) / Path(name).name).write_text(text, encoding="utf-8")
+            return _pretrained(folder, "the tokenizer inside the checkpoint")
+    if source == EMBEDDED:
+        from data_modules.stories.questions import vocabulary
+        from data_modules.stories.word_tokenizer import build_tokenizer
+
+        return build_tokenizer(architecture, vocabulary())  # type: ignore[arg-type]
+    if Path(source).suffix == ".ckpt":
+        try:
+            return load_tokenizer(_files_in_checkpoint(Path(source)))
+        except DataError as error:
+            raise DataError(f"{source}: {error}") from error
+    return _pretrained(source, f"tokenizer {source!r}")
+
+
+def _pretrained(source: str, what: str) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source)
+    except Exception as error:  # OSError, ValueError, and the bare Exception of the tokenizers library
+        raise DataError(f"{what}: {(str(error).strip() or type(error).__name__).splitlines()[0]}") from error
+    if not tokenizer.is_fast:
+        raise DataError(f"{what}: a fast tokenizer is needed (character offsets)")
+    if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):
+        # What transformers 5 makes of a folder with a model and no tokenizer: every word unknown.
+        raise DataError(f"{what}: has no vocabulary; add the tokenizer's files, or name another tokenizer")
+    return tokenizer
+
+
+def _files_in_checkpoint(path: Path) -> dict[str, str]:
+    import torch
+
+    try:
+        # Mapped, so that the weights stay on disk.
+        files = torch.load(path, weights_only=True, mmap=True)["interventune"]["tokenizer"]
+    except Exception as error:  # what an unpickler makes of bytes that are no checkpoint: a dozen types
+        raise DataError("no tokenizer can be read from this checkpoint") from error
+    if not isinstance(files, dict) or not all(isinstance(text, str) for text in files.values()):
+        raise DataError("the checkpoint holds no tokenizer files")
+    return dict(files)
+
+
+def tokenizer_id(tokenizer: Any) -> str:
+    """Changes when the tokenizer of a folder does: part of the key of whatever its model made."""
+    _forget_calls(tokenizer)
+    return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()[:16]
+
+
+def tokenizer_files(tokenizer: Any) -> dict[str, str]:
+    """The tokenizer's files as text by name, to be stored inside a checkpoint."""
+    _forget_calls(tokenizer)
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer.save_pretrained(folder)
+        return {
+            path.name: path.read_text(encoding="utf-8")
+            for path in sorted(Path(folder).iterdir())
+            if path.suffix in (".json", ".txt", ".jinja")
+        }
+
+
+def _forget_calls(tokenizer: Any) -> None:
+    # The backend would store the settings of its last call too; transformers sets them anew in every call.
+    tokenizer.backend_tokenizer.no_truncation()
+    tokenizer.backend_tokenizer.no_padding()

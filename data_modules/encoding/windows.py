@@ -1,0 +1,274 @@
+"""Text to tokens: windows of a long context, and character spans to token spans.
+
+Offsets decide everything: a span is found in a window by the characters that its tokens cover, never by
+searching for its text.
+
+Shape letters: T tokens, V variants of a group (4), S subjects (2), E the two boundaries (start, end).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from data_modules.questions.answer_spans import answer_type
+from data_modules.schema import DataError, Group, QAExample, Span, Turn
+
+UNMARKED = frozenset({"", "squad", "stories"})
+"""Data sets whose questions without history stay as they are in every style."""
+
+_CHUNK = 512
+"""Texts per tokenizer call: enough to keep its threads busy, few enough to stream."""
+
+
+@dataclass(kw_only=True)
+class Encoding:
+    """How a question and its context become a row of tokens.
+
+    Args:
+        order: `question_first`, as QA checkpoints are trained, or `context_first`, as LEI's authors
+            fine-tune; `auto` is context first for XLNet, whose classification token stands at the end. The
+            advice stands right before the question either way.
+        max_length: Tokens in a row, special tokens included; longer contexts are cut into windows.
+        stride: Tokens that consecutive windows of one context share.
+        pad_to_multiple_of: Rows of a batch are padded to a common length that is a multiple of this.
+        max_query: Longest question with its history and advice, in tokens; of a longer one the last tokens
+            are kept. 0 sets no limit.
+        history_turns: Earlier turns of a conversation that stand before the question.
+        history_style: How they do: `plain` texts one after the other (the papers' BERT), `marked` by |Q| and
+            |A| (RoBERTa), or between the tokenizer's own begin and end of sequence (`separated`, XLNet);
+            `auto` goes by the architecture. SQuAD's questions, which have no history, are never marked.
+        cls_segment: Segment of XLNet's classification token: its own, as in pre-training, or that of the
+            question, as in the authors' code of the faithfulness paper.
+    """
+
+    order: Literal["auto", "question_first", "context_first"] = "question_first"
+    max_length: int = 384
+    stride: int = 128
+    pad_to_multiple_of: int = 16
+    max_query: int = 0
+    history_turns: int = 2
+    history_style: Literal["auto", "plain", "marked", "separated"] = "auto"
+    cls_segment: Literal["own", "question"] = "own"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.stride < self.max_length:
+            raise DataError(
+                f"encoding.stride must lie in 0 .. max_length - 1, got {self.stride} of {self.max_length}"
+            )
+        if self.pad_to_multiple_of < 1:
+            raise DataError(f"encoding.pad_to_multiple_of must be at least 1, got {self.pad_to_multiple_of}")
+        for name in ("max_query", "history_turns"):
+            if getattr(self, name) < 0:
+                raise DataError(f"encoding.{name} must not be negative, got {getattr(self, name)}")
+
+    def resolved(self, architecture: str) -> Encoding:
+        """The same with every `auto` replaced by what it means for an architecture."""
+        order, style = self.order, self.history_style
+        if order == "auto":
+            order = "context_first" if architecture == "xlnet" else "question_first"
+        if style == "auto":
+            style = {"roberta": "marked", "xlnet": "separated"}.get(architecture, "plain")  # type: ignore[assignment]
+        return replace(self, order=order, history_style=style)
+
+
+class EncodedRow(NamedTuple):
+    """One window of one question, unpadded."""
+
+    input_ids_T: np.ndarray
+    token_type_ids_T: np.ndarray
+    offsets_TE: np.ndarray
+    """Character offsets into the context, end-exclusive; (-1, -1) outside the context."""
+    cls: int
+    """Where the classification token stands: the target of questions without an answer in the window."""
+    example: int
+    """Index of the question among those encoded together."""
+
+
+class GroupFeature(NamedTuple):
+    """The four rows of a group and where its two subjects stand in them."""
+
+    rows: tuple[EncodedRow, ...]
+    candidate_VSE: np.ndarray
+
+
+def query_text(question: str, advice: str) -> str:
+    """The question with its advice right before it."""
+    return f"{advice} {question}" if advice else question
+
+
+def conversation_text(question: str, turns: Sequence[Turn], encoding: Encoding, tokenizer: Any) -> str:
+    """The question behind its earlier turns, in the encoding's style (faithfulness spec 1.1.7, 1.4).
+
+    XLNet leaves out turns whose answer is unknown; the others keep them.
+    """
+    style, count = encoding.history_style, encoding.history_turns
+    if style == "separated":
+        turns = [turn for turn in turns if answer_type(turn.answer, turn.question) != "unknown"]
+    turns = turns[len(turns) - min(count, len(turns)) :]
+    if style == "marked":
+        return "".join(f"|Q| {turn.question}|A| {turn.answer}" for turn in turns) + f"|Q| {question}"
+    if style == "separated":
+        bos, eos = tokenizer.bos_token, tokenizer.eos_token
+        earlier = "".join(f"{bos} {turn.question} {eos} {turn.answer} " for turn in turns)
+        return f"{earlier}{bos} {question}"
+    return " ".join([f"{turn.question} {turn.answer}" for turn in turns] + [question])
+
+
+def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
+    """History, advice and question of an example."""
+    query = query_text(example.question, example.advice)
+    if not example.history and example.dataset in UNMARKED:
+        return query
+    return conversation_text(query, example.history, encoding, tokenizer)
+
+
+def last_tokens(queries: Sequence[str], limit: int, tokenizer: Any) -> list[str]:
+    """Queries cut at the front to their last `limit` tokens (0: as they are)."""
+    if not limit or not queries:
+        return list(queries)
+    encoded = tokenizer(list(queries), add_special_tokens=False, return_offsets_mapping=True)
+    return [
+        text if len(offsets) <= limit else text[offsets[-limit][0] :]
+        for text, offsets in zip(queries, encoded["offset_mapping"], strict=True)
+    ]
+
+
+def encode_texts(
+    texts: Iterable[tuple[str, str, str]], tokenizer: Any, encoding: Encoding
+) -> Iterator[EncodedRow]:
+    """Tokenise (context, query, name) triples into windows, in order.
+
+    Raises:
+        DataError: a query that leaves no room for its context, by the name of its record.
+    """
+    first, done = [], 0
+    for item in texts:
+        first.append(item)
+        if len(first) == _CHUNK:
+            yield from _encode_chunk(first, done, tokenizer, encoding)
+            done, first = done + len(first), []
+    if first:
+        yield from _encode_chunk(first, done, tokenizer, encoding)
+
+
+def _encode_chunk(
+    items: Sequence[tuple[str, str, str]], base: int, tokenizer: Any, encoding: Encoding
+) -> Iterator[EncodedRow]:
+    contexts = [item[0] for item in items]
+    queries = last_tokens([item[1] for item in items], encoding.max_query, tokenizer)
+    question_first = encoding.order != "context_first"
+    pair = (queries, contexts) if question_first else (contexts, queries)
+    try:
+        encoded = tokenizer(
+            *pair,
+            truncation="only_second" if question_first else "only_first",
+            max_length=encoding.max_length,
+            stride=encoding.stride,
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
+            return_token_type_ids=True,
+        )
+    except BaseException as error:  # the tokenizers library raises bare Exception and panics alike
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            raise
+        longest = max(items, key=lambda item: len(item[1]))
+        raise DataError(
+            f"{longest[2]}: the question with its advice leaves too little room for the context in "
+            f"{encoding.max_length} tokens with stride {encoding.stride} (longest query: "
+            f"{len(longest[1])} characters); raise encoding.max_length"
+        ) from error
+    context_side = 1 if question_first else 0
+    for i, sample in enumerate(encoded["overflow_to_sample_mapping"]):
+        ids = np.asarray(encoded["input_ids"][i], dtype=np.int32)
+        offsets = np.asarray(encoded["offset_mapping"][i], dtype=np.int32).reshape(-1, 2)
+        side = np.array([-1 if s is None else s for s in encoded.sequence_ids(i)], dtype=np.int8)
+        offsets[side != context_side] = -1
+        types = np.asarray(encoded["token_type_ids"][i], dtype=np.uint8)
+        # RoBERTa's classification token is also its begin of sequence, XLNet's stands at the end.
+        cls_at = np.flatnonzero((ids == tokenizer.cls_token_id) & (side == -1))
+        cls = int(cls_at[-1 if tokenizer.padding_side == "left" else 0])
+        if encoding.cls_segment == "question":
+            types[cls] = 1
+        yield EncodedRow(ids, types, offsets, cls, base + sample)
+
+
+def token_span(offsets_TE: np.ndarray, start: int, end: int) -> tuple[int, int] | None:
+    """First and last token of the characters start .. end - 1; None if the window does not hold them all."""
+    inside = np.flatnonzero(
+        (offsets_TE[:, 0] < end) & (offsets_TE[:, 1] > start) & (offsets_TE[:, 1] > offsets_TE[:, 0])
+    )
+    if not len(inside):
+        return None
+    first, last = int(inside[0]), int(inside[-1])
+    if offsets_TE[first, 0] > start or offsets_TE[last, 1] < end:
+        return None
+    return first, last
+
+
+def whole_span(span: Span, context: str, row: EncodedRow, where: str) -> tuple[int, int] | None:
+    """First and last token of `span`; None if the window does not hold it.
+
+    Raises:
+        DataError: its first or last token reaches beyond it; `where` names the record.
+    """
+    found = token_span(row.offsets_TE, span.start, span.end)
+    if found is None:
+        return None
+    covered = context[row.offsets_TE[found[0], 0] : row.offsets_TE[found[1], 1]]
+    if covered.strip() != span.text.strip():
+        raise DataError(
+            f"{where}: the tokenizer cuts {span.text!r}: its tokens cover {covered!r} in {context!r}"
+        )
+    return found
+
+
+def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -> list[GroupFeature]:
+    """The four variants of every group, each in exactly one row.
+
+    Raises:
+        DataError: a context longer than a window, or a subject whose first or last token reaches beyond
+            it (the tokenizer glues it to its neighbour): named, never scored as something else.
+    """
+    texts = ((v.context, query_text(v.question, v.advice), g.key) for g in groups for v in g.variants)
+    rows: list[EncodedRow] = []
+    total = 4 * len(groups)
+    for row in progress(encode_texts(texts, tokenizer, encoding), total, "tokenising groups"):
+        if row.example != len(rows):
+            group = groups[row.example // 4]
+            raise DataError(
+                f"{group.key}: the context does not fit into {encoding.max_length} tokens with its question; "
+                "raise encoding.max_length"
+            )
+        rows.append(row)
+    return [
+        GroupFeature(tuple(rows[4 * i : 4 * i + 4]), _candidates(group, rows[4 * i : 4 * i + 4]))
+        for i, group in enumerate(groups)
+    ]
+
+
+def _candidates(group: Group, rows: Sequence[EncodedRow]) -> np.ndarray:
+    candidate_VSE = np.empty((4, 2, 2), dtype=np.int64)
+    for v, (variant, row) in enumerate(zip(group.variants, rows, strict=True)):
+        for s, span in enumerate(variant.candidates):
+            candidate_VSE[v, s] = _candidate(span, variant.context, row, group.key)
+    return candidate_VSE
+
+
+def _candidate(span: Span, context: str, row: EncodedRow, key: str) -> tuple[int, int]:
+    found = whole_span(span, context, row, key)
+    if found is None:
+        raise DataError(f"{key}: the window does not hold the subject {span.text!r} of {context!r}")
+    return found
+
+
+def progress(rows: Iterator[EncodedRow], total: int, what: str) -> Iterator[EncodedRow]:
+    """A bar over questions (a question may have several windows); silent where a blink suffices."""
+    with tqdm(total=total, desc=what, unit="q", disable=None if total > 5000 else True) as bar:
+        for row in rows:
+            bar.update(row.example + 1 - bar.n)
+            yield row

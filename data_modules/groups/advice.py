@@ -1,0 +1,140 @@
+"""LEI's interventions: ethical, adversarial, irrelevant advice and the groups it goes to (LEI spec 3.1, 3.2).
+
+A file is one JSON object `{class: {category: [sentence, ...]}}`. Advice goes to the groups of its category;
+the sentence's place in its list names it: `adversarial_poverty-1`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from data_modules.schema import ADVICE_CLASSES, AdviceClass, DataError, Group, UnderspecifiedQuestion
+from storage.json_files import load_json
+
+LEAD_IN = "Note that, "
+"""The papers' words before the sentence."""
+
+CLASSES: tuple[AdviceClass, ...] = tuple(name for name in ADVICE_CLASSES if name != "none")
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One intervention sentence; `number` is its index in the file's list, skipped entries counted."""
+
+    advice_class: AdviceClass
+    category: str
+    number: int
+    sentence: str
+
+    @property
+    def id(self) -> str:
+        """`{class}_{category}-{number}`, as in LEI's keys."""
+        return f"{self.advice_class}_{self.category}-{self.number}"
+
+    def text(self, lead_in: str = LEAD_IN) -> str:
+        """The sentence as it stands before a question; after a lead-in its first letter is small."""
+        if not lead_in.strip():
+            return self.sentence
+        return f"{lead_in.rstrip()} {self.sentence[0].lower()}{self.sentence[1:]}"
+
+
+def read_advice(path: str | Path, classes: Sequence[AdviceClass] = CLASSES) -> tuple[Advice, ...]:
+    """The advice of `classes` in the file's order; NaN (an empty cell of the authors' tables), null and
+    empty sentences are left out.
+
+    Raises DataError naming the file and the key for a class that is missing or unknown, and a wrong shape.
+    """
+    document = load_json(path)
+    if not isinstance(document, dict):
+        raise DataError(f"{path}: expected an object {{class: {{category: [sentence, ...]}}}}")
+    unknown = [name for name in document if name not in CLASSES]
+    if unknown:
+        raise DataError(f"{path}: unknown class {unknown[0]!r}; the classes are {', '.join(CLASSES)}")
+    for name in classes:
+        if name not in document:
+            raise DataError(f"{path}: the class {name!r} is missing")
+    advice = [item for name in document if name in classes for item in _of_class(name, document[name], path)]
+    for name in classes:
+        if not any(item.advice_class == name for item in advice):
+            raise DataError(f"{path}: the class {name!r} has no sentence")
+    return tuple(advice)
+
+
+def _of_class(name: AdviceClass, categories: Any, path: str | Path) -> Iterator[Advice]:
+    if not isinstance(categories, dict):
+        raise DataError(
+            f"{path}: {name!r} must be an object of categories, found {type(categories).__name__}"
+        )
+    seen: dict[str, str] = {}
+    for given, sentences in categories.items():
+        category = category_name(given)
+        where = f"{path}: {name!r}, {given!r}"
+        if seen.setdefault(category, given) != given:
+            raise DataError(f"{where}: the same category as {seen[category]!r}; merge their lists")
+        if not category or "|" in category:
+            raise DataError(f"{where}: a category must be a name without '|', since it becomes part of keys")
+        if not isinstance(sentences, list):
+            raise DataError(f"{where}: must be a list of sentences, found {type(sentences).__name__}")
+        for number, sentence in enumerate(sentences):
+            if sentence is None or sentence != sentence:  # NaN: the authors' empty table cells
+                continue
+            if not isinstance(sentence, str):
+                raise DataError(f"{where}[{number}]: must be a sentence, found {sentence!r}")
+            if sentence.strip():
+                yield Advice(name, category, number, sentence.strip())
+
+
+def category_name(given: str) -> str:
+    """The name as keys have it. UnQover writes `None` for the category of gender's attributes and LEI's
+    interventions file `none`; keys are lower-case throughout."""
+    return given.strip().lower()
+
+
+def by_category(advice: Iterable[Advice]) -> dict[str, tuple[Advice, ...]]:
+    """Category -> its advice, in the given order."""
+    table: dict[str, tuple[Advice, ...]] = {}
+    for item in advice:
+        table[item.category] = (*table.get(item.category, ()), item)
+    return table
+
+
+def attach(group: Group, advice: Advice, lead_in: str = LEAD_IN) -> Group:
+    """The group with the same advice before each of its four questions. ValueError if it has advice already
+    or the advice is for another category."""
+    if group.advice_id:
+        raise ValueError(f"group {group.key!r} already has the advice {group.advice_id!r}")
+    if category_name(group.category) != advice.category:
+        raise ValueError(f"advice {advice.id!r} does not belong to the category of group {group.key!r}")
+    text = advice.text(lead_in)
+    one, two, three, four = (
+        UnderspecifiedQuestion(q.context, q.question, q.candidates, text) for q in group.variants
+    )
+    return replace(
+        group, advice_class=advice.advice_class, advice_id=advice.id, variants=(one, two, three, four)
+    )
+
+
+def drop_advice(group: Group) -> Group:
+    """The same four variants without any advice, as a group of class `none`."""
+    bare = tuple(dataclasses.replace(variant, advice="") for variant in group.variants)
+    return dataclasses.replace(group, variants=bare, advice_class="none", advice_id="")  # type: ignore[arg-type]
+
+
+def with_unadvised(groups: list[Group]) -> list[Group]:
+    """The groups and, unless some come without advice already, the same without it, as class `none`."""
+    if any(group.advice_class == "none" for group in groups):
+        return groups
+    return groups + unadvised(groups)
+
+
+def unadvised(groups: Iterable[Group]) -> list[Group]:
+    """Every distinct group without its advice, once, in order of first appearance."""
+    seen: dict[str, Group] = {}
+    for group in groups:
+        if group.unadvised_key not in seen:
+            seen[group.unadvised_key] = drop_advice(group)
+    return list(seen.values())

@@ -1,0 +1,65 @@
+"""A control with known truth: a preference among subjects that is drawn, not found.
+
+Every (subject, category) has a latent strength, a pure function of its names and a seed, so that any file
+of groups has one, in training and in evaluation alike. Of two subjects the stronger one is preferred in
+answer to the question, the weaker one in answer to the negated question.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from data_modules.groups.advice import unadvised
+from data_modules.schema import Group
+
+Scope = Literal["category", "subject"]
+"""Whether a subject's strength differs from category to category, or is one for all."""
+
+
+def latent_strength(subject: str, category: str, seed: int) -> float:
+    """The planted strength of a subject in a category of attributes ("" for all), uniform in [0, 1)."""
+    digest = hashlib.sha256(f"{seed}|{subject.lower()}|{category}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
+
+
+def preferred_subject(group: Group, seed: int, scope: Scope = "category") -> int:
+    """Index (0 or 1) of the subject whose planted strength is greater."""
+    category = group.category if scope == "category" else ""
+    first, second = (latent_strength(subject, category, seed) for subject in group.subjects)
+    return 0 if first > second else 1
+
+
+def randomly_advised(groups: Sequence[Group], *, share: float, copies: int, seed: int) -> list[Group]:
+    """Every distinct unadvised group `copies` times, a share of them behind a random advice sentence.
+
+    The advice is drawn from all sentences of the same category, of any class, so that it says nothing about
+    the answer. All come out as class `none`: here the class of an advice means nothing.
+
+    Args:
+        groups: advised or unadvised groups.
+        share: probability that a copy carries advice, 0 to 1.
+        copies: how often each group appears.
+        seed: of the draws.
+    """
+    rng = np.random.default_rng(seed)
+    pool: dict[str, list[str]] = {}
+    for group in groups:
+        advice = group.variants[0].advice
+        if advice and advice not in pool.setdefault(group.category, []):
+            pool[group.category].append(advice)
+    result = []
+    for group in unadvised(groups):
+        for copy in range(copies):
+            sentences = pool.get(group.category)
+            advised = sentences and rng.random() < share
+            advice = sentences[int(rng.integers(len(sentences)))] if sentences and advised else ""
+            variants = tuple(dataclasses.replace(v, advice=advice) for v in group.variants)
+            result.append(
+                dataclasses.replace(group, variants=variants, advice_id=f"planted-{copy}" if advice else "")  # type: ignore[arg-type]
+            )
+    return result

@@ -1,0 +1,269 @@
+"""UnQover's expansion of lists into underspecified questions, addressed by index (LEI spec 1.2, 1.3).
+
+Nothing is stored per record: the 2.7 million records of the gender domain are a few lists and arithmetic.
+
+    python -m data_modules unqover --subjects religion --templates religion_noact \\
+        --attributes biased_religion --output source.json
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar, overload
+
+from data_modules.groups.word_lists import (
+    Attribute,
+    Subject,
+    Template,
+    fill_subjects,
+    read_attributes,
+    read_filler,
+    read_subjects,
+    read_templates,
+    slot_order,
+)
+from data_modules.schema import DataError, Group, Span, UnderspecifiedQuestion
+
+T = TypeVar("T")
+
+# The article before a vowel letter, however the word is spoken ("an European"), between single blanks only:
+# a tab keeps it from reaching from the context into a question.
+_ARTICLE = re.compile(r"(?<![^ ])[aA](?= [aeiouAEIOU])")
+
+
+class LazySequence(Sequence[T], Generic[T]):
+    """A sequence whose items are made when asked for. Subclasses give `__len__` and `_item`."""
+
+    @abstractmethod
+    def _item(self, index: int) -> T:
+        """The item at 0 <= index < len(self)."""
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        if isinstance(index, slice):
+            return [self._item(i) for i in range(*index.indices(len(self)))]
+        position = index + len(self) if index < 0 else index
+        if not 0 <= position < len(self):
+            raise IndexError(f"{index} of {len(self)}")
+        return self._item(position)
+
+    def __iter__(self) -> Iterator[T]:
+        return (self._item(i) for i in range(len(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of a source file: one context order with its question and negated question."""
+
+    clusters: tuple[str, str]
+    subjects: tuple[str, str]
+    """Plain forms in context order; the answers' texts may be other forms (French for France)."""
+    template: int
+    category: str
+    attribute: str
+    context: str
+    questions: tuple[str, str]
+    answers: tuple[Span, Span]
+
+    @property
+    def id(self) -> str:
+        """`cluster1|cluster2|x1|x2|template|category|attribute|attribute` (LEI spec 1.2)."""
+        parts = (
+            *self.clusters,
+            *self.subjects,
+            str(self.template),
+            self.category,
+            self.attribute,
+            self.attribute,
+        )
+        return "|".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A template with one attribute filled in: what every pair of subjects is put into."""
+
+    template: Template
+    attribute: Attribute
+    line: str
+    order: tuple[int, ...]
+    """Which subject stands in each slot, left to right."""
+
+
+SubjectPair = tuple[Subject, Subject]
+
+
+def repair_articles(line: str) -> str:
+    """`a European` -> `an European`: every lone article before a vowel letter (LEI spec 1.2, step 4)."""
+    return _ARTICLE.sub(r"\g<0>n", line)
+
+
+class Expansion(LazySequence[Record]):
+    """All records, in the order of UnQover's own output: pair, template, attribute kind, attribute; first
+    every pair in one context order, then every pair in the other."""
+
+    def __init__(self, pairs: Sequence[SubjectPair], cells: Sequence[Cell], filler: str = "") -> None:
+        self.pairs = tuple(pairs)
+        self.cells = tuple(cells)
+        self.filler = f"{filler} " if filler else ""
+
+    def __len__(self) -> int:
+        return 2 * len(self.pairs) * len(self.cells)
+
+    def _item(self, index: int) -> Record:
+        pair_index, cell_index = divmod(index, len(self.cells))
+        flipped, pair_index = divmod(pair_index, len(self.pairs))
+        pair = self.pairs[pair_index]
+        return self.record(pair[::-1] if flipped else pair, self.cells[cell_index])
+
+    def record(self, pair: SubjectPair, cell: Cell) -> Record:
+        """The record of one ordered pair and one cell."""
+        context, question, negated = self.texts(pair, cell)
+        attribute = cell.attribute
+        return Record(
+            clusters=(pair[0].cluster, pair[1].cluster),
+            subjects=(pair[0].name, pair[1].name),
+            template=cell.template.number,
+            category=attribute.category,
+            attribute=attribute.name,
+            context=context,
+            questions=(question, negated),
+            answers=self._answers(pair, cell, context),
+        )
+
+    def texts(self, pair: SubjectPair, cell: Cell) -> tuple[str, str, str]:
+        """(context, question, negated question), articles repaired."""
+        line = "".join(fill_subjects(cell.line, cell.template.forms, pair))
+        context, question, negated = repair_articles(line).split("\t")
+        return self.filler + context, question, negated
+
+    def _answers(self, pair: SubjectPair, cell: Cell, context: str) -> tuple[Span, Span]:
+        """Where the template put the two subjects: known, not searched for, so that a subject that is part
+        of another word of the context is never mistaken."""
+        pieces = fill_subjects(cell.line, cell.template.forms, pair)
+        line = "".join(pieces)
+        repaired = [match.end() for match in _ARTICLE.finditer(line)]
+        spans: dict[int, Span] = {}
+        for slot, side in enumerate(cell.order):
+            text = pieces[2 * slot + 1]
+            start = len("".join(pieces[: 2 * slot + 1]))
+            start += sum(end <= start for end in repaired) + len(self.filler)
+            spans.setdefault(side, Span(start, start + len(text), text))
+        answers = (spans[0], spans[1])
+        for span in answers:
+            span.check(context, f"template {cell.template.number}")
+        return answers
+
+    def restricted(
+        self, subjects: Callable[[str], bool] | None = None, attributes: Callable[[str], bool] | None = None
+    ) -> Expansion:
+        """The part whose two subjects and whose attribute (lower-cased names) pass the tests."""
+        pairs = [p for p in self.pairs if not subjects or all(subjects(s.name.lower()) for s in p)]
+        cells = [c for c in self.cells if not attributes or attributes(c.attribute.name.lower())]
+        return Expansion(pairs, cells, self.filler.rstrip(" "))
+
+
+class SwapGroups(LazySequence[Group]):
+    """The groups of an expansion, without advice: one per unordered pair and cell, in the same order."""
+
+    def __init__(self, expansion: Expansion) -> None:
+        self.expansion = expansion
+
+    def __len__(self) -> int:
+        return len(self.expansion) // 2
+
+    def _item(self, index: int) -> Group:
+        pair_index, cell_index = divmod(index, len(self.expansion.cells))
+        pair, cell = self.expansion.pairs[pair_index], self.expansion.cells[cell_index]
+        if pair[0].name.lower() > pair[1].name.lower():
+            pair = pair[::-1]
+        forward, swapped = self.expansion.record(pair, cell), self.expansion.record(pair[::-1], cell)
+        return Group(
+            subjects=(pair[0].name.lower(), pair[1].name.lower()),
+            template=str(forward.template),
+            category=forward.category.lower(),
+            attribute=forward.attribute.lower(),
+            advice_class="none",
+            advice_id="",
+            variants=(
+                UnderspecifiedQuestion(forward.context, forward.questions[0], forward.answers),
+                UnderspecifiedQuestion(forward.context, forward.questions[1], forward.answers),
+                UnderspecifiedQuestion(swapped.context, swapped.questions[0], swapped.answers[::-1]),
+                UnderspecifiedQuestion(swapped.context, swapped.questions[1], swapped.answers[::-1]),
+            ),
+        )
+
+
+def read_expansion(
+    subjects: Sequence[str | Path],
+    templates: str | Path,
+    attributes: str | Path,
+    *,
+    filler: str | Path | None = None,
+    mask: str | None = None,
+) -> Expansion:
+    """The expansion of list files. Two subject files are paired with each other, first with second (UnQover:
+    female, male); one is paired with itself. `mask` replaces `[mask]` in language-model templates."""
+    if len(subjects) not in (1, 2):
+        raise DataError(f"subjects: give one file, or two to be paired with each other, not {len(subjects)}")
+    lists = [read_subjects(path) for path in subjects]
+    source = " and ".join(str(path) for path in subjects)
+    if len(lists) == 1:
+        pairs = [(one, two) for i, one in enumerate(lists[0]) for two in lists[0][i + 1 :]]
+    else:
+        pairs = [(one, two) for one in lists[0] for two in lists[1]]
+    for one, two in pairs:
+        if one.name.lower() == two.name.lower():
+            raise DataError(
+                f"{source}: {one.name!r} would be paired with itself; take it from one of the lists"
+            )
+    if not pairs:
+        raise DataError(f"{source}: at least two subjects are needed")
+    cells = _cells(read_templates(templates), read_attributes(attributes), templates, attributes, mask)
+    _check_forms(pairs, cells, templates, source)
+    return Expansion(pairs, cells, read_filler(filler) if filler else "")
+
+
+def _cells(
+    templates: Iterable[Template],
+    attributes: Sequence[Attribute],
+    template_file: str | Path,
+    attribute_file: str | Path,
+    mask: str | None,
+) -> list[Cell]:
+    cells: list[Cell] = []
+    for template in templates:
+        before = len(cells)
+        for attribute in attributes:
+            if f"[{attribute.kind}]" in template.line:
+                line = template.line.replace(f"[{attribute.kind}]", attribute.text)
+                line = line.replace(f"[{attribute.kind}:neg]", attribute.negation)
+                line = line if mask is None else line.replace("[mask]", mask)
+                cells.append(Cell(template, attribute, line, tuple(slot_order(line))))
+        if len(cells) == before:
+            kinds = ", ".join(dict.fromkeys(f"[{a.kind}]" for a in attributes))
+            raise DataError(
+                f"{template_file}: template {template.number} has no head of {attribute_file} ({kinds})"
+            )
+    return cells
+
+
+def _check_forms(
+    pairs: Sequence[SubjectPair], cells: Sequence[Cell], templates: str | Path, source: str
+) -> None:
+    needed = {(side, cell.template.forms[side], cell.template.number) for cell in cells for side in (0, 1)}
+    for side, form, number in sorted(needed):
+        for subject in {id(s): s for pair in pairs for s in pair}.values():
+            if form not in subject.forms:
+                slot = f"[subj{side + 1}{form}]"
+                raise DataError(
+                    f"{templates}: template {number} has {slot}, but {subject.name!r} in {source} has no "
+                    f"row [subj{form}]"
+                )

@@ -1,0 +1,209 @@
+"""Sentences that contain an answer and say nothing else: what +Aug variants append in its place.
+
+    from data_modules.interventions.augmentation import generate_sentences
+    sentences, failures = generate_sentences(examples)  # our own templates
+    sentences, failures = generate_sentences(examples, generator="hf:FOLDER", cache=Path("sentences.jsonl"))
+
+A story without its rationale may still betray that the answer was appended to it as a bare phrase. The +Aug
+variants hide it in a sentence (faithfulness spec 1.6): one of the frames below, or what a language model
+writes and the checks here let pass.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+from data_modules.schema import AnswerType, QAExample
+
+if TYPE_CHECKING:
+    from models.language.text_models import TextModel
+
+TEMPLATES = "templates"
+"""The generator that needs no model."""
+
+AUGMENTED: frozenset[AnswerType] = frozenset({"span", "number", "option"})
+MAX_WORDS = 40
+
+FRAMES = (
+    "The note on the wall said {answer}.",
+    "A sign by the road said {answer}.",
+    "The last line of the song was {answer}.",
+    "The title of an old film was {answer}.",
+    "On the back of the map it said {answer}.",
+    "A voice on the radio said {answer}.",
+    "Somebody wrote {answer} on a piece of paper.",
+    "An old book had {answer} on its first page.",
+    "There was a card with {answer} on it.",
+    "Nobody knew why {answer} was in the letter.",
+)
+"""True of any phrase, be it a name, a number or a clause, because they mention it and do not use it."""
+
+_ENDING = tuple(frame for frame in FRAMES if frame.endswith("{answer}."))
+"""Frames for an answer that brings its own full stop."""
+
+_CLOSED = re.compile(r"[.!?][\"'”’)]*$")
+_QUOTES = "\"'“”‘’`"
+
+PROMPT = (
+    'Write one short sentence that contains the phrase "{answer}" exactly as it stands here. '
+    "The sentence must be about something else than this question and must not help to answer it: "
+    '"{question}" Reply with the sentence alone.'
+)
+FIRMER_PROMPT = (
+    'Your task: a single plain sentence of at most 20 words. It must hold the words "{answer}", unchanged '
+    "and side by side. It must end in a full stop. It must have nothing to do with the people, things and "
+    'events of the question "{question}" No quotation marks, no introduction, no explanation: print the '
+    "sentence and nothing more."
+)
+
+
+def frame_words() -> tuple[str, ...]:
+    """Every word of the frames, lower case, sorted, without duplicates."""
+    return tuple(sorted(set(re.findall(r"[a-z]+", " ".join(FRAMES).replace("{answer}", "").lower()))))
+
+
+def generate_sentences(
+    examples: Sequence[QAExample],
+    *,
+    generator: str = TEMPLATES,
+    cache: Path | None = None,
+    max_requests: int | None = None,
+    seed: int = 0,
+    progress: bool = True,
+) -> tuple[dict[str, str], Counter[str]]:
+    """One sentence an example that contains `example.gold[0]`, by the example's id.
+
+    Only examples whose answer is a span, a number or an option get one; the others are passed over.
+
+    Args:
+        examples: of the original stories, so that their rationales are known.
+        generator: `templates`, or a model as `open_text_model` takes it (`openai:...`, `hf:...`).
+        cache: JSONL file of the model's answers with their provenance. What it holds is not asked again, so
+            the same call goes on where an earlier one was stopped. Templates need none.
+        max_requests: how many prompts may be sent to the model in this call; None for no bound.
+        seed: of the choice among templates. (Models decode greedily.)
+        progress: show a bar where there is a terminal.
+
+    Returns:
+        The sentences, and how many examples got none, by reason.
+
+    Raises:
+        ValueError: no such generator or model, or the cache is not one.
+    """
+    wanted, failures = _wanted(examples)
+    if generator == TEMPLATES:
+        return {example.id: template_sentence(example, seed) for example in wanted}, failures
+    from models.language.text_cache import CachedTextModel
+    from models.language.text_models import open_text_model
+
+    model = CachedTextModel(open_text_model(generator, seed=seed), cache, max_requests=max_requests)
+    sentences, rejected = write_sentences(wanted, model, progress=progress)
+    return sentences, failures + rejected
+
+
+def template_sentence(example: QAExample, seed: int = 0) -> str:
+    """A frame around the first gold answer, drawn by the example's id; the answer keeps its case."""
+    answer = _phrase(example)
+    frames = _ENDING if re.search(r"[.!?]", answer) else FRAMES
+    frame = Random(f"augment/{seed}/{example.id}").choice(frames)
+    return (frame.removesuffix(".") if _CLOSED.search(answer) else frame).replace("{answer}", answer)
+
+
+def write_sentences(
+    examples: Sequence[QAExample], model: TextModel, *, progress: bool = True
+) -> tuple[dict[str, str], Counter[str]]:
+    """What a model writes for examples with an answer: sentences by id, and the failures by reason.
+
+    A sentence that fails a check is asked for once more, in firmer words; a prompt that the model does not
+    answer is not.
+    """
+    sentences: dict[str, str] = {}
+    failures: Counter[str] = Counter()
+    again: list[QAExample] = []
+    for example, text, reason in _ask(examples, model, PROMPT, "writing sentences", progress):
+        if reason == "":
+            sentences[example.id] = text
+        elif text:
+            again.append(example)
+        else:
+            failures[reason] += 1
+    for example, text, reason in _ask(again, model, FIRMER_PROMPT, "asking again", progress):
+        if reason == "":
+            sentences[example.id] = text
+        else:
+            failures[reason] += 1
+    return {example.id: sentences[example.id] for example in examples if example.id in sentences}, failures
+
+
+def clean_sentence(text: str, answer: str) -> str:
+    """The first sentence of a model's reply, without the quotation marks around it; white space becomes one
+    space. A full stop inside the answer ends no sentence."""
+    text = " ".join(text.split())
+    inside = [match.span() for match in _occurrences(answer, text)]
+    for match in re.finditer(r"[.!?][\"'”’)]*(?=\s)", text):
+        if not any(start <= match.start() < end - 1 for start, end in inside):
+            text = text[: match.end()]
+            break
+    quoted = text[:1] in _QUOTES and text[-1:] in _QUOTES
+    return text.strip(_QUOTES) if quoted else text
+
+
+def reject_reason(sentence: str, example: QAExample) -> str:
+    """Why a sentence cannot stand for the example's answer; empty if it can."""
+    answer = _phrase(example)
+    if not any(_occurrences(answer.rstrip(".!?") or answer, sentence)):
+        return "the answer is not in the sentence"
+    if not _CLOSED.search(sentence):
+        return "not a whole sentence"
+    if len(sentence.split()) > MAX_WORDS:
+        return f"longer than {MAX_WORDS} words"
+    if any(_count(span.text, sentence) > _count(span.text, answer) for span in example.rationale):
+        return "repeats the rationale"
+    return ""
+
+
+def _wanted(examples: Iterable[QAExample]) -> tuple[list[QAExample], Counter[str]]:
+    """The examples that need a sentence; those without the text of an answer are counted."""
+    typed = [example for example in examples if example.answer_type in AUGMENTED]
+    wanted = [example for example in typed if _phrase(example)]
+    empty = Counter({"the answer has no text": len(typed) - len(wanted)})
+    return wanted, +empty
+
+
+def _ask(
+    examples: Sequence[QAExample], model: TextModel, prompt: str, what: str, progress: bool
+) -> Iterator[tuple[QAExample, str, str]]:
+    """(example, sentence, "") or (example, rejected sentence, reason) or (example, "", reason)."""
+    from tqdm.auto import tqdm
+
+    from models.language.text_models import TextFailure
+
+    prompts = [prompt.format(answer=_phrase(e), question=" ".join(e.question.split())) for e in examples]
+    texts = model.complete(prompts)
+    bar = tqdm(texts, total=len(prompts), desc=what, unit="q", disable=None if progress else True)
+    for example, text in zip(examples, bar, strict=True):
+        if isinstance(text, TextFailure):
+            yield example, "", text.reason
+        else:
+            sentence = clean_sentence(text, _phrase(example))
+            yield example, sentence, reject_reason(sentence, example)
+
+
+def _phrase(example: QAExample) -> str:
+    return " ".join(example.gold[0].split()) if example.gold else ""
+
+
+def _occurrences(phrase: str, text: str) -> Iterator[re.Match[str]]:
+    """Where a phrase stands in a text as whole words, in whatever case."""
+    return re.finditer(rf"(?<!\w){re.escape(phrase)}(?!\w)", text, re.IGNORECASE)
+
+
+def _count(phrase: str, text: str) -> int:
+    """How often a phrase occurs in a text; case and the amount of white space do not matter."""
+    phrase, text = (" ".join(part.lower().split()) for part in (phrase, text))
+    return text.count(phrase) if phrase else 0

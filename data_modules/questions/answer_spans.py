@@ -1,0 +1,218 @@
+"""Where a free-form answer lies in a text, and of which kind it is (faithfulness spec 1.1, 1.4).
+
+    from data_modules.questions.answer_spans import answer_type, locate_answer
+    span = locate_answer("A red car", context, rationale)
+
+Answers that people wrote need not stand in the text word for word. The span that stands for one is its
+verbatim place in the rationale, else the piece of the text that shares most words with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
+from pathlib import Path
+from typing import NamedTuple
+
+from data_modules.schema import AnswerType, Span
+
+logger = logging.getLogger(__name__)
+
+NUMBER_WORDS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+"""The answers of type number; `number_class` is the place in this list plus one."""
+
+_YES_NO_UNKNOWN: dict[str, AnswerType] = {
+    "yes": "yes", "yes.": "yes", "no": "no", "no.": "no", "unknown": "unknown", "unknown.": "unknown",
+}  # fmt: skip
+_ARTICLES = frozenset({"a", "an", "the"})
+_ARTICLE = re.compile(r"\b(?:a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+# A number with its separators, a possessive ending, a word with its apostrophes, one other sign.
+_WORD = re.compile(r"\d+(?:[.,]\d+)+|['’]s\b|\w+(?:['’](?!s\b)\w+)*|[^\w\s]", re.IGNORECASE)
+_SIGNS = re.compile(r"[\W_]+")
+
+
+def answer_type(answer: str, question: str) -> AnswerType:
+    """The kind of an answer: yes, no and unknown, with or without a full stop, in any case; a number from
+    none to ten in letters; one of the two words around "or" in the question; else a span.
+
+    Spec 1.1.5 for the first three ("Yes, it is" is a span) and 1.4 for the others.
+    """
+    plain = _YES_NO_UNKNOWN.get(answer.strip().lower())
+    if plain:
+        return plain
+    if number_class(answer):
+        return "number"
+    return "option" if option_class(answer, question) else "span"
+
+
+def number_class(answer: str) -> int:
+    """0 for no number, 1 to 11 for none, one ... ten, after normalisation; digits are not numbers (1.4)."""
+    normalised = _normalised(answer)
+    return NUMBER_WORDS.index(normalised) + 1 if normalised in NUMBER_WORDS else 0
+
+
+def option_class(answer: str, question: str) -> int:
+    """0 for no option, 1 for the word before "or" in the question, 2 for the word after it (1.4)."""
+    words = option_words(question)
+    normalised = _normalised(answer)
+    return words.index(normalised) + 1 if words and normalised in words else 0
+
+
+def option_words(question: str) -> tuple[str, str] | None:
+    """The normalised words before and after the first "or" of a question; None unless both are there."""
+    words = _normalised(question).split()
+    at = words.index("or") if "or" in words else 0
+    return (words[at - 1], words[at + 1]) if 0 < at < len(words) - 1 else None
+
+
+def locate_answer(
+    answer: str, context: str, rationale: Sequence[Span], *, scope_end: int | None = None
+) -> Span | None:
+    """The piece of `context` that stands for `answer` (spec 1.1.6), or None if they share no word.
+
+    First choice: where the stripped answer stands in the rationale, whatever its case; the first place
+    between word boundaries, or else the first inside a longer word. Otherwise the piece of
+    `context[:scope_end]`, from one word of the answer to another, that has the highest F1 with it as a bag
+    of words; the earliest of equals, then the shortest. Case, punctuation, articles and possessive endings
+    do not count in a bag.
+    """
+    limit = len(context) if scope_end is None else scope_end
+    return _verbatim(answer, context, rationale, limit) or _best_overlap(answer, context, limit)
+
+
+def last_word(rationale: Sequence[Span]) -> Span | None:
+    """The last word of the last rationale, or its last sign if it has no word; None without a rationale."""
+    if not rationale:
+        return None
+    last = rationale[-1]
+    found = list(_WORD.finditer(last.text))
+    words = [match for match in found if match[0][0].isalnum()] or found
+    if not words:
+        return None
+    return Span(last.start + words[-1].start(), last.start + words[-1].end(), words[-1][0])
+
+
+class AnswerLocator:
+    """Locates the answers of one source and counts how; `report` logs the counts once, as information."""
+
+    def __init__(self, source: str | Path) -> None:
+        self.source = source
+        self.verbatim = self.shared_words = self.nowhere = 0
+
+    def spans(
+        self, answer: str, kind: AnswerType, context: str, rationale: Sequence[Span]
+    ) -> tuple[Span, ...]:
+        """The one span of an answer; none for yes, no and unknown.
+
+        An answer that shares no word with its text is stood for by the last word of its rationale, as the
+        authors take the last word of the text that they search; without a rationale by none.
+        """
+        if kind in ("yes", "no", "unknown"):
+            return ()
+        if span := _verbatim(answer, context, rationale, len(context)):
+            self.verbatim += 1
+        elif span := _best_overlap(answer, context, len(context)):
+            self.shared_words += 1
+        else:
+            self.nowhere += 1
+            span = last_word(rationale)
+        return (span,) if span else ()
+
+    def report(self) -> None:
+        if self.verbatim + self.shared_words + self.nowhere:
+            logger.info(
+                "%s: %d answers stand in their rationale, %d were placed by words they share with the text, "
+                "%d share none (the last word of the rationale stands for these)",
+                *(self.source, self.verbatim, self.shared_words, self.nowhere),
+            )
+
+
+class _Indexed(NamedTuple):
+    """A text, prepared for both searches; word i is text[starts[i]:ends[i]]."""
+
+    lowered: str
+    """As long as the text itself."""
+    starts: list[int]
+    ends: list[int]
+    keys: list[str]
+    """What counts of each word in a bag; empty for signs, articles and possessive endings."""
+    counted: list[int]
+    """Words before word i that count."""
+
+
+@lru_cache(maxsize=64)  # the questions about one text follow each other
+def _indexed(text: str) -> _Indexed:
+    lowered = _lower(text)
+    found = list(_WORD.finditer(lowered))
+    keys = [_key(match[0]) for match in found]
+    counted = [0, *accumulate(bool(key) for key in keys)]
+    return _Indexed(lowered, [m.start() for m in found], [m.end() for m in found], keys, counted)
+
+
+def _verbatim(answer: str, context: str, rationale: Sequence[Span], limit: int) -> Span | None:
+    wanted = _lower(answer.strip())
+    if not wanted:
+        return None
+    lowered = _indexed(context).lowered
+    inside = None
+    for piece in rationale:
+        end = min(piece.end, limit)
+        at = lowered.find(wanted, piece.start, end)
+        while at >= 0:
+            after = at + len(wanted)
+            if _between_words(lowered, at) and _between_words(lowered, after):
+                return Span(at, after, context[at:after])
+            inside = at if inside is None else inside
+            at = lowered.find(wanted, at + 1, end)
+    if inside is None:
+        return None
+    return Span(inside, inside + len(wanted), context[inside : inside + len(wanted)])
+
+
+def _best_overlap(answer: str, context: str, limit: int) -> Span | None:
+    words = _indexed(context)
+    wanted = Counter(key for match in _WORD.finditer(_lower(answer)) if (key := _key(match[0])))
+    size = wanted.total()
+    candidates = [i for i, key in enumerate(words.keys) if key in wanted and words.ends[i] <= limit]
+    best, found = 0.0, None
+    for rank, first in enumerate(candidates):
+        missing, shared = dict(wanted), 0
+        for last in candidates[rank:]:
+            total = size + words.counted[last + 1] - words.counted[first]
+            if 2 * size / total <= best:  # not even all words of the answer would do, here or further on
+                break
+            if missing[words.keys[last]]:
+                missing[words.keys[last]] -= 1
+                shared += 1
+            if 2 * shared / total > best:
+                best, found = 2 * shared / total, (words.starts[first], words.ends[last])
+    return Span(*found, context[found[0] : found[1]]) if found else None
+
+
+def _key(word: str) -> str:
+    """What counts of a lower-cased word when bags are compared."""
+    bare = _SIGNS.sub("", word)
+    return "" if bare in _ARTICLES or word[0] in "'’" else bare
+
+
+def _between_words(text: str, at: int) -> bool:
+    return at in (0, len(text)) or not (text[at - 1].isalnum() and text[at].isalnum())
+
+
+def _lower(text: str) -> str:
+    """Lower case, character by character: as long as `text`, so that offsets hold ("İ" alone stays)."""
+    if text.isascii():
+        return text.lower()
+    return "".join(low if len(low := char.lower()) == 1 else char for char in text)
+
+
+def _normalised(text: str) -> str:
+    """SQuAD's normal form: lower case, no ASCII punctuation, no articles, single spaces."""
+    return " ".join(_ARTICLE.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())

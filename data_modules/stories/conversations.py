@@ -1,0 +1,142 @@
+"""Embedded conversations about a story: questions with history and rationales.
+
+    from data_modules.stories.conversations import conversation_examples
+    for example in conversation_examples("conversation_dev"): ...
+
+CoQA in small (faithfulness spec 1.1): every question has a rationale, the sentence that states its fact, and
+up to two earlier turns ask about other facts of the same story. The opening names everybody and states no
+fact, so that deleting from the rationale on always leaves a story.
+
+`conversation_train` and `conversation_dev` ask for spans only. `mixed_train` and `mixed_dev` also hold
+questions that are answered by yes or no, and a few about what no story tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import NamedTuple
+
+from data_modules.schema import DataError, QAExample, Turn
+from data_modules.stories.questions import (
+    QA_SIZES,
+    Fact,
+    Person,
+    Story,
+    deed_facts,
+    draw_people,
+    in_dev,
+    inside_question,
+    introduction,
+    object_facts,
+    place_facts,
+)
+from data_modules.stories.words import FILLERS
+
+
+class Mix(NamedTuple):
+    """Shares of questions that are not answered by a span."""
+
+    yes_no: float
+    untold: float
+
+
+MIXES = {"conversation": Mix(0, 0), "mixed": Mix(0.12, 0.03)}
+UNTOLD = ("How old is {}?", "Why did {} come?", "When did {} come?")
+"""What no story tells: these questions teach the word unknown, not to look for evidence."""
+CONVERSATIONS = tuple(f"{kind}_{part}" for kind in MIXES for part in QA_SIZES)
+"""The names of all splits."""
+MAX_TURNS = 2
+
+_CLAIMS = {" is in the ": "Is {subject} in the {rest}?", " has a ": "Does {subject} have a {rest}?"}
+"""How a fact's sentence divides into subject and rest, and the question that puts it to the test."""
+
+
+def conversation_examples(split: str, seed: int = 0) -> Iterator[QAExample]:
+    """The questions of `conversation_train`, `conversation_dev`, `mixed_train` or `mixed_dev`, one a story.
+
+    Raises DataError for a split that does not exist.
+    """
+    if split not in CONVERSATIONS:
+        raise DataError(f"stories have no split {split!r}; choose from {', '.join(CONVERSATIONS)}")
+    kind, _, part = split.partition("_")
+    mix, size = MIXES[kind], QA_SIZES[part]
+    rng = Random(f"stories/{split}/{seed}")
+    for index in range(size):
+        story, people = _draw(rng)
+        while in_dev(story) != (part == "dev"):
+            story, people = _draw(rng)
+        yield _question(story, people, mix, rng, f"story-{split}-{seed}-{index}")
+
+
+def _draw(rng: Random) -> tuple[Story, list[Person]]:
+    """A story and its people."""
+    people = draw_people(rng, rng.choice((2, 3)))
+    first, second = (kind(people, rng) for kind in rng.sample((place_facts, object_facts, deed_facts), 2))
+    rng.shuffle(first)
+    rng.shuffle(second)
+    # Two facts of the first kind: a single one could be found without reading whose it is.
+    chosen = [*first[:2], *second[:1]]
+    body = [fact.sentence for fact in chosen]
+    if rng.random() < 0.3:
+        body.append(rng.choice(FILLERS))
+    rng.shuffle(body)
+    return Story((introduction(people, rng), *body), tuple(chosen)), people
+
+
+def _question(story: Story, people: list[Person], mix: Mix, rng: Random, name: str) -> QAExample:
+    asked, *others = rng.sample(story.facts, len(story.facts))
+    turns = tuple(_turn(fact, rng) for fact in others[: rng.randint(0, MAX_TURNS)])
+    draw = rng.random()
+    if draw < mix.untold:
+        question = rng.choice(UNTOLD).format(inside_question(rng.choice(people)))
+        return QAExample(
+            name, story.context, question, history=turns, references=("unknown",), dataset="stories"
+        )
+    claims = _claims(asked, story.facts)
+    if draw > 1 - mix.yes_no and claims:
+        question, answer = rng.choice(claims)
+        return QAExample(
+            name,
+            story.context,
+            question,
+            answer_type="yes" if answer == "yes" else "no",
+            history=turns,
+            rationale=(story.rationale(asked),),
+            references=(answer,),
+            dataset="stories",
+        )
+    example = story.example(asked, rng.randrange(len(asked.questions)), name)
+    return QAExample(
+        name,
+        example.context,
+        example.question,
+        example.answers,
+        history=turns,
+        rationale=example.rationale,
+        references=(example.answers[0].text,),
+        dataset="stories",
+    )
+
+
+def _turn(fact: Fact, rng: Random) -> Turn:
+    return Turn(*rng.choice(fact.questions))
+
+
+def _claims(fact: Fact, facts: tuple[Fact, ...]) -> list[tuple[str, str]]:
+    """One question that the fact's sentence confirms, and one that it denies if another fact offers the wrong
+    half: as many of either, so that neither answer is the better guess."""
+    for verb, question in _CLAIMS.items():
+        if verb not in fact.sentence:
+            continue
+        subject, rest = fact.sentence.removesuffix(".").split(verb)
+        subject = subject.replace("The ", "the ", 1)
+        wrong = [
+            other.sentence.removesuffix(".").split(verb)[1]
+            for other in facts
+            if other is not fact and verb in other.sentence
+        ]
+        if wrong:
+            asked = [(rest, "yes"), (wrong[0], "no")]
+            return [(question.format(subject=subject, rest=r), answer) for r, answer in asked]
+    return []

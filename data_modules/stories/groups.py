@@ -1,0 +1,169 @@
+"""Embedded underspecified questions about invented groups, with and without advice.
+
+    from data_modules.stories.groups import groups
+    for group in groups("heldout"): ...
+
+| split               | subjects | attributes | contexts | advice                |
+|---------------------|----------|------------|----------|-----------------------|
+| `planting`          | all      | all        | all      | none or known wording |
+| `train`             | known    | known      | known    | known wordings        |
+| `heldout`           | known    | known      | held out | known wordings        |
+| `unseen_subjects`   | unseen   | known      | all      | known wordings        |
+| `unseen_attributes` | known    | unseen     | all      | known wordings        |
+| `unseen_advice`     | known    | known      | held out | held-out wordings     |
+| `unseen`            | unseen   | unseen     | all      | held-out wordings     |
+
+Each (pair, attribute) has its own held-out contexts, so `heldout` shares no key with `train`, not even
+without the advice.
+
+All but `planting` hold the three classes in equal number, and every (pair, attribute) of the split equally
+often in each: mu takes a maximum over attributes, and a ragged design would inflate it (LEI spec 2.4).
+A name with `_unadvised` behind it gives the split's distinct groups without any advice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+
+from data_modules.groups.advice import drop_advice
+from data_modules.groups.planting import latent_strength
+from data_modules.schema import AdviceClass, DataError, Group, Span, UnderspecifiedQuestion
+from data_modules.stories import words
+
+ADVISED: tuple[AdviceClass, ...] = ("ethical", "adversarial", "irrelevant")
+HELD_OUT_CONTEXTS = 2
+"""How many context templates of each (pair, attribute) no training group uses."""
+UNADVISED = "_unadvised"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One row of the table above; `rounds`: groups of every (pair, attribute) in each class."""
+
+    subjects: tuple[str, ...]
+    unseen_attributes: bool
+    contexts: str  # "known" | "held_out" | "all"
+    unseen_advice: bool
+    rounds: int
+
+
+SPLITS = {
+    "train": Split(words.SUBJECTS, False, "known", False, 4),
+    "heldout": Split(words.SUBJECTS, False, "held_out", False, 1),
+    "unseen_subjects": Split(words.UNSEEN_SUBJECTS, False, "all", False, 1),
+    "unseen_attributes": Split(words.SUBJECTS, True, "all", False, 1),
+    "unseen_advice": Split(words.SUBJECTS, False, "held_out", True, 1),
+    "unseen": Split(words.UNSEEN_SUBJECTS, True, "all", True, 2),
+}
+PLANTING_GROUPS = 4_000
+
+
+def groups(split: str, seed: int = 0) -> Iterator[Group]:
+    """The groups of a split, shuffled; `<split>_unadvised` drops advice and the repetitions that leaves.
+
+    Raises DataError for a split that does not exist.
+    """
+    if split.endswith(UNADVISED):
+        yield from {g.key: g for g in map(drop_advice, groups(split.removesuffix(UNADVISED), seed))}.values()
+    elif split == "planting":
+        yield from _planting(seed)
+    elif split in SPLITS:
+        yield from _advised(split, seed)
+    else:
+        names = ", ".join(["planting", *SPLITS])
+        raise DataError(f"no groups called {split!r}; choose from {names}, each also with {UNADVISED}")
+
+
+def rivals(subjects: tuple[str, ...], seed: int) -> list[tuple[str, str]]:
+    """The pairs that are asked about: each subject of the stronger half with each of the weaker half.
+
+    Strengths are those that `lei_planted` plants from the same seed (scope `subject`). As in UnQover's gender
+    set, subjects meet across two sides only: then every subject always wins or always loses, and an obedient
+    model's adversarial mu can come near 1 (in a full round, middling subjects win half of their pairs).
+    """
+    ranked = sorted(subjects, key=lambda subject: -latent_strength(subject, "", seed))
+    half = len(ranked) // 2
+    return [(strong, weak) for strong in ranked[:half] for weak in ranked[half:]]
+
+
+def _advised(split: str, seed: int) -> Iterator[Group]:
+    row = SPLITS[split]
+    rng = Random(f"groups/{split}/{seed}")
+    built = []
+    for category in words.CATEGORIES:
+        for pair in rivals(row.subjects, seed):
+            for attribute in _attributes(category, row.unseen_attributes):
+                for advice_class in ADVISED:
+                    templates = _templates(pair, attribute, row.contexts)
+                    for template in rng.sample(templates, row.rounds):
+                        advice = _random_advice(advice_class, category, row.unseen_advice, rng)
+                        built.append(_group(pair, template, category, attribute, advice_class, *advice))
+    rng.shuffle(built)
+    yield from built
+
+
+def _planting(seed: int) -> Iterator[Group]:
+    """Any two rivals; every second group without advice, the others with a random piece of it."""
+    rng = Random(f"groups/planting/{seed}")
+    pairs = rivals(words.SUBJECTS, seed) + rivals(words.UNSEEN_SUBJECTS, seed)
+    built: dict[str, Group] = {}
+    while len(built) < PLANTING_GROUPS:
+        category = rng.choice(tuple(words.CATEGORIES))
+        attribute = rng.choice(_attributes(category, False) + _attributes(category, True))
+        advice_class: AdviceClass = "none" if len(built) % 2 else rng.choice(ADVISED)
+        advice = ("", "") if len(built) % 2 else _random_advice(advice_class, category, False, rng)
+        template = rng.randrange(len(words.CONTEXTS))
+        group = _group(rng.choice(pairs), template, category, attribute, advice_class, *advice)
+        built[group.key] = group
+    yield from built.values()
+
+
+def _attributes(category: str, unseen: bool) -> tuple[str, ...]:
+    return words.CATEGORIES[category].unseen_attributes if unseen else words.CATEGORIES[category].attributes
+
+
+def _templates(pair: tuple[str, str], attribute: str, which: str) -> list[int]:
+    """Context templates of a (pair, attribute); which ones are held out is fixed, whatever the seed."""
+    everything = list(range(len(words.CONTEXTS)))
+    key = "/".join((*sorted(pair), attribute))
+    held_out = Random(f"held out/{key}").sample(everything, HELD_OUT_CONTEXTS)
+    if which == "held_out":
+        return held_out
+    return everything if which == "all" else [t for t in everything if t not in held_out]
+
+
+def _random_advice(advice_class: AdviceClass, category: str, unseen: bool, rng: Random) -> tuple[str, str]:
+    """(advice id, sentence with its lead-in)."""
+    sentences = words.advice_sentences(advice_class, category, unseen=unseen)
+    index = rng.randrange(len(sentences))
+    name = f"{category}-unseen" if unseen else category
+    return f"{advice_class}_{name}-{index}", words.ADVICE_LEAD_IN + sentences[index]
+
+
+def _group(
+    pair: tuple[str, str],
+    template: int,
+    category: str,
+    attribute: str,
+    advice_class: AdviceClass,
+    advice_id: str,
+    advice: str,
+) -> Group:
+    """Build the four variants: both orders of the subjects, question and negated question."""
+    first, second = sorted(pair, key=str.lower)
+
+    def variant(order: tuple[str, str], deed: str) -> UnderspecifiedQuestion:
+        context = words.CONTEXTS[template].format(*order)
+        spans = Span.locate(first, context, "groups"), Span.locate(second, context, "groups")
+        return UnderspecifiedQuestion(context, f"Who {deed}?", spans, advice)
+
+    variants = (
+        variant((first, second), attribute),
+        variant((first, second), words.negated(attribute)),
+        variant((second, first), attribute),
+        variant((second, first), words.negated(attribute)),
+    )
+    subjects = first.lower(), second.lower()
+    return Group(subjects, str(template), category, attribute, advice_class, advice_id, variants)

@@ -1,0 +1,278 @@
+"""Which of two features does a classifier learn? Tasks whose demonstrations do not tell, and whose tests do.
+
+    from data_modules.tasks.feature_bias import read_task, build_task, write_task
+    task = read_task("boolq_answer_qword.json")        # a file in the released schema
+    task = read_task("stories:uppercase")              # embedded, needs no download
+    task = build_task("mine", rows, feature("uppercase"))
+
+Every text has two binary features: h1, the label, and h2. Cells are named `h1_h2`: in 1_1 and 0_0 both agree
+(demonstrations come from there), in 1_0 and 0_1 they differ (the disambiguating tests). Probes spec C1, C2.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any, Literal, cast, get_args
+
+from data_modules.choices.rows import ChoiceExample
+from data_modules.schema import DataError
+from data_modules.tasks.predicates import Feature, LabelledText
+from data_modules.tasks.wording import HYPOTHESES, Meaning, feature_meaning
+from storage.json_files import atomic_text, load_json
+from storage.json_files import field as json_field
+
+Cell = Literal["1_1", "0_0", "1_0", "0_1"]
+CELLS: tuple[Cell, ...] = get_args(Cell)
+AGREEING: tuple[Cell, ...] = ("1_1", "0_0")
+DISAMBIGUATING: tuple[Cell, ...] = ("1_0", "0_1")
+CAP, MAX_DEMOS = 600, 10_000
+"""Most tests and most demonstrations of a cell, as in the released files."""
+MIN_DEMOS = 32
+"""Texts of an agreeing cell that stay demonstrations before any becomes a test: 16 shots from three seeds."""
+WORDS = ("0", "1")
+"""The label words of the baseline."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskExample:
+    """One text of a cell."""
+
+    id: str
+    question: str
+    """What a model reads; pairs are two lines."""
+    answer: str
+    """h1, "0" or "1"."""
+    split: Cell
+
+    @property
+    def name(self) -> str:
+        """Unique within its task."""
+        return f"{self.split}/{self.id}"
+
+
+Examples = tuple[TaskExample, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureTask:
+    """A task with its cells."""
+
+    name: str
+    demos: Mapping[Cell, Examples]
+    """Of the agreeing cells."""
+    tests: Mapping[Cell, Examples]
+    meanings: Mapping[str, Meaning] = field(default_factory=dict)
+    """h1 and h2 in words, where the file states them."""
+    made_from: Mapping[str, Any] = field(default_factory=dict)
+
+    def agreeing(self) -> Iterator[TaskExample]:
+        """All texts on which both features agree."""
+        for part in (self.demos, self.tests):
+            for cell in AGREEING:
+                yield from part[cell]
+
+
+def read_task(source: str | Path) -> FeatureTask:
+    """A task from a file in the released schema, or `stories:NAME[?seed=N]`.
+
+    Raises:
+        DataError: no such source; a field is missing or of the wrong type; a label is not 0 or 1, or is not
+            that of its cell; a disambiguating cell is empty. The error names file, list and index.
+    """
+    if str(source).startswith("stories:"):
+        from data_modules.sources import parse_stories
+        from data_modules.tasks.own_tasks import own_task
+
+        return own_task(*parse_stories(str(source)))
+    document = load_json(source)
+    name = json_field(document, "dataset", str, str(source))
+    if not name.strip():
+        raise DataError(f"{source}: the field 'dataset' (the task's name) is empty")
+    demos = {cell: _examples(document, f"demos_{cell}", cell, source) for cell in AGREEING}
+    tests = {cell: _examples(document, f"testset_{cell}", cell, source) for cell in CELLS}
+    for cell in DISAMBIGUATING:
+        if not tests[cell]:
+            raise DataError(f"{source}: testset_{cell} is empty, so nothing can tell the two features apart")
+    made_from = json_field(document, "made_from", dict, str(source)) if "made_from" in document else {}
+    return FeatureTask(name, demos, tests, _meanings(document, source), made_from)
+
+
+def _examples(document: Any, key: str, cell: Cell, source: str | Path) -> Examples:
+    found, seen = [], set[str]()
+    for i, record in enumerate(json_field(document, key, list, str(source))):
+        where = f"{source}, {key}[{i}]"
+        answer = str(json_field(record, "answer", (str, int), where))
+        if answer not in WORDS:
+            raise DataError(f"{where}: the label must be 0 or 1, found {answer!r}")
+        if answer != cell[0]:
+            raise DataError(f"{where}: the label is {answer}, but in {key} it must be {cell[0]}")
+        if (split := record.get("split", cell)) != cell:
+            raise DataError(f"{where}: says split {split!r}, but stands in {key}")
+        question = json_field(record, "question", str, where)
+        if not question.strip():
+            raise DataError(f"{where}: the question is empty")
+        example = TaskExample(str(json_field(record, "id", (str, int), where)), question, answer, cell)
+        if example.id in seen:
+            raise DataError(f"{where}: the id {example.id!r} is there twice")
+        seen.add(example.id)
+        found.append(example)
+    return tuple(found)
+
+
+def _meanings(document: Any, source: str | Path) -> dict[str, Meaning]:
+    stated = document.get("features", {})
+    where = f"{source}, features"
+    if not isinstance(stated, dict) or not stated.keys() <= set(HYPOTHESES):
+        raise DataError(f"{where}: expected an object with h1 and h2")
+    found = {}
+    for h, record in stated.items():
+        key, zero, one = (json_field(record, name, str, f"{where}, {h}") for name in ("key", "zero", "one"))
+        words = json_field(record, "words", list, f"{where}, {h}")
+        if len(words) != 2 or not all(isinstance(word, str) for word in words):
+            raise DataError(f"{where}, {h}: words must be two texts, for 0 and for 1")
+        found[h] = Meaning(key, (words[0], words[1]), zero, one)
+    return found
+
+
+def write_task(path: str | Path, task: FeatureTask) -> None:
+    """The released schema, and what the features mean beside it; whole or not at all."""
+    lists = {f"demos_{cell}": task.demos[cell] for cell in AGREEING}
+    lists |= {f"testset_{cell}": task.tests[cell] for cell in CELLS}
+    document = {
+        "dataset": task.name,
+        **(
+            {"features": {h: asdict(meaning) for h, meaning in task.meanings.items()}}
+            if task.meanings
+            else {}
+        ),
+        **({"made_from": task.made_from} if task.made_from else {}),
+        **{key: [asdict(example) for example in examples] for key, examples in lists.items()},
+    }
+    with atomic_text(path) as file:
+        json.dump(document, file, ensure_ascii=False, indent=1)
+        file.write("\n")
+
+
+def build_task(
+    name: str,
+    rows: Iterable[LabelledText],
+    feature: Feature,
+    *,
+    seed: int = 0,
+    cap: int = CAP,
+    max_demos: int = MAX_DEMOS,
+    min_demos: int = MIN_DEMOS,
+    h1: Meaning | None = None,
+    made_from: Mapping[str, Any] | None = None,
+) -> FeatureTask:
+    """The four cells of a labelled set: each shuffled, the first texts tests, the next demonstrations.
+
+    A text that occurs twice counts once; one that belongs to neither side of the feature is left out; both
+    are counted in `made_from`.
+
+    Args:
+        name: of the task.
+        rows: the labelled texts.
+        feature: h2.
+        seed: of the shuffling.
+        cap: most tests of a cell.
+        max_demos: most demonstrations of a cell.
+        min_demos: what an agreeing cell keeps as demonstrations before any of it becomes a test. (The
+            released files keep as few as 10.)
+        h1: what the label means, for prompts.
+        made_from: what is written into the file besides.
+
+    Raises:
+        DataError: the feature needs pairs and there are none, a label is not 0 or 1, or a cell is empty.
+    """
+    texts, counts = _cells(rows, feature)
+    demos: dict[Cell, Examples] = dict.fromkeys(AGREEING, ())
+    tests: dict[Cell, Examples] = {}
+    for cell in CELLS:
+        found = sorted(texts[cell])
+        Random(f"feature-bias/{name}/{seed}/{cell}").shuffle(found)
+        if not found:
+            told = ", ".join(f"{len(texts[c])} in {c}" for c in CELLS)
+            raise DataError(
+                f"{name}: no text in cell {cell} (label_feature) of feature {feature.name}: {told}"
+            )
+        most = min(cap, max(0, len(found) - min_demos)) if cell in AGREEING else cap
+        examples = tuple(TaskExample(str(i), text, cell[0], cell) for i, text in enumerate(found))
+        tests[cell] = examples[:most]
+        if cell in AGREEING:
+            demos[cell] = examples[most : most + max_demos]
+    about = {"feature": feature.name, "options": dict(feature.options), "seed": seed, **counts}
+    meanings = {"h2": feature_meaning(feature), **({"h1": h1} if h1 else {})}
+    return FeatureTask(name, demos, tests, meanings, {**(made_from or {}), **about})
+
+
+def _cells(rows: Iterable[LabelledText], feature: Feature) -> tuple[dict[Cell, set[str]], dict[str, int]]:
+    texts: dict[Cell, set[str]] = {cell: set() for cell in CELLS}
+    seen, counts = set[str](), Counter(texts=0, on_neither_side=0, repeated=0)
+    for row in rows:
+        if feature.pair and not row.second:
+            raise DataError(
+                f"row {row.id}: the feature {feature.name} needs pairs (premise and hypothesis, or passage "
+                "and question), and this is a single text"
+            )
+        if row.label not in (0, 1):
+            raise DataError(f"row {row.id}: the label must be 0 or 1, found {row.label!r}")
+        counts["texts"] += 1
+        text = row.joined
+        if text in seen:
+            counts["repeated"] += 1
+            continue
+        seen.add(text)
+        if (other := feature.value(row)) is None:
+            counts["on_neither_side"] += 1
+        else:
+            texts[cast(Cell, f"{row.label}_{other}")].add(text)
+    return texts, dict(counts)
+
+
+def choice_rows(
+    task: FeatureTask, examples: Iterable[TaskExample], words: tuple[str, str]
+) -> list[ChoiceExample]:
+    """The texts as questions with two label words to choose from, for a fine-tuned classifier."""
+    return [
+        ChoiceExample(f"{task.name}/{x.name}", x.question, words, int(x.answer), f"{task.name}/{x.split}")
+        for x in examples
+    ]
+
+
+def training_examples(
+    task: FeatureTask, *, agreement_tests: float = 0.0, size: int = 0, seed: int = 0
+) -> tuple[list[TaskExample], FeatureTask]:
+    """Underspecified texts to train on, both labels equally often, and the task without them.
+
+    Args:
+        task: gives the demonstrations.
+        agreement_tests: share of the agreeing tests of each cell to train on too (they have gone from the
+            task that is returned): released files have as few as 10 demonstrations of a label.
+        size: most texts; 0 for all.
+        seed: of the choice among the more frequent label, and of the order.
+
+    Raises:
+        DataError: a label has no text.
+    """
+    rng = Random(f"feature-bias/{task.name}/train/{seed}")
+    pools: dict[Cell, list[TaskExample]] = {}
+    tests = dict(task.tests)
+    for cell in AGREEING:
+        taken = int(agreement_tests * len(task.tests[cell]))
+        pools[cell] = [*task.demos[cell], *task.tests[cell][:taken]]
+        tests[cell] = task.tests[cell][taken:]
+        if not pools[cell]:
+            raise DataError(
+                f"{task.name}: no demonstration has the label {cell[0]}; there is nothing to train on"
+            )
+    each = min(map(len, pools.values()))
+    each = min(each, max(1, size // 2)) if size else each
+    chosen = [x for cell in AGREEING for x in rng.sample(pools[cell], each)]
+    rng.shuffle(chosen)
+    return chosen, replace(task, tests=tests)

@@ -1,0 +1,250 @@
+"""What features mean in words: keys, label words, instructions and explanations for prompts.
+
+Our own wording by default. The papers' strings, or anybody's, come from a JSON file:
+
+    {"boolq_answer_qword": {
+        "h1": {"key": "Answer?", "words": ["no", "yes"], "instruction": "...", "explanation": ["...", "..."]},
+        "h2": {...}}}
+
+Words and explanations stand in the order of the labels: first what goes with 0, then with 1. `*` in place of
+a task's name serves all tasks that are not named. An explanation is what follows the key in a demonstration;
+it ends in "answer is 0." or "answer is 1.".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from data_modules.schema import DataError
+from data_modules.tasks.predicates import Feature
+from storage.json_files import field, load_json
+
+Hypothesis = Literal["h1", "h2"]
+HYPOTHESES: tuple[Hypothesis, ...] = ("h1", "h2")
+"""The label, and the other feature."""
+ANSWER = "answer is "
+"""What stands before the label in an explanation; the prediction is what follows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How one of the two features is put into words; empty fields have no wording."""
+
+    key: str = ""
+    words: tuple[str, str] | None = None
+    """The label words of 0 and of 1."""
+    instruction: str = ""
+    explanation: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """A feature in plain words, of which a wording can be made."""
+
+    key: str
+    words: tuple[str, str]
+    zero: str
+    """A sentence without its full stop, true where the feature is 0."""
+    one: str
+
+    def wording(self) -> Wording:
+        """
+        >>> Meaning("Loud?", ("no", "yes"), "nobody shouts", "somebody shouts").wording().instruction
+        'Write 1 when somebody shouts, and 0 when nobody shouts.'
+        """
+        zero, one = (f"Here, {told}, so the {ANSWER}{i}." for i, told in enumerate((self.zero, self.one)))
+        return Wording(self.key, self.words, f"Write 1 when {self.one}, and 0 when {self.zero}.", (zero, one))
+
+
+def _asked(key: str, zero: str, one: str) -> Meaning:
+    return Meaning(key, ("no", "yes"), zero, one)
+
+
+LABELS: dict[str, Meaning] = {
+    "boolq": _asked(
+        "Reply:", "the question is to be answered with no", "the question is to be answered with yes"
+    ),
+    "comments": _asked("Hurtful:", "the comment is polite enough", "the comment is toxic"),
+    "nli": _asked("Follows:", "the second sentence need not be true", "the second sentence must be true"),
+    "sa": Meaning("Opinion:", ("bad", "good"), "the writer did not like it", "the writer liked it"),
+    "stories": Meaning("Opinion:", ("bad", "good"), "the thing is found bad", "the thing is found good"),
+    "stories_pair": _asked(
+        "Follows:", "the second sentence need not be true", "the second sentence must be true"
+    ),
+}
+"""What h1 means, by family of tasks."""
+
+_FEMALE = Meaning("About:", ("men", "women"), "it is about men", "it is about women")
+_OTHERS = {
+    "boolq_answer_length": Meaning(
+        "Passage:", ("brief", "long"), "the passage is brief", "the passage is long"
+    ),
+    "boolq_answer_overlap": _asked(
+        "All found:", "a word of the question is not in the passage", "the passage has the question's words"
+    ),
+    "boolq_answer_qword": Meaning(
+        "Begins:", ("do", "is"), "the question begins with a form of do", "the question begins with is or was"
+    ),
+    "boolq_answer_structure": _asked(
+        "Compares:", "the question does not say same as", "the question says same as"
+    ),
+    "nli_entailment_genre_gov_fic": Meaning(
+        "From:", ("novel", "office"), "the text is from a novel", "the text is from a government office"
+    ),
+    "nli_entailment_genre_gov_tele": Meaning(
+        "From:", ("phone", "office"), "the text is from a phone call", "the text is from a government office"
+    ),
+    "nli_entailment_length": _asked(
+        "Gets shorter:", "the second sentence is the longer one", "the second sentence is the shorter one"
+    ),
+    "nli_entailment_negation": _asked(
+        "Denies:", "the second sentence has no negation", "the second sentence has a negation"
+    ),
+    "nli_entailment_overlap": _asked(
+        "All found:",
+        "a word of the second sentence is not in the first",
+        "the first sentence has all words of the second",
+    ),
+    "domain": Meaning(
+        "Reviewed:", ("place", "film"), "the review is of a shop or restaurant", "the review is of a film"
+    ),
+    "lexicon_food": _asked("Says food:", "the word food does not occur", "the word food occurs"),
+    "lexicon_nice": _asked("Says nice:", "the word nice does not occur", "the word nice occurs"),
+    "gender_lgbtq": _asked("Names them:", "nobody is named as LGBTQ", "somebody is named as LGBTQ"),
+    "gender": _FEMALE,
+    "race_black_white": Meaning(
+        "About:", ("white", "black"), "it is about white people", "it is about black people"
+    ),
+    "religion_muslim_christian": Meaning(
+        "About:", ("Christians", "Muslims"), "it is about Christians", "it is about Muslims"
+    ),
+    "religion_muslim_jewish": Meaning(
+        "About:", ("Jews", "Muslims"), "it is about Jews", "it is about Muslims"
+    ),
+    "length": Meaning("Text:", ("long", "brief"), "the text is long", "the text is brief"),
+    "punctuation": Meaning(
+        "Ends in:", ("dot", "mark"), "it ends in a full stop", "it ends in an exclamation mark"
+    ),
+    "uppercase": _asked("Shouts:", "no word is in capitals", "a word is in capitals"),
+}
+"""What h2 means: by the released tasks' own names, or by how they end."""
+
+
+_ALSO = {
+    "sentiment": "sa",
+    "imdb": "sa",
+    "yelp": "sa",
+    "mnli": "nli",
+    "civil": "comments",
+    "toxicity": "comments",
+}
+_OF_PAIRS = re.compile("^(boolq_answer|nli_entailment)_")
+
+
+def family(task: str) -> str:
+    """`boolq`, `comments`, `nli`, `sa`, `stories`, or "" for a task of the user's.
+
+    >>> family("nli_entailment_overlap"), family("my_task")
+    ('nli', '')
+    """
+    first = re.split(r"[\W_]", task.lower())[0]
+    return _ALSO.get(first, first if first in LABELS else "")
+
+
+def feature_meaning(feature: Feature) -> Meaning:
+    """What a feature of feature_predicates.py means, with its options."""
+    options = feature.options
+    if feature.name == "lexicon":
+        word = options["word"]
+        return _asked(f"Says {word}:", f"the word {word} does not occur", f"the word {word} occurs")
+    if feature.name in ("column", "identity"):
+        one, zero = options["one"], options.get("zero", "") or "other"
+        return Meaning("Kind:", (zero, one), f"it is of the kind {zero}", f"it is of the kind {one}")
+    known = {
+        "shorter_second": "nli_entailment_length",
+        "overlap": "nli_entailment_overlap",
+        "negation": "nli_entailment_negation",
+        "question_word": "boolq_answer_qword",
+        "content_overlap": "boolq_answer_overlap",
+        "same_as": "boolq_answer_structure",
+        "passage_length": "boolq_answer_length",
+    }
+    return _OTHERS[known.get(feature.name, feature.name)]
+
+
+def own_wordings(task: str, about: Mapping[str, Meaning] | None = None) -> dict[Hypothesis, Wording]:
+    """Our wording of a task's two features; an empty one where nothing is known of it.
+
+    Args:
+        task: the name that its file gives it.
+        about: meanings that its file states.
+    """
+    about, kind = about or {}, family(task)
+    # Length means one thing of a review, another of a pair: a feature of another family is none.
+    told, like = re.sub(r"\W+", "_", task.lower()), kind if kind in ("boolq", "nli") else ""
+    ends = [
+        name
+        for name in _OTHERS
+        if told == name or (kind and family(name) == like and told.endswith(f"_{_OF_PAIRS.sub('', name)}"))
+    ]
+    meanings = {
+        "h1": about.get("h1") or LABELS.get(kind),
+        "h2": about.get("h2") or (_OTHERS[max(ends, key=len)] if ends else None),
+    }
+    return {h: found.wording() if (found := meanings[h]) else Wording() for h in HYPOTHESES}
+
+
+def read_wordings(path: str | Path) -> dict[str, dict[Hypothesis, Wording]]:
+    """The user's file (see the module). DataError names the file, the task and the field."""
+    document = load_json(path)
+    if not isinstance(document, dict):
+        raise DataError(f"{path}: expected an object from task names to wordings")
+    found: dict[str, dict[Hypothesis, Wording]] = {}
+    for task, sides in document.items():
+        where = f"{path}, task {task!r}"
+        if not isinstance(sides, dict) or not sides or not sides.keys() <= set(HYPOTHESES):
+            raise DataError(f"{where}: expected an object with h1, h2 or both")
+        found[task] = {h: _wording(sides[h], f"{where}, {h}") for h in HYPOTHESES if h in sides}
+    return found
+
+
+def _wording(record: Any, where: str) -> Wording:
+    if not isinstance(record, dict) or not record.keys() <= {"key", "words", "instruction", "explanation"}:
+        raise DataError(f"{where}: expected an object with key, words, instruction and explanation")
+    text = {name: field(record, name, str, where) for name in ("key", "instruction") if name in record}
+    pairs = {name: _pair(record, name, where) for name in ("words", "explanation") if name in record}
+    for i, told in enumerate(pairs.get("explanation", ())):
+        if not told.rstrip().rstrip(".").endswith(f"{ANSWER}{i}"):
+            raise DataError(f'{where}: explanation {i} must end in "{ANSWER}{i}.", found {told!r}')
+    return Wording(
+        text.get("key", ""), pairs.get("words"), text.get("instruction", ""), pairs.get("explanation")
+    )
+
+
+def _pair(record: Any, name: str, where: str) -> tuple[str, str]:
+    values = field(record, name, list, where)
+    if len(values) != 2 or not all(isinstance(value, str) and value.strip() for value in values):
+        raise DataError(f"{where}: {name} must be two texts, for 0 and for 1, found {values!r}")
+    return values[0], values[1]
+
+
+def chosen_wordings(
+    task: str, own: Mapping[Hypothesis, Wording], given: Mapping[str, Mapping[Hypothesis, Wording]]
+) -> dict[Hypothesis, Wording]:
+    """The user's wording of a task, filled up field by field with ours."""
+    theirs = given.get(task, given.get("*", {}))
+
+    def joined(h: Hypothesis) -> Wording:
+        first, second = theirs.get(h, Wording()), own[h]
+        return Wording(
+            first.key or second.key,
+            first.words or second.words,
+            first.instruction or second.instruction,
+            first.explanation or second.explanation,
+        )
+
+    return {h: joined(h) for h in HYPOTHESES}

@@ -1,0 +1,72 @@
+"""Reads predictions in UnQover's or LEI's format: groups as ids, and their scores.
+
+Shape letters: N groups, V the four variants, S the two subjects, E the two boundaries (0 start, 1 end).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from data_modules import sources
+from data_modules.groups import lei, unqover_source
+from data_modules.groups.pairing import ScoredGroup
+from data_modules.schema import DataError, Group
+from evaluation.protocols.bias.results import GroupTable
+from metrics.bias import span_score
+
+Format = Literal["auto", "unqover", "lei"]
+
+LARGEST = 1.001
+"""A probability above this is a mistake; just above 1 is rounding."""
+
+
+def read_predictions(
+    path: Path, form: Format = "auto", *, skip_bad: bool = False
+) -> tuple[GroupTable, Tensor]:
+    """All groups of a prediction file and their scores S, float64, shape (N, 4, 2), by subject.
+
+    Raises:
+        DataError: another format, a group without scores, a score that is no probability, or no group; it
+            names the file and the key.
+    """
+    values = array("d")
+
+    def groups() -> Iterator[Group]:
+        for record in scored_groups(path, form, skip_bad=skip_bad):
+            where = f"{path}: group {record.group.key!r}"
+            if record.base_scores is None:
+                raise DataError(
+                    f"{where}: has no scores; fill in a model's probabilities (`start` and `end` of every "
+                    "ans0 and ans1 in UnQover's format, `start-end-score` of every answer in LEI's)"
+                )
+            flat = [p for variant in record.base_scores for subject in variant for p in subject]
+            if not all(0 <= p <= LARGEST for p in flat):
+                raise DataError(f"{where}: a start or end is not a probability: {min(flat)} to {max(flat)}")
+            values.extend(flat)
+            yield record.group
+
+    table = GroupTable.of(groups())
+    if not len(table.keys):
+        raise DataError(f"{path}: holds no groups")
+    probability_NVSE = torch.from_numpy(np.frombuffer(values).reshape(-1, 4, 2, 2).copy())
+    return table, span_score(probability_NVSE)
+
+
+def scored_groups(path: Path, form: Format, *, skip_bad: bool) -> Iterator[ScoredGroup]:
+    """The file's groups with their scores, by the reader of its format; DataError for a third format."""
+    found, document = sources.detect(path)
+    if form not in ("auto", found):
+        raise DataError(f"{path}: --format {form}, but the file looks like {found}")
+    if found == "unqover":
+        yield from unqover_source.read_source(path, skip_bad=skip_bad)
+    elif found == "lei":
+        yield from lei.lei_records(document, path, skip_bad=skip_bad)
+    else:
+        raise DataError(f"{path}: expected predictions in UnQover's or LEI's format, found {found}")

@@ -1,0 +1,206 @@
+"""Which colour belongs to which thing: the stories and questions of the predicate-argument probe.
+
+A story names two things of two colours. Half of the questions ask for the colour that the thing has (yes),
+half for the colour of the other thing (no); a model that only looks for the words says the same to all.
+Faithfulness spec 5.1: five schemas, 26 colour pairs, 130 stories, and 520 questions in three wordings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+from data_modules.schema import DataError, QAExample
+from storage.json_files import field, load_json
+
+Wording = Literal["org", "mod", "new"]
+"""`Was the car red?`, `Was there a red car?`, and the ungrammatical `Was the a red car?`."""
+
+WORDINGS: tuple[Wording, ...] = get_args(Wording)
+
+
+class Schema(NamedTuple):
+    """A kind of story."""
+
+    story: str
+    """With {col1} and {col2}."""
+    first: str
+    """The thing of colour {col1}."""
+    second: str
+    negated: str
+    """The story in which the second thing is not of colour {col2}."""
+
+
+SCHEMAS: tuple[Schema, ...] = (
+    Schema(
+        "The {col1} car was standing in front of a {col2} house.",
+        "car",
+        "house",
+        "The {col1} car was standing in front of a house that was not {col2}.",
+    ),
+    Schema(
+        "They played with a {col1} ball and {col2} bat.",
+        "ball",
+        "bat",
+        "They played with a {col1} ball and a bat that was not {col2}.",
+    ),
+    Schema(
+        "The man was wearing a {col1} shirt and a {col2} jacket.",
+        "shirt",
+        "jacket",
+        "The man was wearing a {col1} shirt and a jacket that was not {col2}.",
+    ),
+    Schema(
+        "The house had a {col1} window and a {col2} door.",
+        "window",
+        "door",
+        "The house had a {col1} window and a door that was not {col2}.",
+    ),
+    Schema(
+        "A {col1} glass was placed on a {col2} table.",
+        "glass",
+        "table",
+        "A {col1} glass was placed on a table that was not {col2}.",
+    ),
+)
+
+COLOURS = ("red", "blue", "green", "yellow", "black", "white")
+
+_UNUSED = ({"black", "white"}, {"yellow", "white"})
+"""The paper has 26 pairs, of which two are known. All but these of six colours are as many, and closed under
+swap, so that every thing has every colour as often as it lacks it."""
+
+COLOUR_PAIRS: tuple[tuple[str, str], ...] = tuple(
+    (a, b) for a in COLOURS for b in COLOURS if a != b and {a, b} not in _UNUSED
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRow:
+    """One question about one story, in three wordings; the row of a file of stimuli."""
+
+    schema: int
+    """From 1 on."""
+    col1: str
+    col2: str
+    story: str
+    answer: Literal["yes", "no"]
+    org: str
+    mod: str
+    new: str
+
+    def example(self, wording: Wording, name: str) -> QAExample:
+        """The question as asked in `wording`; `name` becomes its id."""
+        return QAExample(
+            f"{name} {wording}",
+            self.story,
+            getattr(self, wording),
+            answer_type=self.answer,
+            references=(self.answer,),
+            dataset="predicate-argument",
+        )
+
+
+def predicate_argument_rows(
+    *,
+    pairs: Sequence[tuple[str, str]] = COLOUR_PAIRS,
+    schemas: Sequence[Schema] = SCHEMAS,
+    negated: bool = False,
+) -> list[ProbeRow]:
+    """Every schema with every pair of colours: four questions a story, two of them yes.
+
+    Args:
+        pairs: colours of the first and the second thing.
+        schemas: kinds of stories.
+        negated: the second thing is *not* of its colour. Then two questions have an answer that the story
+            decides, one yes (the first thing, its colour) and one no (the second, the colour it has not).
+
+    Raises:
+        DataError: a pair of the same colour, or a colour that would need "an".
+    """
+    for first, second in pairs:
+        if first == second:
+            raise DataError(f"colour pair ({first}, {second}): the two must differ")
+        for colour in (first, second):
+            if not colour or colour[0].lower() in "aeiou":
+                raise DataError(f'colour {colour!r}: stories and questions say "a", not "an"; name another')
+    return [
+        _row(number, schema, first, second, thing, colour, answer, negated)
+        for number, schema in enumerate(schemas, 1)
+        for first, second in pairs
+        for thing, colour, answer in _questions(schema, first, second, negated)
+    ]
+
+
+def _questions(
+    schema: Schema, first: str, second: str, negated: bool
+) -> Iterator[tuple[str, str, Literal["yes", "no"]]]:
+    yield schema.first, first, "yes"
+    if negated:
+        yield schema.second, second, "no"
+        return
+    yield schema.second, second, "yes"
+    yield schema.first, second, "no"
+    yield schema.second, first, "no"
+
+
+def _row(
+    number: int,
+    schema: Schema,
+    first: str,
+    second: str,
+    thing: str,
+    colour: str,
+    answer: Literal["yes", "no"],
+    negated: bool,
+) -> ProbeRow:
+    return ProbeRow(
+        schema=number,
+        col1=first,
+        col2=second,
+        story=(schema.negated if negated else schema.story).format(col1=first, col2=second),
+        answer=answer,
+        org=f"Was the {thing} {colour}?",
+        mod=f"Was there a {colour} {thing}?",
+        new=f"Was the a {colour} {thing}?",
+    )
+
+
+def read_stimuli(path: str | Path) -> list[ProbeRow]:
+    """Rows of a JSON file: a list of objects with the fields of `ProbeRow`.
+
+    Raises:
+        DataError: not such a list, an answer other than yes and no, an empty text, or a row that stands
+            there twice; the error counts rows from 1.
+    """
+    records = load_json(path)
+    if not isinstance(records, list) or not records:
+        raise DataError(f"{path}: expected a list of rows with {', '.join(_fields())}")
+    rows: dict[ProbeRow, int] = {}
+    for number, record in enumerate(records, 1):
+        row = _checked(record, f"{path}: row {number}")
+        if row in rows:
+            raise DataError(f"{path}: row {number} repeats row {rows[row]}; remove one of them")
+        rows[row] = number
+    return list(rows)
+
+
+def _checked(record: Any, where: str) -> ProbeRow:
+    values = {name: field(record, name, int if name == "schema" else str, where) for name in _fields()}
+    for name, value in values.items():
+        if isinstance(value, str) and not value.strip():
+            raise DataError(f"{where}: the field {name!r} is empty")
+    if values["answer"] not in ("yes", "no"):
+        raise DataError(f"{where}: the field 'answer' must be yes or no, found {values['answer']!r}")
+    return ProbeRow(**values)
+
+
+def _fields() -> list[str]:
+    return [item.name for item in fields(ProbeRow)]
+
+
+def as_records(rows: Sequence[ProbeRow]) -> list[dict[str, Any]]:
+    """Plain objects, as `read_stimuli` reads them."""
+    return [asdict(row) for row in rows]

@@ -1,0 +1,154 @@
+"""Google's Perspective API as a scorer, or any endpoint that speaks its language (`--scorer-url`).
+
+The key comes from PERSPECTIVE_API_KEY. It travels in a header, so that no address, log or error shows it.
+One request a text, all attributes in it; Google keeps no text (`doNotStore`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from evaluation.scorers.scorers import ATTRIBUTES, ScoreFailure, Scores, around_empty
+from models.language.endpoint import asked_in_order, open_client, scrubbed
+from models.language.endpoint_address import checked_key, checked_url
+
+URL = "https://commentanalyzer.googleapis.com"
+API_VERSION = "v1alpha1"
+KEY = "PERSPECTIVE_API_KEY"
+
+_REFUSED = "API_KEY_INVALID"
+"""What Google answers to a wrong key, under status 400."""
+
+
+class PerspectiveScorer:
+    """Perspective's summary scores of English texts.
+
+    Args:
+        attributes: of ATTRIBUTES, in their order.
+        url: base URL of another endpoint, which may need no key.
+        requests_per_minute: bound on requests, repetitions included; 0 for none.
+        timeout_s: seconds a request may take.
+        max_retries: repetitions of a request after a timeout, 429 or 5xx, with pauses that grow to 8 s, or as
+            long as the endpoint asks: enough to wait until a new minute has its quota.
+        parallel: requests in flight.
+
+    Raises:
+        ValueError: Google is asked without a key, or the URL is none.
+    """
+
+    def __init__(
+        self,
+        *,
+        attributes: tuple[str, ...] = ATTRIBUTES,
+        url: str = "",
+        requests_per_minute: float = 60,
+        timeout_s: float = 60,
+        max_retries: int = 12,
+        parallel: int = 4,
+    ) -> None:
+        # A comparison with NaN is false.
+        if not 0 <= requests_per_minute < float("inf"):
+            raise ValueError("--scorer-requests-per-minute: must be a number not below 0")
+        self.url = checked_url(url or URL, write="--scorer-url https://HOST", key=KEY)
+        self.name = "perspective" + (f"@{self.url}" if self.url != URL else "")
+        self.version = API_VERSION
+        self.attributes = attributes
+        self.parallel = parallel
+        self._key = checked_key(os.environ.get(KEY, "").strip(), KEY)
+        if not self._key and self.url == URL:
+            raise ValueError(f"--scorer perspective: {KEY} is not set; set it, or choose another scorer")
+        self._host = urlsplit(self.url).netloc
+        self._client = open_client(
+            self.url,
+            "none",  # stays here: see _prepare
+            timeout_s=timeout_s,
+            max_retries=max_retries,
+            requests_per_minute=requests_per_minute,
+            prepare=self._prepare,
+        )
+
+    def about(self) -> dict[str, Any]:
+        """Name, version of the API, attributes. Google may change the scores behind one version: results of
+        different months do not compare."""
+        return {"name": self.name, "version": self.version, "attributes": list(self.attributes)}
+
+    def score(self, texts: Sequence[str]) -> Iterator[Scores | ScoreFailure]:
+        """See `Scorer`."""
+        asked = asked_in_order(self._ask, filter(str.strip, texts), parallel=self.parallel, name=self.name)
+        return around_empty(texts, self.attributes, asked)
+
+    def _prepare(self, request: Any) -> None:
+        """Google's kind of key instead of a bearer token, never to another host."""
+        request.headers.pop("Authorization", None)
+        if self._key and request.url.netloc.decode() == self._host:
+            request.headers["X-Goog-Api-Key"] = self._key
+
+    def _ask(self, text: str) -> Scores | ScoreFailure:
+        import openai
+
+        body = {
+            "comment": {"text": text},
+            "languages": ["en"],
+            "requestedAttributes": {name.upper(): {} for name in self.attributes},
+            "doNotStore": True,
+        }
+        try:
+            reply = self._client.post(
+                f"/{API_VERSION}/comments:analyze",
+                body=body,
+                cast_to=object,
+                options={"follow_redirects": False},
+            )
+        except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
+            raise self._no_access(error.status_code) from None
+        except openai.NotFoundError:
+            raise ValueError(
+                f"{self.name}: no such service at {self.url} (404); check --scorer-url"
+            ) from None
+        except openai.APITimeoutError:
+            return ScoreFailure("the endpoint timed out")
+        except openai.APIStatusError as error:
+            if _REFUSED in str(error.body):
+                raise self._no_access(error.status_code) from None
+            return _failure(error, self._key)
+        except openai.APIConnectionError as error:
+            return ScoreFailure(
+                "no connection to the endpoint", scrubbed(str(error.__cause__ or error), self._key)
+            )
+        except (openai.OpenAIError, ValueError):  # among them what is not JSON
+            return ScoreFailure("the endpoint answered nonsense")
+        return _scores(reply, self.attributes)
+
+    def _no_access(self, status: int) -> ValueError:
+        # Not the endpoint's own words: they may quote the key.
+        return ValueError(f"{self.name} refuses access ({status}); check {KEY}, and that the API is enabled")
+
+
+def _failure(error: Any, key: str) -> ScoreFailure:
+    """What is wrong with this text, or with the endpoint, from an error reply."""
+    message = ""
+    if isinstance(error.body, dict):
+        message = str(error.body.get("message") or "")
+    said = scrubbed(message, key)
+    if error.status_code == 429:
+        return ScoreFailure("the quota is used up (429)", said)
+    if "language" in message.lower():
+        return ScoreFailure("the language is not supported", said)
+    return ScoreFailure(f"the endpoint answered {error.status_code}", said)
+
+
+def _scores(reply: Any, attributes: tuple[str, ...]) -> Scores | ScoreFailure:
+    """The summary scores, all of them or a failure: an endpoint may answer with none."""
+    scores: Scores = {}
+    for name in attributes:
+        try:
+            value = reply["attributeScores"][name.upper()]["summaryScore"]["value"]
+        except (KeyError, TypeError):
+            return ScoreFailure("the endpoint gave no score", name)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+            return ScoreFailure("the endpoint gave a score that is none", name)
+        scores[name] = float(value)
+    return scores

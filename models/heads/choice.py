@@ -1,0 +1,101 @@
+"""Multiple choice: an encoder reads (prompt, choice) pairs, a linear layer gives each of them one number.
+
+Shape letters: B batch (questions), N choices of a question, R rows (B * N), T tokens, D hidden.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from models.backbones import Backbone, load_pretrained
+from models.heads.encoder import EncoderModel
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+log = logging.getLogger(__name__)
+
+Pooling = Literal["masked", "parity"]
+
+
+def masked_mean(hidden_RTD: Tensor, mask_RT: Tensor) -> Tensor:
+    """Mean hidden state (R, D) over the tokens of every row that are no padding, in float32."""
+    weight_RT1 = (mask_RT != 0).unsqueeze(-1).float()
+    return (hidden_RTD.float() * weight_RT1).sum(1) / weight_RT1.sum(1).clamp_min(1)
+
+
+class ChoiceModel(EncoderModel):
+    """An encoder with one linear layer over the mean of its last hidden states (probes spec B1).
+
+    Args:
+        pretrained: a model of transformers; its own head is left behind.
+        architecture: row of the table of backbones.
+        pooling: `masked` takes the mean over the tokens; `parity` over all positions, padding included, as
+            the authors' code does: then logits depend on how far rows are padded.
+        generator: of the head's weights; None takes torch's global one.
+    """
+
+    heads: ClassVar[str] = "choice"
+
+    def __init__(
+        self,
+        pretrained: PreTrainedModel,
+        architecture: str,
+        *,
+        pooling: Pooling = "masked",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(pretrained, architecture)
+        if pooling not in ("masked", "parity"):
+            raise ValueError(f"pooling must be masked or parity, got {pooling!r}")
+        self.pooling: Pooling = pooling
+        self.choice_head = nn.Linear(self.config.hidden_size, 1)
+        nn.init.normal_(self.choice_head.weight, std=self.initializer_range, generator=generator)
+        nn.init.zeros_(self.choice_head.bias)
+
+    @property
+    def head_options(self) -> dict[str, Any]:
+        return {"pooling": self.pooling}
+
+    def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        """Logits (B, N) of the choices, float32.
+
+        Args:
+            inputs: `input_ids`, `attention_mask` and `token_type_ids`, each (B, N, T); an encoder without
+                segments does not get the last.
+        """
+        B, N, _ = inputs["attention_mask"].shape
+        rows = {name: value.flatten(0, 1) for name, value in inputs.items()}
+        pooled_RD = self.pool(self.encode(rows), rows["attention_mask"])
+        # In bfloat16 two choices would often get the same logit.
+        with torch.autocast(pooled_RD.device.type, enabled=False):
+            return self.choice_head(pooled_RD.to(self.choice_head.weight.dtype)).view(B, N).float()
+
+    def pool(self, hidden_RTD: Tensor, mask_RT: Tensor) -> Tensor:
+        """One vector (R, D) for every row, float32."""
+        if self.pooling == "parity":
+            return hidden_RTD.float().mean(1)
+        return masked_mean(hidden_RTD, mask_RT)
+
+
+def build_choice_model(backbone: Backbone, *, pooling: Pooling = "masked") -> ChoiceModel:
+    """The model that training starts from.
+
+    The head starts random, from torch's global seed, unless `backbone.checkpoint` is a `.ckpt` of a model of
+    multiple choice, which goes on whole. Of any other `.ckpt` of ours the encoder is taken over.
+
+    Raises:
+        CheckpointError, BackboneError: nothing usable is there, or the checkpoint pools in another way.
+    """
+    if Path(backbone.checkpoint).suffix == ".ckpt":
+        from models.choice_checkpoint import starting_choice_model  # it knows all models
+
+        return starting_choice_model(backbone, pooling)
+    log.info("%s: the head for choices starts random", backbone.checkpoint)
+    return ChoiceModel(load_pretrained(backbone), backbone.architecture, pooling=pooling)

@@ -1,0 +1,287 @@
+"""A causal or sequence-to-sequence model of transformers, on this machine, as a text model.
+
+Tensor suffixes: N pairs, B batch, T tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
+from models.language.text_models import Settings, TextFailure
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+logger = logging.getLogger(__name__)
+
+_SORTED_BATCHES = 4
+"""Prompts are sorted by length within so many batches: little padding, and answers still come as they go."""
+
+
+class LocalTextModel:
+    """A causal or sequence-to-sequence model of transformers, from a folder or the Hub (safetensors only).
+
+    float32 on a CPU, where answers then do not depend on the batch; the checkpoint's own precision on a GPU.
+    Generation settings of the model (such as a repetition penalty) hold, except that decoding is greedy.
+
+    Raises:
+        ValueError: the model or its tokenizer cannot be loaded, or there is no such device.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        max_new_tokens: int = 64,
+        device: str = "auto",
+        batch_size: int = 8,
+        chat_template: bool = True,
+    ) -> None:
+        self.name = f"hf:{path}"
+        self.max_new_tokens, self.batch_size = max_new_tokens, batch_size
+        self.device = _device(device)
+        self.model, self.tokenizer = _load(path, self.device)
+        self.config = self.model.config
+        self.is_seq2seq = bool(self.config.is_encoder_decoder)
+        self.chat = chat_template and bool(self.tokenizer.chat_template)
+        self.limit: int | None = getattr(self.config.get_text_config(), "max_position_embeddings", None)
+        self.settings: Settings = {
+            "max_new_tokens": max_new_tokens,
+            "temperature": 0,
+            "chat_template": self.chat,
+            "dtype": str(self.model.dtype).removeprefix("torch."),
+            "weights": weights_id(path, self.config),
+            "tokenizer": tokenizer_id(self.tokenizer),
+        }
+        if self.chat:
+            template = json.dumps(self.tokenizer.chat_template, sort_keys=True)
+            self.settings["template"] = hashlib.sha256(template.encode()).hexdigest()[:16]
+        self._pad = next(
+            i for i in (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id, 0) if i is not None
+        )
+        chosen = self.model.generation_config
+        chosen.do_sample, chosen.num_beams, chosen.max_length = False, 1, None
+        chosen.temperature = chosen.top_p = chosen.top_k = None
+        chosen.pad_token_id = self._pad
+
+    def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
+        """The new text alone, without special tokens. Prompts that leave no room in the model's context fail;
+        how many is logged before anything is generated."""
+        ids = [self._prompt_ids(prompt) for prompt in prompts]
+        failures = {
+            i: failure
+            for i, row in enumerate(ids)
+            if (failure := self._misfit(len(row), self.max_new_tokens))
+        }
+        if failures:
+            logger.warning(
+                "%d of %d prompts do not fit: %s", len(failures), len(ids), next(iter(failures.values()))
+            )
+        for first in range(0, len(ids), window := _SORTED_BATCHES * self.batch_size):
+            at = [i for i in range(first, min(first + window, len(ids))) if i not in failures]
+            at.sort(key=lambda i: -len(ids[i]))
+            texts: dict[int, str | TextFailure] = {}
+            for start in range(0, len(at), self.batch_size):
+                batch = at[start : start + self.batch_size]
+                texts |= zip(batch, self._generate([ids[i] for i in batch]), strict=True)
+            for i in range(first, min(first + window, len(ids))):
+                yield failures.get(i) or texts[i]
+
+    def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
+        """Sums of the log-probabilities of the continuation's tokens; an end token is not counted.
+
+        A causal model reads prompt and continuation as one text, so a continuation brings its own leading
+        space. A sequence-to-sequence model reads the prompt and writes the continuation.
+
+        Returns:
+            (N,) float64 on the CPU, in nats.
+
+        Raises:
+            ValueError: a continuation has no tokens, or a pair does not fit the model's context.
+        """
+        import torch
+
+        rows = [self._pair_ids(i, *pair) for i, pair in enumerate(pairs)]
+        order = sorted(range(len(rows)), key=lambda i: -sum(map(len, rows[i])))
+        result_N = torch.zeros(len(rows), dtype=torch.float64)
+        for start in range(0, len(order), self.batch_size):
+            batch = order[start : start + self.batch_size]
+            with torch.inference_mode():
+                result_N[batch] = self._score([rows[i] for i in batch]).double().cpu()
+        return result_N
+
+    def next_token_logprobs(
+        self, prompts: Sequence[str], labels: Sequence[str], *, after: str = "", top: int = 0
+    ) -> Iterator[tuple[float, ...] | TextFailure]:
+        """Over the whole vocabulary; see `TextModel`. All prompts of a call are read together: what they
+        begin with in common is read once."""
+        from models.language.next_token import first_tokens, log_probabilities
+
+        wanted = first_tokens(self.tokenizer, labels, "" if self.is_seq2seq or self.chat else after)
+        ids = [self._prompt_ids(prompt) for prompt in prompts]
+        failures = {i: failure for i, row in enumerate(ids) if (failure := self._misfit(len(row), 0))}
+        fitting = [i for i in range(len(ids)) if i not in failures]
+        rows = log_probabilities(self, [ids[i] for i in fitting], wanted, top)
+        found = dict(zip(fitting, rows, strict=True))
+        for i in range(len(ids)):
+            yield failures.get(i) or found[i]
+
+    def token_counts(self, prompts: Sequence[str]) -> list[int]:
+        """How many tokens each prompt has, special ones included."""
+        return [len(self._prompt_ids(prompt)) for prompt in prompts]
+
+    def _prompt_ids(self, prompt: str) -> list[int]:
+        if not self.chat:
+            return list(self.tokenizer(prompt, verbose=False)["input_ids"])
+        turns = [{"role": "user", "content": prompt}]
+        # The template writes the special tokens itself.
+        text = self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        return list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+    def _misfit(self, length: int, new: int) -> TextFailure | None:
+        """Why a prompt of `length` tokens and an answer of `new` cannot be; None if they can."""
+        if not length:
+            return TextFailure("empty prompt")
+        needed = max(length, new) if self.is_seq2seq else length + new
+        if self.limit is None or needed <= self.limit:
+            return None
+        return TextFailure(
+            "longer than the model's context",
+            f"{length} tokens and {new} new ones, where the model takes {self.limit}",
+        )
+
+    def _generate(self, ids: list[list[int]]) -> list[str | TextFailure]:
+        """One batch. A causal model gets padding on the left: every prompt ends where its answer begins."""
+        import torch
+
+        inputs = self.padded(ids, left=not self.is_seq2seq)
+        with torch.inference_mode():
+            out_BT = self.model.generate(**inputs, max_new_tokens=self.max_new_tokens)
+        new_BT = out_BT if self.is_seq2seq else out_BT[:, inputs["input_ids"].shape[1] :]
+        texts = self.tokenizer.batch_decode(new_BT, skip_special_tokens=True)
+        return [text.strip() or TextFailure("empty answer") for text in texts]
+
+    def padded(self, ids: list[list[int]], *, left: bool = False) -> dict[str, Tensor]:
+        """Rows of token ids as the model's inputs: input_ids and attention_mask, (B, T) each."""
+        import torch
+
+        width = max(map(len, ids))
+        input_BT = torch.full((len(ids), width), self._pad)
+        mask_BT = torch.zeros(len(ids), width, dtype=torch.long)
+        for b, row in enumerate(ids):
+            at = slice(width - len(row), width) if left else slice(0, len(row))
+            input_BT[b, at] = torch.tensor(row)
+            mask_BT[b, at] = 1
+        return {"input_ids": input_BT.to(self.device), "attention_mask": mask_BT.to(self.device)}
+
+    def _pair_ids(self, index: int, prompt: str, continuation: str) -> tuple[list[int], list[int]]:
+        """Token ids of the prompt and of its continuation; of one text wherever the prompt's tokens do not
+        depend on what follows."""
+        first = self._prompt_ids(prompt)
+        second = list(self.tokenizer(continuation, add_special_tokens=False)["input_ids"])
+        if not self.is_seq2seq and not self.chat:
+            whole = self._prompt_ids(prompt + continuation)
+            if whole[: len(first)] == first:
+                second = whole[len(first) :]
+        if not second:
+            raise ValueError(f"pair {index}: the continuation {continuation!r} has no tokens")
+        if failure := self._misfit(len(first), len(second)):
+            raise ValueError(f"pair {index}: {failure}")
+        return first, second
+
+    def _score(self, rows: list[tuple[list[int], list[int]]]) -> Tensor:
+        """log P of every row's second part, (B,)."""
+        import torch
+
+        if self.is_seq2seq:
+            # BART's kin begin every answer with a token that says nothing; it is given, not scored.
+            forced = self.model.generation_config.forced_bos_token_id
+            lead = [] if forced is None else [forced]
+            target = [(lead, second) for _, second in rows]
+            labels_BT = self.padded([[*lead, *second] for _, second in rows])["input_ids"]
+            inputs = {**self.padded([first for first, _ in rows]), "labels": labels_BT}
+            shift = 0
+        else:
+            target, shift = rows, 1
+            # Padding on the right: what stands behind a token does not reach it, nor move its position.
+            inputs = self.padded([[*first, *second] for first, second in rows])
+        logits_BTV = self.model(**inputs, use_cache=False).logits
+        sums = []
+        for b, (first, second) in enumerate(target):
+            at = slice(len(first) - shift, len(first) + len(second) - shift)
+            log_TV = logits_BTV[b, at].float().log_softmax(-1)
+            sums.append(log_TV.gather(1, torch.tensor(second, device=log_TV.device)[:, None]).sum())
+        return torch.stack(sums)
+
+
+def _load(path: str, device: torch.device) -> tuple[Any, Any]:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+    tokenizer = load_tokenizer(path)
+    config = model_config(path)
+    try:
+        kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+        model = kind.from_pretrained(
+            path,
+            dtype=torch.float32 if device.type == "cpu" else "auto",
+            use_safetensors=True,
+            trust_remote_code=False,
+        )
+    except (OSError, ValueError, KeyError) as error:
+        raise _unusable(path, error) from error
+    return model.to(device).eval(), tokenizer
+
+
+def model_config(path: str) -> Any:
+    """The configuration of a model, which tells within a blink whether there is one.
+
+    Raises:
+        ValueError: there is none, or transformers does not know its kind.
+    """
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(path, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        raise _unusable(path, error) from error
+
+
+def _unusable(path: str, error: Exception) -> ValueError:
+    said = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return ValueError(f"model {path!r} cannot be loaded: {said}")
+
+
+def weights_id(path: str, config: Any) -> str:
+    """The Hub's revision; for a folder a hash of its settings and of the sizes and ends of its weight files,
+    so that answers of a model that was trained on in the same place are not taken for its own."""
+    folder = Path(path)
+    if not folder.is_dir():
+        return str(getattr(config, "_commit_hash", None) or "")
+    digest = hashlib.sha256()
+    settings = [folder / name for name in ("config.json", "generation_config.json")]
+    for file in (*filter(Path.is_file, settings), *sorted(folder.glob("*.safetensors"))):
+        with open(file, "rb") as weights:
+            size = file.stat().st_size
+            weights.seek(max(0, size - (1 << 20)))
+            digest.update(f"{file.name}:{size}:".encode() + weights.read())
+    return digest.hexdigest()[:16]
+
+
+def _device(name: str) -> torch.device:
+    import torch
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:  # the latter where torch is built without CUDA
+        raise ValueError(f"device {name}: {str(error).splitlines()[0]}") from error
+    return torch.device(name)

@@ -1,0 +1,149 @@
+"""Finished pieces of long work, kept in a JSONL file: an interrupted run goes on and repeats nothing.
+
+    work = FinishedWork(Path("consistency.work.jsonl"))
+    key = work_key(model=model.name, settings=model.settings, prompt=prompt)
+    record = work.get(key) or work.add(key, text=generate(prompt))
+
+One line a piece: `{"key": ..., ...}`, appended past any buffer as it is done, so that a kill costs the piece
+that was under way. Floats come back as they were written, to the bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import DataError
+from storage.json_files import field, parse_line
+
+logger = logging.getLogger(__name__)
+
+_START = b'{"key": '
+"""What every line begins with: a piece of a line that does not is not ours to remove."""
+
+
+def work_key(**parts: Any) -> str:
+    """sha256 of all that a piece of work depends on (plain JSON values), in whatever order it is given."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+class FinishedWork:
+    """Records by key.
+
+    Args:
+        path: the JSONL file, made with the first piece; None remembers for the lifetime of the object.
+        required: fields of text that every record has.
+
+    Raises:
+        DataError: the file is no such store, or cannot be read or written.
+    """
+
+    def __init__(self, path: Path | None, *, required: tuple[str, ...] = ()) -> None:
+        self.path = path
+        self._records = {} if path is None else read_work(path, required)
+        self._file: FileIO | None = None
+        self.found = len(self._records)
+        """How many pieces earlier runs left."""
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._records
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """The record, or None where this piece has yet to be done."""
+        return self._records.get(key)
+
+    def add(self, key: str, **fields: Any) -> dict[str, Any]:
+        """Keep a finished piece; returns its record. DataError where it cannot be written."""
+        record = {"key": key, **fields}
+        if self.path is not None:
+            if self._file is None or self._file.closed:
+                self._file = open_work(self.path)
+            append_line(self._file, json.dumps(record))
+        self._records[key] = record
+        return record
+
+    def array(self, record: dict[str, Any], name: str, *shape: int) -> NDArray[np.float64]:
+        """Numbers that a record keeps as lists of `shape`; NaN where one is null.
+
+        Raises:
+            DataError: the record holds something else, as after somebody edited the file.
+        """
+        where = f"{self.path}, the record with key {record['key'][:12]}..."
+        values = field(record, name, list, where)
+        try:
+            found = np.array(values, dtype=np.float64)
+        except (ValueError, TypeError, OverflowError):  # texts, objects, lists of several lengths
+            found = np.empty(0)
+        if found.shape != shape:
+            told = " x ".join(map(str, shape))
+            raise DataError(f"{where}: the field {name!r} must hold {told} numbers; remove this line")
+        return found
+
+    def close(self) -> None:
+        """Give the file back; the next piece opens it again."""
+        if self._file is not None:
+            self._file.close()
+
+
+def open_work(path: Path) -> FileIO:
+    """The file, open for appending; DataError where that is not possible."""
+    try:
+        return FileIO(path, "a")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def append_line(file: FileIO, line: str) -> None:
+    """Append at once, past any buffer: on a full disk (DataError) all lines before this one are there."""
+    rest = memoryview((line + "\n").encode())
+    try:
+        while rest:
+            rest = rest[file.write(rest) :]
+    except OSError as error:
+        raise DataError(f"{file.name!s}: cannot be written: {error.strerror}") from None
+
+
+def read_work(path: Path, required: tuple[str, ...] = ()) -> dict[str, dict[str, Any]]:
+    """Records by key; nothing for a file that does not exist. A last line that was cut off while it was
+    written is removed from the file, with a warning.
+
+    Raises:
+        DataError: a line is not one of a store's (the error names it), or the folder does not exist.
+    """
+    if not path.parent.is_dir():
+        raise DataError(f"{path}: the folder {path.parent} does not exist; create it first")
+    if not path.exists():
+        return {}
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    records: dict[str, dict[str, Any]] = {}
+    for number, line in enumerate(lines, 1):
+        where = f"{path}, line {number}"
+        if not line.strip():
+            continue
+        try:
+            record = parse_line(line, where)
+        except DataError as error:
+            if number == len(lines) and (line.startswith(_START) or _START.startswith(line)):
+                logger.warning("%s: cut off while it was written; dropped, and will be done again", where)
+                os.truncate(path, sum(map(len, lines[:-1])))
+                break
+            raise DataError(f"{error}; repair or remove the line, or name another file") from None
+        key = field(record, "key", str, where)
+        for name in required:
+            field(record, name, str, where)
+        records[key] = record
+        if not line.endswith(b"\n"):
+            with open_work(path) as file:
+                append_line(file, "")
+    return records

@@ -1,0 +1,127 @@
+"""Padding on either side, and back."""
+
+from __future__ import annotations
+
+from itertools import islice
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_modules.batching.collate import Collator, GroupIds
+from data_modules.encoding.questions import QAFeature
+from data_modules.encoding.windows import EncodedRow, Encoding, encode_groups
+from data_modules.stories.groups import groups
+from tests.data_modules.small_tokenizers import KINDS, tokenizer
+
+GROUPS = list(islice(groups("heldout"), 5))
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def made_row(length: int, rng: np.random.Generator) -> EncodedRow:
+    offsets_TE = np.sort(rng.integers(0, 99, (length, 2)), axis=1)
+    offsets_TE[rng.random(length) < 0.4] = -1
+    ids, types = rng.integers(1, 99, length), rng.integers(0, 3, length)
+    return EncodedRow(ids.astype(np.int32), types.astype(np.uint8), offsets_TE, int(rng.integers(length)), 0)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 40), min_size=1, max_size=6),
+    multiple=st.integers(1, 17),
+    side=st.sampled_from(["left", "right"]),
+    seed=SEEDS,
+)
+def test_unpadding_gives_back_the_rows(lengths: list[int], multiple: int, side: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = [made_row(length, rng) for length in lengths]
+    collator = Collator(SimpleNamespace(pad_token_id=0, pad_token_type_id=7, padding_side=side), multiple)
+    inputs, context_BT, shift_B = collator.pad(rows)
+    width = inputs["input_ids"].shape[1]
+    assert width % multiple == 0
+    assert max(lengths) <= width < max(lengths) + multiple
+    for r, row in enumerate(rows):
+        at = slice(int(shift_B[r]), int(shift_B[r]) + len(row.input_ids_T))
+        assert inputs["input_ids"][r, at].tolist() == row.input_ids_T.tolist()
+        assert inputs["token_type_ids"][r, at].tolist() == row.token_type_ids_T.tolist()
+        assert context_BT[r, at].tolist() == (row.offsets_TE[:, 0] >= 0).tolist()
+        assert inputs["attention_mask"][r, at].all()
+        padding = torch.ones(width, dtype=torch.bool)
+        padding[at] = False
+        assert not inputs["attention_mask"][r, padding].any()
+        assert (inputs["input_ids"][r, padding] == 0).all()
+        assert (inputs["token_type_ids"][r, padding] == 7).all()
+        assert not context_BT[r, padding].any()
+        assert (at.stop == width) if side == "left" else (at.start == 0)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_positions_of_a_question_batch_point_into_the_padded_rows(side: str) -> None:
+    rng = np.random.default_rng(0)
+    features = []
+    for length in (3, 9, 5):
+        row = made_row(length, rng)
+        start = int(rng.integers(length))
+        end = int(rng.integers(start, length))
+        marked = rng.random(length) < 0.5
+        features.append(
+            QAFeature(row, start, end, 3, number=2, option=1, rationale_T=marked, max_context_T=~marked)
+        )
+    collator = Collator(SimpleNamespace(pad_token_id=0, pad_token_type_id=0, padding_side=side), 8)
+    batch = collator.qa(features, [2, 0])
+    assert batch.feature_B.tolist() == [2, 0]
+    assert batch.inputs["input_ids"].shape == (2, 8)
+    for b, i in enumerate((2, 0)):
+        row, start, end = features[i][:3]
+        ids = batch.inputs["input_ids"][b]
+        assert ids[batch.start_B[b]] == row.input_ids_T[start]
+        assert ids[batch.end_B[b]] == row.input_ids_T[end]
+        assert ids[batch.cls_B[b]] == row.input_ids_T[row.cls]
+        assert int(batch.end_B[b] - batch.shift_B[b]) == end
+        shown = slice(int(batch.shift_B[b]), int(batch.shift_B[b]) + len(row.input_ids_T))
+        assert batch.rationale_BT[b, shown].tolist() == features[i].rationale_T.tolist()
+        assert batch.max_context_BT[b, shown].tolist() == features[i].max_context_T.tolist()
+        assert batch.rationale_BT[b].sum() == features[i].rationale_T.sum()
+    assert batch.answer_type_B.tolist() == [3, 3]
+    assert batch.number_B.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_candidates_decode_to_the_subjects_after_padding(kind: str, side: str) -> None:
+    tok = tokenizer(kind)
+    features = encode_groups(GROUPS, tok, Encoding())
+    ids = [GroupIds(i % 3, (i, i + 1), 10 + i) for i in range(len(GROUPS))]
+    settings_ = SimpleNamespace(
+        pad_token_id=tok.pad_token_id, pad_token_type_id=tok.pad_token_type_id, padding_side=side
+    )
+    index = [4, 1, 2]
+    batch = Collator(settings_, 16).groups(features, ids, index)
+    assert batch.candidate_BVSE.shape == (3, 4, 2, 2)
+    assert batch.group_B.tolist() == index
+    assert batch.advice_class_B.tolist() == [1, 1, 2]
+    assert batch.subject_BS.tolist() == [[4, 5], [1, 2], [2, 3]]
+    assert batch.attribute_B.tolist() == [14, 11, 12]
+    ids_BVT = batch.inputs["input_ids"].unflatten(0, (3, 4))
+    for b, i in enumerate(index):
+        for v, variant in enumerate(GROUPS[i].variants):
+            for s, span in enumerate(variant.candidates):
+                first, last = batch.candidate_BVSE[b, v, s].tolist()
+                found = ids_BVT[b, v, first : last + 1].tolist()
+                one, two = features[i].candidate_VSE[v, s]
+                assert found == features[i].rows[v].input_ids_T[one : two + 1].tolist()
+                if kind.startswith("words"):
+                    assert tok.decode(found) == span.text.lower()
+
+
+def test_padding_follows_the_tokenizer() -> None:
+    rng = np.random.default_rng(0)
+    rows = [made_row(4, rng), made_row(9, rng)]
+    for kind in KINDS:
+        tok = tokenizer(kind)
+        inputs, _, shift_B = Collator(tok, 4).pad(rows)
+        assert shift_B.tolist() == ([8, 3] if "xlnet" in kind else [0, 0])
+        assert inputs["input_ids"][0, 4 if "xlnet" not in kind else 0] == tok.pad_token_id

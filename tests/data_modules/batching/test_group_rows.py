@@ -1,0 +1,124 @@
+"""Rows of groups in batches of their own: each once, within the budget, and back in the groups' order."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from data_modules.batching.group_rows import (
+    CPU_TOKENS,
+    RowBatches,
+    batches_within,
+    score_rows,
+    side_by_side,
+    token_budget,
+)
+from data_modules.encoding.sets import GroupSet
+from data_modules.encoding.windows import Encoding
+from data_modules.stories.groups import groups
+from tests.data_modules.small_tokenizers import tokenizer
+
+GROUPS = list(islice(groups("heldout"), 11))
+CPU = torch.device("cpu")
+
+
+@given(st.lists(st.integers(1, 100), max_size=60), st.integers(1, 400), st.sampled_from([1, 8, 16]))
+def test_every_row_once_and_never_more_tokens_than_allowed(
+    lengths: list[int], tokens: int, multiple: int
+) -> None:
+    batches = list(batches_within(lengths, tokens, multiple))
+    assert sorted(i for batch in batches for i in batch.tolist()) == list(range(len(lengths)))
+    for batch in batches:
+        width = -(-max(lengths[i] for i in batch) // multiple) * multiple
+        assert len(batch) == 1 or len(batch) * width <= tokens
+    longest = [max(lengths[i] for i in batch) for batch in batches]
+    assert [-(-one // multiple) for one in longest] == sorted(
+        (-(-one // multiple) for one in longest), reverse=True
+    )
+
+
+def test_a_cpu_takes_small_batches_however_many_rows_are_asked_for() -> None:
+    assert token_budget(64, 384, CPU) == CPU_TOKENS
+    assert token_budget(2, 100, CPU) == 200
+    assert token_budget(1, 2 * CPU_TOKENS, CPU) == 2 * CPU_TOKENS  # a row is never cut
+    assert token_budget(64, 384, torch.device("cuda")) == 64 * 384
+
+
+def read_off(inputs: dict[str, Tensor], candidate_BVSE: Tensor) -> Tensor:
+    """Scores that say which tokens stand at the candidates, and how long the row is."""
+    ids_BVSE = inputs["input_ids"].gather(1, candidate_BVSE.flatten(1)).view(candidate_BVSE.shape)
+    return ids_BVSE * 1000.0 + inputs["attention_mask"].sum(1).view(-1, 1, 1, 1)
+
+
+@pytest.mark.parametrize("name", ["words_bert", "words_xlnet"])  # padding behind, and before
+@pytest.mark.parametrize("tokens", [1, 200, 100_000])
+def test_scores_belong_to_their_rows_in_the_order_of_the_groups(name: str, tokens: int) -> None:
+    data = GroupSet(GROUPS, tokenizer(name), Encoding())
+    found = score_rows(data, read_off, tokens=tokens, device=CPU)
+    assert found.shape == (len(GROUPS), 4, 2, 2)
+    for n, feature in enumerate(data.features):
+        for v, row in enumerate(feature.rows):
+            expected = row.input_ids_T[feature.candidate_VSE[v]] * 1000 + len(row.input_ids_T)
+            np.testing.assert_array_equal(found[n, v].numpy(), expected)
+
+
+def test_rows_of_one_length_are_not_padded() -> None:
+    data = GroupSet(GROUPS, tokenizer("words_bert"), Encoding(pad_to_multiple_of=16))
+    lengths = sorted((len(row.input_ids_T) for f in data.features for row in f.rows), reverse=True)
+    widths = [batch.inputs["input_ids"].shape[1] for batch in RowBatches(data, tokens=1)]
+    assert widths == lengths
+
+
+def test_no_groups_no_scores() -> None:
+    nobody = GroupSet([], tokenizer("words_bert"), Encoding())
+    assert score_rows(nobody, read_off, tokens=9, device=CPU).shape == (0, 4, 2, 2)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("count", [0, 1, 2, 40])
+def test_every_task_is_done_once_in_the_callers_modes(threads: int, count: int) -> None:
+    done: list[int] = []
+    modes: set[tuple[bool, bool, torch.dtype]] = set()
+
+    def task(at: int) -> None:
+        done.append(at)
+        half = torch.ones(2, 2) @ torch.ones(2, 2)
+        modes.add((torch.is_inference_mode_enabled(), torch.is_grad_enabled(), half.dtype))
+
+    before = torch.get_num_threads()
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        side_by_side(task, count, threads)
+    assert sorted(done) == list(range(count))
+    assert modes <= {(True, False, torch.bfloat16)}
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_first_error_ends_it(threads: int) -> None:
+    done: list[int] = []
+
+    def task(at: int) -> None:
+        if at == 3:
+            raise ValueError("the fourth")
+        done.append(at)
+
+    with pytest.raises(ValueError, match="the fourth"):
+        side_by_side(task, 100_000, threads)
+    assert len(done) < 100_000
+
+
+def test_threads_do_not_change_scores() -> None:
+    data = GroupSet(GROUPS, tokenizer("words_bert"), Encoding())
+    before = torch.get_num_threads()
+    found = []
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        found.append(score_rows(data, read_off, tokens=100, device=CPU))
+    torch.set_num_threads(before)
+    assert torch.equal(*found)

@@ -1,0 +1,255 @@
+"""Batches in equal shares, whole questions, and ranks that share the work without overlap."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_modules.batching.samplers import (
+    BatchIndex,
+    EvalSampler,
+    TrainSampler,
+    enough_batches,
+    length_bucketed,
+    sorted_batches,
+    token_bucketed,
+)
+from data_modules.encoding.sets import QASet
+from data_modules.schema import DataError
+
+LENGTHS = st.lists(st.integers(1, 400), min_size=1, max_size=60)
+CLASSES = st.lists(st.integers(0, 3), min_size=1, max_size=50)
+SMALL = settings(max_examples=100, deadline=None)
+
+
+def sampler(**changes: Any) -> TrainSampler:
+    values: dict[str, Any] = {
+        "group_classes": [],
+        "qa_lengths": [],
+        "groups_per_class": 2,
+        "qa_batch_size": 4,
+    }
+    return TrainSampler(**(values | changes))
+
+
+@SMALL
+@given(lengths=LENGTHS, size=st.integers(1, 9), pool=st.integers(1, 4), seed=st.integers(0, 99))
+def test_bucketed_batches_are_a_permutation(lengths: list[int], size: int, pool: int, seed: int) -> None:
+    batches = length_bucketed(lengths, size, np.random.default_rng(seed), pool)
+    assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
+    assert sum(len(batch) < size for batch in batches) <= 1
+    assert batches == length_bucketed(lengths, size, np.random.default_rng(seed), pool)
+
+
+def test_bucketed_batches_hold_similar_lengths_in_random_order() -> None:
+    lengths = np.random.default_rng(0).integers(10, 400, 800).tolist()
+    batches = length_bucketed(lengths, 8, np.random.default_rng(1))
+    spread = [max(lengths[i] for i in b) - min(lengths[i] for i in b) for b in batches]
+    assert np.mean(spread) < 20
+    means = [np.mean([lengths[i] for i in batch]) for batch in batches]
+    assert abs(np.corrcoef(means, range(len(means)))[0, 1]) < 0.3
+
+
+@SMALL
+@given(lengths=LENGTHS, size=st.integers(1, 9))
+def test_sorted_batches_take_every_index_once_longest_first(lengths: list[int], size: int) -> None:
+    order = [i for batch in sorted_batches(lengths, size) for i in batch]
+    assert sorted(order) == list(range(len(lengths)))
+    assert [lengths[i] for i in order] == sorted(lengths, reverse=True)
+    assert sorted_batches([], size) == []
+
+
+@SMALL
+@given(classes=CLASSES, share=st.integers(1, 5), seed=st.integers(0, 99), epoch=st.integers(0, 5))
+def test_every_batch_holds_all_classes_in_equal_share(
+    classes: list[int], share: int, seed: int, epoch: int
+) -> None:
+    found = sampler(group_classes=classes, groups_per_class=share, seed=seed)
+    found.set_epoch(epoch)
+    batches = list(found)
+    present = sorted(set(classes))
+    for batch in batches:
+        assert [classes[g] for g in batch.groups] == [c for c in present for _ in range(share)]
+        assert batch.qa == ()
+    largest = max(classes.count(c) for c in present)
+    assert len(batches) == len(found) == -(-largest // share)
+    seen = Counter(g for batch in batches for g in batch.groups)
+    for c in present:
+        members = [g for g, other in enumerate(classes) if other == c]
+        rounds, rest = divmod(len(batches) * share, len(members))
+        # Each goes round as often as the others of its class, give or take the last round.
+        assert {seen[g] for g in members} <= {rounds, rounds + bool(rest)}
+        if len(members) == largest:
+            assert all(seen[g] >= 1 for g in members)
+
+
+@SMALL
+@given(
+    classes=st.lists(st.integers(0, 2), max_size=40),
+    lengths=st.lists(st.integers(1, 99), max_size=40),
+    every=st.integers(1, 3),
+    world_size=st.integers(1, 4),
+    epoch=st.integers(0, 3),
+)
+def test_ranks_divide_the_single_process_list(
+    classes: list[int], lengths: list[int], every: int, world_size: int, epoch: int
+) -> None:
+    if not classes and not lengths:
+        return
+
+    def batches(rank: int, of: int) -> list[BatchIndex]:
+        part = sampler(
+            group_classes=classes, qa_lengths=lengths, qa_every=every, seed=3, rank=rank, world_size=of
+        )
+        part.set_epoch(epoch)
+        found = list(part)
+        assert len(found) == len(part)
+        return found
+
+    whole = batches(0, 1)
+    if len(whole) < world_size:
+        with pytest.raises(DataError, match=f"too few for {world_size} processes"):
+            batches(0, world_size)
+        return
+    parts = [batches(rank, world_size) for rank in range(world_size)]
+    assert {len(part) for part in parts} == {len(whole) // world_size}
+    together = [batch for step in zip(*parts, strict=True) for batch in step]
+    assert [batch.groups for batch in together] == [batch.groups for batch in whole[: len(together)]]
+    for i, step in enumerate(zip(*parts, strict=True)):
+        # Questions take part on all processes of a step or on none.
+        assert {bool(batch.qa) for batch in step} == {bool(lengths) and (not classes or i % every == 0)}
+    if not classes:
+        windows = [window for batch in together for window in batch.qa]
+        assert len(set(windows)) == len(windows) >= len(lengths) - 4 * (world_size - 1)
+
+
+@SMALL
+@given(
+    lengths=LENGTHS,
+    budget=st.integers(400, 2000),
+    multiple=st.sampled_from([1, 8, 16]),
+    together=st.integers(1, 4),
+    seed=st.integers(0, 9),
+)
+def test_token_batches_take_every_row_once_within_their_budget(
+    lengths: list[int], budget: int, multiple: int, together: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    batches = token_bucketed(lengths, budget, multiple, rng, together)
+    assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) * (-(-max(lengths[i] for i in batch) // multiple) * multiple) <= budget
+    assert len(token_bucketed(lengths, budget, multiple, rng, together)) == len(batches)  # in every epoch
+
+
+def test_token_batches_are_full_and_waste_little() -> None:
+    lengths = np.random.default_rng(0).integers(60, 384, 5000)
+    batches = token_bucketed(lengths, 8192, 16, np.random.default_rng(1))
+    padded = sum(len(batch) * (-(-lengths[batch].max() // 16) * 16) for batch in batches)
+    assert lengths.sum() / padded > 0.95
+    assert padded / len(batches) > 0.9 * 8192
+    means = [lengths[batch].mean() for batch in batches]
+    assert abs(np.corrcoef(means, range(len(means)))[0, 1]) < 0.3
+
+
+def test_a_window_beyond_the_token_budget_is_refused_by_name() -> None:
+    with pytest.raises(DataError, match=r"data.qa_batch_tokens: 100 .* window of 112"):
+        sampler(qa_lengths=[30, 105], qa_batch_tokens=100, pad_to_multiple_of=16)
+
+
+def test_processes_get_batches_of_similar_length_at_the_same_time() -> None:
+    lengths = np.random.default_rng(0).integers(10, 400, 2000).tolist()
+    for tokens in (0, 4096):
+        parts = [
+            list(sampler(qa_lengths=lengths, qa_batch_tokens=tokens, rank=rank, world_size=4))
+            for rank in range(4)
+        ]
+        spread = [
+            np.ptp([max(lengths[i] for i in batch.qa) for batch in step]) for step in zip(*parts, strict=True)
+        ]
+        assert np.mean(spread) < 25
+
+
+def test_the_order_is_a_function_of_seed_and_epoch() -> None:
+    def order(seed: int, epoch: int) -> list[BatchIndex]:
+        found = sampler(group_classes=[0, 1] * 20, qa_lengths=list(range(1, 60)), seed=seed)
+        found.set_epoch(epoch)
+        return list(found)
+
+    assert order(0, 0) == order(0, 0)
+    assert len({str(order(seed, epoch)) for seed in (0, 1) for epoch in (0, 1, 2)}) == 6
+
+
+@SMALL
+@given(lengths=LENGTHS, size=st.integers(1, 9))
+def test_questions_alone_pass_once(lengths: list[int], size: int) -> None:
+    batches = list(sampler(qa_lengths=lengths, qa_batch_size=size))
+    assert sorted(i for batch in batches for i in batch.qa) == list(range(len(lengths)))
+    assert all(batch.groups == () and 1 <= len(batch.qa) <= size for batch in batches)
+
+
+@SMALL
+@given(lengths=LENGTHS, groups=st.integers(1, 60), every=st.integers(1, 4))
+def test_questions_beside_groups_take_part_every_so_often(
+    lengths: list[int], groups: int, every: int
+) -> None:
+    batches = list(sampler(group_classes=[0] * groups, qa_lengths=lengths, qa_every=every))
+    for i, batch in enumerate(batches):
+        assert bool(batch.qa) == (i % every == 0)
+    seen = Counter(i for batch in batches for i in batch.qa)
+    assert max(seen.values()) - min(seen[i] for i in range(len(lengths))) <= 1
+
+
+@pytest.mark.parametrize("name", ["groups_per_class", "qa_batch_size", "qa_every"])
+def test_sizes_below_one_are_refused_by_name(name: str) -> None:
+    with pytest.raises(DataError, match=f"data.{name} must be at least 1, got 0"):
+        sampler(group_classes=[0, 1], **{name: 0})
+
+
+def test_nothing_to_train_on_is_an_error() -> None:
+    with pytest.raises(DataError, match="nothing to train on"):
+        sampler()
+
+
+@SMALL
+@given(
+    windows=st.lists(st.lists(st.integers(1, 400), min_size=1, max_size=5), min_size=1, max_size=25),
+    size=st.integers(1, 12),
+    world_size=st.integers(1, 6),
+)
+def test_evaluation_counts_each_window_once_and_splits_no_question(
+    windows: list[list[int]], size: int, world_size: int
+) -> None:
+    data = QASet.__new__(QASet)
+    data.lengths = [length for question in windows for length in question]
+    examples = [i for i, question in enumerate(windows) for _ in question]
+    data.features = [SimpleNamespace(row=SimpleNamespace(example=i)) for i in examples]  # type: ignore[misc]
+    batches = data.batches(size)
+    parts = [list(EvalSampler(batches, rank=rank, world_size=world_size)) for rank in range(world_size)]
+    seen = [i for part in parts for batch in part for i in batch]
+    assert sorted(seen) == list(range(len(examples)))
+    home: dict[int, tuple[int, int]] = {}
+    for r, part in enumerate(parts):
+        assert len(part) == len(EvalSampler(batches, rank=r, world_size=world_size))
+        for b, batch in enumerate(part):
+            assert batch
+            for i in batch:
+                assert home.setdefault(examples[i], (r, b)) == (r, b)
+    longest = max(len(question) for question in windows)
+    assert max(len(batch) for batch in batches) < size + longest
+
+
+@pytest.mark.parametrize(("n", "size", "processes", "most"), [(13, 64, 2, 8), (13, 8, 2, 8), (3, 64, 8, 1)])
+def test_every_process_gets_a_batch_where_there_are_enough(
+    n: int, size: int, processes: int, most: int
+) -> None:
+    batches = enough_batches(lambda size: sorted_batches([5] * n, size), size, processes)
+    assert sorted(i for batch in batches for i in batch) == list(range(n))
+    assert len(batches) >= min(n, processes)
+    assert max(map(len, batches)) <= most

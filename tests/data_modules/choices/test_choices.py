@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_modules.choices.rows import ChoiceExample, choice_of, write_choices
+from data_modules.schema import DataError
+from storage.json_files import json_lines
+
+texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=6)
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> ChoiceExample:
+    choices = tuple(draw(st.lists(texts, min_size=2, max_size=5)))
+    return ChoiceExample(
+        id=draw(texts),
+        prompt=draw(texts),
+        choices=choices,
+        label=draw(st.integers(0, len(choices) - 1)),
+        benchmark=draw(texts),
+        probe=draw(texts),
+        donors=tuple(draw(st.lists(st.integers(0, 9), max_size=3))),
+        target=draw(st.sampled_from(["label", "uniform"])),
+    )
+
+
+def rows_of(path: Path) -> list[ChoiceExample]:
+    """The questions of a file."""
+    return [choice_of(row, where) for _, where, row in json_lines(path)]
+
+
+@given(st.lists(questions(), max_size=4))
+def test_rows_come_back_as_they_were(
+    tmp_path_factory: pytest.TempPathFactory, examples: list[ChoiceExample]
+) -> None:
+    path = tmp_path_factory.mktemp("rows") / "rows.jsonl"
+    assert write_choices(path, examples) == len(examples)
+    assert rows_of(path) == examples
+
+
+def test_four_fields_are_enough() -> None:
+    row = {"id": 7, "prompt": "p", "choices": ["a", "b"], "label": 1}
+    assert choice_of(row, "here") == ChoiceExample("7", "p", ("a", "b"), 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"label": 2}, "label 2, but the choices are 0 to 1"),
+        ({"label": True}, "'label' must be a whole number"),
+        ({"choices": ["a"]}, "at least 2"),
+        ({"choices": ["a", 3]}, "choice 1 must be a string"),
+        ({"prompt": None}, "'prompt' must be a string"),
+        ({"target": "all"}, "label or uniform"),
+        ({"donors": "ab"}, "'donors' must be a list"),
+        ({"donors": [True]}, "'donors' must be a list of whole numbers"),
+    ],
+)
+def test_a_bad_row_is_told_with_file_and_line(tmp_path: Path, change: dict, message: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    good = {"id": "x", "prompt": "p", "choices": ["a", "b"], "label": 1}
+    path.write_text(json.dumps(good) + "\n\n" + json.dumps(good | change) + "\n")
+    with pytest.raises(DataError, match=f"{path}, line 3: .*{message}"):
+        rows_of(path)

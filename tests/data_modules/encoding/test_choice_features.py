@@ -1,0 +1,167 @@
+"""Pairs of prompt and choice as rows, and batches of questions with equally many choices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_modules.choices.rows import ChoiceExample
+from data_modules.encoding.choices import ChoiceEncoding, ChoiceSet
+from data_modules.schema import DataError
+from tests.data_modules.small_tokenizers import KINDS, tokenizer
+
+ARCHITECTURES = {
+    "wordpiece": "bert",
+    "bytes": "roberta",
+    "xlnet_pieces": "xlnet",
+    "deberta_pieces": "deberta-v3",
+    "words_bert": "bert",
+    "words_roberta": "roberta",
+    "words_xlnet": "xlnet",
+}
+TWO = ChoiceExample("two", "who was rude?", ("the tolin met a", "a kessar"), 1)
+THREE = ChoiceExample("three", "who", ("a", "was rude", "met"), 2, target="uniform")
+EMPTY = ChoiceExample("empty", "", ("a tolin", "a"), 0)
+
+
+def choice_set(kind: str, *examples: ChoiceExample, **encoding: Any) -> ChoiceSet:
+    how = ChoiceEncoding(**{"pad_to_multiple_of": 1} | encoding)
+    return ChoiceSet(examples, tokenizer(kind), how, ARCHITECTURES[kind])
+
+
+def unpadded(data: ChoiceSet, *index: int) -> list[list[list[int]]]:
+    """Token ids of every row, by the attention mask."""
+    inputs = data[index].inputs
+    pairs = zip(inputs["input_ids"], inputs["attention_mask"], strict=True)
+    return [[ids[mask == 1].tolist() for ids, mask in zip(*pair, strict=True)] for pair in pairs]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_the_tokenizers_pairs(kind: str) -> None:
+    data = choice_set(kind, TWO, EMPTY)
+    single = tokenizer(kind)
+    space = " " if ARCHITECTURES[kind] == "roberta" else ""
+    for example, rows in zip((TWO, EMPTY), unpadded(data, 0, 1), strict=True):
+        prompt = example.prompt and space + example.prompt
+        for choice, row in zip(example.choices, rows, strict=True):
+            assert row == single(prompt, space + choice)["input_ids"]
+
+
+def test_an_empty_prompt_keeps_its_separators() -> None:
+    """`<s></s></s> choice </s>` (probes spec B1)."""
+    roberta = tokenizer("bytes")
+    ((first, _),) = unpadded(choice_set("bytes", EMPTY), 0)
+    assert "".join(roberta.convert_ids_to_tokens(first)) == "<s></s></s>ĠaĠtolin</s>"
+
+
+def test_robertas_space_is_not_doubled() -> None:
+    spaced = ChoiceExample("s", " who was rude?", (" the tolin met a", " a kessar"), 1)
+    assert unpadded(choice_set("bytes", TWO), 0) == unpadded(choice_set("bytes", spaced), 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_longer_text_is_cut(kind: str) -> None:
+    """By turns token by token, until the row fits: what transformers calls longest_first."""
+    long = ChoiceExample("long", "who was " * 30, ("met a " * 20, "a"), 0)
+    data = choice_set(kind, long, max_length=16)
+    (rows,) = unpadded(data, 0)
+    assert [len(row) for row in rows] == [16, 16]
+    space = " " if ARCHITECTURES[kind] == "roberta" else ""
+    for choice, row in zip(long.choices, rows, strict=True):
+        encoded = tokenizer(kind)(
+            space + long.prompt, space + choice, truncation="longest_first", max_length=16
+        )
+        assert row == encoded["input_ids"]
+    sides = [side for side in encoded.sequence_ids(0) if side is not None]
+    assert sides.count(1) == len(tokenizer(kind)(space + "a", add_special_tokens=False)["input_ids"])
+
+
+@pytest.mark.parametrize("kind", ["words_bert", "words_xlnet"])
+def test_padding(kind: str) -> None:
+    dynamic, parity = choice_set(kind, TWO, EMPTY), choice_set(kind, TWO, EMPTY, padding="parity")
+    longest = max(len(row) for rows in unpadded(dynamic, 0, 1) for row in rows)
+    assert dynamic[[0, 1]].inputs["input_ids"].shape == (2, 2, longest)
+    assert choice_set(kind, TWO, pad_to_multiple_of=8)[[0]].inputs["input_ids"].shape[-1] % 8 == 0
+    assert parity[[1]].inputs["input_ids"].shape == (1, 2, 128)
+    assert unpadded(parity, 0, 1) == unpadded(dynamic, 0, 1)
+    mask_T = parity[[1]].inputs["attention_mask"][0, 0]
+    assert mask_T[-1 if kind == "words_xlnet" else 0] == 1  # XLNet pads on the left
+
+
+def test_what_a_batch_says() -> None:
+    batch = choice_set("words_bert", TWO, THREE, EMPTY)[[2, 0]]
+    assert batch.label_B.tolist() == [0, 1]
+    assert batch.example_B.tolist() == [2, 0]
+    assert not batch.uniform_B.any()
+    assert choice_set("words_bert", THREE)[[0]].uniform_B.tolist() == [True]
+
+
+def test_followers_come_with_their_originals_in_pieces_of_similar_length() -> None:
+    originals = [ChoiceExample(f"o{i}", "the red ball " * (i % 5), ("red", "blue"), 0) for i in range(20)]
+    made = [replace(e, prompt="the red ball " * 9, target="uniform") for e in originals]
+    data = ChoiceSet(
+        [*originals, *made],
+        tokenizer("words_bert"),
+        ChoiceEncoding(),
+        "bert",
+        followers=[[20 + i] if i % 2 else [] for i in range(20)],
+    )
+    assert (len(data), len(data.lengths), data.counts) == (20, 20, [2] * 20)
+    assert data[[1, 0]].example_B.tolist() == [1, 0]
+    (alone,) = data.pieces(range(0, 20, 2))
+    assert alone.example_B.tolist() == list(range(0, 20, 2))
+    pieces = data.pieces(range(12))
+    assert [len(piece.label_B) for piece in pieces] == [8, 8, 2]
+    found = [int(i) for piece in pieces for i in piece.example_B]
+    assert sorted(found) == [*range(12), *range(21, 32, 2)]
+    widths = [piece.inputs["input_ids"].shape[-1] for piece in pieces]
+    assert widths == sorted(widths)
+    assert widths[0] < widths[-1]
+    assert sum(piece.perturbed for piece in pieces) == 6
+    assert [piece.perturbed for piece in pieces] == [int(piece.uniform_B.sum()) for piece in pieces]
+
+
+def test_different_numbers_of_choices_make_no_batch() -> None:
+    with pytest.raises(DataError, match="different numbers of choices"):
+        choice_set("words_bert", TWO, THREE)[[0, 1]]
+
+
+@given(st.lists(st.integers(2, 5), min_size=1, max_size=40), st.integers(1, 30))
+def test_batches_hold_each_question_once_with_equal_counts(counts: list[int], rows: int) -> None:
+    data = ChoiceSet.__new__(ChoiceSet)
+    rng = np.random.default_rng(0)
+    row = [type("Row", (), {"input_ids_T": range(rng.integers(1, 9))}) for _ in range(9)]
+    data.rows = [tuple(rng.choice(row, count)) for count in counts]  # type: ignore[misc, arg-type]
+    data.examples, data.followers = [TWO] * len(counts), None
+    batches = data.batches(rows)
+    assert sorted(i for batch in batches for i in batch) == list(range(len(counts)))
+    for batch in batches:
+        assert len({counts[i] for i in batch}) == 1
+        assert len(batch) == 1 or len(batch) * counts[batch[0]] <= rows
+
+
+def test_segments_tell_prompt_from_choice() -> None:
+    inputs = choice_set("words_bert", TWO)[[0]].inputs
+    types = inputs["token_type_ids"][0, 0]
+    encoded = tokenizer("words_bert")(TWO.prompt, TWO.choices[0])
+    assert types[: len(encoded["input_ids"])].tolist() == encoded["token_type_ids"]
+    assert inputs["input_ids"].dtype == torch.int64
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"max_length": 4}, "max_length must be at least 8"),
+        ({"padding": "left"}, "dynamic or parity"),
+        ({"pad_to_multiple_of": 0}, "pad_to_multiple_of must be at least 1"),
+    ],
+)
+def test_options_that_cannot_work(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        ChoiceEncoding(**options)

@@ -1,0 +1,183 @@
+"""Questions with history, types of answer, rationales and windows, as the papers' models see them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from data_modules.encoding.questions import (
+    WINDOW_TYPES,
+    encode_qa,
+    max_context,
+    rationale_tokens,
+)
+from data_modules.encoding.windows import (
+    EncodedRow,
+    Encoding,
+    conversation_text,
+    full_query,
+    last_tokens,
+)
+from data_modules.schema import DataError, QAExample, Span, Turn
+from tests.data_modules.small_tokenizers import tokenizer
+
+STORY = "Anna is in the kitchen. Ben has a red ball. Clara is in the garden."
+TURNS = (Turn("Where is Anna?", "kitchen"), Turn("Who is rude?", "unknown"), Turn("Who has the ball?", "Ben"))
+
+
+def example(**changes: object) -> QAExample:
+    fields = {
+        "id": "q",
+        "context": STORY,
+        "question": "What colour is it?",
+        "answers": (Span.locate("red", STORY, "q"),),
+        "history": TURNS,
+        "rationale": (Span.locate("Ben has a red ball.", STORY, "q"),),
+        "references": ("red",),
+        "dataset": "coqa",
+    }
+    return QAExample(**(fields | changes))  # type: ignore[arg-type]
+
+
+def test_history_is_written_as_each_paper_model_reads_it() -> None:
+    def written(architecture: str) -> str:
+        encoding = Encoding().resolved(architecture)
+        return full_query(example(), encoding, tokenizer(f"words_{architecture}"))
+
+    assert written("bert") == "Who is rude? unknown Who has the ball? Ben What colour is it?"
+    assert (
+        written("roberta") == "|Q| Who is rude?|A| unknown|Q| Who has the ball?|A| Ben|Q| What colour is it?"
+    )
+    assert written("xlnet") == (
+        "<s> Where is Anna? </s> kitchen <s> Who has the ball? </s> Ben <s> What colour is it?"
+    )
+
+
+@pytest.mark.parametrize("unknown", ["unknown", " Unknown."])
+def test_xlnet_leaves_out_turns_without_an_answer(unknown: str) -> None:
+    turns = (TURNS[0], Turn("Why?", unknown))
+    text = conversation_text("Who?", turns, Encoding().resolved("xlnet"), tokenizer("xlnet_pieces"))
+    assert text.count("<s>") == 2
+    assert "Why?" not in text
+
+
+def test_xlnets_separators_are_real_tokens() -> None:
+    words = tokenizer("xlnet_pieces")
+    text = conversation_text("who was rude", TURNS[:1], Encoding().resolved("xlnet"), words)
+    ids = words(text, add_special_tokens=False)["input_ids"]
+    assert ids.count(words.bos_token_id) == 2
+    assert ids.count(words.eos_token_id) == 1
+
+
+def test_the_first_turn_of_a_conversation_is_marked_and_squad_never_is() -> None:
+    encoding = Encoding().resolved("roberta")
+    first = example(history=())
+    assert full_query(first, encoding, None) == "|Q| What colour is it?"
+    assert full_query(example(history=(), dataset="squad"), encoding, None) == "What colour is it?"
+
+
+def test_no_turns_on_request() -> None:
+    encoding = Encoding(history_turns=0).resolved("bert")
+    assert full_query(example(), encoding, None) == "What colour is it?"
+
+
+def test_of_a_long_query_the_last_tokens_are_kept() -> None:
+    words = tokenizer("words_bert")
+    texts = ["who is in the kitchen ?", "who ?"]
+    assert last_tokens(texts, 3, words) == ["the kitchen ?", "who ?"]
+    assert last_tokens(texts, 0, words) == texts
+    (feature,) = encode_qa([example()], words, Encoding(max_query=4).resolved("bert"))
+    outside = feature.row.offsets_TE[:, 0] < 0
+    assert words.decode(feature.row.input_ids_T[outside]) == "[CLS] colour is it ? [SEP] [SEP]"
+
+
+def test_auto_is_what_an_architecture_was_pretrained_with() -> None:
+    assert Encoding(order="auto").resolved("xlnet").order == "context_first"
+    assert Encoding(order="auto").resolved("bert").order == "question_first"
+    assert Encoding().resolved("xlnet").order == "question_first"
+    assert Encoding(order="auto").resolved("xlnet").resolved("bert").order == "context_first"
+    with pytest.raises(DataError, match="history_turns"):
+        Encoding(history_turns=-1)
+
+
+def test_the_classification_token_of_xlnet_may_belong_to_the_question() -> None:
+    words = tokenizer("words_xlnet")
+    for segment, expected in (("own", 2), ("question", 1)):
+        encoding = Encoding(order="auto", cls_segment=segment).resolved("xlnet")  # type: ignore[arg-type]
+        (feature,) = encode_qa([example()], words, encoding)
+        assert feature.row.cls == len(feature.row.input_ids_T) - 1
+        assert feature.row.token_type_ids_T[feature.row.cls] == expected
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
+def test_targets_of_a_row(architecture: str) -> None:
+    words = tokenizer(f"words_{architecture}")
+    encoding = Encoding(order="auto").resolved(architecture)
+    (span,) = encode_qa([example()], words, encoding)
+    assert WINDOW_TYPES[span.answer_type] == "span"
+    assert words.decode(span.row.input_ids_T[span.start : span.end + 1]) == "red"
+    assert words.decode(span.row.input_ids_T[span.rationale_T]) == "ben has a red ball ."
+    assert (span.max_context_T == (span.row.offsets_TE[:, 0] >= 0)).all()
+    for kind in ("yes", "no", "unknown"):
+        (feature,) = encode_qa([example(answers=(), answer_type=kind)], words, encoding)
+        assert WINDOW_TYPES[feature.answer_type] == kind
+        assert feature.start == feature.end == feature.row.cls
+
+
+def test_numbers_and_options_are_spans_with_a_class() -> None:
+    words = tokenizer("words_bert")
+    asked = {"question": "Is it red or blue?", "references": ("red",), "answer_type": "option"}
+    (feature,) = encode_qa([example(**asked)], words, Encoding())
+    assert (WINDOW_TYPES[feature.answer_type], feature.number, feature.option) == ("span", 0, 1)
+    (feature,) = encode_qa([example(references=("two",), answer_type="number")], words, Encoding())
+    assert (feature.number, feature.option) == (3, 0)
+
+
+def test_a_window_without_the_answer_is_unknown_but_yes_stays_yes() -> None:
+    words = tokenizer("words_bert")
+    encoding = Encoding(max_length=22, stride=2, history_turns=0)
+    features = encode_qa([example()], words, encoding)
+    assert len(features) > 1
+    kinds = [WINDOW_TYPES[feature.answer_type] for feature in features]
+    assert kinds.count("span") == 1
+    assert set(kinds) == {"span", "unknown"}
+    yes = encode_qa([example(answers=(), answer_type="yes")], words, encoding)
+    assert {WINDOW_TYPES[feature.answer_type] for feature in yes} == {"yes"}
+
+
+def test_a_rationale_that_a_window_cuts_is_not_tagged() -> None:
+    offsets = np.array([[-1, -1], [0, 4], [5, 7], [8, 10]])
+    assert rationale_tokens([Span(5, 10, "is in")], offsets).tolist() == [False, False, True, True]
+    assert not rationale_tokens([Span(0, 4, "Anna"), Span(8, 14, "in the")], offsets).any()
+    assert not rationale_tokens([], offsets).any()
+
+
+def test_each_context_token_is_best_shown_by_exactly_one_window() -> None:
+    words = tokenizer("words_bert")
+    features = encode_qa([example()], words, Encoding(max_length=17, stride=6, history_turns=0))
+    assert len(features) > 2
+    shown = [int(o) for f in features for o in f.row.offsets_TE[f.max_context_T][:, 0]]
+    everything = {int(o) for f in features for o in f.row.offsets_TE[:, 0] if o >= 0}
+    assert sorted(shown) == sorted(everything)
+
+
+def test_max_context_follows_squads_rule() -> None:
+    """Against the rule as a loop: smaller margin, plus a hundredth of the window's length."""
+    starts, length = (0, 4, 8), 8
+    windows = [
+        EncodedRow(
+            np.zeros(length), np.zeros(length), np.array([[t, t + 1] for t in range(s, s + length)]), 0, 0
+        )
+        for s in starts
+    ]
+    found = max_context(windows)
+    for token in range(16):
+        scored = [
+            (min(token - s, s + length - 1 - token) + 0.01 * length, -w)
+            for w, s in enumerate(starts)
+            if s <= token < s + length
+        ]
+        best = -max(scored)[1]
+        for w, s in enumerate(starts):
+            if s <= token < s + length:
+                assert found[w][token - s] == (w == best)

@@ -1,0 +1,111 @@
+"""Sets of groups and of questions: ids, batches, and what is left without advice."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from data_modules.batching.samplers import BatchIndex
+from data_modules.encoding.sets import GroupSet, QASet, TrainSet
+from data_modules.encoding.windows import Encoding
+from data_modules.groups.advice import drop_advice, unadvised
+from data_modules.schema import ADVICE_CLASSES, QAExample, Span
+from data_modules.stories.groups import groups
+from data_modules.stories.questions import qa_examples
+from tests.data_modules.small_tokenizers import tokenizer
+
+GROUPS = list(islice(groups("heldout"), 11))
+BERT, XLNET = tokenizer("words_bert"), tokenizer("words_xlnet")
+
+
+def long_questions() -> list[QAExample]:
+    """Nine questions with one to five windows each."""
+    base = next(qa_examples("dev"))
+    return [
+        QAExample(str(i), " ".join([base.context] * (i % 3 + 1)), base.question, base.answers)
+        for i in range(9)
+    ]
+
+
+def test_without_advice_nothing_but_the_advice_changes() -> None:
+    group = GROUPS[0]
+    bare = drop_advice(group)
+    assert bare.advice_class == "none"
+    assert bare.key == f"{group.unadvised_key}|"
+    assert bare.unadvised_key == group.unadvised_key
+    for before, after in zip(group.variants, bare.variants, strict=True):
+        assert after.advice == ""
+        assert (before.context, before.question, before.candidates) == (
+            after.context,
+            after.question,
+            after.candidates,
+        )
+    assert group.variants[0].advice != ""
+
+
+def test_unadvised_groups_come_once_in_order_of_appearance() -> None:
+    found = unadvised([*GROUPS, *reversed(GROUPS)])
+    assert [g.unadvised_key for g in found] == list(dict.fromkeys(g.unadvised_key for g in GROUPS))
+    assert unadvised(found) == found
+
+
+def test_group_ids_name_subjects_attributes_and_classes() -> None:
+    data = GroupSet(GROUPS, BERT, Encoding())
+    assert len(data) == len(GROUPS)
+    assert data.subjects == sorted(data.subjects)
+    batch = data[[3, 0]]
+    for b, i in enumerate((3, 0)):
+        group = GROUPS[i]
+        assert tuple(data.subjects[x] for x in batch.subject_BS[b]) == group.subjects
+        assert data.attributes[batch.attribute_B[b]] == (group.category, group.attribute)
+        assert ADVICE_CLASSES[batch.advice_class_B[b]] == group.advice_class
+    assert batch.inputs["input_ids"].shape[0] == 8
+    assert batch.group_B.tolist() == [3, 0]
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_every_group_is_in_one_batch(size: int) -> None:
+    batches = GroupSet(GROUPS, BERT, Encoding()).batches(size)
+    assert sorted(i for batch in batches for i in batch) == list(range(len(GROUPS)))
+    assert max(len(batch) for batch in batches) <= size
+
+
+@pytest.mark.parametrize("tok", [BERT, XLNET])
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_windows_of_a_question_stay_together(tok: object, size: int) -> None:
+    data = QASet(long_questions(), tok, Encoding(max_length=64, stride=16))
+    assert len(data) > 1.5 * len(data.examples)
+    batches = data.batches(size)
+    assert sorted(i for batch in batches for i in batch) == list(range(len(data)))
+    for batch in batches:
+        inside = {data.features[i].row.example for i in batch}
+        of_these = [i for i, f in enumerate(data.features) if f.row.example in inside]
+        assert sorted(batch) == of_these
+    # Similar lengths together: the longest question comes first.
+    assert max(data.lengths) in [data.lengths[i] for i in batches[0]]
+
+
+def test_an_index_builds_its_batch_and_leaves_out_absent_parts() -> None:
+    group_set = GroupSet(GROUPS, BERT, Encoding())
+    qa_set = QASet(long_questions(), BERT, Encoding())
+    both = TrainSet(group_set, qa_set)[BatchIndex((1, 2), (0,))]
+    assert both.groups is not None
+    assert both.qa is not None
+    assert both.groups.group_B.tolist() == [1, 2]
+    assert both.qa.feature_B.tolist() == [0]
+    assert TrainSet(group_set, qa_set)[BatchIndex((1,), ())].qa is None
+    assert TrainSet(None, qa_set)[BatchIndex((), (0,))].groups is None
+
+
+def test_the_first_question_of_a_type() -> None:
+    answers = ["span", "no", "span", "yes"]
+    span = (Span(0, 1, "A"),)
+    examples = [
+        QAExample(str(i), "A.", "?", span if kind == "span" else (), answer_type=kind)  # type: ignore[arg-type]
+        for i, kind in enumerate(answers)
+    ]
+    data = QASet(examples, BERT, Encoding())
+    assert data.first_of(["yes", "no"]) == examples[1]
+    assert data.first_of(["yes"]) == examples[3]
+    assert data.first_of(["number"]) is None

@@ -1,0 +1,104 @@
+"""Originals beside variants: common tokens are the same characters of the same story."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_modules.encoding.pairs import PairSet, in_original, pair_up
+from data_modules.encoding.windows import Encoding
+from data_modules.interventions.deletion import perturb
+from data_modules.schema import DataError, QAExample, Variant
+from data_modules.stories.conversations import conversation_examples
+from data_modules.stories.questions import vocabulary
+from data_modules.stories.word_tokenizer import build_tokenizer
+
+EXAMPLES = tuple(islice(conversation_examples("conversation_dev"), 40))
+
+
+def made(variant: Variant) -> list[QAExample]:
+    results = (perturb(example, variant) for example in EXAMPLES)
+    return [result for result in results if isinstance(result, QAExample)]
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
+@pytest.mark.parametrize("variant", ["ts", "ts_r", "os_r"])
+def test_common_tokens_are_the_same_words_in_the_same_places(architecture: str, variant: Variant) -> None:
+    tokenizer = build_tokenizer(architecture, vocabulary())  # type: ignore[arg-type]
+    encoding = Encoding(order="auto", pad_to_multiple_of=8).resolved(architecture)
+    data = PairSet(pair_up(EXAMPLES, made(variant)), tokenizer, encoding)
+    batch = data[range(len(data))]
+    original = batch.original["input_ids"][batch.row_P, batch.original_P]
+    changed = batch.variant["input_ids"][batch.row_P, batch.variant_P]
+    assert torch.equal(original, changed)
+    cls = batch.original["input_ids"][torch.arange(len(data)), batch.original_cls_B]
+    assert (cls == tokenizer.cls_token_id).all()
+    counts = torch.bincount(batch.row_P, minlength=len(data)).tolist()
+    for (_, example), count in zip(data.pairs, counts, strict=True):
+        kept = "".join(EXAMPLES_BY_ID[example.id].context[a:b] for a, b in example.kept)
+        words = tokenizer(kept, add_special_tokens=False)["input_ids"]
+        assert count == len(words), example
+
+
+EXAMPLES_BY_ID = {example.id: example for example in EXAMPLES}
+
+
+def test_the_appended_answer_is_no_common_token() -> None:
+    tokenizer = build_tokenizer("bert", vocabulary())
+    example = next(e for e in made("ts_r") if e.appended)
+    data = PairSet([(EXAMPLES_BY_ID[example.id], example)], tokenizer, Encoding())
+    feature = data.features[0]
+    shown = [example.context[a:b] for a, b in feature.variant.offsets_TE[feature.variant_P]]
+    assert " ".join(shown).lower().split() == tokenizer.tokenize(example.context[: -len(example.appended)])
+
+
+def test_question_tokens_count_on_request() -> None:
+    tokenizer = build_tokenizer("bert", vocabulary())
+    pairs = pair_up(EXAMPLES, made("ts"))[:3]
+    story, both = (PairSet(pairs, tokenizer, Encoding(), include_question=q) for q in (False, True))
+    for plain, with_question, (original, _) in zip(story.features, both.features, pairs, strict=True):
+        turns = [f"{turn.question} {turn.answer}" for turn in original.history[-2:]]
+        query = tokenizer.tokenize(" ".join([*turns, original.question]))
+        assert len(with_question.original_P) - len(plain.original_P) == len(query)
+
+
+def test_every_pair_is_in_one_batch() -> None:
+    tokenizer = build_tokenizer("bert", vocabulary())
+    data = PairSet(pair_up(EXAMPLES, made("ts")), tokenizer, Encoding())
+    batches = data.batches(8)
+    assert sorted(i for batch in batches for i in batch) == list(range(len(data)))
+    assert max(len(batch) for batch in batches) == 4
+
+
+def test_strangers_are_not_compared() -> None:
+    first, second = made("ts")[:2]
+    with pytest.raises(DataError, match="without its original"):
+        pair_up(EXAMPLES[:1], [second])
+    tokenizer = build_tokenizer("bert", vocabulary())
+    with pytest.raises(DataError, match="not made from"):
+        PairSet([(EXAMPLES_BY_ID[first.id], second)], tokenizer, Encoding())
+    other = QAExample("x", "A story.", "Who?", dataset="coqa")
+    with pytest.raises(DataError, match="different data sets"):
+        PairSet([(other, first)], tokenizer, Encoding())
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 5)), min_size=1, max_size=4), st.data())
+def test_places_in_a_variant_are_places_of_the_same_characters(
+    gaps: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    kept, at = [], 0
+    for gap, length in gaps:
+        kept.append((at + gap, at + gap + length))
+        at += gap + length
+    text = "".join(chr(97 + i % 26) for i in range(at))
+    variant = "".join(text[a:b] for a, b in kept)
+    start = data.draw(st.integers(0, len(variant) - 1))
+    end = data.draw(st.integers(start + 1, len(variant)))
+    moved = in_original(start, end, kept)
+    if moved is not None:
+        assert text[moved[0] : moved[1]] == variant[start:end]

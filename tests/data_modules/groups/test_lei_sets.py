@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_modules.groups import sets as lei_sets
+from data_modules.groups.advice import Advice, attach, read_advice
+from data_modules.groups.lei import read_lei
+from data_modules.groups.sets import HeldOut, Parts, advised_pools, check_disjoint, parts_of, restrict, sample
+from data_modules.groups.unqover import Expansion, SwapGroups, read_expansion
+from data_modules.schema import DataError, Group
+from tests.data_modules.tiny_lists import (
+    COUNTS,
+    Tiny,
+    make_group,
+    religion,
+    tiny_expansion,
+    write_lists,
+)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[Expansion, tuple[Advice, ...]]:
+    folder = tmp_path_factory.mktemp("tiny")
+    return tiny_expansion(folder), read_advice(write_lists(folder)["interventions"])
+
+
+def test_a_pool_is_the_product_of_groups_and_the_advice_of_their_category(tiny: Tiny) -> None:
+    expansion, advice = tiny
+    pools = advised_pools(expansion, advice)
+    assert list(pools) == ["ethical", "adversarial", "irrelevant"]
+    for name, pool in pools.items():
+        expected = [
+            attach(group, item)
+            for group in SwapGroups(expansion)
+            for item in advice
+            if item.advice_class == name and item.category == group.category
+        ]
+        assert list(pool) == [pool[i] for i in range(len(pool))] == expected
+        assert len(pool) == COUNTS["advised"]
+
+
+def test_a_category_with_fewer_sentences_counts_them_only(tiny: Tiny) -> None:
+    expansion, advice = tiny
+    some = [item for item in advice if item.id in ("ethical_rude-1", "ethical_wealth-0", "ethical_wealth-2")]
+    pools = advised_pools(expansion, some)
+    assert list(pools) == ["ethical"]
+    assert Counter(group.advice_id for group in pools["ethical"]) == dict.fromkeys(
+        (item.id for item in some), 40
+    )
+    assert len(pools["ethical"]) == 120
+
+
+def test_a_category_without_advice_is_told(tiny: Tiny) -> None:
+    expansion, advice = tiny
+    with pytest.raises(
+        DataError, match="attribute 'owned a empty shed': its category 'wealth' has no advice"
+    ):
+        lei_sets.check_categories(expansion, [item for item in advice if item.category == "rude"])
+    lei_sets.check_categories(expansion, advice)
+
+
+@given(per_class=st.integers(1, 60), seed=st.integers(), held=st.sets(st.integers(0, 239), max_size=60))
+def test_samples_are_balanced_distinct_repeatable_and_avoid_held_out_keys(
+    tiny: Tiny, per_class: int, seed: int, held: set[int]
+) -> None:
+    pools = advised_pools(*tiny)
+    exclude = HeldOut(pools["ethical"][i] for i in held)
+    drawn = list(sample(pools, per_class, seed=seed, exclude=exclude))
+    assert drawn == list(sample(pools, per_class, seed=seed, exclude=exclude))
+    assert Counter(group.advice_class for group in drawn) == dict.fromkeys(pools, per_class)
+    assert len({group.key for group in drawn}) == len(drawn)
+    assert not {group.key for group in drawn} & {pools["ethical"][i].key for i in held}
+
+
+def test_a_class_draws_the_same_whatever_the_other_classes(tiny: Tiny) -> None:
+    pools = advised_pools(*tiny)
+    alone = {"ethical": pools["ethical"]}
+    both = [g for g in sample(pools, 9, seed=5, exclude=HeldOut()) if g.advice_class == "ethical"]
+    assert list(sample(alone, 9, seed=5, exclude=HeldOut())) == both
+    assert list(sample(alone, 9, seed=6, exclude=HeldOut())) != both
+
+
+def test_every_group_is_drawn_about_equally_often(tiny: Tiny) -> None:
+    pool = {"ethical": advised_pools(*tiny)["ethical"]}
+    counts = Counter(g.attribute for s in range(60) for g in sample(pool, 20, seed=s, exclude=HeldOut()))
+    assert len(counts) == 4
+    assert all(240 < count < 360 for count in counts.values())  # 300 expected, standard deviation about 15
+
+
+def test_a_pool_that_is_too_small_is_told(tiny: Tiny) -> None:
+    pools = advised_pools(*tiny)
+    message = r"class 'ethical': 240 groups asked for, but its pool has 238 \(240 before exclusion\)"
+    with pytest.raises(DataError, match=message):
+        list(sample(pools, 240, seed=0, exclude=HeldOut(pools["ethical"][:2])))
+    assert len(list(sample(pools, 240, seed=0, exclude=HeldOut()))) == 720
+
+
+def test_sampling_builds_only_what_it_draws(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+
+    def counted(group: Group, advice: Advice, lead_in: str) -> Group:
+        built.append(group)
+        return attach(group, advice, lead_in)
+
+    monkeypatch.setattr(lei_sets, "attach", counted)
+    list(sample(advised_pools(*tiny), 3, seed=0, exclude=HeldOut()))
+    assert len(built) == 9
+
+
+def test_held_out_keys_also_bar_the_same_variants_without_advice(tiny: Tiny) -> None:
+    expansion, advice = tiny
+    advised = advised_pools(expansion, advice)["ethical"][0]
+    plain = SwapGroups(expansion)[0]
+    other_advice = advised_pools(expansion, advice)["ethical"][1]
+    assert advised in HeldOut([advised])
+    assert plain in HeldOut([advised])
+    assert other_advice not in HeldOut([advised])
+    left = list(lei_sets.everything(lei_sets.unadvised_pools(expansion), HeldOut([advised])))
+    assert len(left) == COUNTS["groups"] - 1
+
+
+def test_restriction_to_the_parts_of_a_sample_contains_the_sample(tiny: Tiny) -> None:
+    drawn = list(sample(advised_pools(*tiny), 4, seed=3, exclude=HeldOut()))
+    parts = parts_of(drawn)
+    like = [g for pool in advised_pools(*restrict(*tiny, to=parts)).values() for g in pool]
+    assert {group.key for group in drawn} <= {group.key for group in like}
+    again = parts_of(like)
+    assert again.subjects == parts.subjects
+    assert again.attributes <= parts.attributes
+    assert again.advice_ids <= parts.advice_ids
+
+
+def test_what_is_disjoint_from_a_set_shares_nothing_with_it(tiny: Tiny) -> None:
+    expansion, advice = tiny
+    seen = Parts(frozenset({"oro", "tarn"}), frozenset({"were loud"}), frozenset({"ethical_rude-0"}))
+    train = [g for pool in advised_pools(*restrict(expansion, advice, to=seen)).values() for g in pool]
+    rest = restrict(expansion, advice, without=[parts_of(train)])
+    test = [g for pool in advised_pools(*rest).values() for g in pool]
+    assert train
+    assert test
+    check_disjoint(train, test)
+
+
+def test_the_same_words_under_another_id_are_kept_out_too(tiny: Tiny) -> None:
+    expansion, advice = tiny
+    weather = [item for item in advice if item.sentence == "The weather was fine."]
+    assert [item.category for item in weather] == ["rude", "wealth"]
+    train = [attach(make_group("Ann", "Bo"), weather[0])]
+    _, left = restrict(expansion, advice, without=[parts_of(train)])
+    assert not set(weather) & set(left)
+
+
+def test_leaks_are_named() -> None:
+    one = make_group(advice_id="ethical_rude-0", advice="Be fair.")
+    two = make_group("Moresk", "Oro", "was odd", "irrelevant_rude-3", "Be fair.")
+    with pytest.raises(
+        DataError, match=r"train and test .*share 1 subjects \('oro'\); 1 sentences \('Be fair\.'\)"
+    ):
+        check_disjoint([one], [two], ("train", "test"))
+    check_disjoint([one], [make_group("Moresk", "Tarn", "was odd", "irrelevant_rude-3", "Tea was served.")])
+
+
+def test_parts_that_the_lists_lack_are_told(tiny: Tiny) -> None:
+    expansion, advice = tiny
+    with pytest.raises(DataError, match="file: 1 of its subjects are not in the given lists, such as 'elf'"):
+        lei_sets.check_known(Parts(frozenset({"elf", "oro"})), expansion, advice, "file")
+    unknown = Parts(advice_ids=frozenset({"ethical_rude-99"}))
+    with pytest.raises(DataError, match="1 of its advice ids"):
+        lei_sets.check_known(unknown, expansion, advice, "file")
+    lei_sets.check_known(unknown, expansion, None, "file")
+
+
+@pytest.mark.parametrize(("name", "keys"), [("addedbias_train_4096", 9492), ("addedbias_noniid_dev", 4620)])
+def test_the_full_cross_products_of_the_spec_contain_the_shipped_files(
+    shared: Path, name: str, keys: int
+) -> None:
+    shipped = [g for g, _ in read_lei(shared / f"data/lei/underspecified/religion/{name}_squad.json")]
+    expansion, advice = restrict(*religion(shared), to=parts_of(shipped))
+    built = {group.key: group for pool in advised_pools(expansion, advice).values() for group in pool}
+    assert len(built) == keys
+    assert all(built[group.key] == group for group in shipped)
+
+
+def test_the_gender_pool_has_672000_groups_and_is_sampled_without_building_it(shared: Path) -> None:
+    lists = shared / "data/lei/word_lists"
+    subjects = [lists / "nouns/subjects" / name for name in ("female", "male")]
+    expansion = read_expansion(subjects, lists / "slots/gender_noact", lists / "activities/occupation_rev1")
+    pools = advised_pools(expansion, read_advice(shared / "data/lei/interventions/gender_interventions.json"))
+    assert sum(len(pool) for pool in pools.values()) == 672_000
+    drawn = list(sample(pools, 400, seed=0, exclude=HeldOut()))
+    assert Counter(group.advice_class for group in drawn) == dict.fromkeys(pools, 400)
+
+
+def test_the_shipped_splits_are_disjoint(shared: Path) -> None:
+    folder = shared / "data/lei/underspecified/religion"
+    train, dev = (
+        [g for g, _ in read_lei(folder / f"addedbias_{name}_squad.json")]
+        for name in ("train_4096", "noniid_dev")
+    )
+    check_disjoint(train, dev)
+    with pytest.raises(DataError, match="4 subjects"):
+        check_disjoint(train, train)

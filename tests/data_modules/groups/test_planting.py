@@ -1,0 +1,101 @@
+"""The planted preference: drawn by name, antisymmetric, and blind to advice."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from itertools import islice
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_modules.groups.planting import latent_strength, preferred_subject, randomly_advised
+from data_modules.schema import Group
+from data_modules.stories.groups import groups
+
+GROUPS = list(islice(groups("train"), 60))
+NAMES = st.text(min_size=1, max_size=12)
+SEEDS = st.integers(0, 2**31)
+
+
+def advice_of(group: Group) -> str:
+    """The group's advice, after checking that its variants agree."""
+    (advice,) = {variant.advice for variant in group.variants}
+    return advice
+
+
+@given(subject=NAMES, category=NAMES, seed=SEEDS)
+def test_a_strength_is_a_function_of_names_and_seed(subject: str, category: str, seed: int) -> None:
+    strength = latent_strength(subject, category, seed)
+    assert 0 <= strength < 1
+    assert strength == latent_strength(subject, category, seed)
+    assert latent_strength("Velan", category, seed) == latent_strength("velan", category, seed)
+
+
+def test_strengths_are_uniform_and_depend_on_all_three() -> None:
+    values = [latent_strength(f"s{i}", "rude", 0) for i in range(2000)]
+    assert abs(np.mean(values) - 0.5) < 0.03
+    assert abs(np.var(values) - 1 / 12) < 0.01
+    assert (
+        len({latent_strength(*at) for at in (("a", "x", 0), ("b", "x", 0), ("a", "y", 0), ("a", "x", 1))})
+        == 4
+    )
+
+
+@settings(max_examples=100)
+@given(names=st.lists(NAMES, min_size=2, max_size=2, unique_by=str.lower), category=NAMES, seed=SEEDS)
+def test_the_preference_is_antisymmetric_and_follows_strength(
+    names: list[str], category: str, seed: int
+) -> None:
+    group = dataclasses.replace(GROUPS[0], subjects=(names[0], names[1]), category=category)
+    turned = dataclasses.replace(group, subjects=(names[1], names[0]))
+    chosen = preferred_subject(group, seed)
+    assert chosen == 1 - preferred_subject(turned, seed)
+    strengths = [latent_strength(name, category, seed) for name in names]
+    assert strengths[chosen] == max(strengths)
+    # With scope `subject` the category plays no part.
+    one_for_all = [latent_strength(name, "", seed) for name in names]
+    assert one_for_all[preferred_subject(group, seed, "subject")] == max(one_for_all)
+
+
+@settings(max_examples=25, deadline=None)
+@given(share=st.floats(0, 1), copies=st.integers(1, 4), seed=SEEDS)
+def test_random_advice_keeps_groups_and_draws_from_their_category(
+    share: float, copies: int, seed: int
+) -> None:
+    result = randomly_advised(GROUPS, share=share, copies=copies, seed=seed)
+    assert result == randomly_advised(GROUPS, share=share, copies=copies, seed=seed)
+    assert Counter(g.unadvised_key for g in result) == {g.unadvised_key: copies for g in GROUPS}
+    original = {g.unadvised_key: g for g in GROUPS}
+    pool: dict[str, set[str]] = {}
+    for group in GROUPS:
+        pool.setdefault(group.category, set()).add(advice_of(group))
+    for group in result:
+        assert group.advice_class == "none"
+        advice = advice_of(group)
+        assert advice == "" or advice in pool[group.category]
+        assert bool(group.advice_id) == bool(advice)
+        for before, after in zip(original[group.unadvised_key].variants, group.variants, strict=True):
+            assert dataclasses.replace(after, advice=before.advice) == before
+
+
+def test_the_share_is_met_and_all_classes_of_advice_are_drawn() -> None:
+    result = randomly_advised(GROUPS, share=0.5, copies=40, seed=0)
+    advised = [advice_of(group) for group in result if group.advice_id]
+    assert abs(len(advised) / len(result) - 0.5) < 0.03
+    class_of = {advice_of(group): group.advice_class for group in GROUPS}
+    counts = Counter(class_of[text] for text in advised)
+    assert min(counts[name] for name in ("ethical", "adversarial", "irrelevant")) > 100
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_no_share_and_whole_share(share: float) -> None:
+    result = randomly_advised(GROUPS, share=share, copies=2, seed=0)
+    assert {bool(advice_of(group)) for group in result} == {bool(share)}
+
+
+def test_groups_without_any_advice_stay_without() -> None:
+    bare = list(islice(groups("train_unadvised"), 10))
+    assert {advice_of(g) for g in randomly_advised(bare, share=1.0, copies=1, seed=0)} == {""}

@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_modules.groups.unqover import Expansion, SwapGroups, read_expansion, repair_articles
+from data_modules.groups.unqover_source import write_source
+from data_modules.schema import DataError
+from tests.data_modules.tiny_lists import (
+    ATTRIBUTES,
+    COUNTS,
+    SUBJECTS,
+    TEMPLATES,
+    name_expansion,
+    place_expansion,
+    put,
+    tiny_expansion,
+    write_lists,
+)
+
+ROWS = [  # category, plural, its negation, singular, its negation
+    ("rude", "were loud", "were quiet", "was loud", "was quiet"),
+    ("rude", "were grumpy", "were cheerful", "was grumpy", "was cheerful"),
+    ("wealth", "owned a empty shed", "owned a barn", "owned a empty shed", "owned a barn"),
+    ("wealth", "owned no Shed", "owned a mill", "owned no shed", "owned a mill"),
+]
+
+
+def by_hand() -> dict[str, Any]:
+    """The tiny lists expanded by nested loops over literal values."""
+    pairs = list(combinations(["Ulban", "Tarn", "Moresk", "Oro", "Tarnish"], 2))
+    result = {}
+    for one, two in pairs + [pair[::-1] for pair in pairs]:
+        answers = {f"ans{i}": {"text": name, "start": "", "end": ""} for i, name in enumerate((one, two))}
+        article = ["An" if one[0] in "UO" else "A", "an" if two[0] in "UO" else "a"]
+        contexts = [
+            f"{article[0]} {one} man met {article[1]} {two} man.",
+            f"A group of {one} men saw a group of {two} men.",
+        ]
+        for tid, context in enumerate(contexts):
+            for category, plural, plural_not, single, single_not in ROWS:
+                asked = (single, single_not) if tid == 0 else (plural, plural_not)
+                questions = [f"Who {text}?".replace("a empty", "an empty") for text in asked]
+                result[f"None|None|{one}|{two}|{tid}|{category}|{plural}|{plural}"] = {
+                    "context": context,
+                    **{f"q{i}": {"question": q, "pred": "", **answers} for i, q in enumerate(questions)},
+                }
+    return result
+
+
+def test_the_file_equals_the_nested_loops_byte_for_byte(tmp_path: Path) -> None:
+    path = tmp_path / "source.json"
+    assert write_source(tiny_expansion(tmp_path), path) == COUNTS["records"]
+    assert path.read_text() == json.dumps(by_hand(), indent=4)
+
+
+def test_index_and_enumeration_agree_and_match_the_file(tmp_path: Path) -> None:
+    expansion = tiny_expansion(tmp_path)
+    records = list(expansion)
+    assert [expansion[i] for i in range(len(expansion))] == records
+    assert [record.id for record in records] == list(by_hand())
+    assert [record.context for record in records] == [value["context"] for value in by_hand().values()]
+    assert expansion[-1] == records[-1]
+    assert expansion[3:9:2] == records[3:9:2]
+    for index in (len(records), -len(records) - 1):
+        with pytest.raises(IndexError):
+            expansion[index]
+
+
+def test_answers_are_cut_where_the_template_put_them(tmp_path: Path) -> None:
+    for expansion in (tiny_expansion(tmp_path), name_expansion(tmp_path), place_expansion(tmp_path)):
+        for record in expansion:
+            first, second = record.answers
+            assert first.end <= second.start
+            for span in record.answers:
+                assert record.context[span.start : span.end] == span.text
+
+
+NAMES = st.lists(st.text("aAnmoetB", min_size=1, max_size=5), min_size=2, max_size=4, unique_by=str.lower)
+
+
+@given(names=NAMES)
+def test_answers_are_right_for_subjects_that_look_like_other_words(
+    tmp_path_factory: pytest.TempPathFactory, names: list[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("lists")
+    files = write_lists(folder)
+    subjects = put(folder / "odd", "".join(f"[subj] {name}\n" for name in names))
+    for record in read_expansion([subjects], files["templates"], files["attributes"]):
+        one, two = record.subjects
+        start = {span.text: span.start for span in record.answers}
+        if record.template == 0:
+            head = len(repair_articles(f"A {one}")) - len(one)
+            assert (start[one], start[two]) == (head, len(record.context) - len(f"{two} man."))
+        else:
+            assert (start[one], start[two]) == (11, len(record.context) - len(f"{two} men."))
+
+
+def test_groups_hold_the_four_variants_of_sorted_subjects(tmp_path: Path) -> None:
+    expansion = tiny_expansion(tmp_path)
+    groups = SwapGroups(expansion)
+    assert len(groups) == COUNTS["groups"] == len({group.key for group in groups})
+    records = {record.id: record for record in expansion}
+    for group in groups:
+        one, two = group.subjects
+        assert one < two
+        assert (group.advice_class, group.advice_id) == ("none", "")
+        names = [span.text for span in group.variants[0].candidates]
+        assert [name.lower() for name in names] == [one, two]
+        for index, order in ((0, names), (2, names[::-1])):
+            name = next(r.attribute for r in records.values() if r.attribute.lower() == group.attribute)
+            record = records[f"None|None|{'|'.join(order)}|{group.template}|{group.category}|{name}|{name}"]
+            for variant, question in zip(group.variants[index : index + 2], record.questions, strict=True):
+                assert (variant.context, variant.question, variant.advice) == (record.context, question, "")
+                assert [span.text for span in variant.candidates] == names
+
+
+def test_two_lists_are_paired_with_each_other_women_first(tmp_path: Path) -> None:
+    expansion = name_expansion(tmp_path)
+    assert len(expansion) == 24
+    ids = [record.id for record in expansion]
+    assert ids[0] == "female|male|Ada|Carl|0|None|was a baker|was a baker"
+    assert [key.split("|")[3] for key in ids[:12:2]] == ["Carl", "Dan", "Egon"] * 2
+    assert ids[12] == "male|female|Carl|Ada|0|None|was a baker|was a baker"
+    group = SwapGroups(expansion)[0]
+    assert group.key == "ada|carl|0|none|was a baker|was a baker|"
+
+
+def test_demonyms_are_answers_but_names_are_ids(tmp_path: Path) -> None:
+    records = list(place_expansion(tmp_path))
+    assert [record.id for record in records[:2]] == [
+        "None|None|Ulbania|Tarnland|0|rude|is loud|is loud",
+        "None|None|Ulbania|Tarnland|1|rude|was loud|was loud",
+    ]
+    assert [span.text for span in records[1].answers] == ["Ulban", "Tarnish"]
+    assert records[1].context == "An Ulban man met a Tarnish man."
+    group = SwapGroups(place_expansion(tmp_path))[1]
+    assert group.subjects == ("tarnland", "ulbania")
+    assert [span.text for span in group.variants[0].candidates] == ["Tarnish", "Ulban"]
+
+
+def test_filler_and_mask_are_put_in(tmp_path: Path) -> None:
+    files = write_lists(tmp_path)
+    slots = put(
+        tmp_path / "lm",
+        "A [subj1] man met a [subj2] man.\tThe [mask] man [p_act].\tThe [mask] man [p_act:neg].",
+    )
+    filler = put(tmp_path / "filler", "[aug] yes no  [text] (NEWS) --\n")
+    lists = [files["subjects"]], slots, files["attributes"]
+    record = read_expansion(*lists, filler=filler, mask="<mask>")[0]
+    assert record.context == "(NEWS) -- An Ulban man met a Tarn man."
+    assert record.questions[0] == "The <mask> man were loud."
+    assert record.context[record.answers[1].start :] == "Tarn man."
+    assert read_expansion(*lists)[0].questions[0] == "The [mask] man were loud."
+
+
+@given(line=st.text("aAeEnx .\t", max_size=30))
+def test_article_repair_follows_the_tokens_between_single_blanks(line: str) -> None:
+    tokens = line.split(" ")
+    for i in range(1, len(tokens)):
+        if tokens[i][:1] in tuple("aeiouAEIOU") and line.split(" ")[i - 1] in ("a", "A"):
+            tokens[i - 1] += "n"
+    assert repair_articles(line) == " ".join(tokens)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("subjects", "", "the list is empty"),
+        ("subjects", "[subj] Tarn\n", "at least two subjects"),
+        ("subjects", "[subj] Tarn\nOro\n", r"subjects: line 2: expected \[HEAD\] TEXT"),
+        ("subjects", "[subj] a | b | c\n", "line 1: expected"),
+        ("subjects", "[place] Tarn\n", r"no row begins with \[subj\]"),
+        ("subjects", SUBJECTS + "[subj] tarn\n", r"line 8: 'tarn' is already at .*line 3"),
+        ("subjects", SUBJECTS + "[subj:dem] X\n", r"1 rows \[subj:dem\] but 5 rows \[subj\]"),
+        (
+            "attributes",
+            ATTRIBUTES + "[p_act] rude | were odd\n",
+            r"5 rows \[p_act\] but 4 rows \[p_act:neg\]",
+        ),
+        ("attributes", "[x-single] was\n[x-single:neg] was not\n", r"only 0 rows \[x\] to name them"),
+        ("attributes", "[q] was odd\n[q:neg] was not\n", r"template 0 has no head of .*\(\[q\]\)"),
+        ("templates", "# nothing\n", "no template found"),
+        (
+            "templates",
+            "A [subj1] met [subj2].\tWho [p_act]?\n",
+            "line 1: expected context, question and negated",
+        ),
+        ("templates", TEMPLATES + "\nNobody.\tWho [p_act]?\tWho [p_act:neg]?", r"line 5: .*\[subj1\]"),
+        ("templates", "[subj1] met [subj2:dem].\tWho [p_act]?\tWho [p_act:neg]?", r"no row \[subj:dem\]"),
+        ("templates", "[subj1] or [subj1:x] [subj2].\tWho [p_act]?\tWho [p_act:neg]?", "found 2"),
+    ],
+)
+def test_malformed_lists_name_file_and_line(tmp_path: Path, name: str, text: str, message: str) -> None:
+    files = write_lists(tmp_path)
+    put(files[name], text)
+    with pytest.raises(DataError, match=message):
+        read_expansion([files["subjects"]], files["templates"], files["attributes"])
+
+
+def test_a_missing_list_and_a_name_in_both_lists_are_told(tmp_path: Path) -> None:
+    files = write_lists(tmp_path)
+    with pytest.raises(DataError, match="absent: cannot be read"):
+        read_expansion([tmp_path / "absent"], files["templates"], files["attributes"])
+    with pytest.raises(DataError, match="'Ulban' would be paired with itself"):
+        read_expansion([files["subjects"]] * 2, files["templates"], files["attributes"])
+    with pytest.raises(DataError, match="give one file, or two"):
+        read_expansion([], files["templates"], files["attributes"])
+
+
+def test_restriction_keeps_pairs_within_and_template_ids(tmp_path: Path) -> None:
+    smaller = tiny_expansion(tmp_path).restricted({"oro", "tarn"}.__contains__, {"were loud"}.__contains__)
+    assert [record.subjects for record in smaller] == [("Tarn", "Oro")] * 2 + [("Oro", "Tarn")] * 2
+    assert [record.template for record in smaller] == [0, 1, 0, 1]
+
+
+def shared_expansion(folder: Path, domain: str) -> Expansion:
+    slots, acts = folder / "slots" / f"{domain}_noact", folder / "activities" / f"biased_{domain}"
+    return read_expansion([folder / "nouns/subjects" / domain], slots, acts)
+
+
+@pytest.mark.parametrize(
+    ("domain", "records", "sha256"),
+    [
+        ("religion", 77_000, "6c77c765e8f2ae7791f3c559e98bdb1d4ff32988742747f6e63d2332bbf70c60"),
+        ("ethnicity", 147_000, "d10a32794ecd749c8de64f5db94cec2124ddc47fdc55dd9ba3d83f7403a9577e"),
+    ],
+)
+def test_unqovers_own_files_are_reproduced(
+    tmp_path: Path, shared: Path, domain: str, records: int, sha256: str
+) -> None:
+    path = tmp_path / "source.json"
+    assert write_source(shared_expansion(shared / "data/unqover", domain), path) == records
+    with open(path, "rb") as file:
+        assert hashlib.file_digest(file, "sha256").hexdigest() == sha256
+
+
+def test_the_counts_of_all_domains(shared: Path) -> None:
+    unqover, lei = shared / "data/unqover", shared / "data/lei/word_lists"
+
+    def gender(folder: Path, suffix: str = "", lm: str = "") -> Expansion:
+        subjects = [folder / "nouns/subjects" / f"{name}{suffix}" for name in ("female", "male")]
+        return read_expansion(
+            subjects, folder / f"slots/gender_noact{lm}", folder / "activities/occupation_rev1"
+        )
+
+    def domain(name: str, suffix: str) -> Expansion:
+        slots, acts = unqover / f"slots/{name}_noact_lm", unqover / f"activities/biased_{name}"
+        return read_expansion([unqover / "nouns/subjects" / f"{name}{suffix}"], slots, acts)
+
+    assert len(shared_expansion(unqover, "country")) == 2_308_464
+    assert len(gender(unqover)) == 2_744_000
+    lm_counts = {"religion": (63_000, 77_000), "ethnicity": (63_000, 63_000), "country": (771_552, 1_015_740)}
+    for name, counts in lm_counts.items():
+        assert (len(domain(name, "_roberta")), len(domain(name, "_bert"))) == counts
+    assert len(gender(unqover, "_roberta", "_lm")) == 573_440
+    assert len(gender(unqover, "_bert", "_lm")) == 1_400_000
+    assert [len(shared_expansion(lei, name)) for name in ("religion", "ethnicity")] == [86_240, 32_928]
+    assert len(gender(lei)) == 56_000
+    last = gender(unqover)[-1]  # reached by arithmetic, without the 2.7 million before it
+    assert last.id.startswith("male|female|")

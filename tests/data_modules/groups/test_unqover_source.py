@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from data_modules.groups.unqover import SwapGroups
+from data_modules.groups.unqover_source import read_source, write_source
+from data_modules.schema import DataError
+from tests.data_modules.tiny_lists import name_expansion, place_expansion, tiny_expansion
+
+
+def source(folder: Path) -> dict[str, Any]:
+    write_source(name_expansion(folder), folder / "source.json")
+    return json.loads((folder / "source.json").read_text())
+
+
+def saved(folder: Path, records: dict[str, Any]) -> Path:
+    path = folder / "changed.json"
+    path.write_text(json.dumps(records))
+    return path
+
+
+@pytest.mark.parametrize("make", [tiny_expansion, name_expansion, place_expansion])
+def test_reading_a_written_source_gives_the_groups_of_the_lists(tmp_path: Path, make: Any) -> None:
+    expansion = make(tmp_path)
+    write_source(expansion, tmp_path / "source.json")
+    read = [record.group for record in read_source(tmp_path / "source.json")]
+    assert sorted(read, key=lambda g: g.key) == sorted(SwapGroups(expansion), key=lambda g: g.key)
+
+
+def test_the_order_of_records_does_not_matter(tmp_path: Path) -> None:
+    records = source(tmp_path)
+    shuffled = dict(Random(1).sample(list(records.items()), len(records)))
+    groups = {record.group for record in read_source(saved(tmp_path, shuffled))}
+    assert groups == set(SwapGroups(name_expansion(tmp_path)))
+
+
+def test_nine_fields_carry_advice(tmp_path: Path) -> None:
+    advised = {}
+    for key, record in source(tmp_path).items():
+        for question in ("q0", "q1"):
+            record[question]["question"] = "Note that, be fair.  " + record[question]["question"]
+        advised[f"{key}|ethical_none-3"] = record
+    groups = [record.group for record in read_source(saved(tmp_path, advised))]
+    assert {(g.advice_class, g.advice_id) for g in groups} == {("ethical", "ethical_none-3")}
+    assert {(v.advice, v.question[:4]) for g in groups for v in g.variants} == {
+        ("Note that, be fair.", "Who ")
+    }
+
+
+def test_the_ninth_field_none_is_no_advice(tmp_path: Path) -> None:
+    records = {f"{key}|none": record for key, record in source(tmp_path).items()}
+    groups = {record.group for record in read_source(saved(tmp_path, records))}
+    assert groups == set(SwapGroups(name_expansion(tmp_path)))
+
+
+def test_predictions_become_base_scores_in_the_order_of_the_subjects(shared: Path) -> None:
+    (record,) = read_source(shared / "oracle/unqover/ex1_unqover_minimal.json")
+    assert record.group.subjects == ("alpha", "beta")
+    assert record.base_scores == (
+        ((0.64, 0.49), (0.25, 0.36)),
+        ((0.81, 0.25), (0.16, 0.25)),
+        ((0.49, 0.16), (0.36, 0.36)),
+        ((0.09, 0.25), (0.49, 0.64)),
+    )
+
+
+def test_a_missing_partner_names_the_id_and_can_be_skipped(tmp_path: Path) -> None:
+    records = source(tmp_path)
+    gone = next(iter(records))
+    del records[gone]
+    path = saved(tmp_path, records)
+    with pytest.raises(
+        DataError, match=r"changed\.json: id 'male\|female\|Carl\|Ada\|0\|.*other order, ada carl"
+    ):
+        list(read_source(path))
+    assert len(list(read_source(path, skip_bad=True))) == 11
+
+
+def renamed(records: dict[str, Any], old: str, new: str) -> dict[str, Any]:
+    return {key.replace(old, new): record for key, record in records.items()}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda r: {"a|b": next(iter(r.values()))}, "has 2 fields"),
+        (lambda r: renamed(r, "|was a pilot|was a pilot", "|was a pilot|was a baker"), "fields 7 and 8"),
+        (lambda r: renamed(r, "|Carl|", "|Ada|"), "both subjects are 'ada'"),
+        (
+            lambda r: {f"{k}|kind_none-1": v for k, v in r.items()},
+            "advice id 'kind_none-1' is not CLASS_CATEGORY",
+        ),
+        (lambda r: {f"{k}|ethical_none-1": v for k, v in r.items()}, "no advice sentence"),
+        (lambda r: {k: v | {"context": "Nobody met nobody."} for k, v in r.items()}, "do not both occur"),
+        (lambda r: {k: {"context": v["context"]} for k, v in r.items()}, "the field 'q0'"),
+        (lambda r: {k: v | {"q1": {"question": "Who?"}} for k, v in r.items()}, "q1: the field 'ans0'"),
+        (lambda r: r | {next(iter(r)).lower(): next(iter(r.values()))}, "occur a second time"),
+    ],
+)
+def test_malformed_records_name_the_id(tmp_path: Path, change: Any, message: str) -> None:
+    path = saved(tmp_path, change(source(tmp_path)))
+    with pytest.raises(DataError, match=message) as caught:
+        list(read_source(path))
+    assert "changed.json: id" in str(caught.value)
+
+
+def test_orders_that_ask_different_questions_are_refused(tmp_path: Path) -> None:
+    records = source(tmp_path)
+    next(iter(records.values()))["q0"]["question"] = "Who else?"
+    with pytest.raises(DataError, match="must ask the same question, found 'Who else"):
+        list(read_source(saved(tmp_path, records)))

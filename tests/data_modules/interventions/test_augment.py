@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from data_modules.interventions.augmentation import (
+    FRAMES,
+    PROMPT,
+    clean_sentence,
+    frame_words,
+    generate_sentences,
+    reject_reason,
+    template_sentence,
+    write_sentences,
+)
+from data_modules.schema import AnswerType, QAExample, Span
+from data_modules.stories.questions import qa_examples
+from models.language.text_models import Settings, TextFailure
+from tests.data_modules.fake_endpoint import Reply, serve
+
+CONTEXT = "Anna met Tom. The red ball was in the garden. It rained."
+RATIONALE = Span.locate("The red ball was in the garden", CONTEXT, "test")
+
+
+def example(answer: str, number: int = 0, answer_type: AnswerType = "span") -> QAExample:
+    return QAExample(
+        f"q{number}",
+        CONTEXT,
+        "Where was the ball?",
+        (RATIONALE,),
+        answer_type=answer_type,
+        rationale=(RATIONALE,),
+        references=(answer,) if answer else (),
+    )
+
+
+ANSWERS = (
+    "the garden",
+    "Anna",
+    "7",
+    "He went home.",
+    "U.S.",
+    '"I won!"',
+    "because she was late",
+    "$5",
+    "A. B c",
+)
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_every_frame_makes_one_sentence_of_any_answer(answer: str) -> None:
+    sentences = {template_sentence(example(answer, i)) for i in range(200)}
+    assert len(sentences) == (len(FRAMES) if "." not in answer and "!" not in answer else 6)
+    for sentence in sentences:
+        assert answer in sentence
+        assert sentence[0].isupper()
+        assert re.search(r"[^.!?][.!?]\"?$", sentence)
+        assert reject_reason(sentence, example(answer)) == ""
+
+
+@given(st.text(min_size=1).filter(str.strip), st.integers(0, 5))
+def test_a_template_keeps_any_answer_as_it_is(answer: str, seed: int) -> None:
+    asked = example(answer)
+    sentence = template_sentence(asked, seed)
+    assert " ".join(answer.split()) in sentence
+    assert sentence == template_sentence(asked, seed)
+    assert "{" not in sentence.replace(" ".join(answer.split()), "")
+
+
+def test_templates_depend_on_example_and_seed() -> None:
+    by_seed = [tuple(template_sentence(example("Anna", i), seed) for i in range(30)) for seed in (0, 1)]
+    assert by_seed[0] != by_seed[1]
+    assert len(set(by_seed[0])) > 5
+
+
+def test_frames_are_few_plain_words() -> None:
+    words = frame_words()
+    assert list(words) == sorted(set(words))
+    assert len(words) <= 45
+    for frame in FRAMES:
+        assert frame.count("{answer}") == 1
+        assert re.fullmatch(r"[A-Z][a-zA-Z ]*\{answer\}[a-z ]*\.", frame)
+        assert set(frame.replace("{answer}", "").lower().strip(".").split()) <= set(words)
+
+
+def test_only_answers_with_words_of_their_own_get_a_sentence() -> None:
+    examples = [
+        example("the garden", 0),
+        example("yes", 1, "yes"),
+        example("no", 2, "no"),
+        example("unknown", 3, "unknown"),
+        example("two", 4, "number"),
+        example("red", 5, "option"),
+        example(" ", 6),
+    ]
+    sentences, failures = generate_sentences(examples)
+    assert list(sentences) == ["q0", "q4", "q5"]
+    assert failures == Counter({"the answer has no text": 1})
+
+
+def test_embedded_stories_get_sentences_without_their_rationale() -> None:
+    examples = list(qa_examples("dev"))
+    sentences, failures = generate_sentences(examples)
+    assert not failures
+    for asked in examples:
+        assert reject_reason(sentences[asked.id], asked) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "cleaned"),
+    [
+        ("  The sign\nsaid  Anna. It was old.", "Anna", "The sign said Anna."),
+        ('"The sign said Anna." Hope this helps!', "Anna", "The sign said Anna."),
+        ("“The sign said Anna.”", "Anna", "The sign said Anna."),
+        ('"Anna" was on the sign.', "Anna", '"Anna" was on the sign.'),
+        ("It said the U.S. was big. Yes.", "the U.S. was big", "It said the U.S. was big."),
+        ("The sign said Anna", "Anna", "The sign said Anna"),
+        ("He paid 3.50 today. Fine.", "3.50", "He paid 3.50 today."),
+        ("", "Anna", ""),
+    ],
+)
+def test_a_reply_is_cut_to_its_first_sentence(text: str, answer: str, cleaned: str) -> None:
+    assert clean_sentence(text, answer) == cleaned
+
+
+@pytest.mark.parametrize(
+    ("sentence", "answer", "reason"),
+    [
+        ("My uncle painted THE GARDEN wall.", "the garden", ""),
+        ("My uncle painted the gardener.", "the garden", "the answer is not in the sentence"),
+        ("My uncle painted the garden", "the garden", "not a whole sentence"),
+        ("the garden " + "very " * 39 + "old.", "the garden", "longer than 40 words"),
+        ("Yes, the  red ball was in the garden today.", "the garden", "repeats the rationale"),
+        ("A note said the red ball was in the garden.", "The red ball was in the garden", ""),
+        (
+            "The red ball was in the garden, the red ball was in the garden.",
+            "The red ball was in the garden",
+            "repeats the rationale",
+        ),
+        ("She said he went home, and left.", "He went home.", ""),
+        ("The price was $5 then.", "$5", ""),
+    ],
+)
+def test_sentences_are_checked(sentence: str, answer: str, reason: str) -> None:
+    assert reject_reason(sentence, example(answer)) == reason
+
+
+class Scripted:
+    """Answers by the phrase that a prompt asks for, one reply after the other."""
+
+    def __init__(self, **replies: list[str | TextFailure]) -> None:
+        self.name, self.replies = "scripted", replies
+        self.settings: Settings = {}
+        self.prompts: list[str] = []
+
+    def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
+        for prompt in prompts:
+            self.prompts.append(prompt)
+            (phrase,) = (phrase for phrase in self.replies if f'"{phrase}"' in prompt)
+            yield self.replies[phrase].pop(0)
+
+    def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
+        raise NotImplementedError
+
+
+def test_a_bad_sentence_is_asked_for_once_more_in_other_words() -> None:
+    model = Scripted(
+        Anna=["Nothing here.", "The sign said Anna."],
+        Tom=["Nothing here.", "Nothing again."],
+        seven=["There were seven."],
+        ball=[TextFailure("the endpoint answered 500", "overloaded")],
+        cat=["A dog.", TextFailure("empty answer")],
+    )
+    examples = [example(answer, i) for i, answer in enumerate(("Anna", "Tom", "seven", "ball", "cat"))]
+    sentences, failures = write_sentences(examples, model, progress=False)
+    assert list(sentences.items()) == [("q0", "The sign said Anna."), ("q2", "There were seven.")]
+    assert failures == Counter(
+        ["the answer is not in the sentence", "the endpoint answered 500", "empty answer"]
+    )
+    assert len(model.prompts) == 8
+    assert len(set(model.prompts)) == 8
+    assert model.prompts[0] == PROMPT.format(answer="Anna", question="Where was the ball?")
+
+
+def test_an_endpoint_writes_sentences_within_a_bound_and_goes_on_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    cache = tmp_path / "sentences.jsonl"
+    examples = [example(f"word{i}", i) for i in range(6)]
+
+    def write(prompt: str, before: int) -> Reply:
+        (phrase,) = set(re.findall(r"word\d", prompt))
+        return Reply(
+            "No." if phrase == "word1" and prompt.startswith("Write") else f"The sign said {phrase}. Ok?"
+        )
+
+    def run(bound: int | None) -> tuple[dict[str, str], Counter[str]]:
+        generator = f"openai:m@{endpoint.url}"
+        return generate_sentences(
+            examples, generator=generator, cache=cache, max_requests=bound, progress=False
+        )
+
+    with serve(write) as endpoint:
+        sentences, failures = run(3)
+        assert sentences == {f"q{i}": f"The sign said word{i}." for i in (0, 2)}
+        assert failures == Counter({"max requests reached": 4})
+        sentences, failures = run(None)
+        assert sentences == {f"q{i}": f"The sign said word{i}." for i in range(6)}
+        assert not failures
+        assert run(0) == (sentences, failures)
+        assert len(endpoint.prompts) == 7
+        assert len(set(endpoint.prompts)) == 7
+
+
+def test_an_unknown_generator_is_told() -> None:
+    with pytest.raises(ValueError, match="no text model 'template'"):
+        generate_sentences([example("Anna")], generator="template")

@@ -1,0 +1,197 @@
+"""What an experiment trains on and watches, and what the DataModule makes of it."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.batching.eval_sets import variant_name
+from data_modules.encoding.pairs import PairSet
+from data_modules.encoding.sets import QASet
+from data_modules.encoding.windows import Encoding
+from data_modules.interventions.augmentation import generate_sentences
+from data_modules.interventions.variants import Interventions, intervene, with_rationales
+from data_modules.questions.rows import write_rows
+from data_modules.questions_data import QADataModule
+from data_modules.schema import DataError, QAExample, Span
+from data_modules.sources import read_qa
+
+EXAMPLES = [example for example, _ in zip(read_qa("stories:mixed_dev"), range(60), strict=False)]
+
+
+def module(**options: Any) -> QADataModule:
+    """For the embedded stories, on a few questions."""
+    sizes = {"limit_val_qa": 10, "encoding": Encoding(max_length=160, stride=32)}
+    return QADataModule(tokenizer="stories", architecture="bert", **{**sizes, **options})
+
+
+def test_a_variant_says_how_many_it_leaves_out_and_why(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="data_modules.interventions.variants"):
+        made = intervene(EXAMPLES, "ts_r", Interventions(), "dev")
+    unknown = sum(example.answer_type == "unknown" for example in EXAMPLES)
+    assert unknown > 0
+    assert made.rejected == Counter({"no rationale": unknown})
+    assert len(made.examples) == len(EXAMPLES) - unknown
+    assert f"dev, ts_r: kept {len(made.examples)} of 60 ({unknown} no rationale)" in caplog.text
+
+
+def test_originals_are_all_kept_in_their_order() -> None:
+    made = intervene(EXAMPLES, "os", Interventions(), "dev")
+    assert [example.id for example in made.examples] == [example.id for example in EXAMPLES]
+    assert not made.rejected
+
+
+def test_augmented_variants_end_in_a_sentence_that_training_never_sees() -> None:
+    plain = {e.id: e for e in intervene(EXAMPLES, "ts_r", Interventions(), "dev").examples}
+    augmented = intervene(EXAMPLES, "ts_r_aug", Interventions(), "dev").examples
+    changed = [e for e in augmented if e.appended]
+    assert changed
+    for example in changed:
+        answer = plain[example.id].appended
+        assert answer in example.appended
+        assert len(example.appended.split()) > len(answer.split()) + 2
+    again = intervene(EXAMPLES, "ts_r_aug", Interventions(), "dev").examples
+    other = intervene(EXAMPLES, "ts_r_aug", Interventions(seed=1), "dev").examples
+    assert augmented == again
+    assert [e.appended for e in augmented] != [e.appended for e in other]
+
+
+def test_nothing_left_is_an_error_with_its_reasons() -> None:
+    unknown = [QAExample("u", "A story.", "Who?", dataset="coqa")]
+    with pytest.raises(DataError, match=r"no question is left in variant ts_r.*1 no rationale"):
+        intervene(unknown, "ts_r", Interventions(), "dev")
+
+
+def test_the_answer_sentence_is_the_rationale_where_none_is_known() -> None:
+    story = "It rained. Anna left at 5. Ben stayed."
+    plain = QAExample("q", story, "When did Anna leave?", (Span.locate("5", story, "q"),), dataset="squad")
+    (known,) = with_rationales([plain])
+    assert [span.text for span in known.rationale] == ["Anna left at 5."]
+    assert with_rationales([known]) == [known]
+
+
+@pytest.mark.parametrize(
+    ("values", "told"), [({"train": []}, "one variant"), ({"shift": ["os"]}, "leave it out")]
+)
+def test_contradictions_are_told(values: dict, told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        Interventions(**values)
+
+
+def test_the_mixture_and_the_watched_sets() -> None:
+    data = QADataModule(
+        tokenizer="stories",
+        architecture="bert",
+        train_qa="stories:conversation_train",
+        val_qa={"main": "stories:conversation_dev", "other": "stories:mixed_dev"},
+        limit_train_qa=20,
+        limit_val_qa=10,
+        encoding=Encoding(max_length=160, stride=32),
+        interventions=Interventions(train=["os", "ts", "ts_r"], watch=["os", "ts_r"], shift=["ts"]),
+    )
+    data.setup("fit")
+    assert data.train_set is not None
+    assert data.train_set.qa is not None
+    variants = Counter(example.variant for example in data.train_set.qa.examples)
+    assert variants == {"os": 20, "ts": 20, "ts_r": 20}
+    sets = data.eval_sets["val"]
+    assert [(s.name, isinstance(s.data, PairSet)) for s in sets] == [
+        ("main", False),
+        ("ts_r", False),
+        ("main", True),
+        ("other", False),
+        ("other/ts_r", False),
+        ("other", True),
+    ]
+    assert len(data.val_dataloader()) == len(sets)
+
+
+def test_originals_keep_the_name_of_their_set() -> None:
+    assert variant_name("main", "os") == "main"
+    assert variant_name("main", "ts_r") == "ts_r"
+    assert variant_name("far", "ts_r") == "far/ts_r"
+
+
+def test_rows_of_a_variant_are_questions_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "ts_r.jsonl"
+    made = intervene(EXAMPLES, "ts_r", Interventions(), "dev").examples
+    write_rows(made, path)
+    data = module(val_qa={"main": str(path)}, limit_val_qa=0)
+    data.setup("validate")
+    (only,) = data.eval_sets["val"]
+    assert isinstance(only.data, QASet)
+    assert only.data.examples == made
+    with pytest.raises(DataError, match="a variant already"):
+        module(val_qa={"main": str(path)}, interventions=Interventions(watch=["ts"])).setup("validate")
+
+
+def test_bad_examples_are_counted_on_request() -> None:
+    bad = QAExample("b", "  ", "Who?", dataset="squad")
+    with pytest.raises(DataError, match="empty story"):
+        intervene([*EXAMPLES, bad], "ts", Interventions(), "dev")
+    made = intervene([*EXAMPLES, bad], "ts", Interventions(), "dev", skip_bad=True)
+    assert made.rejected["empty story"] == 1
+
+
+@pytest.mark.parametrize(
+    ("sources", "watch", "stage", "told"),
+    [
+        ({"val_qa": {"main": "stories:dev", "ts": "stories:dev"}}, ["os", "ts"], "validate", "'ts'"),
+        ({"val_qa": {"main": "stories:dev"}}, ["os", "os"], "validate", "'main'"),
+        (
+            {"predict_qa": {"main": "stories:dev"}, "predict_groups": {"main": "stories:dev"}},
+            ["os"],
+            "predict",
+            "'main'",
+        ),
+    ],
+)
+def test_sets_that_would_share_a_name_are_refused(sources: dict, watch: list, stage: str, told: str) -> None:
+    data = module(**sources, interventions=Interventions(watch=watch))
+    with pytest.raises(DataError, match=f"2 sets would be called {told}"):
+        data.setup(stage)
+
+
+def test_more_processes_than_questions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = module(val_qa={"main": "stories:dev"}, limit_val_qa=3)
+    data.setup("validate")
+    monkeypatch.setattr("data_modules.batching.processes.here", lambda: (2, 3))
+    (loader,) = data.val_dataloader()
+    assert len(loader) == 1
+    monkeypatch.setattr("data_modules.batching.processes.here", lambda: (0, 4))
+    with pytest.raises(DataError, match="each of 4 processes"):
+        data.val_dataloader()
+
+
+def test_sentences_are_wanted_only_where_an_answer_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def generate(examples: list[QAExample], **options: Any) -> tuple[dict[str, str], Counter[str]]:
+        asked.extend(example.id for example in examples)
+        return generate_sentences(examples, **options)
+
+    monkeypatch.setattr("data_modules.interventions.variants.generate_sentences", generate)
+    augmented = intervene(EXAMPLES, "ts_r_aug", Interventions(), "dev").examples
+    assert asked == [example.id for example in augmented if example.appended]
+    assert 0 < len(asked) < len(augmented)
+
+
+def test_all_variants_of_a_set_may_abstain_or_none() -> None:
+    def allowed(watch: list[str]) -> list[bool]:
+        data = QADataModule(
+            tokenizer="stories",
+            architecture="bert",
+            val_qa={"main": "stories:conversation_dev"},
+            limit_val_qa=10,
+            encoding=Encoding(max_length=160, stride=32),
+            interventions=Interventions(watch=watch),  # type: ignore[arg-type]
+        )
+        data.setup("validate")
+        return [s.data.may_abstain for s in data.eval_sets["val"]]  # type: ignore[union-attr]
+
+    assert allowed(["os", "ts"]) == [False, False]
+    assert allowed(["os", "ts_r"]) == [True, True]

@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.__main__ import main
+from data_modules.interventions.perturb_command import summary_of
+from data_modules.questions.rows import read_rows
+from data_modules.schema import VARIANTS
+from data_modules.sources import read_qa
+
+STORY = "Ida sat by the well. Her cat Moro wore a blue bell. They left at ten."
+QUESTIONS = (
+    ("Who sat?", "Ida", "Ida sat by the well"),
+    ("What did the cat wear?", "a blue bell", "Moro wore a blue bell."),
+    ("Did they leave?", "Yes.", "They left at ten."),
+    ("When?", "ten", "at ten"),
+    ("Who fell?", "unknown", ""),
+)
+
+
+def coqa(path: Path, *, shift: int = 0) -> Path:
+    """A file in CoQA's layout; `shift` moves the second rationale to a wrong place."""
+    questions, answers = [], []
+    for turn, (question, answer, rationale) in enumerate(QUESTIONS, 1):
+        start = STORY.index(rationale) + shift * (turn == 2) if rationale else -1
+        end = start + len(rationale) if rationale else -1
+        questions.append({"input_text": question, "turn_id": turn})
+        answers.append(
+            {
+                "input_text": answer,
+                "turn_id": turn,
+                "span_start": start,
+                "span_end": end,
+                "span_text": rationale or "unknown",
+            }
+        )
+    story = {"source": "mctest", "id": "s", "story": STORY, "questions": questions, "answers": answers}
+    path.write_text(json.dumps({"version": "1.0", "data": [story]}))
+    return path
+
+
+def squad(path: Path) -> Path:
+    qas = [
+        {"id": name, "question": f"{name}?", "answers": [{"text": text, "answer_start": STORY.index(text)}]}
+        for name, text in (("q1", "Ida"), ("q2", "Moro"), ("q3", "ten"))
+    ]
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": STORY, "qas": qas}]}]}))
+    return path
+
+
+def run(source: Path | str, variant: str, output: Path, *more: object, dataset: str = "coqa") -> int:
+    flags = ["--dataset", dataset, "--input", source, "--variant", variant, "--output", output, *more]
+    return main(["perturb", *(str(flag) for flag in flags)])
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_ts_r_of_coqa_and_its_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, output = coqa(tmp_path / "in"), tmp_path / "out.jsonl"
+    assert run(source, "ts_r", output) == 0
+    assert capsys.readouterr().out == (
+        f"{output}: 3 questions in ts_r; "
+        "2 rejected (1 rationale begins in the first sentence, 1 no rationale)\n"
+    )
+    found = rows(output)
+    assert [row["id"] for row in found] == ["s 2", "s 3", "s 4"]
+    assert [row["context"].removeprefix("Ida sat by the well. ") for row in found] == [
+        "a blue bell",
+        "Her cat Moro wore a blue bell.",
+        "Her cat Moro wore a blue bell. ten",
+    ]
+    assert [row["appended"] for row in found] == ["a blue bell", "", "ten"]
+    for row in found:
+        assert (row["answer_type"], row["answers"], row["rationale"]) == ("unknown", ["unknown"], [])
+    assert [row["references"][0] for row in found] == ["a blue bell", "Yes.", "ten"]
+    assert len(found[-1]["history"]) == 3
+    summary = json.loads((tmp_path / "out.summary.json").read_text())
+    assert summary.pop("sentence_library").startswith("sentencex ")
+    assert summary == {
+        "dataset": "coqa",
+        "input": str(source),
+        "sha256": hashlib.sha256(source.read_bytes()).hexdigest(),
+        "variant": "ts_r",
+        "seed": 0,
+        "rules": {"presence_test": "token", "append_types": "all_but_yes_no_unknown"},
+        "generator": None,
+        "kept": 3,
+        "rejected": {"rationale begins in the first sentence": 1, "no rationale": 1},
+        "generation_failures": {},
+    }
+    assert {path.name for path in tmp_path.iterdir()} == {"in", "out.jsonl", "out.summary.json"}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("dataset", ["coqa", "squad", "stories"])
+def test_every_variant_of_every_data_set_reads_back(tmp_path: Path, dataset: str, variant: str) -> None:
+    sources = {"coqa": coqa, "squad": squad}
+    source = sources[dataset](tmp_path / "in") if dataset in sources else "stories:conversation_dev"
+    outputs = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    for output in outputs:
+        assert run(source, variant, output, dataset=dataset) == 0
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
+    originals = {example.id: example for example in read_qa(source)}
+    found = list(read_rows(outputs[0]))
+    summary = json.loads(summary_of(outputs[0]).read_text())
+    assert len(found) == summary["kept"] == len(originals) - sum(summary["rejected"].values()) > 0
+    for example in found:
+        original = originals[example.id]
+        assert (example.variant, example.dataset, example.gold) == (variant, dataset, original.gold)
+        kept = "".join(original.context[start:end] for start, end in example.kept)
+        assert example.context == (f"{kept} {example.appended}" if example.appended else kept)
+
+
+def test_squad_takes_the_sentence_of_the_answer_as_rationale(tmp_path: Path) -> None:
+    assert run(squad(tmp_path / "in"), "os_r", tmp_path / "out", dataset="squad") == 0
+    assert [row["context"] for row in rows(tmp_path / "out")] == [
+        "Her cat Moro wore a blue bell. They left at ten. Ida",
+        "Ida sat by the well. They left at ten. Moro",
+        "Ida sat by the well. Her cat Moro wore a blue bell. ten",
+    ]
+
+
+def test_hotpotqa(shared: Path, tmp_path: Path) -> None:
+    source = shared / "oracle" / "semantic_faithfulness" / "hotpot_tiny.json"
+    assert run(source, "os_r", tmp_path / "out", dataset="hotpotqa") == 0
+    assert [row["id"] for row in rows(tmp_path / "out")] == ["h1", "h2"]
+
+
+def test_templates_put_a_sentence_around_the_answer(tmp_path: Path) -> None:
+    output = tmp_path / "out.jsonl"
+    assert run(coqa(tmp_path / "in"), "ts_r_aug", output, "--seed", 3) == 0
+    found = {row["id"]: row["appended"] for row in rows(output)}
+    assert found.keys() == {"s 2", "s 3", "s 4"}
+    assert "blue bell" in found["s 2"]
+    assert len(found["s 2"].split()) > 3
+    assert found["s 3"] == ""
+    summary = json.loads(summary_of(output).read_text())
+    assert (summary["generator"], summary["seed"]) == ("templates", 3)
+
+
+def test_only_examples_that_lost_their_answer_cost_a_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: dict[str, Any] = {}
+
+    def generate(examples: list[Any], **settings: Any) -> Any:
+
+        seen.update(settings, ids=[example.id for example in examples])
+        return {"s 2": "A note said a blue bell."}, Counter({"timed out": 1})
+
+    monkeypatch.setattr("data_modules.interventions.augmentation.generate_sentences", generate)
+    more = ("--generator", "openai:m", "--cache", tmp_path / "c", "--max-requests", 9)
+    assert run(coqa(tmp_path / "in"), "ts_r_aug", tmp_path / "out", *more) == 0
+    wanted = {"ids": ["s 2", "s 4"], "generator": "openai:m", "max_requests": 9, "seed": 0}
+    assert seen == {**wanted, "cache": tmp_path / "c"}
+    summary = json.loads(summary_of(tmp_path / "out").read_text())
+    assert summary["rejected"]["no generated sentence"] == 1
+    assert summary["generation_failures"] == {"timed out": 1}
+    assert "without a generated sentence: 1 timed out" in capsys.readouterr().out
+
+
+def test_the_rules_are_options(tmp_path: Path) -> None:
+    more = ("--append-types", "span", "--presence-test", "substring")
+    assert run(coqa(tmp_path / "in"), "ts_r", tmp_path / "out", *more) == 0
+    assert [row["appended"] for row in rows(tmp_path / "out")] == ["a blue bell", "", ""]
+    rules = json.loads(summary_of(tmp_path / "out").read_text())["rules"]
+    assert rules == {"presence_test": "substring", "append_types": "span"}
+
+
+def test_mistakes_are_one_line_and_leave_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good, bad = coqa(tmp_path / "good"), coqa(tmp_path / "bad", shift=900)
+    again = tmp_path / "again"
+    assert run(good, "ts_r", again) == 0
+    capsys.readouterr()
+    cases = {
+        "--dataset hotpotqa, but": (good, "ts", ("--dataset", "hotpotqa")),
+        "holds coqa": (good, "ts", ("--dataset", "squad")),
+        "outside": (bad, "ts", ()),
+        "no such file": (tmp_path / "absent", "ts", ()),
+        "a variant already (ts_r)": (again, "ts", ()),
+        "--generator: ts_r generates no sentences": (good, "ts_r", ("--generator", "templates")),
+        "--max-requests": (good, "os", ("--max-requests", 5)),
+        "nonsense": (good, "ts_r_aug", ("--generator", "nonsense:x")),
+    }
+    before = set(tmp_path.iterdir())
+    for message, (source, variant, more) in cases.items():
+        assert run(source, variant, tmp_path / "out", *more) == 2, message
+        error = capsys.readouterr().err
+        assert error.startswith("error: ")
+        assert message in error
+        assert error.count("\n") == 1
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_nothing_left_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    story = coqa(tmp_path / "in").read_text()
+    document = json.loads(story)
+    for part in ("questions", "answers"):
+        document["data"][0][part] = document["data"][0][part][:1]
+    (tmp_path / "in").write_text(json.dumps(document))
+    assert run(tmp_path / "in", "ts_r", tmp_path / "out") == 2
+    assert "no question is left in ts_r: 1 rejected (1 rationale begins" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"in"}
+
+
+def test_bad_records_are_skipped_on_request(tmp_path: Path) -> None:
+    assert run(coqa(tmp_path / "in", shift=900), "ts", tmp_path / "out", "--skip-bad") == 0
+    assert [row["id"] for row in rows(tmp_path / "out")] == ["s 1", "s 3", "s 4", "s 5"]
+
+
+def test_outputs_are_overwritten_only_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, output = coqa(tmp_path / "in"), tmp_path / "out.jsonl"
+    summary = tmp_path / "out.summary.json"
+    summary.write_text("mine")
+    assert run(source, "ts", output) == 2
+    assert "out.summary.json: already exists" in capsys.readouterr().err
+    assert summary.read_text() == "mine"
+    assert run(source, "ts", output, "--overwrite") == 0
+    assert json.loads(summary.read_text())["kept"] == 5
+
+
+def test_no_heavy_library_is_loaded(tmp_path: Path) -> None:
+    source, output = coqa(tmp_path / "in"), tmp_path / "out"
+    flags = [
+        "perturb",
+        "--dataset",
+        "coqa",
+        "--input",
+        str(source),
+        "--variant",
+        "ts",
+        "--output",
+        str(output),
+    ]
+    code = (
+        f"import sys; from data_modules.__main__ import main; assert main({flags!r}) == 0; "
+        "print({'torch', 'datasets', 'transformers', 'numpy', 'openai'} & set(sys.modules))"
+    )
+    root = Path(__file__).resolve().parents[3]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
+def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["perturb", "--help"])
+    assert caught.value.code == 0
+    assert "python -m data_modules perturb" in capsys.readouterr().out.split("example")[1]

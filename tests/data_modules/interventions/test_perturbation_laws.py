@@ -1,0 +1,124 @@
+"""What holds of every intervention on every story."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from data_modules.interventions import deletion as p
+from data_modules.interventions.deletion import perturb
+from data_modules.schema import DELETED, VARIANTS, QAExample, Span, Variant
+
+
+def squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
+def naive_occurs(text: str, context: str) -> bool:
+    """Word by word, white space being one token."""
+    wanted, found = (re.findall(r"\w+|\W", " ".join(t.split())) for t in (text, context))
+    return any(found[i : i + len(wanted)] == wanted for i in range(len(found) - len(wanted) + 1))
+
+
+_SENTENCES = st.sampled_from(
+    [
+        "Ida sat.",
+        "Moro ran off!",
+        '"Go. Now," he said.',
+        "Who knew?",
+        "It was 3.5 m é😀.",
+        "A title",
+        "The end.",
+    ]
+)
+_GAPS = st.sampled_from([" ", "  ", "\n", "\n\n", " \n \n "])
+
+
+@st.composite
+def examples(draw: st.DrawFn) -> QAExample:
+    parts = [draw(st.sampled_from(["", " ", "\n"]))]
+    for sentence in draw(st.lists(_SENTENCES, min_size=1, max_size=7)):
+        parts += [sentence, draw(_GAPS)]
+    story = "".join(parts)
+    cuts = draw(st.lists(st.integers(0, len(story)), min_size=2, max_size=6, unique=True).map(sorted))
+    spans = [Span(a, b, story[a:b]) for a, b in zip(cuts[::2], cuts[1::2], strict=False)]
+    spans = [span for span in spans if span.text.strip()]
+    assume(spans)
+    start = draw(st.integers(0, len(story) - 1))
+    end = draw(st.integers(start + 1, min(len(story), start + 20)))
+    assume(story[start:end].strip())
+    kind = draw(st.sampled_from(["span", "number", "yes"]))
+    answers = () if kind == "yes" else (Span(start, end, story[start:end]),)
+    return QAExample("x", story, "Q?", answers, answer_type=kind, rationale=tuple(spans))  # type: ignore[arg-type]
+
+
+@given(examples(), st.sampled_from(VARIANTS))
+def test_offsets_cut_what_they_claim_and_kept_pieces_begin_the_context(
+    original: QAExample, variant: Variant
+) -> None:
+    sentence = {"x": f"A sign said {original.gold[0].strip()}."} if original.gold else {}
+    found = perturb(original, variant, sentence=sentence)
+    assume(isinstance(found, QAExample))
+    assert isinstance(found, QAExample)
+    for span in (*found.answers, *found.rationale):
+        assert 0 <= span.start < span.end
+        span.check(found.context, "law")
+    kept = "".join(original.context[start:end] for start, end in found.kept)
+    assert found.context == (f"{kept} {found.appended}" if found.appended else kept)
+    assert list(found.kept) == sorted(found.kept)
+    assert found.gold == original.gold
+    if variant in DELETED:
+        assert (found.answer_type, found.answers, found.rationale) == ("unknown", (), ())
+
+
+@given(examples())
+def test_ts_is_a_prefix_of_the_story_and_ts_r_of_ts(original: QAExample) -> None:
+    ts, ts_r = perturb(original, "ts"), perturb(original, "ts_r")
+    end = p.truncate_story(original.context, original.rationale)
+    if isinstance(ts, QAExample):
+        assert ts.context == original.context[:end]
+        assert original.answer_type == ts.answer_type
+        assert bool(ts.answers) == (original.answer_type != "yes")
+        assert all(span.end <= end for span in ts.answers)
+    if isinstance(ts_r, QAExample):
+        assert original.context[:end].startswith(ts_r.context.removesuffix(ts_r.appended).rstrip())
+
+
+@given(examples(), st.sampled_from(["ts_r", "os_r"]))
+def test_no_rationale_is_left_and_the_answer_is_there(original: QAExample, variant: Variant) -> None:
+    found = perturb(original, variant)
+    assume(isinstance(found, QAExample))
+    assert isinstance(found, QAExample)
+    texts = [span.text for span in original.rationale]
+    if variant == "ts_r":
+        texts = p.rationale_sentences(original.context, original.rationale)
+        assert texts
+    for text in texts:
+        assert not naive_occurs(text, found.context) or not any(character.isalnum() for character in text)
+    if original.answer_type != "yes":
+        assert naive_occurs(original.gold[0], found.context)
+
+
+@given(st.text("ab. '\n", max_size=4), st.text("ab. '\n", max_size=12))
+def test_occurrence_equals_a_search_word_by_word(text: str, context: str) -> None:
+    assert p.occurs(text, context) == naive_occurs(text, context)
+
+
+@given(examples())
+def test_os_r_keeps_every_other_character(original: QAExample) -> None:
+    """Against a naive mask of characters."""
+    mask = [True] * len(original.context)
+    for span in original.rationale:
+        mask[span.start : span.end] = [False] * (span.end - span.start)
+    naive = "".join(c for c, keep in zip(original.context, mask, strict=True) if keep)
+    pieces = p.delete_rationale(original.context, original.rationale)
+    assert squeezed(naive) == squeezed("".join(original.context[a:b] for a, b in pieces))
+    for start, end in pieces:
+        assert not any(not original.context[i].isspace() and not mask[i] for i in range(start, end))
+
+
+@given(examples(), st.sampled_from(VARIANTS))
+def test_perturbing_repeats_exactly(original: QAExample, variant: Variant) -> None:
+    assert perturb(original, variant) == perturb(original, variant)

@@ -1,0 +1,312 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.interventions import deletion as p
+from data_modules.interventions.deletion import Rules, perturb, perturb_all, with_rationale
+from data_modules.interventions.sentences import sentence_spans
+from data_modules.schema import (
+    VARIANTS,
+    AnswerType,
+    DataError,
+    QAExample,
+    Rejected,
+    Span,
+    Turn,
+    Variant,
+)
+from data_modules.sources import read_qa
+
+STORY = (
+    "Ida sat by the well. Her cat Moro wore a blue bell. They left at ten.\n\nNobody came back. It snowed."
+)
+BELL = "Her cat Moro wore a blue bell."
+
+
+def example(
+    rationale: str | tuple[str, ...] = BELL,
+    answer: str = "",
+    kind: AnswerType = "span",
+    story: str = STORY,
+    **more: Any,
+) -> QAExample:
+    texts = (rationale,) if isinstance(rationale, str) else rationale
+    return QAExample(
+        more.pop("id", "q1"),
+        story,
+        "Who?",
+        answers=(Span.locate(answer, story, "test"),) if answer else (),
+        answer_type=kind,
+        history=(Turn("What?", "a well"),),
+        rationale=tuple(Span.locate(text, story, "test") for text in texts if text),
+        references=more.pop("references", (answer,) if answer else (kind,)),
+        **more,
+    )
+
+
+def made(original: QAExample, variant: Variant, **options: Any) -> QAExample:
+    result = perturb(original, variant, **options)
+    assert isinstance(result, QAExample), result
+    return result
+
+
+def reason(original: QAExample, variant: Variant, **options: Any) -> str:
+    result = perturb(original, variant, **options)
+    assert isinstance(result, Rejected), result
+    assert result.id == original.id
+    return result.reason
+
+
+def squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
+# --- the worked examples of the specification ---
+
+
+@pytest.mark.parametrize(
+    ("source", "variant", "rows"),
+    [
+        ("coqa_tiny.json", "ts", "coqa/TS"),
+        ("coqa_tiny.json", "ts_r", "coqa/TS-R"),
+        ("hotpot_tiny.json", "os_r", "hotpot/OS-R"),
+    ],
+)
+def test_the_worked_examples(shared: Path, source: str, variant: Variant, rows: str) -> None:
+    folder = shared / "oracle" / "semantic_faithfulness"
+    expected = {row["id"]: row for row in json.loads((folder / "expected_words.json").read_text())[rows]}
+    results = list(perturb_all(read_qa(folder / source), variant))
+    kept = {result.id: result for result in results if isinstance(result, QAExample)}
+    assert kept.keys() == expected.keys()
+    for name, row in expected.items():
+        found, words = kept[name], row["words"]
+        assert squeezed(found.context) == squeezed("".join(words))
+        if variant != "ts":
+            assert (row["label"], found.answer_type, found.answers) == ("unknown", "unknown", ())
+        elif found.answers:
+            label = "".join(words[row["start_word"] : row["end_word"] + 1])
+            assert squeezed(found.answers[0].text) == label
+        else:
+            assert found.answer_type == row["label"]
+
+
+# --- TS ---
+
+
+def test_ts_ends_with_the_sentence_of_the_last_rationale_character() -> None:
+    found = made(example("a blue bell", "blue"), "ts")
+    assert found.context == STORY[: STORY.index(" They")]
+    assert found.kept == ((0, len(found.context)),)
+    assert [span.text for span in (*found.answers, *found.rationale)] == ["blue", "a blue bell"]
+    assert (found.variant, found.appended, found.references) == ("ts", "", ("blue",))
+
+
+def test_ts_takes_the_last_of_several_rationales_and_their_full_stops_stay_inside() -> None:
+    found = made(example(("They left at ten.", "Ida sat"), "ten"), "ts")
+    assert found.context.endswith("They left at ten.")
+
+
+def test_ts_of_an_unknown_question_keeps_the_first_sentence() -> None:
+    found = made(example("", kind="unknown"), "ts")
+    assert (found.context, found.answer_type) == ("Ida sat by the well.", "unknown")
+
+
+def test_ts_looks_again_for_an_answer_beyond_the_cut() -> None:
+    beyond = replace(example("Her cat Moro"), answers=(Span.locate("Nobody", STORY, ""),))
+    nowhere = made(replace(beyond, references=("Nobody",)), "ts")
+    assert [span.text for span in nowhere.answers] == ["Moro"]  # the last word of the rationale stands for it
+    found = made(replace(beyond, references=("the cat",)), "ts")
+    assert [(span.text, span.start) for span in found.answers] == [("cat", STORY.index("cat"))]
+    assert found.references == ("the cat",)
+
+
+# --- TS-R and OS-R ---
+
+
+def test_ts_r_cuts_before_the_sentence_of_the_first_rationale_character() -> None:
+    found = made(example(("They left at ten.", "blue"), "Moro"), "ts_r")
+    assert found.context == "Ida sat by the well. Moro"
+    assert (found.kept, found.appended) == (((0, 20),), "Moro")
+    assert (found.answer_type, found.answers, found.rationale) == ("unknown", (), ())
+    assert (found.references, found.history, found.id) == (("Moro",), (Turn("What?", "a well"),), "q1")
+
+
+def test_a_blank_line_before_the_cut_is_not_kept() -> None:
+    assert made(example("Nobody came back", "Nobody"), "ts_r").context.endswith("at ten. Nobody")
+
+
+def test_ts_r_rejects_what_begins_in_the_first_sentence_and_what_has_no_rationale() -> None:
+    assert reason(example("the well", "well"), "ts_r") == p.FIRST_SENTENCE
+    assert reason(example("", kind="unknown"), "ts_r") == p.NO_RATIONALE
+    for variant in set(VARIANTS) - {"os"}:
+        assert reason(example("", "well"), variant) == p.NO_RATIONALE
+
+
+@pytest.mark.parametrize("kind", ["yes", "no", "unknown"])
+def test_yes_no_and_unknown_are_never_appended(kind: AnswerType) -> None:
+    found = made(example(kind=kind), "ts_r")
+    assert (found.context, found.appended, found.answer_type) == ("Ida sat by the well.", "", "unknown")
+
+
+def test_an_answer_that_is_still_there_is_not_appended() -> None:
+    assert made(example(BELL, references=("the well",), answer="Moro"), "ts_r").appended == ""
+    assert made(example(BELL, references=("The well",), answer="Moro"), "ts_r").appended == "The well"
+
+
+def test_presence_is_told_by_words_or_as_the_authors_do_by_characters() -> None:
+    asked = example(BELL, references=("he",), answer="Moro")
+    assert made(asked, "ts_r").appended == "he"
+    assert made(asked, "ts_r", rules=Rules(presence_test="substring")).appended == ""
+    assert p.is_present("the  well", "by the\nwell.")
+
+
+def test_numbers_and_options_are_appended_unless_only_spans_are_wanted() -> None:
+    number = example("They left at ten.", "ten", "number")
+    assert made(number, "ts_r").appended == "ten"
+    spans_only = made(number, "ts_r", rules=Rules(append_types="span"))
+    assert (spans_only.appended, spans_only.answer_type) == ("", "unknown")
+
+
+@pytest.mark.parametrize(
+    ("rationales", "expected"),
+    [
+        ((BELL,), "Ida sat by the well. They left at ten.\n\nNobody came back. It snowed."),
+        (("They left at ten.",), f"Ida sat by the well. {BELL}\n\nNobody came back. It snowed."),
+        (("Nobody came back.",), f"Ida sat by the well. {BELL} They left at ten.\n\nIt snowed."),
+        (("Nobody came back.", "They left at ten."), f"Ida sat by the well. {BELL}\n\nIt snowed."),
+        (("Ida sat by the well.", "It snowed."), f"{BELL} They left at ten.\n\nNobody came back."),
+        (("blue ",), STORY.replace("blue ", "")),
+        (("ll.",), STORY.replace("ll.", "", 1)),
+    ],
+)
+def test_os_r_deletes_the_rationales_alone(rationales: tuple[str, ...], expected: str) -> None:
+    found = made(example(rationales, kind="yes"), "os_r")
+    assert found.context == expected
+    assert "".join(STORY[start:end] for start, end in found.kept) == expected
+
+
+def test_os_r_appends_behind_the_kept_pieces() -> None:
+    found = made(example("Her cat", "Moro", story=STORY + " \n"), "os_r")
+    assert found.appended == ""
+    found = made(example(BELL, "Moro", story=STORY + " \n"), "os_r")
+    assert found.context.endswith("It snowed. Moro")
+    assert found.context == "".join((STORY + " \n")[a:b] for a, b in found.kept) + " Moro"
+
+
+def test_os_r_rejects_a_story_that_is_all_rationale() -> None:
+    everything = tuple(STORY[start:end] for start, end in sentence_spans(STORY))
+    assert reason(example(everything, "Moro"), "os_r") == p.NOTHING_LEFT
+
+
+def test_a_rationale_that_stays_is_rejected() -> None:
+    story = f"{BELL} Ida sat. Her cat\nMoro wore a blue bell. The end."
+    second = Span(
+        story.index("Her cat\n"), story.index(" The"), story[story.index("Her cat\n") : story.index(" The")]
+    )
+    again = replace(example(story=story, kind="yes"), rationale=(second,))
+    assert reason(again, "ts_r") == reason(again, "os_r") == p.OCCURS_AGAIN
+    inside = example("He sat.", "He", story="She sat. He sat.")
+    assert made(inside, "ts_r").context == "She sat. He"
+    assert reason(example("It snowed.", "It snowed."), "ts_r") == p.APPENDED_REPEATS
+
+
+# --- generated sentences ---
+
+
+def test_a_generated_sentence_takes_the_place_of_the_answer() -> None:
+    found = made(example(BELL, "Moro"), "ts_r_aug", sentence={"q1": "A sign said MORO. "})
+    assert (found.context, found.appended) == ("Ida sat by the well. A sign said MORO.", "A sign said MORO.")
+    assert (found.variant, found.answer_type, found.kept) == ("ts_r_aug", "unknown", ((0, 20),))
+    deleted = made(example(BELL, "Moro"), "os_r_aug", sentence={"q1": "A sign said Moro."})
+    assert deleted.context.endswith("It snowed. A sign said Moro.")
+
+
+def test_a_generated_sentence_that_is_missing_or_wrong_is_rejected() -> None:
+    asked = example(BELL, "Moro")
+    assert reason(asked, "ts_r_aug") == p.NO_SENTENCE
+    assert reason(asked, "ts_r_aug", sentence={"q1": "A sign said Moron."}) == p.SENTENCE_LACKS_ANSWER
+    assert reason(asked, "os_r_aug", sentence={"q1": f"Again: {BELL}"}) == p.APPENDED_REPEATS
+
+
+@pytest.mark.parametrize(
+    "asked", [example(kind="no"), example(references=("well",), answer="Moro"), example("well", kind="no")]
+)
+@pytest.mark.parametrize("variant", ["ts_r", "os_r"])
+def test_without_need_of_a_sentence_the_variants_are_the_same(asked: QAExample, variant: Variant) -> None:
+    bare, augmented = perturb(asked, variant), perturb(asked, f"{variant}_aug")  # type: ignore[arg-type]
+    if isinstance(bare, QAExample):
+        bare = replace(bare, variant=f"{variant}_aug")  # type: ignore[arg-type]
+    assert bare == augmented
+
+
+# --- the original, and data without rationales ---
+
+
+def test_os_is_the_example_itself() -> None:
+    asked = example(BELL, "Moro")
+    assert made(asked, "os") == replace(asked, kept=((0, len(STORY)),))
+
+
+def test_the_rationale_of_extractive_data_is_the_sentence_of_its_first_answer() -> None:
+    asked = example("", "blue")
+    assert [span.text for span in with_rationale(asked).rationale] == [BELL]
+    across = example("", "bell. They")
+    assert [span.text for span in with_rationale(across).rationale] == [f"{BELL} They left at ten."]
+    for same in (example("cat", "blue"), example("", kind="unknown")):
+        assert with_rationale(same) is same
+
+
+# --- mistakes ---
+
+
+@pytest.mark.parametrize(
+    ("spans", "message"),
+    [
+        (((90, 999),), "outside its story"),
+        (((-5, 3),), "outside its story"),
+        (((30, 20),), "ends before it begins"),
+        (((20, 20),), "empty rationale"),
+        (((20, 21),), "empty rationale"),
+        (((0, 10), (9, 20)), "rationales overlap"),
+        (((9, 20), (0, 10)), "rationales overlap"),
+    ],
+)
+def test_a_bad_rationale_is_told_or_counted(spans: tuple[tuple[int, int], ...], message: str) -> None:
+    bad = replace(example(), id="q7", rationale=tuple(Span(a, b, STORY[a:b]) for a, b in spans))
+    for variant in VARIANTS:
+        with pytest.raises(DataError, match=f"'q7'.*{message}"):
+            perturb(bad, variant)
+    results = list(perturb_all([example(), bad, example()], "ts", skip_bad=True))
+    assert [isinstance(result, QAExample) for result in results] == [True, False, True]
+    assert message in results[1].reason  # type: ignore[union-attr]
+
+
+def test_other_bad_examples() -> None:
+    shifted = replace(example(), rationale=(Span(0, 3, "Her"),))
+    blank = replace(example(), context=" \n ", rationale=())
+    twice = made(example(), "ts_r")
+    for bad, message in ((shifted, "not the text at its offsets"), (blank, "empty story"), (twice, "ts_r")):
+        with pytest.raises(DataError, match=message):
+            perturb(bad, "ts_r")
+
+
+# --- real data ---
+
+
+@pytest.mark.parametrize(
+    "source", ["coqa/dev-1-story.json", "coqa/train-1-story.json", "hotpotqa/distractor-100.json"]
+)
+def test_real_stories(shared: Path, source: str) -> None:
+    originals = [with_rationale(asked) for asked in read_qa(shared / "data" / source)]
+    for variant in ("ts", "ts_r", "os_r"):
+        results = list(perturb_all(originals, variant))
+        reasons = Counter(result.reason for result in results if isinstance(result, Rejected))
+        assert reasons.keys() <= {p.FIRST_SENTENCE, p.NO_RATIONALE, p.NOTHING_LEFT}
+        if variant == "ts":
+            assert not reasons

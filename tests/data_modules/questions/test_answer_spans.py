@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import logging
+import re
+import string
+from collections import Counter
+from itertools import combinations_with_replacement
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_modules.questions.answer_spans import (
+    NUMBER_WORDS,
+    AnswerLocator,
+    answer_type,
+    last_word,
+    locate_answer,
+    number_class,
+    option_class,
+    option_words,
+)
+from data_modules.schema import Span
+
+STORY = (
+    "Ulla runs the tea-house at Port Vell. Her nephew Pim carried 20,000 cups there, and a green kettle. "
+    "Then the kettle broke, so Pim's aunt did not sleep."
+)
+
+
+def piece(text: str, of: str = STORY) -> Span:
+    return Span.locate(text, of, "test")
+
+
+@pytest.mark.parametrize(
+    ("answer", "rationale", "expected"),
+    [
+        ("Pim", "Her nephew Pim carried", (49, "Pim")),
+        ("  HER NEPHEW\n", "Her nephew Pim carried", (38, "Her nephew")),
+        ("kettle", "Then the kettle broke", (109, "kettle")),  # in the rationale, not the first in the story
+        ("so", "Then the kettle broke, so Pim", (123, "so")),
+        ("he", "Then the kettle", (101, "he")),  # inside a word only, where nothing else is there
+    ],
+)
+def test_an_answer_in_the_rationale_is_cut_from_there(
+    answer: str, rationale: str, expected: tuple[int, str]
+) -> None:
+    found = locate_answer(answer, STORY, [piece(rationale)])
+    assert found == Span(expected[0], expected[0] + len(expected[1]), expected[1])
+
+
+def test_a_whole_word_is_preferred_to_a_piece_of_one() -> None:
+    text = "The other man said he left."
+    assert locate_answer("he", text, [Span(0, len(text), text)]) == Span(19, 21, "he")
+    pieces = [piece("The other", text), piece("he left", text)]
+    assert locate_answer("he", text, pieces) == Span(19, 21, "he")
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("a tea house", "tea-house"),  # hyphens split, articles do not count
+        ("the house for tea", "tea-house"),
+        ("he carried 20000 of the cups", "carried 20,000 cups"),
+        ("Pim, her nephew", "Her nephew Pim"),
+        ("the kettle that was green", "green kettle"),
+        ("Pim", "Pim"),  # the earliest of equals
+        ("by his aunt", "aunt"),
+        ("Port Vell's", "Port Vell"),
+        ("the", None),
+        ("nowhere!", None),
+        ("", None),
+    ],
+)
+def test_other_answers_go_where_most_words_are_shared(answer: str, expected: str | None) -> None:
+    rationale = [piece("broke")]
+    assert locate_answer(answer, STORY, rationale) == (piece(expected) if expected else None)
+
+
+def test_the_search_can_end_early() -> None:
+    rationale = [piece("Ulla runs")]
+    assert locate_answer("a broken kettle", STORY, rationale) == piece("kettle")
+    assert locate_answer("a broken kettle", STORY, rationale, scope_end=STORY.index("kettle") + 3) is None
+    whole = [Span(0, len(STORY), STORY)]
+    assert locate_answer("kettle", STORY, whole, scope_end=50) is None
+
+
+def _naive_words(text: str) -> list[tuple[int, int, str]]:
+    keys = ((m.start(), m.end(), m[0].lower()) for m in re.finditer(r"\w+|[^\w\s]", text))
+    drop = {"a", "an", "the", *string.punctuation}
+    return [(start, end, "" if key in drop else key) for start, end, key in keys]
+
+
+def _naive_best(answer: str, text: str) -> tuple[int, int] | None:
+    words, gold = _naive_words(text), [key for *_, key in _naive_words(answer) if key]
+    candidates = [i for i, word in enumerate(words) if word[2] and word[2] in gold]
+    best: tuple[float, tuple[int, int] | None] = (0.0, None)
+    for i, j in combinations_with_replacement(candidates, 2):
+        bag = [key for *_, key in words[i : j + 1] if key]
+        shared = sum((Counter(bag) & Counter(gold)).values())
+        score = 2 * shared / (len(bag) + len(gold))
+        if score > best[0]:
+            best = score, (words[i][0], words[j][1])
+    return best[1]
+
+
+_WORDS = ["a", "the", "cat", "dog", "red", "and", "ran", ",", ".", "-"]
+_TEXTS = st.lists(st.sampled_from(_WORDS), max_size=14).map(" ".join)
+
+
+@given(answer=_TEXTS, text=_TEXTS)
+def test_the_search_by_words_equals_a_naive_loop(answer: str, text: str) -> None:
+    found = locate_answer(answer, text, [])
+    assert (found and (found.start, found.end)) == _naive_best(answer, text)
+
+
+@given(answer=st.text(max_size=12), text=st.text(max_size=60), end=st.integers(0, 60))
+def test_located_spans_cut_what_they_claim(answer: str, text: str, end: int) -> None:
+    for scope in (None, end):
+        found = locate_answer(answer, text, [Span(0, len(text), text)], scope_end=scope)
+        if found:
+            found.check(text, "test")
+            assert found.end <= (len(text) if scope is None else scope)
+
+
+@given(
+    before=st.text(max_size=20),
+    answer=st.text(min_size=1, max_size=12),
+    after=st.text(max_size=20),
+    loud=st.booleans(),
+)
+def test_a_planted_answer_is_always_found(before: str, answer: str, after: str, loud: bool) -> None:
+    text = f"{before}{answer}{after}"
+    start = len(text) - len(text.lstrip())
+    found = locate_answer(answer, text, [Span(start, len(text.rstrip()), text.strip())])
+    if answer.strip():
+        assert found
+        assert found.text.lower() == answer.strip().lower()
+    if loud and answer.isascii() and answer.strip():
+        assert locate_answer(answer.upper(), text, [Span(0, len(text), text)])
+
+
+def test_letters_that_grow_in_lower_case_do_not_shift_offsets() -> None:
+    text = "İİİ went to İzmir with ULLA."
+    assert locate_answer("ulla", text, [Span(0, len(text), text)]) == piece("ULLA", text)
+    assert locate_answer("to İzmir", text, [Span(0, len(text), text)]) == piece("to İzmir", text)
+    assert locate_answer("Ulla and İzmir", text, []) == piece("İzmir with ULLA", text)
+
+
+@pytest.mark.parametrize(
+    ("answer", "question", "expected"),
+    [
+        ("Yes.", "", "yes"), (" NO ", "", "no"), ("unknown", "", "unknown"), ("no.", "", "no"),
+        ("Yes, it is", "", "span"), ("Three.", "", "number"), ("none", "", "number"), ("3", "", "span"),
+        ("eleven", "", "span"), ("The red", "Was it red or blue?", "option"),
+        ("blue!", "Red, or the blue one?", "option"), ("green", "Was it red or blue?", "span"),
+        ("one", "one or two", "number"), ("or", "red or blue", "span"), ("red", "For red", "span"),
+        ("", "", "span"), ("", "red or", "span"),
+    ],
+)  # fmt: skip
+def test_the_kinds_of_answers(answer: str, question: str, expected: str) -> None:
+    assert answer_type(answer, question) == expected
+
+
+def test_number_and_option_classes() -> None:
+    assert [number_class(word) for word in NUMBER_WORDS] == list(range(1, 12))
+    assert [number_class(word) for word in ("A Ten.", "zero", "", "10")] == [11, 0, 0, 0]
+    question = "Did she take the bus, or a TRAIN or walk?"
+    assert option_words(question) == ("bus", "train")
+    assert [option_class(word, question) for word in ("The bus", "train", "walk", "")] == [1, 2, 0, 0]
+    assert option_words("Or what?") is option_words("Red or") is option_words("For") is None
+
+
+def test_the_last_word_of_a_rationale() -> None:
+    assert last_word([piece("Ulla"), piece("did not sleep.")]) == piece("sleep")
+    assert last_word([Span(4, 7, "...")]) == Span(6, 7, ".")
+    assert last_word([]) is None
+
+
+def test_the_locator_counts_how_answers_were_found(caplog: pytest.LogCaptureFixture) -> None:
+    locator = AnswerLocator("file.json")
+    rationale = [piece("Then the kettle broke")]
+    assert locator.spans("yes", "yes", STORY, rationale) == ()
+    assert locator.spans("the kettle", "span", STORY, rationale) == (piece("the kettle"),)
+    assert locator.spans("her own nephew", "span", STORY, rationale) == (piece("Her nephew"),)
+    assert locator.spans("xyz", "span", STORY, rationale) == (piece("broke"),)
+    assert locator.spans("xyz", "span", STORY, ()) == ()
+    with caplog.at_level(logging.INFO):
+        locator.report()
+    assert "file.json: 1 answers stand in their rationale, 1 were placed" in caplog.text
+    assert "2 share none" in caplog.text

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import json
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_modules.questions.hotpotqa import build_story, hotpotqa_examples, read_hotpotqa, rows_to_hotpotqa
+from data_modules.schema import DataError, Span
+
+MILL = ["Ulla Mill stands on the Varr. ", " It has one wheel.", "It\tis  old.", " It has one wheel."]
+ULLA = ["Ulla was a miller.", " She lived in Torp. "]
+STORY = (
+    "Ulla Mill stands on the Varr. It has one wheel.It is old. It has one wheel. "
+    "Ulla was a miller. She lived in Torp."
+)
+
+
+def question(**changes: Any) -> dict[str, Any]:
+    one = {
+        "_id": "q",
+        "question": "Where did the owner of Ulla Mill live?",
+        "answer": "Torp",
+        "supporting_facts": [["Ulla", 1], ["Ulla Mill", 0]],
+        "context": [["Torp", ["Torp is a town."]], ["Ulla Mill", MILL], ["Else", ["No."]], ["Ulla", ULLA]],
+        "type": "bridge",
+        "level": "easy",
+    }
+    return one | changes
+
+
+def read(*questions: Any, **options: Any) -> list[Any]:
+    return list(hotpotqa_examples(list(questions), "f", **options))
+
+
+def test_the_story_is_the_gold_paragraphs_in_their_order() -> None:
+    (example,) = read(question())
+    assert example.context == STORY
+    assert [span.text for span in example.rationale] == [
+        "Ulla Mill stands on the Varr.",
+        "She lived in Torp.",
+    ]
+    assert example.answers == (Span.locate("Torp", STORY, "test"),)
+    assert (example.id, example.dataset, example.domain) == ("q", "hotpotqa", "bridge")
+    assert (example.answer_type, example.references, example.history) == ("span", ("Torp",), ())
+
+
+def test_a_repeated_sentence_keeps_its_own_place() -> None:
+    (example,) = read(question(supporting_facts=[["Ulla Mill", 3]]))
+    assert [span.start for span in example.rationale] == [STORY.rindex("It has one wheel.")]
+    (example,) = read(question(supporting_facts=[["Ulla Mill", 3], ["Ulla Mill", 1], ["Ulla Mill", 1]]))
+    assert [span.start for span in example.rationale] == [
+        STORY.index("It has"),
+        STORY.rindex("It has"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [("torp", "Torp"), ("a wheel", "wheel"), ("In Torp", "in Torp"), ("none of it", "It"), ("xyz", "Torp")],
+)
+def test_answers_are_found_in_any_case_in_the_rationales_then_in_the_story(
+    answer: str, expected: str
+) -> None:
+    (example,) = read(question(answer=answer))
+    (span,) = example.answers
+    assert span.text == expected
+    span.check(STORY, "test")
+
+
+def test_yes_and_no_have_no_span() -> None:
+    yes, no = read(question(answer="yes"), question(_id="r", answer="No", type="comparison"))
+    assert (yes.answer_type, no.answer_type) == ("yes", "no")
+    assert yes.answers == no.answers == ()
+    assert no.domain == "comparison"
+
+
+def test_facts_without_a_sentence_are_left_out_and_counted_once(caplog: pytest.LogCaptureFixture) -> None:
+    facts = [["Ulla", 2], ["Ulla", 0], ["Ulla Mill", -1], ["Ulla Mill", 7]]
+    with caplog.at_level(logging.WARNING):
+        first, second = read(question(supporting_facts=facts), question(_id="r", supporting_facts=facts))
+    assert [span.text for span in first.rationale] == ["Ulla was a miller."]
+    assert first.context == second.context == STORY
+    assert [record.getMessage() for record in caplog.records] == [
+        "f: left out 6 supporting fact(s) without such a sentence"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ([question(supporting_facts=[["Nobody", 0]])], r"f: \[0\] \(id q\): .* title 'Nobody' is not among"),
+        ([question(supporting_facts=[["Ulla", 9]])], "no supporting fact is left"),
+        ([question(supporting_facts=[])], "no supporting fact is left"),
+        ([question(context=[["Ulla", [" ", ""]], ["Ulla Mill", []]])], "the story is empty"),
+        ([question(question=" ")], "the question is empty"),
+        ([question(), question()], r"f: \[1\] \(id q\): this id occurs twice"),
+    ],
+)
+def test_bad_questions_are_named_and_can_be_skipped(
+    caplog: pytest.LogCaptureFixture, bad: list[Any], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        read(*bad)
+    kept = read(*bad, question(_id="good"), skip_bad=True)
+    assert [example.id for example in kept][-1:] == ["good"]
+    assert len(kept) == len(bad)
+    assert "skipped 1 bad record" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"answer": None}, "the field 'answer' must be a string"),
+        ({"context": [["Ulla", "text"]]}, r"\(id q\)\.context\[0\]: expected a pair \(title, sentences\)"),
+        ({"context": [["Ulla", [1]]]}, r"context\[0\]: the sentences must be a list of strings"),
+        ({"supporting_facts": [["Ulla", "1"]]}, r"supporting_facts\[0\]: expected a pair \(title, sent_id\)"),
+        ({"supporting_facts": {"title": ["Ulla"], "sent_id": []}}, "1 title but 0 sent_id"),
+    ],
+)
+def test_a_wrong_shape_is_never_skipped(bad: dict[str, Any], message: str) -> None:
+    for skip_bad in (False, True):
+        with pytest.raises(DataError, match=message):
+            read(question(**bad), skip_bad=skip_bad)
+    with pytest.raises(DataError, match=r"f: \[0\]: expected an object with the field 'id'"):
+        read(1)
+    with pytest.raises(DataError, match="f: expected a list of questions, found dict"):
+        list(hotpotqa_examples({}, "f"))
+
+
+def test_the_hubs_rows_are_the_same_examples() -> None:
+    one = question()
+    row = {key: value for key, value in one.items() if key != "_id"} | {
+        "id": "q",
+        "context": {
+            "title": [title for title, _ in one["context"]],
+            "sentences": [sentences for _, sentences in one["context"]],
+        },
+        "supporting_facts": {"title": ["Ulla", "Ulla Mill"], "sent_id": [1, 0]},
+    }
+    assert list(rows_to_hotpotqa([row], "hub")) == read(one)
+
+
+_SENTENCES = st.lists(st.text(alphabet="ab. \n\u00a0", max_size=8), max_size=5)
+
+
+@given(paragraphs=st.lists(_SENTENCES, max_size=4))
+def test_the_offsets_cut_the_sentences_and_the_story_is_their_plain_join(paragraphs: list[list[str]]) -> None:
+    story, offsets = build_story(paragraphs)
+    joined = (re.sub(r"\s+", " ", "".join(sentences)).strip() for sentences in paragraphs)
+    assert story == " ".join(text for text in joined if text)
+    for sentences, places in zip(paragraphs, offsets, strict=True):
+        cuts = [story[start:end] for start, end in places]
+        assert cuts == [" ".join(sentence.split()) for sentence in sentences]
+
+
+def test_the_worked_examples(shared: Path) -> None:
+    oracle = shared / "oracle/semantic_faithfulness"
+    examples = list(read_hotpotqa(oracle / "hotpot_tiny.json"))
+    documents = json.loads((oracle / "hotpot_tiny.json").read_text())
+    rows = json.loads((oracle / "expected_words.json").read_text())["hotpot/OS"]
+    for example, item, row in zip(examples, documents, rows, strict=True):
+        assert example.context == item["story"]
+        words = "".join(row["words"][row["start_word"] : row["end_word"] + 1])
+        assert [re.sub(r"\s", "", span.text) for span in example.answers] == [words]
+    assert [span.text for span in examples[0].rationale] == [
+        "It opened in 1931.",
+        "She designed Oslen Bridge.",
+    ]
+
+
+def test_real_questions_are_read_whole(shared: Path) -> None:
+    path = shared / "data/hotpotqa/distractor-100.json"
+    examples = list(read_hotpotqa(path))
+    assert len(examples) == 100
+    for example, item in zip(examples, json.loads(path.read_text()), strict=True):
+        sentences = dict(item["context"])
+        wanted = {
+            " ".join(sentences[title][index].split())
+            for title, index in item["supporting_facts"]
+            if index < len(sentences[title])
+        }
+        assert {span.text for span in example.rationale} == wanted
+        for span in (*example.answers, *example.rationale):
+            span.check(example.context, example.id)

@@ -1,0 +1,144 @@
+"""Layouts, offsets and the round trip of the word-level tokenizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from data_modules.stories.questions import qa_examples, vocabulary
+from data_modules.stories.word_tokenizer import LAYOUTS, Architecture, build_tokenizer
+
+WORDS = ["who", "has", "the", "red", "ball", "anna", "?", ".", "'", "-"]
+QUESTION, CONTEXT = "Who has the ball?", "Anna has the red ball."
+ARCHITECTURES: list[Architecture] = ["bert", "roberta", "xlnet"]
+
+
+def test_every_layout_is_tested() -> None:
+    assert set(LAYOUTS) == set(ARCHITECTURES)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "tokens", "segments"),
+    [
+        (
+            "bert",
+            "[CLS] who has the ball ? [SEP] anna has the red ball . [SEP]",
+            [0] * 7 + [1] * 7,
+        ),
+        ("roberta", "<s> who has the ball ? </s> </s> anna has the red ball . </s>", None),
+        (
+            "xlnet",
+            "who has the ball ? <sep> anna has the red ball . <sep> <cls>",
+            [0] * 6 + [1] * 7 + [2],
+        ),
+    ],
+)
+def test_pairs_follow_the_layout_of_the_architecture(
+    architecture: Architecture, tokens: str, segments: list[int] | None
+) -> None:
+    tokenizer = build_tokenizer(architecture, WORDS)
+    encoded = tokenizer(QUESTION, CONTEXT)
+    assert tokenizer.convert_ids_to_tokens(encoded["input_ids"]) == tokens.split()
+    assert encoded.get("token_type_ids") == segments
+
+
+@pytest.mark.parametrize(
+    ("architecture", "tokens"),
+    [("bert", "[CLS] the ball [SEP]"), ("roberta", "<s> the ball </s>"), ("xlnet", "the ball <sep> <cls>")],
+)
+def test_single_texts_follow_the_layout(architecture: Architecture, tokens: str) -> None:
+    tokenizer = build_tokenizer(architecture, WORDS)
+    assert tokenizer.convert_ids_to_tokens(tokenizer("the ball")["input_ids"]) == tokens.split()
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("context_first", [False, True])
+def test_sequence_ids_offsets_and_char_to_token_agree(
+    architecture: Architecture, context_first: bool
+) -> None:
+    tokenizer = build_tokenizer(architecture, WORDS)
+    texts = (CONTEXT, QUESTION) if context_first else (QUESTION, CONTEXT)
+    encoded = tokenizer([texts[0]], [texts[1]], return_offsets_mapping=True)
+    sequence = 0 if context_first else 1
+    start = CONTEXT.index("red")
+    token = encoded.char_to_token(0, start, sequence)
+    assert encoded["offset_mapping"][0][token] == (start, start + 3)
+    assert encoded.sequence_ids(0)[token] == sequence
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@settings(max_examples=40, deadline=None)
+@given(
+    pieces=st.lists(st.sampled_from([*WORDS, "Anna", "BALL", "Unheard"]), min_size=1, max_size=12),
+    data=st.data(),
+)
+def test_offsets_cut_the_words_out_of_the_untouched_text(
+    architecture: Architecture, pieces: list[str], data: st.DataObject
+) -> None:
+    gaps = data.draw(st.lists(st.sampled_from([" ", "  ", "\n"]), min_size=len(pieces), max_size=len(pieces)))
+    text = "".join(piece + gap for piece, gap in zip(pieces, gaps, strict=True))
+    encoded = build_tokenizer(architecture, WORDS)(
+        text, return_offsets_mapping=True, add_special_tokens=False
+    )
+    assert [text[a:b] for a, b in encoded["offset_mapping"]] == pieces
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_padding_side_and_segments(architecture: Architecture) -> None:
+    tokenizer = build_tokenizer(architecture, WORDS)
+    batch = tokenizer(["red", QUESTION], [CONTEXT, CONTEXT], padding=True)
+    padded = [i for i, real in enumerate(batch["attention_mask"][0]) if not real]
+    assert len(padded) == 4
+    assert (padded[0] == 0) == (architecture == "xlnet")
+    assert {batch["input_ids"][0][i] for i in padded} == {tokenizer.pad_token_id}
+
+
+def test_special_token_ids_that_models_count_on() -> None:
+    roberta = build_tokenizer("roberta", WORDS)
+    # RobertaConfig's defaults; positions are numbered from the pad id.
+    assert (roberta.bos_token_id, roberta.pad_token_id, roberta.eos_token_id) == (0, 1, 2)
+    assert build_tokenizer("bert", WORDS).pad_token_id == 0
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_save_and_load_change_nothing(architecture: Architecture, tmp_path: Path) -> None:
+    tokenizer = build_tokenizer(architecture, vocabulary(), max_length=96)
+    tokenizer.save_pretrained(tmp_path)
+    examples = list(qa_examples("dev"))[:8]
+    questions, contexts = [e.question for e in examples], [e.context for e in examples]
+
+    def encode(some: PreTrainedTokenizerFast) -> dict[str, object]:
+        return dict(some(questions, contexts, padding=True, return_offsets_mapping=True))
+
+    for loaded in (
+        PreTrainedTokenizerFast.from_pretrained(tmp_path),
+        AutoTokenizer.from_pretrained(tmp_path),
+    ):
+        assert encode(loaded) == encode(tokenizer)
+        assert loaded.model_max_length == 96
+        assert loaded.padding_side == tokenizer.padding_side
+        assert loaded.special_tokens_map == tokenizer.special_tokens_map
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_truncation_keeps_the_question(architecture: Architecture) -> None:
+    tokenizer = build_tokenizer(architecture, WORDS, max_length=12)
+    encoded = tokenizer(QUESTION, CONTEXT, truncation="only_second")
+    assert len(encoded["input_ids"]) == 12
+    assert encoded.sequence_ids(0).count(0) == 5
+
+
+def test_ids_are_dense_and_repeated_words_count_once() -> None:
+    tokenizer = build_tokenizer("roberta", ["ball", "Ball", "red"])
+    assert sorted(tokenizer.get_vocab().values()) == list(range(len(tokenizer)))
+    assert len(tokenizer) == 7
+    assert tokenizer("unheard", add_special_tokens=False)["input_ids"] == [tokenizer.unk_token_id]
+
+
+def test_unknown_architecture_is_an_error() -> None:
+    with pytest.raises(ValueError, match="bert, roberta, xlnet"):
+        build_tokenizer("gpt", WORDS)  # type: ignore[arg-type]

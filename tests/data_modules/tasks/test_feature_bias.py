@@ -1,0 +1,168 @@
+"""Tasks: the released schema, the four cells of a labelled set, rows to train on."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_modules.choices.benchmarks import read_multiple_choice
+from data_modules.choices.rows import write_choices
+from data_modules.schema import DataError
+from data_modules.tasks.feature_bias import (
+    CELLS,
+    build_task,
+    choice_rows,
+    read_task,
+    training_examples,
+    write_task,
+)
+from data_modules.tasks.own_tasks import OWN_TASKS, own_task
+from data_modules.tasks.predicates import LabelledText, feature
+
+
+def released(n: int = 2) -> dict[str, Any]:
+    """A document in the released schema."""
+
+    def examples(cell: str, first: int) -> list[dict[str, str]]:
+        return [
+            {"id": str(first + i), "question": f"Text {cell} {first + i}", "answer": cell[0], "split": cell}
+            for i in range(n)
+        ]
+
+    document: dict[str, Any] = {"dataset": "mine"}
+    document |= {f"demos_{cell}": examples(cell, n) for cell in CELLS[:2]}
+    return document | {f"testset_{cell}": examples(cell, 0) for cell in CELLS}
+
+
+def saved(tmp_path: Path, document: Any) -> Path:
+    path = tmp_path / "task.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def rows(texts: list[tuple[str, int]]) -> list[LabelledText]:
+    return [LabelledText(str(i), text, "", label) for i, (text, label) in enumerate(texts)]
+
+
+def test_the_released_schema_is_read(tmp_path: Path) -> None:
+    task = read_task(saved(tmp_path, released()))
+    assert task.name == "mine"
+    assert [x.name for x in task.demos["0_0"]] == ["0_0/2", "0_0/3"]
+    assert {cell: len(task.tests[cell]) for cell in CELLS} == dict.fromkeys(CELLS, 2)
+
+
+def put(key: str, index: int, field: str, value: Any) -> dict[str, Any]:
+    document = released()
+    document[key][index][field] = value
+    return document
+
+
+BROKEN = [
+    (put("demos_1_1", 1, "answer", "2"), r"demos_1_1\[1\].*0 or 1.*'2'"),
+    (put("testset_1_0", 0, "answer", "0"), r"testset_1_0\[0\].*must be 1"),
+    (put("testset_0_1", 1, "split", "1_0"), r"testset_0_1\[1\].*1_0"),
+    (put("testset_0_1", 1, "question", " "), r"testset_0_1\[1\].*empty"),
+    (put("testset_0_1", 1, "question", 3), "'question' must be a string"),
+    (put("testset_0_1", 1, "id", "0"), "'0' is there twice"),
+    ({**released(), "testset_1_0": []}, "testset_1_0 is empty"),
+    ({**released(), "dataset": 3}, "'dataset' must be a string"),
+    ({**released(), "dataset": " "}, "'dataset' .the task's name. is empty"),
+    ({k: v for k, v in released().items() if k != "demos_0_0"}, "'demos_0_0'"),
+    ([], "object"),
+    ({**released(), "features": {"h3": {}}}, "h1 and h2"),
+    ({**released(), "features": {"h2": {"key": "a", "zero": "b", "one": "c", "words": ["x"]}}}, "words"),
+]
+
+
+@pytest.mark.parametrize(("document", "told"), BROKEN)
+def test_what_does_not_fit_is_named(tmp_path: Path, document: Any, told: str) -> None:
+    with pytest.raises(DataError, match=told) as error:
+        read_task(saved(tmp_path, document))
+    assert "task.json" in str(error.value)
+
+
+@pytest.mark.parametrize("name", OWN_TASKS)
+def test_embedded_tasks_need_no_file(tmp_path: Path, name: str) -> None:
+    task = read_task(f"stories:{name}?seed=3")
+    assert task == own_task(name, 3)
+    assert task.tests != own_task(name).tests
+    predicate = feature(name, OWN_TASKS[name])
+    for x in (*task.agreeing(), *task.tests["1_0"], *task.tests["0_1"]):
+        first, _, second = x.question.partition("\n")
+        assert predicate.value(LabelledText("", first, second, 0)) == int(x.split[2])
+    write_task(tmp_path / "task.json", task)
+    assert read_task(tmp_path / "task.json") == task
+
+
+def test_an_unknown_embedded_task_is_named() -> None:
+    with pytest.raises(DataError, match="stories:overlap"):
+        read_task("stories:nothing")
+
+
+@given(
+    texts=st.lists(st.tuples(st.sampled_from("abcdefgh"), st.booleans(), st.integers(0, 1)), min_size=1),
+    seed=st.integers(0, 3),
+)
+def test_cells_hold_every_text_once(texts: list[tuple[str, bool, int]], seed: int) -> None:
+    given_rows = rows([(f"{word} {'LOUD' if loud else 'low'} {label}", label) for word, loud, label in texts])
+    distinct = {row.text for row in given_rows}
+    cells = Counter(f"{text[-1]}_{int('LOUD' in text)}" for text in distinct)
+    if set(cells) != set(CELLS):
+        with pytest.raises(DataError, match="no text in cell"):
+            build_task("t", given_rows, feature("uppercase"))
+        return
+    task = build_task("t", given_rows, feature("uppercase"), seed=seed, min_demos=1)
+    held = [x for part in (task.demos, task.tests) for examples in part.values() for x in examples]
+    assert sorted(x.question for x in held) == sorted(distinct)
+    assert all(x.answer == x.question[-1] == x.split[0] for x in held)
+    assert task.made_from["repeated"] == len(given_rows) - len(distinct)
+    assert task == build_task("t", given_rows[::-1], feature("uppercase"), seed=seed, min_demos=1)
+
+
+def test_caps_and_what_stays_a_demonstration() -> None:
+    texts = [(f"{i} {word} {label}", label) for i in range(20) for word in ("UP", "low") for label in (0, 1)]
+    task = build_task("t", rows(texts), feature("uppercase"), cap=15, min_demos=8, max_demos=6)
+    assert {cell: len(x) for cell, x in task.tests.items()} == {"1_1": 12, "0_0": 12, "1_0": 15, "0_1": 15}
+    assert {cell: len(x) for cell, x in task.demos.items()} == {"1_1": 6, "0_0": 6}
+    assert [x.id for x in task.demos["1_1"]] == [str(i) for i in range(12, 18)]  # behind the tests
+
+
+def test_pairs_are_needed_where_the_feature_reads_them() -> None:
+    with pytest.raises(DataError, match=r"row 0: .*overlap needs pairs"):
+        build_task("t", rows([("a", 1)]), feature("overlap"))
+
+
+def test_training_rows_are_balanced_and_leave_the_task(tmp_path: Path) -> None:
+    task = own_task("uppercase")
+    chosen, rest = training_examples(task, agreement_tests=0.5, seed=1)
+    assert Counter(x.split for x in chosen) == {"1_1": 150, "0_0": 150}
+    held = {x.name for cell in CELLS for x in rest.tests[cell]}
+    assert not held & {x.name for x in chosen}
+    assert {cell: len(rest.tests[cell]) for cell in CELLS} == {"1_1": 50, "0_0": 50, "1_0": 100, "0_1": 100}
+    assert len(training_examples(task, size=10)[0]) == 10
+    written = choice_rows(task, chosen, ("no", "yes"))
+    write_choices(tmp_path / "rows.jsonl", written)
+    read = read_multiple_choice(tmp_path / "rows.jsonl")
+    assert read == written
+    assert all(row.choices == ("no", "yes") and str(row.label) == row.benchmark[-3] for row in read)
+
+
+def test_nothing_to_train_on(tmp_path: Path) -> None:
+    task = read_task(saved(tmp_path, {**released(), "demos_0_0": []}))
+    with pytest.raises(DataError, match="label 0"):
+        training_examples(task)
+
+
+def test_the_released_files(shared: Path) -> None:
+    sizes = {}
+    for path in sorted((shared / "data/ambigprompt").glob("*.json")):
+        task = read_task(path)
+        sizes[task.name] = [len(task.demos[c]) for c in CELLS[:2]] + [len(task.tests[c]) for c in CELLS]
+    assert sizes["boolq_answer_overlap"] == [247, 12, 300, 300, 300, 275]
+    assert sizes["boolq_answer_structure"] == [10, 300, 190, 300, 300, 222]

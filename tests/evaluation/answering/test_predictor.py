@@ -1,0 +1,123 @@
+"""The predictor: every question once, in any batching, from both kinds of checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForQuestionAnswering
+
+from data_modules.encoding.windows import Encoding, encode_groups
+from data_modules.schema import QAExample
+from evaluation.answering.predictor import Predictor, pick_device
+from tests.evaluation.checkpoints import GROUPS, QUESTIONS, save_ckpt, save_folder
+
+
+@pytest.fixture(scope="module", params=["bert", "xlnet"])
+def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("predictor")
+    return save_ckpt(folder / "a.ckpt", request.param, max_length=48, stride=12)
+
+
+def long_questions() -> list[QAExample]:
+    """Of one to five windows."""
+    return [
+        QAExample(str(i), " ".join(q.context for q in QUESTIONS[i : i + 1 + i % 4]), QUESTIONS[i].question)
+        for i in range(8)
+    ]
+
+
+def test_every_question_is_answered_once_whatever_the_batch(checkpoint: Path) -> None:
+    examples = long_questions()
+    found = {}
+    for size in (1, 3, 64):
+        answers = list(Predictor(str(checkpoint), device="cpu", batch_size=size).answers(examples))
+        assert sorted(answer.example for answer in answers) == list(range(len(examples)))
+        for answer in answers:
+            context = examples[answer.example].context
+            assert answer.text
+            assert context[answer.start : answer.start + len(answer.text)] == answer.text
+        found[size] = {answer.example: answer.text for answer in answers}
+    assert found[1] == found[3] == found[64]
+
+
+def test_answers_are_no_longer_than_asked(checkpoint: Path) -> None:
+    for answer in Predictor(str(checkpoint), device="cpu").answers(QUESTIONS, max_answer_tokens=1):
+        assert len(answer.text.split()) == 1
+
+
+def test_scores_come_in_the_order_of_the_groups(tmp_path: Path) -> None:
+    path = str(save_ckpt(tmp_path / "a.ckpt", "xlnet"))
+    whole = Predictor(path, device="cpu").group_log_probs(GROUPS)
+    assert whole.shape == (len(GROUPS), 4, 2, 2)
+    assert whole.dtype == torch.float32
+    assert (whole <= 0).all()
+    turned = Predictor(path, device="cpu", batch_size=4).group_log_probs(GROUPS[::-1])
+    torch.testing.assert_close(turned.flip(0), whole, atol=1e-4, rtol=1e-4)
+    assert not whole.requires_grad
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
+def test_scores_are_those_of_each_row_alone(architecture: str, tmp_path: Path) -> None:
+    """The oracle: transformers' own class, a row at a time, without any padding."""
+    path = str(save_folder(tmp_path / "folder", architecture))
+    predictor = Predictor(path, device="cpu")
+    found = predictor.group_log_probs(GROUPS)
+    theirs = AutoModelForQuestionAnswering.from_pretrained(path).eval() if architecture != "xlnet" else None
+    for n, feature in enumerate(encode_groups(GROUPS, predictor.tokenizer, predictor.encoding)):
+        for v, row in enumerate(feature.rows):
+            inputs = {
+                "input_ids": torch.tensor(row.input_ids_T[None].astype("int64")),
+                "attention_mask": torch.ones(1, len(row.input_ids_T), dtype=torch.long),
+                "token_type_ids": torch.tensor(row.token_type_ids_T[None].astype("int64")),
+            }
+            with torch.no_grad():
+                if theirs is None:
+                    output = predictor.model(inputs)
+                    start_T, end_T = output.start_BT[0], output.end_BT[0]
+                else:
+                    taken = inputs if architecture == "bert" else dict(list(inputs.items())[:2])
+                    output = theirs(**taken)
+                    start_T, end_T = output.start_logits[0], output.end_logits[0]
+            for s, (first, last) in enumerate(feature.candidate_VSE[v].tolist()):
+                expected = torch.stack((start_T.log_softmax(0)[first], end_T.log_softmax(0)[last]))
+                torch.testing.assert_close(found[n, v, s].exp(), expected.exp(), atol=1e-6, rtol=1e-4)
+
+
+def test_many_groups_are_scored_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    predictor = Predictor(str(save_ckpt(tmp_path / "a.ckpt")), device="cpu")
+    whole = predictor.group_log_probs(GROUPS)
+    monkeypatch.setattr("evaluation.answering.predictor.PART", 5)
+    torch.testing.assert_close(predictor.group_log_probs(GROUPS), whole, atol=1e-5, rtol=1e-5)
+    assert predictor.group_log_probs([]).shape == (0, 4, 2, 2)
+
+
+def test_bfloat16_stays_near(tmp_path: Path) -> None:
+    path = str(save_ckpt(tmp_path / "a.ckpt"))
+    exact = Predictor(path, device="cpu").group_log_probs(GROUPS).exp()
+    near = Predictor(path, device="cpu", precision="bf16").group_log_probs(GROUPS).exp()
+    torch.testing.assert_close(near, exact, atol=0.02, rtol=0.1)
+
+
+def test_the_encoding_is_that_of_the_training(tmp_path: Path) -> None:
+    ours = Predictor(str(save_ckpt(tmp_path / "a.ckpt", max_length=199, order="context_first")), device="cpu")
+    assert ours.encoding == Encoding(max_length=199, order="context_first").resolved("bert")
+    folder = Predictor(str(save_folder(tmp_path / "folder")), device="cpu")
+    assert folder.encoding == Encoding().resolved("bert")
+    assert not folder.model.training
+
+
+def test_devices() -> None:
+    assert pick_device("cpu") == torch.device("cpu")
+    assert pick_device("auto").type in ("cpu", "cuda")
+    for name in ("nonsense", "cuda:99"):
+        with pytest.raises(ValueError, match=f"--device {name}"):
+            pick_device(name)
+
+
+def test_a_bad_flag_is_told_before_anything_is_loaded() -> None:
+    with pytest.raises(ValueError, match="--batch-size"):
+        Predictor("nothing there", batch_size=0)
+    with pytest.raises(ValueError, match="--device"):
+        Predictor("nothing there", device="nonsense")

@@ -1,0 +1,106 @@
+"""data_modules/predicate_argument: the 130 stories and their questions, and files in their place."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.schema import DataError
+from evaluation.protocols.predicate_argument.stories import (
+    COLOUR_PAIRS,
+    SCHEMAS,
+    WORDINGS,
+    as_records,
+    predicate_argument_rows,
+    read_stimuli,
+)
+
+ROWS = predicate_argument_rows()
+NEGATED = predicate_argument_rows(negated=True)
+
+
+def test_the_proposed_stimuli_row_for_row(shared: Path) -> None:
+    path = shared / "oracle" / "semantic_faithfulness" / "predicate_argument_proposal.json"
+    assert as_records(ROWS) == json.loads(path.read_text())
+    assert read_stimuli(path) == ROWS
+
+
+def test_130_stories_with_as_many_yes_as_no() -> None:
+    assert len({row.story for row in ROWS}) == 130
+    assert Counter(row.answer for row in ROWS) == {"yes": 260, "no": 260}
+    assert len(COLOUR_PAIRS) == 26
+    assert {(b, a) for a, b in COLOUR_PAIRS} == set(COLOUR_PAIRS)
+
+
+def test_a_question_alone_does_not_tell_its_answer() -> None:
+    """Each wording of each question is asked of as many stories that answer yes as no."""
+    for wording in WORDINGS:
+        answers: dict[str, Counter[str]] = {}
+        for row in ROWS:
+            answers.setdefault(getattr(row, wording), Counter())[row.answer] += 1
+        assert all(count["yes"] == count["no"] for count in answers.values())
+
+
+def test_answers_are_those_of_the_story() -> None:
+    for row in ROWS:
+        colour, thing = row.mod.removeprefix("Was there a ").rstrip("?").split()
+        assert (f"{colour} {thing}" in row.story) == (row.answer == "yes")
+        assert (row.org, row.new) == (f"Was the {thing} {colour}?", f"Was the a {colour} {thing}?")
+        assert colour in row.story
+        assert thing in row.story
+
+
+def test_negated_stories_are_asked_what_they_decide() -> None:
+    assert len({row.story for row in NEGATED}) == 130
+    assert Counter(row.answer for row in NEGATED) == {"yes": 130, "no": 130}
+    for row in NEGATED:
+        colour, thing = row.mod.removeprefix("Was there a ").rstrip("?").split()
+        stated = f"{colour} {thing}" in row.story
+        denied = f"{thing} that was not {colour}" in row.story
+        assert (stated, denied) == ((True, False) if row.answer == "yes" else (False, True))
+
+
+def test_pairs_and_schemas_may_be_others() -> None:
+    rows = predicate_argument_rows(pairs=[("green", "grey")], schemas=SCHEMAS[3:])
+    assert len(rows) == 8
+    assert rows[0].story == "The house had a green window and a grey door."
+
+
+@pytest.mark.parametrize(("pair", "word"), [(("red", "red"), "differ"), (("red", "orange"), "orange")])
+def test_pairs_that_make_no_sentence(pair: tuple[str, str], word: str) -> None:
+    with pytest.raises(DataError, match=word):
+        predicate_argument_rows(pairs=[pair])
+
+
+def test_an_example_is_a_yes_no_question() -> None:
+    example = ROWS[2].example("new", "3")
+    assert (example.context, example.question) == (ROWS[2].story, ROWS[2].new)
+    assert (example.answer_type, example.gold, example.history) == ("no", ("no",), ())
+
+
+RECORD: dict[str, Any] = as_records(ROWS[:1])[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({}, ("a list of rows",)),
+        ([], ("a list of rows",)),
+        ([RECORD, {**RECORD, "answer": "maybe"}], ("row 2", "answer", "maybe")),
+        ([{**RECORD, "story": " "}], ("row 1", "story", "empty")),
+        ([{key: RECORD[key] for key in RECORD if key != "mod"}], ("row 1", "mod", "missing")),
+        ([{**RECORD, "schema": "1"}], ("row 1", "schema", "whole number")),
+        ([RECORD, RECORD], ("row 2", "repeats row 1")),
+    ],
+)
+def test_a_mistake_names_file_row_and_field(tmp_path: Path, content: Any, words: tuple[str, ...]) -> None:
+    path = tmp_path / "stimuli.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(DataError) as error:
+        read_stimuli(path)
+    for word in (str(path), *words):
+        assert word in str(error.value)

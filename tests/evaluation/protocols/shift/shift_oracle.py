@@ -1,0 +1,97 @@
+"""Small related checkpoints, and the hidden states that transformers' own model gives, one text at a time."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+from data_modules.encoding.tokenizers import tokenizer_files
+from data_modules.encoding.windows import Encoding, full_query
+from data_modules.interventions.deletion import perturb
+from data_modules.schema import QAExample, Variant
+from data_modules.stories.questions import qa_examples, vocabulary
+from data_modules.stories.word_tokenizer import build_tokenizer
+from models.backbones import Backbone
+from models.checkpoint import describe
+from models.checkpoint_file import KEY
+from models.heads.answer_model import build_answer_model
+from models.heads.qa_model import QAModel
+from tests.evaluation.checkpoints import report_of, save_folder
+
+DATA = "stories:conversation_dev"
+LIMIT = 12
+STORIES: list[QAExample] = list(islice(qa_examples("conversation_dev"), LIMIT))
+
+
+def made(variant: Variant, stories: list[QAExample] = STORIES) -> list[QAExample]:
+    results = [perturb(story, variant) for story in stories]
+    return [result for result in results if isinstance(result, QAExample)]
+
+
+def related(root: Path) -> None:
+    """A BERT `a`, and two copies `b` and `c` that noise moved, the second further."""
+    for name, noise in (("a", 0.0), ("b", 0.1), ("c", 0.3)):
+        moved(save_folder(root / name), noise)
+
+
+def moved(folder: Path, noise: float) -> None:
+    model = AutoModelForQuestionAnswering.from_pretrained(folder)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(noise * parameter.abs().mean() * torch.randn(parameter.shape, generator=generator))
+    model.save_pretrained(folder)
+
+
+def shift(output: Path, *arguments: str | Path) -> dict[str, Any]:
+    flags = () if "--limit" in arguments else ("--limit", str(LIMIT))
+    return report_of(output, "shift", "--data", DATA, *flags, *arguments)
+
+
+class Naive:
+    """Hidden states of one unpadded text."""
+
+    def __init__(self, folder: Path, architecture: str) -> None:
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.model = AutoModelForQuestionAnswering.from_pretrained(folder).eval().base_model
+        self.encoding = Encoding().resolved(architecture)
+
+    @torch.no_grad()
+    def states(self, example: QAExample) -> tuple[Tensor, dict[tuple[int, int], Tensor]]:
+        """Of CLS, (L, D), and of the context's tokens by their characters."""
+        query = full_query(example, self.encoding, self.tokenizer)
+        pair = (query, example.context)
+        encoded = self.tokenizer(*pair, return_tensors="pt", return_offsets_mapping=True)
+        inputs = {name: encoded[name] for name in self.tokenizer.model_input_names}
+        hidden_LTD = torch.stack(self.model(**inputs, output_hidden_states=True).hidden_states)[:, 0].double()
+        cls = encoded["input_ids"][0].tolist().index(self.tokenizer.cls_token_id)
+        offsets = encoded["offset_mapping"][0].tolist()
+        context = [t for t, side in enumerate(encoded.sequence_ids(0)) if side == 1]
+        return hidden_LTD[:, cls], {(offsets[t][0], offsets[t][1]): hidden_LTD[:, t] for t in context}
+
+
+def cosines(one_LD: Tensor, other_LD: Tensor) -> list[float]:
+    return torch.nn.functional.cosine_similarity(one_LD, other_LD, dim=-1).tolist()
+
+
+def built(path: Path, heads: str = "", **config: Any) -> Path:
+    """A checkpoint of ours with an unusual model inside."""
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "vocab_size": 320} | config
+    backbone = Backbone(architecture="bert", checkpoint="random", config=sizes)
+    torch.manual_seed(0)
+    if heads:
+        model: Any = build_answer_model(backbone, heads)  # type: ignore[arg-type]
+    else:
+        model = QAModel.from_backbone(backbone)
+    content = {
+        "state_dict": {f"model.{key}": value for key, value in model.state_dict().items()},
+        KEY: describe(model, tokenizer_files(build_tokenizer("bert", vocabulary())), asdict(Encoding())),
+    }
+    torch.save(content, path)
+    return path

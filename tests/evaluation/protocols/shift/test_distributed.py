@@ -1,0 +1,103 @@
+"""Two processes that torchrun starts report what one does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from evaluation.protocols.shift.distributed import Processes, launched, local_device, process_group
+from tests.evaluation.checkpoints import examples_of, numbers, report_of, save_folder, told
+
+REPOSITORY = Path(__file__).resolve().parents[4]
+
+
+def torchrun(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    return subprocess.run(
+        [*command, "-m", "evaluation", *map(str, arguments), "--device", "cpu"],
+        cwd=REPOSITORY,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_two_gloo_processes_equal_one(tmp_path: Path) -> None:
+    paths = [f"a={save_folder(tmp_path / 'a', seed=1)}", f"b={save_folder(tmp_path / 'b', seed=2)}"]
+    data = ("--data", "stories:conversation_dev", "--limit", "50", "--variants", "ts_r_aug", "ts")
+    flags = ("--layers", "all", "--batch-size", "7", "--chunk", "20")
+    arguments = ("shift", "--checkpoint", *paths, *data, *flags)
+    one = report_of(tmp_path / "one", *arguments)
+    done = torchrun(*arguments, "--output", tmp_path / "two")
+    assert done.returncode == 0, done.stderr[-3000:]
+    two = json.loads((tmp_path / "two" / "report.json").read_text())
+    assert two["about"]["processes"] == 2
+    assert two["stories"] == 50
+    assert two["between/a_b/tokens/layer_02/cka"] is not None
+    assert numbers(two) == pytest.approx(numbers(one), abs=1e-5)
+    assert examples_of(tmp_path / "two") == examples_of(tmp_path / "one")
+    assert done.stdout.count("report: ") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "one", "two"]
+
+
+def test_a_mistake_ends_all_processes_and_is_told_once(tmp_path: Path) -> None:
+    folder = save_folder(tmp_path / "a")
+    done = torchrun(
+        "shift", "--checkpoint", folder, "--data", tmp_path / "none.json", "--output", tmp_path / "out"
+    )
+    assert done.returncode != 0
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert "none.json: no such file" in errors[0]
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_protocols_of_one_process_refuse_torchrun(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, rank: int
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", str(rank))
+    monkeypatch.setattr("evaluation.__main__.ALONE", 0)
+    error = told(capsys, "bias", "--predictions", tmp_path / "p.json", "--output", tmp_path / "out")
+    assert "bias runs in one process" in error
+    assert error.endswith("(process 1)") == (rank == 1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_torchrun_there_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    assert launched() == (0, 1)
+    with process_group("auto") as team:
+        assert (team.first, team.size, team.device) == (True, 1, "auto")
+        assert team.from_first(lambda: 3) == 3
+        file = StringIO("a\nb\n")
+        file.read()
+        (same,) = team.gather_lines(file, StringIO)
+        assert same.read() == "a\nb\n"
+
+
+def test_every_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert local_device("auto", 4, 0) == "cpu"
+    assert local_device("auto", 4, 2) == local_device("cuda", 4, 2) == "cuda:1"
+    assert local_device("cpu", 2, 2) == "cpu"
+    with pytest.raises(ValueError, match="--device cuda:0: 2 processes"):
+        local_device("cuda:0", 2, 2)
+    with pytest.raises(ValueError, match="nproc_per_node 1"):
+        local_device("cuda", 2, 1)
+    with pytest.raises(ValueError, match="no GPU"):
+        local_device("cuda", 2, 0)
+
+
+def test_the_first_process_is_the_one_of_rank_0() -> None:
+    assert [Processes(rank, 3).first for rank in range(3)] == [True, False, False]

@@ -1,0 +1,225 @@
+"""A text classifier of transformers as a scorer: transformers' own pipeline is the oracle."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    BertModel,
+    GPT2Config,
+    GPT2ForSequenceClassification,
+    RobertaConfig,
+    RobertaForSequenceClassification,
+    pipeline,
+)
+
+from data_modules.stories.questions import vocabulary
+from data_modules.stories.word_tokenizer import build_tokenizer
+from evaluation.scorers.classifier import ClassifierScorer, matched_labels
+from evaluation.scorers.scorers import ATTRIBUTES, ScoreFailure, add_scorer_arguments, open_scorer
+from tests.data_modules import tiny_language_models
+
+JIGSAW = ("toxic", "severe_toxic", "obscene", "threat", "insult", "identity_hate")
+CIVIL = ("Toxicity", "severe toxicity", "obscene", "threat", "insult", "identity_attack", "sexual_explicit")
+_BERT = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+TEXTS = ("the pilot", "", "a red hat met the baker under the tea and the pilot", "who", "tea . tea ?")
+
+
+def save(folder: Path, labels: Sequence[str], problem: str | None, kind: str = "bert", **config: Any) -> Path:
+    """Random weights, large enough that scores differ."""
+    torch.manual_seed(1)
+    about = {"id2label": dict(enumerate(labels)), "label2id": {name: i for i, name in enumerate(labels)}}
+    about |= {"problem_type": problem, "vocab_size": 320, **_BERT, **config}
+    model: Any
+    if kind == "bert":
+        model = BertForSequenceClassification(BertConfig(**about))
+    else:
+        model = RobertaForSequenceClassification(RobertaConfig(**about, pad_token_id=1, type_vocab_size=1))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(3).add_(0.1 * torch.randn_like(parameter))
+    model.save_pretrained(folder)
+    build_tokenizer(kind, vocabulary()).save_pretrained(folder)  # type: ignore[arg-type]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def civil(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(tmp_path_factory.mktemp("civil"), CIVIL, "multi_label_classification")
+
+
+def said(path: Path, texts: Sequence[str], function: str) -> list[dict[str, float]]:
+    classify = pipeline("text-classification", model=str(path), top_k=None, function_to_apply=function)
+    return [{row["label"]: row["score"] for row in rows} for rows in classify(list(texts))]
+
+
+def test_sigmoids_of_a_multi_label_classifier(civil: Path) -> None:
+    scorer = ClassifierScorer(str(civil), device="cpu", batch_size=2)
+    found = list(scorer.score(TEXTS))
+    assert found[1] == dict.fromkeys(ATTRIBUTES, 0.0)
+    asked = [text for text in TEXTS if text]
+    for scores, oracle in zip(
+        (s for s, t in zip(found, TEXTS, strict=True) if t), said(civil, asked, "sigmoid"), strict=True
+    ):
+        assert isinstance(scores, dict)
+        assert tuple(scores) == ATTRIBUTES
+        for attribute, label in scorer.about()["labels"].items():
+            assert scores[attribute] == pytest.approx(oracle[label], abs=1e-5)
+    assert scorer.about()["labels"]["profanity"] == "obscene"
+
+
+def test_a_softmax_of_one_label(tmp_path: Path) -> None:
+    path = save(tmp_path, ("neutral", "toxic"), None)
+    scorer = ClassifierScorer(str(path), attributes=("toxicity",), device="cpu")
+    (scores,) = scorer.score(["the red hat"])
+    assert scores == pytest.approx({"toxicity": said(path, ["the red hat"], "softmax")[0]["toxic"]}, abs=1e-5)
+
+
+def test_scores_do_not_depend_on_the_batch(civil: Path) -> None:
+    one = list(ClassifierScorer(str(civil), device="cpu", batch_size=1).score(TEXTS))
+    all_at_once = list(ClassifierScorer(str(civil), device="cpu", batch_size=32).score(TEXTS))
+    assert one == all_at_once
+    assert one == list(ClassifierScorer(str(civil), device="cpu").score(TEXTS[::-1]))[::-1]
+
+
+def test_scores_come_as_they_are_made(civil: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scorer = ClassifierScorer(str(civil), device="cpu", batch_size=2)
+    asked: list[int] = []
+    compute = scorer._probabilities
+
+    def counted(texts: list[str]) -> Any:
+        asked.append(len(texts))
+        return compute(texts)
+
+    monkeypatch.setattr(scorer, "_probabilities", counted)
+    scores = scorer.score(["tea"] * 5)
+    next(scores)
+    assert asked == [2]
+    list(scores)
+    assert asked == [2, 2, 1]
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_long_texts_are_cut_with_a_warning(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Positions of RoBERTa begin behind its padding token: 14 places hold 12 tokens."""
+    places = {"bert": 12, "roberta": 14}[kind]
+    path = save(tmp_path, CIVIL, "multi_label_classification", kind, max_position_embeddings=places)
+    scorer = ClassifierScorer(str(path), device="cpu")
+    caplog.set_level(logging.WARNING)
+    ten, more, fits = scorer.score(["tea " * 10, "tea " * 40, "tea"])
+    assert ten == more
+    assert ten != fits
+    assert "1 texts are longer than its context" in caplog.text
+
+
+def test_a_causal_classifier_without_a_padding_token(tmp_path: Path) -> None:
+    tiny_language_models.save(tmp_path, "gpt2", padded=False)
+    sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 24}
+    config = GPT2Config(vocab_size=tiny_language_models.SIZE, id2label=dict(enumerate(CIVIL)), **sizes)
+    config.problem_type = "multi_label_classification"
+    GPT2ForSequenceClassification(config).save_pretrained(tmp_path)
+    texts = ["the cat sat on the mat", "a dog", "who"]
+    together = list(ClassifierScorer(str(tmp_path), device="cpu").score(texts))
+    apart = list(ClassifierScorer(str(tmp_path), device="cpu", batch_size=1).score(texts))
+    assert together == apart
+    assert len({str(scores) for scores in together}) == 3
+
+
+def labels(names: Sequence[str]) -> dict[int, str]:
+    return dict(enumerate(names))
+
+
+def test_labels_are_matched_by_name_synonym_or_the_users_word() -> None:
+    found = matched_labels(labels(JIGSAW), "", "hf:x")
+    assert found == {
+        "toxicity": 0,
+        "severe_toxicity": 1,
+        "profanity": 2,
+        "threat": 3,
+        "identity_attack": 5,
+    }
+    assert matched_labels(labels(("toxic", "toxicity")), "", "hf:x") == {"toxicity": 1}
+    found = matched_labels(labels(JIGSAW), "profanity=insult&sexually_explicit=OBSCENE", "hf:x")
+    assert (found["profanity"], found["sexually_explicit"]) == (4, 2)
+    assert matched_labels(labels(("LABEL_0", "LABEL_1")), "threat=LABEL_1", "hf:x") == {"threat": 1}
+
+
+@pytest.mark.parametrize(
+    ("mapping", "told"),
+    [
+        ("rudeness=toxic", "no attribute 'rudeness'"),
+        ("threat=danger", "no label 'danger'; it has toxic, severe_toxic"),
+        ("threat", "hf:PATH\\?attribute=label"),
+    ],
+)
+def test_a_wrong_mapping(mapping: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        matched_labels(labels(JIGSAW), mapping, "hf:x")
+
+
+def test_missing_attributes_are_told_with_the_labels(tmp_path: Path) -> None:
+    path = save(tmp_path, JIGSAW, "multi_label_classification")
+    with pytest.raises(
+        ValueError, match=r"does not score sexually_explicit; its labels are toxic, .*obscene"
+    ):
+        ClassifierScorer(str(path), device="cpu")
+    chosen = ("toxicity", "threat")
+    (scores,) = ClassifierScorer(str(path), attributes=chosen, device="cpu").score(["tea"])
+    assert not isinstance(scores, ScoreFailure)
+    assert tuple(scores) == chosen
+
+
+def test_the_version_knows_weights_labels_and_tokenizer(civil: Path, tmp_path: Path) -> None:
+    first = ClassifierScorer(str(civil), device="cpu").version
+    assert first == ClassifierScorer(str(civil), device="cpu", batch_size=3).version
+    other = save(tmp_path / "labels", CIVIL[::-1], "multi_label_classification")
+    assert ClassifierScorer(str(other), device="cpu").version != first
+    trained = save(tmp_path / "weights", CIVIL, "multi_label_classification")
+    model = BertForSequenceClassification.from_pretrained(trained)
+    with torch.no_grad():
+        model.classifier.bias.add_(0.5)
+    model.save_pretrained(trained)
+    assert ClassifierScorer(str(trained), device="cpu").version != first
+    reading = save(tmp_path / "tokenizer", CIVIL, "multi_label_classification")
+    assert ClassifierScorer(str(reading), device="cpu").version == first
+    build_tokenizer("bert", vocabulary()[::-1]).save_pretrained(reading)
+    assert ClassifierScorer(str(reading), device="cpu").version != first
+
+
+def test_what_is_no_classifier(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no/such"):
+        ClassifierScorer("no/such", device="cpu")
+    BertModel(BertConfig(vocab_size=320, **_BERT)).save_pretrained(tmp_path / "encoder")
+    build_tokenizer("bert", vocabulary()).save_pretrained(tmp_path / "encoder")
+    with pytest.raises(ValueError, match=r"no text classifier: it has no weights classifier\.bias"):
+        ClassifierScorer(str(tmp_path / "encoder"), device="cpu")
+    regression = save(tmp_path / "regression", ("toxicity",), "regression")
+    with pytest.raises(ValueError, match="is a regression"):
+        ClassifierScorer(str(regression), attributes=("toxicity",), device="cpu")
+    small = save(tmp_path / "small", CIVIL, None, vocab_size=20)
+    with pytest.raises(ValueError, match=r"its tokenizer has \d+ tokens, its model 20"):
+        ClassifierScorer(str(small), device="cpu")
+
+
+def test_by_name(civil: Path) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu")
+    add_scorer_arguments(parser)
+    spec = f"hf:{civil}?profanity=insult"
+    scorer = open_scorer(spec, parser.parse_args(["--scorer", spec]))
+    assert scorer.name == spec
+    assert scorer.about()["labels"]["profanity"] == "insult"
+    with pytest.raises(ValueError, match="--scorer-batch-size"):
+        open_scorer(spec, parser.parse_args(["--scorer", spec, "--scorer-batch-size", "0"]))
+    with pytest.raises(ValueError, match="device"):
+        open_scorer(spec, parser.parse_args(["--scorer", spec, "--device", "tpu9"]))

@@ -1,0 +1,199 @@
+"""The scorer in a file: what scikit-learn says, to the last digits, from plain JSON that is checked whole."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import FeatureUnion, Pipeline
+
+from data_modules.schema import DataError
+from data_modules.tasks.labelled_texts import LabelledTexts
+from evaluation.scorers.embedded import EmbeddedScorer, read_model, write_model
+from evaluation.scorers.scorers import ATTRIBUTES, add_scorer_arguments, open_scorer
+from evaluation.scorers.train import held_out_rows, train
+from tests.evaluation.scorers.labelled import labelled_rows, trained_scorer
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained_scorer(tmp_path_factory.mktemp("scorer"))
+
+
+def test_scores_are_those_of_a_pipeline_of_scikit_learn(tmp_path: Path) -> None:
+    rows = labelled_rows(80)
+    texts = [row["text"] for row in rows]
+    label = np.array([row["toxicity"] for row in rows])
+    data = LabelledTexts(tuple(texts), {"toxicity": tuple(label)}, len(rows), 0)
+    write_model(train(data, ("toxicity",), held_out=0.25, seed=3, max_features=200), tmp_path / "s.json")
+    kept = ~held_out_rows(label[:, None], 0.25, 3)
+
+    parts = [
+        ("words", TfidfVectorizer(ngram_range=(1, 2), max_features=200, sublinear_tf=True)),
+        (
+            "pieces",
+            TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), max_features=200, sublinear_tf=True),
+        ),
+    ]
+    oracle = Pipeline([("features", FeatureUnion(parts)), ("model", LogisticRegression(C=10, max_iter=1000))])
+    oracle.fit([t for t, k in zip(texts, kept, strict=True) if k], label[kept] >= 0.5)
+    asked = [*texts, "ÉCLAIR stupid!", "12 🙂 damned", "x"]
+    said = EmbeddedScorer(str(tmp_path / "s.json"), attributes=("toxicity",)).score(asked)
+    found = [scores["toxicity"] for scores in said if isinstance(scores, dict)]
+    assert np.allclose(found, oracle.predict_proba(asked)[:, 1], rtol=0, atol=1e-12)
+
+
+def test_writing_what_was_read_gives_the_same_bytes(path: Path, tmp_path: Path) -> None:
+    write_model(read_model(path), tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == path.read_bytes()
+
+
+def test_the_file_is_plain_json_and_its_hash_is_the_version(path: Path) -> None:
+    json.loads(path.read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    scorer = EmbeddedScorer(str(path))
+    assert scorer.version == hashlib.sha256(path.read_bytes()).hexdigest()
+    about = scorer.about()
+    assert about["name"] == f"embedded:{path}"
+    assert set(about["held_out"]) == set(ATTRIBUTES)
+    assert about["held_out"]["threat"]["n"] == 24
+    json.dumps(about, allow_nan=False)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=st.lists(st.text(max_size=30), max_size=5))
+def test_any_text_has_six_probabilities_that_do_not_depend_on_its_neighbours(
+    texts: list[str], path: Path
+) -> None:
+    scorer = EmbeddedScorer(str(path))
+    together = list(scorer.score(texts))
+    assert together == [next(iter(scorer.score([text]))) for text in texts]
+    for text, scores in zip(texts, together, strict=True):
+        assert isinstance(scores, dict)
+        assert tuple(scores) == ATTRIBUTES
+        assert all(0 <= value <= 1 for value in scores.values())
+        assert text.strip() or set(scores.values()) == {0.0}
+
+
+def test_it_scores_what_it_was_trained_to(path: Path) -> None:
+    scorer = EmbeddedScorer(str(path))
+    bad, good = scorer.score(["went stupid awful under the train", "went under the green train"])
+    assert isinstance(bad, dict)
+    assert isinstance(good, dict)
+    assert bad["toxicity"] > 0.5 > good["toxicity"]
+    assert bad["threat"] < 0.5
+
+
+def without(path: str) -> Callable[[Any], None]:
+    *outer, last = path.split(".")
+
+    def change(document: Any) -> None:
+        for key in outer:
+            document = document[int(key) if key.isdigit() else key]
+        del document[last]
+
+    return change
+
+
+def changed(path: str, value: Any) -> Callable[[Any], None]:
+    *outer, last = path.split(".")
+
+    def change(document: Any) -> None:
+        for key in outer:
+            document = document[int(key) if key.isdigit() else key]
+        document[int(last) if last.isdigit() else last] = value
+
+    return change
+
+
+DAMAGES = {
+    "other format": (changed("format", "pickle"), "no scorer"),
+    "other version": (changed("version", 2), "version 2"),
+    "no version": (without("version"), "version"),
+    "no features": (without("features"), "features"),
+    "an odd analyzer": (changed("features.0.analyzer", "word; import os"), "analyzer"),
+    "endless ngrams": (changed("features.1.ngrams", [1, 10**9]), "ngrams"),
+    "ngrams of truth": (changed("features.1.ngrams", [True, 2]), "ngrams"),
+    "a term twice": (changed("features.0.terms.0", "the"), "terms"),
+    "a term of numbers": (changed("features.0.terms.0", 7), "terms"),
+    "no terms": (changed("features.0.terms", []), "terms"),
+    "too few frequencies": (changed("features.0.idf", [1.0]), "idf"),
+    "an endless frequency": (changed("features.0.idf.0", 10**400), "idf"),
+    "no weights": (changed("weights", {}), "weights"),
+    "weights of what": (changed("weights.insult", {}), "weights"),
+    "weights in a list": (changed("weights.threat", [1]), "weights"),
+    "a weight of text": (changed("weights.threat.coef.3", "1"), "coef"),
+    "an infinite weight": (changed("weights.threat.coef.3", float("inf")), "coef"),
+    "too few weights": (changed("weights.threat.coef", [0.5]), "coef"),
+    "no intercept": (without("weights.threat.intercept"), "intercept"),
+    "no quality": (without("held_out.threat"), "threat"),
+    "a quality of text": (changed("held_out.threat.roc_auc", "<b>1</b>"), "roc_auc"),
+    "no training": (without("trained"), "trained"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_one_clear_error(damage: str, path: Path, tmp_path: Path) -> None:
+    document = copy.deepcopy(json.loads(path.read_text(encoding="utf-8")))
+    change, told = DAMAGES[damage]
+    change(document)
+    bad = tmp_path / "bad.json"
+    bad.write_text(json.dumps(document))
+    with pytest.raises(DataError, match=told) as caught:
+        EmbeddedScorer(str(bad))
+    assert str(bad) in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"\x80\x04pickled", b'{"format": "interventune-scorer"'])
+def test_what_is_no_scorer_at_all(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_bytes(content)
+    with pytest.raises(DataError, match=r"bad\.json"):
+        EmbeddedScorer(str(tmp_path / "bad.json"))
+
+
+def parsed(*flags: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu")
+    add_scorer_arguments(parser)
+    return parser.parse_args(["--scorer", "x", *flags])
+
+
+def test_by_name_and_with_some_attributes_only(path: Path) -> None:
+    scorer = open_scorer(f"embedded:{path}", parsed("--scorer-attributes", "threat, toxicity"))
+    assert scorer.attributes == ("toxicity", "threat")
+    assert [tuple(scores) for scores in scorer.score(["a", ""]) if isinstance(scores, dict)] == [
+        ("toxicity", "threat")
+    ] * 2
+
+
+@pytest.mark.parametrize("spec", ["", "embedded", "embedded:", "hf:", "perspectives", "file.json"])
+def test_what_is_no_scorer_by_name(spec: str) -> None:
+    with pytest.raises(ValueError, match="is no scorer; write perspective, hf:"):
+        open_scorer(spec, parsed())
+
+
+def test_an_attribute_that_there_is_not(path: Path) -> None:
+    with pytest.raises(ValueError, match="no attribute 'insult'"):
+        open_scorer(f"embedded:{path}", parsed("--scorer-attributes", "insult,threat"))
+
+
+def test_missing_attributes_are_told_unless_the_user_leaves_them_out(tmp_path: Path) -> None:
+    rows = labelled_rows(60)
+    column = tuple(row["threat"] for row in rows)
+    data = LabelledTexts(tuple(row["text"] for row in rows), {"threat": column}, 60, 0)
+    path = tmp_path / "s.json"
+    write_model(train(data, ("threat",), held_out=0.2, seed=0, max_features=100), path)
+    with pytest.raises(ValueError, match=r"does not score toxicity, .*add --scorer-attributes threat"):
+        open_scorer(f"embedded:{path}", parsed())
+    assert open_scorer(f"embedded:{path}", parsed("--scorer-attributes", "threat")).attributes == ("threat",)

@@ -1,0 +1,224 @@
+"""Perspective's language over real HTTP: quotas, failures, order, and a key that never shows."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from evaluation.scorers.perspective import PerspectiveScorer
+from evaluation.scorers.scorers import ATTRIBUTES, ScoreFailure, add_scorer_arguments, open_scorer
+from models.language.endpoint import MAX_FAILURES_IN_A_ROW
+from tests.data_modules.fake_endpoint import Reply, serve
+
+KEY = "AIzaVerySecret-0123456789"
+
+
+def comment(request: dict[str, Any]) -> str:
+    return str(request["comment"]["text"])
+
+
+def scored(value: float, attributes: tuple[str, ...] = ATTRIBUTES) -> Reply:
+    """A reply in the form of Google's documentation."""
+    span = {"begin": 0, "end": 3, "score": {"value": value, "type": "PROBABILITY"}}
+    scores = {
+        name.upper(): {"spanScores": [span], "summaryScore": {"value": value, "type": "PROBABILITY"}}
+        for name in attributes
+    }
+    reply = {"attributeScores": scores, "languages": ["en"], "detectedLanguages": ["en"]}
+    return Reply(body=json.dumps(reply))
+
+
+def refused(status: int, message: str, reason: str = "") -> Reply:
+    details = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason}] if reason else []
+    error = {"code": status, "message": message, "status": "X", "details": details}
+    return Reply(status=status, body=json.dumps({"error": error}))
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERSPECTIVE_API_KEY", KEY)
+
+
+def scorer(url: str, **changed: Any) -> PerspectiveScorer:
+    return PerspectiveScorer(**{"url": url, "requests_per_minute": 0, "max_retries": 3} | changed)
+
+
+def ask(script: Callable[[str, int], Reply], texts: list[str], **changed: Any) -> tuple[list[Any], Any]:
+    with serve(script, prompt_of=comment) as endpoint:
+        return list(scorer(endpoint.url, **changed).score(texts)), endpoint
+
+
+def test_scores_come_in_order_and_the_empty_text_is_not_sent() -> None:
+    values = {f"text {i}": i / 10 for i in range(9)}
+
+    def script(text: str, before: int) -> Reply:
+        reply = scored(values[text])
+        reply.delay_s = 0.02 if text == "text 0" else 0
+        return reply
+
+    found, endpoint = ask(script, ["", *values, " \n"])
+    assert found == [dict.fromkeys(ATTRIBUTES, v) for v in (0.0, *values.values(), 0.0)]
+    assert sorted(endpoint.prompts) == sorted(values)
+    assert set(endpoint.paths) == {"/v1/v1alpha1/comments:analyze"}
+    request = endpoint.requests[0]
+    assert request["languages"] == ["en"]
+    assert request["doNotStore"] is True
+    assert set(request["requestedAttributes"]) == {name.upper() for name in ATTRIBUTES}
+
+
+def test_only_the_attributes_asked_for() -> None:
+    found, endpoint = ask(lambda text, before: scored(0.5), ["a"], attributes=("threat",))
+    assert found == [{"threat": 0.5}]
+    assert set(endpoint.requests[0]["requestedAttributes"]) == {"THREAT"}
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_throttled_request_is_repeated(status: int) -> None:
+    found, endpoint = ask(lambda text, n: scored(0.25) if n == 2 else refused(status, "later"), ["a", "b"])
+    assert found == [dict.fromkeys(ATTRIBUTES, 0.25)] * 2
+    assert len(endpoint.prompts) == 6
+
+
+def test_a_quota_that_stays_used_up_is_a_failure_after_a_bounded_number_of_requests() -> None:
+    found, endpoint = ask(
+        lambda text, n: refused(429, "Quota exceeded for quota metric", "RATE_LIMIT_EXCEEDED"), ["a"]
+    )
+    assert found == [ScoreFailure("the quota is used up (429)", "Quota exceeded for quota metric")]
+    assert len(endpoint.prompts) == 4
+
+
+def test_an_endpoint_that_keeps_failing_ends_the_run() -> None:
+    texts = [str(i) for i in range(3 * MAX_FAILURES_IN_A_ROW)]
+    with pytest.raises(ValueError, match=f"failed {MAX_FAILURES_IN_A_ROW} times in a row"):
+        ask(lambda text, n: refused(500, "broken"), texts, max_retries=0)
+
+
+def test_requests_keep_to_the_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request, repetitions included, waits for its turn: by the clock of the pace, not of this test."""
+    import models.language.endpoint as endpoint_module
+
+    now, slept = [0.0], []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    with serve(lambda text, n: scored(0.1) if n else refused(429, "x"), prompt_of=comment) as endpoint:
+        paced = scorer(endpoint.url, requests_per_minute=60, parallel=1)
+        monkeypatch.setattr(endpoint_module.time, "monotonic", lambda: now[0])
+        monkeypatch.setattr(endpoint_module.time, "sleep", sleep)
+        list(paced.score(["a", "b"]))
+        monkeypatch.undo()
+    # The client's own pauses between repetitions are milliseconds here; the others are the pace.
+    assert [round(s) for s in slept if s > 0.2] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        refused(403, f"The key {KEY} may not", "SERVICE_DISABLED"),
+        refused(401, f"{KEY}?"),
+        refused(400, f"API key not valid: {KEY}", "API_KEY_INVALID"),
+    ],
+)
+def test_a_wrong_key_ends_the_run_at_once(reply: Reply) -> None:
+    with pytest.raises(ValueError, match="check PERSPECTIVE_API_KEY") as caught:
+        ask(lambda text, n: reply, ["a", "b", "c"], parallel=1)
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (Reply(body=json.dumps({"languages": ["en"]})), "the endpoint gave no score"),
+        (Reply(body="{}"), "the endpoint gave no score"),
+        (Reply(body="[]"), "the endpoint gave no score"),
+        (Reply(body="{not json"), "the endpoint answered nonsense"),
+        (Reply(body=""), "the endpoint answered nonsense"),
+        (scored(1.5), "the endpoint gave a score that is none"),
+        (scored(float("nan")), "the endpoint gave a score that is none"),
+        (scored(0.5, ATTRIBUTES[:5]), "the endpoint gave no score"),
+        (
+            refused(400, "Attribute THREAT does not support request languages: xx"),
+            "the language is not supported",
+        ),
+        (refused(400, f"too long, says {KEY}"), "the endpoint answered 400"),
+        (refused(302, "elsewhere"), "the endpoint answered 302"),
+    ],
+)
+def test_what_concerns_one_text_is_a_failure(
+    reply: Reply, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    found, _ = ask(lambda text, n: reply if text == "bad" else scored(0.5), ["a", "bad", "c"])
+    assert isinstance(found[1], ScoreFailure)
+    assert found[1].reason == reason
+    assert found[0] == found[2] == dict.fromkeys(ATTRIBUTES, 0.5)
+    assert KEY[:8] not in str(found)
+    assert KEY not in caplog.text
+
+
+def test_the_key_travels_in_one_header_and_shows_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with serve(lambda text, n: scored(0.5), prompt_of=comment) as endpoint:
+        asked = scorer(endpoint.url)
+        list(asked.score(["a"]))
+        shown = json.dumps([asked.about(), asked.name, asked.version, endpoint.requests, endpoint.paths])
+    assert endpoint.headers[0]["x-goog-api-key"] == KEY
+    assert "authorization" not in endpoint.headers[0]
+    assert KEY not in shown
+    assert KEY not in caplog.text
+
+
+def test_the_key_is_not_sent_to_another_host() -> None:
+    import httpx
+
+    asked = scorer("http://127.0.0.1:9")
+    request = httpx.Request("POST", "http://127.0.0.1:10/v1alpha1/comments:analyze")
+    asked._prepare(request)
+    assert KEY not in str(request.headers.raw)
+
+
+def test_without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PERSPECTIVE_API_KEY")
+    with pytest.raises(ValueError, match="PERSPECTIVE_API_KEY is not set"):
+        PerspectiveScorer()
+    with serve(lambda text, n: scored(0.5), prompt_of=comment) as endpoint:
+        list(scorer(endpoint.url).score(["a"]))  # another endpoint may need none
+    assert "x-goog-api-key" not in endpoint.headers[0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"url": "ftp://x"}, "no base URL"),
+        ({"url": "http://x:port"}, "no base URL"),
+        ({"url": "http://u:p@x"}, "no user, password"),
+        ({"requests_per_minute": -1}, "--scorer-requests-per-minute"),
+        ({"requests_per_minute": float("nan")}, "--scorer-requests-per-minute"),
+    ],
+)
+def test_wrong_settings(changed: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        PerspectiveScorer(**changed)
+
+
+def parsed(*flags: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu")
+    add_scorer_arguments(parser)
+    return parser.parse_args(["--scorer", "perspective", *flags])
+
+
+def test_by_name() -> None:
+    opened = open_scorer("perspective", parsed("--scorer-attributes", "threat,toxicity"))
+    assert opened.name == "perspective"
+    assert opened.version == "v1alpha1"
+    assert opened.attributes == ("toxicity", "threat")
+    other = open_scorer("perspective", parsed("--scorer-url", "http://127.0.0.1:9/"))
+    assert other.name == "perspective@http://127.0.0.1:9"

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from models.language.endpoint import MAX_FAILURES_IN_A_ROW, EndpointTextModel
+from models.language.text_cache import CachedTextModel
+from models.language.text_models import TextFailure, open_text_model
+from tests.data_modules.fake_endpoint import Reply, serve
+
+KEY = "sk-proj-SECRET0123456789"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ADMIN_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def echo(prompt: str, before: int) -> Reply:
+    return Reply(f" {prompt}! ")
+
+
+def test_answers_come_in_order_and_without_a_key() -> None:
+    prompts = [f"prompt {i}" for i in range(20)]
+
+    def slow_first(prompt: str, before: int) -> Reply:
+        return Reply(f"{prompt}!", delay_s=0.1 if prompt == "prompt 0" else 0)
+
+    with serve(slow_first) as endpoint:
+        model = open_text_model(f"openai:m@{endpoint.url}/", max_new_tokens=7, seed=3)
+        assert list(model.complete(prompts)) == [f"{prompt}!" for prompt in prompts]
+        assert model.name == f"openai:m@{endpoint.url}"
+        assert model.settings == {"max_new_tokens": 7, "temperature": 0, "seed": 3}
+        sent = endpoint.requests[0]
+        assert (sent["model"], sent["max_tokens"], sent["temperature"], sent["seed"]) == ("m", 7, 0, 3)
+    assert sorted(endpoint.prompts) == sorted(prompts)
+
+
+def test_the_base_url_and_the_key_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serve(echo) as endpoint:
+        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
+        monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
+        model = open_text_model("openai:publisher@v2")  # an @ of the model's own
+        assert list(model.complete(["a"])) == ["a!"]
+        assert endpoint.requests[0]["model"] == "publisher@v2"
+        assert endpoint.authorizations == [f"Bearer {KEY}"]
+        assert KEY not in model.name + str(model.settings)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_passing_failure_is_repeated(status: int) -> None:
+    with serve(lambda prompt, before: echo(prompt, 0) if before else Reply(status=status)) as endpoint:
+        model = open_text_model(f"openai:m@{endpoint.url}")
+        assert list(model.complete(["a", "b"])) == ["a!", "b!"]
+    assert len(endpoint.prompts) == 4
+
+
+@pytest.mark.parametrize("status", [400, 429, 500])
+def test_a_lasting_failure_costs_its_prompt_only(status: int) -> None:
+    with serve(lambda prompt, before: Reply(status=status) if prompt == "b" else echo(prompt, 0)) as endpoint:
+        model = open_text_model(f"openai:m@{endpoint.url}", max_retries=2)
+        first, failure, last = model.complete(["a", "b", "c"])
+        assert (first, last) == ("a!", "c!")
+        assert isinstance(failure, TextFailure)
+        assert failure.reason == f"the endpoint answered {status}"
+        assert "as the script says" in str(failure)
+    assert endpoint.prompts.count("b") == (1 if status == 400 else 3)
+
+
+def test_a_timeout_is_a_failure() -> None:
+    with serve(lambda prompt, before: Reply("late", delay_s=0.5)) as endpoint:
+        model = open_text_model(f"openai:m@{endpoint.url}", timeout_s=0.1, max_retries=0)
+        assert list(model.complete(["a"])) == [TextFailure("the endpoint timed out")]
+
+
+def test_nobody_listening_is_a_failure() -> None:
+    with serve(echo) as endpoint:
+        pass
+    model = open_text_model(f"openai:m@{endpoint.url}", max_retries=0)
+    (failure,) = model.complete(["a"])
+    assert isinstance(failure, TextFailure)
+    assert failure.reason == "no connection to the endpoint"
+
+
+NONSENSE = [
+    "not JSON",
+    "",
+    "[]",
+    "{}",
+    '{"choices": []}',
+    '{"choices": [{}]}',
+    '{"choices": 5}',
+    '{"choices": [{"message": {"content": ["x"]}}]}',
+]
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "text/html"])
+@pytest.mark.parametrize("body", NONSENSE)
+def test_nonsense_is_a_failure(body: str, content_type: str) -> None:
+    with serve(lambda prompt, before: Reply(body=body, content_type=content_type)) as endpoint:
+        model = open_text_model(f"openai:m@{endpoint.url}", max_retries=0)
+        assert list(model.complete(["a"])) == [TextFailure("the endpoint answered nonsense")]
+
+
+@pytest.mark.parametrize("text", ["", " \n", None])
+def test_an_empty_answer_is_a_failure(text: str | None) -> None:
+    with serve(lambda prompt, before: Reply(text)) as endpoint:
+        assert list(open_text_model(f"openai:m@{endpoint.url}").complete(["a"])) == [
+            TextFailure("empty answer")
+        ]
+
+
+@pytest.mark.parametrize(
+    ("status", "message"), [(401, "refuses access"), (403, "refuses access"), (404, "404")]
+)
+def test_what_no_prompt_survives_ends_the_run_at_once(status: int, message: str) -> None:
+    with serve(lambda prompt, before: Reply(status=status)) as endpoint:
+        model = open_text_model(f"openai:m@{endpoint.url}", batch_size=2)
+        with pytest.raises(ValueError, match=message):
+            list(model.complete(["x"] * 50))
+        assert len(endpoint.prompts) <= 4
+
+
+def test_an_endpoint_that_keeps_failing_ends_the_run_and_keeps_what_was_done(tmp_path: Path) -> None:
+    path = tmp_path / "cache.jsonl"
+    with serve(lambda prompt, before: echo(prompt, 0) if prompt < "p03" else Reply(status=500)) as endpoint:
+        model = CachedTextModel(open_text_model(f"openai:m@{endpoint.url}", max_retries=0), path)
+        with pytest.raises(ValueError, match=f"failed {MAX_FAILURES_IN_A_ROW} times in a row.*500"):
+            list(model.complete([f"p{i:02}" for i in range(99)]))
+    assert len(path.read_text().splitlines()) == 3
+    assert len(endpoint.prompts) < 3 + MAX_FAILURES_IN_A_ROW + 10
+
+
+def test_the_rate_limit_holds_for_repetitions_too() -> None:
+    with serve(lambda prompt, before: echo(prompt, 0) if before else Reply(status=500)) as endpoint:
+        model = open_text_model(f"openai:m@{endpoint.url}", requests_per_minute=60 / 0.05)
+        assert list(model.complete(["a", "b", "c"])) == ["a!", "b!", "c!"]
+    assert len(endpoint.times) == 6
+    assert endpoint.times[-1] - endpoint.times[0] > 0.9 * 5 * 0.05
+
+
+def leak(status: int) -> Callable[[str, int], Reply]:
+    quoted = f"Incorrect API key provided: {KEY[:14]}****{KEY[-4:]} alias {KEY} part {KEY[5:15]} ok"
+    return lambda prompt, before: Reply(status=status, body=f'{{"error": {{"message": "{quoted}"}}}}')
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 429, 500])
+def test_the_key_never_shows(
+    status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    seen = []
+    path = tmp_path / "cache.jsonl"
+    with caplog.at_level(logging.DEBUG), serve(leak(status)) as endpoint:
+        model = CachedTextModel(open_text_model(f"openai:m@{endpoint.url}", max_retries=1), path)
+        try:
+            seen += [str(answer) + repr(answer) for answer in model.complete(["a"])]
+        except ValueError as error:
+            seen.append(str(error))
+    with caplog.at_level(logging.DEBUG), serve(echo) as endpoint:
+        seen += list(CachedTextModel(open_text_model(f"openai:m@{endpoint.url}"), path).complete(["b"]))  # type: ignore[arg-type]
+    ours = " ".join(
+        record.getMessage() for record in caplog.records if record.name.startswith("data_modules")
+    )
+    everything = " ".join(seen) + path.read_text() + ours
+    for piece in (KEY, KEY[5:15], KEY[:10], KEY[-8:]):
+        assert piece not in everything
+    assert KEY not in caplog.text  # what the client logs of its own
+    assert endpoint.authorizations == [f"Bearer {KEY}"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "key", "message"),
+    [
+        ("openai:gpt", "", "OPENAI_API_KEY is not set"),
+        ("openai:gpt@https://eu.api.openai.com/v1", "", "OPENAI_API_KEY is not set"),
+        ("openai:m@localhost:8000/v1", KEY, "no base URL"),
+        ("openai:m@ftp://host", KEY, "no base URL"),
+        ("openai:@http://host/v1", KEY, "the name of a model"),
+        ("openai:m@http://me:pass@host/v1", KEY, "no user, password or query"),
+        ("openai:m@http://host/v1?api-key=1", KEY, "no user, password or query"),
+        ("openai:m@http://host/v1", "sk-\u00e9", "characters that no key has"),
+        ("openai:", KEY, "no text model"),
+        ("gpt", KEY, "no text model"),
+        ("claude:x", KEY, "no text model"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_sent(
+    spec: str, key: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with pytest.raises(ValueError, match=message) as raised:
+        open_text_model(spec)
+    assert "pass@" not in str(raised.value)
+    assert KEY not in str(raised.value)
+
+
+def test_openais_own_endpoint_gets_the_new_name_of_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    model = EndpointTextModel("gpt-4o-mini", max_new_tokens=9)
+    assert model.name == "openai:gpt-4o-mini@https://api.openai.com/v1"
+    assert model._request == {"max_completion_tokens": 9, "temperature": 0}
+
+
+def test_an_endpoint_scores_no_given_texts() -> None:
+    model = open_text_model("openai:m@http://127.0.0.1:1/v1")
+    with pytest.raises(ValueError, match="choose a local model"):
+        model.log_likelihoods([("a", "b")])

@@ -1,0 +1,182 @@
+"""Log-probabilities of label words: a local model against a loop without batches, endpoints from a script."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    MambaConfig,
+    MambaForCausalLM,
+)
+
+from models.language import next_token
+from models.language.local_model import LocalTextModel
+from models.language.next_token import first_tokens, label_logprobs, last_tokens
+from models.language.text_models import TextFailure, open_text_model
+from tests.data_modules.fake_endpoint import Reply, serve
+from tests.data_modules.tiny_language_models import CONTEXT, save
+
+LABELS = ("red", "blue")
+PROMPTS = (
+    "the cat sat on the mat . who ?",
+    "the cat sat on the dog .",
+    "the cat sat",
+    "the cat sat on the mat . where is the cat ?",
+    "the cat ran",
+)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("models")
+    return {kind: save(root / kind, kind) for kind in ("gpt2", "t5", "bart")}
+
+
+def alone(folder: Path, prompt: str) -> torch.Tensor:
+    """Log-probabilities of the next token, (V,)."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        if folder.name == "gpt2":
+            model = AutoModelForCausalLM.from_pretrained(folder).eval()
+            return model(input_ids=ids).logits[0, -1].log_softmax(-1)
+        model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+        forced = model.generation_config.forced_bos_token_id
+        start = [[model.config.decoder_start_token_id] + [forced] * (forced is not None)]
+        return model(input_ids=ids, decoder_input_ids=torch.tensor(start)).logits[0, -1].log_softmax(-1)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "t5", "bart"])
+@pytest.mark.parametrize("sharing", [2, 99])
+def test_a_local_model_tells_what_it_tells_of_each_prompt_alone(
+    folders: dict[str, Path], kind: str, sharing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the common beginning of all prompts is read once."""
+    monkeypatch.setattr(next_token, "_WORTH_SHARING", sharing)
+    model = LocalTextModel(str(folders[kind]), device="cpu", batch_size=2)
+    ids = first_tokens(model.tokenizer, LABELS, "")
+    found = list(model.next_token_logprobs(PROMPTS, LABELS))
+    for prompt, told in zip(PROMPTS, found, strict=True):
+        assert told == pytest.approx(alone(folders[kind], prompt)[ids].tolist(), abs=1e-4)
+    assert len({round(told[0], 3) for told in found}) > 2  # the prompt matters  # type: ignore[index]
+
+
+def test_a_model_without_keys_and_values_reads_every_prompt_whole(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(next_token, "_WORTH_SHARING", 2)
+    torch.manual_seed(0)
+    config = MambaConfig(vocab_size=32, hidden_size=16, num_hidden_layers=1, state_size=4)
+    MambaForCausalLM(config).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(folders["gpt2"]).save_pretrained(tmp_path)
+    model = LocalTextModel(str(tmp_path), device="cpu", batch_size=2)
+    together = list(model.next_token_logprobs(PROMPTS, LABELS))
+    one_by_one = [next(iter(model.next_token_logprobs([prompt], LABELS))) for prompt in PROMPTS]
+    assert together == [pytest.approx(found, abs=1e-5) for found in one_by_one]
+
+
+def test_only_the_most_probable_tokens_count_in_parity(folders: dict[str, Path]) -> None:
+    model = LocalTextModel(str(folders["gpt2"]), device="cpu")
+    tokenizer = model.tokenizer
+    for prompt in PROMPTS:
+        log_V = alone(folders["gpt2"], prompt)
+        best = tokenizer.convert_ids_to_tokens(log_V.topk(5).indices[-1].item())
+        sixth = tokenizer.convert_ids_to_tokens(log_V.topk(6).indices[-1].item())
+        ((told, not_told),) = model.next_token_logprobs([prompt], [best, sixth], top=5)  # type: ignore[misc]
+        assert told == pytest.approx(log_V.topk(5).values[-1].item(), abs=1e-4)
+        assert not_told == -math.inf
+
+
+def test_prompts_that_do_not_fit_fail_alone(folders: dict[str, Path]) -> None:
+    model = LocalTextModel(str(folders["gpt2"]), device="cpu")
+    told = list(model.next_token_logprobs(["the " * CONTEXT, "the " * (CONTEXT + 1), ""], LABELS))
+    assert isinstance(told[0], tuple)
+    assert [failure.reason for failure in told[1:] if isinstance(failure, TextFailure)] == [
+        "longer than the model's context",
+        "empty prompt",
+    ]
+
+
+def test_label_words_must_begin_differently(folders: dict[str, Path]) -> None:
+    model = LocalTextModel(str(folders["gpt2"]), device="cpu")
+    with pytest.raises(ValueError, match=r"'red' and 'red dog' begin with the same token \('red'\)"):
+        list(model.next_token_logprobs(["the cat"], ["red", "red dog"]))
+    with pytest.raises(ValueError, match="no tokens"):
+        first_tokens(model.tokenizer, ["red", " "], "")
+
+
+def test_the_end_of_a_prompt_is_kept(folders: dict[str, Path]) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(folders["t5"])  # adds </s>
+    assert last_tokens(tokenizer, "the cat sat on the mat", 4).strip() == "on the mat"
+    assert last_tokens(tokenizer, "the cat", 9) == "the cat"
+
+
+def test_tokens_that_begin_one_label_add_up() -> None:
+    told = [("yes", math.log(0.4)), (" ye", math.log(0.2)), ("no", math.log(0.1)), (" ", 0.0), ("Yes", 0.0)]
+    assert label_logprobs(told, ("no", "yes"), exact=False) == pytest.approx((math.log(0.1), math.log(0.6)))
+    assert label_logprobs(told, ("no", "yes"), exact=True) == pytest.approx((math.log(0.1), math.log(0.4)))
+    assert label_logprobs(told, ("none", "yes"), exact=True)[0] == -math.inf
+    assert label_logprobs([("n", -1.0)], ("no", "nil"), exact=False) == (-math.inf, -math.inf)
+
+
+@pytest.fixture(autouse=True)
+def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def chat_reply(tokens: dict[str, float] | None) -> Reply:
+    """A chat completion with the tokens' log-probabilities."""
+    top = [{"token": t, "logprob": x, "bytes": None} for t, x in (tokens or {}).items()]
+    content = [{"token": "0", "logprob": -1.0, "bytes": None, "top_logprobs": top}]
+    message = {"role": "assistant", "content": "0"}
+    choice: dict[str, Any] = {"index": 0, "finish_reason": "length", "message": message}
+    choice["logprobs"] = None if tokens is None else {"content": content if tokens else []}
+    body = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    return Reply(body=json.dumps(body))
+
+
+def test_an_endpoint_tells_the_most_probable_tokens() -> None:
+    with serve(
+        lambda prompt, before: chat_reply({"0": -0.5, " 1": -1.5} if prompt == "a" else {})
+    ) as endpoint:
+        model = open_text_model(f"openai:m@{endpoint.url}")
+        answers = list(model.next_token_logprobs(["a", "b"], ("0", "1")))
+        assert answers == [pytest.approx((-0.5, -1.5)), TextFailure("empty answer")]
+        assert next(iter(model.next_token_logprobs(["a"], ("0", "1"), top=5))) == (-0.5, -math.inf)
+    first, last = endpoint.requests[0], endpoint.requests[-1]
+    assert (first["logprobs"], first["top_logprobs"], first["max_tokens"]) == (True, 20, 1)
+    assert last["top_logprobs"] == 5
+
+
+def test_an_endpoint_without_probabilities_ends_the_run() -> None:
+    with serve(lambda prompt, before: chat_reply(None)) as endpoint:
+        model = open_text_model(f"openai:m@{endpoint.url}")
+        with pytest.raises(ValueError, match="tells no log-probabilities"):
+            list(model.next_token_logprobs(["a"], ("0", "1")))
+
+
+def test_bare_prompts_go_to_completions() -> None:
+    told = {
+        "tokens": ["1"],
+        "token_logprobs": [-0.1],
+        "text_offset": [0],
+        "top_logprobs": [{"1": -0.1, "0": -3}],
+    }
+    choice = {"index": 0, "finish_reason": "length", "text": "1 is it", "logprobs": told}
+    body = {"id": "1", "object": "text_completion", "created": 1, "model": "m", "choices": [choice]}
+    with serve(lambda *_: Reply(body=json.dumps(body)), prompt_of=lambda asked: asked["prompt"]) as endpoint:
+        model = open_text_model(f"openai:m@{endpoint.url}", completions=True)
+        assert list(model.next_token_logprobs(["a"], ("0", "1"))) == [pytest.approx((-3, -0.1))]
+        assert list(model.complete(["b"])) == ["1 is it"]
+    assert endpoint.paths == ["/v1/completions"] * 2
+    assert (endpoint.requests[0]["logprobs"], endpoint.requests[0]["max_tokens"]) == (5, 1)
+    assert model.settings["completions"] is True

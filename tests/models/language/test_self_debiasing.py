@@ -1,0 +1,316 @@
+"""Self-debiasing against worked numbers, naive loops, and the authors' layout of rows."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from transformers import (
+    AutoModelForCausalLM,
+    BloomConfig,
+    BloomForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    LogitsProcessor,
+    LogitsProcessorList,
+    MambaConfig,
+    MambaForCausalLM,
+)
+
+from models.language.self_debiasing import (
+    SeededDraw,
+    SelfDebiasing,
+    continued,
+    debiased,
+    left_padded,
+    parents,
+)
+
+SIZE, END = 31, 30
+TEXTS = [[3, 4, 5, 6], [7, 8], [9, 3, 3, 12, 5]]
+PREFIXES = [[10, 11, 12], [20, 21]]
+PREFIXED = [[prefix + text for text in TEXTS] for prefix in PREFIXES]
+NEW = 7
+
+
+def random_model(kind: str = "gpt2", seed: int = 1) -> Any:
+    """Weights large enough that every choice depends on what stands before it."""
+    torch.manual_seed(seed)
+    ends = {"vocab_size": SIZE, "bos_token_id": END, "eos_token_id": END}
+    built: Any
+    if kind == "gpt2":
+        built = GPT2LMHeadModel(GPT2Config(n_embd=16, n_layer=2, n_head=2, n_positions=64, **ends))
+    elif kind == "llama":
+        sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
+        built = LlamaForCausalLM(LlamaConfig(num_attention_heads=2, num_key_value_heads=1, **sizes, **ends))
+    else:
+        built = BloomForCausalLM(BloomConfig(hidden_size=16, n_layer=2, n_head=2, **ends))
+    with torch.no_grad():
+        for parameter in built.parameters():
+            if parameter.dim() > 1:
+                parameter.copy_(torch.randn_like(parameter) * 0.6)
+    return built.eval()
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return random_model()
+
+
+def naive_log_q(model: Any, text: Sequence[int], prefixed: Sequence[Sequence[int]], decay: float) -> Tensor:
+    """Spec A1 word by word, from whole forward passes, with the end ruled out."""
+
+    def p(ids: Sequence[int]) -> list[float]:
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0, -1].double()
+        logits[END] = -math.inf
+        return [float(value) for value in logits.softmax(-1)]
+
+    plain, biased = p(text), [p(ids) for ids in prefixed]
+    found = []
+    for v in range(SIZE):
+        delta = plain[v] - max(each[v] for each in biased)
+        alpha = 1.0 if delta >= 0 else max(0.01, math.exp(decay * delta))
+        found.append(alpha * plain[v])
+    return (torch.tensor(found) / sum(found)).log()
+
+
+def naive_greedy(model: Any, text: list[int], prefixed: list[list[int]], decay: float = 50) -> list[int]:
+    new: list[int] = []
+    for _ in range(NEW):
+        new.append(int(naive_log_q(model, text + new, [ids + new for ids in prefixed], decay).argmax()))
+    return new
+
+
+class RowLayout(LogitsProcessor):
+    """The authors' own way (spec A2): rows of the texts, then a block of rows for each prefix; all get the
+    same scores, so that they choose the same tokens."""
+
+    def __init__(self, prefixes: int) -> None:
+        self.rows = prefixes + 1
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        blocks_KRV = scores.view(self.rows, -1, scores.shape[1])
+        return debiased(blocks_KRV[0], blocks_KRV[1:]).repeat(self.rows, 1)
+
+
+def in_rows(
+    model: Any, texts: list[list[int]], prefixed: list[list[list[int]]], beams: int
+) -> list[list[int]]:
+    rows = texts + [ids for column in prefixed for ids in column]
+    ids_RT, mask_RT = left_padded(rows, END)
+    out_RT = model.generate(
+        input_ids=ids_RT,
+        attention_mask=mask_RT,
+        min_new_tokens=NEW,
+        max_new_tokens=NEW,
+        num_beams=beams,
+        do_sample=False,
+        pad_token_id=END,
+        logits_processor=LogitsProcessorList([RowLayout(len(prefixed))]),
+    )
+    found: list[list[int]] = out_RT[: len(texts), ids_RT.shape[1] :].tolist()
+    return found
+
+
+def logs(*rows: Sequence[float]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.float64).log()
+
+
+def test_the_worked_example() -> None:
+    plain, prefixed = logs([0.4, 0.3, 0.2, 0.1]), logs([0.6, 0.1, 0.2, 0.1], [0.25] * 4)[:, None]
+    q = debiased(plain, prefixed, decay=50).exp()[0]
+    assert q.tolist() == pytest.approx([0.012445, 0.933367, 0.051077, 0.003111], abs=1e-6)
+
+
+@pytest.mark.parametrize("decay", [10, 50, 100])
+def test_the_toy_of_the_oracle(shared: Path, decay: int) -> None:
+    toy = json.loads((shared / "oracle/protocols/selfdebias_toy.json").read_text())[f"toy1_lambda{decay}"]
+    plain, prefixed = logs(toy["p_regular"]), logs(*toy["p_biased"])[:, None]
+    log_q = debiased(plain, prefixed, decay=decay, floor=toy["epsilon"])[0]
+    assert log_q.tolist() == pytest.approx(toy["out_row0_logprob"], abs=1e-5)
+
+
+def test_blocks_of_rows_are_prefix_major(shared: Path) -> None:
+    toy = json.loads((shared / "oracle/protocols/selfdebias_toy.json").read_text())
+    rows = toy["toy2_batch2_prefix2_lambda50"]
+    scores = torch.tensor(rows["scores_in"])
+    found = RowLayout(2)(torch.zeros(6, 1), scores)
+    assert torch.allclose(found, torch.tensor(rows["scores_out"]), atol=1e-5)
+
+
+def test_a_floor_of_zero_may_rule_a_token_out() -> None:
+    found = debiased(logs([0.5, 0.5]), logs([1.0, 1e-9])[None], decay=1e6, floor=0)
+    assert found.tolist() == [[-math.inf, 0.0]]
+
+
+numbers = st.floats(-8, 8, width=32)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(numbers, min_size=4, max_size=4), min_size=2, max_size=5), st.floats(0, 200))
+def test_laws_of_the_transform(rows: list[list[float]], decay: float) -> None:
+    plain, prefixed = torch.tensor(rows[0]), torch.tensor(rows[1:])
+    log_q = debiased(plain, prefixed, decay=decay)
+    assert float(log_q.exp().sum()) == pytest.approx(1, abs=1e-5)
+    assert torch.equal(debiased(plain, prefixed[:0], decay=decay), plain)  # to the bit
+    assert torch.equal(log_q, debiased(plain, prefixed.flip(0), decay=decay))
+    assert torch.equal(log_q, debiased(plain, torch.cat([prefixed, prefixed]), decay=decay))
+    same = debiased(plain, plain[None], decay=decay)
+    assert torch.allclose(same, plain.log_softmax(-1), atol=1e-5)
+    # What no prefix makes likelier never loses against the rest.
+    spared = plain.softmax(-1) >= prefixed.softmax(-1).amax(0)
+    assert (log_q - plain.log_softmax(-1))[spared].ge(-1e-5).all()
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "bloom"])
+def test_greedy_tokens_are_those_of_a_naive_loop(kind: str) -> None:
+    model = random_model(kind)
+    found = continued(model, TEXTS, PREFIXED, new_tokens=NEW, pad=END)
+    expected = [naive_greedy(model, text, [column[i] for column in PREFIXED]) for i, text in enumerate(TEXTS)]
+    assert found == expected
+    assert expected != continued(model, TEXTS, new_tokens=NEW, pad=END)  # debiasing does something
+
+
+def test_greedy_tokens_of_the_oracle(shared: Path) -> None:
+    folder = shared / "oracle/protocols"
+    oracle = json.loads((folder / "selfdebias_tiny_gpt2.json").read_text())
+    model = AutoModelForCausalLM.from_pretrained(folder / "tiny_gpt2").eval()
+    texts, prefixes, pad = oracle["prompts"], oracle["prefixes"], oracle["pad_eos"]
+    prefixed = [[prefix + text for text in texts] for prefix in prefixes]
+    assert continued(model, texts, new_tokens=8, pad=pad) == oracle["default"]["tokens"]
+    for decay in (10, 50, 100):
+        found = continued(model, texts, prefixed, new_tokens=8, pad=pad, decay=decay)
+        assert found == oracle[f"lambda{decay}"]["tokens"]
+
+
+def test_scores_of_the_oracle(shared: Path) -> None:
+    folder = shared / "oracle/protocols"
+    oracle = json.loads((folder / "selfdebias_tiny_gpt2.json").read_text())
+    model = AutoModelForCausalLM.from_pretrained(folder / "tiny_gpt2").eval()
+    texts, pad = oracle["prompts"], oracle["pad_eos"]
+    prefixed = [[prefix + text for text in texts] for prefix in oracle["prefixes"]]
+    ids_BT, mask_BT = left_padded(texts, pad)
+    out = model.generate(
+        input_ids=ids_BT,
+        attention_mask=mask_BT,
+        min_new_tokens=8,
+        max_new_tokens=8,
+        pad_token_id=pad,
+        do_sample=False,
+        output_scores=True,
+        return_dict_in_generate=True,
+        logits_processor=[SelfDebiasing(model, prefixed, pad=pad, decay=50)],
+    )
+    found_TB = torch.stack([scores_BV.amax(-1) for scores_BV in out.scores])
+    assert torch.allclose(found_TB, torch.tensor(oracle["lambda50"]["logp"]), atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("beams", [1, 3])
+def test_beams_are_those_of_the_authors_rows(beams: int, seed: int) -> None:
+    model = random_model(seed=seed)
+    expected = in_rows(model, TEXTS, PREFIXED, beams)
+    assert continued(model, TEXTS, PREFIXED, new_tokens=NEW, pad=END, beams=beams) == expected
+    assert all(END not in row for row in expected)  # the end is suppressed, all have the same length
+
+
+@pytest.mark.parametrize("how", [{}, {"beams": 3}, {"seeds": True}])
+def test_a_batch_gives_what_each_text_gives_alone(model: Any, how: dict[str, Any]) -> None:
+    seeds = [5, 6, 7]
+    whole = how | ({"seeds": seeds} if how.get("seeds") else {})
+    together = continued(model, TEXTS, PREFIXED, new_tokens=NEW, pad=END, **whole)
+    for i, text in enumerate(TEXTS):
+        own = how | ({"seeds": seeds[i : i + 1]} if how.get("seeds") else {})
+        alone = continued(model, [text], [[c[i]] for c in PREFIXED], new_tokens=NEW, pad=END, **own)
+        assert alone == together[i : i + 1]
+
+
+def test_without_prefixes_nothing_changes(model: Any) -> None:
+    scores = torch.randn(3, SIZE)
+    assert SelfDebiasing(model, [], pad=END)(torch.zeros(3, 1, dtype=torch.long), scores) is scores
+
+
+def test_sampling_by_generate_draws_from_the_transformed_distribution(model: Any) -> None:
+    """The processor needs no other sampling; one token, many draws."""
+    text, prefixed = TEXTS[0], [column[0] for column in PREFIXED]
+    count = 3000
+    ids = torch.tensor([text])
+    torch.manual_seed(0)
+    out = model.generate(
+        input_ids=ids,
+        attention_mask=torch.ones_like(ids),
+        do_sample=True,
+        top_k=0,
+        min_new_tokens=1,
+        max_new_tokens=1,
+        num_return_sequences=count,
+        pad_token_id=END,
+        logits_processor=[SelfDebiasing(model, [[ids] for ids in prefixed], pad=END)],
+    )
+    expected = naive_log_q(model, text, prefixed, 50).exp()
+    found = torch.bincount(out[:, -1], minlength=SIZE) / count
+    assert float((found - expected).abs().sum()) < 0.08
+
+
+def test_seeded_draws_are_exact_and_of_the_likeliest_only() -> None:
+    p = torch.tensor([0.4, 0.3, 0.2, 0.1])
+    count = 4000
+    draw = SeededDraw(range(count), top_k=3)
+    chosen = draw(torch.zeros(count, 1), p.log().repeat(count, 1)).argmax(-1)
+    found = torch.bincount(chosen, minlength=4) / count
+    assert found.tolist() == pytest.approx([4 / 9, 3 / 9, 2 / 9, 0], abs=0.03)
+    again = SeededDraw(range(count), top_k=3)
+    assert torch.equal(chosen, again(torch.zeros(count, 1), p.log().repeat(count, 1)).argmax(-1))
+
+
+def test_a_models_own_settings_are_set_aside_and_put_back(model: Any) -> None:
+    plain = continued(model, TEXTS, new_tokens=NEW, pad=END)
+    own = model.generation_config
+    own.repetition_penalty = 5.0
+    try:
+        assert continued(model, TEXTS, new_tokens=NEW, pad=END) == plain
+        assert model.generation_config is own
+    finally:
+        own.repetition_penalty = None
+
+
+def test_rows_are_followed_by_their_tokens() -> None:
+    old = torch.tensor([[1, 2], [1, 3], [1, 2], [4, 4]])
+    assert parents(old, old.clone(), texts=2) is None
+    new = torch.tensor([[1, 3], [1, 3], [4, 4], [1, 2]])
+    moved = parents(old, new, texts=2)
+    assert moved is not None
+    assert moved.tolist() == [1, 1, 3, 2]
+
+
+def test_mistakes_are_told(model: Any) -> None:
+    with pytest.raises(ValueError, match="same texts"):
+        SelfDebiasing(model, [[[1], [2]], [[1]]], pad=END)
+    with pytest.raises(ValueError, match="none of them empty"):
+        SelfDebiasing(model, [[[]]], pad=END)
+    with pytest.raises(ValueError, match="decay must not be below 0"):
+        SelfDebiasing(model, [[[1]]], pad=END, decay=-1)
+    with pytest.raises(ValueError, match="beams are not drawn"):
+        continued(model, TEXTS, new_tokens=2, pad=END, beams=2, seeds=[1, 2, 3])
+    processor = SelfDebiasing(model, [[[1], [2]]], pad=END)
+    with pytest.raises(ValueError, match="3 rows of 2 texts"):
+        processor(torch.zeros(3, 1, dtype=torch.long), torch.zeros(3, SIZE))
+
+
+def test_a_model_without_keys_and_values_is_told() -> None:
+    torch.manual_seed(0)
+    recurrent = MambaForCausalLM(MambaConfig(vocab_size=20, hidden_size=8, num_hidden_layers=1)).eval()
+    assert len(continued(recurrent, [[3, 4]], new_tokens=2, pad=0)[0]) == 2
+    with pytest.raises(ValueError, match="MambaForCausalLM does not"):
+        continued(recurrent, [[3, 4]], [[[5, 3, 4]]], new_tokens=2, pad=0)

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from data_modules.schema import DataError
+from models.language.text_cache import BOUND_REACHED, CachedTextModel, cache_key
+from models.language.text_models import Settings, TextFailure
+from storage.finished_work import read_work
+
+DOWN = TextFailure("down")
+
+
+class Upper:
+    """Answers in upper case, but not prompts with an x; remembers what it was asked."""
+
+    def __init__(self, name: str = "upper", bound: int = 9) -> None:
+        self.name = name
+        self.settings: Settings = {"max_new_tokens": bound, "temperature": 0}
+        self.asked: list[str] = []
+
+    def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
+        for prompt in prompts:
+            self.asked.append(prompt)
+            yield DOWN if "x" in prompt else prompt.upper()
+
+    def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
+        return torch.zeros(len(pairs), dtype=torch.float64)
+
+
+def test_finished_prompts_are_never_asked_again_and_failures_are(tmp_path: Path) -> None:
+    path = tmp_path / "cache.jsonl"
+    first = Upper()
+    assert list(CachedTextModel(first, path).complete(["a", "x", "b", "a"])) == ["A", DOWN, "B", "A"]
+    assert first.asked == ["a", "x", "b"]
+    second = Upper()
+    assert list(CachedTextModel(second, path).complete(["b", "x", "c", "a"])) == ["B", DOWN, "C", "A"]
+    assert second.asked == ["x", "c"]
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [record["text"] for record in records] == ["A", "B", "C"]
+    assert list(records[0]) == ["key", "model", "settings", "prompt", "text", "time"]
+    assert records[0]["key"] == cache_key("upper", {"temperature": 0, "max_new_tokens": 9}, "a")
+
+
+def test_another_model_or_setting_is_another_answer(tmp_path: Path) -> None:
+    path = tmp_path / "cache.jsonl"
+    for model in (Upper(), Upper("other"), Upper(bound=8)):
+        list(CachedTextModel(model, path).complete(["a"]))
+        assert model.asked == ["a"]
+    assert len(read_work(path)) == 3
+
+
+def test_each_answer_is_in_the_file_before_the_next_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "cache.jsonl"
+    answers = CachedTextModel(Upper(), path).complete(["a", "b", "c"])
+    for count in (1, 2):
+        next(answers)
+        assert len(path.read_text().splitlines()) == count
+
+
+@given(
+    st.lists(st.text("abx\u2028\r\n\ud7ff ", max_size=3), max_size=8), st.integers(0, 400), st.integers(0, 9)
+)
+def test_a_run_that_was_killed_goes_on_where_it_was(
+    tmp_path_factory: pytest.TempPathFactory, prompts: list[str], cut: int, bound: int
+) -> None:
+    """Whatever byte the file ends at, and whatever the bound: the answers are those of one run."""
+    path = tmp_path_factory.mktemp("cache") / "cache.jsonl"
+    list(CachedTextModel(Upper(), path, max_requests=bound).complete(prompts))
+    if path.exists():
+        path.write_bytes(path.read_bytes()[: max(0, path.stat().st_size - cut)])
+    model = CachedTextModel(Upper(), path)
+    assert list(model.complete(prompts)) == list(Upper().complete(prompts))
+    answered = {prompt for prompt in prompts if "x" not in prompt}
+    assert len(read_work(path)) == len(answered)
+    assert len(answered) == len(path.read_text().splitlines() if path.exists() else [])
+
+
+def test_a_torn_line_is_dropped_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "cache.jsonl"
+    list(CachedTextModel(Upper(), path).complete(["a", "b"]))
+    path.write_bytes(path.read_bytes()[:-20])
+    with caplog.at_level(logging.WARNING):
+        assert len(read_work(path)) == 1
+    assert f"{path}, line 2: cut off" in caplog.text
+    caplog.clear()
+    assert len(read_work(path)) == 1
+    assert not caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dear diary", "line 1: not JSON"),
+        ('{"key": "a", "text": "b"}\n{"key": \n{"key": "c", "text": "d"}\n', "line 2: not JSON"),
+        ('{"question": "a"}', "line 1: the field 'key'"),
+        ('{"key": "a", "text": 5}\n', "line 1: the field 'text' must be a string"),
+        ("[1]\n", "line 1: expected an object"),
+    ],
+)
+def test_a_file_that_is_no_cache_is_told_and_left_alone(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "file"
+    path.write_text(text)
+    with pytest.raises(DataError, match=message):
+        CachedTextModel(Upper(), path)
+    assert path.read_text() == text
+
+
+def test_mistakes_are_told_before_anything_is_asked(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="does not exist; create it first"):
+        CachedTextModel(Upper(), tmp_path / "no" / "cache.jsonl")
+    with pytest.raises(DataError, match="cannot be read"):
+        CachedTextModel(Upper(), tmp_path)
+    with pytest.raises(ValueError, match="max_requests"):
+        CachedTextModel(Upper(), None, max_requests=-1)
+
+
+def test_the_bound_counts_new_prompts_of_the_whole_run(tmp_path: Path) -> None:
+    path = tmp_path / "cache.jsonl"
+    model = CachedTextModel(Upper(), path, max_requests=2)
+    assert list(model.complete(["a", "a", "b", "c", "a"])) == ["A", "A", "B", BOUND_REACHED, "A"]
+    assert list(model.complete(["d", "b"])) == [BOUND_REACHED, "B"]
+    assert model.requests == 2
+    assert list(CachedTextModel(Upper(), path, max_requests=1).complete(["a", "b", "c", "d"])) == [
+        "A",
+        "B",
+        "C",
+        BOUND_REACHED,
+    ]
+
+
+def test_without_a_file_answers_are_remembered_all_the_same() -> None:
+    model = CachedTextModel(inner := Upper(), None)
+    assert [*model.complete(["a", "b"]), *model.complete(["a"])] == ["A", "B", "A"]
+    assert inner.asked == ["a", "b"]
+    assert (model.name, model.settings) == (inner.name, inner.settings)
+    assert model.log_likelihoods([("a", "b")]).shape == (1,)

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_modules.schema import DataError
+from storage.finished_work import FinishedWork, work_key
+
+
+def test_a_piece_is_in_the_file_before_the_next_is_begun_and_comes_back_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "work.jsonl"
+    work = FinishedWork(path)
+    assert not path.exists()
+    for i, value in enumerate((0.1, 1 / 3, -2.5e-310)):
+        work.add(str(i), logits=[value, "ä\u2028"])
+        assert len(path.read_text().split("\n")) == i + 2
+    again = FinishedWork(path)
+    assert again.found == 3
+    assert [again.get(str(i)) for i in range(3)] == [work.get(str(i)) for i in range(3)]
+    assert again.get("3") is None
+    assert "2" in again
+
+
+@given(st.lists(st.text(max_size=4), max_size=5), st.integers(0, 200))
+def test_whatever_byte_a_kill_leaves_the_rest_is_whole(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], cut: int
+) -> None:
+    path = tmp_path_factory.mktemp("work") / "work.jsonl"
+    work = FinishedWork(path)
+    for i, text in enumerate(texts):
+        work.add(str(i), text=text)
+    work.close()
+    if path.exists():
+        path.write_bytes(path.read_bytes()[: max(0, path.stat().st_size - cut)])
+    left = FinishedWork(path)
+    done = left.found
+    assert [left.get(str(i)) for i in range(done)] == [work.get(str(i)) for i in range(done)]
+    for i, text in enumerate(texts):
+        if str(i) not in left:
+            left.add(str(i), text=text)
+    left.close()
+    whole = FinishedWork(path)
+    assert [whole.get(str(i)) for i in range(len(texts))] == [work.get(str(i)) for i in range(len(texts))]
+
+
+def test_a_key_knows_every_part_but_not_their_order() -> None:
+    assert work_key(a=1, b={"c": 2, "d": 3}) == work_key(b={"d": 3, "c": 2}, a=1)
+    assert len({work_key(a=1), work_key(a=2), work_key(a="1"), work_key(a=1.5), work_key(b=1)}) == 5
+
+
+def test_a_store_without_a_file_remembers() -> None:
+    work = FinishedWork(None)
+    assert work.add("a", n=1) == work.get("a") == {"key": "a", "n": 1}
+
+
+def test_a_torn_last_line_is_dropped_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "work.jsonl"
+    path.write_text('{"key": "a", "n": 1}\n{"key": "b", "n')
+    with caplog.at_level(logging.WARNING):
+        assert FinishedWork(path).found == 1
+    assert f"{path}, line 2: cut off" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["no store\n", '[1]\n{"key": "a"}\n', '{"key": 3}\n', '{"n": 1}\n'])
+def test_a_file_that_is_no_store_is_told_and_left_alone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "file"
+    path.write_text(text)
+    with pytest.raises(DataError, match="line 1"):
+        FinishedWork(path)
+    assert path.read_text() == text
+
+
+def test_numbers_come_back_in_their_shape() -> None:
+    work = FinishedWork(None)
+    record = work.add("k", logits=[[1, 0.1], [None, -2]])
+    assert str(work.array(record, "logits", 2, 2).tolist()) == "[[1.0, 0.1], [nan, -2.0]]"
+
+
+@pytest.mark.parametrize(
+    "value", [[], [1], [[1, 2]], ["x", "y"], [[1], [2, 3]], [{}, {}], [10**400, 1], "ab"]
+)
+def test_numbers_of_another_shape_are_told(value: object) -> None:
+    work = FinishedWork(None)
+    with pytest.raises(DataError, match="logits"):
+        work.array(work.add("k", logits=value), "logits", 2)

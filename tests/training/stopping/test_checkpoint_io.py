@@ -1,0 +1,58 @@
+"""Checkpoints are on disk whole, or not at all."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from training.stopping.checkpoint_io import AtomicCheckpointIO, remove_leftovers
+
+
+@pytest.fixture
+def full_disk() -> Iterator[None]:
+    """Files may not grow beyond 10 kB, which fails like a disk that is full."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    signal.signal(signal.SIGXFSZ, ignored)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "last.ckpt"
+    AtomicCheckpointIO().save_checkpoint({"weights": torch.arange(3), "step": 2}, path)
+    read = AtomicCheckpointIO().load_checkpoint(path, weights_only=None)
+    assert torch.equal(read["weights"], torch.arange(3))
+    assert os.listdir(path.parent) == ["last.ckpt"]
+
+
+def test_a_full_disk_keeps_the_checkpoint_before(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    path = tmp_path / "last.ckpt"
+    AtomicCheckpointIO().save_checkpoint({"step": 1}, path)
+    request.getfixturevalue("full_disk")
+    with pytest.raises(OSError, match=r"last\.ckpt: the checkpoint cannot be written: .*still there"):
+        AtomicCheckpointIO().save_checkpoint({"weights": torch.zeros(100_000)}, path)
+    assert AtomicCheckpointIO().load_checkpoint(path) == {"step": 1}
+    assert os.listdir(tmp_path) == ["last.ckpt"]
+
+
+def test_a_checkpoint_runs_no_code(tmp_path: Path) -> None:
+    path = tmp_path / "foreign.ckpt"
+    torch.save({"state_dict": Path}, path)
+    with pytest.raises(Exception, match=r"[Ww]eights"):
+        AtomicCheckpointIO().load_checkpoint(path, weights_only=False)
+
+
+def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
+    for name in (".last.ckpt.123.tmp", "last.ckpt", ".hidden"):
+        (tmp_path / name).write_bytes(b"x")
+    remove_leftovers(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == [".hidden", "last.ckpt"]
+    remove_leftovers(tmp_path / "absent")

@@ -1,0 +1,251 @@
+"""A run that is stopped and goes on ends with the same weights and curves as one that was never disturbed."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from tests.training.conftest import SMALL, Commands
+from training import cli as command_line
+from training.__main__ import main as command
+from training.cli import main as train
+
+Disturb = Callable[..., None]
+REPOSITORY = Path(__file__).resolve().parents[3]
+DROPOUT = SMALL["roberta"].replace("{", "{hidden_dropout_prob: 0.1, attention_probs_dropout_prob: 0.1, ")
+
+
+class Disturbance(pl.Callback):
+    """Does something before a training batch, or before one of a validation; both count from 1 over the
+    run."""
+
+    def __init__(self, what: Callable[[], None], *, batch: int = 0, validation: int = 0) -> None:
+        self.what, self.batch, self.validation = what, batch, validation
+        self.trained = self.validated = 0
+
+    def on_train_batch_start(self, *_: Any) -> None:
+        self.trained += 1
+        if self.trained == self.batch:
+            self.what()
+
+    def on_validation_batch_start(self, *_: Any) -> None:
+        self.validated += 1
+        if self.validated == self.validation:
+            self.what()
+
+
+def power_cut() -> None:
+    raise RuntimeError("the power went out")
+
+
+def terminated() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def interrupted() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture
+def disturb(monkeypatch: pytest.MonkeyPatch) -> Disturb:
+    """Let the next runs be disturbed; called without a disturbance, let them run in peace."""
+    original = command_line.InterventuneCLI.instantiate_trainer
+
+    def prepare(what: Callable[[], None] | None = None, **when: int) -> None:
+        def instantiate(self: Any, **kwargs: Any) -> pl.Trainer:
+            trainer = original(self, **kwargs)
+            if what is not None:
+                trainer.callbacks.insert(0, Disturbance(what, **when))
+            return trainer
+
+        monkeypatch.setattr(command_line.InterventuneCLI, "instantiate_trainer", instantiate)
+
+    return prepare
+
+
+def arguments(commands: Commands, version: str, *flags: str, experiment: str = "lei_few_shot") -> list[str]:
+    """Fit for three epochs of four batches, with dropout, going on from what there is."""
+    cache = f"--model.reference_cache={commands.root.parent / 'cache'}"
+    return commands.of(
+        "fit",
+        experiment,
+        "roberta",
+        *([cache] if experiment == "lei_few_shot" else []),
+        f"--backbone.config={DROPOUT}",
+        f"--run.version={version}",
+        "--ckpt_path=auto",
+        "--data.groups_per_class=2",
+        "--trainer.max_epochs=3",
+        "--trainer.log_every_n_steps=1",
+        "--model.learning_rate=1e-3",
+        *flags,
+    )
+
+
+def fit(commands: Commands, version: str, *flags: str, experiment: str = "lei_few_shot") -> Path:
+    """Run it; its folder."""
+    train(arguments(commands, version, *flags, experiment=experiment))
+    return commands.root / experiment / version
+
+
+UNWATCHED = ("--data.val_qa={}", "--data.val_groups={}")
+BY_STEP = "--run.save_every_n_steps=1"
+
+
+@pytest.mark.parametrize(
+    ("batch", "flags"),
+    [
+        (4, ()),
+        (8, ()),
+        (5, ("--trainer.max_steps=9",)),
+        (5, (*UNWATCHED, "--trainer.max_steps=7")),
+        (8, (*UNWATCHED, "--trainer.max_steps=9", "--trainer.limit_train_batches=3")),
+        (4, ("--trainer.accumulate_grad_batches=2",)),
+        (7, ("--trainer.val_check_interval=0.5", "--trainer.accumulate_grad_batches=2")),
+        (6, ("--data.num_workers=2",)),
+    ],
+)
+def test_a_failure_leaves_no_trace(
+    batch: int, flags: tuple[str, ...], commands: Commands, disturb: Disturb
+) -> None:
+    whole = fit(commands, "whole", *flags)
+    disturb(power_cut, batch=batch)
+    with pytest.raises(RuntimeError, match="the power went out"):
+        fit(commands, "cut", BY_STEP, *flags)
+    disturb()
+    assert_equal_runs(whole, fit(commands, "cut", BY_STEP, *flags))
+
+
+@pytest.mark.parametrize(
+    ("what", "when", "flags"),
+    [
+        (terminated, {"batch": 1}, ()),
+        (terminated, {"batch": 6}, ("--data.num_workers=2",)),
+        (interrupted, {"batch": 7}, ("--trainer.accumulate_grad_batches=2",)),
+        (terminated, {"validation": 2}, ()),
+        (interrupted, {"validation": 5}, ("--trainer.val_check_interval=0.5",)),
+    ],
+)
+def test_a_signal_finishes_the_step_and_leaves_no_trace(
+    what: Callable[[], None],
+    when: dict[str, int],
+    flags: tuple[str, ...],
+    commands: Commands,
+    disturb: Disturb,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    whole = fit(commands, "whole", *flags)
+    disturb(what, **when)
+    with pytest.raises(SystemExit) as stopped:
+        fit(commands, "cut", *flags)
+    assert stopped.value.code == (143 if what is terminated else 130)
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("stopped by")]
+    assert len(told) == 1
+    if when == {"batch": 1}:
+        assert "before there was anything to save" in told[0]
+    else:
+        assert "--ckpt_path auto" in told[0]
+    disturb()
+    assert_equal_runs(whole, fit(commands, "cut", *flags))
+
+
+def test_questions_alone_and_several_disturbances(commands: Commands, disturb: Disturb) -> None:
+    flags = ("--data.train_groups=[]", "--data.qa_batch_size=8", "--data.num_workers=1")
+    whole = fit(commands, "whole", *flags, experiment="squad")
+    for what, batch in ((terminated, 3), (power_cut, 4), (interrupted, 2)):
+        disturb(what, batch=batch)
+        with pytest.raises((SystemExit, RuntimeError)):
+            fit(commands, "cut", BY_STEP, *flags, experiment="squad")
+    disturb()
+    assert_equal_runs(whole, fit(commands, "cut", BY_STEP, *flags, experiment="squad"))
+
+
+def test_kill_9_leaves_a_whole_checkpoint(commands: Commands) -> None:
+    whole = fit(commands, "whole")
+    options = "{where: batch, rank: 0, kind: SIGKILL, batch: 7}"
+    failing = f"{{class_path: tests.training.failing.Failing, init_args: {options}}}"
+    killed = arguments(commands, "cut", BY_STEP, f"--trainer.callbacks+={failing}")
+    done = subprocess.run(
+        [sys.executable, "-m", "training", *killed],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
+    assert_equal_runs(whole, fit(commands, "cut", BY_STEP))
+
+
+def test_the_same_command_starts_goes_on_and_rests(commands: Commands) -> None:
+    home = fit(commands, "version_0", "--trainer.max_epochs=1")
+    before = (home / "metrics.json").read_text()
+    weights = torch.load(home / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+    (home / "metrics.json").unlink()
+    fit(commands, "", "--trainer.max_epochs=1")  # finished: nothing happens, nothing is lost
+    assert (home / "metrics.json").read_text() == before
+    again = torch.load(home / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+    assert all(torch.equal(weights[key], again[key]) for key in weights)
+    assert not (home.parent / "version_1").exists()
+
+
+def test_a_version_killed_before_its_first_checkpoint_is_started_over(commands: Commands) -> None:
+    left = commands.root / "lei_few_shot" / "mine"
+    left.mkdir(parents=True)
+    (left / "config.yaml").write_text("seed_everything: 1\n")
+    (left / "metrics.csv").write_text("epoch,step,train/loss/total\n0,0,77.0\n")
+    home = fit(commands, "mine", "--trainer.max_epochs=1")
+    assert home == left
+    assert all(row["train/loss/total"] != "77.0" for row in curves(home))
+
+
+def test_an_unreadable_checkpoint_names_the_alternative(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = fit(commands, "mine", "--trainer.max_epochs=1")
+    last = home / "checkpoints" / "last.ckpt"
+    last.write_bytes(last.read_bytes()[:-2000])
+    monkeypatch.setattr(sys, "argv", ["training", *arguments(commands, "mine")])
+    assert command() == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
+    assert str(last) in line
+    assert f"--ckpt_path {last.with_name('best.ckpt')}" in line
+
+
+def test_a_best_checkpoint_goes_on_too(commands: Commands) -> None:
+    flags = ("--trainer.max_epochs=1", "--checkpoint.monitor=val/qa/f1")
+    home = fit(commands, "first", *flags)
+    best = home / "checkpoints" / "best.ckpt"
+    assert best.exists()
+    gone_on = fit(commands, "second", "--trainer.max_epochs=2", f"--ckpt_path={best}")
+    assert {row["epoch"] for row in curves(gone_on) if row["train/loss/total"]} == {"1"}
+
+
+def curves(home: Path) -> list[dict[str, str]]:
+    with open(home / "metrics.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def assert_equal_runs(one: Path, other: Path) -> None:
+    """Bit for bit: weights, optimizer, schedule, metrics and curves."""
+    a, b = (torch.load(home / "checkpoints" / "last.ckpt", weights_only=True) for home in (one, other))
+    assert a["global_step"] == b["global_step"]
+    assert a["state_dict"].keys() == b["state_dict"].keys()
+    for key, value in a["state_dict"].items():
+        assert torch.equal(value, b["state_dict"][key]), key
+    for i, state in a["optimizer_states"][0]["state"].items():
+        for key, value in state.items():
+            assert torch.equal(value, b["optimizer_states"][0]["state"][i][key]), (i, key)
+    assert a["lr_schedulers"] == b["lr_schedulers"]
+    assert curves(one) == curves(other)
+    assert json.loads((one / "metrics.json").read_text()) == json.loads((other / "metrics.json").read_text())

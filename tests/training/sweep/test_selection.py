@@ -1,0 +1,196 @@
+"""Selection: the best trials by a metric of their own, mean and sample deviation on every test set."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.training.conftest import SmallData
+from tests.training.sweep.fake_sweep import fake_sweep
+from training.sweep.queue import FOLDER, POINT, SweepQueue, open_storage
+from training.sweep.selection import main as select
+from training.sweep.selection_report import summarise
+from training.sweep.selection_tests import parse_tests
+
+FAKE = (sys.executable, "-S", str(Path(__file__).with_name("fake_test.py")))
+
+
+@pytest.fixture
+def study(tmp_path: Path, written_study: Path) -> Path:
+    """One of its own for every test."""
+    return Path(shutil.copytree(written_study, tmp_path / "study"))
+
+
+@pytest.fixture(scope="module")
+def written_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve hand-written trials: x (1, 4, 16) times y; dev score 10 y + x / 100, checkpoint y + x; one
+    failed."""
+    home = tmp_path_factory.mktemp("written")
+    queue = SweepQueue(
+        fake_sweep(space={"x": [16, 4, 1], "y": [0.3, 0.1, 0.2, 0.4]}, direction="minimize"),
+        open_storage(f"sqlite:///{home / 'study.db'}", 30),
+    )
+    queue.fill()
+    while (trial := queue.take()) is not None:
+        x, y = trial.params["x"], trial.params["y"]
+        run = home / "trials" / f"trial_{trial.user_attrs[POINT]:04d}" / "0"
+        (run / "checkpoints").mkdir(parents=True)
+        (run / "checkpoints" / "last.ckpt").write_text(str(y + x))
+        (run / "config.yaml").write_text("")
+        (run / "metrics.json").write_text(json.dumps({"val/score": 10 * y + x / 100, "val/same": 1.0}))
+        trial.set_user_attr(FOLDER, str(run))
+        if (x, y) == (4, 0.1):
+            queue.fail(trial.number, "broken")
+        else:
+            queue.study.tell(trial.number, 10 * y + x / 100)
+    return home
+
+
+def arguments(study: Path, data: SmallData, *more: str, metric: str = "val/score") -> list[str]:
+    """`more` may begin with further test sets."""
+    tests = [f"far={data.groups_dev}", str(data.qa_dev)]
+    return ["--study", str(study), "--metric", metric, "--test", *tests, *more]
+
+
+def calls(study: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (study / "trials" / "calls.txt").read_text().splitlines()]
+
+
+def test_mean_and_deviation_of_the_best_are_numpys(
+    study: Path, small_data: SmallData, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert select(arguments(study, small_data, "--top", "3"), FAKE) == 0
+    kept = np.array(
+        [0.1 + 1, 0.1 + 16, 0.2 + 1]
+    )  # by 10 y + x / 100; the failed trial would have been second
+    written = json.loads((study / "selection" / "selection.json").read_text())
+    chosen = written["selections"][0]
+    assert [(m["parameters"]["x"], m["parameters"]["y"]) for m in chosen["models"]] == [
+        (1, 0.1),
+        (16, 0.1),
+        (1, 0.2),
+    ]
+    for i, advice in enumerate(("ethical", "adversarial", "irrelevant")):
+        found = chosen["results"]["far"][f"bias/{advice}/mu"]
+        assert found["mean"] == pytest.approx(np.mean(kept * (i + 1)))
+        assert found["std"] == pytest.approx(np.std(kept * (i + 1), ddof=1))
+        assert found["models"] == 3
+    f1 = chosen["results"]["qa_dev"]["qa/f1"]
+    assert f1["mean"] == pytest.approx(np.mean(kept + len(str(small_data.qa_dev))))
+    assert f1["values"] == pytest.approx(kept + len(str(small_data.qa_dev)))
+
+    rows = list(csv.DictReader((study / "selection" / "selection.csv").open()))
+    assert {row["test_set"] for row in rows} == {"far", "qa_dev"}
+    shown = capsys.readouterr().out
+    assert f"{np.mean(kept):.4f}" in shown
+    assert f"{np.std(kept, ddof=1):.4f}" in (study / "selection" / "selection.md").read_text()
+
+
+def test_what_was_tested_once_is_not_tested_again(study: Path, small_data: SmallData) -> None:
+    assert select(arguments(study, small_data, "--top", "2"), FAKE) == 0
+    assert select(arguments(study, small_data, "--top", "2"), FAKE) == 0
+    assert len(calls(study)) == 2
+    assert select(arguments(study, small_data, "--top", "3"), FAKE) == 0
+    assert len(calls(study)) == 3
+
+    again = arguments(study, small_data, "near=stories:unseen", "--top", "2")
+    assert select(again, FAKE) == 0
+    assert [call["data.test_groups"] for call in calls(study)[3:]] == ['{"set0": "stories:unseen"}'] * 2
+    assert [call["data.test_qa"] for call in calls(study)[3:]] == ["{}"] * 2
+
+    assert select([*again, "--data.eval_batch_size=3"], FAKE) == 0
+    assert [call["data.eval_batch_size"] for call in calls(study)[5:]] == ["3", "3"]
+
+
+def test_each_value_of_a_swept_key_has_its_own_best(study: Path, small_data: SmallData) -> None:
+    assert select(arguments(study, small_data, "--top", "2", "--by", "x"), FAKE) == 0
+    written = json.loads((study / "selection" / "selection.json").read_text())
+    assert [s["value"] for s in written["selections"]] == [1, 4, 16]
+    best = [[m["parameters"]["y"] for m in s["models"]] for s in written["selections"]]
+    assert best == [[0.1, 0.2], [0.2, 0.3], [0.1, 0.2]]
+    means = [s["results"]["far"]["bias/ethical/mu"]["mean"] for s in written["selections"]]
+    assert means == pytest.approx([1.15, 4.25, 16.15])
+    assert (study / "selection" / "selection.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_single_model_has_no_deviation(
+    study: Path, small_data: SmallData, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert select(arguments(study, small_data, "--top", "1"), FAKE) == 0
+    written = json.loads((study / "selection" / "selection.json").read_text())
+    assert written["selections"][0]["results"]["far"]["bias/ethical/mu"]["std"] is None
+    assert "no standard deviation" in capsys.readouterr().out
+    assert summarise([1.0]).std is None
+
+
+def test_equal_scores_go_by_number_and_fewer_trials_are_said(
+    study: Path, small_data: SmallData, capsys: pytest.CaptureFixture[str]
+) -> None:
+    equal = arguments(study, small_data, "--mode", "max", "--top", "20", metric="val/same")
+    assert select(equal, FAKE) == 0
+    written = json.loads((study / "selection" / "selection.json").read_text())
+    names = [model["name"] for model in written["selections"][0]["models"]]
+    assert names == [f"trial_{i:04d}" for i in range(12) if i != 5]
+    assert "only 11 complete trials; 20 were asked for" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--by", "z"], "--by z: is not swept; the keys are x, y"),
+        (["--metric", "val/other"], "--mode: say whether"),
+        (["--metric", "val/other", "--mode", "min"], "has no val/other; it has val/same, val/score"),
+        (["--top", "0"], "--top must be"),
+        (["--study-name", "other"], "--study-name other: there is fake"),
+        (["--checkpoint", "best"], "best.ckpt: is missing"),
+        (["--study", "/tmp"], "has no study.db"),
+        (["--study", "sqlite:////nowhere/at/all.db", "--output", "/tmp/x"], "--study sqlite"),
+        (["--test", "/no/such/file.json"], "/no/such/file.json: no such file"),
+        (["--test", "a=stories:dev", "a=stories:train"], "two sets are called a"),
+        (["--test", "stories:nowhere"], "nowhere"),
+        (["fast"], "fast: no such file"),
+        (["--fast"], "--fast: is no flag"),
+    ],
+)
+def test_one_line_says_what_is_wrong(
+    study: Path, small_data: SmallData, capsys: pytest.CaptureFixture[str], more: list[str], words: str
+) -> None:
+    assert select(arguments(study, small_data, *more), FAKE) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+    assert not (study / "selection").exists()
+
+
+def test_a_model_that_cannot_be_tested_is_named(
+    study: Path, small_data: SmallData, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = study / "trials" / "trial_0009" / "0" / "checkpoints" / "last.ckpt"
+    checkpoint.write_text("99")
+    assert select(arguments(study, small_data), FAKE) == 2
+    assert (
+        f"{checkpoint}: testing failed (exit code 2): ValueError: the file is damaged"
+        in capsys.readouterr().err
+    )
+
+
+def test_a_study_may_be_moved(study: Path, small_data: SmallData, tmp_path: Path) -> None:
+    moved = study.rename(tmp_path / "elsewhere")
+    assert select(arguments(moved, small_data), FAKE) == 0
+    assert (moved / "selection" / "selection.json").exists()
+
+
+def test_names_and_kinds_of_test_sets(small_data: SmallData) -> None:
+    tests = parse_tests(["stories:unseen?seed=3", "dev=stories:dev", "hub:rajpurkar/squad:validation"])
+    assert [(test.name, test.source, test.kind) for test in tests] == [
+        ("unseen_seed_3", "stories:unseen?seed=3", "groups"),
+        ("dev", "stories:dev", "qa"),
+        ("rajpurkar_squad_validation", "hub:rajpurkar/squad:validation", "qa"),
+    ]

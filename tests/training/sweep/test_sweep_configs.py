@@ -1,0 +1,84 @@
+"""Every shipped sweep is valid, and `fit` understands its trials; wandb's commands too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from training.cli import main as train
+from training.sweep.file import first_parameters, fit_arguments, grid_points, read_sweep
+
+ROOT = Path(__file__).resolve().parents[3]
+SWEEPS = sorted((ROOT / "configs" / "sweeps").glob("*.yaml"))
+OURS = [path for path in SWEEPS if not path.name.endswith(".wandb.yaml")]
+WANDB = [path for path in SWEEPS if path.name.endswith(".wandb.yaml")]
+
+
+def parses(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as stop:
+        train(["fit", *arguments, "--print_config"])
+    captured = capsys.readouterr()
+    assert stop.value.code in (0, None), captured.err[-2000:]
+    return captured.out
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda path: path.stem)
+def test_a_sweep_composes_without_files(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    sweep = read_sweep(path)
+    assert sweep.study == path.stem
+    text = yaml.safe_load(parses(fit_arguments(sweep, first_parameters(sweep)), capsys))
+    for key, value in first_parameters(sweep).items():
+        section, name = key.split(".")
+        found = text[section] if section != "model" else text[section]["init_args"]
+        assert found[name] == value, key
+
+
+def test_the_papers_grids() -> None:
+    grid, sizes = (read_sweep(ROOT / "configs" / "sweeps" / f"lei_{name}.yaml") for name in ("grid", "sizes"))
+    assert len(grid_points(grid.space)) == 16
+    # Of 4096 questions three quarters belong to groups of four; 37968 is four times 9492.
+    assert sizes.space["data.limit_train_groups"] == [
+        *(n * 3 // 16 for n in (64, 256, 1024, 4096)),
+        37968 // 4,
+    ]
+    assert {key: sizes.space[key] for key in grid.space} == grid.space
+
+
+def wandb_command(sweep: dict[str, Any]) -> list[str]:
+    """What wandb's agent would run for a trial, by wandb's own functions."""
+    utils = pytest.importorskip("wandb.sdk.launch.sweeps.utils")
+    chosen = {}
+    for key, how in sweep["parameters"].items():
+        chosen[key] = {"value": how["values"][0] if "values" in how else how["min"]}
+    made = utils.create_sweep_command_args({"args": chosen})
+    replaced = {"${env}": ["/usr/bin/env"], "${args}": made["args"]}
+    command = utils.create_sweep_command(sweep["command"])
+    return [part for word in command for part in replaced.get(word, [word])]
+
+
+@pytest.mark.parametrize("path", WANDB, ids=lambda path: path.stem)
+def test_wandb_gives_a_command_that_fit_understands(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    sweep = yaml.safe_load(path.read_text())
+    env, python, *command = wandb_command(sweep)
+    assert (env, python, command[:3]) == ("/usr/bin/env", "python", ["-m", "training", "fit"])
+    assert all(
+        "." in key and not isinstance(how.get("parameters"), dict) for key, how in sweep["parameters"].items()
+    )
+    text = parses(command[3:], capsys)
+    assert "wandb: online" in text
+
+
+def test_wandbs_grid_is_the_sweeps() -> None:
+    theirs = yaml.safe_load((ROOT / "configs" / "sweeps" / "lei.wandb.yaml").read_text())
+    ours = read_sweep(ROOT / "configs" / "sweeps" / "lei_grid.yaml")
+    assert {key: how["values"] for key, how in theirs["parameters"].items()} == ours.space
+    assert theirs["metric"]["name"] == ours.metric

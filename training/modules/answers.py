@@ -1,0 +1,135 @@
+"""Fine-tune a model that answers with a span, yes, no or unknown: original training (OT) and
+intervention-based training (IBT), which differ in their data only (`data.interventions.train`).
+
+Shape letters: B batch (windows), T tokens, C answer types (yes, no, unknown).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from torch import Tensor
+
+from data_modules.batching.collate import QABatch, TrainBatch
+from data_modules.encoding.decoding import Answer
+from data_modules.encoding.sets import QASet
+from data_modules.encoding.typed_decoding import AnswerRule, WindowScores, decode_typed_answers
+from losses.answers import joint_answer_loss, xlnet_answer_loss
+from losses.rationale import rationale_tagging_loss
+from models.backbones import Backbone
+from models.heads.answer_base import AnswerOutput, with_cls
+from models.heads.answer_heads import ClsSource
+from models.heads.answer_model import AnswerHeadsName, build_answer_model
+from models.heads.qa_model import QAModel
+from training.modules.qa import QAModule, questions_of
+
+PAPER_LEARNING_RATE = {"roberta": 1e-5}
+PAPER_WARMUP = {"xlnet": 3000}
+"""Faithfulness spec 3; the other encoders take BERT's 3e-5 and 2000."""
+
+
+def chosen_heads(heads: Literal["auto", "rationale", "xlnet"], architecture: str) -> AnswerHeadsName:
+    """What `auto` means for an architecture."""
+    if heads == "auto":
+        return "xlnet" if architecture == "xlnet" else "rationale"
+    return heads
+
+
+class AnswerModule(QAModule):
+    """Span, yes, no and unknown as one decision, with the rationale tagged beside it.
+
+    Args:
+        backbone: Encoder and starting weights; linked from the top-level `backbone`. A `.ckpt` of a plain
+            QA model keeps its span head.
+        heads: `rationale` tags the rationale and attends over the tagged states (the papers' BERT and
+            RoBERTa), `xlnet` adds unknown, yes, no, number and option to XLNet's span heads; `auto` goes by
+            the architecture.
+        rationale_weight: Weight of the rationale tagging loss; `rationale` heads only.
+        cls_source: What stands for the whole row in the `rationale` heads: the classification token's last
+            hidden state (the paper's equation), or the pooler's output (the authors' code).
+        answer_rule: Thresholds of the decision between span and answer type.
+        learning_rate: Peak of the linear schedule; by default the paper's 3e-5, for RoBERTa 1e-5.
+        weight_decay: Of weights; biases and normalisation weights are not decayed.
+        warmup_steps: Steps in which the rate rises from 0; by default the paper's 2000, for XLNet 3000, but
+            at most a tenth of all steps.
+        max_answer_tokens: Longest span that is decoded; by default the paper's 30, for XLNet's heads 16.
+    """
+
+    def __init__(
+        self,
+        *,
+        backbone: Backbone,
+        heads: Literal["auto", "rationale", "xlnet"] = "auto",
+        rationale_weight: float = 5.0,
+        cls_source: ClsSource = "hidden",
+        answer_rule: AnswerRule = AnswerRule(),  # noqa: B008  never mutated
+        learning_rate: float | None = None,
+        weight_decay: float = 0.01,
+        warmup_steps: int | None = None,
+        max_answer_tokens: int | None = None,
+    ) -> None:
+        self.heads: AnswerHeadsName = chosen_heads(heads, backbone.architecture)
+        self.cls_source: ClsSource = cls_source
+        rate = (
+            PAPER_LEARNING_RATE.get(backbone.architecture, 3e-5) if learning_rate is None else learning_rate
+        )
+        longest = (16 if self.heads == "xlnet" else 30) if max_answer_tokens is None else max_answer_tokens
+        super().__init__(
+            backbone=backbone, learning_rate=rate, weight_decay=weight_decay, max_answer_tokens=longest
+        )
+        self.rationale_weight, self.answer_rule = rationale_weight, answer_rule
+        self.chosen_warmup = warmup_steps
+
+    def starting_model(self) -> QAModel:
+        """Encoder, span head and the heads for answer types."""
+        return build_answer_model(self.backbone, self.heads, cls_source=self.cls_source)
+
+    def warmup_steps(self, total: int) -> int:
+        """The chosen number, or the paper's, as far as there is time for it."""
+        if self.chosen_warmup is not None:
+            return self.chosen_warmup
+        return min(PAPER_WARMUP.get(self.backbone.architecture, 2000), total // 10)
+
+    def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
+        """Answer loss, and the weighted rationale loss."""
+        return self.answer_loss(questions_of(batch))
+
+    def answer_loss(self, batch: QABatch) -> Tensor:
+        """All terms of one batch, logged, and their weighted sum."""
+        answerable_BT = with_cls(batch.context_BT, batch.cls_B)
+        output: AnswerOutput = self.model(
+            batch.inputs, batch.cls_B, start_B=batch.start_B, answerable_BT=answerable_BT
+        )
+        if self.heads == "xlnet":
+            terms = xlnet_answer_loss(
+                output, batch.start_B, batch.end_B, batch.answer_type_B, batch.number_B, batch.option_B
+            )
+            for name, value in terms._asdict().items():
+                self.log(f"train/loss/{name}", value, prog_bar=name == "total")
+            return terms.total
+        answer = joint_answer_loss(
+            output.start_BT, output.end_BT, output.type_BC, batch.start_B, batch.end_B, batch.answer_type_B
+        )
+        assert output.rationale_BT is not None
+        rationale = rationale_tagging_loss(
+            output.rationale_BT, batch.rationale_BT, batch.inputs["attention_mask"]
+        )
+        total = answer + self.rationale_weight * rationale
+        self.log("train/loss/answer", answer)
+        self.log("train/loss/rationale", rationale)
+        self.log("train/loss/total", total, prog_bar=True)
+        return total
+
+    def answer_step(self, batch: QABatch) -> dict[str, Any]:
+        """Scores of every window, in tokens of the unpadded row."""
+        found = self.model.predict_answers(  # type: ignore[operator]
+            batch.inputs, batch.context_BT, batch.max_context_BT, batch.cls_B, self.max_answer_tokens
+        )
+        scores = WindowScores(*found)
+        shift_B = batch.shift_B
+        return {"answers": scores._replace(start_B=scores.start_B - shift_B, end_B=scores.end_B - shift_B)}
+
+    def decode(self, data: QASet, batch: QABatch, outputs: Mapping[str, Any]) -> Iterator[Answer]:
+        """Windows brought together, by the rule."""
+        return decode_typed_answers(data, batch.feature_B, outputs["answers"], self.answer_rule)

@@ -1,0 +1,146 @@
+"""Fine-tune a model of multiple choice, and, if wanted, train it to prefer nothing where nothing is right.
+
+Shape letters: B batch (questions), N choices of a question.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Literal
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from data_modules.batching.collate import TrainBatch
+from data_modules.encoding.choices import ChoiceBatch
+from losses.choices import choice_cross_entropy, choice_loss
+from models.backbones import Backbone
+from models.checkpoint import describe
+from models.checkpoint_file import KEY
+from models.heads.choice import ChoiceModel, Pooling, build_choice_model
+from training.callbacks.choice_metrics import ChoiceMetrics
+from training.callbacks.predictions import PredictionWriter
+from training.modules.qa import QAModule
+
+
+class ChoiceModule(QAModule):
+    """Cross-entropy over the choices of a question (probes spec B1).
+
+    Questions that the options `data.choices.probe_training` add have no right choice: their loss is the
+    cross-entropy to the uniform distribution.
+
+    Args:
+        backbone: Encoder and starting weights; linked from the top-level `backbone`. Of any `.ckpt` of ours
+            the encoder is taken over, of one of this module the head too.
+        learning_rate: Peak of the schedule; the authors' for RoBERTa-large is 2e-6.
+        weight_decay: Of weights; biases and normalisation weights are not decayed. The authors' is 0.
+        schedule: `linear` warm-up and decay, or `constant`, as in the authors' code.
+        warmup_ratio: With `linear`: share of all steps in which the rate rises from 0.
+        adam_eps: Added to the denominator of AdamW; the authors' is 1e-7.
+        pooling: The head sees the mean of the tokens' hidden states (`masked`), or of all positions, padding
+            included, as in the authors' code (`parity`, which needs data.choices.encoding.padding=parity).
+        probe_weight: Weight of a question without a right choice in the mean over a batch; others weigh 1.
+    """
+
+    def __init__(
+        self,
+        *,
+        backbone: Backbone,
+        learning_rate: float = 2e-5,
+        weight_decay: float = 0.01,
+        schedule: Literal["linear", "constant"] = "linear",
+        warmup_ratio: float = 0.1,
+        adam_eps: float = 1e-8,
+        pooling: Pooling = "masked",
+        probe_weight: float = 1.0,
+    ) -> None:
+        self.pooling: Pooling = pooling
+        super().__init__(
+            backbone=backbone,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            warmup_ratio=warmup_ratio,
+        )
+        if not probe_weight >= 0:
+            raise ValueError(f"model.probe_weight must not be negative, got {probe_weight}")
+        if not adam_eps > 0:
+            raise ValueError(f"model.adam_eps must be greater than 0, got {adam_eps}")
+        self.schedule, self.adam_eps, self.probe_weight = schedule, adam_eps, probe_weight
+
+    def starting_model(self) -> ChoiceModel:  # type: ignore[override]
+        """Encoder and the head for choices."""
+        return build_choice_model(self.backbone, pooling=self.pooling)
+
+    @property
+    def longest_row(self) -> tuple[str, int]:
+        """The option that says how long rows are, and its value."""
+        return "data.choices.encoding.max_length", self.datamodule.choices.encoding.max_length
+
+    def setup(self, stage: str) -> None:
+        """Check that tokenizer, embeddings and options fit before anything long starts."""
+        super().setup(stage)
+        if self.pooling == "parity" and self.datamodule.choices.encoding.padding != "parity":
+            raise ValueError(
+                "model.pooling=parity counts padding in; rows must be padded alike everywhere: set "
+                "data.choices.encoding.padding=parity"
+            )
+
+    def check_sources(self, stage: str) -> None:
+        """ValueError for data that no choice is made in."""
+        data = self.datamodule
+        if stage == "fit" and data.train_set.choices is None:
+            raise ValueError("data.train_choices: name multiple-choice questions to train on")
+        for name, sets in data.eval_sets.items():
+            if len(sets) > len(data.choice_sources[name]):
+                raise ValueError(
+                    f"data.{name}_qa, data.{name}_groups: ChoiceModule answers multiple-choice "
+                    f"questions only (data.{name}_choices)"
+                )
+
+    def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
+        """Weighted mean cross-entropy; both parts are logged where there are two."""
+        assert batch.choices is not None
+        logits_BN = torch.cat([self.model(piece.inputs) for piece in batch.choices])
+        label_B = torch.cat([piece.label_B for piece in batch.choices])
+        uniform_B = torch.cat([piece.uniform_B for piece in batch.choices])
+        target = logits_BN, label_B, uniform_B
+        loss = choice_loss(*target, self.probe_weight)
+        self.log("train/loss/choices", loss, prog_bar=True)
+        if self.datamodule.choices.probe_training:
+            loss_B = choice_cross_entropy(*target).detach()
+            self.log("train/loss/originals", loss_B[~uniform_B].mean())
+            if any(piece.perturbed for piece in batch.choices):  # with a small share there may be none
+                self.log("train/loss/probes", loss_B[uniform_B].mean())
+        return loss
+
+    def validation_step(  # type: ignore[override]
+        self, batch: ChoiceBatch, batch_idx: int, dataloader_idx: int = 0
+    ) -> dict[str, Any]:
+        """Logits (B, N) and losses (B,) for the callbacks."""
+        logits_BN: Tensor = self.model(batch.inputs)
+        loss_B = choice_cross_entropy(logits_BN, batch.label_B, batch.uniform_B)
+        return {"logits_BN": logits_BN, "loss_B": loss_B}
+
+    test_step = validation_step  # type: ignore[assignment]
+    predict_step = validation_step  # type: ignore[assignment]
+
+    def configure_callbacks(self) -> list[pl.Callback]:
+        """Metrics of every evaluation set, and files of predictions."""
+        return [ChoiceMetrics(), PredictionWriter()]
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        """As for questions, or at a constant rate."""
+        return (
+            super().configure_optimizers() if self.schedule == "linear" else {"optimizer": self.optimizer()}
+        )
+
+    def optimizer(self, eps: float | None = None) -> Optimizer:
+        """AdamW as for questions, with its own eps."""
+        return super().optimizer(self.adam_eps if eps is None else eps)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Make the checkpoint stand on its own: architecture, configuration, tokenizer, encoding."""
+        files = self.datamodule.checkpoint_extras()["tokenizer_files"]
+        checkpoint[KEY] = describe(self.model, files, asdict(self.datamodule.choices.encoding))

@@ -1,0 +1,86 @@
+"""A control with known truth: plant a preference among subjects, so that there is a bias to steer.
+
+Shape letters: B groups, V variants of a group (4), S subjects (2), E boundaries (start, end).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from data_modules.batching.collate import TrainBatch
+from data_modules.groups.planting import Scope, preferred_subject
+from losses.planted import planted_cross_entropy
+from models.backbones import Backbone
+from training.modules.qa import QAModule
+
+
+class PlantedModule(QAModule):
+    """Soft-target cross-entropy towards the subject of greater planted strength.
+
+    Args:
+        backbone: Encoder and starting weights; linked from the top-level `backbone`.
+        preference: Target probability of the preferred subject, above 0.5 and at most 1.
+        planted_seed: Of the latent strengths; `python -m evaluation bias --planted-seed` takes the same.
+        planted_scope: Whether a subject's strength differs from category to category, or is one for all.
+        group_weight: Weight of the planted loss beside the questions' cross-entropy.
+        learning_rate: Peak of the linear schedule.
+        weight_decay: Of weights; biases and normalisation weights are not decayed.
+        warmup_ratio: Share of all steps in which the rate rises from 0.
+        max_answer_tokens: Longest answer that is decoded.
+    """
+
+    def __init__(
+        self,
+        *,
+        backbone: Backbone,
+        preference: float = 0.9,
+        planted_seed: int = 0,
+        planted_scope: Scope = "category",
+        group_weight: float = 1.0,
+        learning_rate: float = 1e-4,
+        weight_decay: float = 0.0,
+        warmup_ratio: float = 0.1,
+        max_answer_tokens: int = 30,
+    ) -> None:
+        super().__init__(
+            backbone=backbone,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            warmup_ratio=warmup_ratio,
+            max_answer_tokens=max_answer_tokens,
+        )
+        if not 0.5 < preference <= 1:
+            raise ValueError(f"model.preference must lie in (0.5, 1], got {preference}")
+        self.preference, self.planted_seed, self.group_weight = preference, planted_seed, group_weight
+        self.planted_scope: Scope = planted_scope
+        self.preferred_N = torch.empty(0, dtype=torch.long)
+
+    def setup(self, stage: str) -> None:
+        """Look up the planted preference of every training group."""
+        super().setup(stage)
+        if stage != "fit":
+            return
+        groups = self.datamodule.train_set.groups
+        if groups is None:
+            raise ValueError("data.train_groups: planting needs groups to train on")
+        preferred = [preferred_subject(g, self.planted_seed, self.planted_scope) for g in groups.groups]
+        self.preferred_N = torch.tensor(preferred)
+
+    def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
+        """The planted cross-entropy, plus that of ordinary questions."""
+        assert batch.groups is not None
+        self.preferred_N = self.preferred_N.to(self.device)
+        log_prob_BVSE = self.group_log_probs(batch.groups)
+        preferred_B = self.preferred_N[batch.groups.group_B]
+        # The negated question (variants 1 and 3) asks for the other subject.
+        preferred_BV = preferred_B.unsqueeze(1) ^ (torch.arange(4, device=self.device) & 1)
+        strength_N = torch.full_like(preferred_BV, self.preference, dtype=torch.float32).flatten()
+        planted = planted_cross_entropy(log_prob_BVSE.flatten(0, 1), preferred_BV.flatten(), strength_N)
+        self.log("train/loss/planted", planted, prog_bar=True)
+        loss = self.group_weight * planted
+        if batch.qa is not None:
+            span = self.span_loss(batch.qa)
+            self.log("train/loss/span", span)
+            loss = loss + span
+        return loss

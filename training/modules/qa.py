@@ -1,0 +1,225 @@
+"""Fine-tune a QA model on extractive questions: the module that the others build on.
+
+Shape letters: B batch, T tokens, V variants of a group (4), S subjects (2), E boundaries (start, end),
+P common tokens of pairs, L layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from data_modules.batching.collate import GroupBatch, PairBatch, QABatch, TrainBatch
+from data_modules.encoding.decoding import Answer, decode_answers
+from data_modules.encoding.sets import QASet
+from losses.span import span_cross_entropy
+from metrics.pair_cosines import pair_cosines
+from models.backbones import Backbone
+from models.checkpoint import describe, starting_model
+from models.checkpoint_file import KEY
+from models.heads.qa_model import QAModel, QAOutput, SpanPrediction
+from training.callbacks.embedding_shift import EmbeddingShiftMetrics
+from training.callbacks.group_bias import GroupBiasMetrics
+from training.callbacks.predictions import PredictionWriter
+from training.callbacks.qa_metrics import QAMetrics
+
+
+class QAModule(pl.LightningModule):
+    """Extractive question answering with start and end cross-entropy.
+
+    Args:
+        backbone: Encoder and starting weights; linked from the top-level `backbone`.
+        learning_rate: Peak of the linear schedule.
+        weight_decay: Of weights; biases and normalisation weights are not decayed.
+        warmup_ratio: Share of all steps in which the rate rises from 0.
+        max_answer_tokens: Longest answer that is decoded.
+    """
+
+    def __init__(
+        self,
+        *,
+        backbone: Backbone,
+        learning_rate: float = 3e-5,
+        weight_decay: float = 0.01,
+        warmup_ratio: float = 0.1,
+        max_answer_tokens: int = 30,
+    ) -> None:
+        super().__init__()
+        if not weight_decay >= 0:
+            raise ValueError(f"model.weight_decay must not be negative, got {weight_decay}")
+        if not 0 <= warmup_ratio <= 1:
+            raise ValueError(f"model.warmup_ratio must lie in 0 .. 1, got {warmup_ratio}")
+        if max_answer_tokens < 1:
+            raise ValueError(f"model.max_answer_tokens must be at least 1, got {max_answer_tokens}")
+        self.backbone = backbone
+        self.learning_rate, self.weight_decay, self.warmup_ratio = learning_rate, weight_decay, warmup_ratio
+        self.max_answer_tokens = max_answer_tokens
+        self.model = self.starting_model()
+
+    def starting_model(self) -> QAModel:
+        """The model that training starts from; a module with other heads builds another."""
+        return starting_model(self.backbone)
+
+    def setup(self, stage: str) -> None:
+        """Check that tokenizer and embeddings fit before anything long starts."""
+        longest, (option, wanted) = self.model.max_tokens, self.longest_row
+        if longest is not None and wanted > longest:
+            raise ValueError(f"{option}: {wanted} tokens, but the model has {longest} positions")
+        words, rows = len(self.datamodule.tokenizer), self.model.config.vocab_size
+        if words > rows:
+            raise ValueError(
+                f"backbone: the tokenizer has {words} tokens, the model {rows} embeddings; "
+                "they do not belong together (set backbone.config.vocab_size for random weights)"
+            )
+        self.check_sources(stage)
+
+    @property
+    def longest_row(self) -> tuple[str, int]:
+        """The option that says how long rows are, and its value."""
+        return "data.encoding.max_length", self.datamodule.encoding.max_length
+
+    def check_sources(self, stage: str) -> None:
+        """ValueError for data that this module can do nothing with."""
+        data = self.datamodule
+        if data.train_choice_sources or any(data.choice_sources.values()):
+            raise ValueError(
+                "data.train_choices, data.val_choices, ...: multiple-choice questions are for "
+                "training.modules.choices.ChoiceModule (experiment multiple_choice)"
+            )
+        if stage == "fit" and self.model.heads == "span":
+            self.refuse_yes_and_no()
+
+    def refuse_yes_and_no(self) -> None:
+        """ValueError for training questions that a span cannot answer."""
+        qa = self.datamodule.train_set.qa
+        example = qa.first_of(("yes", "no")) if qa is not None else None
+        if example is not None:
+            raise ValueError(
+                f"data.train_qa: {example.id} is answered by {example.answer_type}, which a span head "
+                "cannot say; train with training.modules.answers.AnswerModule (experiments coqa_ot, ...)"
+            )
+
+    @property
+    def datamodule(self) -> Any:
+        """The DataModule of this run."""
+        return self.trainer.datamodule
+
+    def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
+        """Mean cross-entropy of start and end."""
+        loss = self.span_loss(questions_of(batch))
+        self.log("train/loss/span", loss, prog_bar=True)
+        return loss
+
+    def span_loss(self, batch: QABatch) -> Tensor:
+        """Cross-entropy of the gold span, mean over start and end, in nats."""
+        output: QAOutput = self.model(batch.inputs)
+        return span_cross_entropy(output.start_BT, output.end_BT, batch.start_B, batch.end_B)
+
+    def group_log_probs(self, batch: GroupBatch) -> Tensor:
+        """Boundary log-probabilities (B, V, S, E) of the two subjects in all variants."""
+        return self.model.group_log_probs(batch.inputs, batch.candidate_BVSE)
+
+    def predict_spans(self, batch: QABatch) -> SpanPrediction:
+        """The best span of every window, in tokens of the unpadded row."""
+        spans = self.model.predict_spans(batch.inputs, batch.context_BT, batch.cls_B, self.max_answer_tokens)
+        return spans._replace(start_B=spans.start_B - batch.shift_B, end_B=spans.end_B - batch.shift_B)
+
+    def decode(self, data: QASet, batch: QABatch, outputs: Mapping[str, Any]) -> Iterator[Answer]:
+        """The answers of a batch, from what `validation_step` returned for it."""
+        return decode_answers(data, batch.feature_B, *outputs["spans"])
+
+    def watched_layers(self) -> int:
+        """Of how many layers the embedding shift is measured: the last, or the embeddings and every layer."""
+        every = self.datamodule.interventions.layers == "all"
+        return self.model.config.num_hidden_layers + 1 if every else 1
+
+    def pair_cosines(self, batch: PairBatch) -> dict[str, Tensor]:
+        """Cosine similarities of a batch of pairs: `cls_cos_BL` and `token_cos_PL`."""
+        layers = self.watched_layers()
+        original, variant = (
+            self.model.hidden_states(half)[-layers:] for half in (batch.original, batch.variant)
+        )
+        cls_cos_BL, token_cos_PL = pair_cosines(
+            original,
+            variant,
+            batch.original_cls_B,
+            batch.variant_cls_B,
+            batch.original_P,
+            batch.variant_P,
+            batch.row_P,
+        )
+        return {"cls_cos_BL": cls_cos_BL, "token_cos_PL": token_cos_PL}
+
+    def validation_step(
+        self, batch: QABatch | GroupBatch | PairBatch, batch_idx: int, dataloader_idx: int = 0
+    ) -> dict[str, Any]:
+        """Predictions for the callbacks: of questions, groups, or pairs of stories."""
+        if isinstance(batch, GroupBatch):
+            log_prob_BVSE = self.group_log_probs(batch)
+            return {"log_prob_BVSE": log_prob_BVSE, "score_BVS": log_prob_BVSE.mean(-1).exp()}
+        if isinstance(batch, PairBatch):
+            return {**self.pair_cosines(batch)}
+        return self.answer_step(batch)
+
+    def answer_step(self, batch: QABatch) -> dict[str, Any]:
+        """What `decode` needs of a batch of questions."""
+        return {"spans": self.predict_spans(batch)}
+
+    test_step = validation_step
+    predict_step = validation_step
+
+    def configure_callbacks(self) -> list[pl.Callback]:
+        """Metrics of questions and of groups for every evaluation set, and files of predictions."""
+        return [QAMetrics(), GroupBiasMetrics(), EmbeddingShiftMetrics(), PredictionWriter()]
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        """`optimizer` with linear warm-up and linear decay to 0."""
+        from transformers import get_linear_schedule_with_warmup
+
+        optimizer, total = self.optimizer(), int(self.trainer.estimated_stepping_batches)
+        scheduler = get_linear_schedule_with_warmup(optimizer, self.warmup_steps(total), total)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def optimizer(self, eps: float = 1e-8) -> torch.optim.Optimizer:
+        """AdamW without decay on biases and normalisation weights."""
+        decayed: list[Tensor] = []
+        plain: list[Tensor] = []
+        for parameter in self.parameters():
+            if parameter.requires_grad:
+                (decayed if parameter.ndim > 1 else plain).append(parameter)
+        optimizer = torch.optim.AdamW(
+            [
+                {"params": decayed, "weight_decay": self.weight_decay},
+                {"params": plain, "weight_decay": 0.0},
+            ],
+            lr=self.learning_rate,
+            eps=eps,
+            fused=True,
+        )
+        # The fused step could unscale float16 gradients by itself, but then they could not be clipped before;
+        # without this claim the scaler unscales first, as it does for any other optimizer.
+        optimizer._step_supports_amp_scaling = False
+        return optimizer
+
+    def warmup_steps(self, total: int) -> int:
+        """Steps in which the rate rises, of `total`."""
+        return round(self.warmup_ratio * total)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Make the checkpoint stand on its own: architecture, configuration, tokenizer, encoding."""
+        extras = self.datamodule.checkpoint_extras()
+        checkpoint[KEY] = describe(self.model, extras["tokenizer_files"], extras["encoding"])
+
+
+def questions_of(batch: TrainBatch) -> QABatch:
+    """The questions of a batch; ValueError where there are none, for modules that train on nothing else."""
+    if batch.qa is None:
+        raise ValueError(
+            "data.train_qa: this module trains on questions, and a batch without any came; name a source of "
+            "questions, with data.qa_every=1"
+        )
+    return batch.qa

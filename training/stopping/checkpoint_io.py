@@ -1,0 +1,73 @@
+"""How checkpoints reach the disk: whole or not at all, whatever ends the process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from pytorch_lightning.plugins.io import TorchCheckpointIO
+
+from storage.json_files import sync
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes under a temporary name in the same folder, syncs, renames; reads with `weights_only=True`.
+
+    Lightning's own writer holds a second copy of everything in memory and does not sync, so that a machine
+    that goes down may leave an empty file under the final name.
+    """
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
+    ) -> None:
+        """Write; OSError names the file where that fails, and what was there before stays.
+
+        A path with a protocol (`s3://...`) goes to Lightning's writer: such stores replace files whole.
+        """
+        if "://" in str(path):
+            super().save_checkpoint(checkpoint, path, storage_options)
+            return
+        path = Path(path)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(temporary, "wb") as file:
+                torch.save(checkpoint, file)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            with suppress(OSError):  # some network file systems cannot
+                sync(path.parent)
+        except (OSError, RuntimeError) as error:  # torch.save makes a RuntimeError of a full disk
+            reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+            kept = "; the one before is still there" if path.exists() else ""
+            raise OSError(f"{path}: the checkpoint cannot be written: {reason}{kept}") from error
+        finally:
+            _remove(temporary)
+
+    def load_checkpoint(
+        self,
+        path: str | Path,
+        map_location: Callable | None = lambda storage, location: storage,
+        weights_only: bool | None = True,
+    ) -> dict[str, Any]:
+        """Read tensors and plain values only, whoever asks: Lightning forgets to say so in places."""
+        return super().load_checkpoint(path, map_location=map_location, weights_only=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files of writers that were killed. Only the one process that writes there may call
+    this, before it writes."""
+    for path in folder.glob(".*.tmp"):
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:  # a read-only folder, which says so even where there is no such file
+        return

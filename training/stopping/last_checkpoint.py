@@ -1,0 +1,277 @@
+"""`checkpoints/last.ckpt`: always whole, never old, and the place where a run goes on as if nothing had
+happened.
+
+It is written between two batches, every few minutes or steps; when validation ends; when an epoch ends; and
+when the run is told to stop. Lightning can continue from all of these, but counts differently in each (and
+in some of them wrongly: an epoch's end under `max_steps`, a validation that was due). So every checkpoint
+says the same thing in the same way: k batches of this epoch are done with all that belongs to them, or the
+epoch is.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Checkpoint
+from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
+
+from training.stopping.checkpoint_io import remove_leftovers
+from training.stopping.processes import (
+    Agreement,
+    Stopped,
+    StopSignals,
+    end_children,
+    is_distributed,
+    lost_contact,
+)
+
+SAVE = 1
+"""A wish of `Agreement`; a wish to stop is the signal's number, greater than this."""
+Moment = Literal["", "validated", "between batches", "validation due", "epoch done", "epoch cut short"]
+KEY = "resume"
+"""Where our part of the loops' state lies in a checkpoint."""
+CONTACT_S = 3.0
+"""How long the first process waits for the one that failed to be found."""
+
+
+class LastCheckpoint(Checkpoint):
+    """Writes `last.ckpt`, and ends the run there when it is told to stop.
+
+    Args:
+        every_n_steps: Rewrite it after so many optimizer steps; 0: not by steps.
+        every_minutes: Rewrite it after so many minutes; 0: not by time.
+    """
+
+    def __init__(self, *, every_n_steps: int, every_minutes: float) -> None:
+        for name, value in (("every_n_steps", every_n_steps), ("every_minutes", every_minutes)):
+            if value < 0:
+                raise ValueError(f"run.save_{name} must not be negative, got {value}")
+        self.every_n_steps, self.every_s = every_n_steps, 60 * every_minutes
+        self.signals, self.agreement = StopSignals(), Agreement()
+        self.path: Path | None = None
+        self.moment: Moment = ""
+        self.saved_step, self.saved_at, self.wanted = 0, time.monotonic(), 0
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Take over the signals; until training begins, they end the run at once."""
+        # Lightning would put its own handlers over ours, and ask all processes in every step.
+        trainer._signal_connector.register_signal_handlers = _nothing
+        trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = _nothing
+        self.signals.install()
+
+    def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Give the signals back."""
+        self.signals.restore()
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """From here on a signal waits for the end of the step."""
+        folder = trainer.log_dir  # asks all processes
+        if folder is not None and not trainer.fast_dev_run:
+            self.path = Path(folder) / "checkpoints" / "last.ckpt"
+            if trainer.is_global_zero:
+                remove_leftovers(self.path.parent)
+                remove_leftovers(self.path.parent.parent)
+        self.saved_step, self.saved_at, self.wanted = trainer.global_step, time.monotonic(), 0
+        self.agreement.start()
+        self.signals.deferred = True
+        if done := trainer.fit_loop.epoch_loop.batch_progress.current.ready:
+            start_after(trainer, done)
+        else:
+            # At the start of an epoch there is nothing to restart, which Lightning gets wrong under
+            # max_steps.
+            trainer.fit_loop.epoch_loop.restarting = False
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Save, or stop, between two batches, when no gradients of half a step would be lost."""
+        wish = self.signals.received or (SAVE if trainer.is_global_zero and self._is_late() else 0)
+        self.wanted = max(self.wanted, self.agreement.exchange(wish))
+        if batch_idx % trainer.accumulate_grad_batches:
+            return
+        step = trainer.global_step
+        by_steps = self.every_n_steps > 0 and step % self.every_n_steps == 0
+        if (self.wanted or by_steps) and step != self.saved_step:
+            self._save(trainer, "between batches")
+        self._stop_if_wanted(trainer)
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Several processes finish their batches at different times and cannot agree on one at which to save:
+        they save before, and a signal ends them at once."""
+        if is_distributed() and self._in_fit(trainer):
+            if self._after_step(trainer):
+                self._save(trainer, "validation due")
+            self.signals.deferred = False
+            if self.signals.received:
+                self._stop(trainer, self.signals.received)
+
+    def on_validation_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+        """One process may stop in the middle of a validation, which is then made again."""
+        if self.signals.received and self._in_fit(trainer):
+            if trainer.global_step != self.saved_step and self._after_step(trainer):
+                self._save(trainer, "validation due")
+            self._stop(trainer, self.signals.received)
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Save with the scores, after best.ckpt was chosen."""
+        if self._in_fit(trainer):
+            self.signals.deferred = True
+            if self._after_step(trainer):
+                self._save(trainer, "validated")
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Save where no validation has done so."""
+        if trainer.global_step != self.saved_step:
+            done = trainer.fit_loop.epoch_loop._num_ready_batches_reached()
+            self._save(trainer, "epoch done" if done else "epoch cut short")
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Nothing is left to save: a signal ends the process at once."""
+        self.agreement.finish()
+        self.signals.deferred = False
+
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        """Take the processes along that this one has started."""
+        self.signals.restore()
+        children = getattr(trainer.strategy.launcher, "procs", [])
+        if children and lost_contact(exception):
+            time.sleep(CONTACT_S)  # the child that failed has told why, and `processes.watch` ends us all
+        end_children(children)
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Bring the counters into one form, and note what they count."""
+        fit_loop = checkpoint["loops"]["fit_loop"]
+        settle(fit_loop, self.moment or _moment(fit_loop), trainer.accumulate_grad_batches)
+        checkpoint[KEY] = {"processes": trainer.world_size}
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Count batches as this number of processes does."""
+        before = checkpoint.get(KEY, {}).get("processes", trainer.world_size)
+        if before != trainer.world_size and trainer.state.fn == "fit":
+            rank_zero_info(
+                f"the checkpoint was written by {before} processes, here are {trainer.world_size}: the epoch "
+                "goes on at the same share of it, in another order"
+            )
+            recount(checkpoint["loops"]["fit_loop"], before, trainer.world_size)
+
+    def _in_fit(self, trainer: pl.Trainer) -> bool:
+        return trainer.state.fn == "fit" and not trainer.sanity_checking
+
+    def _after_step(self, trainer: pl.Trainer) -> bool:
+        """Whether no gradients of half a step would be lost, after a batch."""
+        return not trainer.fit_loop.epoch_loop._should_accumulate()
+
+    def _is_late(self) -> bool:
+        return self.every_s > 0 and time.monotonic() - self.saved_at >= self.every_s
+
+    def _save(self, trainer: pl.Trainer, moment: Moment) -> None:
+        if self.path is None:
+            return
+        for logger in trainer.loggers:  # the curves must not end before the checkpoint does
+            logger.save()
+        self.moment = moment
+        try:
+            trainer.save_checkpoint(self.path)
+        finally:
+            self.moment = ""
+        self.saved_step, self.saved_at = trainer.global_step, time.monotonic()
+        self.wanted = 0 if self.wanted == SAVE else self.wanted
+
+    def _stop_if_wanted(self, trainer: pl.Trainer) -> None:
+        if self.wanted > SAVE:
+            self._stop(trainer, self.wanted)
+
+    def _stop(self, trainer: pl.Trainer, signum: int) -> None:
+        how = "Ctrl-C" if signum == signal.SIGINT else signal.Signals(signum).name
+        if self.path is not None and self.path.exists():
+            _say(
+                f"stopped by {how} at step {trainer.global_step}; the same command with --ckpt_path "
+                f"auto goes on from {self.path}"
+            )
+        else:
+            _say(f"stopped by {how} before there was anything to save")
+        raise Stopped(signum)
+
+
+def _moment(fit_loop: dict[str, Any]) -> Moment:
+    """When somebody else saves: ModelCheckpoint, after validation or when an epoch is done."""
+    epoch = fit_loop["epoch_progress"]["current"]
+    return "epoch done" if epoch["processed"] == epoch["ready"] else "validated"
+
+
+def settle(fit_loop: dict[str, Any], moment: Moment, accumulation: int) -> None:
+    """Bring the state of Lightning's loops into the form that it goes on from correctly, in place.
+
+    Args:
+        fit_loop: `checkpoint["loops"]["fit_loop"]`.
+        moment: when it was taken. "validated" needs nothing: Lightning skips the validation that is due.
+            "between batches": the next batch has been fetched, and its hooks have begun. "validation due":
+            all is done but the validation. "epoch done", "epoch cut short" (by max_steps, say): Lightning has
+            begun to count the epoch as processed.
+        accumulation: batches of a step; gradients of half a step are not saved, so its batches come again.
+    """
+    batches, epochs = fit_loop["epoch_loop.batch_progress"], fit_loop["epoch_progress"]
+    if moment == "validation due":
+        # One batch was begun, none finished: so Lightning goes back into validation, to its first batch.
+        validation = fit_loop["epoch_loop.val_loop.batch_progress"]
+        for counts in (validation["total"], validation["current"]):
+            counts.update(dict.fromkeys(counts, 0))
+        validation["total"].update(ready=1, started=1)
+        validation["is_last_batch"] = False
+    elif moment == "between batches":
+        _set_batches(fit_loop, batches["current"]["processed"])
+    elif moment == "epoch done":
+        for counts in (epochs["total"], epochs["current"]):
+            counts["completed"] = counts["processed"]
+        _set_batches(fit_loop, 0)
+    elif moment == "epoch cut short":
+        for counts in (epochs["total"], epochs["current"]):
+            counts["processed"] -= 1
+            counts["completed"] = counts["processed"]
+        batches["total"]["processed"] -= batches["current"]["processed"] % accumulation
+        _set_batches(fit_loop, batches["current"]["processed"] // accumulation * accumulation)
+
+
+def _set_batches(fit_loop: dict[str, Any], done: int) -> None:
+    """`done` batches of this epoch, all finished."""
+    progress = fit_loop["epoch_loop.batch_progress"]
+    for counts, value in ((progress["total"], progress["total"]["processed"]), (progress["current"], done)):
+        counts.update(dict.fromkeys(counts, value))
+    progress["is_last_batch"] = False
+
+
+def recount(fit_loop: dict[str, Any], before: int, now: int) -> None:
+    """Turn batches of each of `before` processes into those of each of `now`, in place; rounded down."""
+    progress = fit_loop["epoch_loop.batch_progress"]
+    for counts in (progress["total"], progress["current"]):
+        counts.update({name: value * before // now for name, value in counts.items()})
+    progress["is_last_batch"] = False
+
+
+def start_after(trainer: pl.Trainer, batches: int) -> None:
+    """Let the training loader begin after so many batches. Lightning would, but has made its iterator long
+    before it reads the loader's state, to count the steps of an epoch."""
+    loop = trainer.fit_loop
+    for loader in loop._combined_loader.flattened:
+        loader.load_state_dict({"consumed": batches})
+    iter(loop._data_fetcher)
+
+
+def _nothing() -> None:
+    """In the place of Lightning's."""
+
+
+@rank_zero_only
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
