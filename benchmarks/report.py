@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.result import Result
-from data_modules.schema import DataError
+from storage.errors import DataError
 from storage.json_files import atomic_text, load_json
 
 JSON, MARKDOWN = "results.json", "results.md"

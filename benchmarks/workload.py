@@ -11,8 +11,9 @@ import numpy as np
 
 from data_modules.encoding.windows import Encoding, encode_texts
 from data_modules.questions.squad import write_squad
-from data_modules.schema import DataError, QAExample, Span
+from data_modules.schema import QAExample, Span
 from data_modules.sources import read_qa
+from storage.errors import DataError
 
 ENCODING = Encoding(max_length=384, stride=128)
 """What run_qa.py takes by default, and what all systems get."""

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data_modules.interventions import perturb_command
-from data_modules.schema import DataError, Group
+from data_modules.schema import Group
 from data_modules.tasks import condaqa_command, feature_bias_command
+from storage.errors import DataError
 
 if TYPE_CHECKING:
     from data_modules.groups.advice import Advice

@@ -15,7 +15,7 @@ from data_modules.choices.benchmarks import read_multiple_choice
 from data_modules.choices.probes import no_question, no_right_answer
 from data_modules.choices.rows import ChoiceExample
 from data_modules.encoding.choices import ChoiceEncoding, ChoiceSet, by_count
-from data_modules.schema import DataError
+from storage.errors import DataError
 
 ProbeName = Literal["no_question", "no_right_answer"]
 

@@ -29,8 +29,9 @@ from data_modules.groups.advice import unadvised, with_unadvised
 from data_modules.groups.planting import randomly_advised
 from data_modules.groups.subsets import balanced_sample, spread
 from data_modules.interventions.variants import Interventions
-from data_modules.schema import DataError, Group, Variant
+from data_modules.schema import Group, Variant
 from data_modules.sources import read_groups
+from storage.errors import DataError
 
 
 class QADataModule(pl.LightningDataModule):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from storage.errors import DataError as DataError
+from storage.errors import DataError
 
 AdviceClass = Literal["ethical", "adversarial", "irrelevant", "none"]
 """The papers' classes of intervention; `none` is a group that carries no advice."""

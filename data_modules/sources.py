@@ -18,7 +18,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from data_modules.schema import DataError, Group, QAExample
+from data_modules.schema import Group, QAExample
+from storage.errors import DataError
 from storage.json_files import load_json
 
 Format = Literal["squad", "lei", "unqover", "coqa", "hotpotqa", "rows", "parquet", "folder"]

@@ -14,7 +14,7 @@ from data_modules.batching import processes
 from data_modules.batching.eval_sets import EvalSet
 from data_modules.batching.samplers import EvalSampler, enough_batches
 from data_modules.encoding.sets import GroupSet, TrainSet
-from data_modules.schema import DataError
+from storage.errors import DataError
 
 
 class FromBatch(Sampler[Any]):

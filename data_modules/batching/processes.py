@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch.distributed as dist
 
-from data_modules.schema import DataError
+from storage.errors import DataError
 
 
 def here() -> tuple[int, int]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from torch.utils.data import Sampler
 
-from data_modules.schema import DataError
+from storage.errors import DataError
 
 
 class BatchIndex(NamedTuple):

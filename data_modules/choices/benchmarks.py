@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from data_modules.choices.rows import ChoiceExample, choice_of
-from data_modules.schema import DataError
+from storage.errors import DataError
 from storage.json_files import field, json_lines, load_json, read_text
 
 Benchmark = Literal["piqa", "anli", "socialiqa", "hellaswag", "rows"]

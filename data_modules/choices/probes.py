@@ -23,7 +23,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from data_modules.choices.rows import ChoiceExample
-from data_modules.schema import DataError
+from storage.errors import DataError
 
 Sampling = Literal["random", "heuristic"]
 Probe = Literal["no_question", "wrong_question", "no_right_answer", "choice_paralysis"]

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from data_modules.schema import DataError
+from storage.errors import DataError
 from storage.json_files import atomic_text, field
 
 Target = Literal["label", "uniform"]

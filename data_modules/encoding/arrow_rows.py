@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from data_modules.schema import DataError
+from storage.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa  # slow to import, and commands that prepare no data need none

@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 
 from data_modules.batching.samplers import sorted_batches
 from data_modules.choices.rows import ChoiceExample
-from data_modules.schema import DataError
+from storage.errors import DataError
 
 _CHUNK = 512
 """Questions per tokenizer call."""

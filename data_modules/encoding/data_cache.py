@@ -22,7 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from data_modules.schema import DataError
+from storage.errors import DataError
 from storage.json_files import sync
 
 log = logging.getLogger(__name__)

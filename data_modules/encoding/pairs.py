@@ -19,7 +19,8 @@ from torch.utils.data import Dataset
 from data_modules.batching.collate import Collator, PairBatch
 from data_modules.batching.samplers import sorted_batches
 from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, full_query
-from data_modules.schema import DataError, QAExample, Variant
+from data_modules.schema import QAExample, Variant
+from storage.errors import DataError
 
 
 class PairFeature(NamedTuple):

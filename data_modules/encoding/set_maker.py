@@ -43,8 +43,9 @@ from data_modules.interventions.variants import (
     tell,
     with_rationales,
 )
-from data_modules.schema import DataError, Group, QAExample, Variant
+from data_modules.schema import Group, QAExample, Variant
 from data_modules.sources import read_qa
+from storage.errors import DataError
 
 _TOLD = {"windows": "questions", "pairs": "pairs", "rows": "groups"}
 """What is tokenised, by the stem of its files."""

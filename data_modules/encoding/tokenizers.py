@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from data_modules.schema import DataError
+from storage.errors import DataError
 
 EMBEDDED = "stories"
 """The tokenizer name that stands for the words of the embedded stories."""

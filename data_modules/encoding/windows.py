@@ -16,7 +16,8 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from data_modules.questions.answer_spans import answer_type
-from data_modules.schema import DataError, Group, QAExample, Span, Turn
+from data_modules.schema import Group, QAExample, Span, Turn
+from storage.errors import DataError
 
 UNMARKED = frozenset({"", "squad", "stories"})
 """Data sets whose questions without history stay as they are in every style."""

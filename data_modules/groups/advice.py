@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from data_modules.schema import ADVICE_CLASSES, AdviceClass, DataError, Group, UnderspecifiedQuestion
+from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group, UnderspecifiedQuestion
+from storage.errors import DataError
 from storage.json_files import load_json
 
 LEAD_IN = "Note that, "

@@ -24,7 +24,8 @@ from data_modules.groups.pairing import (
     split_advice,
 )
 from data_modules.questions.squad import is_true, paragraphs
-from data_modules.schema import DataError, Group, Span, UnderspecifiedQuestion
+from data_modules.schema import Group, Span, UnderspecifiedQuestion
+from storage.errors import DataError
 from storage.json_files import BadRecords, atomic_text, field, load_json
 
 NO_TARGET = -1

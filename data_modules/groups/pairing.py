@@ -10,14 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from data_modules.schema import (
-    ADVICE_CLASSES,
-    AdviceClass,
-    DataError,
-    Group,
-    Span,
-    UnderspecifiedQuestion,
-)
+from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group, Span, UnderspecifiedQuestion
+from storage.errors import DataError
 from storage.json_files import BadRecords
 
 Pair = tuple[float, float]

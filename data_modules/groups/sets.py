@@ -15,7 +15,8 @@ from random import Random
 
 from data_modules.groups.advice import CLASSES, LEAD_IN, Advice, attach, by_category, category_name
 from data_modules.groups.unqover import Expansion, LazySequence, SwapGroups
-from data_modules.schema import AdviceClass, DataError, Group
+from data_modules.schema import AdviceClass, Group
+from storage.errors import DataError
 
 
 @dataclass(frozen=True, slots=True)

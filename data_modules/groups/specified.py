@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Literal
 
 from data_modules.groups.unqover import repair_articles
-from data_modules.schema import DataError, Group, QAExample, UnderspecifiedQuestion
+from data_modules.schema import Group, QAExample, UnderspecifiedQuestion
+from storage.errors import DataError
 from storage.json_files import read_text
 
 SLOT = "[subj]"

@@ -12,7 +12,7 @@ from typing import Literal, TypeVar, get_args
 from data_modules.groups.advice import Advice, category_name
 from data_modules.groups.sets import Parts
 from data_modules.groups.unqover import Expansion
-from data_modules.schema import DataError
+from storage.errors import DataError
 
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)

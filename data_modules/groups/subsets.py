@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from data_modules.schema import ADVICE_CLASSES, DataError, Group
+from data_modules.schema import ADVICE_CLASSES, Group
+from storage.errors import DataError
 
 
 def balanced_sample(groups: Sequence[Group], total: int, seed: int) -> list[Group]:

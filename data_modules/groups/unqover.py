@@ -26,7 +26,8 @@ from data_modules.groups.word_lists import (
     read_templates,
     slot_order,
 )
-from data_modules.schema import DataError, Group, Span, UnderspecifiedQuestion
+from data_modules.schema import Group, Span, UnderspecifiedQuestion
+from storage.errors import DataError
 
 T = TypeVar("T")
 

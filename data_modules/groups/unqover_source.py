@@ -26,7 +26,8 @@ from data_modules.groups.pairing import (
     split_advice,
 )
 from data_modules.groups.unqover import Cell, Expansion, SubjectPair
-from data_modules.schema import DataError, UnderspecifiedQuestion
+from data_modules.schema import UnderspecifiedQuestion
+from storage.errors import DataError
 from storage.json_files import BadRecords, atomic_text, field, stream_object
 
 ID_FIELDS = (8, 9)

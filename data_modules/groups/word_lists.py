@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_modules.schema import DataError
+from storage.errors import DataError
 from storage.json_files import read_text
 
 NO_CLUSTER = "None"

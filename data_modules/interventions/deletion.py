@@ -19,7 +19,8 @@ from typing import Literal
 
 from data_modules.interventions.sentences import sentence_spans, trim
 from data_modules.questions.answer_spans import last_word, locate_answer
-from data_modules.schema import DataError, QAExample, Rejected, Span, Variant
+from data_modules.schema import QAExample, Rejected, Span, Variant
+from storage.errors import DataError
 
 Piece = tuple[int, int]
 """A part of a story as character offsets, end-exclusive."""

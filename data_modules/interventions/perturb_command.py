@@ -14,7 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_modules.schema import VARIANTS, DataError, QAExample, Rejected
+from data_modules.schema import VARIANTS, QAExample, Rejected
+from storage.errors import DataError
 
 if TYPE_CHECKING:
     from data_modules.interventions.deletion import Rules

@@ -18,7 +18,8 @@ from data_modules.interventions.deletion import (
     perturb_all,
     with_rationale,
 )
-from data_modules.schema import DataError, QAExample, Rejected, Variant
+from data_modules.schema import QAExample, Rejected, Variant
+from storage.errors import DataError
 
 logger = logging.getLogger(__name__)
 

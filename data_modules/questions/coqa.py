@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from data_modules.questions.answer_spans import AnswerLocator, answer_type
-from data_modules.schema import DataError, QAExample, Span, Turn
+from data_modules.schema import QAExample, Span, Turn
+from storage.errors import DataError
 from storage.json_files import BadRecords, field, load_json
 
 

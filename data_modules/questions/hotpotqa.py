@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from data_modules.questions.answer_spans import AnswerLocator, answer_type
-from data_modules.schema import DataError, QAExample, Span
+from data_modules.schema import QAExample, Span
+from storage.errors import DataError
 from storage.json_files import BadRecords, field, load_json
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from data_modules.schema import ANSWER_TYPES, VARIANTS, DataError, QAExample, Span, Turn
+from data_modules.schema import ANSWER_TYPES, VARIANTS, QAExample, Span, Turn
+from storage.errors import DataError
 from storage.json_files import atomic_text, field, parse_line
 
 _SPOKEN = ("yes", "no", "unknown")

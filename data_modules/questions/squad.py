@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from data_modules.schema import DataError, QAExample, Span
+from data_modules.schema import QAExample, Span
+from storage.errors import DataError
 from storage.json_files import BadRecords, atomic_text, field, load_json
 
 

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from random import Random
 
 from data_modules.choices.rows import ChoiceExample
-from data_modules.schema import DataError
 from data_modules.stories import words
 from data_modules.stories.questions import in_dev, make_story
+from storage.errors import DataError
 
 CHOICE_SIZES = {
     "choices_train": 6000,

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import NamedTuple
 
-from data_modules.schema import DataError, QAExample, Turn
+from data_modules.schema import QAExample, Turn
 from data_modules.stories.questions import (
     QA_SIZES,
     Fact,
@@ -32,6 +32,7 @@ from data_modules.stories.questions import (
     place_facts,
 )
 from data_modules.stories.words import FILLERS
+from storage.errors import DataError
 
 
 class Mix(NamedTuple):

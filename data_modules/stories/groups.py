@@ -29,8 +29,9 @@ from random import Random
 
 from data_modules.groups.advice import drop_advice
 from data_modules.groups.planting import latent_strength
-from data_modules.schema import AdviceClass, DataError, Group, Span, UnderspecifiedQuestion
+from data_modules.schema import AdviceClass, Group, Span, UnderspecifiedQuestion
 from data_modules.stories import words
+from storage.errors import DataError
 
 ADVISED: tuple[AdviceClass, ...] = ("ethical", "adversarial", "irrelevant")
 HELD_OUT_CONTEXTS = 2

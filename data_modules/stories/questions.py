@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from random import Random
 
 from data_modules.interventions.augmentation import frame_words
-from data_modules.schema import DataError, QAExample, Span
+from data_modules.schema import QAExample, Span
 from data_modules.stories import words
+from storage.errors import DataError
 
 QA_SIZES = {"train": 12_000, "dev": 300}
 DEV_BUCKETS = 20

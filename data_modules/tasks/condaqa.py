@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from data_modules.schema import DataError, QAExample, Turn
+from data_modules.schema import QAExample, Turn
+from storage.errors import DataError
 from storage.json_files import atomic_text, field, parse_line
 
 YesNo = Literal["yes", "no"]

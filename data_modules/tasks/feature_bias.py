@@ -20,9 +20,9 @@ from random import Random
 from typing import Any, Literal, cast, get_args
 
 from data_modules.choices.rows import ChoiceExample
-from data_modules.schema import DataError
 from data_modules.tasks.predicates import Feature, LabelledText
 from data_modules.tasks.wording import HYPOTHESES, Meaning, feature_meaning
+from storage.errors import DataError
 from storage.json_files import atomic_text, load_json
 from storage.json_files import field as json_field
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_modules.schema import DataError
+from storage.errors import DataError
 
 if TYPE_CHECKING:
     from data_modules.tasks.feature_bias import FeatureTask

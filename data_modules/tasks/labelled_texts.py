@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_modules.schema import DataError
+from storage.errors import DataError
 from storage.json_files import field, json_lines
 
 logger = logging.getLogger(__name__)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from random import Random
 
-from data_modules.schema import DataError
 from data_modules.stories import words
 from data_modules.tasks.feature_bias import FeatureTask, build_task
 from data_modules.tasks.predicates import LabelledText, feature
 from data_modules.tasks.wording import LABELS
+from storage.errors import DataError
 
 SIZE = 1200
 CAP = 100

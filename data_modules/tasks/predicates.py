@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from data_modules.schema import DataError
+from storage.errors import DataError
 
 _FUNCTION_WORDS = """
 a an the this that these those some any no every each all both same other another such i you he she

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from data_modules.schema import DataError
 from data_modules.tasks.predicates import Feature
+from storage.errors import DataError
 from storage.json_files import field, load_json
 
 Hypothesis = Literal["h1", "h2"]

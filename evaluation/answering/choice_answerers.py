@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from data_modules.choices.rows import ChoiceExample
-from data_modules.schema import DataError
 from evaluation.answering.answerers import LANGUAGE_MODELS
+from storage.errors import DataError
 
 if TYPE_CHECKING:
     from evaluation.answering.choice_predictor import ChoicePredictor

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
-from data_modules.schema import AnswerType, DataError, QAExample, Variant
+from data_modules.schema import AnswerType, QAExample, Variant
+from storage.errors import DataError
 
 if TYPE_CHECKING:
     from data_modules.interventions.variants import Interventions

@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from data_modules.schema import DataError
 from evaluation.tables import Cell, Table
+from storage.errors import DataError
 from storage.json_files import field as checked
 from storage.json_files import load_json
 

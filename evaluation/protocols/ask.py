@@ -101,9 +101,9 @@ def candidate_scores(
 
     from data_modules.batching.collate import Collator
     from data_modules.encoding.windows import encode_texts, query_text, whole_span
-    from data_modules.schema import DataError
     from evaluation.answering.predictor import to_device
     from models.heads.span import candidate_log_probs
+    from storage.errors import DataError
 
     text = (context, query_text(question, advice), "--question")
     rows = list(encode_texts([text], predictor.tokenizer, predictor.encoding))

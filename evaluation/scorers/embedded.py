@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from data_modules.schema import DataError
 from evaluation.report import fingerprint
 from evaluation.scorers.scorers import ATTRIBUTES, ScoreFailure, Scores, around_empty, attributes_of, batches
+from storage.errors import DataError
 from storage.json_files import atomic_text, field, load_json
 
 FORMAT = "interventune-scorer"

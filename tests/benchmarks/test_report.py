@@ -10,7 +10,7 @@ import pytest
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.report import entries_of, markdown, read_entries, record
 from benchmarks.result import Result
-from data_modules.schema import DataError
+from storage.errors import DataError
 
 ABOUT = {"date": "2026-01-02", "machine": {"cpu": "abacus", "cores": 2}}
 

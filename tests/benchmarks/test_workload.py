@@ -11,9 +11,9 @@ from transformers import AutoTokenizer
 
 from benchmarks.workload import ENCODING, make_workload, sample_lengths, synthetic, window_lengths
 from data_modules.questions.squad import write_squad
-from data_modules.schema import DataError
 from data_modules.sources import read_qa
 from data_modules.stories import questions as stories
+from storage.errors import DataError
 
 
 def test_lengths_have_squads_mean_and_its_tail() -> None:

@@ -12,7 +12,7 @@ from data_modules.choices.benchmarks import read_multiple_choice
 from data_modules.choices.rows import ChoiceExample
 from data_modules.choices_data import Choices, ChoiceSampler, with_probes
 from data_modules.questions_data import QADataModule
-from data_modules.schema import DataError
+from storage.errors import DataError
 
 counts = st.lists(st.integers(2, 4), min_size=1, max_size=50)
 

@@ -13,8 +13,9 @@ from data_modules.groups.unqover import SwapGroups
 from data_modules.groups.unqover_source import write_source
 from data_modules.questions.rows import write_rows
 from data_modules.questions.squad import write_squad
-from data_modules.schema import DataError, QAExample, Span
+from data_modules.schema import QAExample, Span
 from data_modules.sources import detect, parse_stories, read_groups, read_qa
+from storage.errors import DataError
 from tests.data_modules.tiny_lists import make_group, name_expansion
 
 EXAMPLE = QAExample("1", "Ann lives in Rome.", "Where?", (Span(13, 17, "Rome"),), dataset="squad")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.schema import DataError
+from storage.errors import DataError
 from storage.finished_work import FinishedWork, work_key
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.schema import DataError
 from storage import json_files
+from storage.errors import DataError
 from storage.json_files import BadRecords, atomic_text, field, load_json, stream_object
 
 VALUES = st.recursive(

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from data_modules.schema import DataError
 from data_modules.sources import detect, read_groups, read_qa
+from storage.errors import DataError
 from storage.json_files import atomic_text, load_json
 
 TEST = (sys.executable, "-m", "training", "test")

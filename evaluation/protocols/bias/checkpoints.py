@@ -16,7 +16,7 @@ from torch import Tensor
 
 from data_modules.groups.advice import with_unadvised
 from data_modules.groups.planting import Scope, latent_strength
-from data_modules.schema import ADVICE_CLASSES, AdviceClass, DataError, Group, QAExample
+from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group, QAExample
 from data_modules.sources import read_groups, read_qa
 from evaluation.answering.answerers import Answerer, open_answerer
 from evaluation.answering.predictor import Predictor
@@ -25,6 +25,7 @@ from evaluation.protocols.bias.results import BiasEvaluation, GroupTable, class_
 from metrics.bias import BiasSums, accumulate, aggregate, empty_sums, sums_by_category
 from metrics.planted import planted_correlation
 from metrics.qa import AnswerScores, QAResult
+from storage.errors import DataError
 
 log = logging.getLogger(__name__)
 

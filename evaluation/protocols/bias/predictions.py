@@ -17,9 +17,10 @@ from torch import Tensor
 from data_modules import sources
 from data_modules.groups import lei, unqover_source
 from data_modules.groups.pairing import ScoredGroup
-from data_modules.schema import DataError, Group
+from data_modules.schema import Group
 from evaluation.protocols.bias.results import GroupTable
 from metrics.bias import span_score
+from storage.errors import DataError
 
 Format = Literal["auto", "unqover", "lei"]
 

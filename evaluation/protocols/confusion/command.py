@@ -110,12 +110,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Report:
     """Probe every model with the same questions."""
     from data_modules.choices.benchmarks import read_multiple_choice
-    from data_modules.schema import DataError
     from evaluation.answering.choice_answerers import open_choice_answerer
     from evaluation.protocols.bias.command import named_sources, source_record
     from evaluation.protocols.confusion.report import confusion_report
     from evaluation.protocols.confusion.results import confusion_result
     from evaluation.protocols.confusion.runs import check_questions, fixed_conditions, run_model
+    from storage.errors import DataError
     from storage.finished_work import FinishedWork
 
     plan = plan_of(args)

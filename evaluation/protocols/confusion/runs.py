@@ -25,9 +25,9 @@ from data_modules.choices.probes import (
     wrong_question,
 )
 from data_modules.choices.rows import ChoiceExample, choice_of
-from data_modules.schema import DataError
 from evaluation.answering.choice_answerers import ChoiceAnswerer
 from evaluation.report import plain_json
+from storage.errors import DataError
 from storage.finished_work import FinishedWork, work_key
 from storage.json_files import field as json_field
 

@@ -139,9 +139,9 @@ def read_domains(args: argparse.Namespace) -> dict[Domain, list[ToxicityPrompt]]
     Raises:
         DataError: a file is none of prompts, or all of its prompts say that they belong into the other.
     """
-    from data_modules.schema import DataError
     from evaluation.protocols.consistency.toxicity_prompts import read_prompts
     from metrics.consistency import DOMAINS
+    from storage.errors import DataError
 
     found: dict[Domain, list[ToxicityPrompt]] = {}
     for domain in DOMAINS:

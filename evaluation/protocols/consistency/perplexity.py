@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
-from data_modules.schema import DataError
 from evaluation.protocols.consistency.generation import LocalWriter
 from evaluation.protocols.consistency.results import Part
 from metrics.consistency import Variant
 from models.language.perplexity import ChunkLoss, chunks, perplexity
+from storage.errors import DataError
 from storage.finished_work import FinishedWork, work_key
 from storage.json_files import field
 

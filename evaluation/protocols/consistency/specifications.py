@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from data_modules.schema import DataError
+from storage.errors import DataError
 from storage.json_files import field, load_json
 
 Method = Literal["self", "instructive"]

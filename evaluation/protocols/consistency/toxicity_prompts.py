@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from data_modules.schema import DataError
+from storage.errors import DataError
 from storage.json_files import field, json_lines
 
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal, NamedTuple, get_args
 
-from data_modules.schema import DataError
 from data_modules.tasks.feature_bias import AGREEING, DISAMBIGUATING, WORDS, Cell, FeatureTask, TaskExample
 from data_modules.tasks.wording import ANSWER, Hypothesis, Wording
+from storage.errors import DataError
 
 Intervention = Literal["none", "verbalizer", "instruction", "explanation", "disambiguation"]
 INTERVENTIONS: tuple[Intervention, ...] = get_args(Intervention)

@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from data_modules.schema import DataError, QAExample
+from data_modules.schema import QAExample
+from storage.errors import DataError
 from storage.json_files import field, load_json
 
 Wording = Literal["org", "mod", "new"]

@@ -16,7 +16,7 @@ from typing import Any, Literal, TextIO
 
 from tqdm.auto import tqdm
 
-from data_modules.schema import DataError, QAExample, Variant
+from data_modules.schema import QAExample, Variant
 from evaluation.answering.predictor import Predictor
 from evaluation.protocols.shift.batches import StoryBatcher
 from evaluation.protocols.shift.distributed import Processes
@@ -28,6 +28,7 @@ from evaluation.protocols.shift.scores import (
     Place,
     incomparable,
 )
+from storage.errors import DataError
 
 BetweenMode = Literal["none", "first", "consecutive"]
 

@@ -15,10 +15,11 @@ from typing import NamedTuple, TypeVar
 from data_modules.interventions.augmentation import TEMPLATES, generate_sentences, write_sentences
 from data_modules.interventions.deletion import AUGMENTED, perturb_all, with_rationale
 from data_modules.interventions.variants import needing_sentences
-from data_modules.schema import DataError, QAExample, Rejected, Variant
+from data_modules.schema import QAExample, Rejected, Variant
 from data_modules.sources import read_qa
 from evaluation.answering.variants import default_variants
 from evaluation.protocols.shift.distributed import Processes
+from storage.errors import DataError
 
 T = TypeVar("T")
 

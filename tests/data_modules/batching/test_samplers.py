@@ -21,7 +21,7 @@ from data_modules.batching.samplers import (
     token_bucketed,
 )
 from data_modules.encoding.sets import QASet
-from data_modules.schema import DataError
+from storage.errors import DataError
 
 LENGTHS = st.lists(st.integers(1, 400), min_size=1, max_size=60)
 CLASSES = st.lists(st.integers(0, 3), min_size=1, max_size=50)

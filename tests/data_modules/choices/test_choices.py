@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.choices.rows import ChoiceExample, choice_of, write_choices
-from data_modules.schema import DataError
+from storage.errors import DataError
 from storage.json_files import json_lines
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=6)

@@ -19,7 +19,7 @@ from data_modules.choices.probes import (
     wrong_question,
 )
 from data_modules.choices.rows import ChoiceExample
-from data_modules.schema import DataError
+from storage.errors import DataError
 
 Probe = Callable[[Sequence[ChoiceExample], int], list[ChoiceExample]]
 SEEDED: tuple[Probe, ...] = (wrong_question, no_right_answer)

@@ -11,9 +11,9 @@ import pytest
 
 from data_modules.choices.benchmarks import read_multiple_choice, split_source
 from data_modules.choices.rows import ChoiceExample, write_choices
-from data_modules.schema import DataError
 from data_modules.sources import read_qa
 from data_modules.stories.choices import CHOICE_SIZES, FAVOURED, FAVOURED_SHARE, KINDS
+from storage.errors import DataError
 
 RECORDS: dict[str, dict[str, Any]] = {
     "piqa": {"goal": "Dry a cup.", "sol1": "Use a cloth.", "sol2": "Use a stone."},

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from data_modules.encoding.arrow_rows import MappedRows, in_chunks, list_array, map_chunks, write_tables
 from data_modules.interventions.deletion import ExampleError
-from data_modules.schema import DataError, QAExample
+from data_modules.schema import QAExample
+from storage.errors import DataError
 
 
 def squares(first: int, last: int) -> pa.Table:

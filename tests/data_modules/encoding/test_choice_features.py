@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from data_modules.choices.rows import ChoiceExample
 from data_modules.encoding.choices import ChoiceEncoding, ChoiceSet
-from data_modules.schema import DataError
+from storage.errors import DataError
 from tests.data_modules.small_tokenizers import KINDS, tokenizer
 
 ARCHITECTURES = {

@@ -18,7 +18,8 @@ from data_modules.encoding.windows import (
     full_query,
     last_tokens,
 )
-from data_modules.schema import DataError, QAExample, Span, Turn
+from data_modules.schema import QAExample, Span, Turn
+from storage.errors import DataError
 from tests.data_modules.small_tokenizers import tokenizer
 
 STORY = "Anna is in the kitchen. Ben has a red ball. Clara is in the garden."

@@ -25,7 +25,7 @@ from data_modules.encoding.data_cache import (
     read_entry,
     source_digest,
 )
-from data_modules.schema import DataError
+from storage.errors import DataError
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 

@@ -21,9 +21,10 @@ from data_modules.encoding.windows import (
     token_span,
     whole_span,
 )
-from data_modules.schema import DataError, QAExample, Span
+from data_modules.schema import QAExample, Span
 from data_modules.stories.groups import groups
 from data_modules.stories.questions import qa_examples
+from storage.errors import DataError
 from tests.data_modules.small_tokenizers import KINDS, tokenizer
 
 CONTEXTS = st.text(alphabet="ab tolkesTéß.,'\n  ", min_size=1, max_size=40)

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from data_modules.encoding.pairs import PairSet, in_original, pair_up
 from data_modules.encoding.windows import Encoding
 from data_modules.interventions.deletion import perturb
-from data_modules.schema import DataError, QAExample, Variant
+from data_modules.schema import QAExample, Variant
 from data_modules.stories.conversations import conversation_examples
 from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
+from storage.errors import DataError
 
 EXAMPLES = tuple(islice(conversation_examples("conversation_dev"), 40))
 

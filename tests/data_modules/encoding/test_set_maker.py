@@ -30,9 +30,10 @@ from data_modules.interventions.variants import Interventions
 from data_modules.questions.rows import write_rows
 from data_modules.questions.squad import write_squad
 from data_modules.questions_data import QADataModule
-from data_modules.schema import DataError, Group, QAExample, Span, UnderspecifiedQuestion
+from data_modules.schema import Group, QAExample, Span, UnderspecifiedQuestion
 from data_modules.stories import groups as story_groups
 from data_modules.stories import questions as stories
+from storage.errors import DataError
 from tests.data_modules.small_tokenizers import KINDS, tokenizer
 
 SHORT = Encoding(max_length=48, stride=16)

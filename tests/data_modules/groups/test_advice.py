@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from data_modules.groups.advice import Advice, attach, by_category, category_name, read_advice
-from data_modules.schema import DataError
+from storage.errors import DataError
 from tests.data_modules.tiny_lists import INTERVENTIONS, make_group
 
 

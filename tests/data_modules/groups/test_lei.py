@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from data_modules.groups.lei import read_lei, read_lei_records, write_lei
 from data_modules.groups.pairing import ScoredGroup, locate_pair
 from data_modules.groups.unqover import SwapGroups
-from data_modules.schema import DataError
+from storage.errors import DataError
 from tests.data_modules.tiny_lists import make_group, place_expansion
 
 KEY = "oro|ulban|0|rude|was loud|was loud|adversarial_rude-2"

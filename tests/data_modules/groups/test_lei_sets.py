@@ -12,7 +12,8 @@ from data_modules.groups.advice import Advice, attach, read_advice
 from data_modules.groups.lei import read_lei
 from data_modules.groups.sets import HeldOut, Parts, advised_pools, check_disjoint, parts_of, restrict, sample
 from data_modules.groups.unqover import Expansion, SwapGroups, read_expansion
-from data_modules.schema import DataError, Group
+from data_modules.schema import Group
+from storage.errors import DataError
 from tests.data_modules.tiny_lists import (
     COUNTS,
     Tiny,

@@ -12,7 +12,7 @@ from data_modules.groups.advice import read_advice
 from data_modules.groups.sets import HeldOut, Parts, advised_pools, check_disjoint, restrict, sample
 from data_modules.groups.splits import SPLITS, split_parts
 from data_modules.groups.unqover import read_expansion
-from data_modules.schema import DataError
+from storage.errors import DataError
 from tests.data_modules.tiny_lists import INTERVENTIONS, Tiny, name_expansion, put, religion
 
 

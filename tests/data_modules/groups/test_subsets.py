@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.groups.subsets import balanced_sample
-from data_modules.schema import DataError, Group
+from data_modules.schema import Group
 from data_modules.stories import groups as story_groups
+from storage.errors import DataError
 
 GROUPS = list(story_groups.groups("heldout"))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from data_modules.groups.unqover import Expansion, SwapGroups, read_expansion, repair_articles
 from data_modules.groups.unqover_source import write_source
-from data_modules.schema import DataError
+from storage.errors import DataError
 from tests.data_modules.tiny_lists import (
     ATTRIBUTES,
     COUNTS,

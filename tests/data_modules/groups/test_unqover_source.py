@@ -9,7 +9,7 @@ import pytest
 
 from data_modules.groups.unqover import SwapGroups
 from data_modules.groups.unqover_source import read_source, write_source
-from data_modules.schema import DataError
+from storage.errors import DataError
 from tests.data_modules.tiny_lists import name_expansion, place_expansion, tiny_expansion
 
 

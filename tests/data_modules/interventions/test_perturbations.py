@@ -11,17 +11,9 @@ import pytest
 from data_modules.interventions import deletion as p
 from data_modules.interventions.deletion import Rules, perturb, perturb_all, with_rationale
 from data_modules.interventions.sentences import sentence_spans
-from data_modules.schema import (
-    VARIANTS,
-    AnswerType,
-    DataError,
-    QAExample,
-    Rejected,
-    Span,
-    Turn,
-    Variant,
-)
+from data_modules.schema import VARIANTS, AnswerType, QAExample, Rejected, Span, Turn, Variant
 from data_modules.sources import read_qa
+from storage.errors import DataError
 
 STORY = (
     "Ida sat by the well. Her cat Moro wore a blue bell. They left at ten.\n\nNobody came back. It snowed."

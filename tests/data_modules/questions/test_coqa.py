@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from data_modules.questions.coqa import coqa_examples, read_coqa, rows_to_coqa
-from data_modules.schema import DataError, Turn
+from data_modules.schema import Turn
+from storage.errors import DataError
 
 STORY = "Ulla runs a mill.\n\nIts wheel broke. Her son fixed it with two planks."
 TURNS = [

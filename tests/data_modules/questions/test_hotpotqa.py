@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.questions.hotpotqa import build_story, hotpotqa_examples, read_hotpotqa, rows_to_hotpotqa
-from data_modules.schema import DataError, Span
+from data_modules.schema import Span
+from storage.errors import DataError
 
 MILL = ["Ulla Mill stands on the Varr. ", " It has one wheel.", "It\tis  old.", " It has one wheel."]
 ULLA = ["Ulla was a miller.", " She lived in Torp. "]

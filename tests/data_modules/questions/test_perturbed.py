@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from data_modules.interventions.deletion import perturb_all
 from data_modules.questions.rows import from_row, read_rows, to_line, to_row, write_rows
-from data_modules.schema import ANSWER_TYPES, VARIANTS, DataError, QAExample, Span, Turn
+from data_modules.schema import ANSWER_TYPES, VARIANTS, QAExample, Span, Turn
 from data_modules.sources import read_qa
+from storage.errors import DataError
 
 STORY = "Ida sat. Moro ran."
 EXAMPLE = QAExample(

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.questions.squad import read_squad, read_squad_hub, rows_to_examples, write_squad
-from data_modules.schema import DataError, QAExample, Span
+from data_modules.schema import QAExample, Span
+from storage.errors import DataError
 
 CONTEXT = "Ann lives in Rome. Bob lives in Rome."
 

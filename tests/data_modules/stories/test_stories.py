@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from data_modules.groups.advice import drop_advice
 from data_modules.groups.planting import latent_strength, preferred_subject
 from data_modules.interventions.augmentation import FRAMES
-from data_modules.schema import DataError
 from data_modules.stories import words
 from data_modules.stories.groups import ADVISED, SPLITS, groups, rivals
 from data_modules.stories.questions import QA_SIZES, make_story, qa_examples, vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
+from storage.errors import DataError
 
 SEEDS = st.integers(0, 2**32)
 KNOWN = {subject.lower() for subject in words.SUBJECTS}

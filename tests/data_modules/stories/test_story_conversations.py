@@ -8,9 +8,10 @@ from itertools import islice
 import pytest
 
 from data_modules.interventions.deletion import perturb
-from data_modules.schema import DataError, QAExample
+from data_modules.schema import QAExample
 from data_modules.sources import read_qa
 from data_modules.stories.conversations import MAX_TURNS, conversation_examples
+from storage.errors import DataError
 
 PLAIN = tuple(islice(conversation_examples("conversation_train"), 2000))
 TRAIN = tuple(islice(conversation_examples("mixed_train"), 2000))

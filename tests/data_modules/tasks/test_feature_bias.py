@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from data_modules.choices.benchmarks import read_multiple_choice
 from data_modules.choices.rows import write_choices
-from data_modules.schema import DataError
 from data_modules.tasks.feature_bias import (
     CELLS,
     build_task,
@@ -24,6 +23,7 @@ from data_modules.tasks.feature_bias import (
 )
 from data_modules.tasks.own_tasks import OWN_TASKS, own_task
 from data_modules.tasks.predicates import LabelledText, feature
+from storage.errors import DataError
 
 
 def released(n: int = 2) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.schema import DataError
 from data_modules.tasks.predicates import LabelledText, feature
+from storage.errors import DataError
 
 
 def side(

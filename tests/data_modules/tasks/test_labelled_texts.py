@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from data_modules.schema import DataError
 from data_modules.tasks.labelled_texts import LabelledTexts, read_labelled_texts
+from storage.errors import DataError
 
 FIELDS = {"toxicity": ("toxicity", "toxic"), "threat": ("threat",)}
 

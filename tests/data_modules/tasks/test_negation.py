@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from data_modules.__main__ import main
-from data_modules.schema import DataError, Turn
+from data_modules.schema import Turn
 from data_modules.tasks.condaqa import ContrastPair, read_condaqa, read_pairs, write_pairs
+from storage.errors import DataError
 
 ROW: dict[str, Any] = {
     "id": "s1",

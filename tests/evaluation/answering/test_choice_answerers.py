@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from data_modules.choices.rows import ChoiceExample, write_choices
-from data_modules.schema import DataError
 from evaluation.__main__ import main
 from evaluation.answering.choice_answerers import CHOICE_WORDINGS, LikelihoodChooser, choice_prompt
 from models.language.local_model import LocalTextModel
+from storage.errors import DataError
 from tests.data_modules.tiny_language_models import save
 from tests.evaluation.checkpoints import save_folder
 

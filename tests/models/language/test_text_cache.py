@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from data_modules.schema import DataError
 from models.language.text_cache import BOUND_REACHED, CachedTextModel, cache_key
 from models.language.text_models import Settings, TextFailure
+from storage.errors import DataError
 from storage.finished_work import read_work
 
 DOWN = TextFailure("down")

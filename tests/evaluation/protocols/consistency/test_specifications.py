@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.schema import DataError
 from evaluation.protocols.consistency.specifications import (
     ALPHABET,
     METHODS,
@@ -18,6 +17,7 @@ from evaluation.protocols.consistency.specifications import (
     nonsense_groups,
     read_specifications,
 )
+from storage.errors import DataError
 
 SELF: dict[str, Any] = {
     "template": "This has {}:",

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.schema import DataError
 from evaluation.protocols.consistency.toxicity_prompts import ToxicityPrompt, read_prompts
+from storage.errors import DataError
 
 
 def saved(tmp_path: Path, *lines: str) -> Path:

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.schema import DataError
 from data_modules.tasks.feature_bias import FeatureTask, read_task
 from data_modules.tasks.wording import HYPOTHESES, Wording, own_wordings
 from evaluation.protocols.feature_bias.prompts import (
@@ -24,6 +23,7 @@ from evaluation.protocols.feature_bias.prompts import (
     explained_label,
     style_of,
 )
+from storage.errors import DataError
 
 WORDINGS = {
     "h1": Wording(

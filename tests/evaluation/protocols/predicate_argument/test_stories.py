@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from data_modules.schema import DataError
 from evaluation.protocols.predicate_argument.stories import (
     COLOUR_PAIRS,
     SCHEMAS,
@@ -18,6 +17,7 @@ from evaluation.protocols.predicate_argument.stories import (
     predicate_argument_rows,
     read_stimuli,
 )
+from storage.errors import DataError
 
 ROWS = predicate_argument_rows()
 NEGATED = predicate_argument_rows(negated=True)

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from data_modules.interventions.augmentation import template_sentence
 from data_modules.interventions.deletion import perturb
 from data_modules.questions.rows import write_rows
-from data_modules.schema import DataError, QAExample, Rejected, Variant
+from data_modules.schema import QAExample, Rejected, Variant
 from data_modules.stories.questions import qa_examples
 from evaluation.protocols.shift.batches import spread
 from evaluation.protocols.shift.distributed import Processes
 from evaluation.protocols.shift.pairs import Rows, StorySource, sentence_writer
+from storage.errors import DataError
 
 STORIES = list(islice(qa_examples("mixed_dev"), 80))
 
