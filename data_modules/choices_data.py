@@ -13,8 +13,8 @@ from data_modules.batching.eval_sets import EvalSet
 from data_modules.batching.samplers import BatchIndex, length_bucketed, shuffled
 from data_modules.choices.benchmarks import read_multiple_choice
 from data_modules.choices.probes import no_question, no_right_answer
-from data_modules.choices.rows import ChoiceExample
 from data_modules.encoding.choices import ChoiceEncoding, ChoiceSet, by_count
+from data_modules.schema import ChoiceQuestion
 from storage.errors import DataError
 
 ProbeName = Literal["no_question", "no_right_answer"]
@@ -167,14 +167,14 @@ def choice_order(data: ChoiceSet, how: Choices, seed: int, rank: int, world_size
 
 
 def with_probes(
-    examples: Sequence[ChoiceExample], probes: Sequence[ProbeName], share: float, seed: int
-) -> tuple[list[ChoiceExample], list[list[int]]]:
+    examples: Sequence[ChoiceQuestion], probes: Sequence[ProbeName], share: float, seed: int
+) -> tuple[list[ChoiceQuestion], list[list[int]]]:
     """What probes make of a share of the questions, each drawn by (seed, probe); and for every question the
     indices of what was made of it, counted behind the questions.
 
     Texts come from all the questions, whatever the share.
     """
-    added: list[ChoiceExample] = []
+    added: list[ChoiceQuestion] = []
     followers: list[list[int]] = [[] for _ in examples]
     for p, probe in enumerate(probes):
         order_N = np.random.default_rng([seed, p]).permutation(len(examples))

@@ -31,6 +31,9 @@ VARIANTS: tuple[Variant, ...] = get_args(Variant)
 DELETED: frozenset[Variant] = frozenset({"ts_r", "os_r", "ts_r_aug", "os_r_aug"})
 """The variants without a rationale: a faithful model says unknown."""
 
+ChoiceTarget = Literal["label", "uniform"]
+"""What training wants of a question: the labelled choice, or all choices alike (there is no right one)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -160,3 +163,29 @@ class Group:
     def unadvised_key(self) -> str:
         """The key of the same four variants without any advice."""
         return self.key.rsplit("|", 1)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceQuestion:
+    """One question with its choices, of which one is right (probes spec B2)."""
+
+    id: str
+    prompt: str
+    """The fields before the choices, joined by single spaces (spec B1); "" is a question left out."""
+    choices: tuple[str, ...]
+    label: int
+    """Slot of the right choice; of a perturbed question, of the pseudo-correct one (spec B3)."""
+    benchmark: str = ""
+    probe: str = ""
+    """The name of the probe that made it, or empty for an original."""
+    donors: tuple[int, ...] = ()
+    """Indices, among the originals, of the questions that texts were taken from."""
+    target: ChoiceTarget = "label"
+
+    def __post_init__(self) -> None:
+        if len(self.choices) < 2:
+            raise DataError(f"question {self.id}: {len(self.choices)} choice(s), at least 2 are needed")
+        if not 0 <= self.label < len(self.choices):
+            raise DataError(
+                f"question {self.id}: label {self.label}, but the choices are 0 to {len(self.choices) - 1}"
+            )

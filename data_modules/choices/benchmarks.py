@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from data_modules.choices.rows import ChoiceExample, choice_of
+from data_modules.choices.rows import choice_of
+from data_modules.schema import ChoiceQuestion
 from storage.errors import DataError
 from storage.json_files import field, json_lines, load_json, read_text
 
@@ -70,7 +71,7 @@ class Label(NamedTuple):
 
 def read_multiple_choice(
     source: str | Path, *, labels: str | Path = "", benchmark: str = "auto"
-) -> list[ChoiceExample]:
+) -> list[ChoiceQuestion]:
     """All questions of `source` (see the module), in its order.
 
     Args:
@@ -163,7 +164,7 @@ def _table(rows: Iterable[Mapping[str, Any]], source: str) -> Iterator[Record]:
 
 def _examples(
     records: Sequence[Record], layout: Layout, source: str, label_file: str
-) -> Iterator[ChoiceExample]:
+) -> Iterator[ChoiceQuestion]:
     texts = [_texts(record, layout) for record in records]
     counts = [len(choices) for _, choices in texts]
     if layout.benchmark == "rows":
@@ -180,7 +181,7 @@ def _examples(
         )
     slots = _slots(labels, counts[0], layout)
     for name, (prompt, choices), slot in zip(_ids(records, layout), texts, slots, strict=True):
-        yield ChoiceExample(name, prompt, choices, slot, layout.benchmark)
+        yield ChoiceQuestion(name, prompt, choices, slot, layout.benchmark)
 
 
 def _ids(records: Sequence[Record], layout: Layout) -> list[str]:
@@ -191,7 +192,7 @@ def _ids(records: Sequence[Record], layout: Layout) -> list[str]:
     return [f"{layout.benchmark}-{i}" for i in range(len(records))]
 
 
-def _own_rows(records: Sequence[Record], label_file: str) -> Iterator[ChoiceExample]:
+def _own_rows(records: Sequence[Record], label_file: str) -> Iterator[ChoiceQuestion]:
     if label_file:
         raise DataError(f"{label_file}: rows of questions hold their labels themselves; leave it out")
     yield from (choice_of(record.row, record.where) for record in records)

@@ -22,7 +22,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from data_modules.choices.rows import ChoiceExample
+from data_modules.schema import ChoiceQuestion
 from storage.errors import DataError
 
 Sampling = Literal["random", "heuristic"]
@@ -32,7 +32,7 @@ _WORD = re.compile(r"\w+")
 _TRIES = 16
 
 
-def no_question(examples: Iterable[ChoiceExample]) -> list[ChoiceExample]:
+def no_question(examples: Iterable[ChoiceQuestion]) -> list[ChoiceQuestion]:
     """The choices alone: the prompt is empty, the label becomes the pseudo-correct slot."""
     return [
         dataclasses.replace(example, prompt="", probe="no_question", donors=(), target="uniform")
@@ -41,12 +41,12 @@ def no_question(examples: Iterable[ChoiceExample]) -> list[ChoiceExample]:
 
 
 def wrong_question(
-    examples: Sequence[ChoiceExample],
+    examples: Sequence[ChoiceQuestion],
     seed: int,
     no_shared_words: bool = False,
     *,
     targets: Sequence[int] | None = None,
-) -> list[ChoiceExample]:
+) -> list[ChoiceQuestion]:
     """The prompt of another question, uniformly random; choices and label stay.
 
     Args:
@@ -83,15 +83,15 @@ def wrong_question(
     return changed
 
 
-def with_strangers(examples: Sequence[ChoiceExample]) -> list[int]:
+def with_strangers(examples: Sequence[ChoiceQuestion]) -> list[int]:
     """Indices of the questions for which some other prompt has no word in common with their own."""
     strangers = _Strangers(examples)
     return [i for i in range(len(examples)) if strangers.of(i).any()]
 
 
 def no_right_answer(
-    examples: Sequence[ChoiceExample], seed: int, *, targets: Sequence[int] | None = None
-) -> list[ChoiceExample]:
+    examples: Sequence[ChoiceQuestion], seed: int, *, targets: Sequence[int] | None = None
+) -> list[ChoiceQuestion]:
     """The right choice of another question, uniformly random, in the slot of the right one; all else stays.
 
     Args:
@@ -124,14 +124,14 @@ def no_right_answer(
 
 
 def choice_paralysis(
-    examples: Sequence[ChoiceExample],
+    examples: Sequence[ChoiceQuestion],
     seed: int,
     n: int,
     sampling: Sampling = "random",
     similarity: np.ndarray | None = None,
     *,
     targets: Sequence[int] | None = None,
-) -> list[ChoiceExample]:
+) -> list[ChoiceQuestion]:
     """The own right choice among n - 1 right choices of other questions; the original wrong ones are gone.
 
     No text stands twice. The slot of the own choice is drawn; the donors stand in the order of their choices.
@@ -180,7 +180,7 @@ def choice_paralysis(
     return changed
 
 
-def draw_instances(examples: Sequence[ChoiceExample], seed: int, count: int) -> list[int]:
+def draw_instances(examples: Sequence[ChoiceQuestion], seed: int, count: int) -> list[int]:
     """`count` different indices in ascending order (all where there are no more): the questions of a trial of
     choice paralysis, the same for every n and sampling."""
     if count >= len(examples):
@@ -189,7 +189,7 @@ def draw_instances(examples: Sequence[ChoiceExample], seed: int, count: int) -> 
     return sorted(int(i) for i in rng.choice(len(examples), size=count, replace=False))
 
 
-def probe_rng(examples: Sequence[ChoiceExample], probe: str, seed: int) -> np.random.Generator:
+def probe_rng(examples: Sequence[ChoiceQuestion], probe: str, seed: int) -> np.random.Generator:
     """A generator for each (benchmark, probe, seed of the trial); DataError where there are no questions."""
     if not examples:
         raise DataError(f"{probe}: there are no questions to change")
@@ -200,7 +200,7 @@ def probe_rng(examples: Sequence[ChoiceExample], probe: str, seed: int) -> np.ra
 class _Texts:
     """Prompts and choices as numbers, the same for the same text."""
 
-    def __init__(self, examples: Sequence[ChoiceExample]) -> None:
+    def __init__(self, examples: Sequence[ChoiceQuestion]) -> None:
         self.prompt_N = np.array(_numbers(example.prompt for example in examples))
         flat = iter(_numbers(text for example in examples for text in example.choices))
         self.choices = [[next(flat) for _ in example.choices] for example in examples]
@@ -227,7 +227,7 @@ class _Texts:
 class _Strangers:
     """Which prompts have no word in common with a given one."""
 
-    def __init__(self, examples: Sequence[ChoiceExample]) -> None:
+    def __init__(self, examples: Sequence[ChoiceQuestion]) -> None:
         self.words = [set(_WORD.findall(example.prompt.lower())) for example in examples]
         places: defaultdict[str, list[int]] = defaultdict(list)
         for i, words in enumerate(self.words):
@@ -246,7 +246,7 @@ class _Strangers:
         return free_N
 
 
-def _expanded(examples: Sequence[ChoiceExample], i: int, donors: Sequence[int], slot: int) -> ChoiceExample:
+def _expanded(examples: Sequence[ChoiceQuestion], i: int, donors: Sequence[int], slot: int) -> ChoiceQuestion:
     choices = [examples[j].choices[examples[j].label] for j in donors]
     choices.insert(slot, examples[i].choices[examples[i].label])
     return dataclasses.replace(
@@ -263,7 +263,7 @@ def _draw(
     rng: np.random.Generator,
     count: int,
     fits: Callable[[np.ndarray], np.ndarray],
-    example: ChoiceExample,
+    example: ChoiceQuestion,
     what: str,
 ) -> int:
     """An index uniformly among those that fit: out of a few at random, which nearly always holds one, or out
@@ -278,7 +278,7 @@ def _draw(
     return int(pool[rng.integers(len(pool))])
 
 
-def _targets(examples: Sequence[ChoiceExample], targets: Sequence[int] | None) -> Sequence[int]:
+def _targets(examples: Sequence[ChoiceQuestion], targets: Sequence[int] | None) -> Sequence[int]:
     return range(len(examples)) if targets is None else targets
 
 

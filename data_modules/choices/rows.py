@@ -1,4 +1,4 @@
-"""A multiple-choice question, as every reader yields it and every probe changes it, and its JSONL rows.
+"""Multiple-choice questions as rows of JSON Lines.
 
     {"id": "piqa-0", "prompt": "...", "choices": ["...", "..."], "label": 0, "benchmark": "piqa",
      "probe": "", "donors": [], "target": "label"}
@@ -10,44 +10,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
+from data_modules.schema import ChoiceQuestion, ChoiceTarget
 from storage.errors import DataError
 from storage.json_files import atomic_text, field
 
-Target = Literal["label", "uniform"]
-"""What training wants of a question: the labelled choice, or all choices alike (there is no right one)."""
 
-
-@dataclass(frozen=True, slots=True)
-class ChoiceExample:
-    """One question with its choices, of which one is right (probes spec B2)."""
-
-    id: str
-    prompt: str
-    """The fields before the choices, joined by single spaces (spec B1); "" is a question left out."""
-    choices: tuple[str, ...]
-    label: int
-    """Slot of the right choice; of a perturbed question, of the pseudo-correct one (spec B3)."""
-    benchmark: str = ""
-    probe: str = ""
-    """The name of the probe that made it, or empty for an original."""
-    donors: tuple[int, ...] = ()
-    """Indices, among the originals, of the questions that texts were taken from."""
-    target: Target = "label"
-
-    def __post_init__(self) -> None:
-        if len(self.choices) < 2:
-            raise DataError(f"question {self.id}: {len(self.choices)} choice(s), at least 2 are needed")
-        if not 0 <= self.label < len(self.choices):
-            raise DataError(
-                f"question {self.id}: label {self.label}, but the choices are 0 to {len(self.choices) - 1}"
-            )
-
-
-def write_choices(path: str | Path, examples: Iterable[ChoiceExample]) -> int:
+def write_choices(path: str | Path, examples: Iterable[ChoiceQuestion]) -> int:
     """JSON Lines, whole or not at all; returns how many."""
     count = 0
     with atomic_text(path) as file:
@@ -57,7 +29,7 @@ def write_choices(path: str | Path, examples: Iterable[ChoiceExample]) -> int:
     return count
 
 
-def choice_of(row: Mapping[str, Any], where: str) -> ChoiceExample:
+def choice_of(row: Mapping[str, Any], where: str) -> ChoiceQuestion:
     """The example of one row; DataError begins with `where`."""
     choices = field(row, "choices", list, where)
     for i, text in enumerate(choices):
@@ -67,10 +39,10 @@ def choice_of(row: Mapping[str, Any], where: str) -> ChoiceExample:
     if any(type(donor) is not int for donor in donors):
         raise DataError(f"{where}: the field 'donors' must be a list of whole numbers, found {donors!r}")
     target = row.get("target", "label")
-    if target not in get_args(Target):
+    if target not in get_args(ChoiceTarget):
         raise DataError(f"{where}: the field 'target' must be label or uniform, found {target!r}")
     try:
-        return ChoiceExample(
+        return ChoiceQuestion(
             id=str(field(row, "id", (str, int), where)),
             prompt=field(row, "prompt", str, where),
             choices=tuple(choices),

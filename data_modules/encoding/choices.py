@@ -17,7 +17,7 @@ from torch.utils.data import Dataset
 from tqdm.auto import tqdm
 
 from data_modules.batching.samplers import sorted_batches
-from data_modules.choices.rows import ChoiceExample
+from data_modules.schema import ChoiceQuestion
 from storage.errors import DataError
 
 _CHUNK = 512
@@ -77,7 +77,7 @@ class ChoiceBatch(NamedTuple):
 
 
 def encode_choices(
-    examples: Sequence[ChoiceExample], tokenizer: Any, encoding: ChoiceEncoding, architecture: str
+    examples: Sequence[ChoiceQuestion], tokenizer: Any, encoding: ChoiceEncoding, architecture: str
 ) -> list[tuple[ChoiceRow, ...]]:
     """The rows of every question, one a choice, in order.
 
@@ -134,7 +134,7 @@ class ChoiceSet(Dataset):
 
     def __init__(
         self,
-        examples: Sequence[ChoiceExample],
+        examples: Sequence[ChoiceQuestion],
         tokenizer: Any,
         encoding: ChoiceEncoding,
         architecture: str,

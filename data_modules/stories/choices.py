@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from data_modules.choices.rows import ChoiceExample
+from data_modules.schema import ChoiceQuestion
 from data_modules.stories import words
 from data_modules.stories.questions import in_dev, make_story
 from storage.errors import DataError
@@ -43,7 +43,7 @@ FAVOURED = frozenset(word for kind in KINDS for word in kind[::2])
 """The words that the biased splits favour."""
 
 
-def choice_examples(split: str, seed: int = 0) -> Iterator[ChoiceExample]:
+def choice_examples(split: str, seed: int = 0) -> Iterator[ChoiceQuestion]:
     """The questions of a split, one a story.
 
     Raises:
@@ -58,7 +58,7 @@ def choice_examples(split: str, seed: int = 0) -> Iterator[ChoiceExample]:
         context, question, answer, others = _question(rng, dev=split.endswith("_dev"), favoured=favoured)
         choices = [answer, *others]
         rng.shuffle(choices)
-        yield ChoiceExample(
+        yield ChoiceQuestion(
             f"{split.replace('choices_', 'choice-')}-{seed}-{index}",
             f"{context} {question}",
             tuple(choices),

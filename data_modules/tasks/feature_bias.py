@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal, cast, get_args
 
-from data_modules.choices.rows import ChoiceExample
+from data_modules.schema import ChoiceQuestion
 from data_modules.tasks.predicates import Feature, LabelledText
 from data_modules.tasks.wording import HYPOTHESES, Meaning, feature_meaning
 from storage.errors import DataError
@@ -237,10 +237,10 @@ def _cells(rows: Iterable[LabelledText], feature: Feature) -> tuple[dict[Cell, s
 
 def choice_rows(
     task: FeatureTask, examples: Iterable[TaskExample], words: tuple[str, str]
-) -> list[ChoiceExample]:
+) -> list[ChoiceQuestion]:
     """The texts as questions with two label words to choose from, for a fine-tuned classifier."""
     return [
-        ChoiceExample(f"{task.name}/{x.name}", x.question, words, int(x.answer), f"{task.name}/{x.split}")
+        ChoiceQuestion(f"{task.name}/{x.name}", x.question, words, int(x.answer), f"{task.name}/{x.split}")
         for x in examples
     ]
 

@@ -231,7 +231,7 @@ def _check_rows(arguments: argparse.Namespace) -> None:
 
 
 def run_rows(arguments: argparse.Namespace) -> str:
-    """Write rows of `choices.ChoiceExample`, both labels equally often; a line for the user."""
+    """Write rows of `choices.ChoiceQuestion`, both labels equally often; a line for the user."""
     from data_modules.choices.rows import write_choices
     from data_modules.tasks.feature_bias import (
         AGREEING,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from data_modules.choices.rows import ChoiceExample
+from data_modules.schema import ChoiceQuestion
 from evaluation.answering.answerers import LANGUAGE_MODELS
 from storage.errors import DataError
 
@@ -32,7 +32,7 @@ class ChoiceAnswerer(Protocol):
     identity: dict[str, Any]
     """All that logits depend on besides the texts, as plain JSON values."""
 
-    def logits(self, examples: Sequence[ChoiceExample], what: str = "") -> Iterable[np.ndarray]:
+    def logits(self, examples: Sequence[ChoiceQuestion], what: str = "") -> Iterable[np.ndarray]:
         """One float32 array (choices,) for each question, in order; `what` names the progress bar."""
 
 
@@ -106,7 +106,7 @@ class CheckpointChooser:
         }
         self.identity: dict[str, Any] = {"weights": predictor.weights_id, **settings}
 
-    def logits(self, examples: Sequence[ChoiceExample], what: str = "") -> Iterable[np.ndarray]:
+    def logits(self, examples: Sequence[ChoiceQuestion], what: str = "") -> Iterable[np.ndarray]:
         return self.predictor.logits(examples, what)
 
     def embeddings(self, texts: Sequence[str], what: str = "") -> np.ndarray:
@@ -144,7 +144,7 @@ class LikelihoodChooser:
         model = open_text_model(path, device=args.device, batch_size=args.batch_size)
         return cls(model, prompt=args.prompt, likelihood=args.likelihood)
 
-    def logits(self, examples: Sequence[ChoiceExample], what: str = "") -> Iterable[np.ndarray]:
+    def logits(self, examples: Sequence[ChoiceQuestion], what: str = "") -> Iterable[np.ndarray]:
         """DataError names the question whose text has no tokens or does not fit the model's context."""
         from evaluation.answering.prompting import starts_anew, token_count
 
@@ -162,10 +162,10 @@ class LikelihoodChooser:
             yield logit_C.astype(np.float32)
 
 
-def choice_prompt(example: ChoiceExample, wording: ChoiceWording) -> str:
+def choice_prompt(example: ChoiceQuestion, wording: ChoiceWording) -> str:
     """What a language model reads before a choice.
 
-    >>> example = ChoiceExample("1", "Why?", ("This", "That"), 0)
+    >>> example = ChoiceQuestion("1", "Why?", ("This", "That"), 0)
     >>> choice_prompt(example, CHOICE_WORDINGS["unifiedqa"])
     'why? \\\\n (a) this (b) that'
     """

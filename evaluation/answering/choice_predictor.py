@@ -20,9 +20,9 @@ from tqdm.auto import tqdm
 from transformers.utils.logging import disable_progress_bar
 
 from data_modules.batching.samplers import sorted_batches
-from data_modules.choices.rows import ChoiceExample
 from data_modules.encoding.choices import ChoiceEncoding, ChoiceSet
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
+from data_modules.schema import ChoiceQuestion
 from evaluation.answering.predictor import pick_device, to_device
 from models.checkpoint import fingerprint
 from models.choice_checkpoint import load_choice
@@ -86,7 +86,7 @@ class ChoicePredictor:
         }
 
     @torch.inference_mode()
-    def logits(self, examples: Sequence[ChoiceExample], what: str = "choosing") -> list[np.ndarray]:
+    def logits(self, examples: Sequence[ChoiceQuestion], what: str = "choosing") -> list[np.ndarray]:
         """The logits (N,) of every question's choices, float32, in the order of the questions, which may have
         different numbers of choices."""
         data = ChoiceSet(examples, self.tokenizer, self.encoding, self.model.architecture)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.choices.benchmarks import read_multiple_choice
-from data_modules.choices.rows import ChoiceExample
 from data_modules.choices_data import Choices, ChoiceSampler, with_probes
 from data_modules.questions_data import QADataModule
+from data_modules.schema import ChoiceQuestion
 from storage.errors import DataError
 
 counts = st.lists(st.integers(2, 4), min_size=1, max_size=50)
@@ -74,7 +74,7 @@ def test_probes_follow_their_originals(share: float) -> None:
     assert sum(map(len, followers)) == len(added)
     for original, behind in zip(QUESTIONS, followers, strict=True):
         for at in behind:
-            made: ChoiceExample = added[at - 40]
+            made: ChoiceQuestion = added[at - 40]
             assert (made.id, made.target, made.label) == (original.id, "uniform", original.label)
             assert len(made.choices) == len(original.choices)
             assert made.donors if made.probe == "no_right_answer" else made.prompt == ""

@@ -14,7 +14,8 @@ import torch
 
 from data_modules.choices.benchmarks import read_multiple_choice
 from data_modules.choices.probes import no_question
-from data_modules.choices.rows import ChoiceExample, write_choices
+from data_modules.choices.rows import write_choices
+from data_modules.schema import ChoiceQuestion
 from evaluation.answering.choice_predictor import ChoicePredictor
 from tests.training.conftest import Commands
 from tests.training.test_mistakes import fails
@@ -22,7 +23,7 @@ from training.cli import main as train
 
 QUESTIONS = read_multiple_choice("stories:choices_dev")
 PAIRS = [
-    ChoiceExample(e.id, e.prompt, e.choices[:2], 0 if e.label == 0 else 1, "pairs")
+    ChoiceQuestion(e.id, e.prompt, e.choices[:2], 0 if e.label == 0 else 1, "pairs")
     for e in QUESTIONS[40:46]
     if e.label != 2
 ]
@@ -143,7 +144,7 @@ def test_training_against_probes_unlearns_what_the_choices_alone_tell(
         label = int(rng.integers(2))
         choices = (right, wrong) if label == 0 else (wrong, right)
         prompt = f"Anna has a {right} ball." if i % 2 else "It was a quiet day."
-        examples.append(ChoiceExample(str(i), prompt, choices, label, "colours"))
+        examples.append(ChoiceQuestion(str(i), prompt, choices, label, "colours"))
     write_choices(tmp_path / "train", examples[:256])
     write_choices(tmp_path / "dev", examples[256:])
     write_choices(tmp_path / "alone", no_question(examples[256:]))

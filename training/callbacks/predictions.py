@@ -15,12 +15,12 @@ import pytorch_lightning as pl
 import torch.distributed as dist
 
 from data_modules.batching.eval_sets import EvalSet
-from data_modules.choices.rows import ChoiceExample
 from data_modules.encoding.choices import ChoiceSet
 from data_modules.encoding.pairs import PairSet
 from data_modules.encoding.sets import GroupSet, QASet
 from data_modules.groups.lei import write_lei
 from data_modules.groups.pairing import ScoredGroup
+from data_modules.schema import ChoiceQuestion
 from storage.json_files import write_text
 
 
@@ -85,6 +85,6 @@ def write_predictions(evaluated: EvalSet, found: dict[int, Any], path: Path) -> 
         write_text(path, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
 
 
-def _chosen(example: ChoiceExample, logits: list[float]) -> dict[str, Any]:
+def _chosen(example: ChoiceQuestion, logits: list[float]) -> dict[str, Any]:
     choice = logits.index(max(logits))
     return {"id": example.id, "label": example.label, "choice": choice, "logits": logits}

@@ -26,7 +26,7 @@ from evaluation.protocol_flags import (
 from evaluation.report import Report
 
 if TYPE_CHECKING:
-    from data_modules.choices.rows import ChoiceExample
+    from data_modules.schema import ChoiceQuestion
     from evaluation.answering.choice_answerers import ChoiceAnswerer
     from evaluation.protocols.confusion.runs import Condition, Plan
     from storage.finished_work import FinishedWork
@@ -210,7 +210,7 @@ def check_models(named: list[tuple[str, str]], args: argparse.Namespace, plan: P
 
 
 def encoder_conditions(
-    examples: list[ChoiceExample], args: argparse.Namespace, plan: Plan, work: FinishedWork
+    examples: list[ChoiceQuestion], args: argparse.Namespace, plan: Plan, work: FinishedWork
 ) -> list[Condition]:
     """Heuristic choice paralysis by the encoder that is named: the same for all models."""
     from evaluation.answering.choice_answerers import CheckpointChooser
@@ -222,7 +222,7 @@ def encoder_conditions(
 
 
 def own_conditions(
-    examples: list[ChoiceExample], plan: Plan, answerer: ChoiceAnswerer, work: FinishedWork
+    examples: list[ChoiceQuestion], plan: Plan, answerer: ChoiceAnswerer, work: FinishedWork
 ) -> list[Condition]:
     """Heuristic choice paralysis by the embeddings of a model."""
     from evaluation.answering.choice_answerers import CheckpointChooser

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from data_modules.choices.rows import ChoiceExample
+from data_modules.schema import ChoiceQuestion
 from evaluation.protocols.confusion.figures import figures
 from evaluation.protocols.confusion.results import (
     BiasResult,
@@ -24,7 +24,7 @@ Metrics = Iterator[tuple[str, float | int]]
 
 
 def confusion_report(
-    examples: Sequence[ChoiceExample],
+    examples: Sequence[ChoiceQuestion],
     plan: Plan,
     runs: Sequence[ModelRun],
     results: Sequence[ConfusionResult],
@@ -47,7 +47,9 @@ def confusion_report(
     )
 
 
-def notes(examples: Sequence[ChoiceExample], plan: Plan, results: Sequence[ConfusionResult]) -> Iterator[str]:
+def notes(
+    examples: Sequence[ChoiceQuestion], plan: Plan, results: Sequence[ConfusionResult]
+) -> Iterator[str]:
     """What the numbers mean, and over what they are."""
     count, chance = len(results[0].original.irregular.balance), 1 / len(examples[0].choices)
     yield (
@@ -152,7 +154,7 @@ def test_keys(name: str, found: Significance) -> Metrics:
     yield f"{name}/p", found.p
 
 
-def rows(examples: Sequence[ChoiceExample], runs: Sequence[ModelRun]) -> Iterator[dict[str, Any]]:
+def rows(examples: Sequence[ChoiceQuestion], runs: Sequence[ModelRun]) -> Iterator[dict[str, Any]]:
     """Every answer: of an original with its texts, of a changed question with the texts that changed."""
     for run in runs:
         before_NC = confidences(run.original_NC)
@@ -178,7 +180,7 @@ def rows(examples: Sequence[ChoiceExample], runs: Sequence[ModelRun]) -> Iterato
                 }
 
 
-def answer(index: int, example: ChoiceExample, confidence_C: np.ndarray) -> dict[str, Any]:
+def answer(index: int, example: ChoiceQuestion, confidence_C: np.ndarray) -> dict[str, Any]:
     """What a model makes of one question."""
     pick = int(confidence_C.argmax())
     return {
@@ -191,7 +193,7 @@ def answer(index: int, example: ChoiceExample, confidence_C: np.ndarray) -> dict
     }
 
 
-def changed_texts(condition: Condition, example: ChoiceExample) -> dict[str, Any]:
+def changed_texts(condition: Condition, example: ChoiceQuestion) -> dict[str, Any]:
     """The texts that differ from the original's."""
     if condition.probe == "choice_paralysis":
         return {"choices": list(example.choices)}

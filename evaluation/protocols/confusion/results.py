@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from data_modules.choices.probes import Probe
-from data_modules.choices.rows import ChoiceExample
+from data_modules.schema import ChoiceQuestion
 from evaluation.protocols.confusion.runs import ModelRun, Plan
 from metrics import confusion as of
 from metrics.confusion import MaxProb, Spread, spread
@@ -105,7 +105,7 @@ class ConfusionResult:
     difference_test: Significance | None
 
 
-def confusion_result(examples: Sequence[ChoiceExample], plan: Plan, run: ModelRun) -> ConfusionResult:
+def confusion_result(examples: Sequence[ChoiceQuestion], plan: Plan, run: ModelRun) -> ConfusionResult:
     """The numbers of one model."""
     original = original_result(examples, run)
     bias = {probe: bias_result(original, plan, run, probe) for probe in BIASED if probe in plan.probes}
@@ -121,7 +121,7 @@ def confusion_result(examples: Sequence[ChoiceExample], plan: Plan, run: ModelRu
     )
 
 
-def original_result(examples: Sequence[ChoiceExample], run: ModelRun) -> Original:
+def original_result(examples: Sequence[ChoiceQuestion], run: ModelRun) -> Original:
     """Of the questions as they are."""
     confidence_NC = of.confidences(run.original_NC)
     label_N = np.array([example.label for example in examples])

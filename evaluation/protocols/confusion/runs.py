@@ -24,7 +24,8 @@ from data_modules.choices.probes import (
     with_strangers,
     wrong_question,
 )
-from data_modules.choices.rows import ChoiceExample, choice_of
+from data_modules.choices.rows import choice_of
+from data_modules.schema import ChoiceQuestion
 from evaluation.answering.choice_answerers import ChoiceAnswerer
 from evaluation.report import plain_json
 from storage.errors import DataError
@@ -65,7 +66,7 @@ class Condition:
     trial: int
     targets: list[int]
     """Indices of their originals (P)."""
-    examples: list[ChoiceExample]
+    examples: list[ChoiceQuestion]
     sampling: str = ""
     n: int = 0
     """Choices of choice paralysis."""
@@ -94,7 +95,7 @@ class ModelRun:
                 yield condition, logit_PC
 
 
-def check_questions(examples: Sequence[ChoiceExample], source: str) -> None:
+def check_questions(examples: Sequence[ChoiceQuestion], source: str) -> None:
     """DataError unless there are at least two questions, all with the same number of choices."""
     if len(examples) < 2:
         raise DataError(
@@ -109,7 +110,7 @@ def check_questions(examples: Sequence[ChoiceExample], source: str) -> None:
             )
 
 
-def fixed_conditions(examples: Sequence[ChoiceExample], plan: Plan) -> list[Condition]:
+def fixed_conditions(examples: Sequence[ChoiceQuestion], plan: Plan) -> list[Condition]:
     """Every trial that depends on no model, before any model is loaded.
 
     Raises:
@@ -136,7 +137,7 @@ def fixed_conditions(examples: Sequence[ChoiceExample], plan: Plan) -> list[Cond
     return found
 
 
-def random_paralysis(examples: Sequence[ChoiceExample], plan: Plan) -> Iterator[Condition]:
+def random_paralysis(examples: Sequence[ChoiceQuestion], plan: Plan) -> Iterator[Condition]:
     """The trials of random choice paralysis."""
     for n in plan.choices:
         for trial, seed in _trials(plan):
@@ -146,7 +147,7 @@ def random_paralysis(examples: Sequence[ChoiceExample], plan: Plan) -> Iterator[
 
 
 def heuristic_paralysis(
-    examples: Sequence[ChoiceExample], plan: Plan, encoder: Any, embed: Embed, work: FinishedWork
+    examples: Sequence[ChoiceQuestion], plan: Plan, encoder: Any, embed: Embed, work: FinishedWork
 ) -> list[Condition]:
     """The trials of heuristic choice paralysis; texts are embedded only if some trial is not in `work`.
 
@@ -187,7 +188,7 @@ def heuristic_paralysis(
     return found
 
 
-def _kept_examples(record: dict[str, Any], count: int, where: str) -> list[ChoiceExample]:
+def _kept_examples(record: dict[str, Any], count: int, where: str) -> list[ChoiceQuestion]:
     """The changed questions of a record; DataError where it holds none, or not as many."""
     kept = [choice_of(row, where) for row in json_field(record, "examples", list, where)]
     if len(kept) != count:
@@ -196,7 +197,7 @@ def _kept_examples(record: dict[str, Any], count: int, where: str) -> list[Choic
 
 
 def finished_logits(
-    answerer: ChoiceAnswerer, examples: Sequence[ChoiceExample], work: FinishedWork, what: str
+    answerer: ChoiceAnswerer, examples: Sequence[ChoiceQuestion], work: FinishedWork, what: str
 ) -> np.ndarray:
     """Logits (N, C) float32 of questions with equally many choices, from finished work where they are there.
 
@@ -223,7 +224,7 @@ def finished_logits(
 def run_model(
     name: str,
     answerer: ChoiceAnswerer,
-    examples: Sequence[ChoiceExample],
+    examples: Sequence[ChoiceQuestion],
     conditions: Sequence[Condition],
     work: FinishedWork,
 ) -> ModelRun:

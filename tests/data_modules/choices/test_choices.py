@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.choices.rows import ChoiceExample, choice_of, write_choices
+from data_modules.choices.rows import choice_of, write_choices
+from data_modules.schema import ChoiceQuestion
 from storage.errors import DataError
 from storage.json_files import json_lines
 
@@ -15,9 +16,9 @@ texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=6)
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> ChoiceExample:
+def questions(draw: st.DrawFn) -> ChoiceQuestion:
     choices = tuple(draw(st.lists(texts, min_size=2, max_size=5)))
-    return ChoiceExample(
+    return ChoiceQuestion(
         id=draw(texts),
         prompt=draw(texts),
         choices=choices,
@@ -29,14 +30,14 @@ def questions(draw: st.DrawFn) -> ChoiceExample:
     )
 
 
-def rows_of(path: Path) -> list[ChoiceExample]:
+def rows_of(path: Path) -> list[ChoiceQuestion]:
     """The questions of a file."""
     return [choice_of(row, where) for _, where, row in json_lines(path)]
 
 
 @given(st.lists(questions(), max_size=4))
 def test_rows_come_back_as_they_were(
-    tmp_path_factory: pytest.TempPathFactory, examples: list[ChoiceExample]
+    tmp_path_factory: pytest.TempPathFactory, examples: list[ChoiceQuestion]
 ) -> None:
     path = tmp_path_factory.mktemp("rows") / "rows.jsonl"
     assert write_choices(path, examples) == len(examples)
@@ -45,7 +46,7 @@ def test_rows_come_back_as_they_were(
 
 def test_four_fields_are_enough() -> None:
     row = {"id": 7, "prompt": "p", "choices": ["a", "b"], "label": 1}
-    assert choice_of(row, "here") == ChoiceExample("7", "p", ("a", "b"), 1)
+    assert choice_of(row, "here") == ChoiceQuestion("7", "p", ("a", "b"), 1)
 
 
 @pytest.mark.parametrize(

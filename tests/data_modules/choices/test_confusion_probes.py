@@ -18,19 +18,19 @@ from data_modules.choices.probes import (
     with_strangers,
     wrong_question,
 )
-from data_modules.choices.rows import ChoiceExample
+from data_modules.schema import ChoiceQuestion
 from storage.errors import DataError
 
-Probe = Callable[[Sequence[ChoiceExample], int], list[ChoiceExample]]
+Probe = Callable[[Sequence[ChoiceQuestion], int], list[ChoiceQuestion]]
 SEEDED: tuple[Probe, ...] = (wrong_question, no_right_answer)
 
 
-def question(i: int, prompt: str, *choices: str, label: int = 0, benchmark: str = "toy") -> ChoiceExample:
-    return ChoiceExample(str(i), prompt, choices, label, benchmark)
+def question(i: int, prompt: str, *choices: str, label: int = 0, benchmark: str = "toy") -> ChoiceQuestion:
+    return ChoiceQuestion(str(i), prompt, choices, label, benchmark)
 
 
 @st.composite
-def sets(draw: st.DrawFn, least: int = 4) -> list[ChoiceExample]:
+def sets(draw: st.DrawFn, least: int = 4) -> list[ChoiceQuestion]:
     """Questions with different prompts; right choices may be alike, and what is right here be wrong there."""
     count, n = draw(st.integers(least, 12)), draw(st.integers(2, 4))
     found = []
@@ -44,7 +44,7 @@ def sets(draw: st.DrawFn, least: int = 4) -> list[ChoiceExample]:
 
 @given(examples=sets(), seed=st.integers(0, 99), probe=st.sampled_from(SEEDED))
 def test_donors_are_others_and_the_slot_and_number_of_choices_stay(
-    examples: list[ChoiceExample], seed: int, probe: Probe
+    examples: list[ChoiceQuestion], seed: int, probe: Probe
 ) -> None:
     try:
         changed = probe(examples, seed)
@@ -71,7 +71,7 @@ def test_donors_are_others_and_the_slot_and_number_of_choices_stay(
 
 @given(examples=sets(), seed=st.integers(0, 99), n=st.integers(2, 5), heuristic=st.booleans())
 def test_choice_paralysis_holds_the_own_choice_once_among_distinct_donors(
-    examples: list[ChoiceExample], seed: int, n: int, heuristic: bool
+    examples: list[ChoiceQuestion], seed: int, n: int, heuristic: bool
 ) -> None:
     similarity = np.random.default_rng(seed).random((len(examples), len(examples)))
     sampling: Sampling = "heuristic" if heuristic else "random"
@@ -98,7 +98,7 @@ def test_choice_paralysis_holds_the_own_choice_once_among_distinct_donors(
 
 @given(examples=sets(), seed=st.integers(0, 9))
 def test_nothing_but_the_question_goes_away_and_the_same_seed_draws_the_same(
-    examples: list[ChoiceExample], seed: int
+    examples: list[ChoiceQuestion], seed: int
 ) -> None:
     for old, new in zip(examples, no_question(examples), strict=True):
         assert (new.prompt, new.donors, new.target) == ("", (), "uniform")
@@ -111,10 +111,10 @@ MANY = [question(i, f"how to do thing number {i}", f"right {i}", f"wrong {i}") f
 
 
 def test_trials_benchmarks_and_probes_have_draws_of_their_own() -> None:
-    def donors(examples: Sequence[ChoiceExample], seed: int, probe: Probe) -> list[int]:
+    def donors(examples: Sequence[ChoiceQuestion], seed: int, probe: Probe) -> list[int]:
         return [example.donors[0] for example in probe(examples, seed)]
 
-    other = [ChoiceExample(e.id, e.prompt, e.choices, e.label, "other") for e in MANY]
+    other = [ChoiceQuestion(e.id, e.prompt, e.choices, e.label, "other") for e in MANY]
     first = donors(MANY, 0, wrong_question)
     for again in (donors(MANY, 1, wrong_question), donors(other, 0, wrong_question)):
         assert sum(a == b for a, b in zip(first, again, strict=True)) < 10

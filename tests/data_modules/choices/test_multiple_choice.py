@@ -10,7 +10,8 @@ import datasets
 import pytest
 
 from data_modules.choices.benchmarks import read_multiple_choice, split_source
-from data_modules.choices.rows import ChoiceExample, write_choices
+from data_modules.choices.rows import write_choices
+from data_modules.schema import ChoiceQuestion
 from data_modules.sources import read_qa
 from data_modules.stories.choices import CHOICE_SIZES, FAVOURED, FAVOURED_SHARE, KINDS
 from storage.errors import DataError
@@ -100,7 +101,7 @@ def test_the_hub_is_read_by_its_columns(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("data_modules.questions.squad.hub_rows", rows)
     (found,) = read_multiple_choice("hub:somebody/art:validation")
     assert asked == ["somebody/art:validation"]
-    assert found == ChoiceExample("anli-0", "a b", ("c", "d"), 1, "anli")
+    assert found == ChoiceQuestion("anli-0", "a b", ("c", "d"), 1, "anli")
 
 
 def test_hellaswags_other_spellings(tmp_path: Path) -> None:
@@ -114,8 +115,8 @@ def test_hellaswags_other_spellings(tmp_path: Path) -> None:
 
 def test_own_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
     examples = [
-        ChoiceExample("a", "p", ("x", "y"), 1, "piqa"),
-        ChoiceExample("a", "", ("x", "y", "z"), 0, "piqa", "no_question", (1, 0), "uniform"),
+        ChoiceQuestion("a", "p", ("x", "y"), 1, "piqa"),
+        ChoiceQuestion("a", "", ("x", "y", "z"), 0, "piqa", "no_question", (1, 0), "uniform"),
     ]
     write_choices(tmp_path / "rows", examples)
     assert read_multiple_choice(tmp_path / "rows") == examples

@@ -11,8 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.choices.rows import ChoiceExample
 from data_modules.encoding.choices import ChoiceEncoding, ChoiceSet
+from data_modules.schema import ChoiceQuestion
 from storage.errors import DataError
 from tests.data_modules.small_tokenizers import KINDS, tokenizer
 
@@ -25,12 +25,12 @@ ARCHITECTURES = {
     "words_roberta": "roberta",
     "words_xlnet": "xlnet",
 }
-TWO = ChoiceExample("two", "who was rude?", ("the tolin met a", "a kessar"), 1)
-THREE = ChoiceExample("three", "who", ("a", "was rude", "met"), 2, target="uniform")
-EMPTY = ChoiceExample("empty", "", ("a tolin", "a"), 0)
+TWO = ChoiceQuestion("two", "who was rude?", ("the tolin met a", "a kessar"), 1)
+THREE = ChoiceQuestion("three", "who", ("a", "was rude", "met"), 2, target="uniform")
+EMPTY = ChoiceQuestion("empty", "", ("a tolin", "a"), 0)
 
 
-def choice_set(kind: str, *examples: ChoiceExample, **encoding: Any) -> ChoiceSet:
+def choice_set(kind: str, *examples: ChoiceQuestion, **encoding: Any) -> ChoiceSet:
     how = ChoiceEncoding(**{"pad_to_multiple_of": 1} | encoding)
     return ChoiceSet(examples, tokenizer(kind), how, ARCHITECTURES[kind])
 
@@ -61,14 +61,14 @@ def test_an_empty_prompt_keeps_its_separators() -> None:
 
 
 def test_robertas_space_is_not_doubled() -> None:
-    spaced = ChoiceExample("s", " who was rude?", (" the tolin met a", " a kessar"), 1)
+    spaced = ChoiceQuestion("s", " who was rude?", (" the tolin met a", " a kessar"), 1)
     assert unpadded(choice_set("bytes", TWO), 0) == unpadded(choice_set("bytes", spaced), 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_longer_text_is_cut(kind: str) -> None:
     """By turns token by token, until the row fits: what transformers calls longest_first."""
-    long = ChoiceExample("long", "who was " * 30, ("met a " * 20, "a"), 0)
+    long = ChoiceQuestion("long", "who was " * 30, ("met a " * 20, "a"), 0)
     data = choice_set(kind, long, max_length=16)
     (rows,) = unpadded(data, 0)
     assert [len(row) for row in rows] == [16, 16]
@@ -103,7 +103,7 @@ def test_what_a_batch_says() -> None:
 
 
 def test_followers_come_with_their_originals_in_pieces_of_similar_length() -> None:
-    originals = [ChoiceExample(f"o{i}", "the red ball " * (i % 5), ("red", "blue"), 0) for i in range(20)]
+    originals = [ChoiceQuestion(f"o{i}", "the red ball " * (i % 5), ("red", "blue"), 0) for i in range(20)]
     made = [replace(e, prompt="the red ball " * 9, target="uniform") for e in originals]
     data = ChoiceSet(
         [*originals, *made],

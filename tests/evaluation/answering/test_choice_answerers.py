@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from data_modules.choices.rows import ChoiceExample, write_choices
+from data_modules.choices.rows import write_choices
+from data_modules.schema import ChoiceQuestion
 from evaluation.__main__ import main
 from evaluation.answering.choice_answerers import CHOICE_WORDINGS, LikelihoodChooser, choice_prompt
 from models.language.local_model import LocalTextModel
@@ -20,8 +21,8 @@ from tests.data_modules.tiny_language_models import save
 from tests.evaluation.checkpoints import save_folder
 
 EXAMPLES = [
-    ChoiceExample("0", "where is the cat ?", ("on the mat", "under the red mat ."), 0),
-    ChoiceExample("1", "", ("the dog ran", "the cat"), 1),
+    ChoiceQuestion("0", "where is the cat ?", ("on the mat", "under the red mat ."), 0),
+    ChoiceQuestion("1", "", ("the dog ran", "the cat"), 1),
 ]
 
 
@@ -79,10 +80,10 @@ def test_choices_behind_a_plain_prompt_do_not_see_each_other(
 
 def test_a_question_that_does_not_fit_is_named(open_model: Callable[[str], LocalTextModel]) -> None:
     chooser = LikelihoodChooser(open_model("gpt2"))
-    long = ChoiceExample("long one", "the cat " * 20, ("on", "under"), 0)
+    long = ChoiceQuestion("long one", "the cat " * 20, ("on", "under"), 0)
     with pytest.raises(DataError, match=r"question long one: .* longer than the model's context"):
         list(chooser.logits([long]))
-    many = ChoiceExample("many", "why", tuple(map(str, range(30))), 0)
+    many = ChoiceQuestion("many", "why", tuple(map(str, range(30))), 0)
     with pytest.raises(DataError, match="question many: 30 choices are more than there are letters"):
         choice_prompt(many, CHOICE_WORDINGS["unifiedqa"])
     assert choice_prompt(many, CHOICE_WORDINGS["plain"]).startswith("why"), "which needs no letters"
@@ -91,7 +92,7 @@ def test_a_question_that_does_not_fit_is_named(open_model: Callable[[str], Local
 def test_more_choices_than_letters_are_told_before_any_question_is_asked(
     open_model: Callable[[str], LocalTextModel], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = [ChoiceExample(str(i), f"where {i} ?", (f"the {i}", "a mat"), 0, "toy") for i in range(40)]
+    rows = [ChoiceQuestion(str(i), f"where {i} ?", (f"the {i}", "a mat"), 0, "toy") for i in range(40)]
     write_choices(tmp_path / "rows.jsonl", rows)
     flags = ["--sampling", "random", "--choices", "30", "--trials", "1", "--output", str(tmp_path / "out")]
     model = f"t5={open_model('t5').name}"
@@ -106,7 +107,7 @@ def test_a_language_model_and_an_encoder_run_side_by_side(
     """A random head, under whatever encoder, is right by chance alone, and every hits@n is 1."""
     things = ("cat", "dog", "mat", "red", "blue", "ran")
     examples = [
-        ChoiceExample(str(i), f"where {thing} ?", (f"the {thing} sat", "a mat is not red"), 0, "toy")
+        ChoiceQuestion(str(i), f"where {thing} ?", (f"the {thing} sat", "a mat is not red"), 0, "toy")
         for i, thing in enumerate(things)
     ]
     write_choices(tmp_path / "rows.jsonl", examples)

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from data_modules.choices.benchmarks import read_multiple_choice
-from data_modules.choices.rows import ChoiceExample
 from data_modules.encoding.choices import ChoiceEncoding
 from data_modules.encoding.tokenizers import tokenizer_files
+from data_modules.schema import ChoiceQuestion
 from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.answering.choice_answerers import CheckpointChooser
@@ -29,8 +29,8 @@ from tests.evaluation.checkpoints import save_ckpt, save_folder, tiny_model
 QUESTIONS = read_multiple_choice("stories:choices_dev")[:9]
 MIXED = [
     *QUESTIONS,
-    ChoiceExample("two", "Anna is in the kitchen.", ("kitchen", "garden"), 0),
-    ChoiceExample("empty", "", ("red", "blue", "green", "white", "black"), 3),
+    ChoiceQuestion("two", "Anna is in the kitchen.", ("kitchen", "garden"), 0),
+    ChoiceQuestion("empty", "", ("red", "blue", "green", "white", "black"), 3),
     QUESTIONS[0],
 ]
 

@@ -13,7 +13,8 @@ import pytest
 
 from data_modules.choices.benchmarks import Benchmark
 from data_modules.choices.probes import Probe, Sampling
-from data_modules.choices.rows import ChoiceExample, write_choices
+from data_modules.choices.rows import write_choices
+from data_modules.schema import ChoiceQuestion
 from evaluation.__main__ import main
 from evaluation.answering.choice_answerers import CheckpointChooser
 from evaluation.page.example_rows import read_rows
@@ -22,7 +23,7 @@ from evaluation.protocols.confusion import runs as confusion_runs
 from evaluation.protocols.confusion.runs import Plan, fixed_conditions
 from models import choice_checkpoint
 
-Rule = Callable[[ChoiceExample], Sequence[float]]
+Rule = Callable[[ChoiceQuestion], Sequence[float]]
 
 
 class FakePredictor:
@@ -31,10 +32,10 @@ class FakePredictor:
     def __init__(self, rule: Rule, weights: str) -> None:
         self.rule, self.weights_id = rule, weights
         self.settings = {"precision": "32", "device": "cpu", "batch_size": 64}
-        self.asked: list[ChoiceExample] = []
+        self.asked: list[ChoiceQuestion] = []
         self.stop_after = 10**9
 
-    def logits(self, examples: Sequence[ChoiceExample], what: str = "") -> Iterator[np.ndarray]:
+    def logits(self, examples: Sequence[ChoiceQuestion], what: str = "") -> Iterator[np.ndarray]:
         for example in examples:
             if len(self.asked) >= self.stop_after:
                 raise KeyboardInterrupt
@@ -54,12 +55,12 @@ def number(text: str) -> float:
     return float(np.random.default_rng(seed).standard_normal())
 
 
-def guessing(example: ChoiceExample) -> list[float]:
+def guessing(example: ChoiceQuestion) -> list[float]:
     """A random head."""
     return [number(example.prompt + text) for text in example.choices]
 
 
-def knowing(example: ChoiceExample) -> list[float]:
+def knowing(example: ChoiceQuestion) -> list[float]:
     """Answers what it is asked, and guesses where there is nothing to tell by."""
     key = example.prompt.removeprefix("prompt ")
     told = [5.0 * (f"right {key}." in text) for text in example.choices]
@@ -68,19 +69,19 @@ def knowing(example: ChoiceExample) -> list[float]:
     ]
 
 
-def biased(example: ChoiceExample) -> list[float]:
+def biased(example: ChoiceQuestion) -> list[float]:
     """Reads no question: takes whatever is called right."""
     return [3.0 * ("right" in text) for text in example.choices]
 
 
-def questions(count: int = 80, n: int = 3) -> list[ChoiceExample]:
+def questions(count: int = 80, n: int = 3) -> list[ChoiceQuestion]:
     rng = np.random.default_rng(0)
     found = []
     for i in range(count):
         choices = [f"wrong {i} {k}" for k in range(n)]
         label = int(rng.integers(n))
         choices[label] = f"right {i}."
-        found.append(ChoiceExample(f"q{i}", f"prompt {i}", tuple(choices), label, "toy"))
+        found.append(ChoiceQuestion(f"q{i}", f"prompt {i}", tuple(choices), label, "toy"))
     return found
 
 
@@ -199,7 +200,7 @@ def test_the_order_of_the_choices_changes_nothing(
     assert ask(tmp_path, *flags) == 0
     first = report(tmp_path)
     turned = [
-        ChoiceExample(e.id, e.prompt, e.choices[::-1], len(e.choices) - 1 - e.label, e.benchmark)
+        ChoiceQuestion(e.id, e.prompt, e.choices[::-1], len(e.choices) - 1 - e.label, e.benchmark)
         for e in questions()
     ]
     monkeypatch.setattr("tests.evaluation.protocols.confusion.test_confusion.questions", lambda *_: turned)
@@ -246,9 +247,9 @@ def test_no_shared_words_leaves_out_who_has_no_other_question(
     assert "every prompt has a word in common with every other one" in capsys.readouterr().err
     examples = questions(20)
     examples = [
-        ChoiceExample(e.id, e.prompt if i < 19 else "prompt 1 alien", e.choices, e.label, "toy")
+        ChoiceQuestion(e.id, e.prompt if i < 19 else "prompt 1 alien", e.choices, e.label, "toy")
         for i, e in enumerate(examples)
-    ] + [ChoiceExample("odd", "alien", ("x", "y", "z"), 0, "toy")]
+    ] + [ChoiceQuestion("odd", "alien", ("x", "y", "z"), 0, "toy")]
     write_choices(tmp_path / "some.jsonl", examples)
     arguments = ["--input", str(tmp_path / "some.jsonl"), "--output", str(tmp_path / "out"), *flags]
     assert main(["confusion", *arguments]) == 0
@@ -290,7 +291,7 @@ def test_mistakes_are_told_before_any_model_is_asked(
 def test_mistakes_in_questions_and_logits_are_told(
     tmp_path: Path, models: dict[str, FakePredictor], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    odd = [*questions(3), ChoiceExample("odd", "why", ("this", "that"), 0, "other")]
+    odd = [*questions(3), ChoiceQuestion("odd", "why", ("this", "that"), 0, "other")]
     write_choices(tmp_path / "odd.jsonl", odd)
     arguments = ["--checkpoint", "guessing", "--output", str(tmp_path / "out")]
     assert main(["confusion", "--input", str(tmp_path / "odd.jsonl"), *arguments]) == 2
