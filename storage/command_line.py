@@ -1,0 +1,219 @@
+"""Commands from typed functions: the signature is the schema, the docstring the help.
+
+    def length(*, checkpoint: list[Named], limit: Count | None = None, options: Options = Options()) -> None:
+        '''How long answers are.
+
+        Args:
+            checkpoint: who is asked.
+            limit: use the first N questions only.
+            options: how they are asked.
+        '''
+
+    arguments = make_parser(length, "python -m evaluation length").parse_args()
+    call(length, arguments)
+
+A keyword-only parameter is a flag, any other a positional argument; `list[...]` takes one value or more, a
+tuple as many as it has types, a `Literal` one of its choices, and a `bool` none. The fields of a dataclass
+are flags too, in a group of their own. `Annotated[str, "[NAME=]PATH"]` names the value in the help;
+`Annotated[int, AtLeast(1)]` bounds it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from inspect import Parameter, cleandoc, signature
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn, cast, get_args, get_origin, get_type_hints
+
+Named = Annotated[str, "[NAME=]PATH"]
+"""A path with the name that tables and figures call it by."""
+
+
+class AtLeast(NamedTuple):
+    """The smallest value that a number may have."""
+
+    low: float
+
+
+Count = Annotated[int, AtLeast(1)]
+"""A whole number from 1 on."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that tells a mistake in one line."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(allow_abbrev=False, **settings)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message} (see {self.prog} --help)\n")
+
+
+def make_parser(function: Callable[..., Any], prog: str) -> Parser:
+    """A parser of the arguments of `function`, which may be a dataclass."""
+    parser = Parser(prog=prog, description=_about(function))
+    add_arguments(parser, function)
+    return parser
+
+
+def add_arguments(parser: argparse.ArgumentParser, function: Callable[..., Any]) -> None:
+    """Add the parameters of `function` to a parser."""
+    _add(parser, function, {})
+
+
+def call(function: Callable[..., Any], arguments: argparse.Namespace) -> Any:
+    """Call `function` with what its parser found."""
+    positional, named = [], {}
+    for parameter, kind in _parameters(function):
+        name = parameter.name
+        if is_dataclass(kind):
+            value = cast(type, kind)(**{field.name: getattr(arguments, field.name) for field in fields(kind)})
+        else:
+            value = getattr(arguments, name)
+            value = tuple(value) if get_origin(kind) is tuple else value
+        if parameter.kind is Parameter.KEYWORD_ONLY or is_dataclass(function):
+            named[name] = value
+        else:
+            positional.append(value)
+    return function(*positional, **named)
+
+
+def run(function: Callable[..., Any], prog: str, argv: list[str] | None = None) -> int:
+    """Parse and call; returns the exit code of `guarded`."""
+    parser = make_parser(function, prog)
+    add_traceback(parser)
+    arguments = parser.parse_args(argv)
+    return guarded(lambda: call(function, arguments), arguments.traceback)
+
+
+def add_traceback(parser: argparse.ArgumentParser) -> None:
+    """The flag `--traceback`, see `guarded`."""
+    parser.add_argument("--traceback", action="store_true", help="show where in the code an error arose")
+
+
+def guarded(action: Callable[[], Any], traceback: bool = False) -> int:
+    """0, or 2 after one line on stderr for a ValueError or an OSError of `action`."""
+    try:
+        action()
+    except (ValueError, OSError) as error:
+        if traceback:
+            raise
+        print(f"error: {one_line(error)}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def one_line(error: Exception) -> str:
+    """What went wrong, and with which file."""
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+def _add(parser: Any, function: Callable[..., Any], defaults: Mapping[str, Any]) -> None:
+    help_of = _parameter_help(function)
+    for parameter, kind in _parameters(function):
+        default = defaults.get(parameter.name, parameter.default)
+        if is_dataclass(kind):
+            group = parser.add_argument_group(help_of.get(parameter.name) or _about(cast(type, kind)))
+            base = (
+                {} if default is Parameter.empty else {f.name: getattr(default, f.name) for f in fields(kind)}
+            )
+            _add(group, cast(type, kind), base)
+            continue
+        flag = parameter.kind is Parameter.KEYWORD_ONLY or is_dataclass(function)
+        settings = _settings(kind, default)
+        if default is Parameter.empty:
+            settings |= {"required": True} if flag else {}
+        elif not flag:
+            settings.setdefault("nargs", "?")
+        text = help_of.get(parameter.name, "")
+        if default not in (Parameter.empty, None, False, (), "") and default != []:
+            shown = " ".join(map(str, default)) if isinstance(default, list | tuple) else default
+            text += f" (default: {shown})"
+        name = f"--{parameter.name.replace('_', '-')}" if flag else parameter.name
+        parser.add_argument(name, help=text.replace("%", "%%"), **settings)
+
+
+def _settings(kind: Any, default: Any) -> dict[str, Any]:
+    """What argparse must know of a type."""
+    found: dict[str, Any] = {} if default is Parameter.empty else {"default": default}
+    if kind is bool:
+        return found | {"action": argparse.BooleanOptionalAction if default is True else "store_true"}
+    if get_origin(kind) is list:
+        found["nargs"] = "+"
+        (kind,) = get_args(kind)
+    elif get_origin(kind) is tuple:
+        found["nargs"] = len(get_args(kind))
+        kind = get_args(kind)[0]
+    low, metavar = -math.inf, ""
+    if get_origin(kind) is Annotated:
+        kind, *marks = get_args(kind)
+        metavar = next((mark for mark in marks if isinstance(mark, str)), "")
+        low = next((mark.low for mark in marks if isinstance(mark, AtLeast)), low)
+    if get_origin(kind) is Literal:
+        found["choices"] = get_args(kind)
+        found["metavar"] = metavar or "{" + ",".join(get_args(kind)) + "}"
+    else:
+        found["type"] = _number(kind, low) if kind in (int, float) else kind
+        metavar = metavar or {int: "N", float: "X", Path: "PATH"}.get(kind, "")
+        if metavar:
+            found["metavar"] = metavar
+    return found
+
+
+def _number(kind: type[int] | type[float], low: float) -> Callable[[str], int | float]:
+    """A number from `low` on; NaN compares with nothing, and would silently decide."""
+
+    def parse(text: str) -> int | float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = kind(0) if kind is int else math.nan
+            if kind is int:
+                raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
+        if not math.isfinite(value):
+            raise argparse.ArgumentTypeError(f"must be a number, got {text!r}")
+        if value < low:
+            raise argparse.ArgumentTypeError(f"must be at least {low:g}, got {value}")
+        return value
+
+    return parse
+
+
+def _parameters(function: Callable[..., Any]) -> Iterator[tuple[Parameter, Any]]:
+    """The parameters with their types; `X | None` is X."""
+    hints = get_type_hints(function, include_extras=True)
+    for parameter in signature(function).parameters.values():
+        kind = hints[parameter.name]
+        alternatives = [kind_ for kind_ in get_args(kind) if kind_ is not NoneType]
+        if NoneType in get_args(kind) and len(alternatives) == 1:
+            kind = alternatives[0]
+        yield parameter, kind
+
+
+def _about(function: Callable[..., Any]) -> str:
+    """The docstring without its sections."""
+    text = cleandoc(function.__doc__ or "")
+    return min((text.partition(f"\n{name}:\n")[0] for name in ("Args", "Raises", "Returns")), key=len).strip()
+
+
+def _parameter_help(function: Callable[..., Any]) -> dict[str, str]:
+    """The section Args of a docstring, by parameter."""
+    found: dict[str, str] = {}
+    name, inside = "", False
+    for line in cleandoc(function.__doc__ or "").splitlines():
+        if not line.startswith(" ") and line:
+            inside = line == "Args:"
+        elif inside and line.startswith("    ") and not line.startswith("     "):
+            name, _, text = line.strip().partition(": ")
+            found[name] = text
+        elif inside and line.strip():
+            found[name] += " " + line.strip()
+    return found

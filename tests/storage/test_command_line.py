@@ -1,0 +1,119 @@
+"""Typed functions as commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+
+from storage.command_line import Count, Named, call, make_parser, run
+
+
+@dataclass(frozen=True)
+class Options:
+    """How it is asked.
+
+    Args:
+        device: where the model runs.
+        prompt: the wording.
+    """
+
+    device: str = "auto"
+    prompt: Literal["plain", "short"] = "plain"
+
+
+def example(
+    sources: list[str],
+    *,
+    checkpoint: list[Named],
+    words: tuple[str, str] = ("0", "1"),
+    limit: Count | None = None,
+    skip_bad: bool = False,
+    shuffle: bool = True,
+    threshold: float = 0.5,
+    options: Options = Options(prompt="short"),
+) -> dict[str, Any]:
+    """Do something.
+
+    With more words.
+
+    Args:
+        sources: what is
+            read.
+        checkpoint: who is asked.
+        threshold: from 100% on.
+    """
+    if threshold > 1:
+        raise ValueError("--threshold: at most 1")
+    return locals()
+
+
+def parsed(*argv: str) -> dict[str, Any]:
+    found: dict[str, Any] = call(example, make_parser(example, "x").parse_args(argv))
+    return found
+
+
+def test_defaults_are_those_of_the_signature() -> None:
+    assert parsed("a", "--checkpoint", "b") == {
+        "sources": ["a"],
+        "checkpoint": ["b"],
+        "words": ("0", "1"),
+        "limit": None,
+        "skip_bad": False,
+        "shuffle": True,
+        "threshold": 0.5,
+        "options": Options(prompt="short"),
+    }
+
+
+def test_values_have_the_types_of_the_signature() -> None:
+    found = parsed(
+        *("a", "b", "--checkpoint", "n=c", "d", "--words", "no", "yes", "--limit", "3", "--skip-bad"),
+        *("--no-shuffle", "--threshold", "1e-1", "--device", "cpu", "--prompt", "plain"),
+    )
+    assert found == {
+        "sources": ["a", "b"],
+        "checkpoint": ["n=c", "d"],
+        "words": ("no", "yes"),
+        "limit": 3,
+        "skip_bad": True,
+        "shuffle": False,
+        "threshold": 0.1,
+        "options": Options(device="cpu"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("argv", "names"),
+    [
+        (["a"], "--checkpoint"),
+        (["a", "--checkpoint", "b", "--limit", "0"], "--limit"),
+        (["a", "--checkpoint", "b", "--limit", "1.5"], "--limit"),
+        (["a", "--checkpoint", "b", "--threshold", "nan"], "--threshold"),
+        (["a", "--checkpoint", "b", "--prompt", "long"], "--prompt"),
+        (["a", "--check", "b"], "--check"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_flag(
+    argv: list[str], names: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        parsed(*argv)
+    error = capsys.readouterr().err
+    assert names in error
+    assert error.count("\n") == 1
+
+
+def test_a_mistake_of_the_function_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(example, "x", ["a", "--checkpoint", "b", "--threshold", "2"]) == 2
+    assert capsys.readouterr().err == "error: --threshold: at most 1\n"
+    with pytest.raises(ValueError, match="at most"):
+        run(example, "x", ["a", "--checkpoint", "b", "--threshold", "2", "--traceback"])
+
+
+def test_help_is_the_docstring() -> None:
+    text = " ".join(make_parser(example, "x").format_help().split())
+    for part in ("With more words.", "what is read.", "from 100% on. (default: 0.5)", "How it is asked."):
+        assert part in text
+    assert "the wording. (default: short)" in text
