@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import copy
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -30,8 +33,8 @@ RANDOM = "random"
 """The checkpoint name that stands for random weights."""
 
 
-class BackboneError(ValueError):
-    """A checkpoint that is missing, of another architecture, or not what the configuration claims."""
+class CheckpointError(ValueError):
+    """A checkpoint that is missing, damaged, of another architecture, or not as the configuration claims."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +97,8 @@ class Backbone:
         tokenizer: Where the tokenizer comes from, when not from the checkpoint: a Hub name, a folder, or
             `stories` for the words of the embedded stories.
         config: Values that replace those of the checkpoint's transformers configuration.
-        attention: The attention kernel; `auto` takes ours on CPUs (models/cpu_kernels.py) and
-            scaled_dot_product_attention elsewhere, or what the architecture has.
+        attention: The attention kernel; `auto` is transformers' own choice, and on a machine without a GPU
+            ours (models/cpu_kernels.py).
         gradient_checkpointing: Recompute activations in the backward pass to save memory.
         reading_init: Start random weights so that small models learn to read (see models/tiny_init.py).
     """
@@ -117,7 +120,7 @@ def backbone_config(backbone: Backbone) -> PreTrainedConfig:
     """The transformers configuration of `backbone`.
 
     Raises:
-        BackboneError: the checkpoint cannot be found, or is of another architecture, or `config` has a key
+        CheckpointError: the checkpoint cannot be found, or is of another architecture, or `config` has a key
             or a value that the architecture does not take.
     """
     from transformers import AutoConfig
@@ -128,16 +131,16 @@ def backbone_config(backbone: Backbone) -> PreTrainedConfig:
         try:
             return AutoConfig.for_model(row.model_type, **(row.tiny | row.settings | backbone.config))
         except Exception as error:  # huggingface_hub's validation errors are no ValueErrors
-            raise BackboneError(f"backbone.config: {' '.join(str(error).split())}") from error
+            raise CheckpointError(f"backbone.config: {' '.join(str(error).split())}") from error
     try:
         config = AutoConfig.from_pretrained(backbone.checkpoint)
     except Exception as error:  # OSError, ValueError, huggingface_hub's validation errors
-        raise BackboneError(
+        raise CheckpointError(
             f"backbone.checkpoint: cannot load {backbone.checkpoint!r}: {_first_line(error)} "
             "(give a local folder, or a Hub name while online)"
         ) from error
     if config.model_type != row.model_type:
-        raise BackboneError(
+        raise CheckpointError(
             f"backbone.checkpoint: {backbone.checkpoint!r} is a {config.model_type!r} model, but "
             f"backbone.architecture is {backbone.architecture!r} (model type {row.model_type!r})"
         )
@@ -149,27 +152,49 @@ def apply_settings(config: PreTrainedConfig, backbone: Backbone) -> None:
     """Put the architecture's and the user's values over a configuration, in place.
 
     Raises:
-        BackboneError: `backbone.config` has a key or a value that the architecture does not take.
+        CheckpointError: `backbone.config` has a key or a value that the architecture does not take.
     """
     _check_keys(backbone, config)
     try:
         for key, value in (ARCHITECTURES[backbone.architecture].settings | backbone.config).items():
             setattr(config, key, value)
     except Exception as error:  # huggingface_hub's validation errors are no ValueErrors
-        raise BackboneError(f"backbone.config: {' '.join(str(error).split())}") from error
+        raise CheckpointError(f"backbone.config: {' '.join(str(error).split())}") from error
 
 
 def _check_keys(backbone: Backbone, config: PreTrainedConfig) -> None:
     unknown = [key for key in backbone.config if not hasattr(config, key)]
     if unknown:
-        raise BackboneError(f"backbone.config: {config.model_type!r} has no setting {unknown[0]!r}")
+        raise CheckpointError(f"backbone.config: {config.model_type!r} has no setting {unknown[0]!r}")
+
+
+def folder_architecture(path: str) -> str:
+    """The row of ARCHITECTURES that a Hugging Face folder or a name on the Hub is of; reads no weights.
+
+    Raises:
+        CheckpointError: there is no model, or none of these architectures.
+    """
+    from transformers import AutoConfig
+
+    try:
+        model_type = AutoConfig.from_pretrained(path).model_type
+    except Exception as error:  # OSError, ValueError, huggingface_hub's validation errors
+        if (Path(path) / "config.json").is_file():
+            raise CheckpointError(f"{path}: config.json: {_first_line(error)}") from error
+        raise CheckpointError(
+            f"{path}: no checkpoint file, no Hugging Face folder, and no model of that name on the Hub"
+        ) from error
+    for name, row in ARCHITECTURES.items():
+        if row.model_type == model_type:
+            return name
+    raise CheckpointError(f"{path}: model type {model_type!r} is not among {', '.join(ARCHITECTURES)}")
 
 
 def load_pretrained(backbone: Backbone) -> PreTrainedModel:
     """transformers' extractive-QA model of `backbone`, in float32 and training mode.
 
     Raises:
-        BackboneError: see `backbone_config`; also when weights are absent from the checkpoint, unreadable,
+        CheckpointError: see `backbone_config`; also when weights are absent from the checkpoint, unreadable,
             or of another shape, and when transformers refuses an option for this architecture.
     """
     from transformers import AutoModelForQuestionAnswering
@@ -181,16 +206,17 @@ def load_pretrained(backbone: Backbone) -> PreTrainedModel:
             _reading_init(model)
         return model.train()
     try:
-        model, info = AutoModelForQuestionAnswering.from_pretrained(
-            backbone.checkpoint,
-            config=config,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # `_check_loaded` says which weight does not fit
-            **_options(backbone),
-        )
+        with _quiet():  # `_check_loaded` says which weights are absent or do not fit
+            model, info = AutoModelForQuestionAnswering.from_pretrained(
+                backbone.checkpoint,
+                config=config,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+                **_options(backbone),
+            )
         _set_kernels(model, backbone)
     except Exception as error:  # transformers, safetensors, torch and pickle: a dozen types
-        raise BackboneError(f"backbone.checkpoint {backbone.checkpoint!r}: {_first_line(error)}") from error
+        raise CheckpointError(f"backbone.checkpoint {backbone.checkpoint!r}: {_first_line(error)}") from error
     _check_loaded(backbone, model, info)
     return model.train()
 
@@ -203,7 +229,7 @@ def build(config: PreTrainedConfig, backbone: Backbone | None = None) -> PreTrai
         backbone: its attention kernel and gradient checkpointing apply.
 
     Raises:
-        BackboneError: the configuration contradicts itself, or transformers refuses an option for it.
+        CheckpointError: the configuration contradicts itself, or transformers refuses an option for it.
     """
     from transformers import AutoModelForQuestionAnswering
 
@@ -211,11 +237,27 @@ def build(config: PreTrainedConfig, backbone: Backbone | None = None) -> PreTrai
         model = AutoModelForQuestionAnswering.from_config(copy.deepcopy(config), **_options(backbone))
         _set_kernels(model, backbone)
     except Exception as error:  # ValueError, AssertionError, ImportError, ...
-        raise BackboneError(f"backbone: {_first_line(error)}") from error
+        raise CheckpointError(f"backbone: {_first_line(error)}") from error
     return model
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
+
+    before = get_verbosity()
+    set_verbosity_error()
+    try:
+        yield
+    finally:
+        set_verbosity(before)
+
+
 def _set_kernels(model: PreTrainedModel, backbone: Backbone | None) -> None:
+    if backbone is not None and backbone.gradient_checkpointing:
+        model.gradient_checkpointing_enable()
+    if torch.cuda.is_available():
+        return
     from models.cpu_kernels import ATTENTION, replace_dropout
 
     replace_dropout(model)
@@ -223,15 +265,13 @@ def _set_kernels(model: PreTrainedModel, backbone: Backbone | None) -> None:
     # Where transformers would take sdpa, the architecture leaves attention to an exchangeable function.
     if auto and model.config._attn_implementation == "sdpa" and model._can_set_attn_implementation():
         model.set_attn_implementation(ATTENTION)
-    if backbone is not None and backbone.gradient_checkpointing:
-        model.gradient_checkpointing_enable()
 
 
 def _reading_init(model: PreTrainedModel) -> None:
     try:
         reading_init_(model)
     except ValueError as error:
-        raise BackboneError(f"backbone.reading_init: {error}") from error
+        raise CheckpointError(f"backbone.reading_init: {error}") from error
 
 
 def _options(backbone: Backbone | None) -> dict[str, Any]:
@@ -245,14 +285,14 @@ def _check_loaded(backbone: Backbone, model: PreTrainedModel, info: dict[str, An
     """Encoder weights must be there, and all in their shapes; a missing span head is normal, and worth a
     line in the log."""
     for key, found, wanted in info["mismatched_keys"]:
-        raise BackboneError(
+        raise CheckpointError(
             f"backbone.checkpoint: in {backbone.checkpoint!r} {key} has shape {tuple(found)}, but the "
             f"configuration asks for {tuple(wanted)}"
         )
     missing, prefix = set(info["missing_keys"]), model.base_model_prefix + "."
     encoder = sorted(key for key in missing if key.startswith(prefix) and ".pooler." not in key)
     if encoder:
-        raise BackboneError(
+        raise CheckpointError(
             f"backbone.checkpoint: {backbone.checkpoint!r} lacks {len(encoder)} encoder weights "
             f"(first: {encoder[0]}); is it complete, and of architecture {backbone.architecture!r}?"
         )

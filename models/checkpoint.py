@@ -1,4 +1,8 @@
-"""Read and write trained models: our own `.ckpt` files and Hugging Face folders.
+"""Trained models in files: look at one, load one to ask it, start training from one.
+
+    info = inspect(path)                     # no weights are read
+    loaded = load(path, QAModel)             # model, tokenizer, encoding
+    model = start(backbone, RationaleModel)  # from the Hub, a folder, or a checkpoint of ours
 
 A `.ckpt` is a Lightning checkpoint that also carries, under one key, the architecture, the transformers
 configuration, the tokenizer's files and how text was encoded. It loads with `weights_only=True` and needs
@@ -10,47 +14,107 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import torch
 from torch import nn
 
-from models.backbones import ARCHITECTURES, Backbone, BackboneError, apply_settings, build
-from models.checkpoint_file import FORMAT, KEY, CheckpointError, read_ckpt
-from models.heads.answer_model import MODELS, AnswerQAModel
+from models.backbones import (
+    ARCHITECTURES,
+    RANDOM,
+    ArchitectureName,
+    Backbone,
+    CheckpointError,
+    apply_settings,
+    build,
+    folder_architecture,
+    load_pretrained,
+)
+from models.heads.answers import RationaleModel
 from models.heads.choice import ChoiceModel
 from models.heads.encoder import EncoderModel
-from models.heads.qa_model import QAModel
+from models.heads.span import SpanModel
+from models.heads.xlnet import XLNetModel
 
 log = logging.getLogger(__name__)
 
-EVERY_MODEL: dict[str, Callable[..., EncoderModel]] = {**MODELS, ChoiceModel.heads: ChoiceModel}
-"""As `MODELS`, with the model that answers no question about a text but chooses."""
+KEY = "interventune"
+"""Where our part of a Lightning checkpoint lies."""
+FORMAT = 1
+
+HEADS: dict[str, type[EncoderModel]] = {
+    kind.heads: kind for kind in (SpanModel, RationaleModel, XLNetModel, ChoiceModel)
+}
+"""The model of each kind of heads, by the name that checkpoints record."""
+
+Part = Literal["all", "span", "encoder"]
+START_FROM: dict[str, dict[str, Part]] = {
+    "span": {"span": "all", "rationale": "span"},
+    "rationale": {"rationale": "all", "span": "span"},
+    "xlnet": {"xlnet": "all", "span": "span"},
+    "choice": {"choice": "all", "span": "encoder", "rationale": "encoder", "xlnet": "encoder"},
+}
+"""What a model with the heads of the first name takes over from a checkpoint with those of the second: all
+of it, encoder and span head, or the encoder. What is not here is refused."""
 
 M = TypeVar("M", bound=EncoderModel)
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded(Generic[M]):
-    """A model in evaluation mode, with what is needed to feed it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointInfo:
+    """What a checkpoint says about itself."""
 
-    model: M
+    path: str
+    architecture: str
+    heads: str
+    """A name in `HEADS`; empty for a Hugging Face folder, which has an encoder and perhaps a span head."""
+    head_options: dict[str, Any]
+    config: dict[str, Any]
+    """Values of transformers' configuration; empty for a folder."""
     tokenizer: dict[str, str] | str
     """The tokenizer's files by name, or the folder or Hub name that holds them."""
     encoding: dict[str, Any]
     """Options of the text encoding that the model was trained with; empty if the checkpoint does not say."""
+    step: int
+    """Of training."""
+
+    def require(self, *, architecture: str = "", heads: str = "") -> CheckpointInfo:
+        """The same; CheckpointError where the checkpoint has another architecture or other heads."""
+        if architecture and self.architecture != architecture:
+            raise CheckpointError(
+                f"{self.path}: the checkpoint is of architecture {self.architecture!r}, "
+                f"the configuration asks for {architecture!r}"
+            )
+        if heads and self.heads != heads:
+            raise CheckpointError(
+                f"{self.path}: the checkpoint has {self.heads!r} heads, the configuration asks for {heads!r}"
+            )
+        return self
+
+    def require_kind(self, kind: type[EncoderModel]) -> None:
+        """CheckpointError unless `load` makes a model of `kind` of this checkpoint."""
+        if self.heads and not issubclass(found := HEADS[self.heads], kind):
+            raise CheckpointError(
+                f"{self.path}: the checkpoint {found.purpose} ({self.heads!r} heads); "
+                f"give one that {kind.purpose}"
+            )
 
 
-LoadedQA = Loaded[QAModel]
+@dataclass(frozen=True, slots=True)
+class Loaded(Generic[M]):
+    """A model in evaluation mode, with what is needed to feed it: see `CheckpointInfo`."""
+
+    model: M
+    tokenizer: dict[str, str] | str
+    encoding: dict[str, Any]
 
 
 def describe(
     model: EncoderModel, tokenizer_files: dict[str, str], encoding: dict[str, Any]
 ) -> dict[str, Any]:
-    """Our part of a checkpoint: plain strings, numbers and dicts."""
+    """Our part of a checkpoint, to be stored under `KEY`: plain strings, numbers and dicts."""
     return {
         "format": FORMAT,
         "architecture": model.architecture,
@@ -62,190 +126,124 @@ def describe(
     }
 
 
-def load_qa(path: str, *, architecture: str = "") -> LoadedQA:
-    """Load a model that answers questions about a text: a `.ckpt` of ours, a Hugging Face folder, or a Hub
-    name.
+def inspect(path: str) -> CheckpointInfo:
+    """Look at a `.ckpt` of ours, a Hugging Face folder or a Hub name without reading its weights.
+
+    Raises:
+        CheckpointError: nothing is there, it is truncated or not ours, or its architecture or heads are not
+            in the tables.
+    """
+    if not _is_file(path):
+        return CheckpointInfo(
+            path=path,
+            architecture=folder_architecture(path),
+            heads="",
+            head_options={},
+            config={},
+            tokenizer=path,
+            encoding={},
+            step=0,
+        )
+    checkpoint = _read(path, mmap=True)
+    ours = checkpoint[KEY]
+    info = CheckpointInfo(
+        path=path,
+        architecture=ours["architecture"],
+        heads=ours.get("heads", SpanModel.heads),  # checkpoints from before there were others do not say
+        head_options=ours.get("head_options", {}),
+        config=_config_values(ours["config"], path),
+        tokenizer=ours["tokenizer"],
+        encoding=ours["encoding"],
+        step=int(checkpoint.get("global_step", 0)),
+    )
+    for what, name, known in (
+        ("architecture", info.architecture, ARCHITECTURES),
+        ("heads", info.heads, HEADS),
+    ):
+        if name not in known:
+            raise CheckpointError(f"{path}: unknown {what} {name!r}; this version knows {', '.join(known)}")
+    return info
+
+
+def load(path: str, kind: type[M]) -> Loaded[M]:
+    """Load a model that can be asked: a `.ckpt` of ours, a Hugging Face folder, or a Hub name.
 
     Args:
         path: where the checkpoint is.
-        architecture: demand this architecture; empty accepts any row of the table.
+        kind: the models that the caller can use, such as `QAModel` for all that answer questions about a
+            text. Of a folder comes a span model, or for `ChoiceModel` its encoder under a head of random
+            weights, always the same: a baseline that knows nothing.
 
     Raises:
         CheckpointError: nothing usable is there; the message names the path and the reason.
     """
-    loaded = load_ckpt(Path(path)) if Path(path).is_file() else load_folder(path)
-    if not isinstance(loaded.model, QAModel):
-        raise CheckpointError(
-            f"{path}: the checkpoint chooses among given choices ({loaded.model.heads!r} heads) and "
-            "answers no question about a text; give one that was trained by QAModule or AnswerModule"
-        )
-    if architecture and loaded.model.architecture != architecture:
-        raise CheckpointError(
-            f"{path}: the checkpoint is of architecture {loaded.model.architecture!r}, not {architecture!r}"
-        )
-    loaded.model.eval()
-    return loaded
+    info = inspect(path)
+    info.require_kind(kind)
+    model: EncoderModel
+    if info.heads:
+        model = _empty(info, HEADS[info.heads], info.head_options)
+        _fill(model, path)
+    else:
+        name = cast(ArchitectureName, info.architecture)
+        pretrained = load_pretrained(Backbone(architecture=name, checkpoint=path))
+        if kind is ChoiceModel:
+            model = ChoiceModel(pretrained, name, generator=torch.Generator().manual_seed(0))
+        else:
+            model = SpanModel(pretrained, name)
+    return Loaded(cast(M, model.eval()), info.tokenizer, info.encoding)
 
 
-def require_heads(model: QAModel, path: str) -> AnswerQAModel:
-    """`model` itself, if it can answer yes, no and unknown.
+def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
+    """The model that training starts from, in training mode.
 
-    Raises:
-        CheckpointError: it is a plain span model.
-    """
-    if not isinstance(model, AnswerQAModel):
-        raise CheckpointError(
-            f"{path}: the checkpoint has no answer-type heads (it was trained by QAModule); "
-            "give one that was trained by AnswerModule, which also answers yes, no and unknown"
-        )
-    return model
-
-
-def check_ckpt(path: Path, architecture: str, heads: str = "") -> int:
-    """Look at a checkpoint without reading its weights; returns its training step.
+    Weights that `backbone.checkpoint` does not hold start random, from torch's global seed; `START_FROM` says
+    what a checkpoint of ours gives. Of any other, encoder and span head are taken over, and a pooler.
 
     Args:
-        path: a `.ckpt` of ours.
-        architecture: demand this one.
-        heads: demand these; empty accepts any.
+        backbone: encoder and starting weights.
+        kind: the model's class, a value of `HEADS`.
+        options: of its heads, see its constructor.
 
     Raises:
-        CheckpointError: it is missing, truncated, not ours, or of another architecture or other heads.
+        CheckpointError: nothing usable is there, or the checkpoint has heads, or options of them, from which
+            this model cannot start.
     """
-    checkpoint = read_ckpt(path, mmap=True)
-    found = checkpoint[KEY]["architecture"]
-    if found != architecture:
+    path = backbone.checkpoint
+    if not _is_file(path):
+        model = kind(load_pretrained(backbone), backbone.architecture, **options)
+        if isinstance(model, RationaleModel) and path != RANDOM:
+            model.answer_heads.take_pooler(path)
+        if kind.heads != SpanModel.heads:
+            log.info("%s: the heads (%s) start random", path, kind.heads)
+        return model
+    info = inspect(path).require(architecture=backbone.architecture)
+    part = START_FROM[kind.heads].get(info.heads)
+    if part is None:
+        known = " or ".join(map(repr, START_FROM[kind.heads]))
         raise CheckpointError(
-            f"{path}: the checkpoint is of architecture {found!r}, "
-            f"the configuration asks for {architecture!r}"
+            f"{path}: the checkpoint has {info.heads!r} heads, from which {kind.heads!r} heads cannot start; "
+            f"give one with {known} heads"
         )
-    if heads and (its := heads_in(checkpoint)) != heads:
-        raise CheckpointError(
-            f"{path}: the checkpoint has {its!r} heads, the configuration asks for {heads!r}"
-        )
-    return int(checkpoint["global_step"])
-
-
-def starting_model(backbone: Backbone) -> QAModel:
-    """The plain span model that training starts from: a `.ckpt` of ours, or whatever `QAModel.from_backbone`
-    takes. Of a checkpoint with rationale heads, the encoder and the span head are taken over.
-
-    Raises:
-        CheckpointError, BackboneError: see `load_qa` and `models.backbones.load_pretrained`; also when the
-            checkpoint has XLNet's answer heads, which no span head can be made of.
-    """
-    path = Path(backbone.checkpoint)
-    if path.suffix != ".ckpt":
-        return QAModel.from_backbone(backbone)
-    check_ckpt(path, backbone.architecture)
-    found = heads_in(read_ckpt(path, mmap=True))
-    if found == "xlnet":
-        raise CheckpointError(
-            f"{path}: the checkpoint has 'xlnet' heads, whose end logits depend on the start; a plain span "
-            "model cannot start from them: give a checkpoint of QAModule or one with 'rationale' heads"
-        )
-    if found == ChoiceModel.heads:
-        raise CheckpointError(
-            f"{path}: the checkpoint has 'choice' heads, which no span head can be made of; give a "
-            "checkpoint of QAModule or AnswerModule"
-        )
-    if found != QAModel.heads:
-        log.info("%s: encoder and span head taken over, the %r heads left behind", path, found)
-    return load_ckpt(path, backbone, heads=QAModel.heads).model.train()
-
-
-def starting_answer_model(backbone: Backbone, heads: str, head_options: dict[str, Any]) -> QAModel:
-    """The model with answer heads that training starts from, from a `.ckpt` of ours: all of it where it has
-    the same heads, the encoder and the span head where it is a plain span model.
-
-    Raises:
-        CheckpointError: it has other heads or other options of them, or see `load_qa`.
-    """
-    path = Path(backbone.checkpoint)
-    check_ckpt(path, backbone.architecture)
-    checkpoint = read_ckpt(path, mmap=True)
-    found = heads_in(checkpoint)
-    if found == QAModel.heads:
-        plain = load_ckpt(path, backbone).model
-        log.info("%s: encoder and span head taken over, answer heads (%s) start random", path, heads)
-        return MODELS[heads](plain.to_pretrained(), plain.architecture, **head_options).train()
-    if found != heads:
-        raise CheckpointError(
-            f"{path}: the checkpoint has {found!r} heads, the configuration asks for {heads!r}"
-        )
-    if (its := checkpoint[KEY]["head_options"]) != head_options:
-        raise CheckpointError(
-            f"{path}: the checkpoint's {found!r} heads have {_told(its)}, the configuration asks for "
-            f"{_told(head_options)}"
-        )
-    return load_ckpt(path, backbone).model.train()
-
-
-def load_ckpt(path: Path, backbone: Backbone | None = None, *, heads: str = "") -> Loaded[Any]:
-    """The model of a checkpoint, with its own heads or, for `span`, the part of it that is a plain model."""
-    from transformers import AutoConfig
-
-    checkpoint = read_ckpt(path)
-    about = checkpoint[KEY]
-    row = ARCHITECTURES.get(about["architecture"])
-    if row is None:
-        raise CheckpointError(f"{path}: unknown architecture {about['architecture']!r}")
-    found = heads or heads_in(checkpoint)
-    if found not in EVERY_MODEL:
-        raise CheckpointError(f"{path}: unknown heads {found!r}; this version knows {', '.join(EVERY_MODEL)}")
-    options = about.get("head_options", {}) if found == heads_in(checkpoint) else {}
-    try:
-        config = AutoConfig.for_model(row.model_type, **_without_type(json.loads(about["config"])))
-        if backbone is not None:
-            apply_settings(config, backbone)
-        model = EVERY_MODEL[found](build(config, backbone), about["architecture"], **options)
-    except Exception as error:  # BackboneError, huggingface_hub's validation errors
-        raise CheckpointError(f"{path}: {' '.join(str(error).split())}") from error
-    prefix = "model."
-    state = {
-        key.removeprefix(prefix): value
-        for key, value in checkpoint["state_dict"].items()
-        if key.startswith(prefix)
-    }
-    try:
-        missing, _ = model.load_state_dict(state, strict=False)
-    except RuntimeError as error:  # weights of another shape
-        raise CheckpointError(f"{path}: {str(error).splitlines()[-1].strip()}") from error
-    if missing:
-        raise CheckpointError(f"{path}: {len(missing)} weights are missing (first: {missing[0]})")
-    return Loaded(model, about["tokenizer"], about["encoding"])
-
-
-def load_folder(path: str) -> LoadedQA:
-    """The plain model of a Hugging Face folder or a name on the Hub; CheckpointError where there is none."""
-    architecture = folder_architecture(path)
-    try:
-        model = QAModel.from_backbone(Backbone(architecture=architecture, checkpoint=path))  # type: ignore[arg-type]
-    except BackboneError as error:
-        raise CheckpointError(str(error)) from error
-    return Loaded(model, path, {})
-
-
-def folder_architecture(path: str) -> str:
-    """The row of ARCHITECTURES that a Hugging Face folder or a name on the Hub is of; reads no weights.
-
-    Raises:
-        CheckpointError: there is no model, or none of these architectures.
-    """
-    from transformers import AutoConfig
-
-    try:
-        model_type = AutoConfig.from_pretrained(path).model_type
-    except Exception as error:  # OSError, ValueError, huggingface_hub's validation errors
-        if (Path(path) / "config.json").is_file():
-            raise CheckpointError(f"{path}: config.json: {str(error).splitlines()[0]}") from error
-        raise CheckpointError(
-            f"{path}: no checkpoint file, no Hugging Face folder, and no model of that name on the Hub"
-        ) from error
-    names = [name for name, row in ARCHITECTURES.items() if row.model_type == model_type]
-    if not names:
-        raise CheckpointError(f"{path}: model type {model_type!r} is not among {', '.join(ARCHITECTURES)}")
-    return names[0]
+    if part == "all":
+        model = _empty(info, kind, options, backbone)
+        if model.head_options != info.head_options:
+            raise CheckpointError(
+                f"{path}: the checkpoint's {info.heads!r} heads have {_listed(info.head_options)}, "
+                f"the configuration asks for {_listed(model.head_options)}"
+            )
+        _fill(model, path)
+        return model.train()
+    if part == "span":
+        plain = _empty(info, SpanModel, {}, backbone)
+        _fill(plain, path)
+        log.info("%s: encoder and span head taken over, not the rest of its %r heads", path, info.heads)
+        if isinstance(plain, kind):
+            return plain.train()
+        return kind(plain.to_pretrained(), info.architecture, **options).train()
+    whole = _empty(info, HEADS[info.heads], info.head_options, backbone)
+    _fill(whole, path)
+    log.info("%s: encoder taken over, the heads (%s) start random", path, kind.heads)
+    return kind(whole.encoder, info.architecture, **options).train()
 
 
 def fingerprint(model: nn.Module) -> str:
@@ -257,14 +255,80 @@ def fingerprint(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def heads_in(checkpoint: dict[str, Any]) -> str:
-    """By name; checkpoints from before there were others have a span head."""
-    return str(checkpoint[KEY].get("heads", QAModel.heads))
+def _is_file(path: str) -> bool:
+    return Path(path).suffix == ".ckpt" or Path(path).is_file()
 
 
-def _told(options: dict[str, Any]) -> str:
+def _empty(
+    info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbone: Backbone | None = None
+) -> M:
+    """A model of the checkpoint's configuration, with random weights."""
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.for_model(ARCHITECTURES[info.architecture].model_type, **info.config)
+        if backbone is not None:
+            apply_settings(config, backbone)
+        return kind(build(config, backbone), info.architecture, **options)
+    except Exception as error:  # CheckpointError, huggingface_hub's validation errors
+        raise CheckpointError(f"{info.path}: {' '.join(str(error).split())}") from error
+
+
+def _fill(model: nn.Module, path: str) -> None:
+    """Put the weights of a checkpoint into a model; those that it has no place for stay behind."""
+    weights = _read(path)["state_dict"]
+    prefix = "model."
+    try:
+        missing, _ = model.load_state_dict(
+            {key.removeprefix(prefix): value for key, value in weights.items() if key.startswith(prefix)},
+            strict=False,
+        )
+    except RuntimeError as error:  # weights of another shape
+        raise CheckpointError(f"{path}: {str(error).splitlines()[-1].strip()}") from error
+    if missing:
+        raise CheckpointError(f"{path}: {len(missing)} weights are missing (first: {missing[0]})")
+
+
+def _read(path: str, *, mmap: bool = False) -> dict[str, Any]:
+    """A Lightning checkpoint, checked, read with `weights_only=True`; `mmap` leaves the weights on disk."""
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path}: no such checkpoint") from error
+    except Exception as error:  # what an unpickler makes of bytes that are no checkpoint: a dozen types
+        raise CheckpointError(
+            f"{path}: not a readable checkpoint (truncated, or not written by `python -m training`): "
+            f"{(str(error) or type(error).__name__).splitlines()[0][:120]}"
+        ) from error
+    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get(KEY), dict):
+        raise CheckpointError(f"{path}: not a checkpoint of this project (it has no {KEY!r} entry)")
+    ours = checkpoint[KEY]
+    if (found := ours.get("format")) != FORMAT or isinstance(found, bool):
+        raise CheckpointError(f"{path}: of format {found!r}; this version reads format {FORMAT}")
+    parts = {**_PARTS, **{name: kind for name, kind in _LATER_PARTS.items() if name in ours}}
+    wrong = [name for name, kinds in parts.items() if not isinstance(ours.get(name), kinds)]
+    if isinstance(files := ours.get("tokenizer"), dict) and not all(
+        isinstance(text, str) for text in files.values()
+    ):
+        wrong.append("tokenizer")
+    wrong += [] if isinstance(checkpoint.get("state_dict"), dict) else ["state_dict"]
+    if wrong:
+        raise CheckpointError(f"{path}: damaged: {wrong[0]!r} is absent or of a wrong type")
+    return checkpoint
+
+
+_PARTS: dict[str, Any] = {"architecture": str, "config": str, "tokenizer": dict | str, "encoding": dict}
+_LATER_PARTS: dict[str, Any] = {"heads": str, "head_options": dict}
+"""What our part holds; the later ones are absent from old checkpoints."""
+
+
+def _config_values(text: str, path: str) -> dict[str, Any]:
+    try:
+        values = dict(json.loads(text))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise CheckpointError(f"{path}: damaged: 'config': {error}") from error
+    return {key: value for key, value in values.items() if key not in ("model_type", "transformers_version")}
+
+
+def _listed(options: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in options.items()) or "no options"
-
-
-def _without_type(config: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in config.items() if key not in ("model_type", "transformers_version")}

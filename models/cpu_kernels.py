@@ -3,7 +3,7 @@
 With MiniLM shapes on SQuAD, more than half of a step went into attention: with dropout, torch's fused kernel
 falls back to plain operations, whose batched matrix products leave the fast bfloat16 path when their operands
 are not contiguous, and random masks are drawn one element at a time. Here operands are contiguous, one 64-bit
-draw decides about four elements, and masks are applied as bits. On other devices everything goes to torch.
+draw decides about four elements, and masks are applied as bits. Tensors on other devices go to torch's own.
 
 Shape letters: B batch, H heads, T tokens, D size of a head.
 """
@@ -19,8 +19,8 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-ATTENTION = "device"
-"""The name under which transformers knows `device_attention`."""
+ATTENTION = "cpu"
+"""The name under which transformers knows `attention_forward`."""
 _STEPS = 1 << 15
 
 
@@ -136,7 +136,7 @@ def cpu_attention(
     return _Attention.apply(query, key, value, mask, p, scaling)
 
 
-def device_attention(
+def attention_forward(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
@@ -146,7 +146,7 @@ def device_attention(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """An attention function of transformers: `cpu_attention` on CPUs, scaled_dot_product_attention elsewhere.
+    """An attention function of transformers: `cpu_attention` where it is faster, else theirs.
 
     Returns:
         (B, T, H, D), and None for the weights, which nobody keeps.
@@ -177,15 +177,5 @@ def replace_dropout(model: nn.Module) -> None:
                 setattr(parent, name, Dropout(child.p, child.inplace))
 
 
-def device_mask(*arguments: Any, **options: Any) -> Tensor | None:
-    """transformers' mask for scaled_dot_product_attention. Whether there is any padding is looked at on CPUs
-    only: a GPU would have to stop and tell."""
-    padding_BT = options.get("attention_mask")
-    if padding_BT is not None and padding_BT.device.type != "cpu":
-        options["allow_is_bidirectional_skip"] = False
-    mask: Tensor | None = sdpa_mask(*arguments, **options)
-    return mask
-
-
-AttentionInterface.register(ATTENTION, device_attention)
-AttentionMaskInterface.register(ATTENTION, device_mask)
+AttentionInterface.register(ATTENTION, attention_forward)
+AttentionMaskInterface.register(ATTENTION, sdpa_mask)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 from pathlib import Path
+from typing import cast
 
 from safetensors import SafetensorError
 
-from models.checkpoint import load_ckpt
-from models.checkpoint_file import CheckpointError
-from models.heads.qa_model import QAModel
+from models.backbones import ArchitectureName, Backbone, CheckpointError
+from models.checkpoint import inspect, start
+from models.heads.span import SpanModel
+from storage.json_files import sync
 
 log = logging.getLogger(__name__)
 
@@ -25,42 +26,33 @@ def export(path: str, output: Path) -> None:
     """
     if output.exists():
         raise CheckpointError(f"{output}: already exists; name a new folder")
-    loaded = load_ckpt(Path(path))
-    if not isinstance(loaded.model, QAModel):
+    info = inspect(path)
+    if not isinstance(info.tokenizer, dict):
+        raise CheckpointError(f"{path}: is no checkpoint file of python -m training")
+    if info.heads not in ("span", "rationale"):
         raise CheckpointError(
-            f"{path}: the head for choices has no counterpart in transformers; use the .ckpt itself"
+            f"{path}: {info.heads!r} heads have no counterpart in transformers; use the .ckpt itself"
         )
-    if loaded.model.heads == "xlnet":
-        raise CheckpointError(
-            f"{path}: XLNet's answer heads have no counterpart in transformers; use the .ckpt itself"
-        )
-    if loaded.model.heads != QAModel.heads:
+    if info.heads != SpanModel.heads:
         log.warning(
             "%s: transformers has no class for the %r heads; the folder gets encoder and span head only and "
             "answers neither yes, no nor unknown",
             path,
-            loaded.model.heads,
+            info.heads,
         )
+    model = start(
+        Backbone(architecture=cast(ArchitectureName, info.architecture), checkpoint=path), SpanModel
+    )
     staged = output.with_name(f".{output.name}.tmp")
     shutil.rmtree(staged, ignore_errors=True)  # of an export that was killed
     try:
-        loaded.model.to_pretrained().save_pretrained(staged)
-        assert isinstance(loaded.tokenizer, dict)
-        for name, text in loaded.tokenizer.items():
+        model.to_pretrained().save_pretrained(staged)
+        for name, text in info.tokenizer.items():
             (staged / Path(name).name).write_text(text, encoding="utf-8")
         for place in (*staged.iterdir(), staged):
-            _sync(place)
+            sync(place)
         staged.rename(output)
     except (OSError, SafetensorError) as error:  # which tells of a full disk in its own type
         raise CheckpointError(f"{output}: cannot be written: {' '.join(str(error).split())}") from error
     finally:
         shutil.rmtree(staged, ignore_errors=True)
-
-
-def _sync(place: Path) -> None:
-    """Have a file, or the names in a folder, on the disk before anything is renamed."""
-    handle = os.open(place, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -18,11 +18,10 @@ from pytorch_lightning.callbacks import ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.cli import ArgsType, LightningArgumentParser, LightningCLI
 
 from data_modules.questions_data import QADataModule
-from models.backbones import Backbone
-from models.checkpoint import check_ckpt
-from models.checkpoint_file import CheckpointError
+from models.backbones import Backbone, CheckpointError
+from models.checkpoint import inspect
 from models.heads.choice import ChoiceModel
-from models.heads.qa_model import QAModel
+from models.heads.span import SpanModel
 from training.callbacks.compiled import Compiled
 from training.callbacks.run_record import RunRecord
 from training.loggers import Run, run_loggers
@@ -68,7 +67,7 @@ class InterventuneCLI(LightningCLI):
         check_trainer_keys(config.trainer)
         path = config.get("ckpt_path")
         if path and path not in ("last", "auto"):
-            check_ckpt(Path(path), config.backbone.architecture, heads_of(config))
+            inspect(path).require(architecture=config.backbone.architecture, heads=heads_of(config))
 
     def before_instantiate_classes(self) -> None:
         """Resolve the run's folder: a new one, or the latest that can go on (`--ckpt_path last|auto`)."""
@@ -136,7 +135,7 @@ def heads_of(config: Any) -> str:
     if str(model.class_path).endswith(".ChoiceModule"):
         return ChoiceModel.heads
     if not str(model.class_path).endswith(".AnswerModule"):
-        return QAModel.heads
+        return SpanModel.heads
     chosen = model.init_args.get("heads", "auto")
     return chosen_heads(chosen, config.backbone.architecture)
 
@@ -150,7 +149,8 @@ def latest_checkpoint(home: Path, version: str) -> Path | None:
 def _resumable(last: Path, config: Any) -> int:
     """The step at which the run goes on. CheckpointError, with the alternatives, where it cannot."""
     try:
-        return check_ckpt(last, config.backbone.architecture, heads_of(config))
+        info = inspect(str(last))
+        return info.require(architecture=config.backbone.architecture, heads=heads_of(config)).step
     except CheckpointError as error:
         best = last.with_name("best.ckpt")
         other = f"go on from {best} (--ckpt_path {best}), or " if best.exists() else ""

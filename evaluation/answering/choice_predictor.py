@@ -24,9 +24,8 @@ from data_modules.encoding.choices import ChoiceEncoding, ChoiceSet
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
 from data_modules.schema import ChoiceQuestion
 from evaluation.answering.predictor import pick_device, to_device
-from models.checkpoint import fingerprint
-from models.choice_checkpoint import load_choice
-from models.heads.choice import masked_mean
+from models.checkpoint import fingerprint, load
+from models.heads.choice import ChoiceModel, masked_mean
 
 
 class ChoicePredictor:
@@ -51,7 +50,7 @@ class ChoicePredictor:
         self.path, self.precision, self.batch_size = path, precision, batch_size
         self.device = pick_device(device)
         disable_progress_bar()  # of reading weights, a blink
-        loaded = load_choice(path)
+        loaded = load(path, ChoiceModel)
         self.model = loaded.model.to(self.device)
         try:
             self.tokenizer = load_tokenizer(loaded.tokenizer, self.model.architecture)

@@ -24,7 +24,9 @@ from data_modules.encoding.typed_decoding import AnswerRule, WindowScores, decod
 from data_modules.encoding.windows import Encoding
 from data_modules.schema import Group, QAExample
 from evaluation.answering.answerers import Said
-from models.checkpoint import load_qa
+from models.checkpoint import load
+from models.heads.answers import AnswerModel
+from models.heads.span import QAModel, SpanModel
 
 PART = 16_384
 """Groups that are tokenised at a time: about 100 MB."""
@@ -58,7 +60,7 @@ class Predictor:
         self.path = path
         self.device = pick_device(device)
         disable_progress_bar()  # of reading weights, a blink
-        loaded = load_qa(path)
+        loaded = load(path, QAModel)
         self.precision, self.batch_size = precision, batch_size
         self.model = loaded.model.to(self.device)
         try:
@@ -89,7 +91,7 @@ class Predictor:
     @property
     def typed(self) -> bool:
         """Whether the model also says yes, no and unknown."""
-        return self.model.heads != "span"
+        return isinstance(self.model, AnswerModel)
 
     @torch.inference_mode()
     def group_log_probs(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
@@ -143,6 +145,7 @@ class Predictor:
             return self.model.hidden_states(to_device(inputs, self.device))
 
     def _spans(self, data: QASet, batch: QABatch, longest: int) -> Iterator[Answer]:
+        assert isinstance(self.model, SpanModel)
         spans = self.model.predict_spans(
             to_device(batch.inputs, self.device),
             batch.context_BT.to(self.device),
@@ -154,7 +157,8 @@ class Predictor:
         return decode_answers(data, batch.feature_B, start_B, end_B, spans.score_B, spans.null_B)
 
     def _typed(self, data: QASet, batch: QABatch, longest: int) -> Iterator[Answer]:
-        found = self.model.predict_answers(  # type: ignore[operator]
+        assert isinstance(self.model, AnswerModel)
+        found = self.model.predict_answers(
             to_device(batch.inputs, self.device),
             batch.context_BT.to(self.device),
             batch.max_context_BT.to(self.device),

@@ -5,21 +5,16 @@ Shape letters: B batch (questions), N choices of a question, R rows (B * N), T t
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from models.backbones import Backbone, load_pretrained
 from models.heads.encoder import EncoderModel
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-log = logging.getLogger(__name__)
 
 Pooling = Literal["masked", "parity"]
 
@@ -42,6 +37,7 @@ class ChoiceModel(EncoderModel):
     """
 
     heads: ClassVar[str] = "choice"
+    purpose: ClassVar[str] = "chooses among given choices"
 
     def __init__(
         self,
@@ -82,20 +78,3 @@ class ChoiceModel(EncoderModel):
         if self.pooling == "parity":
             return hidden_RTD.float().mean(1)
         return masked_mean(hidden_RTD, mask_RT)
-
-
-def build_choice_model(backbone: Backbone, *, pooling: Pooling = "masked") -> ChoiceModel:
-    """The model that training starts from.
-
-    The head starts random, from torch's global seed, unless `backbone.checkpoint` is a `.ckpt` of a model of
-    multiple choice, which goes on whole. Of any other `.ckpt` of ours the encoder is taken over.
-
-    Raises:
-        CheckpointError, BackboneError: nothing usable is there, or the checkpoint pools in another way.
-    """
-    if Path(backbone.checkpoint).suffix == ".ckpt":
-        from models.choice_checkpoint import starting_choice_model  # it knows all models
-
-        return starting_choice_model(backbone, pooling)
-    log.info("%s: the head for choices starts random", backbone.checkpoint)
-    return ChoiceModel(load_pretrained(backbone), backbone.architecture, pooling=pooling)

@@ -1,15 +1,22 @@
-"""Heads on top of an encoder, and the scores that are read off them.
+"""The span head and the model that answers with a span, with the scores that are read off their logits.
 
-Shape letters: B batch (rows), T tokens, D hidden, C candidate spans, E the two boundaries (start, end); in
-`best_pairs` K starts and E ends of each.
+Shape letters: B batch (rows, or groups where there are variants), T tokens, D hidden, C candidate spans,
+V variants of a group, S subjects, E the two boundaries (start, end).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+from models.backbones import ARCHITECTURES
+from models.heads.encoder import EncoderModel
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class SpanHead(nn.Module):
@@ -22,6 +29,11 @@ class SpanHead(nn.Module):
     def __init__(self, layers: Iterable[nn.Module]) -> None:
         super().__init__()
         self.layers = nn.Sequential(*layers)
+
+    @classmethod
+    def of(cls, pretrained: PreTrainedModel, architecture: str) -> SpanHead:
+        """The span head of transformers' question-answering model."""
+        return cls(getattr(pretrained, name) for name in ARCHITECTURES[architecture].span_head)
 
     def forward(self, hidden_BTD: Tensor, mask_BT: Tensor) -> tuple[Tensor, Tensor]:
         logits_BTE = self.layers(hidden_BTD).float()
@@ -80,29 +92,94 @@ def best_spans(
     return best_start_B, best_start_B + flat_B % width, score_B
 
 
-def best_pairs(
-    start_BK: Tensor,
-    end_BKE: Tensor,
-    score_BKE: Tensor,
-    context_BT: Tensor,
-    start_allowed_BT: Tensor,
-    max_answer_tokens: int,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The best allowed span of every row among K starts with E ends each.
+class QAModel(EncoderModel):
+    """A model that answers questions about a text, whatever its heads."""
 
-    Args:
-        start_BK, end_BKE: token indices.
-        score_BKE: the higher the better.
-        context_BT, start_allowed_BT, max_answer_tokens: as in `best_spans` (`allowed_BT` is the context).
+    purpose: ClassVar[str] = "answers questions about a text"
 
-    Returns:
-        start_B, end_B and score_B, which is -inf where no pair is allowed.
+    def group_log_probs(self, inputs: Mapping[str, Tensor], candidate_BVSE: Tensor) -> Tensor:
+        """Boundary log-probabilities (B, V, S, E) of the subjects of whole groups; log S is the mean over E.
+
+        Args:
+            inputs: as in `encode`, with B * V rows, the variants of a group one after the other.
+            candidate_BVSE: first and last token of each subject.
+        """
+        raise NotImplementedError
+
+
+class QAOutput(NamedTuple):
+    """What a span model says about a batch."""
+
+    start_BT: Tensor
+    """Logits of the first answer token, float32, lowest finite number at padding."""
+    end_BT: Tensor
+    """Logits of the last answer token, likewise."""
+    hidden_BTD: Tensor
+    """Last hidden states of the encoder."""
+
+
+class SpanPrediction(NamedTuple):
+    """The best span of every row."""
+
+    start_B: Tensor
+    end_B: Tensor
+    score_B: Tensor
+    """Start + end logit of the span."""
+    null_B: Tensor
+    """The same for "no answer": start + end logit of the classification token."""
+
+
+class SpanModel(QAModel):
+    """An encoder with a span head: transformers' question-answering model, taken apart.
+
+    `to_pretrained` puts it together again.
     """
-    starts_BK = (context_BT & start_allowed_BT).gather(1, start_BK)
-    ends_BKE = context_BT.gather(1, end_BKE.flatten(1)).view_as(end_BKE)
-    length_BKE = end_BKE - start_BK.unsqueeze(-1) + 1
-    allowed_BKE = starts_BK.unsqueeze(-1) & ends_BKE & (length_BKE >= 1) & (length_BKE <= max_answer_tokens)
-    score_B, flat_B = score_BKE.masked_fill(~allowed_BKE, float("-inf")).flatten(1).max(-1)
-    flat_B1 = flat_B.unsqueeze(-1)
-    start_B = start_BK.gather(1, flat_B1 // end_BKE.shape[-1]).squeeze(-1)
-    return start_B, end_BKE.flatten(1).gather(1, flat_B1).squeeze(-1), score_B
+
+    heads: ClassVar[str] = "span"
+
+    def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
+        super().__init__(pretrained, architecture)
+        self.span_head = SpanHead.of(pretrained, architecture)
+
+    def forward(self, inputs: Mapping[str, Tensor]) -> QAOutput:
+        """Encode a padded batch; `inputs` as in `encode`."""
+        hidden_BTD = self.encode(inputs)
+        start_BT, end_BT = self.span_head(hidden_BTD, inputs["attention_mask"])
+        return QAOutput(start_BT, end_BT, hidden_BTD)
+
+    def group_log_probs(self, inputs: Mapping[str, Tensor], candidate_BVSE: Tensor) -> Tensor:
+        output = self(inputs)
+        start_RS, end_RS = candidate_BVSE.flatten(0, 1).unbind(-1)
+        log_prob_RSE = candidate_log_probs(output.start_BT, output.end_BT, start_RS, end_RS)
+        return log_prob_RSE.unflatten(0, candidate_BVSE.shape[:2])
+
+    def predict_spans(
+        self, inputs: Mapping[str, Tensor], context_BT: Tensor, cls_B: Tensor, max_answer_tokens: int
+    ) -> SpanPrediction:
+        """The best span of every row, by start + end logit.
+
+        Args:
+            inputs: as in `encode`.
+            context_BT: True where an answer may stand.
+            cls_B: where the classification token stands.
+            max_answer_tokens: longest answer.
+        """
+        output = self(inputs)
+        start_B, end_B, score_B = best_spans(output.start_BT, output.end_BT, context_BT, max_answer_tokens)
+        cls_B1 = cls_B.unsqueeze(-1)
+        null_B = (output.start_BT.gather(1, cls_B1) + output.end_BT.gather(1, cls_B1)).squeeze(-1)
+        return SpanPrediction(start_B, end_B, score_B, null_B)
+
+    def to_pretrained(self) -> PreTrainedModel:
+        """The same weights as transformers' own question-answering class, ready for `save_pretrained`.
+
+        The modules are shared, not copied.
+        """
+        from transformers import AutoModelForQuestionAnswering
+
+        pretrained = AutoModelForQuestionAnswering.from_config(self.config)
+        setattr(pretrained, pretrained.base_model_prefix, self.encoder)
+        names = ARCHITECTURES[self.architecture].span_head
+        for name, layer in zip(names, self.span_head.layers, strict=True):
+            setattr(pretrained, name, layer)
+        return pretrained

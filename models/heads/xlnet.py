@@ -1,4 +1,4 @@
-"""XLNet's model: an encoder with its span, answer-type, number and option heads (faithfulness spec 2.3).
+"""XLNet's heads and their model: span, answer type, number and option (faithfulness spec 2.3).
 
 Shape letters: B batch (windows), T tokens, D hidden, C answer types (yes, no, unknown), N number classes,
 O option classes, K starts looked at, E ends looked at for each start; in groups V variants, S subjects, and E
@@ -8,25 +8,106 @@ the two boundaries.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
-from models.heads.answer_base import AnswerOutput, AnswerPrediction, AnswerQAModel, with_cls
-from models.heads.answer_heads import XLNetAnswerHeads
-from models.heads.qa_model import SpanPrediction
-from models.heads.span import best_pairs, best_spans
+from models.backbones import ARCHITECTURES
+from models.heads.answers import LOW, TYPES, AnswerModel, AnswerPrediction, normal_, states_at
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 BEAM = 5
 """Starts, and ends for each start, that are looked at (faithfulness spec 2.3)."""
+NUMBERS = 12
+"""0 = no number word, then none, one ... ten (faithfulness spec 1.4)."""
+OPTIONS = 3
+"""0 = no option, the word before "or", the word after it."""
 
 
-class XLNetQAModel(AnswerQAModel):
-    """XLNet's answer heads in place of the span head; any encoder can carry them.
+def with_cls(context_BT: Tensor, cls_B: Tensor) -> Tensor:
+    """Where XLNet's softmaxes look: at the context (B, T) and the classification token."""
+    return context_BT.scatter(1, cls_B.unsqueeze(-1), True)
+
+
+class XLNetAnswerHeads(nn.Module):
+    """Start, end given the start, and five outputs of what kind the answer is.
+
+    Source: the model that the semantic faithfulness paper takes for XLNet (faithfulness spec 2.3).
+
+    Args:
+        hidden_size: of the encoder.
+        initializer_range: Standard deviation of fresh weights; biases start at 0.
+        dropout: Of the answer vector.
+    """
+
+    def __init__(self, hidden_size: int, *, initializer_range: float = 0.02, dropout: float = 0.1) -> None:
+        super().__init__()
+        D = hidden_size
+        self.start = nn.Linear(D, 1)
+        self.end_state = nn.Linear(2 * D, D)
+        self.end_norm = nn.LayerNorm(D)
+        self.end = nn.Linear(D, 1)
+        self.answer_state = nn.Linear(2 * D, D)
+        self.dropout = nn.Dropout(dropout)
+        self.types = nn.Linear(D, TYPES)
+        self.number = nn.Linear(D, NUMBERS)
+        self.option = nn.Linear(D, OPTIONS)
+        normal_(self, initializer_range)
+
+    def start_logits(self, hidden_BTD: Tensor, allowed_BT: Tensor) -> Tensor:
+        """Logits (B, T) of the first answer token, float32, lowest finite number where not allowed."""
+        return self.start(hidden_BTD).squeeze(-1).float().masked_fill(~allowed_BT, LOW)
+
+    def end_logits(self, hidden_BTD: Tensor, start_BK: Tensor, allowed_BT: Tensor) -> Tensor:
+        """Logits (B, K, T) of the last answer token given each of K first tokens, likewise."""
+        D = hidden_BTD.shape[-1]
+        # One matrix product over tokens and one over starts, instead of one over their K * T pairs.
+        of_token, of_start = self.end_state.weight.split(D, dim=1)
+        token_B1TD = linear(hidden_BTD, of_token, self.end_state.bias).unsqueeze(1)
+        start_BK1D = linear(states_at(hidden_BTD, start_BK), of_start).unsqueeze(2)
+        end_BKT = self.end(self.end_norm((token_B1TD + start_BK1D).tanh())).squeeze(-1).float()
+        return end_BKT.masked_fill(~allowed_BT.unsqueeze(1), LOW)
+
+    def kind_logits(
+        self, hidden_BTD: Tensor, start_BT: Tensor, cls_B: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Float32 logits type_BC (three yes-or-no decisions), number_BN and option_BO (softmax each).
+
+        Args:
+            hidden_BTD: last hidden states.
+            start_BT: masked start logits; the states are averaged by their softmax.
+            cls_B: where the classification token stands.
+        """
+        weight_B1T = start_BT.softmax(-1).to(hidden_BTD.dtype).unsqueeze(1)
+        start_BD = (weight_B1T @ hidden_BTD).squeeze(1)
+        cls_BD = states_at(hidden_BTD, cls_B.unsqueeze(-1)).squeeze(1).to(start_BD.dtype)
+        answer_BD = self.dropout(self.answer_state(torch.cat((start_BD, cls_BD), dim=-1)).tanh())
+        return self.types(answer_BD).float(), self.number(answer_BD).float(), self.option(answer_BD).float()
+
+
+class XLNetOutput(NamedTuple):
+    """What a model with XLNet's heads says about a batch; logits in float32."""
+
+    start_BT: Tensor
+    """Of the first answer token, lowest finite number where no answer stands."""
+    end_BT: Tensor
+    """Of the last answer token given the first, likewise."""
+    type_BC: Tensor
+    """Of yes, no, unknown: three decisions."""
+    number_BN: Tensor
+    """Of 12 number classes."""
+    option_BO: Tensor
+    """Of 3 option classes."""
+    hidden_BTD: Tensor
+    """Last hidden states of the encoder."""
+
+
+class XLNetModel(AnswerModel):
+    """An encoder with XLNet's answer heads; any encoder can carry them.
 
     Source: faithfulness spec 2.3. The start layer takes over the start half of a span head of one layer.
     """
@@ -38,28 +119,37 @@ class XLNetQAModel(AnswerQAModel):
         self.answer_heads = XLNetAnswerHeads(
             self.config.hidden_size, initializer_range=self.initializer_range
         )
-        if isinstance(only := self.span_head.layers[0], nn.Linear):
+        first = getattr(pretrained, ARCHITECTURES[architecture].span_head[0])
+        if isinstance(first, nn.Linear):
             with torch.no_grad():
-                self.answer_heads.start.weight.copy_(only.weight[:1])
-                self.answer_heads.start.bias.copy_(only.bias[:1])
-        del self.span_head
+                self.answer_heads.start.weight.copy_(first.weight[:1])
+                self.answer_heads.start.bias.copy_(first.bias[:1])
 
-    def answer_output(
+    def forward(
         self,
-        hidden_BTD: Tensor,
-        mask_BT: Tensor,
+        inputs: Mapping[str, Tensor],
         cls_B: Tensor,
-        start_B: Tensor | None,
-        answerable_BT: Tensor,
-    ) -> AnswerOutput:
+        context_BT: Tensor,
+        start_B: Tensor | None = None,
+    ) -> XLNetOutput:
+        """Encode a padded batch.
+
+        Args:
+            inputs: as in `encode`.
+            cls_B: where the classification token stands.
+            context_BT: True where an answer may stand; both softmaxes see these tokens and `cls_B`.
+            start_B: the first answer token that the end logits are conditioned on, in training the gold one;
+                None: the most probable one.
+        """
+        hidden_BTD, answerable_BT = self.encode(inputs), with_cls(context_BT, cls_B)
         start_BT = self.answer_heads.start_logits(hidden_BTD, answerable_BT)
         start_B = start_BT.argmax(1) if start_B is None else start_B
         end_BT = self.answer_heads.end_logits(hidden_BTD, start_B.unsqueeze(-1), answerable_BT).squeeze(1)
-        type_BC, number_BN, option_BO = self.answer_heads.kind_logits(hidden_BTD, start_BT, cls_B)
-        return AnswerOutput(start_BT, end_BT, type_BC, None, number_BN, option_BO, hidden_BTD)
+        kinds = self.answer_heads.kind_logits(hidden_BTD, start_BT, cls_B)
+        return XLNetOutput(start_BT, end_BT, *kinds, hidden_BTD)
 
     def group_log_probs(self, inputs: Mapping[str, Tensor], candidate_BVSE: Tensor) -> Tensor:
-        """As for `QAModel`; the end of each subject given its own start."""
+        """The end of each subject given its own start."""
         hidden_BTD, mask_BT = self.encode(inputs), inputs["attention_mask"] != 0
         start_RS, end_RS = candidate_BVSE.flatten(0, 1).unbind(-1)
         start_BT = self.answer_heads.start_logits(hidden_BTD, mask_BT)
@@ -67,24 +157,6 @@ class XLNetQAModel(AnswerQAModel):
         start_log_RS = start_BT.log_softmax(-1).gather(1, start_RS)
         end_log_RS = end_RST.log_softmax(-1).gather(2, end_RS.unsqueeze(-1)).squeeze(-1)
         return torch.stack((start_log_RS, end_log_RS), dim=-1).unflatten(0, candidate_BVSE.shape[:2])
-
-    def predict_spans(
-        self, inputs: Mapping[str, Tensor], context_BT: Tensor, cls_B: Tensor, max_answer_tokens: int
-    ) -> SpanPrediction:
-        """As for `QAModel`, with log-probabilities for logits: the ends of spans are given the most probable
-        start in the context, the end of "no answer" the classification token."""
-        hidden_BTD = self.encode(inputs)
-        answerable_BT = with_cls(context_BT, cls_B)
-        start_BT = self.answer_heads.start_logits(hidden_BTD, answerable_BT).log_softmax(-1)
-        likely_B = start_BT.masked_fill(~context_BT, float("-inf")).argmax(1)
-        given_BK = torch.stack((likely_B, cls_B), dim=1)
-        span_end_BT, null_end_BT = (
-            self.answer_heads.end_logits(hidden_BTD, given_BK, answerable_BT).log_softmax(-1).unbind(1)
-        )
-        start_B, end_B, score_B = best_spans(start_BT, span_end_BT, context_BT, max_answer_tokens)
-        cls_B1 = cls_B.unsqueeze(-1)
-        null_B = (start_BT.gather(1, cls_B1) + null_end_BT.gather(1, cls_B1)).squeeze(-1)
-        return SpanPrediction(start_B, end_B, score_B, null_B)
 
     def predict_answers(
         self,
@@ -115,10 +187,30 @@ class XLNetQAModel(AnswerQAModel):
         others = (number_B + 1, number_score_B, option_B + 1, option_score_B)
         return AnswerPrediction(*span, kinds[0].sigmoid(), *others)
 
-    def to_pretrained(self) -> PreTrainedModel:
-        """Not possible: no question-answering class of transformers has these heads.
 
-        Raises:
-            ValueError: always.
-        """
-        raise ValueError("XLNet's answer heads have no counterpart in transformers; keep the .ckpt")
+def best_pairs(
+    start_BK: Tensor,
+    end_BKE: Tensor,
+    score_BKE: Tensor,
+    context_BT: Tensor,
+    start_allowed_BT: Tensor,
+    max_answer_tokens: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The best allowed span of every row among K starts with E ends each.
+
+    Args:
+        start_BK, end_BKE: token indices.
+        score_BKE: the higher the better.
+        context_BT, start_allowed_BT, max_answer_tokens: as in `best_spans` (`allowed_BT` is the context).
+
+    Returns:
+        start_B, end_B and score_B, which is -inf where no pair is allowed.
+    """
+    starts_BK = (context_BT & start_allowed_BT).gather(1, start_BK)
+    ends_BKE = context_BT.gather(1, end_BKE.flatten(1)).view_as(end_BKE)
+    length_BKE = end_BKE - start_BK.unsqueeze(-1) + 1
+    allowed_BKE = starts_BK.unsqueeze(-1) & ends_BKE & (length_BKE >= 1) & (length_BKE <= max_answer_tokens)
+    score_B, flat_B = score_BKE.masked_fill(~allowed_BKE, float("-inf")).flatten(1).max(-1)
+    flat_B1 = flat_B.unsqueeze(-1)
+    start_B = start_BK.gather(1, flat_B1 // end_BKE.shape[-1]).squeeze(-1)
+    return start_B, end_BKE.flatten(1).gather(1, flat_B1).squeeze(-1), score_B

@@ -24,9 +24,8 @@ from data_modules.stories.questions import qa_examples, vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.__main__ import main
 from models.backbones import Backbone
-from models.checkpoint import describe
-from models.checkpoint_file import KEY
-from models.heads.qa_model import QAModel
+from models.checkpoint import KEY, describe, start
+from models.heads.span import SpanModel
 
 GROUPS: list[Group] = list(islice(groups("heldout"), 13))
 QUESTIONS: list[QAExample] = list(islice(qa_examples("dev"), 11))
@@ -38,13 +37,12 @@ _CONFIG: dict[str, dict[str, Any]] = {
 }
 
 
-def tiny_model(architecture: str, seed: int = 0) -> QAModel:
+def tiny_model(architecture: str, seed: int = 0) -> SpanModel:
     """Random weights, large enough that scores differ."""
     torch.manual_seed(seed)
     config = {"vocab_size": 320} | _CONFIG[architecture]
-    model = QAModel.from_backbone(
-        Backbone(architecture=architecture, checkpoint="random", config=config)  # type: ignore[arg-type]
-    )
+    backbone = Backbone(architecture=architecture, checkpoint="random", config=config)  # type: ignore[arg-type]
+    model = start(backbone, SpanModel)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(3).add_(0.05 * torch.randn_like(parameter))

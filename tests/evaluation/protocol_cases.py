@@ -18,10 +18,9 @@ from data_modules.encoding.windows import Encoding
 from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 from models.backbones import Backbone
-from models.checkpoint import describe
-from models.checkpoint_file import KEY
-from models.heads.answer_model import build_answer_model
-from models.heads.choice import build_choice_model
+from models.checkpoint import KEY, describe, start
+from models.heads.answers import RationaleModel
+from models.heads.choice import ChoiceModel
 from models.heads.encoder import EncoderModel
 from tests.evaluation.checkpoints import GROUPS, save_folder, save_groups
 from tests.evaluation.scorers.labelled import trained_scorer
@@ -151,8 +150,8 @@ def make_room(room: Path) -> None:
         architecture="bert", checkpoint="random", config={"vocab_size": 512, "hidden_size": 32}
     )
     torch.manual_seed(5)
-    save(room / "typed.ckpt", build_answer_model(backbone, "rationale"), asdict(Encoding()))
-    save(room / "choice.ckpt", build_choice_model(backbone), asdict(ChoiceEncoding()))
+    save(room / "typed.ckpt", start(backbone, RationaleModel), asdict(Encoding()))
+    save(room / "choice.ckpt", start(backbone, ChoiceModel), asdict(ChoiceEncoding()))
     save_causal(room / "causal")
     trained_scorer(room)
     save_groups(room / "groups.json", GROUPS)

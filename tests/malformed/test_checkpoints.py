@@ -15,7 +15,7 @@ import torch
 from data_modules.__main__ import main as data_command
 from evaluation.__main__ import main as evaluation_command
 from models.__main__ import main as models_command
-from models.checkpoint_file import KEY
+from models.checkpoint import KEY
 from tests.evaluation.checkpoints import save_ckpt, save_folder
 from tests.malformed.documents import squad_document
 from tests.malformed.mutations import REPLACEMENTS

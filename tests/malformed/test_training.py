@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.checkpoint_file import KEY
+from models.checkpoint import KEY
 from tests.evaluation.checkpoints import save_ckpt
 from tests.malformed.documents import FORMATS
 from tests.malformed.outcome import everything_in, outcome, refused

@@ -17,8 +17,9 @@ from transformers import (
     BertForSequenceClassification,
 )
 
-from models.backbones import ARCHITECTURES, Backbone, BackboneError, backbone_config, load_pretrained
-from models.heads.qa_model import QAModel
+from models.backbones import ARCHITECTURES, Backbone, CheckpointError, backbone_config, load_pretrained
+from models.checkpoint import start
+from models.heads.span import SpanModel
 from models.tiny_init import POSITION_AXES
 from tests.models.tiny import NAMES, WITH_SEGMENTS, backbone, rows
 
@@ -32,7 +33,7 @@ def bert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def told(**values: Any) -> str:
     """What the user reads: one line."""
-    with pytest.raises(BackboneError) as caught:
+    with pytest.raises(CheckpointError) as caught:
         load_pretrained(Backbone(**values))
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -56,7 +57,7 @@ def test_the_span_head_is_all_that_the_class_puts_on_its_encoder(name: str) -> N
     built = load_pretrained(backbone(name))
     outside = [key for key, _ in built.named_children() if key != built.base_model_prefix]
     assert sorted(outside) == sorted(ARCHITECTURES[name].span_head)
-    head = QAModel(built, name).span_head
+    head = SpanModel(built, name).span_head
     assert isinstance(head.layers[-1], nn.Linear)
     assert head.layers[-1].out_features == 2
 
@@ -64,7 +65,7 @@ def test_the_span_head_is_all_that_the_class_puts_on_its_encoder(name: str) -> N
 @pytest.mark.parametrize("name", NAMES)
 def test_token_types_reach_the_encoders_that_have_segments(name: str) -> None:
     """Also where the encoder has one segment only (RoBERTa), or would not notice (DistilBERT, ModernBERT)."""
-    built = QAModel.from_backbone(backbone(name)).eval()
+    built = start(backbone(name), SpanModel).eval()
     seen: list[set[str]] = []
     built.encoder.register_forward_pre_hook(lambda _m, _a, kwargs: seen.append(set(kwargs)), with_kwargs=True)
     inputs = rows([9, 5])
@@ -91,7 +92,7 @@ def test_the_same_seed_builds_the_same_model() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_gradient_checkpointing_works_or_is_refused(name: str) -> None:
     if name == "xlnet":
-        with pytest.raises(BackboneError, match="does not support"):
+        with pytest.raises(CheckpointError, match="does not support"):
             load_pretrained(backbone(name, gradient_checkpointing=True))
     else:
         assert load_pretrained(backbone(name, gradient_checkpointing=True)).is_gradient_checkpointing
@@ -105,7 +106,7 @@ def test_an_attention_kernel_that_does_not_exist_is_refused(name: str, where: st
         message = told(architecture=name, checkpoint=str(tmp_path), attention="sdpa")
         assert str(tmp_path) in message
     else:
-        with pytest.raises(BackboneError) as caught:
+        with pytest.raises(CheckpointError) as caught:
             load_pretrained(backbone(name, attention="sdpa"))
         message = str(caught.value)
     assert "scaled_dot_product_attention" in message
@@ -121,13 +122,13 @@ def test_reading_init_changes_the_encoder(name: str) -> None:
     assert not table[:, axes:].any()
     plain = load_pretrained(backbone(name)).base_model.embeddings.position_embeddings.weight
     assert not torch.equal(plain, table)
-    model = QAModel(ready, name).eval()
+    model = SpanModel(ready, name).eval()
     assert torch.isfinite(model(rows([9])).start_BT).all()
 
 
 @pytest.mark.parametrize("name", ["xlnet", "distilbert", "deberta-v3", "modernbert"])
 def test_reading_init_is_refused_elsewhere(name: str) -> None:
-    with pytest.raises(BackboneError, match=r"backbone\.reading_init: .* no BERT-like"):
+    with pytest.raises(CheckpointError, match=r"backbone\.reading_init: .* no BERT-like"):
         load_pretrained(backbone(name, reading_init=True))
 
 
@@ -213,6 +214,6 @@ def test_half_precision_checkpoints_load_in_float32(tmp_path: Path) -> None:
     load_pretrained(backbone("bert")).to(torch.bfloat16).save_pretrained(tmp_path)
     assert AutoConfig.from_pretrained(tmp_path).dtype == torch.bfloat16
     assert AutoModelForQuestionAnswering.from_pretrained(tmp_path).dtype == torch.bfloat16
-    model = QAModel.from_backbone(Backbone(architecture="bert", checkpoint=str(tmp_path)))
+    model = start(Backbone(architecture="bert", checkpoint=str(tmp_path)), SpanModel)
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     assert model(rows([5])).start_BT.dtype == torch.float32

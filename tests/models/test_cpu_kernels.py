@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from models.backbones import ARCHITECTURES, ArchitectureName, Backbone
+from models.checkpoint import start
 from models.cpu_kernels import ATTENTION, Dropout, cpu_attention, keep_bits, keep_probability
-from models.heads.qa_model import QAModel
+from models.heads.span import SpanModel
+from tests.models.tiny import backbone, rows
 
 FIRST_TOKENS = 7
 
@@ -50,8 +52,8 @@ def test_attention_and_its_gradients_equal_torchs(
     upstream = torch.randn(mixed.shape, generator=torch.Generator().manual_seed(1)).to(dtype)
     mixed.backward(upstream)
     expected.backward(upstream)
-    for mine, its in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(mine.grad, its.grad, atol=tolerance, rtol=tolerance)
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine.grad, other.grad, atol=tolerance, rtol=tolerance)
 
 
 def _boolean(mask: Tensor | None) -> bool:
@@ -70,8 +72,8 @@ def test_the_gradient_with_dropout_is_that_of_the_drawn_mask() -> None:
     expected = (score.softmax(-1) * kept / keep_probability(0.3)) @ v
     expected.square().sum().backward()
     torch.testing.assert_close(mixed, expected)
-    for mine, its in zip((query, key, value), (q, k, v), strict=True):
-        torch.testing.assert_close(mine.grad, its.grad)
+    for mine, other in zip((query, key, value), (q, k, v), strict=True):
+        torch.testing.assert_close(mine.grad, other.grad)
 
 
 @settings(max_examples=20, deadline=None)
@@ -114,34 +116,31 @@ def test_a_model_with_our_kernels_computes_what_it_computes_with_transformers_ow
     architecture: ArchitectureName,
 ) -> None:
     torch.manual_seed(0)
-    ours = QAModel.from_backbone(Backbone(architecture=architecture, checkpoint="random")).eval()
-    theirs = QAModel.from_backbone(
-        Backbone(architecture=architecture, checkpoint="random", attention="eager")
+    ours = start(Backbone(architecture=architecture, checkpoint="random"), SpanModel).eval()
+    theirs = start(
+        Backbone(architecture=architecture, checkpoint="random", attention="eager"), SpanModel
     ).eval()
     theirs.load_state_dict(ours.state_dict())
     expected_kernel = "eager" if architecture in ("xlnet", "deberta-v3") else ATTENTION
     assert ours.config._attn_implementation == expected_kernel
     assert not [m for m in ours.modules() if type(m) is nn.Dropout]
-    inputs = {
-        "input_ids": torch.randint(5, 100, (2, 12)),
-        "attention_mask": torch.tensor([[1] * 12, [1] * 9 + [0] * 3]),
-        "token_type_ids": torch.zeros(2, 12, dtype=torch.long),
-    }
+    inputs = rows([12, 9])
     for precision in (torch.float32, torch.bfloat16):
         with torch.no_grad(), torch.autocast("cpu", precision, enabled=precision == torch.bfloat16):
-            mine, its = ours(inputs), theirs(inputs)
+            mine, other = ours(inputs), theirs(inputs)
         tolerance = 1e-5 if precision == torch.float32 else 5e-2
-        torch.testing.assert_close(mine.start_BT, its.start_BT, atol=tolerance, rtol=tolerance)
+        torch.testing.assert_close(mine.start_BT, other.start_BT, atol=tolerance, rtol=tolerance)
+
+
+def test_a_machine_with_a_gpu_takes_transformers_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    built = start(backbone("bert"), SpanModel)
+    assert built.config._attn_implementation == "sdpa"
+    assert [m for m in built.modules() if type(m) is nn.Dropout]
 
 
 def test_the_compiler_sees_torchs_own() -> None:
-    torch.manual_seed(0)
-    model = QAModel.from_backbone(Backbone(architecture="bert", checkpoint="random")).train()
-    inputs = {
-        "input_ids": torch.randint(5, 100, (2, 16)),
-        "attention_mask": torch.ones(2, 16, dtype=torch.long),
-        "token_type_ids": torch.zeros(2, 16, dtype=torch.long),
-    }
-    model.encoder.compile(dynamic=True, backend="aot_eager")
-    model(inputs).start_BT[:, 0].sum().backward()
-    assert all(p.grad is not None for p in model.encoder.parameters())
+    built = start(backbone("bert"), SpanModel)
+    built.encoder.compile(dynamic=True, backend="aot_eager")
+    built(rows([16, 16])).start_BT[:, 0].sum().backward()
+    assert all(p.grad is not None for p in built.encoder.parameters())

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from models.backbones import ARCHITECTURES, Backbone
-from models.heads.answer_heads import ClsSource
-from models.heads.answer_model import AnswerHeadsName, AnswerQAModel, build_answer_model
-from models.heads.qa_model import QAModel
+from models.checkpoint import HEADS, KEY, describe, start
+from models.heads.encoder import EncoderModel
 
 NAMES = tuple(ARCHITECTURES)
 WITH_SEGMENTS = ("bert", "xlnet", "electra")
@@ -40,29 +40,71 @@ def backbone(name: str, **changes: Any) -> Backbone:
     return Backbone(architecture=name, checkpoint="random", config=config, **changes)  # type: ignore[arg-type]
 
 
-def model(name: str, seed: int = 0) -> QAModel:
+MODELS = (
+    *((name, "span") for name in NAMES),
+    *((name, heads) for name in ("bert", "xlnet") for heads in ("rationale", "xlnet", "choice")),
+    ("roberta", "choice"),
+)
+"""Architecture and heads of what must hold for every model: all encoders, and all heads."""
+
+
+def model(name: str, heads: str = "span", seed: int = 0, **options: Any) -> Any:
     """In evaluation mode, with weights large enough that inputs matter."""
     torch.manual_seed(seed)
-    built = QAModel.from_backbone(backbone(name)).eval()
-    _louder(built)
+    built = start(backbone(name), HEADS[heads], **options).eval()
+    with torch.no_grad():
+        for parameter in built.parameters():
+            parameter.mul_(2).add_(0.05 * torch.randn_like(parameter))
     return built
 
 
-def answer_model(
-    name: str, heads: AnswerHeadsName, seed: int = 0, *, cls_source: ClsSource = "hidden"
-) -> AnswerQAModel:
-    """The same with heads for answer types."""
-    torch.manual_seed(seed)
-    built = build_answer_model(backbone(name), heads, cls_source=cls_source)
-    built.eval()
-    _louder(built)
-    return built
+def asked(built: EncoderModel, lengths: list[int], **padding: Any) -> tuple[Any, ...]:
+    """What a model is called with: one question of `lengths` choices, or rows with what their heads need."""
+    inputs = rows(lengths, **padding)
+    if built.heads == "choice":
+        return ({key: value[None] for key, value in inputs.items()},)
+    if built.heads == "span":
+        return (inputs,)
+    cls_B = cls_of(built.architecture, inputs["attention_mask"])
+    return (inputs, cls_B) if built.heads == "rationale" else (inputs, cls_B, context_of(inputs))
 
 
-@torch.no_grad()
-def _louder(built: QAModel) -> None:
-    for parameter in built.parameters():
-        parameter.mul_(2).add_(0.05 * torch.randn_like(parameter))
+def tensors(output: Any) -> list[Tensor]:
+    """The output of any model."""
+    return [output] if isinstance(output, Tensor) else list(output)
+
+
+def cls_of(name: str, mask_BT: Tensor) -> Tensor:
+    """Where the classification token stands: XLNet's last, all others' first."""
+    first_B = mask_BT.argmax(1)
+    return first_B + mask_BT.sum(1) - 1 if name == "xlnet" else first_B
+
+
+def context_of(inputs: dict[str, Tensor]) -> Tensor:
+    """The middle of every row."""
+    mask_BT = inputs["attention_mask"]
+    rank_BT = mask_BT.cumsum(1) * mask_BT
+    return (rank_BT > 2) & (rank_BT < mask_BT.sum(1, keepdim=True) - 1)
+
+
+TOKENIZER = {"tokenizer.json": "{}", "tokenizer_config.json": "{}"}
+ENCODING = {"order": "context_first", "max_length": 100}
+
+
+def content(built: EncoderModel) -> dict[str, Any]:
+    """What Lightning saves, as far as we read it."""
+    return {
+        "state_dict": {f"model.{key}": value for key, value in built.state_dict().items()},
+        "global_step": 12,
+        KEY: describe(built, TOKENIZER, ENCODING),
+    }
+
+
+def save(folder: Path, value: Any) -> Path:
+    """A checkpoint file of a model, or of what `content` gives."""
+    path = folder / "last.ckpt"
+    torch.save(content(value) if isinstance(value, EncoderModel) else value, path)
+    return path
 
 
 def rows(lengths: list[int], seed: int = 0, *, width: int = 0, left: bool = False) -> dict[str, Tensor]:

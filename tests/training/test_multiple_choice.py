@@ -234,4 +234,4 @@ def test_a_choice_checkpoint_goes_nowhere_else(
     text = fails(
         choosing.commands.of("fit", "squad", "bert", f"--backbone.checkpoint={ckpt}"), capsys, monkeypatch
     )
-    assert "no span head can be made of" in text
+    assert "from which 'span' heads cannot start" in text

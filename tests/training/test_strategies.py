@@ -19,7 +19,8 @@ import torch
 
 from evaluation.__main__ import main as evaluate
 from models.backbones import Backbone
-from models.heads.qa_model import QAModel
+from models.checkpoint import start
+from models.heads.span import SpanModel
 from tests.training.conftest import Commands, SmallData
 from tests.training.stopping.test_resume import arguments, assert_equal_runs, curves, fit
 from training.cli import main as train
@@ -163,7 +164,7 @@ def test_a_failing_process_ends_the_run_with_its_message(
 def test_the_layers_of_every_encoder_are_found(architecture: str) -> None:
     config = {"vocab_size": 320}
     backbone = Backbone(architecture=architecture, checkpoint="random", config=config)  # type: ignore[arg-type]
-    model = QAModel.from_backbone(backbone)
+    model = start(backbone, SpanModel)
     layers = encoder_layers(torch.nn.ModuleDict({"model": model}))
     assert len(layers) == model.config.num_hidden_layers == 2
     names = {type(layer).__name__ for layer in layers}

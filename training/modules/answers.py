@@ -18,10 +18,9 @@ from data_modules.encoding.typed_decoding import AnswerRule, WindowScores, decod
 from losses.answers import joint_answer_loss, xlnet_answer_loss
 from losses.rationale import rationale_tagging_loss
 from models.backbones import Backbone
-from models.heads.answer_base import AnswerOutput, with_cls
-from models.heads.answer_heads import ClsSource
-from models.heads.answer_model import AnswerHeadsName, build_answer_model
-from models.heads.qa_model import QAModel
+from models.checkpoint import HEADS, start
+from models.heads.answers import AnswerHeadsName, AnswerModel, ClsSource
+from models.heads.span import QAModel
 from training.modules.qa import QAModule, questions_of
 
 PAPER_LEARNING_RATE = {"roberta": 1e-5}
@@ -83,7 +82,10 @@ class AnswerModule(QAModule):
 
     def starting_model(self) -> QAModel:
         """Encoder, span head and the heads for answer types."""
-        return build_answer_model(self.backbone, self.heads, cls_source=self.cls_source)
+        options = {"cls_source": self.cls_source} if self.heads == "rationale" else {}
+        model = start(self.backbone, HEADS[self.heads], **options)
+        assert isinstance(model, AnswerModel)
+        return model
 
     def warmup_steps(self, total: int) -> int:
         """The chosen number, or the paper's, as far as there is time for it."""
@@ -97,21 +99,18 @@ class AnswerModule(QAModule):
 
     def answer_loss(self, batch: QABatch) -> Tensor:
         """All terms of one batch, logged, and their weighted sum."""
-        answerable_BT = with_cls(batch.context_BT, batch.cls_B)
-        output: AnswerOutput = self.model(
-            batch.inputs, batch.cls_B, start_B=batch.start_B, answerable_BT=answerable_BT
-        )
         if self.heads == "xlnet":
+            output = self.model(batch.inputs, batch.cls_B, batch.context_BT, batch.start_B)
             terms = xlnet_answer_loss(
                 output, batch.start_B, batch.end_B, batch.answer_type_B, batch.number_B, batch.option_B
             )
             for name, value in terms._asdict().items():
                 self.log(f"train/loss/{name}", value, prog_bar=name == "total")
             return terms.total
+        output = self.model(batch.inputs, batch.cls_B)
         answer = joint_answer_loss(
             output.start_BT, output.end_BT, output.type_BC, batch.start_B, batch.end_B, batch.answer_type_B
         )
-        assert output.rationale_BT is not None
         rationale = rationale_tagging_loss(
             output.rationale_BT, batch.rationale_BT, batch.inputs["attention_mask"]
         )
@@ -123,7 +122,8 @@ class AnswerModule(QAModule):
 
     def answer_step(self, batch: QABatch) -> dict[str, Any]:
         """Scores of every window, in tokens of the unpadded row."""
-        found = self.model.predict_answers(  # type: ignore[operator]
+        assert isinstance(self.model, AnswerModel)
+        found = self.model.predict_answers(
             batch.inputs, batch.context_BT, batch.max_context_BT, batch.cls_B, self.max_answer_tokens
         )
         scores = WindowScores(*found)

@@ -17,9 +17,8 @@ from data_modules.batching.collate import TrainBatch
 from data_modules.encoding.choices import ChoiceBatch
 from losses.choices import choice_cross_entropy, choice_loss
 from models.backbones import Backbone
-from models.checkpoint import describe
-from models.checkpoint_file import KEY
-from models.heads.choice import ChoiceModel, Pooling, build_choice_model
+from models.checkpoint import KEY, describe, start
+from models.heads.choice import ChoiceModel, Pooling
 from training.callbacks.choice_metrics import ChoiceMetrics
 from training.callbacks.predictions import PredictionWriter
 from training.modules.qa import QAModule
@@ -71,7 +70,7 @@ class ChoiceModule(QAModule):
 
     def starting_model(self) -> ChoiceModel:  # type: ignore[override]
         """Encoder and the head for choices."""
-        return build_choice_model(self.backbone, pooling=self.pooling)
+        return start(self.backbone, ChoiceModel, pooling=self.pooling)
 
     @property
     def longest_row(self) -> tuple[str, int]:

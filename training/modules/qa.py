@@ -19,9 +19,8 @@ from data_modules.encoding.sets import QASet
 from losses.span import span_cross_entropy
 from metrics.pair_cosines import pair_cosines
 from models.backbones import Backbone
-from models.checkpoint import describe, starting_model
-from models.checkpoint_file import KEY
-from models.heads.qa_model import QAModel, QAOutput, SpanPrediction
+from models.checkpoint import KEY, describe, start
+from models.heads.span import QAModel, QAOutput, SpanModel, SpanPrediction
 from training.callbacks.embedding_shift import EmbeddingShiftMetrics
 from training.callbacks.group_bias import GroupBiasMetrics
 from training.callbacks.predictions import PredictionWriter
@@ -58,11 +57,11 @@ class QAModule(pl.LightningModule):
         self.backbone = backbone
         self.learning_rate, self.weight_decay, self.warmup_ratio = learning_rate, weight_decay, warmup_ratio
         self.max_answer_tokens = max_answer_tokens
-        self.model = self.starting_model()
+        self.model: QAModel = self.starting_model()
 
     def starting_model(self) -> QAModel:
         """The model that training starts from; a module with other heads builds another."""
-        return starting_model(self.backbone)
+        return start(self.backbone, SpanModel)
 
     def setup(self, stage: str) -> None:
         """Check that tokenizer and embeddings fit before anything long starts."""
@@ -125,6 +124,7 @@ class QAModule(pl.LightningModule):
 
     def predict_spans(self, batch: QABatch) -> SpanPrediction:
         """The best span of every window, in tokens of the unpadded row."""
+        assert isinstance(self.model, SpanModel)
         spans = self.model.predict_spans(batch.inputs, batch.context_BT, batch.cls_B, self.max_answer_tokens)
         return spans._replace(start_B=spans.start_B - batch.shift_B, end_B=spans.end_B - batch.shift_B)
 
@@ -188,9 +188,10 @@ class QAModule(pl.LightningModule):
         """AdamW without decay on biases and normalisation weights."""
         decayed: list[Tensor] = []
         plain: list[Tensor] = []
-        for parameter in self.parameters():
-            if parameter.requires_grad:
-                (decayed if parameter.ndim > 1 else plain).append(parameter)
+        for name, parameter in self.named_parameters():
+            if parameter.requires_grad:  # XLNet's biases are matrices, one row for each attention head
+                weight = parameter.ndim > 1 and not name.endswith("bias")
+                (decayed if weight else plain).append(parameter)
         optimizer = torch.optim.AdamW(
             [
                 {"params": decayed, "weight_decay": self.weight_decay},

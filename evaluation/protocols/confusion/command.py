@@ -190,7 +190,8 @@ def check_models(named: list[tuple[str, str]], args: argparse.Namespace, plan: P
     """Before any work: an endpoint, a checkpoint that cannot be used, similarities that no model gives."""
     from evaluation.answering.answerers import LANGUAGE_MODELS
     from evaluation.answering.choice_answerers import check_letters, refuse_endpoint, wording_of
-    from models.choice_checkpoint import check_choice
+    from models.checkpoint import inspect
+    from models.heads.choice import ChoiceModel
     from models.language.local_model import model_config
 
     for path in [path for _, path in named] + ([args.encoder] if args.encoder else []):
@@ -206,7 +207,7 @@ def check_models(named: list[tuple[str, str]], args: argparse.Namespace, plan: P
                 wording = wording_of(args.prompt, bool(getattr(config, "is_encoder_decoder", False)))
                 check_letters(max(plan.choices), wording, f"--choices, with {path}")
         else:
-            check_choice(path)
+            inspect(path).require_kind(ChoiceModel)
 
 
 def encoder_conditions(

@@ -20,10 +20,9 @@ from evaluation.answering.choice_answerers import CheckpointChooser
 from evaluation.answering.choice_predictor import ChoicePredictor
 from evaluation.answering.predictor import Predictor
 from models.backbones import Backbone
-from models.checkpoint import describe
-from models.checkpoint_file import KEY
+from models.checkpoint import KEY, describe, start
 from models.heads.choice import ChoiceModel, Pooling
-from models.heads.qa_model import QAModel
+from models.heads.span import SpanModel
 from tests.evaluation.checkpoints import save_ckpt, save_folder, tiny_model
 
 QUESTIONS = read_multiple_choice("stories:choices_dev")[:9]
@@ -104,7 +103,7 @@ def test_rows_fit_the_positions_of_a_folders_model(tmp_path: Path) -> None:
     short = {"vocab_size": 320, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = short | {"intermediate_size": 16, "max_position_embeddings": 16}
     backbone = Backbone(architecture="bert", checkpoint="random", config=config)
-    QAModel.from_backbone(backbone).to_pretrained().save_pretrained(tmp_path)
+    start(backbone, SpanModel).to_pretrained().save_pretrained(tmp_path)
     build_tokenizer("bert", vocabulary()).save_pretrained(tmp_path)
     predictor = ChoicePredictor(str(tmp_path), device="cpu")
     assert predictor.encoding.max_length == 16

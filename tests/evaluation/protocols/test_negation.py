@@ -19,9 +19,8 @@ from data_modules.stories.word_tokenizer import build_tokenizer
 from data_modules.tasks.condaqa import read_pairs
 from evaluation.answering.predictor import Predictor
 from models.backbones import Backbone
-from models.checkpoint import describe
-from models.checkpoint_file import KEY
-from models.heads.answer_model import AnswerHeadsName, build_answer_model
+from models.checkpoint import HEADS, KEY, describe, start
+from models.heads.answers import AnswerHeadsName
 from tests.evaluation.checkpoints import examples_of, numbers, report_of, save_ckpt, told
 from tests.evaluation.fake_answerer import install, right
 
@@ -78,7 +77,7 @@ def save_typed(path: Path, architecture: str, heads: AnswerHeadsName) -> Path:
     sizes = {"d_model": 32, "d_inner": 64} if architecture == "xlnet" else {"hidden_size": 32}
     config = {"vocab_size": 512, **sizes}
     backbone = Backbone(architecture=architecture, checkpoint="random", config=config)  # type: ignore[arg-type]
-    model = build_answer_model(backbone, heads)
+    model = start(backbone, HEADS[heads])
     files = tokenizer_files(build_tokenizer(architecture, vocabulary()))  # type: ignore[arg-type]
     weights = {f"model.{key}": value for key, value in model.state_dict().items()}
     described = describe(model, files, asdict(Encoding()))

@@ -1,4 +1,4 @@
-"""Scores and spans against naive loops."""
+"""The heads and what is read off them, against naive loops over tokens."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.nn.functional import layer_norm
 
+from models.heads.answers import LOW, ClsSource, RationaleHeads
 from models.heads.span import SpanHead, best_spans, candidate_log_probs
+from models.heads.xlnet import XLNetAnswerHeads
 
 SEEDS = st.integers(0, 2**31)
 
@@ -98,3 +101,105 @@ def test_the_span_head_applies_its_layers_and_masks_padding() -> None:
         assert (found[mask_BT == 0] == torch.finfo(torch.float32).min).all()
     (start_BT.softmax(-1).sum() + end_BT.log_softmax(-1)[mask_BT == 1].sum()).backward()
     assert all(torch.isfinite(p.grad).all() for p in head.parameters() if p.grad is not None)
+
+
+B, T, D = 3, 7, 8
+
+
+def hidden(seed: int = 0) -> Tensor:
+    return torch.randn(B, T, D, generator=torch.Generator().manual_seed(seed))
+
+
+def loud(module: nn.Module) -> None:
+    """Weights large enough that every input matters."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.6)
+
+
+MASK = torch.tensor([[1] * 7, [1] * 5 + [0] * 2, [0] * 3 + [1] * 4])
+CLS = torch.tensor([0, 0, 6])
+
+
+@pytest.mark.parametrize("cls_source", ["hidden", "pooler"])
+@torch.no_grad()
+def test_rationale_heads_equal_the_equations(cls_source: ClsSource) -> None:
+    heads, h = RationaleHeads(D, cls_source=cls_source), hidden()
+    loud(heads)
+    type_BC, rationale_BT = heads(h, MASK, CLS)
+    V, u = heads.rationale[0].weight, heads.rationale[2].weight[0]
+    W2, w1 = heads.attention[0].weight, heads.attention[2].weight[0]
+    for b in range(B):
+        tokens = [t for t in range(T) if MASK[b, t]]
+        logit = {t: u @ (V @ h[b, t]).relu() for t in tokens}
+        tagged = {t: logit[t].sigmoid() * h[b, t] for t in tokens}
+        weight = torch.stack([w1 @ (W2 @ tagged[t]).relu() for t in tokens]).softmax(0)
+        pooled = sum((a * tagged[t] for a, t in zip(weight, tokens, strict=True)), torch.zeros(D))
+        c = h[b, CLS[b]]
+        if heads.pooler is not None:
+            c = (heads.pooler.weight @ c + heads.pooler.bias).tanh()
+        z = torch.cat((pooled, c))
+        expected = torch.cat((heads.yes_no.weight @ z, heads.unknown.weight @ z))
+        torch.testing.assert_close(type_BC[b], expected)
+        for t in range(T):
+            assert float(rationale_BT[b, t]) == (
+                pytest.approx(float(logit[t]), abs=1e-5) if t in logit else LOW
+            )
+
+
+def test_rationale_heads_have_no_biases_and_start_small() -> None:
+    torch.manual_seed(0)
+    heads = RationaleHeads(200, initializer_range=0.05)
+    assert all(name.endswith("weight") for name, _ in heads.named_parameters())
+    for parameter in heads.parameters():
+        assert parameter.std().item() == pytest.approx(0.05, rel=0.2)
+    pooler = RationaleHeads(200, cls_source="pooler").pooler
+    assert pooler is not None
+    assert pooler.bias.eq(0).all()
+
+
+def test_heads_give_float32_under_bf16_and_finite_gradients() -> None:
+    h, mask_BT = hidden().requires_grad_(), MASK != 0
+    tags, kinds = RationaleHeads(D), XLNetAnswerHeads(D)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        type_BC, rationale_BT = tags(h, MASK, CLS)
+        start_BT = kinds.start_logits(h, mask_BT)
+        end_BKT = kinds.end_logits(h, CLS[:, None], mask_BT)
+        outputs = [type_BC, rationale_BT, start_BT, end_BKT, *kinds.kind_logits(h, start_BT, CLS)]
+    assert {output.dtype for output in outputs} == {torch.float32}
+    sum(output.clamp(min=-100).sum() for output in outputs).backward()  # type: ignore[union-attr]
+    assert h.grad is not None
+    assert h.grad.isfinite().all()
+    assert h.grad[MASK == 0].eq(0).all()
+
+
+@torch.no_grad()
+def test_xlnet_heads_equal_the_equations() -> None:
+    heads, h = XLNetAnswerHeads(D).eval(), hidden()
+    loud(heads)
+    allowed_BT = MASK != 0
+    allowed_BT[:, 4] = False
+    start_BK = torch.tensor([[0, 3], [1, 2], [3, 6]])
+    start_BT = heads.start_logits(h, allowed_BT)
+    end_BKT = heads.end_logits(h, start_BK, allowed_BT)
+    kinds = heads.kind_logits(h, start_BT, CLS)
+    for b in range(B):
+        start = {
+            t: heads.start.weight[0] @ h[b, t] + heads.start.bias[0] for t in range(T) if allowed_BT[b, t]
+        }
+        weight = torch.stack(list(start.values())).softmax(0)
+        mean = sum((p * h[b, t] for p, t in zip(weight, start, strict=True)), torch.zeros(D))
+        state = torch.cat((mean, h[b, CLS[b]]))
+        v = (heads.answer_state.weight @ state + heads.answer_state.bias).tanh()
+        for found, layer in zip(kinds, (heads.types, heads.number, heads.option), strict=True):
+            torch.testing.assert_close(found[b], layer.weight @ v + layer.bias)
+        for t in range(T):
+            assert float(start_BT[b, t]) == (pytest.approx(float(start[t]), abs=1e-5) if t in start else LOW)
+            for k in range(2):
+                pair = torch.cat((h[b, t], h[b, start_BK[b, k]]))
+                state = (heads.end_state.weight @ pair + heads.end_state.bias).tanh()
+                state = layer_norm(state, (D,), heads.end_norm.weight, heads.end_norm.bias)
+                expected = float(heads.end.weight[0] @ state + heads.end.bias[0]) if t in start else LOW
+                assert float(end_BKT[b, k, t]) == pytest.approx(expected, abs=1e-4)
+    assert [kind.shape[1] for kind in kinds] == [3, 12, 3]

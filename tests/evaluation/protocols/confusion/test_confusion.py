@@ -21,7 +21,7 @@ from evaluation.page.example_rows import read_rows
 from evaluation.protocols.confusion import command as confusion
 from evaluation.protocols.confusion import runs as confusion_runs
 from evaluation.protocols.confusion.runs import Plan, fixed_conditions
-from models import choice_checkpoint
+from models import checkpoint
 
 Rule = Callable[[ChoiceQuestion], Sequence[float]]
 
@@ -85,6 +85,13 @@ def questions(count: int = 80, n: int = 3) -> list[ChoiceQuestion]:
     return found
 
 
+class AnyKind:
+    """Looked at, and fit for everything."""
+
+    def require_kind(self, kind: type) -> None:
+        pass
+
+
 @pytest.fixture
 def models(monkeypatch: pytest.MonkeyPatch) -> dict[str, FakePredictor]:
     """Checkpoints by name."""
@@ -95,8 +102,8 @@ def models(monkeypatch: pytest.MonkeyPatch) -> dict[str, FakePredictor]:
         return CheckpointChooser(found[path])  # type: ignore[arg-type]
 
     monkeypatch.setattr("evaluation.answering.choice_answerers.open_choice_answerer", open_fake)
-    look = choice_checkpoint.check_choice
-    monkeypatch.setattr(choice_checkpoint, "check_choice", lambda path: path in found or look(path))
+    look = checkpoint.inspect
+    monkeypatch.setattr(checkpoint, "inspect", lambda path: AnyKind() if path in found else look(path))
     return found
 
 
@@ -264,7 +271,7 @@ def test_no_shared_words_leaves_out_who_has_no_other_question(
         (["--checkpoint", "hf:gpt2"], "name an --encoder, or ask for --sampling random"),
         (["--checkpoint", "guessing", "hf:gone", "--sampling", "random"], "gone"),
         (["--checkpoint", "guessing", "--encoder", "gone"], "gone: no checkpoint file"),
-        (["--checkpoint", "missing.ckpt"], "missing.ckpt: no checkpoint file"),
+        (["--checkpoint", "missing.ckpt"], "missing.ckpt: no such checkpoint"),
         (["--checkpoint", "guessing", "--choices", "100"], "100 choices needs 99 different right choices"),
         (["--checkpoint", "guessing", "--choices", "1"], "--choices: at least 2, got 1"),
         (["--checkpoint", "guessing", "--trials", "0"], "--trials: at least 1, got 0"),

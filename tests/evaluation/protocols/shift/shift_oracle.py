@@ -18,10 +18,7 @@ from data_modules.schema import QAExample, Variant
 from data_modules.stories.questions import qa_examples, vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 from models.backbones import Backbone
-from models.checkpoint import describe
-from models.checkpoint_file import KEY
-from models.heads.answer_model import build_answer_model
-from models.heads.qa_model import QAModel
+from models.checkpoint import HEADS, KEY, describe, start
 from tests.evaluation.checkpoints import report_of, save_folder
 
 DATA = "stories:conversation_dev"
@@ -80,15 +77,12 @@ def cosines(one_LD: Tensor, other_LD: Tensor) -> list[float]:
     return torch.nn.functional.cosine_similarity(one_LD, other_LD, dim=-1).tolist()
 
 
-def built(path: Path, heads: str = "", **config: Any) -> Path:
+def built(path: Path, heads: str = "span", **config: Any) -> Path:
     """A checkpoint of ours with an unusual model inside."""
     sizes = {"hidden_size": 32, "intermediate_size": 64, "vocab_size": 320} | config
     backbone = Backbone(architecture="bert", checkpoint="random", config=sizes)
     torch.manual_seed(0)
-    if heads:
-        model: Any = build_answer_model(backbone, heads)  # type: ignore[arg-type]
-    else:
-        model = QAModel.from_backbone(backbone)
+    model = start(backbone, HEADS[heads])
     content = {
         "state_dict": {f"model.{key}": value for key, value in model.state_dict().items()},
         KEY: describe(model, tokenizer_files(build_tokenizer("bert", vocabulary())), asdict(Encoding())),

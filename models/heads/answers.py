@@ -1,0 +1,232 @@
+"""Answers that are a span, yes, no or unknown: the papers' rationale heads and their model.
+
+Shape letters: B batch (windows), T tokens, D hidden, C answer types (yes, no, unknown), K tokens looked at;
+in groups V variants, S subjects, and E the two boundaries.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from models.heads.span import QAModel, SpanHead, best_spans, candidate_log_probs
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+log = logging.getLogger(__name__)
+
+AnswerHeadsName = Literal["rationale", "xlnet"]
+ClsSource = Literal["hidden", "pooler"]
+
+TYPES = 3
+"""yes, no, unknown."""
+LOW = torch.finfo(torch.float32).min
+
+
+class AnswerPrediction(NamedTuple):
+    """The best span of every window, and the scores of the other answers."""
+
+    start_B: Tensor
+    end_B: Tensor
+    score_B: Tensor
+    """Of the span: the sum of its two logits; with XLNet's heads of its two log-probabilities. -inf where no
+    span is allowed."""
+    type_BC: Tensor
+    """Yes, no, unknown as they are compared: twice the logit, to stand beside the sum of two; with XLNet's
+    heads probabilities."""
+    number_B: Tensor | None
+    """The best of the number classes 1 to 11; XLNet's heads only, as what follows."""
+    number_score_B: Tensor | None
+    """Its probability."""
+    option_B: Tensor | None
+    """The better of the option classes 1 and 2."""
+    option_score_B: Tensor | None
+
+
+class AnswerModel(QAModel):
+    """A model that also answers yes, no and unknown."""
+
+    def predict_answers(
+        self,
+        inputs: Mapping[str, Tensor],
+        context_BT: Tensor,
+        start_allowed_BT: Tensor,
+        cls_B: Tensor,
+        max_answer_tokens: int,
+    ) -> AnswerPrediction:
+        """The best span of every window, with the scores of the other answers.
+
+        Args:
+            inputs: as in `encode`.
+            context_BT: True where an answer may stand.
+            start_allowed_BT: True where, besides, a span may start: tokens that no other window shows with
+                more context.
+            cls_B: where the classification token stands.
+            max_answer_tokens: longest span.
+        """
+        raise NotImplementedError
+
+
+class RationaleOutput(NamedTuple):
+    """What a model with rationale heads says about a batch; logits in float32."""
+
+    start_BT: Tensor
+    """Of the first answer token, lowest finite number at padding."""
+    end_BT: Tensor
+    """Of the last answer token, likewise."""
+    type_BC: Tensor
+    """Of yes, no, unknown."""
+    rationale_BT: Tensor
+    """Of being part of the rationale, lowest finite number at padding."""
+    hidden_BTD: Tensor
+    """Last hidden states of the encoder."""
+
+
+class RationaleModel(AnswerModel):
+    """Span head and rationale heads; yes, no, unknown and all positions share one softmax per boundary.
+
+    Source: faithfulness spec 2.1.
+    """
+
+    heads: ClassVar[str] = "rationale"
+
+    def __init__(
+        self, pretrained: PreTrainedModel, architecture: str, *, cls_source: ClsSource = "hidden"
+    ) -> None:
+        super().__init__(pretrained, architecture)
+        self.cls_source: ClsSource = cls_source
+        self.span_head = SpanHead.of(pretrained, architecture)
+        self.answer_heads = RationaleHeads(
+            self.config.hidden_size, initializer_range=self.initializer_range, cls_source=cls_source
+        )
+
+    @property
+    def head_options(self) -> dict[str, Any]:
+        return {"cls_source": self.cls_source}
+
+    def forward(self, inputs: Mapping[str, Tensor], cls_B: Tensor | None = None) -> RationaleOutput:
+        """Encode a padded batch.
+
+        Args:
+            inputs: as in `encode`.
+            cls_B: where the classification token stands; None: where this architecture has it.
+        """
+        mask_BT = inputs["attention_mask"]
+        hidden_BTD = self.encode(inputs)
+        start_BT, end_BT = self.span_head(hidden_BTD, mask_BT)
+        cls_B = self.cls_positions(mask_BT != 0) if cls_B is None else cls_B
+        type_BC, rationale_BT = self.answer_heads(hidden_BTD, mask_BT, cls_B)
+        return RationaleOutput(start_BT, end_BT, type_BC, rationale_BT, hidden_BTD)
+
+    def cls_positions(self, mask_BT: Tensor) -> Tensor:
+        """Where the classification token stands: XLNet's ends the row, all others begin it."""
+        at_T = torch.arange(1, mask_BT.shape[1] + 1, device=mask_BT.device)
+        return (mask_BT * (at_T if self.architecture == "xlnet" else at_T.flip(0))).argmax(1)
+
+    def group_log_probs(self, inputs: Mapping[str, Tensor], candidate_BVSE: Tensor) -> Tensor:
+        """Out of the softmax that yes, no and unknown share with the positions."""
+        output = self(inputs)
+        start_RS, end_RS = (candidate_BVSE.flatten(0, 1) + TYPES).unbind(-1)
+        log_prob_RSE = candidate_log_probs(
+            torch.cat((output.type_BC, output.start_BT), dim=1),
+            torch.cat((output.type_BC, output.end_BT), dim=1),
+            start_RS,
+            end_RS,
+        )
+        return log_prob_RSE.unflatten(0, candidate_BVSE.shape[:2])
+
+    def predict_answers(
+        self,
+        inputs: Mapping[str, Tensor],
+        context_BT: Tensor,
+        start_allowed_BT: Tensor,
+        cls_B: Tensor,
+        max_answer_tokens: int,
+    ) -> AnswerPrediction:
+        output = self(inputs, cls_B)
+        start_B, end_B, score_B = best_spans(
+            output.start_BT, output.end_BT, context_BT, max_answer_tokens, start_allowed_BT
+        )
+        return AnswerPrediction(start_B, end_B, score_B, 2 * output.type_BC, None, None, None, None)
+
+
+def states_at(hidden_BTD: Tensor, at_BK: Tensor) -> Tensor:
+    """Hidden states (B, K, D) at given tokens."""
+    return hidden_BTD.gather(1, at_BK.unsqueeze(-1).expand(-1, -1, hidden_BTD.shape[-1]))
+
+
+class RationaleHeads(nn.Module):
+    """Tags the rationale and decides between yes, no and unknown by attention over the tagged states.
+
+    Source: the semantic faithfulness paper's model for BERT and RoBERTa (faithfulness spec 2.1). No biases.
+
+    Args:
+        hidden_size: of the encoder.
+        initializer_range: Standard deviation of fresh weights.
+        cls_source: The state that stands for the whole row: `hidden`, the classification token's last hidden
+            state, as in the paper's equation; `pooler`, tanh(W h + b) of it, as in the authors' code.
+    """
+
+    def __init__(
+        self, hidden_size: int, *, initializer_range: float = 0.02, cls_source: ClsSource = "hidden"
+    ) -> None:
+        super().__init__()
+        D = hidden_size
+        self.rationale = nn.Sequential(nn.Linear(D, D, bias=False), nn.ReLU(), nn.Linear(D, 1, bias=False))
+        self.attention = nn.Sequential(nn.Linear(D, D, bias=False), nn.ReLU(), nn.Linear(D, 1, bias=False))
+        self.unknown = nn.Linear(2 * D, 1, bias=False)
+        self.yes_no = nn.Linear(2 * D, 2, bias=False)
+        self.pooler = nn.Linear(D, D) if cls_source == "pooler" else None
+        normal_(self, initializer_range)
+
+    def forward(self, hidden_BTD: Tensor, mask_BT: Tensor, cls_B: Tensor) -> tuple[Tensor, Tensor]:
+        """Score the answer types and tag the rationale.
+
+        Args:
+            hidden_BTD: last hidden states.
+            mask_BT: 0 at padding.
+            cls_B: where the classification token stands.
+
+        Returns:
+            type_BC, logits of yes, no, unknown, and rationale_BT, logits of being part of the rationale with
+            the lowest finite number at padding; both float32.
+        """
+        padding_BT = mask_BT == 0
+        rationale_BT = self.rationale(hidden_BTD).squeeze(-1).float().masked_fill(padding_BT, LOW)
+        tagged_BTD = rationale_BT.sigmoid().to(hidden_BTD.dtype).unsqueeze(-1) * hidden_BTD
+        attention_BT = self.attention(tagged_BTD).squeeze(-1).float().masked_fill(padding_BT, LOW).softmax(-1)
+        pooled_BD = (attention_BT.to(tagged_BTD.dtype).unsqueeze(1) @ tagged_BTD).squeeze(1)
+        cls_BD = states_at(hidden_BTD, cls_B.unsqueeze(-1)).squeeze(1)
+        if self.pooler is not None:
+            cls_BD = self.pooler(cls_BD).tanh()
+        both = torch.cat((pooled_BD, cls_BD.to(pooled_BD.dtype)), dim=-1)
+        return torch.cat((self.yes_no(both), self.unknown(both)), dim=-1).float(), rationale_BT
+
+    def take_pooler(self, checkpoint: str) -> None:
+        """Start the pooler, if there is one, from a pretrained encoder's, which question-answering classes of
+        transformers leave out. Where the encoder has none it stays random."""
+        if self.pooler is None:
+            return
+        from transformers import AutoModel
+
+        encoder, info = AutoModel.from_pretrained(checkpoint, output_loading_info=True)
+        dense = getattr(getattr(encoder, "pooler", None), "dense", None)
+        if isinstance(dense, nn.Linear) and not any("pooler" in key for key in info["missing_keys"]):
+            self.pooler.load_state_dict(dense.state_dict())
+        else:
+            log.info("%s: has no pooler; that of the answer heads starts random", checkpoint)
+
+
+@torch.no_grad()
+def normal_(module: nn.Module, std: float) -> None:
+    """Draw every linear layer's weights from N(0, std^2), in place; biases become 0."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear):
+            nn.init.normal_(layer.weight, std=std)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)

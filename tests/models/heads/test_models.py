@@ -1,0 +1,235 @@
+"""Every encoder with every kind of heads: shapes, padding, gradients, groups, and decoding by brute force."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForQuestionAnswering
+
+from models.checkpoint import start
+from models.heads.span import SpanModel
+from tests.models.tiny import MODELS, NAMES, asked, backbone, cls_of, context_of, model, rows, tensors
+
+LOW = torch.finfo(torch.float32).min
+ANY_SIDE = ("roberta", "xlnet", "modernbert")
+"""Those that do not count absolute positions from the first column: padding may stand on either side."""
+
+
+@pytest.mark.parametrize(("name", "heads"), MODELS)
+@torch.no_grad()
+def test_shapes_types_and_padding(name: str, heads: str) -> None:
+    built = model(name, heads)
+    output = built(*asked(built, [11, 6]))
+    assert all(value.dtype == torch.float32 for value in tensors(output))
+    if heads == "choice":
+        assert output.shape == (1, 2)
+        return
+    assert output.hidden_BTD.shape == (2, 11, 32)
+    for value in (output.start_BT, output.end_BT, getattr(output, "rationale_BT", output.start_BT)):
+        assert value.shape == (2, 11)
+        assert (value[1, 6:] == LOW).all()
+        assert (value[1, 2:4] > LOW).all()
+    if heads != "span":
+        assert output.type_BC.shape == (2, 3)
+    if heads == "xlnet":
+        assert (output.number_BN.shape, output.option_BO.shape) == ((2, 12), (2, 3))
+
+
+@pytest.mark.parametrize(
+    ("name", "heads", "left"),
+    [*((*case, False) for case in MODELS), *((*case, True) for case in MODELS if case[0] in ANY_SIDE)],
+)
+@torch.no_grad()
+def test_no_output_depends_on_padding_or_on_neighbours(name: str, heads: str, left: bool) -> None:
+    built, lengths = model(name, heads), [14, 9, 6]
+    whole = tensors(built(*asked(built, lengths, width=30, left=left)))
+    for b, length in enumerate(lengths):
+        one = {key: value[b : b + 1] for key, value in rows(lengths, left=left).items()}
+        one = {key: value[:, 14 - length :] if left else value[:, :length] for key, value in one.items()}
+        alone = tensors(built(*again(built, one)))
+        at = slice(30 - length, 30) if left else slice(0, length)
+        for found, expected in zip(whole, alone, strict=True):
+            if heads == "choice":
+                found = found[:, b : b + 1]
+            else:
+                per_token = found.dim() > 1 and found.shape[1] == 30
+                found = found[b : b + 1, at] if per_token else found[b : b + 1]
+            torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
+
+
+def again(built: Any, inputs: dict[str, torch.Tensor]) -> tuple[Any, ...]:
+    """As `asked`, for given rows."""
+    if built.heads == "choice":
+        return ({key: value[None] for key, value in inputs.items()},)
+    cls_B = cls_of(built.architecture, inputs["attention_mask"])
+    return (inputs, cls_B, context_of(inputs))[: {"span": 1, "rationale": 2, "xlnet": 3}[built.heads]]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@torch.no_grad()
+def test_hidden_states_end_with_those_of_forward(name: str) -> None:
+    qa, inputs = model(name), rows([9, 6])
+    states = qa.hidden_states(inputs)
+    assert len(states) == qa.config.num_hidden_layers + 1
+    torch.testing.assert_close(states[-1], qa(inputs).hidden_BTD)
+    # The first knows its own word only: a change elsewhere leaves it alone.
+    changed = inputs | {"input_ids": inputs["input_ids"].clone()}
+    changed["input_ids"][0, 4] = 7 if inputs["input_ids"][0, 4] != 7 else 8
+    torch.testing.assert_close(qa.hidden_states(changed)[0][0, :4], states[0][0, :4])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@torch.no_grad()
+def test_a_span_model_is_transformers_own(name: str, tmp_path: Path) -> None:
+    """The same weights and logits as transformers' class, before saving and after from_pretrained."""
+    qa, inputs = model(name), rows([12, 12])
+    expected = qa(inputs)
+    if not qa.segments:
+        del inputs["token_type_ids"]
+    own = qa.to_pretrained()
+    assert {id(p) for p in own.parameters()} == {id(p) for p in qa.parameters()}
+    own.save_pretrained(tmp_path)
+    for theirs in (own.eval(), AutoModelForQuestionAnswering.from_pretrained(tmp_path).eval()):
+        output = theirs(**inputs)
+        torch.testing.assert_close(output.start_logits, expected.start_BT, atol=0, rtol=0)
+        torch.testing.assert_close(output.end_logits, expected.end_BT, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize(("name", "heads"), MODELS)
+def test_every_weight_but_a_pooler_learns(name: str, heads: str) -> None:
+    built = model(name, heads).train()
+    output = tensors(built(*asked(built, [12, 12])))
+    scores = output if heads == "choice" else output[:-1]  # the last are hidden states
+    sum(value.log_softmax(-1)[:, -1].sum() + value[:, 1].sum() for value in scores).backward()
+    without = [key for key, p in built.named_parameters() if p.grad is None]
+    # XLNet's mask embedding serves its pre-training only.
+    assert all("pooler" in key or key.endswith("mask_emb") for key in without)
+    assert all(p.grad.isfinite().all() for p in built.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("heads", ["rationale", "xlnet", "choice"])
+def test_the_seed_decides_the_new_heads(heads: str) -> None:
+    one, same, other = (model("bert", heads, seed).state_dict() for seed in (0, 0, 1))
+    new = [key for key in one if not key.startswith(("encoder", "span_head"))]
+    assert new
+    assert all(torch.equal(one[key], same[key]) for key in new)
+    assert not all(torch.equal(one[key], other[key]) for key in new)
+
+
+@pytest.mark.parametrize("heads", ["span", "rationale"])
+@torch.no_grad()
+def test_group_scores_are_those_of_single_rows(heads: str) -> None:
+    """Of heads for answer types out of one distribution over yes, no, unknown and all positions."""
+    qa, inputs = model("bert", heads), rows([10, 8, 9, 7, 6, 10, 8, 9])
+    candidate_BVSE = torch.randint(0, 6, (2, 4, 2, 2), generator=torch.Generator().manual_seed(0))
+    found = qa.group_log_probs(inputs, candidate_BVSE)
+    assert found.shape == (2, 4, 2, 2)
+    output = qa(inputs)
+    for e, logits_BT in enumerate((output.start_BT, output.end_BT)):
+        total_B = logits_BT.exp().sum(1) + (output.type_BC.exp().sum(1) if heads == "rationale" else 0)
+        for b, v, s in ((b, v, s) for b in range(2) for v in range(4) for s in range(2)):
+            row = 4 * b + v
+            expected = logits_BT[row, candidate_BVSE[b, v, s, e]] - total_B[row].log()
+            torch.testing.assert_close(found[b, v, s, e], expected, atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_xlnet_group_scores_take_each_subjects_own_start() -> None:
+    qa, inputs = model("xlnet", "xlnet"), rows([9, 7, 8, 9])
+    candidate_BVSE = torch.randint(0, 6, (1, 4, 2, 2), generator=torch.Generator().manual_seed(0))
+    found = qa.group_log_probs(inputs, candidate_BVSE)
+    tokens_BT, cls_B = inputs["attention_mask"] != 0, torch.zeros(4, dtype=torch.long)
+    for v, s in ((v, s) for v in range(4) for s in range(2)):
+        start, end = candidate_BVSE[0, v, s].tolist()
+        output = qa(inputs, cls_B, tokens_BT, torch.full((4,), start))
+        assert float(found[0, v, s, 0]) == pytest.approx(float(output.start_BT[v].log_softmax(-1)[start]))
+        expected = float(output.end_BT[v].log_softmax(-1)[end])
+        assert float(found[0, v, s, 1]) == pytest.approx(expected, abs=1e-5)
+
+
+@torch.no_grad()
+def test_predicted_spans_and_the_score_of_no_answer() -> None:
+    qa, inputs = model("bert"), rows([10, 7])
+    context_BT = torch.zeros(2, 10, dtype=torch.bool)
+    context_BT[:, 3:6] = True
+    cls_B = torch.tensor([0, 2])
+    found = qa.predict_spans(inputs, context_BT, cls_B, max_answer_tokens=2)
+    output = qa(inputs)
+    for b in range(2):
+        spans = [(i, j) for i in range(3, 6) for j in range(i, min(i + 2, 6))]
+        best = max(spans, key=lambda at: float(output.start_BT[b, at[0]] + output.end_BT[b, at[1]]))
+        assert (int(found.start_B[b]), int(found.end_B[b])) == best
+        assert found.score_B[b] == output.start_BT[b, best[0]] + output.end_BT[b, best[1]]
+        assert found.null_B[b] == output.start_BT[b, cls_B[b]] + output.end_BT[b, cls_B[b]]
+
+
+def brute(qa: Any, call: tuple[Any, ...], starts: torch.Tensor, longest: int) -> tuple[float, int, int]:
+    """The best span of one row, over all pairs; with XLNet's heads over the five best starts and ends of
+    each, by one forward pass for each start."""
+    context = context_of(call[0])[0]
+    tokens, best = range(len(context)), (-math.inf, -1, -1)
+    output = qa(*call)
+    start, ends = output.start_BT[0], dict.fromkeys(tokens, output.end_BT[0])
+    if qa.heads == "xlnet":
+        start = start.log_softmax(-1)
+        firsts = start.argsort(descending=True)[:5].tolist()
+        ends = {i: qa(*call, torch.tensor([i])).end_BT[0].log_softmax(-1) for i in firsts}
+    for i, end in ends.items():
+        lasts = end.argsort(descending=True)[: 5 if qa.heads == "xlnet" else None].tolist()
+        for j in lasts:
+            if context[i] and context[j] and starts[i] and i <= j < i + longest:
+                best = max(best, (float(start[i] + end[j]), i, j))
+    return best
+
+
+@pytest.mark.parametrize(("name", "heads"), [("bert", "rationale"), ("xlnet", "xlnet"), ("bert", "xlnet")])
+@torch.no_grad()
+def test_predicted_answers_equal_a_search_over_all_pairs(name: str, heads: str) -> None:
+    lengths, some = [16, 11, 7, 3], 0  # the last has no context
+    for seed in range(6):
+        qa = model(name, heads, seed)
+        call = asked(qa, lengths, seed=seed)
+        inputs, cls_B, context_BT = call[0], call[1], context_of(call[0])
+        starts_BT = torch.rand(context_BT.shape, generator=torch.Generator().manual_seed(seed)) < 0.7
+        longest = 1 + seed
+        found = qa.predict_answers(inputs, context_BT, starts_BT, cls_B, longest)
+        output = qa(*call)
+        for b in range(4):
+            row = again(qa, {key: value[b : b + 1, : lengths[b]] for key, value in inputs.items()})
+            score, i, j = brute(qa, row, starts_BT[b], longest)
+            assert float(found.score_B[b]) == pytest.approx(score, abs=1e-4)
+            if score > -math.inf:
+                assert (int(found.start_B[b]), int(found.end_B[b])) == (i, j)
+                some += 1
+        if heads == "rationale":
+            assert torch.equal(found.type_BC, 2 * output.type_BC)
+            assert found.number_B is found.number_score_B is found.option_B is found.option_score_B is None
+            continue
+        torch.testing.assert_close(found.type_BC, output.type_BC.sigmoid())
+        for kind_B, score_B, logits in (
+            (found.number_B, found.number_score_B, output.number_BN),
+            (found.option_B, found.option_score_B, output.option_BO),
+        ):
+            for b, probabilities in enumerate(logits.softmax(-1).tolist()):
+                assert int(kind_B[b]) == max(range(1, len(probabilities)), key=probabilities.__getitem__)
+                assert float(score_B[b]) == pytest.approx(probabilities[int(kind_B[b])], abs=1e-6)
+    assert some > 5
+
+
+@torch.no_grad()
+def test_without_a_given_place_the_classification_token_is_the_architectures() -> None:
+    for name, left in (("bert", False), ("xlnet", True)):
+        qa = model(name, "rationale")
+        inputs, cls_B = asked(qa, [9, 5], left=left)
+        assert torch.equal(qa(inputs).type_BC, qa(inputs, cls_B).type_BC)
+
+
+def test_positions_bound_rows() -> None:
+    assert model("bert").max_tokens == 512
+    assert model("xlnet").max_tokens is None
+    config = {"max_position_embeddings": 66}
+    assert start(backbone("roberta", config=config), SpanModel).max_tokens == 66 - 2
