@@ -1,4 +1,4 @@
-"""python -m evaluation PROTOCOL ...: run one protocol, write its report, print its first table.
+"""python -m evaluation PROTOCOL ...: run one protocol, write its report, print its first tables.
 
 python -m evaluation bias --predictions FILE --output DIR
 python -m evaluation report DIR... --output report.html
@@ -8,72 +8,102 @@ torchrun --nproc_per_node 2 -m evaluation shift --checkpoint PATH --data SOURCE 
 from __future__ import annotations
 
 import argparse
+import importlib
 import logging
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from evaluation.protocol import COMMANDS, PROTOCOLS, Command, Row, load_command, load_protocol
+from evaluation.protocol import COMMANDS, PROTOCOLS, Row, load_function
 from evaluation.protocols.shift.distributed import launched
-from evaluation.report import check_output, write_report
-from evaluation.tables import print_table
+from storage.command_line import Parser, add_arguments, add_traceback, call, one_line
 
-ALONE = 3.0
-"""Seconds that another process than the first waits before it tells its own error."""
+LATER_PROCESSES_WAIT_S = 3.0
+"""Before another process than the first tells an error: most are everybody's, and torchrun then ends it."""
 
 
-def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+def build_parser(argv: Sequence[str]) -> Parser:
     """The parser; only the protocol or command that `argv` names is imported and declares its flags."""
-    parser = argparse.ArgumentParser(
-        prog="python -m evaluation", description="Probe a model or its predictions."
-    )
+    parser = Parser(prog="python -m evaluation", description="Probe a model or its predictions.")
     commands = parser.add_subparsers(dest="protocol", metavar="PROTOCOL", required=True)
-    for row in PROTOCOLS:
+    for row in (*PROTOCOLS, *COMMANDS):
         command = commands.add_parser(row.name, help=row.summary, description=row.summary)
         if row.name in argv[:1]:
-            load_protocol(row).add_arguments(command)
-        command.add_argument(
-            "--output", type=Path, required=row.keeps_report, metavar="DIR", help="folder for the report"
-        )
-        command.add_argument("--overwrite", action="store_true", help="replace the report that DIR holds")
-    for other in COMMANDS:
-        command = commands.add_parser(other.name, help=other.summary, description=other.summary)
-        if other.name in argv[:1]:
-            load_command(other).add_arguments(command)
-    for command in commands.choices.values():
-        command.add_argument("--traceback", action="store_true", help="show where in the code an error arose")
+            if is_old(row):
+                importlib.import_module(row.module).add_arguments(command)
+            else:
+                add_arguments(command, load_function(row))
+        if row in PROTOCOLS:
+            command.add_argument(
+                "--output", type=Path, required=row.keeps_report, metavar="DIR", help="folder for the report"
+            )
+            command.add_argument("--overwrite", action="store_true", help="replace the report that DIR holds")
+        add_traceback(command)
     return parser
 
 
-def run(row: Row, args: argparse.Namespace) -> None:
+def is_old(row: Row) -> bool:
+    """Whether a protocol still declares its flags itself."""
+    return hasattr(importlib.import_module(row.module), "add_arguments")
+
+
+def run(row: Row, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
     """One protocol, from checked output folder to written report and printed tables.
 
     Of several processes the first alone checks, writes and prints.
     """
+    from evaluation.report import check_output, write_report
+    from evaluation.views import print_table
+
     rank, size = launched()
     if size > 1 and not row.parallel:
         raise ValueError(f"{row.name} runs in one process; start it with python -m evaluation, not torchrun")
-    if args.output is not None and rank == 0:
-        check_output(args.output, overwrite=args.overwrite)
-    report = load_protocol(row).run(args)
+    if row in COMMANDS:
+        call(load_function(row), arguments)
+        return
+    output: Path | None = arguments.output
+    if output is not None and rank == 0:
+        check_output(output, overwrite=arguments.overwrite)
+    if output is not None and getattr(arguments, "work", ...) is None:
+        arguments.work = output.absolute().with_name(f"{output.name}.work.jsonl")
+        arguments.work.parent.mkdir(parents=True, exist_ok=True)
+    evaluation = call(load_function(row), arguments)
     if rank:
         return
-    if args.output is not None:
-        write_report(report, args.output, overwrite=args.overwrite)
+    if output is not None:
+        command = [part for part in argv if part != "--overwrite"]
+        write_report(evaluation, output, command=command, overwrite=arguments.overwrite)
+    for table in evaluation.tables()[: evaluation.console]:
+        print_table(table)
+    if output is not None:
+        print(f"report: {output / 'report.md'}")
+    if evaluation.headline:
+        print(evaluation.headline)
+
+
+def run_old(row: Row, arguments: argparse.Namespace) -> None:
+    """A protocol that has not moved to the long table yet."""
+    from evaluation.old_report import check_output, write_report
+    from evaluation.old_tables import print_table
+
+    module, (rank, size) = importlib.import_module(row.module), launched()
+    if size > 1 and not row.parallel:
+        raise ValueError(f"{row.name} runs in one process; start it with python -m evaluation, not torchrun")
+    if row in COMMANDS:
+        module.run(arguments)
+        return
+    if arguments.output is not None and rank == 0:
+        check_output(arguments.output, overwrite=arguments.overwrite)
+    report = module.run(arguments)
+    if rank:
+        return
+    if arguments.output is not None:
+        write_report(report, arguments.output, overwrite=arguments.overwrite)
     for table in report.tables[: report.console]:
         print_table(table)
-    if args.output is not None:
-        print(f"report: {args.output / 'report.md'}")
-
-
-def run_command(command: Command, args: argparse.Namespace) -> None:
-    """A command that writes what it writes by itself."""
-    if launched()[1] > 1:
-        raise ValueError(
-            f"{command.name} runs in one process; start it with python -m evaluation, not torchrun"
-        )
-    load_command(command).run(args)
+    if arguments.output is not None:
+        print(f"report: {arguments.output / 'report.md'}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -82,24 +112,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     rank, _ = launched()
     level = logging.ERROR if rank else logging.WARNING  # what concerns the data is told once
     logging.basicConfig(format="%(levelname)s: %(message)s", level=level)
-    args = build_parser(argv).parse_args(argv)
+    arguments = build_parser(argv).parse_args(argv)
+    row = next(row for row in (*PROTOCOLS, *COMMANDS) if row.name == arguments.protocol)
     try:
-        if command := next((row for row in COMMANDS if row.name == args.protocol), None):
-            run_command(command, args)
+        if is_old(row):
+            run_old(row, arguments)
         else:
-            run(next(row for row in PROTOCOLS if row.name == args.protocol), args)
+            run(row, arguments, argv)
     except (ValueError, OSError) as error:
-        if args.traceback:
+        if arguments.traceback:
             raise
-        # Most mistakes are everybody's: when the first process has told one, torchrun ends the others.
-        time.sleep(ALONE * (rank > 0))
-        told = (
-            f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else error
-        )
-        print(f"error: {told}" + (f" (process {rank})" if rank else ""), file=sys.stderr)
+        time.sleep(LATER_PROCESSES_WAIT_S * (rank > 0))
+        print(f"error: {one_line(error)}" + (f" (process {rank})" if rank else ""), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        kept = "; the same command goes on from what is finished" if hasattr(args, "work") else ""
+        kept = "; the same command goes on from what is finished" if hasattr(arguments, "work") else ""
         print(f"error: interrupted; no report was written{kept}", file=sys.stderr)
         return 130
     return 0

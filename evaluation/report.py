@@ -1,6 +1,9 @@
-"""What an evaluation leaves behind: a folder with report.json, report.md, figures and examples.jsonl.
+"""What an evaluation leaves behind: a folder that appears under its name only when complete.
 
-The folder appears under its name only when complete: it is written beside it and renamed.
+report.md       a headline, tables, figures: two pages at most
+results.csv     the long table in full precision (evaluation/results.py)
+examples.jsonl  one row per example
+report.json     all of this but the examples as data, with the command, the code's revision and versions
 """
 
 from __future__ import annotations
@@ -10,41 +13,73 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from evaluation.tables import Table, markdown_table
+from evaluation.results import Results
+from evaluation.views import Table, View, make_table, markdown_table
 from storage.json_files import sync
+from storage.provenance import revision, versions
 
-FIXED_FILES = ("report.json", "report.md", "examples.jsonl")
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+SCHEMA = 2
+"""Of report.json; 1 had flat keys and no intervals."""
+FIXED_FILES = ("report.json", "report.md", "results.csv", "examples.jsonl")
+
+
+class Figure(Protocol):
+    """Something that draws cells of the long table into a file."""
+
+    def draw(self, frame: DataFrame, path: Path) -> None:
+        """Write the picture."""
 
 
 @dataclass(frozen=True)
-class Report:
+class Drawing:
+    """A figure of what the long table does not hold, such as a distribution."""
+
+    function: Callable[[Path], None]
+
+    def draw(self, frame: DataFrame, path: Path) -> None:
+        self.function(path)
+
+
+@dataclass(frozen=True)
+class Evaluation:
     """The outcome of a protocol, before it is written.
 
     Args:
         title: heading of report.md.
-        metrics: flat metric keys (`ethical/mu`) to numbers; NaN becomes null in report.json.
-        tables: shown in report.md, and on the console unless `console` says otherwise.
-        about: where the numbers come from: protocol, inputs, settings. The key `about` of report.json.
+        results: the long table.
+        views: tables of it (or ready ones), in the order in which report.md shows them.
+        about: where the numbers come from: protocol, inputs, settings, as plain JSON values.
+        headline: the conclusion in one or two sentences; first in report.md, last on the console.
         notes: paragraphs of Markdown under the title.
-        figures: file name to a function that writes that file.
-        examples: one JSON object per example, written to examples.jsonl as they come.
+        figures: file name to figure.
+        examples: one JSON object per example; fields named like dimensions tell which cell a row is behind.
         console: how many of the tables the console shows, from the first on.
     """
 
     title: str
-    metrics: Mapping[str, float | int]
-    tables: tuple[Table, ...]
+    results: Results
+    views: Sequence[View | Table]
     about: Mapping[str, Any]
-    notes: tuple[str, ...] = ()
-    figures: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)
+    headline: str = ""
+    notes: Sequence[str] = ()
+    figures: Mapping[str, Figure] = field(default_factory=dict)
     examples: Iterable[Mapping[str, Any]] = ()
     console: int = 1
+
+    def tables(self) -> list[Table]:
+        """All tables that have lines."""
+        frame = self.results.frame
+        made = [view if isinstance(view, Table) else make_table(view, frame) for view in self.views]
+        return [table for table in made if table.rows]
 
 
 def check_output(output: Path, *, overwrite: bool) -> None:
@@ -74,27 +109,59 @@ def check_output(output: Path, *, overwrite: bool) -> None:
         )
 
 
-def write_report(report: Report, output: Path, *, overwrite: bool = False) -> None:
+def write_report(
+    evaluation: Evaluation, output: Path, *, command: Sequence[str] = (), overwrite: bool = False
+) -> None:
     """Write the folder; on any error nothing changes. ValueError as in `check_output`, and where it cannot be
     written (a full disk)."""
     check_output(output, overwrite=overwrite)
     try:
         with staged_directory(output) as folder:
-            _write_files(report, folder)
+            _write_files(evaluation, folder, command)
     except OSError as error:
         raise ValueError(f"--output {output}: cannot be written: {error.strerror or error}") from error
 
 
-def _write_files(report: Report, folder: Path) -> None:
+def _write_files(evaluation: Evaluation, folder: Path, command: Sequence[str]) -> None:
+    from metrics.intervals import LEVEL, RESAMPLES, SEED
+
     # Half of a surrogate pair, which JSON can hold and UTF-8 cannot, is written as JSON's own escape.
     with open(folder / "examples.jsonl", "w", encoding="utf-8", errors="backslashreplace") as file:
-        for example in report.examples:
+        for example in evaluation.examples:
             file.write(json.dumps(plain_json(example), ensure_ascii=False, allow_nan=False) + "\n")
-    for name, draw in report.figures.items():
-        draw(folder / name)
-    (folder / "report.md").write_text(markdown(report), encoding="utf-8", errors="backslashreplace")
-    files = sorted({*FIXED_FILES, *report.figures})
-    content = {**report.metrics, "about": {**report.about, "page": page(report), "files": files}}
+    frame = evaluation.results.frame
+    frame.to_csv(folder / "results.csv", index=False, errors="backslashreplace")
+    for name, figure in evaluation.figures.items():
+        figure.draw(frame, folder / name)
+    tables = evaluation.tables()
+    text = markdown(evaluation, tables)
+    (folder / "report.md").write_text(text, encoding="utf-8", errors="backslashreplace")
+    files = sorted({*FIXED_FILES, *evaluation.figures})
+    content = {
+        "schema": SCHEMA,
+        "title": evaluation.title,
+        "headline": evaluation.headline,
+        "notes": list(evaluation.notes),
+        "about": {
+            **evaluation.about,
+            "command": list(command),
+            "revision": revision(),
+            "versions": versions(),
+            "interval": {
+                "level": LEVEL,
+                "unit": evaluation.results.unit,
+                "resamples": RESAMPLES,
+                "seed": SEED,
+            },
+            "files": files,
+        },
+        "by": list(evaluation.results.by),
+        "results": frame.to_dict("records"),
+        "tables": [
+            {"title": t.title, "header": t.header, "rows": t.rows, "caption": t.caption} for t in tables
+        ],
+        "figures": list(evaluation.figures),
+    }
     text = json.dumps(plain_json(content), indent=1, ensure_ascii=False, allow_nan=False)
     (folder / "report.json").write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
     for name in files:
@@ -122,26 +189,21 @@ def staged_directory(output: Path) -> Iterator[Path]:
         shutil.rmtree(older, ignore_errors=True)
 
 
-def markdown(report: Report) -> str:
-    """report.md: title, notes, figures, tables, and what it was made from."""
-    parts = [f"# {report.title}", *report.notes]
-    parts += [f"![{name}]({name})" for name in report.figures]
-    for table in report.tables:
-        parts += [f"## {table.title}", markdown_table(table)]
-        parts += [table.caption] if table.caption else []
-    about = json.dumps(plain_json(report.about), indent=1, ensure_ascii=False)
-    parts += ["## Made from", f"```json\n{about}\n```"]
-    parts.append("All numbers in full precision: report.json. One line per example: examples.jsonl.")
+def markdown(evaluation: Evaluation, tables: Sequence[Table]) -> str:
+    """report.md: title, headline, notes, tables, figures, and where the rest is."""
+    from metrics.intervals import RESAMPLES, SEED
+
+    parts = [f"# {evaluation.title}", *([f"**{evaluation.headline}**"] if evaluation.headline else [])]
+    parts += evaluation.notes
+    for table in tables:
+        parts += [f"## {table.title}", markdown_table(table), *([table.caption] if table.caption else [])]
+    parts += [f"![{name}]({name})" for name in evaluation.figures]
+    parts.append(
+        f"Brackets: 95 % bootstrap interval over {evaluation.results.unit} ({RESAMPLES} resamples, seed "
+        f"{SEED}). All numbers in full precision: results.csv. One line per example: examples.jsonl. Inputs, "
+        "settings, command and versions: report.json."
+    )
     return "\n\n".join(parts) + "\n"
-
-
-def page(report: Report) -> dict[str, Any]:
-    """The key `about.page` of report.json: all that report.md shows, for other pages."""
-    tables = [
-        {"title": table.title, "header": table.header, "rows": table.rows, "caption": table.caption}
-        for table in report.tables
-    ]
-    return {"title": report.title, "notes": report.notes, "figures": list(report.figures), "tables": tables}
 
 
 def plain_json(value: Any) -> Any:
@@ -161,6 +223,11 @@ def fingerprint(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def source_record(source: str) -> dict[str, str]:
+    """A source's name and, for a file, its SHA-256."""
+    return {"path": source, "sha256": fingerprint(Path(source)) if Path(source).is_file() else ""}
+
+
 def _files_of_report(output: Path) -> set[str]:
     """The names that the report in `output` says it wrote; empty where there is none."""
     try:
@@ -170,6 +237,6 @@ def _files_of_report(output: Path) -> set[str]:
         return set()
 
 
-def _some(names: Iterable[str], limit: int = 3) -> str:
-    names = sorted(names)
-    return ", ".join(names[:limit]) + (f", ... {len(names)} in all" if len(names) > limit else "")
+def _some(names: set[str], limit: int = 3) -> str:
+    shown = sorted(names)
+    return ", ".join(shown[:limit]) + (f", ... {len(shown)} in all" if len(shown) > limit else "")

@@ -121,7 +121,9 @@ def _add(parser: Any, function: Callable[..., Any], defaults: Mapping[str, Any])
     for parameter, kind in _parameters(function):
         default = defaults.get(parameter.name, parameter.default)
         if is_dataclass(kind):
-            group = parser.add_argument_group(help_of.get(parameter.name) or _about(cast(type, kind)))
+            group = parser.add_argument_group(
+                (help_of.get(parameter.name) or _about(cast(type, kind))).rstrip(".")
+            )
             base = (
                 {} if default is Parameter.empty else {f.name: getattr(default, f.name) for f in fields(kind)}
             )

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from evaluation.tables import Cell, Table
+from evaluation.old_tables import Cell, Table
 from storage.errors import DataError
 from storage.json_files import field as checked
 from storage.json_files import load_json

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evaluation.old_tables import Cell, Table, format_cell
 from evaluation.page.example_rows import ExampleRows
 from evaluation.page.found_results import Found, FoundRun
 from evaluation.page.side_by_side import Column, Comparison, columns, flat
-from evaluation.tables import Cell, Table, format_cell
 
 NUMBER = re.compile(r"[+\-−±]?\d[\d.,]*(e[+-]?\d+)?[^A-Za-z]*")
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from evaluation.protocol_flags import add_prediction_arguments
-from evaluation.report import Report
-from evaluation.tables import Table
+from evaluation.old_flags import add_prediction_arguments
+from evaluation.old_report import Report
+from evaluation.old_tables import Table
 
 if TYPE_CHECKING:
     from data_modules.schema import Span

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evaluation.protocol_flags import add_answer_arguments, add_checkpoints_argument
-from evaluation.report import Report
-from evaluation.tables import Cell, Table
+from evaluation.old_flags import add_answer_arguments, add_checkpoints_argument
+from evaluation.old_report import Report
+from evaluation.old_tables import Cell, Table
 
 if TYPE_CHECKING:
     from data_modules.tasks.condaqa import ContrastPair, PairSet

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from evaluation.report import fingerprint
+from evaluation.old_report import fingerprint
 from evaluation.scorers.scorers import ATTRIBUTES, ScoreFailure, Scores, around_empty, attributes_of, batches
 from storage.errors import DataError
 from storage.json_files import atomic_text, field, load_json

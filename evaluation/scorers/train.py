@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from data_modules.tasks.labelled_texts import LabelledTexts
+    from evaluation.old_tables import Table
     from evaluation.scorers.embedded import EmbeddedModel
-    from evaluation.tables import Table
 
 logger = logging.getLogger(__name__)
 
@@ -70,8 +70,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from data_modules.tasks.labelled_texts import read_labelled_texts
+    from evaluation.old_tables import print_table
     from evaluation.scorers.embedded import write_model
-    from evaluation.tables import print_table
 
     fields = label_fields(args.label)
     if not 0 < args.held_out < 1:
@@ -232,7 +232,7 @@ def quality(
 
 def quality_table(model: EmbeddedModel) -> Table:
     """What was measured on the held-out texts."""
-    from evaluation.tables import Table
+    from evaluation.old_tables import Table
 
     header = ("", "n", "base rate", "ROC AUC", "average precision", "F1")
     keys = ("n", "base_rate", "roc_auc", "average_precision", "f1")
@@ -259,7 +259,7 @@ def _check_classes(attributes: tuple[str, ...], label_NA: NDArray[np.float64], w
 def _trained(args: argparse.Namespace, data: LabelledTexts) -> dict[str, Any]:
     from importlib.metadata import version
 
-    from evaluation.report import fingerprint
+    from evaluation.old_report import fingerprint
 
     return {
         "inputs": [{"path": str(path), "sha256": fingerprint(Path(path))} for path in args.input],

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
@@ -36,7 +37,7 @@ class Case:
         protocol: its name on the command line.
         model: the file or folder in the room that is asked, as the command line names it.
         flags: what else the command line says, given the room; `{}` stands for the model.
-        n: keys of report.json that hold numbers of examples, and these numbers.
+        n: cells of results.csv (or keys of a flat report.json) and their numbers of examples.
         examples: rows of examples.jsonl.
         long: whether it keeps finished work, and goes on from it.
     """
@@ -44,7 +45,7 @@ class Case:
     protocol: str
     model: str
     flags: Callable[[Path], list[str]]
-    n: dict[str, int] = field(default_factory=dict)
+    n: dict[Any, int] = field(default_factory=dict)
     examples: int = 0
     long: bool = False
 
@@ -54,6 +55,11 @@ class Case:
         path = f"{kind}{colon}{room / name}"
         flags = [flag.replace("{}", path) for flag in self.flags(room)]
         return [self.protocol, *flags, "--device", "cpu", "--output", str(output)]
+
+
+def cell(measure: str, **place: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """A cell of results.csv, as a key."""
+    return measure, tuple(place.items())
 
 
 CASES: tuple[Case, ...] = (
@@ -68,7 +74,7 @@ CASES: tuple[Case, ...] = (
         "faithfulness",
         "typed.ckpt",
         lambda _: ["--checkpoint", "{}", "--data", "stories:conversation_dev", "--limit", "6"],
-        {"os/n": 6, "ts/n": 6, "ts_r/n": 6, "os/failures": 0},
+        {cell("em", checkpoint="typed", variant=variant): 6 for variant in ("os", "ts", "ts_r")},
         3 * 6,
     ),
     Case(

@@ -114,6 +114,6 @@ def test_a_mistake_of_the_function_is_one_line(capsys: pytest.CaptureFixture[str
 
 def test_help_is_the_docstring() -> None:
     text = " ".join(make_parser(example, "x").format_help().split())
-    for part in ("With more words.", "what is read.", "from 100% on. (default: 0.5)", "How it is asked."):
+    for part in ("With more words.", "what is read.", "from 100% on. (default: 0.5)", "How it is asked:"):
         assert part in text
     assert "the wording. (default: short)" in text

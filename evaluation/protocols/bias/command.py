@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from evaluation.answering.answerers import LANGUAGE_MODELS
-from evaluation.protocol_flags import add_answer_arguments
-from evaluation.report import Report, fingerprint
+from evaluation.old_flags import add_answer_arguments
+from evaluation.old_report import Report, fingerprint
 
 LANGUAGE_MODEL_NOTE = (
     "Of a language model, S(x) is the geometric mean of the probabilities of the tokens of x, given a prompt "

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from data_modules.schema import ADVICE_CLASSES, AdviceClass
 from evaluation.figures import COLOURS, new_figure
+from evaluation.old_report import Report
+from evaluation.old_tables import Cell, Table
 from evaluation.protocols.bias.results import BiasEvaluation, example_rows, metric_keys
-from evaluation.report import Report
-from evaluation.tables import Cell, Table
 from metrics.qa import QAResult
 
 if TYPE_CHECKING:

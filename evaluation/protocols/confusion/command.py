@@ -17,13 +17,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from evaluation.protocol_flags import (
+from evaluation.old_flags import (
     add_checkpoints_argument,
     add_prediction_arguments,
     add_work_argument,
     work_path,
 )
-from evaluation.report import Report
+from evaluation.old_report import Report
 
 if TYPE_CHECKING:
     from data_modules.schema import ChoiceQuestion

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from data_modules.schema import ChoiceQuestion
+from evaluation.old_report import Report
 from evaluation.protocols.confusion.figures import figures
 from evaluation.protocols.confusion.results import (
     BiasResult,
@@ -16,7 +17,6 @@ from evaluation.protocols.confusion.results import (
 )
 from evaluation.protocols.confusion.runs import Condition, ModelRun, Plan
 from evaluation.protocols.confusion.tables import tables
-from evaluation.report import Report
 from metrics.confusion import Spread, confidences, spread
 from metrics.confusion_tests import Significance
 

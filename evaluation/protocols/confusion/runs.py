@@ -27,7 +27,7 @@ from data_modules.choices.probes import (
 from data_modules.choices.rows import choice_of
 from data_modules.schema import ChoiceQuestion
 from evaluation.answering.choice_answerers import ChoiceAnswerer
-from evaluation.report import plain_json
+from evaluation.old_report import plain_json
 from storage.errors import DataError
 from storage.finished_work import FinishedWork, work_key
 from storage.json_files import field as json_field

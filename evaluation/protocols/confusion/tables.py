@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from evaluation.old_tables import Cell, Table, format_cell
 from evaluation.protocols.confusion.figures import TITLES
 from evaluation.protocols.confusion.results import BiasResult, ConfusionResult, ParalysisResult
 from evaluation.protocols.confusion.test_tables import (
@@ -13,7 +14,6 @@ from evaluation.protocols.confusion.test_tables import (
     p_value,
     paralysis_tests,
 )
-from evaluation.tables import Cell, Table, format_cell
 from metrics.confusion import Spread, spread
 
 

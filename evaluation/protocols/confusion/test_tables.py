@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from evaluation.old_tables import Table
 from evaluation.protocols.confusion.figures import TITLES
 from evaluation.protocols.confusion.results import BiasResult, ConfusionResult, ParalysisResult
-from evaluation.tables import Table
 from metrics.irregularities import Interval
 
 OURS = "The paper names no tests; these are ours. "

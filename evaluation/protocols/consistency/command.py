@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from evaluation.protocol_flags import add_work_argument, finite, work_path
-from evaluation.report import Report, fingerprint
+from evaluation.old_flags import add_work_argument, finite, work_path
+from evaluation.old_report import Report, fingerprint
 from evaluation.scorers.scorers import add_scorer_arguments, open_scorer
 
 if TYPE_CHECKING:

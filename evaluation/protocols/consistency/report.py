@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.figures import COLOURS, new_figure
+from evaluation.old_report import Report
 from evaluation.protocols.consistency.results import Continued, Results, domain_rates, domain_results
 from evaluation.protocols.consistency.scoring import count_failures
 from evaluation.protocols.consistency.tables import (
@@ -22,7 +23,6 @@ from evaluation.protocols.consistency.tables import (
     reasons_table,
 )
 from evaluation.protocols.consistency.toxicity_prompts import ToxicityPrompt
-from evaluation.report import Report
 from evaluation.scorers.scorers import Scores
 from metrics.consistency import DOMAINS, READINGS, Domain, Reading, Verdict, average, relative_change, verdict
 from models.language.text_models import TextFailure

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from evaluation.old_tables import Cell, Table
 from evaluation.protocols.consistency.results import Results, VariantResult
-from evaluation.tables import Cell, Table
 from metrics.consistency import Domain, DomainRates, Reading, Variant, Verdict, average, relative_change
 
 CAPTION = (

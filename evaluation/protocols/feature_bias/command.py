@@ -18,8 +18,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evaluation.protocol_flags import add_prediction_arguments, add_work_argument, work_path
-from evaluation.report import Report
+from evaluation.old_flags import add_prediction_arguments, add_work_argument, work_path
+from evaluation.old_report import Report
 
 if TYPE_CHECKING:
     from data_modules.tasks.feature_bias import FeatureTask

@@ -10,6 +10,8 @@ from typing import Any
 from data_modules.tasks.feature_bias import CELLS, DISAMBIGUATING
 from data_modules.tasks.wording import family
 from evaluation.answering.yes_no import failure_note, percent
+from evaluation.old_report import Report
+from evaluation.old_tables import Cell, Table
 from evaluation.protocols.feature_bias.figures import learned_figure, steered_figure
 from evaluation.protocols.feature_bias.results import (
     IN_CONTEXT,
@@ -21,8 +23,6 @@ from evaluation.protocols.feature_bias.results import (
     results_of,
     ways_of,
 )
-from evaluation.report import Report
-from evaluation.tables import Cell, Table
 
 NOTE = (
     "Demonstrations (and training texts) agree with two features: h1, the label, and h2, another one. On the "

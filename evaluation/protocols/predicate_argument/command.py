@@ -12,9 +12,9 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from evaluation.protocol_flags import add_answer_arguments, add_checkpoints_argument
-from evaluation.report import Report
-from evaluation.tables import Cell, Table
+from evaluation.old_flags import add_answer_arguments, add_checkpoints_argument
+from evaluation.old_report import Report
+from evaluation.old_tables import Cell, Table
 
 if TYPE_CHECKING:
     from evaluation.answering.answerers import Answerer

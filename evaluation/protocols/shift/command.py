@@ -11,9 +11,9 @@ from __future__ import annotations
 import argparse
 
 from evaluation.answering.answerers import LANGUAGE_MODELS
-from evaluation.answering.variants import add_variant_arguments
-from evaluation.protocol_flags import add_prediction_arguments
-from evaluation.report import Report
+from evaluation.old_flags import add_prediction_arguments
+from evaluation.old_report import Report
+from evaluation.old_variants import add_variant_arguments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

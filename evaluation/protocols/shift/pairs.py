@@ -17,7 +17,7 @@ from data_modules.interventions.deletion import AUGMENTED, perturb_all, with_rat
 from data_modules.interventions.variants import needing_sentences
 from data_modules.schema import QAExample, Rejected, Variant
 from data_modules.sources import read_qa
-from evaluation.answering.variants import default_variants
+from evaluation.old_variants import default_variants
 from evaluation.protocols.shift.distributed import Processes
 from storage.errors import DataError
 

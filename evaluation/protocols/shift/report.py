@@ -7,12 +7,12 @@ from typing import Any
 
 from torch import Tensor
 
+from evaluation.old_report import Report
+from evaluation.old_tables import Cell, Table
 from evaluation.protocols.shift.batches import CKA_TOKENS
 from evaluation.protocols.shift.checkpoints import ShiftResults
 from evaluation.protocols.shift.figures import figures
 from evaluation.protocols.shift.scores import MEASURES, Between, CheckpointShift, measured
-from evaluation.report import Report
-from evaluation.tables import Cell, Table
 from metrics.shift import ShiftResult
 
 NOTE = (

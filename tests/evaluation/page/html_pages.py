@@ -9,10 +9,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from evaluation.old_report import Report, write_report
+from evaluation.old_tables import Table
 from evaluation.page.found_results import find_results
 from evaluation.page.html_report import page
-from evaluation.report import Report, write_report
-from evaluation.tables import Table
 
 HOSTILE = "</td><script>alert('x')</script> \"'><img src=x onerror=alert(1)> &amp; {{ 7*7 }} `c` *e* ‮ß→ 🐟"
 PNG = b"\x89PNG\r\n\x1a\n and so on"

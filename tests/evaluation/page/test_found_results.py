@@ -9,13 +9,13 @@ from types import ModuleType
 import pytest
 
 from evaluation import figures as figure_style
+from evaluation.old_report import write_report
 from evaluation.page import example_rows, found_results, html_report, html_tables, side_by_side
 from evaluation.page.curve_figures import curve_figures, curve_keys
 from evaluation.page.example_rows import read_rows
 from evaluation.page.found_results import find_results, read_curves, short_names
 from evaluation.page.html_tables import is_number
 from evaluation.page.side_by_side import columns, comparisons, flat
-from evaluation.report import write_report
 from tests.evaluation.page.html_pages import (
     METRICS,
     a_report,

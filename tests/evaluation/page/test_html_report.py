@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evaluation.__main__ import main
-from evaluation.report import Report, write_report
-from evaluation.tables import Table
+from evaluation.old_report import Report, write_report
+from evaluation.old_tables import Table
 from tests.evaluation.checkpoints import told
 from tests.evaluation.page.html_pages import (
     HOSTILE,

@@ -9,85 +9,76 @@ from pathlib import Path
 
 import pytest
 
-import evaluation.answering.answerers
-import evaluation.answering.yes_no  # before answerers are replaced: it keeps the real opener
+import evaluation.answering.open
 from data_modules.interventions.variants import Interventions, intervene
 from data_modules.questions.rows import write_rows
 from data_modules.questions.squad import write_squad
 from data_modules.schema import QAExample
 from data_modules.sources import read_qa
 from evaluation.__main__ import main
-from evaluation.answering.answerers import Said
+from evaluation.answering.interface import Answer, Answerer
+from tests.evaluation.cells import Cells
 
 
-class Stubborn:
+class Stubborn(Answerer):
     """Answers what the original story says, whatever is left of it."""
 
-    typed = True
+    can = frozenset({"spans", "types"})
 
-    def said(self, examples: Sequence[QAExample], what: str = "") -> Iterator[Said]:
+    def answers(self, examples: Sequence[QAExample], what: str = "") -> Iterator[Answer]:
         for i in reversed(range(len(examples))):
-            yield Said(i, (*examples[i].gold, "unknown")[0])
+            yield Answer(i, (*examples[i].gold, "unknown")[0])
 
 
 class Faithful(Stubborn):
     """Says unknown where the rationale is gone, and breaks down at every fifth question."""
 
-    def said(self, examples: Sequence[QAExample], what: str = "") -> Iterator[Said]:
+    def answers(self, examples: Sequence[QAExample], what: str = "") -> Iterator[Answer]:
         for i, example in enumerate(examples):
             if i % 5 == 4:
-                yield Said(i, "", "timeout")
+                yield Answer(i, "", "timeout")
             else:
-                yield Said(i, example.gold[0] if example.rationale else "unknown")
+                yield Answer(i, example.gold[0] if example.rationale else "unknown")
 
 
 class Silent(Stubborn):
     """An endpoint that is not there."""
 
-    def said(self, examples: Sequence[QAExample], what: str = "") -> Iterator[Said]:
-        return (Said(i, "", "no connection") for i in range(len(examples)))
-
-
-class Plain(Stubborn):
-    typed = False
+    def answers(self, examples: Sequence[QAExample], what: str = "") -> Iterator[Answer]:
+        return (Answer(i, "", "no connection") for i in range(len(examples)))
 
 
 @pytest.fixture
 def models(monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds = {"stubborn": Stubborn, "faithful": Faithful, "plain": Plain, "silent": Silent}
-    monkeypatch.setattr(evaluation.answering.answerers, "open_answerer", lambda path, args: kinds[path]())
+    kinds = {"stubborn": Stubborn, "faithful": Faithful, "silent": Silent}
+    monkeypatch.setattr(evaluation.answering.open, "open_answerer", lambda path, asking, need: kinds[path]())
 
 
-def run(output: Path, *arguments: str) -> dict:
+def run(output: Path, *arguments: str) -> Cells:
     assert main(["faithfulness", *arguments, "--output", str(output)]) == 0
-    return json.loads((output / "report.json").read_text())
+    return Cells(output)
 
 
 def test_old_answers_and_unknown_by_variant(models: None, tmp_path: Path) -> None:
     data = ["--data", "stories:mixed_dev", "--limit", "60"]
-    found = run(tmp_path / "r", "--checkpoint", "stubborn", "faithful", *data)
+    cells = run(tmp_path / "r", "--checkpoint", "stubborn", "faithful", *data)
     examples = list(islice(read_qa("stories:mixed_dev"), 60))
-    told = sum(bool(example.rationale) for example in examples)
-    assert found["stubborn/os/em"] == found["stubborn/ts/em"] == found["stubborn/ts_r/em"] == 1
-    assert found["stubborn/ts_r/unknown"] == 0
-    assert found["stubborn/ts_r/n"] == told
-    assert found["faithful/ts_r/unknown"] == 1
-    assert found["faithful/ts_r/em"] == found["faithful/ts_r/f1"] == 0
-    assert found["faithful/os/failures"] == 12
-    assert found["faithful/os/n"] == 48
+    with_rationale = sum(bool(example.rationale) for example in examples)
+    for variant in ("os", "ts", "ts_r"):
+        assert cells("em", checkpoint="stubborn", variant=variant) == 1
+    cell = {"checkpoint": "stubborn", "variant": "ts_r"}
+    assert (cells("unknown", **cell), cells.n("unknown", **cell)) == (0, with_rationale)
     yes = sum(example.answer_type == "yes" for example in examples)
-    assert yes > 0
-    assert found["stubborn/ts_r/yes/n"] == yes  # by the type of the original answer
+    assert cells.n("em", **cell, answer_type="yes") == yes > 0  # by the type of the original answer
+    cell = {"checkpoint": "faithful", "variant": "ts_r"}
+    assert (cells("unknown", **cell), cells("em", **cell), cells("f1", **cell)) == (1, 0, 0)
+    cell = {"checkpoint": "faithful", "variant": "os"}
+    assert (cells("failed", **cell), cells.n("failed", **cell), cells.n("em", **cell)) == (0.2, 60, 48)
     rows = [json.loads(line) for line in (tmp_path / "r" / "examples.jsonl").read_text().splitlines()]
-    mine = [row for row in rows if row["checkpoint"] == "faithful" and row["variant"] == "ts_r"]
-    assert sum(row.get("unknown", False) for row in mine) == found["faithful/ts_r/n"]
-    assert sum("failure" in row for row in mine) == found["faithful/ts_r/failures"]
+    assert len(rows) == 2 * (60 + 60 + with_rationale)
     text = (tmp_path / "r" / "report.md").read_text()
-    assert f"`ts_r` leaves out {60 - told} questions" in text
-    assert (
-        "Without an answer, counted apart and in no share (questions, over all variants): faithful: " in text
-    )
-    assert "| no answer |" in text
+    assert f"`ts_r` leaves out {60 - with_rationale} questions" in text
+    assert "stubborn still gives the old answer in 100.0 %, says unknown in 0.0 %" in text
     assert (tmp_path / "r" / "faithfulness.png").stat().st_size > 0
 
 
@@ -97,11 +88,11 @@ def test_rows_of_perturb_are_taken_as_they_are(models: None, tmp_path: Path) -> 
     write_rows(examples, tmp_path / "os.jsonl")
     write_rows(made[:7], tmp_path / "ts_r.jsonl")
     data = ["--data", str(tmp_path / "os.jsonl"), str(tmp_path / "ts_r.jsonl")]
-    found = run(tmp_path / "r", "--checkpoint", "stubborn", *data)
-    assert (found["os/n"], found["ts_r/n"]) == (20, 7)
-    assert "ts/n" not in found
-    found = run(tmp_path / "s", "--checkpoint", "stubborn", *data, "--variants", "ts", "ts_r")
-    assert (found["ts/n"], found["ts_r/n"]) == (20, 7)
+    cells = run(tmp_path / "r", "--checkpoint", "stubborn", *data)
+    assert [cells.n("em", checkpoint="stubborn", variant=v) for v in ("os", "ts_r")] == [20, 7]
+    assert set(cells.frame["variant"]) == {"os", "ts_r"}
+    cells = run(tmp_path / "s", "--checkpoint", "stubborn", *data, "--variants", "ts", "ts_r")
+    assert [cells.n("em", checkpoint="stubborn", variant=v) for v in ("ts", "ts_r")] == [20, 7]
 
 
 def test_a_limit_counts_originals_and_keeps_their_variants(models: None, tmp_path: Path) -> None:
@@ -113,83 +104,60 @@ def test_a_limit_counts_originals_and_keeps_their_variants(models: None, tmp_pat
     assert 0 < wanted < len(made)
     write_rows(examples, tmp_path / "os.jsonl")
     write_rows(made, tmp_path / "ts_r.jsonl")
-    (tmp_path / "both.jsonl").write_text(
-        (tmp_path / "os.jsonl").read_text() + (tmp_path / "ts_r.jsonl").read_text()
-    )
+    both = (tmp_path / "os.jsonl").read_text() + (tmp_path / "ts_r.jsonl").read_text()
+    (tmp_path / "both.jsonl").write_text(both)
     for i, names in enumerate((["os.jsonl", "ts_r.jsonl"], ["ts_r.jsonl", "os.jsonl"], ["both.jsonl"])):
         data = ["--data", *(str(tmp_path / name) for name in names), "--limit", "6"]
-        found = run(tmp_path / f"r{i}", "--checkpoint", "stubborn", *data)
-        assert (found["os/n"], found["ts_r/n"]) == (6, wanted)
-        assert "ts/n" not in found  # nothing is made beside the rows
-    data = ["--data", str(tmp_path / "ts_r.jsonl"), "--limit", "3"]
-    assert run(tmp_path / "s", "--checkpoint", "stubborn", *data)["ts_r/n"] == 3
+        cells = run(tmp_path / f"r{i}", "--checkpoint", "stubborn", *data)
+        assert [cells.n("em", checkpoint="stubborn", variant=v) for v in ("os", "ts_r")] == [6, wanted]
+        assert set(cells.frame["variant"]) == {"os", "ts_r"}  # nothing is made beside the rows
 
 
 def test_types_are_those_of_the_originals_also_without_os(models: None, tmp_path: Path) -> None:
     data = ["--data", "stories:mixed_dev", "--limit", "60", "--variants"]
-    both = run(tmp_path / "r", "--checkpoint", "stubborn", *data, "os", "ts_r")
-    alone = run(tmp_path / "s", "--checkpoint", "stubborn", *data, "ts_r")
-    keys = {key for key in both if key.startswith("ts_r/") and key.endswith("/n")}
-    assert "ts_r/yes/n" in keys
-    assert {key: alone[key] for key in alone if key.startswith("ts_r/") and key.endswith("/n")} == {
-        key: both[key] for key in keys
-    }
-
-
-def test_types_are_not_told_where_no_original_is(models: None, tmp_path: Path) -> None:
-    examples = list(islice(read_qa("stories:conversation_dev"), 5))
-    write_rows(intervene(examples, "ts_r", Interventions(), "dev").examples, tmp_path / "ts_r.jsonl")
-    run(tmp_path / "r", "--checkpoint", "stubborn", "--data", str(tmp_path / "ts_r.jsonl"))
-    assert "By type of the original answer" not in (tmp_path / "r" / "report.md").read_text()
+    tables = [
+        run(tmp_path / str(i), "--checkpoint", "stubborn", *data, *variants).frame.query("variant == 'ts_r'")
+        for i, variants in enumerate((["os", "ts_r"], ["ts_r"]))
+    ]
+    assert "yes" in set(tables[0]["answer_type"])
+    assert tables[0].to_dict("records") == tables[1].to_dict("records")
 
 
 def test_a_model_that_answers_nothing_is_warned_of(
     models: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = ["--data", "stories:mixed_dev", "--limit", "9"]
-    found = run(tmp_path / "r", "--checkpoint", "faithful", "silent", *data)
-    assert found["silent/os/n"] == 0
-    assert found["silent/os/em"] is None
+    cells = run(tmp_path / "r", "--checkpoint", "faithful", "silent", *data)
+    assert cells.n("em", checkpoint="silent", variant="os") == 0
+    assert cells("failed", checkpoint="silent", variant="os") == 1
     (message,) = (record.getMessage() for record in caplog.records if "answered nothing" in record.message)
     assert message.startswith("silent: ")
-    assert "no connection" in message
 
 
 def test_hotpotqa_and_coqa_from_their_files(models: None, shared: Path, tmp_path: Path) -> None:
-    hotpot = run(
-        tmp_path / "h",
-        "--checkpoint",
-        "stubborn",
-        "--data",
-        str(shared / "data/hotpotqa/distractor-100.json"),
-    )
-    assert hotpot["os/n"] == 100
-    assert hotpot["os_r/em"] == 1
-    assert "ts/n" not in hotpot
-    coqa = run(
-        tmp_path / "c", "--checkpoint", "stubborn", "--data", str(shared / "data/coqa/dev-1-story.json")
-    )
-    assert coqa["os/n"] == 12
-    assert 0 < coqa["os/em"] < 1  # leave-one-out: the first human answer against the others
+    data = str(shared / "data/hotpotqa/distractor-100.json")
+    hotpot = run(tmp_path / "h", "--checkpoint", "stubborn", "--data", data)
+    assert hotpot.n("em", checkpoint="stubborn", variant="os") == 100
+    assert hotpot("em", checkpoint="stubborn", variant="os_r") == 1
+    data = str(shared / "data/coqa/dev-1-story.json")
+    coqa = run(tmp_path / "c", "--checkpoint", "stubborn", "--data", data)
+    assert coqa.n("em", checkpoint="stubborn", variant="os") == 12
+    # Leave-one-out: the first human answer against the others.
+    assert 0 < coqa("em", checkpoint="stubborn", variant="os") < 1
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "names"),
     [
-        (["--checkpoint", "plain", "--data", "stories:mixed_dev"], "no heads for yes and no"),
         (["--checkpoint", "stubborn", "--data", "absent.json"], "absent.json"),
-        (["--checkpoint", "stubborn", "--data", "stories:mixed_dev", "squad.json"], "different data sets"),
-        (["--checkpoint", "stubborn", "--data", "ts.jsonl", "--variants", "ts_r"], "no original stories"),
-        (["--checkpoint", "stubborn", "stubborn", "--data", "stories:mixed_dev"], "two are called"),
-        (
-            ["--checkpoint", "stubborn", "--data", "stories:mixed_dev", "--limit", "-3"],
-            "--limit: must not be",
-        ),
+        (["--checkpoint", "stubborn", "--data", "stories:mixed_dev", "squad.json"], "--data"),
+        (["--checkpoint", "stubborn", "--data", "ts.jsonl", "--variants", "ts_r"], "--variants ts_r"),
+        (["--checkpoint", "stubborn", "stubborn", "--data", "stories:mixed_dev"], "--checkpoint"),
     ],
 )
 def test_mistakes_are_one_line(
     arguments: list[str],
-    told: str,
+    names: str,
     models: None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -200,6 +168,5 @@ def test_mistakes_are_one_line(
     examples = list(islice(read_qa("stories:conversation_dev"), 5))
     write_rows(intervene(examples, "ts", Interventions(), "dev").examples, Path("ts.jsonl"))
     assert main(["faithfulness", *arguments, "--output", "out"]) == 2
-    errors = capsys.readouterr().err.strip().splitlines()
-    assert told in errors[-1]
+    assert names in capsys.readouterr().err.strip().splitlines()[-1]
     assert not Path("out").exists()

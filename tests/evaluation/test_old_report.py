@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from evaluation.__main__ import main
-from evaluation.report import Report, check_output, write_report
-from evaluation.tables import Table, format_cell, markdown_table, print_table
+from evaluation.old_report import Report, check_output, write_report
+from evaluation.old_tables import Table, format_cell, markdown_table, print_table
 from tests.evaluation.protocols.bias.predictions import EX1
 
 ROOT = Path(__file__).resolve().parents[2]

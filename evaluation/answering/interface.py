@@ -1,0 +1,161 @@
+"""Who answers in a protocol: one interface for fine-tuned checkpoints and language models.
+
+    --checkpoint ot=runs/.../best.ckpt base=hf:google/flan-t5-base gpt=openai:gpt-4o-mini
+
+What an answerer can do is declared (`can`), and asked for when it is opened (`evaluation.answering.open`).
+What its answers depend on is declared too (`identity`): the key under which they are remembered.
+
+Shape letters: N groups or texts, V the four variants, S the two subjects, C choices, D hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from storage.command_line import Count
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+    from data_modules.schema import ChoiceQuestion, Group, QAExample
+
+LANGUAGE_MODELS = ("hf:", "openai:")
+"""How the name of a language model begins; everything else names a checkpoint."""
+
+Ability = Literal["spans", "types", "subjects", "choices", "embeddings"]
+"""Answers to questions about a text; yes, no and unknown among them; scores of a group's subjects; scores of
+choices; embeddings of texts."""
+
+_LIKELIHOOD = "which endpoints do not tell; name a local model (hf:FOLDER_OR_HUB_NAME) or a checkpoint"
+
+LACKS: dict[Ability, str] = {
+    "spans": "answers no questions about a text; name a checkpoint of a QA experiment, or a language model",
+    "types": "the checkpoint has no heads for yes, no and unknown; train one, for example coqa_ot",
+    "subjects": f"this needs the likelihood of given texts, {_LIKELIHOOD}",
+    "choices": f"this needs the likelihood of given choices, {_LIKELIHOOD}",
+    "embeddings": "has no encoder whose states could be compared; name a checkpoint, a folder or a Hub name",
+}
+"""What to say of a model that cannot do what is needed, and what to name instead."""
+
+
+class Answer(NamedTuple):
+    """The answer to one question."""
+
+    example: int
+    """Index of the question among those asked."""
+    text: str
+    """`unknown` where the model says so; "" of a plain span model means the same."""
+    failure: str = ""
+    """Why there is no answer: such a question is counted apart and never scored."""
+
+
+class Answerer:
+    """Anything that answers. What it cannot do (see `can`) is a ValueError."""
+
+    path: str
+    can: frozenset[Ability]
+    may_abstain: bool | None = None
+    """Of a checkpoint without heads for types: whether no answer counts as unknown; None: the data decide. A
+    protocol that compares several sets decides once for all."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All that answers depend on besides the questions, as plain JSON; not device or batch size."""
+        raise self.lacks("spans")
+
+    def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
+        """The answer of every question, each once, in an order of its own; `what` names the progress bar."""
+        raise self.lacks("spans")
+
+    def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
+        """S(x) of both subjects in every variant: (N, V, S) float64 in [0, 1], in the order of `subjects`."""
+        raise self.lacks("subjects")
+
+    def choice_logits(
+        self, questions: Sequence[ChoiceQuestion], what: str = "choosing"
+    ) -> Iterable[np.ndarray]:
+        """For each question, in order, its choices' logits (C,), float32; confidences are their softmax."""
+        raise self.lacks("choices")
+
+    def embeddings(self, texts: Sequence[str], what: str = "embedding texts") -> np.ndarray:
+        """Vectors of length 1, (N, D) float32, so that their products are cosine similarities."""
+        raise self.lacks("embeddings")
+
+    def lacks(self, ability: Ability) -> ValueError:
+        """The error for what this answerer cannot do."""
+        return ValueError(f"{self.path}: {LACKS[ability]}")
+
+
+@dataclass(frozen=True)
+class Compute:
+    """How models run.
+
+    Args:
+        device: cpu, cuda, cuda:1, ...; auto is a GPU where there is one.
+        precision: of the forward pass.
+        batch_size: rows in a batch (of groups, as many more as are short); requests to an endpoint at once.
+    """
+
+    device: str = "auto"
+    precision: Literal["32", "bf16"] = "32"
+    batch_size: Count = 64
+
+
+@dataclass(frozen=True)
+class Asking(Compute):
+    """How models are asked.
+
+    Args:
+        device: cpu, cuda, cuda:1, ...; auto is a GPU where there is one.
+        precision: of the forward pass.
+        batch_size: rows in a batch (of groups, as many more as are short); requests to an endpoint at once.
+        unknown_threshold: rationale heads: unknown must score higher than all else by more than this.
+        type_threshold: XLNet's heads: the most probable type is the answer from this probability on.
+        requests: keep the answers of language models in this file; the same command goes on from them.
+        max_requests: ask each language model at most so many new questions in this run.
+        max_new_tokens: longest answer of a language model.
+        prompt: how language models are asked: in plain words, or as UnifiedQA was trained.
+    """
+
+    unknown_threshold: float = 0.0
+    type_threshold: float = 0.1
+    requests: Path | None = None
+    max_requests: Count | None = None
+    max_new_tokens: Count = 32
+    prompt: Literal["plain", "unifiedqa"] = "plain"
+
+
+def named_sources(arguments: Sequence[str], flag: str) -> dict[str, str]:
+    """`NAME=SOURCE` or `SOURCE` (named after its path) to sources by name.
+
+    Raises:
+        ValueError: two sources under one name.
+    """
+    named: dict[str, str] = {}
+    for argument in arguments:
+        name, equals, path = argument.partition("=")
+        if not equals or not name or Path(argument).exists() or ":" in name:
+            name, path = source_name(argument), argument
+        if name in named:
+            raise ValueError(f"{flag}: two are called {name!r}; write NAME=PATH to tell them apart")
+        named[name] = path
+    return named
+
+
+def source_name(path: str) -> str:
+    """What a source is called that the user did not name: a file's stem, the last part of a Hub name.
+
+    >>> [source_name(path) for path in ("runs/a.ckpt", "org/bert-v1.5", "openai:m1.5@http://h/v1")]
+    ['a', 'bert-v1.5', 'm1.5']
+    """
+    if path.startswith(LANGUAGE_MODELS):
+        kind, _, path = path.partition(":")
+        path = path.partition("@http")[0] if kind == "openai" else path
+    name = path.rstrip("/").rpartition("/")[2]
+    stem, dot, suffix = name.rpartition(".")
+    known = suffix in ("ckpt", "json", "jsonl", "parquet", "csv", "gz")
+    return stem if dot and stem and (known or Path(path).is_file()) else name

@@ -1,0 +1,64 @@
+"""Opens answerers by name, and says in one place which kind of model can do what.
+
+answerer = open_answerer("ot=runs/.../best.ckpt", asking, need="types")
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Literal
+
+from evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
+from evaluation.answering.interface import LACKS, LANGUAGE_MODELS, Ability, Answerer, Asking, Compute
+from evaluation.answering.language_model import LanguageModel, Likelihood
+
+log = logging.getLogger(__name__)
+
+
+def open_answerer(path: str, asking: Asking, *, need: Ability = "spans") -> Answerer:
+    """Who answers questions about a text: a checkpoint, or a language model.
+
+    Args:
+        path: `hf:PATH` or `openai:MODEL[@URL]` for a language model, anything else a checkpoint.
+        asking: how it is asked.
+        need: what the protocol will ask for.
+
+    Raises:
+        ValueError: nothing usable is there, or it cannot do what is needed.
+    """
+    check_can_score(path, need)
+    is_language_model = path.startswith(LANGUAGE_MODELS)
+    answerer: Answerer = (
+        LanguageModel(path, asking) if is_language_model else QuestionCheckpoint(path, asking)
+    )
+    if need not in answerer.can:
+        raise answerer.lacks(need)
+    return answerer
+
+
+def open_chooser(
+    path: str,
+    compute: Compute,
+    *,
+    prompt: Literal["auto", "plain", "unifiedqa"] = "auto",
+    likelihood: Likelihood = "mean",
+) -> Answerer:
+    """Who chooses among choices: a checkpoint of multiple choice, or a local language model by likelihood.
+
+    Raises:
+        ValueError: nothing usable is there, or it is an endpoint.
+    """
+    check_can_score(path, "choices")
+    if path.startswith(LANGUAGE_MODELS):
+        asking = Asking(device=compute.device, precision=compute.precision, batch_size=compute.batch_size)
+        return LanguageModel(path, asking, choice_prompt=prompt, likelihood=likelihood)
+    if not Path(path).is_file():
+        log.warning("%s: was not fine-tuned for multiple choice; its head has random weights", path)
+    return ChoiceCheckpoint(path, compute)
+
+
+def check_can_score(path: str, need: Ability) -> None:
+    """ValueError for an endpoint where likelihoods are needed: known before anything is loaded."""
+    if path.startswith("openai:") and need in ("subjects", "choices"):
+        raise ValueError(f"{path}: {LACKS[need]}")

@@ -1,0 +1,177 @@
+"""Questions as prompts for language models, and what they write as short answers.
+
+Our own wording, and UnifiedQA's encoding.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple
+
+from data_modules.encoding.windows import query_text
+from data_modules.schema import ChoiceQuestion, QAExample, Turn, UnderspecifiedQuestion
+from evaluation.answering.interface import LANGUAGE_MODELS, Asking
+from storage.errors import DataError
+
+PromptStyle = Literal["plain", "unifiedqa"]
+"""`unifiedqa` is how UnifiedQA was trained: lower case, the question first, its parts split by a backslash
+and an n (two characters: T5's vocabulary has no line break)."""
+
+TURNS = 2
+"""Earlier turns of a conversation in a prompt, as the papers' models get (faithfulness spec 6.18)."""
+
+
+class Wording(NamedTuple):
+    """The templates of a style."""
+
+    question: str
+    """With {story}, {turns}, and the question: {query} with its advice, or {advice} and {question} apart."""
+    turn: str
+    """An earlier {question} with its {answer}."""
+    choice: str
+    """The same as `question`, with the two subjects as {first} and {second}."""
+    lower: bool
+
+
+WORDINGS: dict[PromptStyle, Wording] = {
+    "plain": Wording(
+        question="Text: {story}\n\n{turns}Question: {query}\n"
+        "Reply with a few words of the text, or with yes or no, or with unknown if the text does not say.\n"
+        "Answer:",
+        turn="Question: {question}\nAnswer: {answer}\n",
+        choice="Text: {story}\n\nQuestion: {query}\nReply with {first} or {second}.\nAnswer:",
+        lower=False,
+    ),
+    "unifiedqa": Wording(
+        question="{turns}{question} \\n {story} {advice}",
+        turn="{question} {answer} ",
+        choice="{question} \\n (a) {first} (b) {second} \\n {story} {advice}",
+        lower=True,
+    ),
+}
+
+_PREFIX = re.compile(r"\s*(?:(?:the|final|short)\s+)*answer(?:\s+is)?\s*:", re.I)
+_QUOTES = dict(zip("\"'`*“‘«", "\"'`*”’»", strict=True))
+"""Marks that stand around an answer, and those that end it."""
+_YES_NO = re.compile(
+    r"[\"'`*“‘]*(yes|no|unknown)(?!\.\s*\d)[\"'`*”’]*"
+    r"(?:[.,;:!?…]+[\"'`*”’]*(?:\s|$)|\s*[–—]|\s+-\s|\s*\(|$)",
+    re.I,
+)
+_NO_ANSWER = re.compile(r"<?no answer>?", re.I)
+
+
+def question_prompt(example: QAExample, style: PromptStyle) -> str:
+    """The prompt of a question, with its story and its last turns."""
+    wording = WORDINGS[style]
+    turns = example.history[max(0, len(example.history) - TURNS) :]
+    earlier = "".join(_turn(turn, wording) for turn in turns)
+    return _filled(wording.question, example, wording.lower, turns=earlier)
+
+
+def subject_prompt(asked: UnderspecifiedQuestion, style: PromptStyle) -> str:
+    """The prompt of a question between two subjects, which stand in it in the order of the context."""
+    wording = WORDINGS[style]
+    first, second = (span.text for span in sorted(asked.candidates, key=lambda span: span.start))
+    return _filled(wording.choice, asked, wording.lower, first=first, second=second)
+
+
+def _turn(turn: Turn, wording: Wording) -> str:
+    return wording.turn.format(question=turn.question, answer=turn.answer)
+
+
+def _filled(template: str, asked: QAExample | UnderspecifiedQuestion, lower: bool, **more: str) -> str:
+    query = query_text(asked.question, asked.advice)
+    parts = {"story": asked.context, "question": asked.question, "advice": asked.advice, "query": query}
+    text = template.format(**parts, **more).strip()
+    return text.lower() if lower else text
+
+
+def short_answer(text: str) -> str:
+    """What a model means, without its wrapping: the first line, without "Answer:", quotes and full stop.
+
+    A leading yes, no or unknown is the answer if punctuation or nothing follows it; so is UnifiedQA's way to
+    say that there is none.
+
+    >>> [short_answer(text) for text in ("Answer: The red bike.\\nQuestion: Who", "Yes, he did.", "No one.")]
+    ['The red bike', 'yes', 'No one']
+    """
+    while match := _PREFIX.match(text):
+        text = text[match.end() :]
+    line = unwrapped(next(iter(text.strip().splitlines()), ""))
+    if found := _YES_NO.match(line):
+        return found.group(1).lower()
+    if _NO_ANSWER.fullmatch(line):
+        return "unknown"
+    return line if line.endswith("..") else unwrapped(line.removesuffix("."))
+
+
+def unwrapped(text: str) -> str:
+    """The text without the quotation marks or asterisks around the whole of it.
+
+    >>> unwrapped('"**Tom**"'), unwrapped('the "Red Lion"')
+    ('Tom', 'the "Red Lion"')
+    """
+    text = text.strip()
+    while len(text) > 1 and _QUOTES.get(text[0]) == text[-1]:
+        text = text[1:-1].strip()
+    return text
+
+
+class ChoiceWording(NamedTuple):
+    """How a question is put to a language model."""
+
+    prompt: str
+    """With {prompt} and {choices}, the latter lettered."""
+    lower: bool
+
+    @property
+    def lists_choices(self) -> bool:
+        """Whether the choices stand in the prompt."""
+        return "{choices}" in self.prompt
+
+
+CHOICE_WORDINGS = {
+    # The choices are scored as what follows: they do not see each other, nor the order they stand in.
+    "plain": ChoiceWording("{prompt}\nThe choice that fits best:", lower=False),
+    # As UnifiedQA was trained: a backslash and an n (two characters), every choice behind its letter.
+    "unifiedqa": ChoiceWording("{prompt} \\n {choices}", lower=True),
+}
+
+
+def check_letters(count: int, wording: ChoiceWording, where: str) -> None:
+    """DataError where a wording has no letters for so many choices."""
+    if wording.lists_choices and count > len(string.ascii_lowercase):
+        raise DataError(f"{where}: {count} choices are more than there are letters")
+
+
+def choice_prompt(example: ChoiceQuestion, wording: ChoiceWording) -> str:
+    """What a language model reads before a choice.
+
+    >>> example = ChoiceQuestion("1", "Why?", ("This", "That"), 0)
+    >>> choice_prompt(example, CHOICE_WORDINGS["unifiedqa"])
+    'why? \\\\n (a) this (b) that'
+    """
+    check_letters(len(example.choices), wording, f"question {example.id}")
+    lettered = zip(string.ascii_lowercase, example.choices, strict=False)
+    choices = " ".join(f"({letter}) {text.strip()}" for letter, text in lettered)
+    text = wording.prompt.format(prompt=example.prompt.strip(), choices=choices).strip()
+    return text.lower() if wording.lower else text
+
+
+def prompt_record(paths: Iterable[str], asking: Asking) -> dict[str, Any]:
+    """For `about`: how language models were asked; empty where there is none among the paths."""
+    if not any(path.startswith(LANGUAGE_MODELS) for path in paths):
+        return {}
+    return {
+        "prompt": {
+            "style": asking.prompt,
+            **WORDINGS[asking.prompt]._asdict(),
+            "turns": TURNS,
+            "max_new_tokens": asking.max_new_tokens,
+            "requests": asking.requests,
+            "max_requests": asking.max_requests,
+        }
+    }

@@ -1,0 +1,47 @@
+"""Numbers of a report, by cell: what results.csv holds."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+ENDS = ["measure", "value", "low", "high", "n"]
+
+
+class Cells:
+    """The long table of a report; a dimension that a call does not name must be empty there."""
+
+    def __init__(self, folder: Path) -> None:
+        frame = pd.read_csv(folder / "results.csv", keep_default_na=False)
+        assert list(frame.columns[-5:]) == ENDS
+        self.by = list(frame.columns[:-5])
+        frame[ENDS[1:]] = frame[ENDS[1:]].apply(pd.to_numeric, errors="coerce")
+        self.frame = frame
+
+    def row(self, measure: str, **cell: Any) -> dict[str, Any]:
+        """The one row at a cell."""
+        found = self.frame[self.frame["measure"] == measure]
+        for name in self.by:
+            found = found[found[name].astype(str) == str(cell.pop(name, ""))]
+        assert not cell, f"no such dimension: {cell}"
+        (row,) = found.to_dict("records")
+        return {str(key): value for key, value in row.items()}
+
+    def __call__(self, measure: str, **cell: Any) -> float:
+        return float(self.row(measure, **cell)["value"])
+
+    def n(self, measure: str, **cell: Any) -> int:
+        return int(self.row(measure, **cell)["n"])
+
+    def check(self) -> None:
+        """Every number has n, an interval around it where there are several units, and a place of its own."""
+        assert not self.frame.duplicated([*self.by, "measure"]).any()
+        assert (self.frame["n"] >= 0).all()
+        for row in self.frame.to_dict("records"):
+            ends = float(row["low"]), float(row["high"])
+            assert math.isfinite(ends[0]) == math.isfinite(ends[1])
+            if math.isfinite(ends[0]):
+                assert ends[0] <= ends[1]

@@ -1,0 +1,115 @@
+"""The long table, its views, and the folder that a report is."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from evaluation.figures import Bars, Lines
+from evaluation.report import Evaluation, check_output, write_report
+from evaluation.results import Results
+from evaluation.views import Table, View, make_table
+
+ROWS = [
+    {"checkpoint": name, "variant": variant, "id": i, "em": float(i < hits), "failed": None}
+    for name, variant, hits in (("ot", "os", 4), ("ot", "ts", 2), ("ibt", "os", 3), ("ibt", "ts", 0))
+    for i in range(4)
+]
+
+
+@pytest.fixture
+def results() -> Results:
+    made = Results(("checkpoint", "variant"), unit="questions")
+    made.add_means(ROWS, ("em", "failed"), unit="id")
+    made.add("mu", 0.25, n=7, checkpoint="ot")
+    return made
+
+
+def test_means_by_cell(results: Results) -> None:
+    frame = results.frame
+    assert list(frame.columns) == ["checkpoint", "variant", "measure", "value", "low", "high", "n"]
+    assert results.value("em", checkpoint="ot", variant="ts") == 0.5
+    row = frame[(frame["checkpoint"] == "ot") & (frame["variant"] == "ts") & (frame["measure"] == "em")]
+    assert row[["low", "high", "n"]].to_numpy().tolist() == [[0.0, 1.0, 4]]
+    assert math.isnan(results.value("failed", checkpoint="ot", variant="os"))  # None does not count
+    assert math.isnan(results.value("em", checkpoint="absent"))
+    with pytest.raises(ValueError, match="variety"):
+        results.add("em", 1, n=1, variety="os")
+
+
+def test_views_are_lines_of_cells(results: Results) -> None:
+    view = View("T", ("checkpoint", "variant"), {"em": "EM"}, percent=True, interval=False)
+    table = make_table(view, results.frame)
+    assert table.header == ("checkpoint", "variant", "EM", "n")
+    assert table.rows == (
+        ("ot", "os", "100.0", 4),
+        ("ot", "ts", "50.0", 4),
+        ("ibt", "os", "75.0", 4),
+        ("ibt", "ts", "0.0", 4),
+    )
+    across = make_table(View("T", ("variant",), {"em": "EM"}, across="checkpoint"), results.frame)
+    assert across.header == ("variant", "ot", "ibt", "n")
+    assert across.rows[0] == ("os", "1 [1, 1]", "0.750 [0.250, 1]", 4)
+    one = make_table(View("T", ("checkpoint", "variant"), {"mu": "mu"}), results.frame)
+    assert one.rows == (("ot", "0.250", 7),)
+    assert (
+        make_table(View("T", ("variant",), {"em": "EM"}, where={"variant": "ts_r"}), results.frame).rows == ()
+    )
+    short = make_table(View("T", ("checkpoint", "variant"), {"em": "EM"}, most=1), results.frame)
+    assert len(short.rows) == 1
+    assert "results.csv" in short.caption
+
+
+def test_the_folder_holds_everything_and_the_same_bytes_again(results: Results, tmp_path: Path) -> None:
+    evaluation = Evaluation(
+        title="T",
+        results=results,
+        views=[View("V", ("checkpoint", "variant"), {"em": "EM"}), Table("Ready", ("a",), (("\ud800",),))],
+        about={"protocol": "p"},
+        headline="All is well.",
+        figures={
+            "bars.png": Bars(x="variant", hue="checkpoint", measures={"em": "EM"}),
+            "lines.png": Lines(x="value", hue="checkpoint", measures={"em": "EM"}),
+        },
+        examples=ROWS,
+    )
+    write_report(evaluation, tmp_path / "r", command=["p", "--x"])
+    report = json.loads((tmp_path / "r" / "report.json").read_text())
+    assert report["headline"] == "All is well."
+    assert report["about"]["command"] == ["p", "--x"]
+    assert len(report["results"]) == len(results.frame)
+    assert report["tables"][0]["header"] == ["checkpoint", "variant", "EM", "n"]
+    assert report["about"]["files"] == sorted(path.name for path in (tmp_path / "r").iterdir())
+    frame = pd.read_csv(tmp_path / "r" / "results.csv", keep_default_na=False)
+    assert float(frame["value"][0]) == 1.0
+    assert "All is well." in (tmp_path / "r" / "report.md").read_text().splitlines()[2]
+    before = {path.name: path.read_bytes() for path in (tmp_path / "r").iterdir()}
+    write_report(evaluation, tmp_path / "r", command=["p", "--x"], overwrite=True)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "r").iterdir()} == before
+
+
+def test_only_reports_are_replaced(results: Results, tmp_path: Path) -> None:
+    output = tmp_path / "r"
+    write_report(Evaluation("T", results, [], {}), output)
+    with pytest.raises(ValueError, match="--overwrite"):
+        check_output(output, overwrite=False)
+    check_output(output, overwrite=True)
+    (output / "mine.txt").write_text("kept")
+    with pytest.raises(ValueError, match=r"mine\.txt"):
+        check_output(output, overwrite=True)
+    with pytest.raises(ValueError, match="file"):
+        check_output(output / "mine.txt", overwrite=True)
+
+
+def test_a_failure_leaves_nothing_behind(results: Results, tmp_path: Path) -> None:
+    def examples() -> object:
+        yield {"a": 1}
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_report(Evaluation("T", results, [], {}, examples=examples()), tmp_path / "r")  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,67 @@
+"""Bootstrap intervals: their laws, and their coverage."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metrics.intervals import bootstrap, mean_interval, ratio_interval
+
+VALUES = st.lists(st.floats(-5, 5), min_size=2, max_size=30)
+
+
+@given(VALUES)
+def test_ends_lie_within_the_data_and_do_not_depend_on_names_of_units(values: list[float]) -> None:
+    mean, (low, high), n = mean_interval(values, list(range(len(values))))
+    assert n == len(values)
+    assert mean == pytest.approx(np.mean(values))
+    assert min(values) - 1e-9 <= low <= high <= max(values) + 1e-9
+    assert mean_interval(values, [f"{i:03}" for i in range(len(values))])[1] == (low, high)
+
+
+@given(st.floats(-5, 5), st.integers(2, 20))
+def test_equal_values_leave_no_doubt(value: float, n: int) -> None:
+    assert tuple(mean_interval([value] * n, list(range(n)))[1]) == pytest.approx((value, value))
+
+
+def test_one_unit_has_no_interval() -> None:
+    _, interval, n = mean_interval([0.0, 1.0], ["a", "a"])
+    assert n == 2
+    assert all(map(math.isnan, interval))
+    assert mean_interval([], [])[2] == 0
+
+
+def test_rows_of_a_unit_stay_together() -> None:
+    """Copies of every row under its unit say nothing new."""
+    values = np.random.default_rng(1).random(40).tolist()
+    once = mean_interval(values, list(range(40)))[1]
+    assert tuple(mean_interval(values * 5, list(range(40)) * 5)[1]) == pytest.approx(tuple(once))
+
+
+def test_width_is_that_of_the_normal_interval() -> None:
+    values = np.random.default_rng(2).normal(size=400)
+    low, high = mean_interval(values.tolist(), list(range(400)))[1]
+    assert (high - low) / 2 == pytest.approx(1.96 * values.std() / 20, rel=0.1)
+
+
+def test_coverage() -> None:
+    """About 95 of 100 intervals hold the truth."""
+    draw = np.random.default_rng(3)
+    hits = 0
+    for _ in range(100):
+        low, high = mean_interval(draw.random(60).tolist(), list(range(60)))[1]
+        hits += low <= 0.5 <= high
+    assert 88 <= hits <= 99
+
+
+def test_a_ratio_and_any_statistic_of_sums() -> None:
+    draw = np.random.default_rng(4)
+    sums_UC = np.stack([draw.random(50), np.ones(50)], axis=1)
+    ratio = ratio_interval(sums_UC)
+    assert ratio == mean_interval(sums_UC[:, 0].tolist(), list(range(50)))[1]
+    largest = bootstrap(sums_UC, lambda total_RC: total_RC.max(axis=1))
+    assert tuple(largest) == pytest.approx((50, 50))
