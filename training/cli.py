@@ -25,8 +25,8 @@ from models.heads.span import SpanModel
 from training.callbacks.compiled import Compiled
 from training.callbacks.run_record import RunRecord
 from training.loggers import Run, run_loggers
-from training.modules.answers import chosen_heads
-from training.modules.qa import QAModule
+from training.modules.answers import resolved_heads
+from training.modules.fine_tuning import FineTuning
 from training.stopping.batch_seed import BatchSeed
 from training.stopping.checkpoint_io import AtomicCheckpointIO
 from training.stopping.global_batch import keep_global_batch
@@ -137,7 +137,7 @@ def heads_of(config: Any) -> str:
     if not str(model.class_path).endswith(".AnswerModule"):
         return SpanModel.heads
     chosen = model.init_args.get("heads", "auto")
-    return chosen_heads(chosen, config.backbone.architecture)
+    return resolved_heads(chosen, config.backbone.architecture)
 
 
 def latest_checkpoint(home: Path, version: str) -> Path | None:
@@ -170,7 +170,7 @@ def main(args: list[str] | None = None) -> InterventuneCLI:
     _quiet()
     install()
     return InterventuneCLI(
-        QAModule,
+        FineTuning,
         QADataModule,
         subclass_mode_model=True,
         save_config_callback=RunRecord,

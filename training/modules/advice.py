@@ -11,6 +11,7 @@ from typing import Literal
 from torch import Tensor
 
 from data_modules.batching.collate import TrainBatch
+from data_modules.schema import ADVICE_CLASSES
 from losses.group import GroupLoss
 from models.backbones import Backbone
 from training.modules.qa import QAModule
@@ -34,6 +35,8 @@ class LEIModule(QAModule):
     """
 
     reference: Reference
+    logged_terms: list[str]
+    """Terms of the loss that the training groups have a class for; the others are 0 and mean nothing."""
 
     def __init__(
         self,
@@ -72,6 +75,10 @@ class LEIModule(QAModule):
         groups = self.datamodule.train_set.groups
         if groups is None:
             raise ValueError("data.train_groups: the group losses need groups to train on")
+        classes = {ADVICE_CLASSES[ids.advice_class] for ids in groups.ids}
+        self.logged_terms = [name for name in ("ethical", "adversarial", "irrelevant") if name in classes]
+        if self.loss.mass_weight and "ethical" in classes:
+            self.logged_terms.append("mass")
         self.reference = reference_pass(
             self,
             groups,
@@ -95,9 +102,7 @@ class LEIModule(QAModule):
             reference_BVSE=self.reference.log_prob_NVSE[groups.group_B],
             span_loss=None if span is None else self.qa_weight * span,
         )
-        for name in ("ethical", "adversarial", "irrelevant"):
+        for name in self.logged_terms:
             self.log(f"train/loss/{name}", getattr(terms, name))
-        if self.loss.mass_weight:
-            self.log("train/loss/mass", terms.mass)
         self.log("train/loss/total", terms.total, prog_bar=True)
         return terms.total

@@ -20,7 +20,6 @@ from losses.rationale import rationale_tagging_loss
 from models.backbones import Backbone
 from models.checkpoint import HEADS, start
 from models.heads.answers import AnswerHeadsName, AnswerModel, ClsSource
-from models.heads.span import QAModel
 from training.modules.qa import QAModule, questions_of
 
 PAPER_LEARNING_RATE = {"roberta": 1e-5}
@@ -28,7 +27,7 @@ PAPER_WARMUP = {"xlnet": 3000}
 """Faithfulness spec 3; the other encoders take BERT's 3e-5 and 2000."""
 
 
-def chosen_heads(heads: Literal["auto", "rationale", "xlnet"], architecture: str) -> AnswerHeadsName:
+def resolved_heads(heads: Literal["auto", "rationale", "xlnet"], architecture: str) -> AnswerHeadsName:
     """What `auto` means for an architecture."""
     if heads == "auto":
         return "xlnet" if architecture == "xlnet" else "rationale"
@@ -55,6 +54,8 @@ class AnswerModule(QAModule):
         max_answer_tokens: Longest span that is decoded; by default the paper's 30, for XLNet's heads 16.
     """
 
+    model: AnswerModel
+
     def __init__(
         self,
         *,
@@ -68,7 +69,7 @@ class AnswerModule(QAModule):
         warmup_steps: int | None = None,
         max_answer_tokens: int | None = None,
     ) -> None:
-        self.heads: AnswerHeadsName = chosen_heads(heads, backbone.architecture)
+        self.heads: AnswerHeadsName = resolved_heads(heads, backbone.architecture)
         self.cls_source: ClsSource = cls_source
         rate = (
             PAPER_LEARNING_RATE.get(backbone.architecture, 3e-5) if learning_rate is None else learning_rate
@@ -78,20 +79,20 @@ class AnswerModule(QAModule):
             backbone=backbone, learning_rate=rate, weight_decay=weight_decay, max_answer_tokens=longest
         )
         self.rationale_weight, self.answer_rule = rationale_weight, answer_rule
-        self.chosen_warmup = warmup_steps
+        self.architecture, self.configured_warmup = backbone.architecture, warmup_steps
 
-    def starting_model(self) -> QAModel:
+    def starting_model(self, backbone: Backbone) -> AnswerModel:
         """Encoder, span head and the heads for answer types."""
         options = {"cls_source": self.cls_source} if self.heads == "rationale" else {}
-        model = start(self.backbone, HEADS[self.heads], **options)
+        model = start(backbone, HEADS[self.heads], **options)
         assert isinstance(model, AnswerModel)
         return model
 
     def warmup_steps(self, total: int) -> int:
-        """The chosen number, or the paper's, as far as there is time for it."""
-        if self.chosen_warmup is not None:
-            return self.chosen_warmup
-        return min(PAPER_WARMUP.get(self.backbone.architecture, 2000), total // 10)
+        """The configured number, or the paper's, but at most a tenth of all steps."""
+        if self.configured_warmup is not None:
+            return self.configured_warmup
+        return min(PAPER_WARMUP.get(self.architecture, 2000), total // 10)
 
     def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
         """Answer loss, and the weighted rationale loss."""
@@ -122,11 +123,10 @@ class AnswerModule(QAModule):
 
     def answer_step(self, batch: QABatch) -> dict[str, Any]:
         """Scores of every window, in tokens of the unpadded row."""
-        assert isinstance(self.model, AnswerModel)
-        found = self.model.predict_answers(
+        prediction = self.model.predict_answers(
             batch.inputs, batch.context_BT, batch.max_context_BT, batch.cls_B, self.max_answer_tokens
         )
-        scores = WindowScores(*found)
+        scores = WindowScores(*prediction)
         shift_B = batch.shift_B
         return {"answers": scores._replace(start_B=scores.start_B - shift_B, end_B=scores.end_B - shift_B)}
 

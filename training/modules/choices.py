@@ -5,26 +5,24 @@ Shape letters: B batch (questions), N choices of a question.
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from data_modules.batching.collate import TrainBatch
-from data_modules.encoding.choices import ChoiceBatch
+from data_modules.encoding.choices import ChoiceBatch, ChoiceEncoding
 from losses.choices import choice_cross_entropy, choice_loss
 from models.backbones import Backbone
-from models.checkpoint import KEY, describe, start
+from models.checkpoint import start
 from models.heads.choice import ChoiceModel, Pooling
 from training.callbacks.choice_metrics import ChoiceMetrics
 from training.callbacks.predictions import PredictionWriter
-from training.modules.qa import QAModule
+from training.modules.fine_tuning import FineTuning
 
 
-class ChoiceModule(QAModule):
+class ChoiceModule(FineTuning):
     """Cross-entropy over the choices of a question (probes spec B1).
 
     Questions that the options `data.choices.probe_training` add have no right choice: their loss is the
@@ -43,6 +41,9 @@ class ChoiceModule(QAModule):
         probe_weight: Weight of a question without a right choice in the mean over a batch; others weigh 1.
     """
 
+    model: ChoiceModel
+    encoding_option = "data.choices.encoding"
+
     def __init__(
         self,
         *,
@@ -55,40 +56,32 @@ class ChoiceModule(QAModule):
         pooling: Pooling = "masked",
         probe_weight: float = 1.0,
     ) -> None:
-        self.pooling: Pooling = pooling
+        if not probe_weight >= 0:
+            raise ValueError(f"model.probe_weight must not be negative, got {probe_weight}")
         super().__init__(
-            backbone=backbone,
+            start(backbone, ChoiceModel, pooling=pooling),
             learning_rate=learning_rate,
             weight_decay=weight_decay,
             warmup_ratio=warmup_ratio,
+            schedule=schedule,
+            adam_eps=adam_eps,
         )
-        if not probe_weight >= 0:
-            raise ValueError(f"model.probe_weight must not be negative, got {probe_weight}")
-        if not adam_eps > 0:
-            raise ValueError(f"model.adam_eps must be greater than 0, got {adam_eps}")
-        self.schedule, self.adam_eps, self.probe_weight = schedule, adam_eps, probe_weight
-
-    def starting_model(self) -> ChoiceModel:  # type: ignore[override]
-        """Encoder and the head for choices."""
-        return start(self.backbone, ChoiceModel, pooling=self.pooling)
+        self.probe_weight = probe_weight
 
     @property
-    def longest_row(self) -> tuple[str, int]:
-        """The option that says how long rows are, and its value."""
-        return "data.choices.encoding.max_length", self.datamodule.choices.encoding.max_length
+    def encoding(self) -> ChoiceEncoding:
+        """How a prompt and a choice become a row of tokens."""
+        encoding: ChoiceEncoding = self.datamodule.choices.encoding
+        return encoding
 
-    def setup(self, stage: str) -> None:
-        """Check that tokenizer, embeddings and options fit before anything long starts."""
-        super().setup(stage)
-        if self.pooling == "parity" and self.datamodule.choices.encoding.padding != "parity":
+    def check_data(self, stage: str) -> None:
+        """ValueError for data that no choice is made in, and for rows that do not fit the pooling."""
+        data = self.datamodule
+        if self.model.pooling == "parity" and self.encoding.padding != "parity":
             raise ValueError(
                 "model.pooling=parity counts padding in; rows must be padded alike everywhere: set "
                 "data.choices.encoding.padding=parity"
             )
-
-    def check_sources(self, stage: str) -> None:
-        """ValueError for data that no choice is made in."""
-        data = self.datamodule
         if stage == "fit" and data.train_set.choices is None:
             raise ValueError("data.train_choices: name multiple-choice questions to train on")
         for name, sets in data.eval_sets.items():
@@ -114,32 +107,15 @@ class ChoiceModule(QAModule):
                 self.log("train/loss/probes", loss_B[uniform_B].mean())
         return loss
 
-    def validation_step(  # type: ignore[override]
-        self, batch: ChoiceBatch, batch_idx: int, dataloader_idx: int = 0
-    ) -> dict[str, Any]:
+    def validation_step(self, batch: ChoiceBatch, batch_idx: int, dataloader_idx: int = 0) -> dict[str, Any]:
         """Logits (B, N) and losses (B,) for the callbacks."""
         logits_BN: Tensor = self.model(batch.inputs)
         loss_B = choice_cross_entropy(logits_BN, batch.label_B, batch.uniform_B)
         return {"logits_BN": logits_BN, "loss_B": loss_B}
 
-    test_step = validation_step  # type: ignore[assignment]
-    predict_step = validation_step  # type: ignore[assignment]
+    test_step = validation_step
+    predict_step = validation_step
 
     def configure_callbacks(self) -> list[pl.Callback]:
         """Metrics of every evaluation set, and files of predictions."""
         return [ChoiceMetrics(), PredictionWriter()]
-
-    def configure_optimizers(self) -> dict[str, Any]:
-        """As for questions, or at a constant rate."""
-        return (
-            super().configure_optimizers() if self.schedule == "linear" else {"optimizer": self.optimizer()}
-        )
-
-    def optimizer(self, eps: float | None = None) -> Optimizer:
-        """AdamW as for questions, with its own eps."""
-        return super().optimizer(self.adam_eps if eps is None else eps)
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Make the checkpoint stand on its own: architecture, configuration, tokenizer, encoding."""
-        files = self.datamodule.checkpoint_extras()["tokenizer_files"]
-        checkpoint[KEY] = describe(self.model, files, asdict(self.datamodule.choices.encoding))

@@ -1,4 +1,4 @@
-"""Fine-tune a QA model on extractive questions: the module that the others build on.
+"""Fine-tune a QA model on extractive questions, and watch questions, groups and pairs of stories.
 
 Shape letters: B batch, T tokens, V variants of a group (4), S subjects (2), E boundaries (start, end),
 P common tokens of pairs, L layers.
@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from torch import Tensor
 
 from data_modules.batching.collate import GroupBatch, PairBatch, QABatch, TrainBatch
@@ -19,15 +18,16 @@ from data_modules.encoding.sets import QASet
 from losses.span import span_cross_entropy
 from metrics.pair_cosines import pair_cosines
 from models.backbones import Backbone
-from models.checkpoint import KEY, describe, start
+from models.checkpoint import start
 from models.heads.span import QAModel, QAOutput, SpanModel, SpanPrediction
 from training.callbacks.embedding_shift import EmbeddingShiftMetrics
 from training.callbacks.group_bias import GroupBiasMetrics
 from training.callbacks.predictions import PredictionWriter
 from training.callbacks.qa_metrics import QAMetrics
+from training.modules.fine_tuning import FineTuning
 
 
-class QAModule(pl.LightningModule):
+class QAModule(FineTuning):
     """Extractive question answering with start and end cross-entropy.
 
     Args:
@@ -38,6 +38,8 @@ class QAModule(pl.LightningModule):
         max_answer_tokens: Longest answer that is decoded.
     """
 
+    model: QAModel
+
     def __init__(
         self,
         *,
@@ -47,65 +49,35 @@ class QAModule(pl.LightningModule):
         warmup_ratio: float = 0.1,
         max_answer_tokens: int = 30,
     ) -> None:
-        super().__init__()
-        if not weight_decay >= 0:
-            raise ValueError(f"model.weight_decay must not be negative, got {weight_decay}")
-        if not 0 <= warmup_ratio <= 1:
-            raise ValueError(f"model.warmup_ratio must lie in 0 .. 1, got {warmup_ratio}")
         if max_answer_tokens < 1:
             raise ValueError(f"model.max_answer_tokens must be at least 1, got {max_answer_tokens}")
-        self.backbone = backbone
-        self.learning_rate, self.weight_decay, self.warmup_ratio = learning_rate, weight_decay, warmup_ratio
+        super().__init__(
+            self.starting_model(backbone),
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            warmup_ratio=warmup_ratio,
+        )
         self.max_answer_tokens = max_answer_tokens
-        self.model: QAModel = self.starting_model()
 
-    def starting_model(self) -> QAModel:
+    def starting_model(self, backbone: Backbone) -> QAModel:
         """The model that training starts from; a module with other heads builds another."""
-        return start(self.backbone, SpanModel)
+        return start(backbone, SpanModel)
 
-    def setup(self, stage: str) -> None:
-        """Check that tokenizer and embeddings fit before anything long starts."""
-        longest, (option, wanted) = self.model.max_tokens, self.longest_row
-        if longest is not None and wanted > longest:
-            raise ValueError(f"{option}: {wanted} tokens, but the model has {longest} positions")
-        words, rows = len(self.datamodule.tokenizer), self.model.config.vocab_size
-        if words > rows:
-            raise ValueError(
-                f"backbone: the tokenizer has {words} tokens, the model {rows} embeddings; "
-                "they do not belong together (set backbone.config.vocab_size for random weights)"
-            )
-        self.check_sources(stage)
-
-    @property
-    def longest_row(self) -> tuple[str, int]:
-        """The option that says how long rows are, and its value."""
-        return "data.encoding.max_length", self.datamodule.encoding.max_length
-
-    def check_sources(self, stage: str) -> None:
-        """ValueError for data that this module can do nothing with."""
+    def check_data(self, stage: str) -> None:
+        """ValueError for multiple-choice questions, and for training questions that a span cannot answer."""
         data = self.datamodule
         if data.train_choice_sources or any(data.choice_sources.values()):
             raise ValueError(
                 "data.train_choices, data.val_choices, ...: multiple-choice questions are for "
                 "training.modules.choices.ChoiceModule (experiment multiple_choice)"
             )
-        if stage == "fit" and self.model.heads == "span":
-            self.refuse_yes_and_no()
-
-    def refuse_yes_and_no(self) -> None:
-        """ValueError for training questions that a span cannot answer."""
-        qa = self.datamodule.train_set.qa
+        qa = data.train_set.qa if stage == "fit" and self.model.heads == "span" else None
         example = qa.first_of(("yes", "no")) if qa is not None else None
         if example is not None:
             raise ValueError(
                 f"data.train_qa: {example.id} is answered by {example.answer_type}, which a span head "
                 "cannot say; train with training.modules.answers.AnswerModule (experiments coqa_ot, ...)"
             )
-
-    @property
-    def datamodule(self) -> Any:
-        """The DataModule of this run."""
-        return self.trainer.datamodule
 
     def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
         """Mean cross-entropy of start and end."""
@@ -175,45 +147,6 @@ class QAModule(pl.LightningModule):
     def configure_callbacks(self) -> list[pl.Callback]:
         """Metrics of questions and of groups for every evaluation set, and files of predictions."""
         return [QAMetrics(), GroupBiasMetrics(), EmbeddingShiftMetrics(), PredictionWriter()]
-
-    def configure_optimizers(self) -> dict[str, Any]:
-        """`optimizer` with linear warm-up and linear decay to 0."""
-        from transformers import get_linear_schedule_with_warmup
-
-        optimizer, total = self.optimizer(), int(self.trainer.estimated_stepping_batches)
-        scheduler = get_linear_schedule_with_warmup(optimizer, self.warmup_steps(total), total)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
-
-    def optimizer(self, eps: float = 1e-8) -> torch.optim.Optimizer:
-        """AdamW without decay on biases and normalisation weights."""
-        decayed: list[Tensor] = []
-        plain: list[Tensor] = []
-        for name, parameter in self.named_parameters():
-            if parameter.requires_grad:  # XLNet's biases are matrices, one row for each attention head
-                weight = parameter.ndim > 1 and not name.endswith("bias")
-                (decayed if weight else plain).append(parameter)
-        optimizer = torch.optim.AdamW(
-            [
-                {"params": decayed, "weight_decay": self.weight_decay},
-                {"params": plain, "weight_decay": 0.0},
-            ],
-            lr=self.learning_rate,
-            eps=eps,
-            fused=True,
-        )
-        # The fused step could unscale float16 gradients by itself, but then they could not be clipped before;
-        # without this claim the scaler unscales first, as it does for any other optimizer.
-        optimizer._step_supports_amp_scaling = False
-        return optimizer
-
-    def warmup_steps(self, total: int) -> int:
-        """Steps in which the rate rises, of `total`."""
-        return round(self.warmup_ratio * total)
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Make the checkpoint stand on its own: architecture, configuration, tokenizer, encoding."""
-        extras = self.datamodule.checkpoint_extras()
-        checkpoint[KEY] = describe(self.model, extras["tokenizer_files"], extras["encoding"])
 
 
 def questions_of(batch: TrainBatch) -> QABatch:

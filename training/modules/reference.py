@@ -11,12 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from filelock import FileLock
@@ -24,13 +22,13 @@ from torch import Tensor
 
 from data_modules.batching.group_rows import score_rows, token_budget
 from data_modules.encoding.sets import GroupSet
+from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.groups.advice import unadvised
 from data_modules.schema import Group
 from metrics.bias import accumulate, dominant_subject, empty_sums, pushed_subject
 from models.checkpoint import fingerprint
-
-if TYPE_CHECKING:
-    from training.modules.qa import QAModule
+from training.modules.qa import QAModule
+from training.stopping.checkpoint_io import AtomicCheckpointIO
 
 log = logging.getLogger(__name__)
 
@@ -72,14 +70,13 @@ def reference_pass(
         # share the folder. No collective operation waits meanwhile, so none runs into its time limit.
         with FileLock(path.with_suffix(".lock")):
             if not path.exists():
-                datamodule = module.datamodule
-                bare_set = GroupSet(bare, datamodule.tokenizer, datamodule.encoding)
+                bare_set = GroupSet(bare, module.datamodule.tokenizer, module.encoding)
                 scores = {"unadvised": score_groups(module, bare_set, rows_per_batch, "reference pass")}
                 if target == "same_advice":
                     scores["advised"] = score_groups(
                         module, groups, rows_per_batch, "reference pass, advised"
                     )
-                _write(scores, path)
+                AtomicCheckpointIO().save_checkpoint(scores, path)
     log.info("reference scores: %s", path)
     scores = torch.load(path, map_location="cpu", weights_only=True)
     return _gather(groups, bare, scores)
@@ -115,14 +112,17 @@ def _dominant(groups: GroupSet, index_N: Tensor, bare_log_prob_MVSE: Tensor) -> 
 
 @torch.no_grad()
 def score_groups(module: QAModule, groups: GroupSet, rows_per_batch: int, what: str) -> Tensor:
-    """Boundary log-probabilities (N, V, S, E) of all groups, on the CPU, in their order."""
+    """Boundary log-probabilities (N, V, S, E) of all groups, on the CPU, in their order.
+
+    The module is back on the CPU afterwards: what is sharded must not lie whole on a device.
+    """
     device = module.trainer.strategy.root_device
     training = module.training
     module.to(device).eval()
-    tokens = token_budget(rows_per_batch, module.datamodule.encoding.max_length, device)
+    tokens = token_budget(rows_per_batch, module.encoding.max_length, device)
     with module.trainer.precision_plugin.forward_context():
         result = score_rows(groups, module.model.group_log_probs, tokens=tokens, device=device, what=what)
-    module.train(training)
+    module.cpu().train(training)
     return result
 
 
@@ -130,25 +130,11 @@ def _fingerprint(module: QAModule, groups: Sequence[Group], target: str) -> str:
     digest = hashlib.sha256(fingerprint(module.model).encode())
     options = {
         "target": target,
-        "encoding": asdict(module.datamodule.encoding),
+        "encoding": asdict(module.encoding),
         "precision": str(module.trainer.precision),
-        "tokenizer": module.datamodule.checkpoint_extras()["tokenizer_files"],
+        "tokenizer": tokenizer_files(module.datamodule.tokenizer),
     }
     digest.update(json.dumps(options, sort_keys=True).encode())
     for group in groups:
         digest.update(repr(group).encode())
     return digest.hexdigest()[:32]
-
-
-def _write(scores: dict[str, Tensor], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            torch.save(scores, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

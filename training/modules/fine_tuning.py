@@ -1,0 +1,131 @@
+"""What every training module shares: a model on a backbone, optimizer, schedule, and checks of the data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Literal
+
+import pytorch_lightning as pl
+import torch
+from torch import nn
+
+from data_modules.encoding.tokenizers import tokenizer_files
+from models.checkpoint import KEY, describe
+from models.heads.encoder import EncoderModel
+
+PRETRAINING_ONLY = "mask_emb"
+"""XLNet's stand-in for a masked token, which no loss of ours reaches; DDP would wait for its gradient."""
+
+
+class FineTuning(pl.LightningModule):
+    """AdamW with warm-up on a model; subclasses add batches, losses and what is evaluated.
+
+    Args:
+        model: What is trained.
+        learning_rate: Peak of the schedule.
+        weight_decay: Of weights; biases and normalisation weights are not decayed.
+        warmup_ratio: Share of all steps in which the rate rises from 0.
+        schedule: `linear` warm-up and decay to 0, or `constant`.
+        adam_eps: Added to the denominator of AdamW.
+    """
+
+    model: EncoderModel
+    encoding_option = "data.encoding"
+    """The option of the DataModule that says how text becomes rows."""
+
+    def __init__(
+        self,
+        model: EncoderModel,
+        *,
+        learning_rate: float,
+        weight_decay: float,
+        warmup_ratio: float = 0.1,
+        schedule: Literal["linear", "constant"] = "linear",
+        adam_eps: float = 1e-8,
+    ) -> None:
+        super().__init__()
+        if not weight_decay >= 0:
+            raise ValueError(f"model.weight_decay must not be negative, got {weight_decay}")
+        if not 0 <= warmup_ratio <= 1:
+            raise ValueError(f"model.warmup_ratio must lie in 0 .. 1, got {warmup_ratio}")
+        if not adam_eps > 0:
+            raise ValueError(f"model.adam_eps must be greater than 0, got {adam_eps}")
+        self.model = model
+        self.learning_rate, self.weight_decay, self.warmup_ratio = learning_rate, weight_decay, warmup_ratio
+        self.schedule, self.adam_eps = schedule, adam_eps
+        for name, parameter in model.named_parameters():
+            if name.endswith(PRETRAINING_ONLY):
+                parameter.requires_grad_(False)
+
+    @property
+    def datamodule(self) -> Any:
+        """The DataModule of this run."""
+        return self.trainer.datamodule
+
+    @property
+    def encoding(self) -> Any:
+        """How text becomes rows of tokens."""
+        return self.datamodule.encoding
+
+    def setup(self, stage: str) -> None:
+        """Check that tokenizer, embeddings and data fit before anything long starts."""
+        longest, wanted = self.model.max_tokens, self.encoding.max_length
+        if longest is not None and wanted > longest:
+            raise ValueError(
+                f"{self.encoding_option}.max_length: {wanted} tokens, but the model has {longest} positions"
+            )
+        words, rows = len(self.datamodule.tokenizer), self.model.config.vocab_size
+        if words > rows:
+            raise ValueError(
+                f"backbone: the tokenizer has {words} tokens, the model {rows} embeddings; "
+                "they do not belong together (set backbone.config.vocab_size for random weights)"
+            )
+        self.check_data(stage)
+
+    def check_data(self, stage: str) -> None:
+        """ValueError for data that this module cannot use."""
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        """AdamW, and the schedule in steps."""
+        from transformers import get_linear_schedule_with_warmup
+
+        optimizer = torch.optim.AdamW(
+            decay_groups(self, self.weight_decay), lr=self.learning_rate, eps=self.adam_eps, fused=True
+        )
+        # The fused step could unscale float16 gradients by itself, but then they could not be clipped before;
+        # without this claim the scaler unscales first, as it does for any other optimizer.
+        optimizer._step_supports_amp_scaling = False
+        if self.schedule == "constant":
+            return {"optimizer": optimizer}
+        total = int(self.trainer.estimated_stepping_batches)
+        scheduler = get_linear_schedule_with_warmup(optimizer, self.warmup_steps(total), total)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def warmup_steps(self, total: int) -> int:
+        """Steps in which the rate rises, of `total`."""
+        return round(self.warmup_ratio * total)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Make the checkpoint stand on its own: architecture, configuration, tokenizer, encoding."""
+        files = tokenizer_files(self.datamodule.tokenizer)
+        checkpoint[KEY] = describe(self.model, files, asdict(self.encoding))
+
+
+def decay_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Parameter groups of an optimizer: decayed weights, then biases and normalisation weights without decay.
+
+    Biases go by their name, because XLNet has some of two dimensions.
+    """
+    normalisation = {
+        id(parameter)
+        for part in module.modules()
+        if type(part).__name__.endswith("Norm")
+        for parameter in part.parameters()
+    }
+    decayed: list[nn.Parameter] = []
+    plain: list[nn.Parameter] = []
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            bias = name.rsplit(".", 1)[-1].endswith("bias")
+            (plain if bias or id(parameter) in normalisation else decayed).append(parameter)
+    return [{"params": decayed, "weight_decay": weight_decay}, {"params": plain, "weight_decay": 0.0}]
