@@ -1,0 +1,1 @@
+"""What the commands compute, kept as numbers: see record.py."""

@@ -1,0 +1,181 @@
+"""The numbers and examples of every protocol, of two small models of random weights each."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.golden import adapter
+from tests.golden.commands import Room
+from tests.golden.fixtures import Facts, labelled
+from tests.golden.reports import example_rows, kept_rows, report_numbers
+
+SHORT = "--data.encoding={order: auto, max_length: 160, stride: 32, pad_to_multiple_of: 8}"
+VARIANTS = ("os", "ts", "ts_r", "os_r", "ts_r_aug", "os_r_aug")
+
+
+def span_models(room: Room) -> list[str]:
+    """Two models with a span head, NAME=PATH."""
+    data = ["--data.train_qa=stories:train", "--data.limit_train_qa=16", "--data.val_qa={}", SHORT]
+    monitored = ["--checkpoint.monitor=null"]
+    return [
+        f"{name}={room.checkpoint('squad', 'roberta', *data, *monitored, run=f'span_{name}', seed=seed)}"
+        for name, seed in (("one", 1), ("two", 2))
+    ]
+
+
+def typed_models(room: Room) -> list[str]:
+    """Two models that say yes, no and unknown: rationale heads and XLNet's."""
+    data = ["--data.limit_train_qa=16", "--data.val_qa={}", "--data.interventions.shift=[]"]
+    return [
+        f"{name}={room.checkpoint('stories_ot', name, *data, run=f'typed_{name}', seed=seed)}"
+        for name, seed in (("bert", 7), ("xlnet", 6))
+    ]
+
+
+def choice_models(room: Room, train: str = "stories:choices_train", kind: str = "choice") -> list[str]:
+    """Two models of multiple choice."""
+    data = [f"--data.train_choices=[{train}]", "--data.choices.limit_train=16", "--data.val_choices={}"]
+    monitored = ["--checkpoint.monitor=null"]
+    return [
+        f"{name}={room.checkpoint('multiple_choice', name, *data, *monitored, run=f'{kind}_{name}', seed=5)}"
+        for name in ("roberta", "bert")
+    ]
+
+
+def causal_models(room: Room) -> list[str]:
+    """Two language models that know the words of the labelled texts and of the prompts."""
+    words = "the a cat dog sat ran on under mat red blue who where is not . ? 0 1 good bad yes no : ,"
+    words += " text label review word today it in or answer question"
+    found = []
+    for name, seed in (("one", 7), ("two", 8)):
+        folder = room.root / "causal" / name
+        with room.once(f"causal_{name}") as wanted:
+            if wanted:
+                texts = [words, *(row["text"] for row in labelled()), *(Facts(i).text for i in range(10))]
+                adapter.save_causal(folder, texts, seed=seed, positions=768)
+        found.append(f"{name}=hf:{folder}")
+    return found
+
+
+def bias(room: Room) -> dict[str, list[str]]:
+    data = ["--data", f"few={room.data / 'few_lei.json'}", "--qa", str(room.data / "few_squad.json")]
+    return {"report": ["--checkpoint", *span_models(room), *data, "--planted-seed", "0"]}
+
+
+def faithfulness(room: Room) -> dict[str, list[str]]:
+    data = ["--data", "stories:mixed_dev", "--limit", "24", "--variants", *VARIANTS]
+    coqa = ["--data", str(room.data / "coqa.json")]
+    models = ["--checkpoint", *typed_models(room)]
+    return {"stories": [*models, *data], "coqa": [*models, *coqa]}
+
+
+def shift(room: Room) -> dict[str, list[str]]:
+    data = ["--data", "stories:conversation_dev", "--limit", "8", "--variants", *VARIANTS[1:]]
+    spans = ["--checkpoint", *span_models(room), *data, "--layers", "all", "--between", "first"]
+    return {"spans": spans, "typed": ["--checkpoint", *typed_models(room), *data, "--include-question"]}
+
+
+def negation(room: Room) -> dict[str, list[str]]:
+    models = ["--checkpoint", *typed_models(room)]
+    return {name: [*models, "--pairs", str(room.data / f"{name}.jsonl")] for name in ("pairs", "condaqa")}
+
+
+def predicate_argument(room: Room) -> dict[str, list[str]]:
+    models = ["--checkpoint", *typed_models(room)]
+    return {"report": [*models, "--negated"]}
+
+
+def consistency(room: Room) -> dict[str, list[str]]:
+    from evaluation.__main__ import main
+
+    scorer = room.data / "scorer.json"
+    with room.once("scorer") as wanted:
+        if wanted:
+            labels = ["--input", str(room.data / "toxicity.jsonl"), "--max-features", "60"]
+            assert main(["train-scorer", *labels, "--output", str(scorer)]) == 0
+    given = ["--scorer", f"embedded:{scorer}", "--beams", "2", "--new-tokens", "4", "--nonsense-groups", "2"]
+    for name in ("adversarial", "neutral"):
+        given += [f"--{name}", str(room.data / f"{name}.jsonl")]
+    return {
+        f"{method}_{named.partition('=')[0]}": [
+            "--model",
+            named.partition("=")[2],
+            "--method",
+            method,
+            *given,
+        ]
+        for named in causal_models(room)
+        for method in ("self", "instructive")
+    }
+
+
+def confusion(room: Room) -> dict[str, list[str]]:
+    data = ["--input", "stories:choices_dev", "--limit", "12", "--trials", "2", "--choices", "3", "5"]
+    data += ["--instances", "4"]
+    heads = choice_models(room)
+    encoder = heads[0].partition("=")[2]
+    return {
+        "heads": ["--checkpoint", *heads, *data],
+        "causal": ["--checkpoint", *causal_models(room), *data, "--encoder", encoder],
+    }
+
+
+def feature_bias(room: Room) -> dict[str, list[str]]:
+    task, rows = room.data / "task.json", room.data / "task_rows.jsonl"
+    with room.once("task") as wanted:
+        if wanted:
+            flags = ("--input", "labelled.jsonl", "--feature", "uppercase", "--min-demos", 6)
+            means = ("--h1-means", "the thing is good", "the thing is bad")
+            room.write("feature-bias", *flags, *means, "--output", "task.json")
+            room.write("feature-bias-rows", "--task", "task.json", "--output", rows.name)
+    models = ["--model", *causal_models(room), "--task", f"task={task}"]
+    tuned = choice_models(room, str(rows), "classifier")
+    some = ["--shots", "2", "--seeds", "2", "--limit", "4"]
+    steered = ["--intervention", "none", "verbalizer", "instruction", "--steer", "h2"]
+    return {
+        "context": [*models, *some, *steered],
+        "tuned": ["--checkpoint", *tuned, "--task", f"task={task}", *some],
+    }
+
+
+def ask(room: Room) -> dict[str, list[str]]:
+    text = ["--context", Facts(3).text, "--question", f"Where is {Facts(3).a}?"]
+    advice = ["--advice", "Note that, it was a quiet day.", "--candidate", Facts(3).here, Facts(3).b]
+    return {
+        f"{named.partition('=')[0]}_{kind}": ["--checkpoint", named.partition("=")[2], *text, *more]
+        for named in span_models(room)
+        for kind, more in (("plain", []), ("advised", advice))
+    }
+
+
+PROTOCOLS: dict[str, Callable[[Room], dict[str, list[str]]]] = {
+    "bias": bias,
+    "faithfulness": faithfulness,
+    "shift": shift,
+    "negation": negation,
+    "predicate-argument": predicate_argument,
+    "consistency": consistency,
+    "confusion": confusion,
+    "feature-bias": feature_bias,
+    "ask": ask,
+}
+"""Name on the command line, and the flags of each of its reports."""
+
+
+def protocol(name: str, room: Room) -> dict[str, Any]:
+    """Numbers and examples of every report."""
+    found: dict[str, Any] = {}
+    for run, flags in PROTOCOLS[name](room).items():
+        folder: Path = room.evaluate(name, f"{name}_{run}", *flags)
+        numbers = report_numbers(folder, name)
+        rows = room.plain(example_rows(folder, name))
+        found[run] = {"arguments": flags, "numbers": numbers, "examples": kept_rows(rows)}
+    return found
+
+
+GOLDENS: dict[str, Callable[[Room], dict[str, Any]]] = {
+    f"protocol_{name.replace('-', '_')}": functools.partial(protocol, name) for name in PROTOCOLS
+}

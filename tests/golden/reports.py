@@ -1,0 +1,93 @@
+"""What a report says, under the keys that the goldens know: reports of another form are mapped here."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+from tests.golden.adapter import digest
+
+KEPT = 8_000
+"""Compressed bytes of rows that are kept whole."""
+
+
+def report_numbers(folder: Path, protocol: str) -> dict[str, float | None]:
+    """Every number of a report by its flat key; None where there is nothing to divide by."""
+    found = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    return {key: value for key, value in found.items() if key != "about"}
+
+
+def example_rows(folder: Path, protocol: str) -> list[dict[str, Any]]:
+    """The rows of examples.jsonl, in an order that does not depend on the one they were written in."""
+    lines = (folder / "examples.jsonl").read_text(encoding="utf-8").splitlines()
+    return sorted(
+        (json.loads(line) for line in lines), key=lambda row: json.dumps(texts(row), sort_keys=True)
+    )
+
+
+def kept_rows(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The rows themselves where they are few; else a digest of what is no fraction in them, and the sums of
+    what is."""
+    short = [rounded(row) for row in rows]
+    if len(zlib.compress(json.dumps(short).encode())) <= KEPT:
+        return {"rows": short}
+    sums: dict[str, float] = {}
+    for row in rows:
+        add_floats(row, "", sums)
+    return {"n": len(rows), "digest": digest([texts(row) for row in rows]), "sums": rounded(sums)}
+
+
+def texts(value: Any) -> Any:
+    """The same with a mark in place of every fraction."""
+    if isinstance(value, dict):
+        return {key: texts(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [texts(item) for item in value]
+    return "fraction" if isinstance(value, float) else value
+
+
+def rounded(value: Any) -> Any:
+    """The same with ten digits of every fraction."""
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [rounded(item) for item in value]
+    return float(f"{value:.10g}") if isinstance(value, float) else value
+
+
+def add_floats(value: Any, key: str, sums: dict[str, float]) -> None:
+    """Add the fractions of a row to the sums of their fields."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            add_floats(item, f"{key}/{name}" if key else name, sums)
+    elif isinstance(value, list):
+        for item in value:
+            add_floats(item, key, sums)
+    elif isinstance(value, float):
+        sums[key] = sums.get(key, 0.0) + value
+
+
+def differences(expected: Any, found: Any, *, rel: float, where: str = "") -> list[str]:
+    """Where two values differ: fractions by more than `rel`, everything else at all."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        told = [f"{where}/{key}: missing" for key in expected.keys() - found.keys()]
+        told += [f"{where}/{key}: new" for key in found.keys() - expected.keys()]
+        for key in expected.keys() & found.keys():
+            told += differences(expected[key], found[key], rel=rel, where=f"{where}/{key}")
+        return sorted(told)
+    if isinstance(expected, list) and isinstance(found, list):
+        if len(expected) != len(found):
+            return [f"{where}: {len(found)} items, expected {len(expected)}"]
+        pairs = enumerate(zip(expected, found, strict=True))
+        return [t for i, (e, f) in pairs for t in differences(e, f, rel=rel, where=f"{where}[{i}]")]
+    numbers = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in (expected, found))
+    if numbers and float in (type(expected), type(found)):
+        near = abs(expected - found) <= max(rel * abs(expected), rel * SMALL)
+        return [] if near else [f"{where}: {found!r}, expected {expected!r}"]
+    return [] if expected == found else [f"{where}: {found!r}, expected {expected!r}"]
+
+
+SMALL = 0.01
+"""Fractions below it are compared as if they were as large: they are differences of numbers near one."""
