@@ -21,11 +21,11 @@ QUESTIONS = 50
 
 def write_story_files(folder: Path) -> None:
     """Embedded questions and groups in the public formats, a few of each."""
-    from data_modules.choices import write_choices
-    from data_modules.lei import write_lei
-    from data_modules.multiple_choice import read_multiple_choice
+    from data_modules.choices.benchmarks import read_multiple_choice
+    from data_modules.choices.rows import write_choices
+    from data_modules.groups.lei import write_lei
+    from data_modules.questions.squad import write_squad
     from data_modules.sources import read_groups, read_qa
-    from data_modules.squad import write_squad
 
     write_squad(islice(read_qa("stories:dev"), QUESTIONS), folder / "squad.json")
     write_squad(islice(read_qa("stories:dev?seed=1"), 11), folder / "few_squad.json")
@@ -42,8 +42,8 @@ def tokenizer_of(kind: str) -> Any:
 
 def question_windows(source: str, kind: str, lengths: tuple[int, int] | None = None) -> list[Any]:
     """What the features of the first questions hold, one entry a question."""
-    from data_modules.features import Encoding
-    from data_modules.qa_features import encode_qa
+    from data_modules.encoding.questions import encode_qa
+    from data_modules.encoding.windows import Encoding
     from data_modules.sources import read_qa
 
     max_length, stride = lengths or LENGTHS.get(kind, LETTERS)
@@ -63,7 +63,7 @@ def question_windows(source: str, kind: str, lengths: tuple[int, int] | None = N
 
 def group_windows(source: str, kind: str) -> list[Any]:
     """The four rows of the first groups, and where the two subjects stand in them."""
-    from data_modules.features import Encoding, encode_groups
+    from data_modules.encoding.windows import Encoding, encode_groups
     from data_modules.sources import read_groups
 
     how = Encoding(order="auto", history_style="auto", max_length=512).resolved(ARCHITECTURES[kind])
@@ -77,8 +77,8 @@ def group_windows(source: str, kind: str) -> list[Any]:
 
 def choice_windows(source: str, kind: str) -> list[Any]:
     """The rows of the first multiple-choice questions."""
-    from data_modules.choice_features import ChoiceEncoding, encode_choices
-    from data_modules.multiple_choice import read_multiple_choice
+    from data_modules.choices.benchmarks import read_multiple_choice
+    from data_modules.encoding.choices import ChoiceEncoding, encode_choices
 
     examples = read_multiple_choice(source)[:QUESTIONS]
     how = ChoiceEncoding(max_length=96)

@@ -3,28 +3,65 @@
 from __future__ import annotations
 
 import json
+import math
 import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from tests.golden.adapter import digest
 
+Numbers = Iterator[tuple[str, float]]
+
 KEPT = 8_000
 """Compressed bytes of rows that are kept whole."""
+
+
+Cell = dict[str, Any]
+"""A row of results.csv."""
+
+
+def faithfulness(row: Cell, several: bool) -> Numbers:
+    """`[CHECKPOINT/]VARIANT/[TYPE/]MEASURE`."""
+    if row["domain"]:
+        return
+    at = "/".join(
+        [row["checkpoint"]] * several + [row["variant"]] + [row["answer_type"]] * bool(row["answer_type"])
+    )
+    if row["measure"] == "failed":
+        yield f"{at}/failures", round(row["value"] * row["n"])
+    else:
+        yield f"{at}/{row['measure']}", row["value"]
+        yield f"{at}/n", row["n"]
+
+
+FLAT_KEYS: dict[str, Callable[[Cell, bool], Numbers]] = {"faithfulness": faithfulness}
+"""Protocol to the flat keys, with their values, that a row of its long table stands for; `several` says
+whether there is more than one checkpoint. Numbers that the flat report did not have yield nothing."""
+
+NEW_FIELDS = {"faithfulness": {"domain"}}
+"""Fields of examples.jsonl that the goldens do not have yet."""
 
 
 def report_numbers(folder: Path, protocol: str) -> dict[str, float | None]:
     """Every number of a report by its flat key; None where there is nothing to divide by."""
     found = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    return {key: value for key, value in found.items() if key != "about"}
+    if "schema" not in found:
+        return {key: value for key, value in found.items() if key != "about"}
+    rows = [
+        {key: math.nan if value is None else value for key, value in row.items()} for row in found["results"]
+    ]
+    several = len({row.get("checkpoint", row.get("model")) for row in rows}) > 1
+    flat = (pair for row in rows for pair in FLAT_KEYS[protocol](row, several))
+    return {key: None if value != value else value for key, value in flat}
 
 
 def example_rows(folder: Path, protocol: str) -> list[dict[str, Any]]:
     """The rows of examples.jsonl, in an order that does not depend on the one they were written in."""
     lines = (folder / "examples.jsonl").read_text(encoding="utf-8").splitlines()
-    return sorted(
-        (json.loads(line) for line in lines), key=lambda row: json.dumps(texts(row), sort_keys=True)
-    )
+    new = NEW_FIELDS.get(protocol, set())
+    rows = ({key: value for key, value in json.loads(line).items() if key not in new} for line in lines)
+    return sorted(rows, key=lambda row: json.dumps(texts(row), sort_keys=True))
 
 
 def kept_rows(rows: list[dict[str, Any]]) -> dict[str, Any]:
