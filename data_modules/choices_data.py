@@ -1,19 +1,22 @@
-"""Multiple choice in the DataModule: options, sets to train and to evaluate on, batches of an epoch."""
+"""The DataModule of multiple-choice questions, with probes to train against."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from torch.utils.data import Sampler
 
+from data_modules.batching import processes
+from data_modules.batching.data_module import TextDataModule, by_stage
 from data_modules.batching.eval_sets import EvalSet
 from data_modules.batching.samplers import BatchIndex, length_bucketed, shuffled
-from data_modules.choices.benchmarks import read_multiple_choice
+from data_modules.choices.benchmarks import read_multiple_choice, split_source
 from data_modules.choices.probes import no_question, no_right_answer
 from data_modules.encoding.choices import ChoiceEncoding, ChoiceSet, by_count
+from data_modules.encoding.sets import TrainSet
 from data_modules.schema import ChoiceQuestion
 from storage.errors import DataError
 
@@ -122,48 +125,99 @@ class ChoiceSampler(Sampler[BatchIndex]):
         ]
 
 
-def choice_train_set(
-    sources: Sequence[str], how: Choices, tokenizer: Any, architecture: str, seed: int
-) -> ChoiceSet | None:
-    """The questions of all sources, and what the probes make of them; None where no source is named.
+class ChoicesDataModule(TextDataModule):
+    """Multiple-choice questions, read, tokenised in memory and batched.
 
-    Raises:
-        DataError: they cannot be read, or a probe finds no texts for one of them.
+    A source is a file, with its labels as FILE+LABELS where they stand apart, `hub:NAME:SPLIT`, or
+    `stories:choices_train`. Evaluation sets are named; the metric keys of the set called `main` carry no set
+    name.
+
+    Args:
+        tokenizer: Hub name, folder, or `stories`; linked from the backbone.
+        architecture: Row of the table of backbones; linked from the backbone.
+        train_choices: Questions to train on.
+        val_choices: Questions to validate on, by name.
+        test_choices: Questions to test on, by name.
+        predict_choices: Questions to write choices for, by name.
+        choices: Batches, encoding, probes to train against.
+        eval_batch_size: Rows (choices) in an evaluation batch.
+        num_workers: Processes that build batches.
+        seed: Of every order and draw; by default that of `seed_everything`.
     """
-    if not sources:
-        return None
-    examples = [example for source in sources for example in read_multiple_choice(source)]
-    examples = examples[: how.limit_train or None]
-    perturbed, followers = with_probes(examples, how.probe_training, how.probe_share, seed)
-    return ChoiceSet([*examples, *perturbed], tokenizer, how.encoding, architecture, followers=followers)
 
+    kinds = ("choices",)
 
-def choice_eval_sets(
-    sources: Mapping[str, str], how: Choices, tokenizer: Any, architecture: str
-) -> list[EvalSet]:
-    """The questions of every named source. DataError where they cannot be read."""
-    return [
-        EvalSet(
-            name,
-            ChoiceSet(
-                read_multiple_choice(source)[: how.limit_val or None], tokenizer, how.encoding, architecture
-            ),
+    def __init__(
+        self,
+        *,
+        tokenizer: str,
+        architecture: str,
+        train_choices: list[str] | None = None,
+        val_choices: dict[str, str] | None = None,
+        test_choices: dict[str, str] | None = None,
+        predict_choices: dict[str, str] | None = None,
+        choices: Choices = Choices(),  # noqa: B008  never mutated
+        eval_batch_size: int = 64,
+        num_workers: int = 0,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(
+            tokenizer=tokenizer,
+            architecture=architecture,
+            eval_batch_size=eval_batch_size,
+            num_workers=num_workers,
+            seed=seed,
         )
-        for name, source in sources.items()
-    ]
+        self.train_choices, self.choices = train_choices or [], choices
+        self.choice_sources = by_stage(val_choices, test_choices, predict_choices)
 
+    @property
+    def encoding(self) -> ChoiceEncoding:
+        """How a prompt and a choice become a row of tokens."""
+        return self.choices.encoding
 
-def choice_order(data: ChoiceSet, how: Choices, seed: int, rank: int, world_size: int) -> ChoiceSampler:
-    """The batches of an epoch for one process."""
-    return ChoiceSampler(
-        lengths=data.lengths,
-        counts=data.counts,
-        batch_size=how.batch_size,
-        shuffle=how.shuffle,
-        seed=seed,
-        rank=rank,
-        world_size=world_size,
-    )
+    def sources(self) -> Iterable[str]:
+        """Every file that the run may read; labels that stand apart are a file of their own."""
+        watched = [source for named in self.choice_sources.values() for source in named.values()]
+        return [part for source in (*self.train_choices, *watched) for part in split_source(source)]
+
+    def make_train_set(self) -> TrainSet:
+        """The questions of all sources, and what the probes make of them."""
+        if not self.train_choices:
+            return TrainSet(None, None)
+        examples = [example for source in self.train_choices for example in read_multiple_choice(source)]
+        examples = examples[: self.choices.limit_train or None]
+        perturbed, followers = with_probes(
+            examples, self.choices.probe_training, self.choices.probe_share, self.seed
+        )
+        return TrainSet(None, None, self._choice_set([*examples, *perturbed], followers))
+
+    def make_eval_sets(self, stage: str) -> list[EvalSet]:
+        """The questions of every named source."""
+        limit = self.choices.limit_val or None
+        return [
+            EvalSet(name, self._choice_set(read_multiple_choice(source)[:limit]))
+            for name, source in self.choice_sources[stage].items()
+        ]
+
+    def _choice_set(
+        self, examples: Sequence[ChoiceQuestion], followers: Sequence[Sequence[int]] | None = None
+    ) -> ChoiceSet:
+        return ChoiceSet(examples, self.tokenizer, self.encoding, self.architecture, followers=followers)
+
+    def train_order(self, train_set: TrainSet) -> ChoiceSampler:
+        """Batches of questions with equally many choices."""
+        assert train_set.choices is not None
+        rank, world_size = processes.here()
+        return ChoiceSampler(
+            lengths=train_set.choices.lengths,
+            counts=train_set.choices.counts,
+            batch_size=self.choices.batch_size,
+            shuffle=self.choices.shuffle,
+            seed=self.seed,
+            rank=rank,
+            world_size=world_size,
+        )
 
 
 def with_probes(

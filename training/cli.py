@@ -17,7 +17,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.cli import ArgsType, LightningArgumentParser, LightningCLI
 
-from data_modules.questions_data import QADataModule
+from data_modules.batching.data_module import TextDataModule
 from models.backbones import Backbone, CheckpointError
 from models.checkpoint import inspect
 from models.heads.choice import ChoiceModel
@@ -49,8 +49,8 @@ class InterventuneCLI(LightningCLI):
         parser.add_argument("--backbone", type=Backbone, required=True)
         parser.add_argument("--run", type=Run, default=Run())
         parser.link_arguments("backbone", "model.init_args.backbone")
-        parser.link_arguments("backbone", "data.tokenizer", compute_fn=_tokenizer)
-        parser.link_arguments("backbone", "data.architecture", compute_fn=_architecture)
+        parser.link_arguments("backbone", "data.init_args.tokenizer", compute_fn=_tokenizer)
+        parser.link_arguments("backbone", "data.init_args.architecture", compute_fn=_architecture)
         parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
         parser.set_defaults(
             {
@@ -75,6 +75,8 @@ class InterventuneCLI(LightningCLI):
         assert self.subcommand is not None
         config = self.config[self.subcommand]
         run: Run = config.run
+        if config.data.init_args.get("seed", 0) is None:
+            config.data.init_args.seed = config.get("seed_everything") or 0
         home = Path(run.root) / run.name
         wanted = config.get("ckpt_path")
         if wanted in ("last", "auto"):
@@ -171,8 +173,9 @@ def main(args: list[str] | None = None) -> InterventuneCLI:
     install()
     return InterventuneCLI(
         FineTuning,
-        QADataModule,
+        TextDataModule,
         subclass_mode_model=True,
+        subclass_mode_data=True,
         save_config_callback=RunRecord,
         auto_configure_optimizers=False,
         seed_everything_default=0,

@@ -101,7 +101,7 @@ def train(experiment: str, demo: str, seed: int, folder: Path, name: str, *flags
     configs = [f"configs/experiments/{experiment}.yaml", f"configs/experiments/{demo}.yaml", BACKBONE]
     chosen = [part for path in configs for part in ("-c", path)]
     where = ["--run.root", str(folder), "--run.name", name, "--run.version", "run", "--run.wandb", "off"]
-    call("training", "fit", *chosen, "--seed_everything", str(seed), "--data.seed", str(seed), *where, *flags)
+    call("training", "fit", *chosen, "--seed_everything", str(seed), *where, *flags)
 
 
 def call(*arguments: str) -> None:

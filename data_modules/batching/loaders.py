@@ -85,8 +85,9 @@ def whole_batches(data: Any, sampler: Any, num_workers: int) -> DataLoader:
     )
 
 
-def eval_loaders(stage: str, sets: Sequence[EvalSet], rows: int, num_workers: int) -> list[DataLoader]:
-    """A loader for every set, with this process's share of its batches of `rows` rows.
+def eval_loaders(sets: Sequence[EvalSet], rows: int, num_workers: int, options: str) -> list[DataLoader]:
+    """A loader for every set, with this process's share of its batches of `rows` rows; `options` name the
+    sets.
 
     Raises:
         DataError: no set has a batch for each process.
@@ -98,8 +99,8 @@ def eval_loaders(stage: str, sets: Sequence[EvalSet], rows: int, num_workers: in
     ]
     if sets and all(len(batches) < world_size for batches in shared):
         raise DataError(
-            f"data.{stage}_qa, data.{stage}_groups, data.{stage}_choices: no set has something for each of "
-            f"{world_size} processes; take fewer (trainer.devices)"
+            f"{options}: no set has something for each of {world_size} processes; take fewer "
+            "(trainer.devices)"
         )
     return [
         whole_batches(data, EvalSampler(batches, rank=rank, world_size=world_size), num_workers)

@@ -160,7 +160,7 @@ class TrainSampler(Sampler[BatchIndex]):
         self.members = [np.flatnonzero(classes == c) for c in np.unique(classes)]
         self.qa_lengths = np.asarray(qa_lengths, dtype=np.int64)
         if not self.members and not len(qa_lengths):
-            raise DataError("there is nothing to train on: neither groups nor questions were given")
+            raise DataError("data.train_qa, data.train_groups: name something to train on")
         self.groups_per_class, self.qa_batch_size, self.qa_every = groups_per_class, qa_batch_size, qa_every
         for name in ("groups_per_class", "qa_batch_size", "qa_every"):
             if getattr(self, name) < 1:

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.choices.benchmarks import read_multiple_choice
-from data_modules.choices_data import Choices, ChoiceSampler, with_probes
-from data_modules.questions_data import QADataModule
+from data_modules.choices_data import Choices, ChoiceSampler, ChoicesDataModule, with_probes
 from data_modules.schema import ChoiceQuestion
 from storage.errors import DataError
 
@@ -104,24 +103,13 @@ def test_options_that_cannot_work(options: dict[str, Any], said: str) -> None:
         Choices(**options)
 
 
-def test_choices_are_trained_on_alone() -> None:
-    with pytest.raises(DataError, match="trained on alone"):
-        QADataModule(
-            tokenizer="stories",
-            architecture="bert",
-            train_choices=["stories:choices_train"],
-            train_qa="stories:train",
-        )
-
-
 def test_limits() -> None:
-    data = QADataModule(
+    data = ChoicesDataModule(
         tokenizer="stories",
         architecture="bert",
         train_choices=["stories:choices_dev", "stories:choices_dev?seed=1"],
         val_choices={"main": "stories:choices_dev"},
         choices=Choices(limit_train=310, limit_val=7, probe_training=["no_question"]),
-        cache="",
     )
     data.setup("fit")
     assert data.train_set is not None

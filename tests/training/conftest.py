@@ -36,14 +36,14 @@ class SmallData:
     groups_train: Path
     groups_dev: Path
 
-    def flags(self) -> list[str]:
-        """Train and validate on these files."""
-        return [
-            f"--data.train_qa={self.qa_train}",
+    def flags(self, experiment: str) -> list[str]:
+        """Train and validate on these files, as far as the experiment's DataModule takes them."""
+        questions = [f"--data.train_qa={self.qa_train}", f"--data.val_qa={{main: {self.qa_dev}}}"]
+        groups = [
             f"--data.train_groups=[{self.groups_train}]",
-            f"--data.val_qa={{main: {self.qa_dev}}}",
             f"--data.val_groups={{main: {self.groups_dev}}}",
         ]
+        return [] if "choice" in experiment else questions + groups * experiment.startswith("lei")
 
 
 @pytest.fixture(scope="session")
@@ -74,12 +74,12 @@ class Commands:
             str(backbone),
             f"--backbone.config={SMALL[architecture]}",
             f"--run.root={self.root}",
-            f"--data.cache={self.root.parent / 'prepared'}",
+            *([] if "choice" in experiment else [f"--data.cache={self.root.parent / 'prepared'}"]),
             "--run.wandb=off",
             "--trainer.accelerator=cpu",
             "--trainer.precision=32-true",
             "--trainer.enable_progress_bar=false",
-            *self.data.flags(),
+            *self.data.flags(experiment),
             *flags,
         ]
 

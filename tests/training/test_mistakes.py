@@ -98,5 +98,7 @@ def test_groups_alone_teach_no_answers(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    arguments = commands.of("fit", experiment, "bert", "--data.train_qa=")
+    data = "--data=data_modules.groups_data.GroupsDataModule"
+    groups = f"--data.train_groups=[{commands.data.groups_train}]"
+    arguments = commands.of("fit", experiment, "bert", data, groups, "--data.train_qa=")
     assert "data.train_qa" in fails(arguments, capsys, monkeypatch)

@@ -45,10 +45,6 @@ class Choosing:
             subcommand,
             "multiple_choice",
             architecture,
-            "--data.train_qa=",
-            "--data.train_groups=[]",
-            "--data.val_qa={}",
-            "--data.val_groups={}",
             f"--data.train_choices=[{self.train}]",
             f"--data.val_choices={{main: {self.dev}, pairs: {self.dev}}}",
             "--data.choices.batch_size=5",
@@ -195,7 +191,10 @@ def test_the_authors_settings_train(choosing: Choosing) -> None:
         (["--data.choices.encoding.max_length=1000"], "data.choices.encoding.max_length: 1000 tokens, but"),
         (["--model.pooling=parity"], "set data.choices.encoding.padding=parity"),
         (["--model.probe_weight=-1"], "model.probe_weight must not be negative"),
-        (["--data.val_qa={main: 'stories:dev'}"], "ChoiceModule answers multiple-choice questions only"),
+        (
+            ["--data=data_modules.questions_data.QuestionsDataModule"],
+            "ChoiceModule answers multiple-choice questions only",
+        ),
     ],
 )
 def test_mistakes_are_one_line(
@@ -216,9 +215,9 @@ def test_options_are_called_by_their_names_where_a_set_is_missing(
 
 
 def test_other_modules_refuse_choices(
-    commands: Commands, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    choosing: Choosing, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = commands.of("fit", "squad", "bert", "--data.val_choices.main=stories:choices_dev")
+    arguments = choosing.of("fit", "bert", "--model=training.modules.qa.QAModule")
     assert "are for training.modules.choices.ChoiceModule" in fails(arguments, capsys, monkeypatch)
 
 

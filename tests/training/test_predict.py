@@ -18,6 +18,7 @@ def test_predictions_hold_every_example_and_the_same_bias(commands: Commands, tm
     ckpt = commands.root / "squad" / "version_0" / "checkpoints" / "last.ckpt"
     data = commands.data
     sets = [
+        "--data=data_modules.groups_data.GroupsDataModule",
         f"--data.predict_groups={{dev: {data.groups_dev}}}",
         f"--data.predict_qa={{questions: {data.qa_dev}}}",
         "--data.watch_unadvised=false",

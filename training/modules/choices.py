@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from data_modules.batching.collate import TrainBatch
-from data_modules.encoding.choices import ChoiceBatch, ChoiceEncoding
+from data_modules.choices_data import ChoicesDataModule
+from data_modules.encoding.choices import ChoiceBatch
 from losses.choices import choice_cross_entropy, choice_loss
 from models.backbones import Backbone
 from models.checkpoint import start
@@ -68,28 +69,21 @@ class ChoiceModule(FineTuning):
         )
         self.probe_weight = probe_weight
 
-    @property
-    def encoding(self) -> ChoiceEncoding:
-        """How a prompt and a choice become a row of tokens."""
-        encoding: ChoiceEncoding = self.datamodule.choices.encoding
-        return encoding
-
     def check_data(self, stage: str) -> None:
         """ValueError for data that no choice is made in, and for rows that do not fit the pooling."""
         data = self.datamodule
+        if not isinstance(data, ChoicesDataModule):
+            raise ValueError(
+                "data: ChoiceModule answers multiple-choice questions only; set data to "
+                "data_modules.choices_data.ChoicesDataModule (experiment multiple_choice)"
+            )
         if self.model.pooling == "parity" and self.encoding.padding != "parity":
             raise ValueError(
                 "model.pooling=parity counts padding in; rows must be padded alike everywhere: set "
                 "data.choices.encoding.padding=parity"
             )
-        if stage == "fit" and data.train_set.choices is None:
+        if stage == "fit" and (data.train_set is None or data.train_set.choices is None):
             raise ValueError("data.train_choices: name multiple-choice questions to train on")
-        for name, sets in data.eval_sets.items():
-            if len(sets) > len(data.choice_sources[name]):
-                raise ValueError(
-                    f"data.{name}_qa, data.{name}_groups: ChoiceModule answers multiple-choice "
-                    f"questions only (data.{name}_choices)"
-                )
 
     def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
         """Weighted mean cross-entropy; both parts are logged where there are two."""

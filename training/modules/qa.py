@@ -66,9 +66,9 @@ class QAModule(FineTuning):
     def check_data(self, stage: str) -> None:
         """ValueError for multiple-choice questions, and for training questions that a span cannot answer."""
         data = self.datamodule
-        if data.train_choice_sources or any(data.choice_sources.values()):
+        if "choices" in data.kinds:
             raise ValueError(
-                "data.train_choices, data.val_choices, ...: multiple-choice questions are for "
+                "data: ChoicesDataModule holds multiple-choice questions, which are for "
                 "training.modules.choices.ChoiceModule (experiment multiple_choice)"
             )
         qa = data.train_set.qa if stage == "fit" and self.model.heads == "span" else None

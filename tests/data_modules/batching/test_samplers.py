@@ -213,7 +213,7 @@ def test_sizes_below_one_are_refused_by_name(name: str) -> None:
 
 
 def test_nothing_to_train_on_is_an_error() -> None:
-    with pytest.raises(DataError, match="nothing to train on"):
+    with pytest.raises(DataError, match="something to train on"):
         sampler()
 
 

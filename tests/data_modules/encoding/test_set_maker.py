@@ -26,10 +26,10 @@ from data_modules.encoding.stored_groups import group_line, read_group
 from data_modules.encoding.stored_questions import MakeWindows, StoredExamples, StoredFeatures, example_table
 from data_modules.encoding.windows import Encoding
 from data_modules.groups.lei import write_lei
+from data_modules.groups_data import GroupsDataModule
 from data_modules.interventions.variants import Interventions
 from data_modules.questions.rows import write_rows
 from data_modules.questions.squad import write_squad
-from data_modules.questions_data import QADataModule
 from data_modules.schema import Group, QAExample, Span, UnderspecifiedQuestion
 from data_modules.stories import groups as story_groups
 from data_modules.stories import questions as stories
@@ -60,10 +60,10 @@ def files(written: dict[str, str], tmp_path: Path) -> dict[str, str]:
     return {name: shutil.copy(path, tmp_path) for name, path in written.items()}
 
 
-def module(cache: Path | str, fn: str = "fit", *, prepare: bool = True, **options: Any) -> QADataModule:
+def module(cache: Path | str, fn: str = "fit", *, prepare: bool = True, **options: Any) -> GroupsDataModule:
     """A DataModule as the Trainer leaves it behind."""
     given_options = {"tokenizer": "stories", "architecture": "roberta", "encoding": SHORT, **options}
-    data = QADataModule(cache=str(cache), **given_options)
+    data = GroupsDataModule(cache=str(cache), **given_options)
     data.trainer = SimpleNamespace(state=SimpleNamespace(fn=SimpleNamespace(value=fn)))  # type: ignore[assignment]
     if prepare:
         data.prepare_data()
@@ -161,7 +161,7 @@ def test_the_second_start_reads_and_tokenises_nothing(
 
     monkeypatch.setattr("data_modules.encoding.windows._encode_chunk", refuse)
     monkeypatch.setattr("data_modules.encoding.set_maker.read_qa", refuse)
-    monkeypatch.setattr("data_modules.questions_data.read_groups", refuse)
+    monkeypatch.setattr("data_modules.groups_data.read_groups", refuse)
     monkeypatch.setattr("data_modules.interventions.variants.perturb_all", refuse)
     again = module(tmp_path / "cache", **options)
     another_process = module(tmp_path / "cache", prepare=False, **options)

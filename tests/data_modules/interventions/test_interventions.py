@@ -13,10 +13,10 @@ from data_modules.batching.eval_sets import variant_name
 from data_modules.encoding.pairs import PairSet
 from data_modules.encoding.sets import QASet
 from data_modules.encoding.windows import Encoding
+from data_modules.groups_data import GroupsDataModule
 from data_modules.interventions.augmentation import generate_sentences
 from data_modules.interventions.variants import Interventions, intervene, with_rationales
 from data_modules.questions.rows import write_rows
-from data_modules.questions_data import QADataModule
 from data_modules.schema import QAExample, Span
 from data_modules.sources import read_qa
 from storage.errors import DataError
@@ -24,10 +24,10 @@ from storage.errors import DataError
 EXAMPLES = [example for example, _ in zip(read_qa("stories:mixed_dev"), range(60), strict=False)]
 
 
-def module(**options: Any) -> QADataModule:
+def module(**options: Any) -> GroupsDataModule:
     """For the embedded stories, on a few questions."""
     sizes = {"limit_val_qa": 10, "encoding": Encoding(max_length=160, stride=32)}
-    return QADataModule(tokenizer="stories", architecture="bert", **{**sizes, **options})
+    return GroupsDataModule(tokenizer="stories", architecture="bert", **{**sizes, **options})
 
 
 def test_a_variant_says_how_many_it_leaves_out_and_why(caplog: pytest.LogCaptureFixture) -> None:
@@ -84,7 +84,7 @@ def test_contradictions_are_told(values: dict, told: str) -> None:
 
 
 def test_the_mixture_and_the_watched_sets() -> None:
-    data = QADataModule(
+    data = GroupsDataModule(
         tokenizer="stories",
         architecture="bert",
         train_qa="stories:conversation_train",
@@ -183,7 +183,7 @@ def test_sentences_are_wanted_only_where_an_answer_is_lost(monkeypatch: pytest.M
 
 def test_all_variants_of_a_set_may_abstain_or_none() -> None:
     def allowed(watch: list[str]) -> list[bool]:
-        data = QADataModule(
+        data = GroupsDataModule(
             tokenizer="stories",
             architecture="bert",
             val_qa={"main": "stories:conversation_dev"},

@@ -161,7 +161,7 @@ def test_a_signal_finishes_the_step_and_leaves_no_trace(
 
 
 def test_questions_alone_and_several_disturbances(commands: Commands, disturb: Disturb) -> None:
-    flags = ("--data.train_groups=[]", "--data.qa_batch_size=8", "--data.num_workers=1")
+    flags = ("--data.qa_batch_size=8", "--data.num_workers=1")
     whole = fit(commands, "whole", *flags, experiment="squad")
     for what, batch in ((terminated, 3), (power_cut, 4), (interrupted, 2)):
         disturb(what, batch=batch)

@@ -35,7 +35,7 @@ def test_two_real_trials_and_the_better_one_tested(
             "--trainer.precision=32-true",
             "--trainer.enable_progress_bar=false",
             "--data.limit_train_groups=9",
-            *small_data.flags(),
+            *small_data.flags("lei_few_shot"),
         ],
         "space": {"model.learning_rate": [1.0e-4, 1.0e-2]},
     }
@@ -45,7 +45,7 @@ def test_two_real_trials_and_the_better_one_tested(
     for run, rate in zip(runs, (1e-4, 1e-2), strict=True):
         config = yaml.safe_load((run / "config.yaml").read_text())
         assert config["model"]["init_args"]["learning_rate"] == rate
-        assert config["data"]["seed"] == 1
+        assert config["data"]["init_args"]["seed"] == 1
     scores = [json.loads((run / "metrics.json").read_text())["val/bias/selection"] for run in runs]
     said = capfd.readouterr().out
     assert all(f"trial_{i:04d}  complete" in said for i in range(2))

@@ -1,0 +1,143 @@
+"""What the three DataModules share: named evaluation sets for every stage, and the loaders of all sets."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from torch.utils.data import DataLoader
+
+from data_modules.batching.eval_sets import EvalSet
+from data_modules.batching.loaders import eval_loaders, whole_batches
+from data_modules.encoding.data_cache import file_digest
+from data_modules.encoding.sets import TrainSet
+from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
+from data_modules.schema import DataError
+
+STAGES = {"fit": "val", "validate": "val", "test": "test", "predict": "predict"}
+"""Lightning's stages, and whose sets they evaluate."""
+
+
+class TextDataModule(pl.LightningDataModule):
+    """The base of all DataModules. A subclass makes sets out of its sources and orders the training batches.
+
+    Args:
+        tokenizer: Hub name, folder, or `stories`.
+        architecture: row of the table of backbones.
+        eval_batch_size: rows in an evaluation batch.
+        num_workers: processes that build batches.
+        seed: of every order and draw; None counts as 0.
+
+    Raises:
+        DataError: an option makes no sense, or there is no such tokenizer.
+    """
+
+    kinds: tuple[str, ...]
+    """What evaluation sets may hold: `qa` where `data.val_qa` names some."""
+
+    def __init__(
+        self, *, tokenizer: str, architecture: str, eval_batch_size: int, num_workers: int, seed: int | None
+    ) -> None:
+        super().__init__()
+        at_least(1, eval_batch_size=eval_batch_size)
+        # A small evaluation set may have fewer batches than there are processes; no process pads it.
+        self.allow_zero_length_dataloader_with_multiple_devices = True
+        self.architecture = architecture
+        self.eval_batch_size, self.num_workers, self.seed = eval_batch_size, num_workers, seed or 0
+        self.tokenizer = load_tokenizer(tokenizer, architecture)
+        self.train_set: TrainSet | None = None
+        self.eval_sets: dict[str, list[EvalSet]] = {}
+
+    @property
+    @abstractmethod
+    def encoding(self) -> Any:
+        """How text becomes rows of tokens: a dataclass."""
+
+    @abstractmethod
+    def sources(self) -> Iterable[str]:
+        """Every source that the run may read."""
+
+    @abstractmethod
+    def make_train_set(self) -> TrainSet:
+        """Read, or find prepared, what is trained on."""
+
+    @abstractmethod
+    def make_eval_sets(self, stage: str) -> list[EvalSet]:
+        """The same for the sets of `val`, `test` or `predict`."""
+
+    @abstractmethod
+    def train_order(self, train_set: TrainSet) -> Any:
+        """The sampler of training batches of this process."""
+
+    def setup(self, stage: str) -> None:
+        """Make the sets that the stage needs, once in each process."""
+        stage = str(getattr(stage, "value", stage))  # Lightning's names are an enumeration
+        if stage == "fit" and self.train_set is None:
+            self.train_set = self.make_train_set()
+        name = STAGES[stage]
+        if name not in self.eval_sets:
+            self.eval_sets[name] = self.make_eval_sets(name)
+        if stage != "fit" and not self.eval_sets[name]:
+            raise DataError(f"{self.options_of(name)}: name a set to {stage}")
+
+    def options_of(self, stage: str) -> str:
+        """The options that name evaluation sets of a stage, for errors."""
+        return ", ".join(f"data.{stage}_{kind}" for kind in self.kinds)
+
+    def train_dataloader(self) -> DataLoader:
+        """Batches of `TrainBatch`."""
+        assert self.train_set is not None
+        return whole_batches(self.train_set, self.train_order(self.train_set), self.num_workers)
+
+    def val_dataloader(self) -> list[DataLoader]:
+        """One loader for every set of `eval_sets["val"]`."""
+        return self._eval_loaders("val")
+
+    def test_dataloader(self) -> list[DataLoader]:
+        """One loader for every set of `eval_sets["test"]`."""
+        return self._eval_loaders("test")
+
+    def predict_dataloader(self) -> list[DataLoader]:
+        """One loader for every set of `eval_sets["predict"]`."""
+        return self._eval_loaders("predict")
+
+    def _eval_loaders(self, stage: str) -> list[DataLoader]:
+        return eval_loaders(
+            self.eval_sets[stage], self.eval_batch_size, self.num_workers, self.options_of(stage)
+        )
+
+    def fingerprints(self) -> dict[str, str]:
+        """SHA-256 of every local file that the run reads, by its source; other sources by name alone."""
+        read = dict.fromkeys(source for source in self.sources() if source)
+        return {source: file_digest(Path(source)) if Path(source).is_file() else "" for source in read}
+
+    def checkpoint_extras(self) -> dict[str, Any]:
+        """What a checkpoint must hold to be used without this DataModule: tokenizer files and encoding."""
+        return {"tokenizer_files": tokenizer_files(self.tokenizer), "encoding": asdict(self.encoding)}
+
+
+def at_least(least: int, **options: int) -> None:
+    """DataError that names the first option with a smaller value."""
+    for name, value in options.items():
+        if value < least:
+            raise DataError(f"data.{name} must be at least {least}, got {value}")
+
+
+def by_stage(val: Mapping | None, test: Mapping | None, predict: Mapping | None) -> dict[str, dict[str, str]]:
+    """Named sources by stage."""
+    return {"val": dict(val or {}), "test": dict(test or {}), "predict": dict(predict or {})}
+
+
+def refuse_repeated(names: Iterable[str], option: str) -> None:
+    """DataError for two sets that would share their metric keys, or their file of predictions."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise DataError(
+                f"{option}: {count} sets would be called {name!r} (variants and predicted groups count too); "
+                "rename one, or leave one out"
+            )

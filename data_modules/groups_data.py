@@ -1,0 +1,122 @@
+"""The DataModule of underspecified groups, with questions beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, Literal
+
+from data_modules.batching.data_module import at_least, by_stage
+from data_modules.batching.eval_sets import EvalSet
+from data_modules.encoding.sets import TrainSet
+from data_modules.groups.advice import unadvised, with_unadvised
+from data_modules.groups.planting import randomly_advised
+from data_modules.groups.subsets import balanced_sample, spread
+from data_modules.questions_data import QuestionsDataModule
+from data_modules.schema import DataError, Group
+from data_modules.sources import read_groups
+
+
+class GroupsDataModule(QuestionsDataModule):
+    """Groups and questions, read, tokenised and batched together.
+
+    Args:
+        train_groups: Underspecified groups to train on.
+        val_groups: Groups to validate on, by name.
+        test_groups: Groups to test on, by name.
+        predict_groups: Groups to write predictions for, by name.
+        train_advice: `as_written`, `none`, or `random` (planting: advice of any class, or none).
+        random_advice_share: With `random`: share of the groups that carry advice.
+        random_advice_copies: With `random`: how often each distinct group appears.
+        watch_unadvised: Evaluate every set of groups without its advice too, as class `none`.
+        groups_per_class: Groups of each class in a training batch.
+        qa_every: Every how many batches questions take part.
+        limit_train_groups: Train on at most N groups, drawn evenly over the classes of advice; 0 uses all.
+        limit_val_groups: Use at most N groups of each class, evenly spread; 0 uses all.
+        **questions: see QuestionsDataModule.
+    """
+
+    kinds = ("qa", "groups")
+
+    def __init__(
+        self,
+        *,
+        train_groups: list[str] | None = None,
+        val_groups: dict[str, str] | None = None,
+        test_groups: dict[str, str] | None = None,
+        predict_groups: dict[str, str] | None = None,
+        train_advice: Literal["as_written", "none", "random"] = "as_written",
+        random_advice_share: float = 0.5,
+        random_advice_copies: int = 4,
+        watch_unadvised: bool = True,
+        groups_per_class: int = 3,
+        qa_every: int = 1,
+        limit_train_groups: int = 0,
+        limit_val_groups: int = 0,
+        **questions: Any,
+    ) -> None:
+        super().__init__(**questions)
+        at_least(1, random_advice_copies=random_advice_copies)
+        at_least(0, limit_train_groups=limit_train_groups, limit_val_groups=limit_val_groups)
+        if not 0 <= random_advice_share <= 1:
+            raise DataError(f"data.random_advice_share must lie in 0 .. 1, got {random_advice_share}")
+        self.train_groups = train_groups or []
+        self.group_sources = by_stage(val_groups, test_groups, predict_groups)
+        self.train_advice, self.watch_unadvised = train_advice, watch_unadvised
+        self.random_advice_share, self.random_advice_copies = random_advice_share, random_advice_copies
+        self.groups_per_class, self.qa_every = groups_per_class, qa_every
+        self.limit_train_groups, self.limit_val_groups = limit_train_groups, limit_val_groups
+
+    def sources(self) -> Iterable[str]:
+        """Every source that the run may read."""
+        yield from super().sources()
+        yield from self.train_groups
+        for named in self.group_sources.values():
+            yield from named.values()
+
+    def other_names(self, stage: str) -> Iterable[str]:
+        """Names of other sets that predictions of the stage are written for."""
+        return self.group_sources[stage] if stage == "predict" else ()
+
+    def make_train_set(self) -> TrainSet:
+        """Groups, and questions beside them."""
+        train_set = super().make_train_set()
+        if self.train_groups:
+            options = {
+                "limit": self.limit_train_groups,
+                "advice": self.train_advice,
+                "share": self.random_advice_share,
+                "copies": self.random_advice_copies,
+                "seed": self.seed,
+            }
+            train_set.groups = self._maker.group_set(self.train_groups, options, self._read_train_groups)
+        return train_set
+
+    def _read_train_groups(self) -> list[Group]:
+        """What it depends on stands in `options` above."""
+        groups = [g for source in self.train_groups for g in read_groups(source, skip_bad=self.skip_bad)]
+        if self.limit_train_groups:
+            groups = balanced_sample(groups, self.limit_train_groups, self.seed)
+        if self.train_advice == "none":
+            return unadvised(groups)
+        if self.train_advice == "random":
+            share, copies = self.random_advice_share, self.random_advice_copies
+            return randomly_advised(groups, share=share, copies=copies, seed=self.seed)
+        return groups
+
+    def make_eval_sets(self, stage: str) -> list[EvalSet]:
+        """Sets of questions, then of groups."""
+        options = {"limit": self.limit_val_groups, "unadvised": self.watch_unadvised}
+        return super().make_eval_sets(stage) + [
+            EvalSet(name, self._maker.group_set([source], options, partial(self._read_val_groups, source)))
+            for name, source in self.group_sources[stage].items()
+        ]
+
+    def _read_val_groups(self, source: str) -> list[Group]:
+        """What it depends on stands in `options` above."""
+        groups = list(read_groups(source, skip_bad=self.skip_bad))
+        if not groups:
+            raise DataError(f"{source}: holds no groups")
+        if self.limit_val_groups:
+            groups = spread(groups, self.limit_val_groups)
+        return with_unadvised(groups) if self.watch_unadvised else groups
