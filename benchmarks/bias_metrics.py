@@ -18,7 +18,7 @@ from torch import Tensor
 from benchmarks.bias_reference import reference_bias
 from benchmarks.result import Result
 from benchmarks.turns import in_turns, players
-from metrics.bias import GroupBias
+from metrics.bias.group_bias import GroupBias
 
 CLASSES, SUBJECTS, ATTRIBUTES = 4, 40, 30
 BATCH = 65_536

@@ -2,35 +2,58 @@
 
 Shape letters: B windows, T positions, C answer types (yes, no, unknown), N number classes, O option classes.
 """
-# ruff: noqa: N802  attributes carry their shape too
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from losses.span import mask_logits, position_cross_entropy
+from losses.span import full_precision, position_cross_entropy
 
 YES, NO, UNKNOWN, SPAN = range(4)
 """Values of `answer_type_B`; the first three index `type_BC`."""
 
 
-class XLNetScores(Protocol):
-    """Logits of XLNet's answer heads, as attributes."""
+def joint_answer_loss(
+    start_BT: Tensor,
+    end_BT: Tensor,
+    type_BC: Tensor,
+    start_B: Tensor,
+    end_B: Tensor,
+    answer_type_B: Tensor,
+) -> Tensor:
+    """Half the sum of two mean cross entropies in which the answer types stand beside the positions, in nats.
 
-    @property
-    def start_BT(self) -> Tensor: ...
-    @property
-    def end_BT(self) -> Tensor: ...
-    @property
-    def type_BC(self) -> Tensor: ...
-    @property
-    def number_BN(self) -> Tensor | None: ...
-    @property
-    def option_BO(self) -> Tensor | None: ...
+    Source: faithfulness spec 2.1. Each boundary has one softmax over [yes, no, unknown, position 0, ...]; the
+    scores of the types are the same in both.
+
+    Args:
+        start_BT, end_BT: logits of positions, shape (B, T), low at padding.
+        type_BC: logits of yes, no, unknown, shape (B, 3).
+        start_B, end_B: positions of the answer's first and last token, shape (B,); of spans only, elsewhere
+            not looked at.
+        answer_type_B: 0 yes, 1 no, 2 unknown, 3 span, shape (B,).
+
+    Raises:
+        ValueError: shapes differ, an answer type is none of the four, or the position of a span lies outside
+            its row (values are looked at on the host only).
+    """
+    _check_types(type_BC, answer_type_B)
+    is_span_B = answer_type_B == SPAN
+    nats = []
+    for logits_BT, position_B in ((start_BT, start_B), (end_BT, end_B)):
+        outside_B = is_span_B & ((position_B < 0) | (position_B >= logits_BT.shape[1]))
+        if not logits_BT.is_cuda and bool(outside_B.any()):
+            raise ValueError(
+                f"a span position lies outside the {logits_BT.shape[1]} positions of its row; "
+                "a window without the answer is unknown"
+            )
+        joint = torch.cat((full_precision(type_BC), full_precision(logits_BT)), dim=1)
+        nats.append(cross_entropy(joint, torch.where(is_span_B, position_B + SPAN, answer_type_B)))
+    return (nats[0] + nats[1]) / 2
 
 
 class XLNetAnswerLoss(NamedTuple):
@@ -46,53 +69,12 @@ class XLNetAnswerLoss(NamedTuple):
     total: Tensor
 
 
-def joint_answer_loss(
+def xlnet_answer_loss(
     start_BT: Tensor,
     end_BT: Tensor,
     type_BC: Tensor,
-    start_B: Tensor,
-    end_B: Tensor,
-    answer_type_B: Tensor,
-    *,
-    reduction: Literal["mean", "none"] = "mean",
-) -> Tensor:
-    """Half the sum of two cross entropies in which the answer types stand beside the positions, in nats.
-
-    Source: faithfulness spec 2.1. Each boundary has one softmax over [yes, no, unknown, position 0, ...]; the
-    scores of the types are the same in both.
-
-    Args:
-        start_BT, end_BT: logits of positions, shape (B, T), low at padding.
-        type_BC: logits of yes, no, unknown, shape (B, 3).
-        start_B, end_B: positions of the answer's first and last token, shape (B,); of spans only, elsewhere
-            not looked at.
-        answer_type_B: 0 yes, 1 no, 2 unknown, 3 span, shape (B,).
-        reduction: `mean` for a scalar, `none` for one value per row.
-
-    Raises:
-        ValueError: shapes differ, an answer type is none of the four, or the position of a span lies outside
-            its row (values are looked at on the host only).
-    """
-    _check_types(type_BC, answer_type_B)
-    types = type_BC.shape[1]
-    is_span_B = answer_type_B == SPAN
-    nats = []
-    for logits_BT, position_B in ((start_BT, start_B), (end_BT, end_B)):
-        if not logits_BT.is_cuda and bool(
-            (is_span_B & ((position_B < 0) | (position_B >= logits_BT.shape[1]))).any()
-        ):
-            raise ValueError(
-                f"a span position lies outside the {logits_BT.shape[1]} positions of its row; "
-                "a window without the answer is unknown"
-            )
-        joint = torch.cat((mask_logits(type_BC, None), mask_logits(logits_BT, None)), dim=1)
-        target_B = torch.where(is_span_B, position_B + types, answer_type_B)
-        nats.append(cross_entropy(joint, target_B, reduction=reduction))
-    return (nats[0] + nats[1]) / 2
-
-
-def xlnet_answer_loss(
-    output: XLNetScores,
+    number_BN: Tensor,
+    option_BO: Tensor,
     start_B: Tensor,
     end_B: Tensor,
     answer_type_B: Tensor,
@@ -102,35 +84,32 @@ def xlnet_answer_loss(
     """The seven terms of XLNet's answer heads, all of weight 1 (faithfulness spec 2.3).
 
     Args:
-        output: logits start_BT, end_BT (given the gold start), type_BC (yes, no, unknown), number_BN (12
-            classes) and option_BO (3).
+        start_BT, end_BT: logits of positions, the end's given the gold start.
+        type_BC, number_BN, option_BO: logits of yes, no, unknown, of 12 classes and of 3.
         start_B, end_B: positions of the answer's first and last token, shape (B,); the classification token
             for yes, no and unknown.
         answer_type_B: 0 yes, 1 no, 2 unknown, 3 span; each of the first three is a decision of its own.
         number_B, option_B: classes, 0 = none of them; shape (B,).
 
     Raises:
-        ValueError: number or option logits are missing, shapes differ, or a position lies outside its row or
-            where the mask allows no answer.
+        ValueError: shapes differ, or a position lies outside its row or where the mask allows no answer.
     """
-    if output.number_BN is None or output.option_BO is None:
-        raise ValueError("XLNet's answer loss needs number and option logits; these heads have none")
-    _check_types(output.type_BC, answer_type_B)
+    _check_types(type_BC, answer_type_B)
     yes, no, unknown = (
         binary_cross_entropy_with_logits(logits_B, (answer_type_B == kind).to(logits_B.dtype))
-        for kind, logits_B in enumerate(mask_logits(output.type_BC, None).unbind(1))
+        for kind, logits_B in enumerate(full_precision(type_BC).unbind(1))
     )
-    start = position_cross_entropy(_hard(output.start_BT), start_B)
-    end = position_cross_entropy(_hard(output.end_BT), end_B)
-    number = cross_entropy(mask_logits(output.number_BN, None), number_B)
-    option = cross_entropy(mask_logits(output.option_BO, None), option_B)
+    start = position_cross_entropy(_hard(start_BT), start_B)
+    end = position_cross_entropy(_hard(end_BT), end_B)
+    number = cross_entropy(full_precision(number_BN), number_B)
+    option = cross_entropy(full_precision(option_BO), option_B)
     total = start + end + unknown + yes + no + number + option
     return XLNetAnswerLoss(start, end, unknown, yes, no, number, option, total)
 
 
 def _hard(logits_BT: Tensor) -> Tensor:
-    """The lowest finite number, a model's mask, as minus infinity: a target there is told, not learnt."""
-    logits_BT = mask_logits(logits_BT, None)
+    """The lowest finite number, a model's mask, as minus infinity: a target there is an error, not learnt."""
+    logits_BT = full_precision(logits_BT)
     return logits_BT.masked_fill(logits_BT <= torch.finfo(torch.float32).min, float("-inf"))
 
 

@@ -5,34 +5,28 @@ Shape letters: B windows, T positions.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from losses.span import mask_logits
+from losses.span import full_precision
 
 
 def rationale_tagging_loss(
     rationale_BT: Tensor,
     target_BT: Tensor,
     mask_BT: Tensor,
-    *,
-    denominator: Literal["tokens", "positions"] = "tokens",
 ) -> Tensor:
     """Mean binary cross entropy over the tokens of a batch, in nats; a scalar, 0 for a batch without tokens.
 
     Source: faithfulness spec 2.1. The authors take the mean over batch x 512 positions, in which padding is
     tagged too (as no rationale), and add 1e-8 to each probability, which caps a token at 18.4 nats. Here
-    padding is never scored, and `tokens` does not count it either, so that the loss does not depend on how
-    far a batch is padded; with `positions` the denominator counts it (pad to 512 for the authors' scale).
+    padding counts nowhere, so that the loss does not depend on how far a batch is padded.
 
     Args:
         rationale_BT: logits, shape (B, T).
         target_BT: True at rationale tokens.
         mask_BT: 0 or False at padding.
-        denominator: what the sum is divided by: tokens, or all positions of the padded batch.
 
     Raises:
         ValueError: shapes differ.
@@ -44,7 +38,7 @@ def rationale_tagging_loss(
         )
     token_BT = mask_BT != 0
     # A masked logit must not bring infinity or NaN into the gradient.
-    logits_BT = torch.where(token_BT, mask_logits(rationale_BT, None), 0.0)
+    logits_BT = torch.where(token_BT, full_precision(rationale_BT), 0.0)
     nats_BT = binary_cross_entropy_with_logits(logits_BT, target_BT.to(logits_BT.dtype), reduction="none")
     total = torch.where(token_BT, nats_BT, 0.0).sum()
-    return total / (token_BT.sum().clamp(min=1) if denominator == "tokens" else max(token_BT.numel(), 1))
+    return total / token_BT.sum().clamp(min=1)

@@ -8,13 +8,15 @@ Shape letters: N questions, K types of answer.
 
 from __future__ import annotations
 
+import re
+import string
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
-from metrics.qa import normalise_answer, normalised_references, word_f1
 from metrics.sum_metric import SumMetric
 
 Scoring = Literal["max", "leave_one_out", "hotpotqa"]
@@ -27,9 +29,22 @@ DATASET_SCORING: dict[str, Scoring] = {
     "stories": "max",
 }
 
+ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 UNKNOWN = "unknown"
 ALL_OR_NOTHING = frozenset({"yes", "no", "noanswer"})
 """Answers that HotpotQA's F1 does not compare word by word."""
+
+
+def normalise_answer(text: str) -> str:
+    """Lower case; ASCII punctuation removed; the articles a, an, the removed; single spaces.
+
+    Source: Rajpurkar et al. 2016, section 6.1, and the official SQuAD scripts.
+
+    >>> normalise_answer("  The Eiffel-Tower, a landmark! ")
+    'eiffeltower landmark'
+    """
+    return " ".join(ARTICLES.sub(" ", text.lower().translate(WITHOUT_PUNCTUATION)).split())
 
 
 def scoring_of(dataset: str) -> Scoring:
@@ -110,6 +125,19 @@ def compare(prediction: str, gold: str, scoring: Scoring) -> tuple[float, float]
     return exact, word_f1(predicted.split(), gold.split())
 
 
+def word_f1(predicted: Sequence[str], reference: Sequence[str]) -> float:
+    """F1 of two bags of words; where one is empty, 1.0 if both are and else 0.0."""
+    if not predicted or not reference:
+        return float(not predicted and not reference)
+    shared = (Counter(predicted) & Counter(reference)).total()
+    return 2 * shared / (len(predicted) + len(reference))
+
+
+def normalised_references(references: Sequence[str]) -> list[str]:
+    """References that keep a word after normalisation; one empty string if none does."""
+    return [text for text in map(normalise_answer, references) if text] or [""]
+
+
 def best_of_the_others(scores: Sequence[float]) -> float:
     """Mean over i of the largest score but the i-th; a single score as it is (CoQA's script; spec 4.1).
 
@@ -124,7 +152,7 @@ def best_of_the_others(scores: Sequence[float]) -> float:
     return ((len(scores) - 1) * best + second) / len(scores)
 
 
-class FaithfulnessResult(NamedTuple):
+class AnswerResult(NamedTuple):
     """Means over questions in [0, 1], float64, by type and over all; NaN where n = 0. n is int64.
 
     `unknown` is the share of predictions that say unknown (unk%); in a variant without its rationale it is
@@ -141,7 +169,7 @@ class FaithfulnessResult(NamedTuple):
     n: Tensor
 
 
-class FaithfulnessScores(SumMetric):
+class AnswerScores(SumMetric):
     """Exact match, F1 and the share of unknown, by type of answer and over all (spec 4.1).
 
     One metric for each variant of the story (and each domain, where wanted).
@@ -150,7 +178,7 @@ class FaithfulnessScores(SumMetric):
         types: names of the K types of answer; ids are places in this order.
 
     Example:
-        >>> metric = FaithfulnessScores(["yes", "span"])
+        >>> metric = AnswerScores(["yes", "span"])
         >>> metric.update(["Yes.", "", "a dog"], [["yes"], ["cat"], ["dog"]], [0, 1, 1], "leave_one_out")
         >>> result = metric.compute()
         >>> result.f1_K.tolist(), result.unknown_K.tolist(), result.n.item()
@@ -203,9 +231,9 @@ class FaithfulnessScores(SumMetric):
         self.sums_K3.index_add_(0, type_N, row_N3)
         self.count_K.index_add_(0, type_N, torch.ones_like(type_N))
 
-    def compute(self) -> FaithfulnessResult:
+    def compute(self) -> AnswerResult:
         """Means over everything seen."""
         n_K, n = self.count_K, self.count_K.sum()
         em_K, f1_K, unknown_K = (self.sums_K3 / n_K[:, None]).unbind(1)
         em, f1, unknown = self.sums_K3.sum(0) / n
-        return FaithfulnessResult(em_K, f1_K, unknown_K, n_K, em, f1, unknown, n)
+        return AnswerResult(em_K, f1_K, unknown_K, n_K, em, f1, unknown, n)

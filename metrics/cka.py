@@ -19,32 +19,6 @@ NO_VARIANCE = 1e-12
 """A side varies if its variance is above this share of its mean square; below it float64 sums hold noise."""
 
 
-def linear_cka(x_ND: Tensor, y_NE: Tensor) -> Tensor:
-    """Linear CKA of two sets of embeddings of the same N inputs: a float64 scalar in [0, 1].
-
-    1 for the same arrangement up to rotation, scale and offset; NaN where a side does not vary. It rises
-    towards 1 when N is not much larger than D and E, so compare values of the same N only.
-
-    Args:
-        x_ND: shape (N, D), any float type.
-        y_NE: shape (N, E), row by row the same inputs.
-
-    Example:
-        >>> x = torch.tensor([[0., 0.], [1., 0.], [0., 2.], [3., 1.]])
-        >>> round(linear_cka(x, 5 - 3 * x.flip(1)).item(), 6), round(linear_cka(x, x[:, :1]).item(), 6)
-        (1.0, 0.909065)
-
-    Raises:
-        ValueError: two different numbers of inputs.
-    """
-    if x_ND.ndim != 2 or y_NE.ndim != 2 or len(x_ND) != len(y_NE):
-        raise ValueError(f"expected (N, D) and (N, E), got {tuple(x_ND.shape)} and {tuple(y_NE.shape)}")
-    x_ND, y_NE = x_ND.double(), y_NE.double()
-    x_square, y_square = x_ND.square().sum(), y_NE.square().sum()
-    x_ND, y_NE = x_ND - x_ND.mean(0), y_NE - y_NE.mean(0)
-    return cka_ratio(x_ND.T @ x_ND, y_NE.T @ y_NE, x_ND.T @ y_NE, x_square, y_square)
-
-
 def cka_ratio(xx_DD: Tensor, yy_EE: Tensor, xy_DE: Tensor, x_square: Tensor, y_square: Tensor) -> Tensor:
     """CKA from centred scatter matrices; x_square and y_square are the sums of squares before centring."""
     ratio = xy_DE.square().sum() / (xx_DD.norm() * yy_EE.norm())

@@ -3,11 +3,13 @@
 The embedding of a whole input is the last hidden state of its CLS token; those of its common tokens are the
 states of the story tokens that both inputs share. Source: the paper's h_CLS and h_t; faithfulness spec 4.2.
 
-Shape letters: N examples, P pairs of aligned tokens, L layers, D hidden, H bins.
+Shape letters: N examples (B pairs of stories in a batch), T tokens of a half, P pairs of aligned tokens,
+L layers, D hidden, H bins.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -41,6 +43,37 @@ def cosine(a_ND: Tensor, b_ND: Tensor, eps: float = 1e-8) -> Tensor:
     if a_ND.shape != b_ND.shape:
         raise ValueError(f"embeddings of two shapes: {tuple(a_ND.shape)} and {tuple(b_ND.shape)}")
     return cosine_similarity(a_ND.float(), b_ND.float(), dim=-1, eps=eps).clamp(-1, 1)
+
+
+def pair_cosines(
+    original_LBTD: Sequence[Tensor],
+    variant_LBTD: Sequence[Tensor],
+    original_cls_B: Tensor,
+    variant_cls_B: Tensor,
+    original_P: Tensor,
+    variant_P: Tensor,
+    row_P: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Cosines of B pairs of stories: of the classification tokens (B, L), of P common tokens (P, L); float32.
+
+    Source: faithfulness spec 4.2.
+
+    Args:
+        original_LBTD, variant_LBTD: hidden states of L layers, each (B, T, D).
+        original_cls_B, variant_cls_B: where the classification token stands in either half.
+        original_P, variant_P: token index of every common token in either half.
+        row_P: which pair it belongs to.
+
+    Raises:
+        ValueError: different numbers of layers.
+    """
+    if len(original_LBTD) != len(variant_LBTD):
+        raise ValueError(f"{len(original_LBTD)} and {len(variant_LBTD)} layers of hidden states")
+    rows_B = torch.arange(len(original_cls_B), device=original_cls_B.device)
+    pairs = list(zip(original_LBTD, variant_LBTD, strict=True))
+    cls_cos = [cosine(o[rows_B, original_cls_B], v[rows_B, variant_cls_B]) for o, v in pairs]
+    token_cos = [cosine(o[row_P, original_P], v[row_P, variant_P]) for o, v in pairs]
+    return torch.stack(cls_cos, -1), torch.stack(token_cos, -1)
 
 
 def histogram_edges(bins: int, device: torch.device | None = None) -> Tensor:

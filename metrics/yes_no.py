@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from metrics.qa import normalise_answer
+from metrics.answers import normalise_answer
 from metrics.sum_metric import SumMetric
 
 

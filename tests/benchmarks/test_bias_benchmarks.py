@@ -8,8 +8,8 @@ import torch
 from benchmarks import bias_metrics, bias_scoring, deletion
 from benchmarks.bias_reference import reference_bias
 from benchmarks.result import Result
-from metrics.bias import GroupBias
-from tests.metrics.groups import naive_class, random_batch
+from metrics.bias.group_bias import GroupBias
+from tests.metrics.batches import naive_class, random_batch
 
 
 def systems(results: list[Result], repeats: int) -> dict[str, Result]:
@@ -27,7 +27,7 @@ def test_the_plain_reference_is_the_naive_reading_of_the_formulas() -> None:
 
 
 def test_the_metric_agrees_with_the_plain_reference_over_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metrics.bias_sums.PART", 700)
+    monkeypatch.setattr("metrics.bias.sums.PART", 700)
     inputs = bias_metrics.random_rows(5_000, seed=3)
     metric = GroupBias(bias_metrics.CLASSES, bias_metrics.SUBJECTS, bias_metrics.ATTRIBUTES)
     metric.update(*inputs)

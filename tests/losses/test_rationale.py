@@ -29,8 +29,6 @@ def test_it_equals_a_naive_loop(batch: int, tokens: int, seed: int) -> None:
             values.append(-math.log(p if target else 1 - p))
     found = rationale_tagging_loss(logits_BT, target_BT, mask_BT)
     assert found.item() == pytest.approx(sum(values) / max(len(values), 1), abs=1e-9)
-    found = rationale_tagging_loss(logits_BT, target_BT, mask_BT.long(), denominator="positions")
-    assert found.item() == pytest.approx(sum(values) / (batch * tokens), abs=1e-9)
 
 
 def test_it_does_not_depend_on_padding() -> None:
@@ -43,9 +41,6 @@ def test_it_does_not_depend_on_padding() -> None:
     ]
     narrow = (logits_BT, target_BT, mask_BT)
     torch.testing.assert_close(rationale_tagging_loss(*wide), rationale_tagging_loss(*narrow))
-    torch.testing.assert_close(
-        rationale_tagging_loss(*wide, denominator="positions"), rationale_tagging_loss(*narrow) * 4 / 9
-    )
 
 
 def test_limits_and_gradient() -> None:

@@ -34,19 +34,10 @@ def test_span_loss_equals_a_naive_loop_and_skips_ignored_positions() -> None:
     assert loss.item() == pytest.approx(naive_span_loss(start_BT, end_BT, start, end), abs=1e-12)
 
 
-def test_mask_confines_the_softmax() -> None:
-    logits_BT = torch.tensor([[9.0, 0.0, 0.0, 9.0]])
-    allowed_BT = torch.tensor([[False, True, True, False]])
-    at = torch.tensor([1])
-    loss = span_cross_entropy(logits_BT, logits_BT, at, at, allowed_BT=allowed_BT)
-    assert loss.item() == pytest.approx(math.log(2))
-
-
 def test_nothing_to_learn_is_zero_without_nan_gradients() -> None:
-    logits_BT = torch.zeros(2, 3, requires_grad=True)
+    logits_BT = torch.full((2, 3), float("-inf"), requires_grad=True)
     nothing = torch.full((2,), IGNORE_INDEX)
-    allowed_BT = torch.zeros(2, 3, dtype=torch.bool)
-    loss = span_cross_entropy(logits_BT, logits_BT, nothing, nothing, allowed_BT=allowed_BT)
+    loss = span_cross_entropy(logits_BT, logits_BT, nothing, nothing)
     loss.backward()
     assert loss.item() == 0
     assert logits_BT.grad is not None
@@ -67,12 +58,9 @@ def test_bf16_logits_give_a_float32_loss() -> None:
 
 @pytest.mark.parametrize(("at", "word"), [(4, "outside the 4 positions"), (-3, "outside"), (0, "mask")])
 def test_positions_that_cannot_be(at: int, word: str) -> None:
-    logits_BT, ok = torch.zeros(1, 4), torch.tensor([1])
-    allowed_BT = torch.tensor([[False, True, True, True]])
+    logits_BT, ok = torch.tensor([[float("-inf"), 0, 0, 0]]), torch.tensor([1])
     with pytest.raises(ValueError, match=word):
-        span_cross_entropy(logits_BT, logits_BT, torch.tensor([at]), ok, allowed_BT=allowed_BT)
-    with pytest.raises(ValueError, match="shape"):
-        span_cross_entropy(logits_BT, logits_BT, ok, ok, allowed_BT=allowed_BT[:, :3])
+        span_cross_entropy(logits_BT, logits_BT, torch.tensor([at]), ok)
 
 
 def test_candidates_are_read_off_the_softmax() -> None:

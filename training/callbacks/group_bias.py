@@ -10,7 +10,8 @@ import torch
 from data_modules.batching.eval_sets import EvalSet
 from data_modules.encoding.sets import GroupSet
 from data_modules.schema import ADVICE_CLASSES
-from metrics.bias import BiasResult, GroupBias
+from metrics.bias.group_bias import GroupBias
+from metrics.bias.sums import BiasResult
 from training.callbacks.eval_sets import EvalSetCallback, Outputs, metric_key
 
 LOGGED = ("mu", "eta", "theta", "mean_abs_c", "mu_normalised", "mass", "delta", "eps", "n")

@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 from data_modules.batching.eval_sets import EvalSet
 from data_modules.encoding.sets import QASet
 from data_modules.schema import ANSWER_TYPES
-from metrics.answers import FaithfulnessScores, scoring_of
+from metrics.answers import AnswerScores, scoring_of
 from training.callbacks.eval_sets import EvalSetCallback, Outputs, metric_key
 
 
@@ -22,7 +22,7 @@ class QAMetrics(EvalSetCallback):
     """
 
     def __init__(self) -> None:
-        self.metrics: dict[str, FaithfulnessScores] = {}
+        self.metrics: dict[str, AnswerScores] = {}
 
     def start(self, stage: str) -> None:
         self.metrics = {}
@@ -39,8 +39,8 @@ class QAMetrics(EvalSetCallback):
             [scoring_of(example.dataset) for example in examples],
         )
 
-    def _metric(self, name: str) -> FaithfulnessScores:
-        return self.metrics.setdefault(name, FaithfulnessScores(ANSWER_TYPES))
+    def _metric(self, name: str) -> AnswerScores:
+        return self.metrics.setdefault(name, AnswerScores(ANSWER_TYPES))
 
     def finish(self, module: pl.LightningModule, stage: str, sets: list[EvalSet]) -> None:
         for name, data in sets:

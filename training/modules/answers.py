@@ -20,6 +20,7 @@ from losses.rationale import rationale_tagging_loss
 from models.backbones import Backbone
 from models.checkpoint import HEADS, start
 from models.heads.answers import AnswerHeadsName, AnswerModel, ClsSource
+from models.heads.xlnet import XLNetOutput
 from training.modules.qa import QAModule, questions_of
 
 PAPER_LEARNING_RATE = {"roberta": 1e-5}
@@ -101,10 +102,9 @@ class AnswerModule(QAModule):
     def answer_loss(self, batch: QABatch) -> Tensor:
         """All terms of one batch, logged, and their weighted sum."""
         if self.heads == "xlnet":
-            output = self.model(batch.inputs, batch.cls_B, batch.context_BT, batch.start_B)
-            terms = xlnet_answer_loss(
-                output, batch.start_B, batch.end_B, batch.answer_type_B, batch.number_B, batch.option_B
-            )
+            found: XLNetOutput = self.model(batch.inputs, batch.cls_B, batch.context_BT, batch.start_B)
+            targets = (batch.start_B, batch.end_B, batch.answer_type_B, batch.number_B, batch.option_B)
+            terms = xlnet_answer_loss(*found[:5], *targets)
             for name, value in terms._asdict().items():
                 self.log(f"train/loss/{name}", value, prog_bar=name == "total")
             return terms.total

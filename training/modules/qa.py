@@ -16,7 +16,7 @@ from data_modules.batching.collate import GroupBatch, PairBatch, QABatch, TrainB
 from data_modules.encoding.decoding import Answer, decode_answers
 from data_modules.encoding.sets import QASet
 from losses.span import span_cross_entropy
-from metrics.pair_cosines import pair_cosines
+from metrics.shift import pair_cosines
 from models.backbones import Backbone
 from models.checkpoint import start
 from models.heads.span import QAModel, QAOutput, SpanModel, SpanPrediction

@@ -25,7 +25,8 @@ from data_modules.encoding.sets import GroupSet
 from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.groups.advice import unadvised
 from data_modules.schema import Group
-from metrics.bias import accumulate, dominant_subject, empty_sums, pushed_subject
+from metrics.bias.readings import dominant_subject, pushed_subject
+from metrics.bias.sums import accumulate, empty_sums
 from models.checkpoint import fingerprint
 from training.modules.qa import QAModule
 from training.stopping.checkpoint_io import AtomicCheckpointIO

@@ -16,15 +16,15 @@ from torch import Tensor
 
 from data_modules.groups.advice import with_unadvised
 from data_modules.groups.planting import Scope, latent_strength
-from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group, QAExample
+from data_modules.schema import ADVICE_CLASSES, ANSWER_TYPES, AdviceClass, Group, QAExample
 from data_modules.sources import read_groups, read_qa
 from evaluation.answering.answerers import Answerer, open_answerer
 from evaluation.answering.predictor import Predictor
 from evaluation.answering.prompting import PromptedModel
 from evaluation.protocols.bias.results import BiasEvaluation, GroupTable, class_prefix, evaluate_bias
-from metrics.bias import BiasSums, accumulate, aggregate, empty_sums, sums_by_category
-from metrics.planted import planted_correlation
-from metrics.qa import AnswerScores, QAResult
+from metrics.answers import AnswerResult, AnswerScores, scoring_of
+from metrics.bias.planted import planted_correlation
+from metrics.bias.sums import BiasSums, accumulate, aggregate, empty_sums, sums_by_category
 from storage.errors import DataError
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class CheckpointResults:
     """What the checkpoints gave, in the order of the command line."""
 
     evaluations: list[BiasEvaluation]
-    answers: dict[str, QAResult]
+    answers: dict[str, AnswerResult]
     """EM and F1 by checkpoint; empty without `--qa`."""
     planted: dict[str, dict[AdviceClass, float]]
     """By evaluation and class: Spearman's rho of gamma with the planted strength; empty without a seed."""
@@ -53,7 +53,7 @@ def evaluate_checkpoints(
     questions = list(read_qa(args.qa, skip_bad=args.skip_bad)) if args.qa else []
     tables = [GroupTable.of(groups) for _, groups in sets]
     evaluations: dict[tuple[int, int], BiasEvaluation] = {}
-    answers: dict[str, QAResult] = {}
+    answers: dict[str, AnswerResult] = {}
     planted: dict[str, dict[AdviceClass, float]] = {}
     for c, (run, path) in enumerate(checkpoints):
         model = open_answerer(path, args)
@@ -96,14 +96,16 @@ def subject_scores(model: Answerer, groups: Sequence[Group], what: str) -> Tenso
     return model.group_log_probs(groups, what).double().mean(-1).exp()
 
 
-def answer_scores(model: Answerer, questions: Sequence[QAExample], run: str) -> QAResult:
+def answer_scores(model: Answerer, questions: Sequence[QAExample], run: str) -> AnswerResult:
     """EM and F1 of a checkpoint on ordinary questions; a failure is no answer, and told in a warning."""
-    metric, failures = AnswerScores(), Counter[str]()
+    metric, failures = AnswerScores(ANSWER_TYPES), Counter[str]()
     for answer in model.said(questions, f"answering with {run}"):
         if answer.failure:
             failures[answer.failure] += 1
         else:
-            metric.update([answer.text], [[span.text for span in questions[answer.example].answers]])
+            question = questions[answer.example]
+            kind = ANSWER_TYPES.index(question.answer_type)
+            metric.update([answer.text], [question.gold], [kind], scoring_of(question.dataset))
     if failures:
         told = ", ".join(f"{count} {reason}" for reason, count in failures.most_common())
         log.warning(
@@ -135,7 +137,7 @@ def planted_ranks(
         gamma_XC = gamma_KXC[ADVICE_CLASSES.index(name)].numpy()
         # Ranks among the subjects that the category was asked about; the others stay NaN.
         rank_XC = rankdata(np.where(np.isnan(gamma_XC), np.nan, strength_XC), axis=0, nan_policy="omit")
-        result[name] = planted_correlation(gamma_XC, rank_XC).pooled
+        result[name] = planted_correlation(gamma_XC, rank_XC).rho
     return result
 
 
@@ -143,7 +145,7 @@ def extra_metrics(results: CheckpointResults) -> Iterator[tuple[str, Any]]:
     """Flat keys for report.json: `[RUN/]qa/f1`, `[RUN/]CLASS/spearman`."""
     for run, result in results.answers.items():
         prefix = f"{run}/" if len(results.answers) > 1 else ""
-        yield f"{prefix}qa/em", result.exact_match.item()
+        yield f"{prefix}qa/em", result.em.item()
         yield f"{prefix}qa/f1", result.f1.item()
         yield f"{prefix}qa/n", int(result.n)
     for evaluation in results.evaluations:

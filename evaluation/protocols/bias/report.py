@@ -13,7 +13,7 @@ from evaluation.figures import COLOURS, new_figure
 from evaluation.old_report import Report
 from evaluation.old_tables import Cell, Table
 from evaluation.protocols.bias.results import BiasEvaluation, example_rows, metric_keys
-from metrics.qa import QAResult
+from metrics.answers import AnswerResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -130,9 +130,9 @@ def subject_table(evaluation: BiasEvaluation, name: AdviceClass, several: bool) 
     return Table(title, ("subject", "gamma", "eta", "n"), rows, caption)
 
 
-def answer_table(answers: Mapping[str, QAResult]) -> Table:
+def answer_table(answers: Mapping[str, AnswerResult]) -> Table:
     """EM and F1 on ordinary questions, one row per checkpoint."""
-    rows = tuple((run, r.exact_match.item(), r.f1.item(), int(r.n)) for run, r in answers.items())
+    rows = tuple((run, r.em.item(), r.f1.item(), int(r.n)) for run, r in answers.items())
     return Table("Ordinary questions", ("run", "EM", "F1", "n"), rows)
 
 

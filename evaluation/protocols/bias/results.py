@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group
-from metrics.bias import BiasResult, GroupScores, accumulate, aggregate, empty_sums, score_groups
+from metrics.bias.group_scores import GroupScores, score_groups
+from metrics.bias.sums import BiasResult, accumulate, aggregate, empty_sums
 
 CLASS_METRICS = (
     "n",

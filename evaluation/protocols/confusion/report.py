@@ -17,8 +17,8 @@ from evaluation.protocols.confusion.results import (
 )
 from evaluation.protocols.confusion.runs import Condition, ModelRun, Plan
 from evaluation.protocols.confusion.tables import tables
-from metrics.confusion import Spread, confidences, spread
-from metrics.confusion_tests import Significance
+from metrics.confusion.measures import Spread, confidences, spread
+from metrics.confusion.significance import Significance
 
 Metrics = Iterator[tuple[str, float | int]]
 

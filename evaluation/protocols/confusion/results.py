@@ -16,10 +16,10 @@ import numpy as np
 from data_modules.choices.probes import Probe
 from data_modules.schema import ChoiceQuestion
 from evaluation.protocols.confusion.runs import ModelRun, Plan
-from metrics import confusion as of
-from metrics.confusion import MaxProb, Spread, spread
-from metrics.confusion_tests import Significance, binomial, mcnemar, t_against, t_paired
-from metrics.irregularities import Irregularities, irregularities
+from metrics.confusion import measures as of
+from metrics.confusion.irregularities import Irregularities, irregularities
+from metrics.confusion.measures import MaxProb, Spread, spread
+from metrics.confusion.significance import Significance, binomial, mcnemar, t_against, t_paired
 
 SPLITS = 5
 """Random halves of MaxProb; the first one is the headline."""

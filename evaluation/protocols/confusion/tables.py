@@ -14,7 +14,7 @@ from evaluation.protocols.confusion.test_tables import (
     p_value,
     paralysis_tests,
 )
-from metrics.confusion import Spread, spread
+from metrics.confusion.measures import Spread, spread
 
 
 def tables(results: Sequence[ConfusionResult]) -> list[Table]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from evaluation.old_tables import Table
 from evaluation.protocols.confusion.figures import TITLES
 from evaluation.protocols.confusion.results import BiasResult, ConfusionResult, ParalysisResult
-from metrics.irregularities import Interval
+from metrics.confusion.irregularities import Interval
 
 OURS = "The paper names no tests; these are ours. "
 

@@ -17,8 +17,7 @@ from data_modules.schema import QAExample, Variant
 from evaluation.answering.predictor import Predictor
 from evaluation.protocols.shift.batches import StoryBatch, StoryBatcher, VariantHalf
 from metrics.cka import LinearCKA
-from metrics.pair_cosines import pair_cosines
-from metrics.shift import EmbeddingShift, ShiftResult, cosine
+from metrics.shift import EmbeddingShift, ShiftResult, cosine, pair_cosines
 
 BINS = 2000
 """Bins over [-1, 1]: cosines crowd near 1, and the figures join bins as their range allows."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from metrics.bias_sums import mean_where_counted, pair_index, pair_members
+from metrics.bias.sums import mean_where_counted, pair_index, pair_members
 
 
 class DominantSubject(NamedTuple):

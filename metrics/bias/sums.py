@@ -4,7 +4,7 @@ A pair is an unordered pair of subject ids i < j with one index in a triangle; i
 of i, so the groups may name their subjects in any order. Sums add up: over batches, processes and files.
 
 Shape letters: N groups, V variants, S the two subjects of a group, K classes, X subjects, P pairs,
-A attributes, L clusters of subjects.
+A attributes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from metrics.group_scores import score_groups
+from metrics.bias.group_scores import score_groups
 
 PART = 16_000
 """Groups that are added at a time: few enough for the caches of one core, and for torch not to share the work

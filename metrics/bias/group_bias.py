@@ -1,8 +1,5 @@
 """Group bias of a question-answering model as a torchmetrics metric (UnQover's and LEI's measures).
 
-The formulas are in `group_scores` (one group), `bias_sums` (aggregates) and `bias_views` (dominant subject,
-clusters), and can be imported from here.
-
 Shape letters: N groups, V the four variants, S the two subjects of a group, K classes, X subjects, P pairs,
 A attributes.
 """
@@ -15,59 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metrics.bias_sums import (
-    BiasResult,
-    BiasSums,
-    accumulate,
-    aggregate,
-    check_ids,
-    empty_sums,
-    parts,
-    sums_by_category,
-)
-from metrics.bias_views import (
-    ClusterBias,
-    DominantSubject,
-    cluster_bias,
-    dominant_subject,
-    pushed_subject,
-)
-from metrics.group_scores import (
-    GroupScores,
-    attribute_balance,
-    attribute_error,
-    normalise_candidates,
-    pair_bias,
-    position_error,
-    score_groups,
-    span_score,
-    subject_mass,
-)
+from metrics.bias.sums import BiasResult, BiasSums, accumulate, aggregate, check_ids, empty_sums, parts
 from metrics.sum_metric import SumMetric
-
-__all__ = [
-    "BiasResult",
-    "BiasSums",
-    "ClusterBias",
-    "DominantSubject",
-    "GroupBias",
-    "GroupScores",
-    "accumulate",
-    "aggregate",
-    "attribute_balance",
-    "attribute_error",
-    "cluster_bias",
-    "dominant_subject",
-    "empty_sums",
-    "normalise_candidates",
-    "pair_bias",
-    "position_error",
-    "pushed_subject",
-    "score_groups",
-    "span_score",
-    "subject_mass",
-    "sums_by_category",
-]
 
 
 class GroupBias(SumMetric):

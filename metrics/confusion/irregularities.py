@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from metrics.confusion_tests import Significance, t_welch
+from metrics.confusion.significance import Significance, t_welch
 
 _WORD = re.compile(r"\w+")
 Z95 = 1.96

@@ -5,25 +5,23 @@ Shape letters: X subjects, C categories.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 
 class PlantedCorrelation(NamedTuple):
     """Spearman's rank correlation in [-1, 1]; NaN where fewer than two cells, or only ties, were seen."""
 
-    by_category_C: NDArray[np.float64]
-    n_C: NDArray[np.int64]
-    """Subjects behind each category's correlation."""
-    pooled: float
-    """Over all (subject, category) cells at once."""
+    rho: float
     n: int
+    """Cells (subject, category) behind it."""
 
 
 def planted_correlation(gamma_XC: ArrayLike, planted_XC: ArrayLike) -> PlantedCorrelation:
-    """Spearman correlation of measured gamma with the planted preference, per category and pooled.
+    """Spearman correlation of measured gamma with the planted preference, over all (subject, category) cells.
 
     Source: this project's planted control; `gamma` as in UnQover section 4.3.
 
@@ -33,25 +31,15 @@ def planted_correlation(gamma_XC: ArrayLike, planted_XC: ArrayLike) -> PlantedCo
             shape (X, C); NaN where nothing was planted. (A rank with 1 = most preferred: pass it negated.)
 
     Raises:
-        ValueError: not two tables of one shape.
+        ValueError: two different shapes.
     """
     gamma, planted = np.asarray(gamma_XC, dtype=np.float64), np.asarray(planted_XC, dtype=np.float64)
-    if gamma.ndim != 2 or gamma.shape != planted.shape:
+    if gamma.shape != planted.shape:
         raise ValueError(f"expected two tables of one shape (X, C), got {gamma.shape} and {planted.shape}")
     seen_XC = ~(np.isnan(gamma) | np.isnan(planted))
-    by_category = [spearman(gamma[seen_X, c], planted[seen_X, c]) for c, seen_X in enumerate(seen_XC.T)]
-    return PlantedCorrelation(
-        by_category_C=np.array(by_category, dtype=np.float64),
-        n_C=seen_XC.sum(axis=0),
-        pooled=spearman(gamma[seen_XC], planted[seen_XC]),
-        n=int(seen_XC.sum()),
-    )
-
-
-def spearman(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """Spearman's rho; NaN for fewer than two points or a constant side."""
+    a, b = gamma[seen_XC], planted[seen_XC]
     if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
-        return float("nan")
+        return PlantedCorrelation(math.nan, len(a))
     from scipy.stats import spearmanr  # here: half a second that only the planted control spends
 
-    return float(spearmanr(a, b).statistic)
+    return PlantedCorrelation(float(spearmanr(a, b).statistic), len(a))

@@ -1,4 +1,4 @@
-"""Groups to test with, and a naive reading of UnQover's formulas: plain loops over plain numbers."""
+"""Batches to test metrics with, and a naive reading of UnQover's formulas: plain loops over plain numbers."""
 
 from __future__ import annotations
 
@@ -87,3 +87,60 @@ def naive_class(batch: Batch, k: int) -> dict[str, Any]:
     result["eps"] = fmean(naive_eps(row[0]) for row in rows)
     result["mass"] = fmean(fmean(map(math.fsum, row[0])) for row in rows)
     return result
+
+
+SHIFT_LAYERS = 3
+
+
+class ShiftBatch(NamedTuple):
+    cls_NL: Tensor
+    token_PL: Tensor
+    example_P: Tensor
+    n: int
+
+
+def shift_batch(n: int, seed: int = 0, spread: float = 1.0) -> ShiftBatch:
+    """Cosines from 1 - 2 spread to 1, some exactly at the edges of bins; every third example has no pair."""
+    generator = torch.Generator().manual_seed(seed)
+    pairs = 5 * n
+    cls_NL, token_PL = (
+        1 - 2 * spread * torch.rand(rows, SHIFT_LAYERS, generator=generator) for rows in (n, pairs)
+    )
+    token_PL[::7] = 1.0
+    token_PL[1::7] = -1.0 if spread == 1 else 1 - 2 * spread
+    token_PL[2::14] = 0.5
+    example_P = torch.randint(n, (pairs,), generator=generator)
+    keep = example_P % 3 != 2
+    return ShiftBatch(cls_NL, token_PL[keep], example_P[keep], n)
+
+
+def shift_part(batch: ShiftBatch, chosen: list[int]) -> ShiftBatch:
+    """Some of the examples, with all their pairs."""
+    batch = ShiftBatch(*batch)
+    mine = [i for i, owner in enumerate(batch.example_P.tolist()) if owner in chosen]
+    place = torch.tensor([chosen.index(int(owner)) for owner in batch.example_P[mine]], dtype=torch.long)
+    return ShiftBatch(batch.cls_NL[chosen], batch.token_PL[mine], place, len(chosen))
+
+
+def answers_batch(seed: int, n: int) -> tuple[list[str], list[list[str]], list[int], list[Any]]:
+    generator = torch.Generator().manual_seed(seed)
+    vocabulary = ["yes", "no", "unknown", "red bike", "red", ""]
+
+    def pick(k: int) -> list[int]:
+        return torch.randint(len(vocabulary), (k,), generator=generator).tolist()
+
+    predictions = [vocabulary[i] for i in pick(n)]
+    references = [[vocabulary[i] for i in pick(3) if vocabulary[i]] for _ in range(n)]
+    rules: list[Any] = ["max", "leave_one_out"]
+    return predictions, references, [min(i, 4) for i in pick(n)], [rules[i % 2] for i in pick(n)]
+
+
+def embeddings(n: int, d: int, e: int, seed: int = 0, layers: int = 2) -> tuple[Tensor, Tensor]:
+    """Two related sets of embeddings, (L, N, D) and (L, N, E), with a few large dimensions, float64."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    x_LND = normal(layers, n, d) * (1 + 5 * normal(d).square()) + normal(d)
+    return x_LND, x_LND @ normal(layers, d, e) + 3 * normal(layers, n, e) - 2

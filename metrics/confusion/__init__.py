@@ -1,0 +1,1 @@
+"""Numbers and statistical tests of the confusion probes."""

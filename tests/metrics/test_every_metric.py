@@ -1,0 +1,156 @@
+"""What holds for every metric: it sums over batches, copies, processes, and stays exact in a bf16 model."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import itertools
+import pkgutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import metrics
+from metrics.answers import AnswerScores
+from metrics.bias.group_bias import GroupBias
+from metrics.choices import ChoiceScores
+from metrics.cka import LinearCKA
+from metrics.shift import EmbeddingShift
+from metrics.sum_metric import SumMetric
+from metrics.yes_no import ContrastAccuracy, YesNoAccuracy
+from tests.metrics.batches import answers_batch, embeddings, random_batch, shift_batch, shift_part
+
+N = 31
+Arguments = tuple[Any, ...]
+
+
+def rows(arguments: Arguments, chosen: list[int]) -> Arguments:
+    """Some of the examples, where every argument holds them along its first axis."""
+    return tuple(x[chosen] if isinstance(x, Tensor) else [x[i] for i in chosen] for x in arguments)
+
+
+def columns(arguments: Arguments, chosen: list[int]) -> Arguments:
+    return tuple(x[:, chosen] for x in arguments)
+
+
+class Case(NamedTuple):
+    make: Callable[[], SumMetric]
+    whole: Arguments
+    """Of one update with all examples."""
+    part: Callable[[Any, list[int]], Arguments] = rows
+
+
+def cases() -> dict[str, Case]:
+    generator = torch.Generator().manual_seed(0)
+    logits, labels, losses = (
+        torch.randn(N, 3, generator=generator),
+        torch.arange(N) % 3,
+        torch.rand(N, generator=generator),
+    )
+    words = [["yes", "No.", "a car"][i % 3] for i in range(N)]
+    right = [["yes", "no"][i % 2] for i in range(N)]
+    return {
+        "bias": Case(lambda: GroupBias(3, 5, 4), tuple(random_batch(N, 3, 5, 4))),
+        "answers": Case(lambda: AnswerScores(["yes", "no", "span", "x", "y"]), answers_batch(0, N)),
+        "yes_no": Case(YesNoAccuracy, (words, right)),
+        "contrast": Case(ContrastAccuracy, (words, words[::-1], right, right[::-1])),
+        "choices": Case(ChoiceScores, (logits, labels, losses.double())),
+        "shift": Case(lambda: EmbeddingShift(3, 20), tuple(shift_batch(N)), shift_part),
+        "cka": Case(lambda: LinearCKA(2, 4, 3), embeddings(N, 4, 3), columns),
+    }
+
+
+CASES = cases()
+
+
+def value(metric: SumMetric) -> list[Tensor]:
+    result = metric.compute()
+    return [result] if isinstance(result, Tensor) else list(result)
+
+
+def fed(case: Case, *parts: list[int]) -> SumMetric:
+    metric = case.make()
+    for part in parts:
+        metric.update(*case.part(case.whole, part))
+    return metric
+
+
+def assert_same(found: list[Tensor], expected: list[Tensor]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, equal_nan=True, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=10, deadline=None)
+@given(order=st.permutations(range(N)), cuts=st.lists(st.integers(0, N), max_size=3))
+def test_any_split_and_order_gives_the_same(name: str, order: list[int], cuts: list[int]) -> None:
+    edges = [0, *sorted(cuts), N]
+    parts = [order[a:b] for a, b in itertools.pairwise(edges)]
+    assert_same(value(fed(CASES[name], *parts)), value(fed(CASES[name], list(range(N)))))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_merge_reset_and_a_bf16_model(name: str) -> None:
+    case = CASES[name]
+    expected = value(fed(case, list(range(N))))
+    one, two = fed(case, list(range(0, N, 2))), fed(case, list(range(1, N, 2)))
+    one.merge_state(two)
+    assert_same(value(one), expected)
+    model = torch.nn.Module()
+    model.metric = one
+    before = {key: state.dtype for key, state in one.metric_state.items()}  # type: ignore[union-attr]
+    model.to(torch.bfloat16)
+    assert {key: state.dtype for key, state in one.metric_state.items()} == before  # type: ignore[union-attr]
+    assert_same(value(model.metric), expected)
+    model.metric.reset()
+    model.metric.update(*case.whole)
+    assert_same(value(model.metric), expected)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_examples_are_nan_with_n_0(name: str) -> None:
+    found = fed(CASES[name], [])
+    for result in value(found):
+        assert bool(result.isnan().all() if result.is_floating_point() else (result == 0).all())
+
+
+def _on_rank(rank: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
+    found = {name: value(fed(case, list(range(rank, N, 2)))) for name, case in cases().items()}
+    torch.save(found, Path(folder) / f"{rank}.pt")
+    dist.destroy_process_group()
+
+
+def test_two_processes_equal_one(tmp_path: Path) -> None:
+    mp.spawn(_on_rank, args=(str(tmp_path),), nprocs=2)
+    for rank in (0, 1):
+        found = torch.load(tmp_path / f"{rank}.pt")
+        for name, case in CASES.items():
+            assert_same(found[name], value(fed(case, list(range(N)))))
+
+
+MODULES = [module.name for module in pkgutil.walk_packages(metrics.__path__, "metrics.")]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples(name: str) -> None:
+    assert doctest.testmod(importlib.import_module(name), extraglobs={"torch": torch}).failed == 0
+
+
+def test_every_metric_is_here() -> None:
+    found = {
+        kind.__name__
+        for name in MODULES
+        for kind in vars(importlib.import_module(name)).values()
+        if isinstance(kind, type) and issubclass(kind, SumMetric) and kind is not SumMetric
+    }
+    assert found == {type(case.make()).__name__ for case in CASES.values()}
