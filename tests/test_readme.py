@@ -15,9 +15,9 @@ from docs.tiny_causal_model import make_parser as tiny_causal_model_parser
 from evaluation.__main__ import build_parser
 from evaluation.protocols.consistency.specifications import METHODS, read_specifications
 from training.cli import main as train
-from training.sweep.command import make_parser as sweep_parser
+from training.sweep.command import parser as sweep_parser
 from training.sweep.file import read_sweep
-from training.sweep.selection import make_parser as select_parser
+from training.sweep.selection import parser as select_parser
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -2,8 +2,8 @@
 
 python -m tests.chaos [--kills 20] [--seed 0] [--quick]
 
-Takes about ten minutes; full and read-only disks need the right to mount one, and are skipped without. Exit
-code 0 only if all of it holds.
+Takes about fifteen minutes. Full and read-only disks need the right to mount one, sweeps on Ray need Ray;
+without, they are skipped. Exit code 0 only if all of it holds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--kills", type=int, default=20, help="kills of training (default 20)")
-    parser.add_argument("--sweep-kills", type=int, default=6, help="kills in a sweep (default 6)")
+    parser.add_argument("--sweep-kills", type=int, default=6, help="kills in each sweep (default 6)")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--quick", action="store_true", help="disks and files only")
     parser.add_argument("--keep", type=Path, help="a folder for all that the runs leave (default: none)")
@@ -85,14 +85,20 @@ def training(kills: int, seed: int, root: Path) -> bool:
 
 
 def sweeps(kills: int, seed: int, root: Path) -> bool:
-    """kill -9 of a sweep's workers, of its trials, and of itself."""
-    from tests.chaos.sweep_kills import kill_sweep
+    """kill -9 of a sweep's workers, of its trials, and of the command, on every engine."""
+    from tests.chaos.sweep_kills import ENGINES, engines, kill_sweep
 
-    result = kill_sweep(kills, seed, root)
-    print(f"sweep: {result.told()}", flush=True)
-    for problem in result.problems:
-        print(f"  {problem}", flush=True)
-    return not result.problems
+    held = True
+    for engine in ENGINES:
+        if engine not in engines():
+            print(f"sweep on {engine.name}: skipped, it is not installed", flush=True)
+            continue
+        result = kill_sweep(engine, kills, seed, root / engine.name)
+        print(f"sweep on {engine.name}: {result.summary()}", flush=True)
+        for problem in result.problems:
+            print(f"  {problem}", flush=True)
+        held = held and not result.problems
+    return held
 
 
 def told(counts: Counter[str]) -> str:

@@ -1,33 +1,30 @@
-"""kill -9 what works on a sweep, at random moments: workers, trials, and the sweep, which is started anew."""
+"""kill -9 what works on a sweep, at random moments: workers, trials, and the command, which is started again.
+
+On three engines: two workers of this machine, a SLURM array of three tasks in two processes, a local Ray.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
-import optuna
 import psutil
 
 from tests.chaos.training_kills import CONFIGS, ROOT, SIZES
+from training.sweep.file import read_sweep
+from training.sweep.point import Study
 
-METRIC = "val/qa/f1"
-RATES = (1e-4, 3e-4, 1e-3, 3e-3)
-SEEDS = (0, 1)
-POINTS = len(RATES) * len(SEEDS)
-PATIENCE_S = 600.0
-RESTARTS = 1
-"""How often the sweep itself is killed, with all its workers."""
-
+TIMEOUT_S = 900.0
 SWEEP = f"""study: chaos
-metric: {METRIC}
+metric: val/qa/f1
 direction: maximize
 sampler: grid
 retries: 20
@@ -46,147 +43,163 @@ flags:
   - --data.qa_batch_size=8
   - "--backbone.config={SIZES}"
 space:
-  model.learning_rate: [{", ".join(f"{rate:.1e}" for rate in RATES)}]
-  seed_everything: [{", ".join(map(str, SEEDS))}]
 """
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How a sweep is run.
+
+    Args:
+        name: of the engine.
+        space: what is swept.
+        commands: the flags of each command that belongs to it.
+        slots: how many commands run at the same time.
+    """
+
+    name: str
+    space: str
+    commands: tuple[str, ...]
+    slots: int = 1
+
+
+ENGINES = (
+    Engine(
+        "workers",
+        "  model.learning_rate: [1.0e-4, 3.0e-4, 1.0e-3, 3.0e-3]\n  seed_everything: [0, 1]\n",
+        ("--workers=2",),
+    ),
+    Engine(
+        "array",
+        "  model.learning_rate: [1.0e-4, 3.0e-4, 1.0e-3]\n",
+        ("--point=0", "--point=1", "--point=2"),
+        slots=2,
+    ),
+    Engine("ray", "  model.learning_rate: [1.0e-4, 3.0e-4, 1.0e-3]\n", ("--ray=local",)),
+)
+
+
+def engines() -> list[Engine]:
+    """Those that can run here."""
+    return [engine for engine in ENGINES if engine.name != "ray" or find_spec("ray")]
 
 
 @dataclass
 class SweepKills:
-    """What was killed, and what became of the trials."""
+    """What was killed, and what became of the points."""
 
     killed: Counter[str] = field(default_factory=Counter)
     states: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """One line."""
         killed = ", ".join(f"{count} {what}" for what, count in sorted(self.killed.items()))
         states = ", ".join(f"{count} {state}" for state, count in sorted(self.states.items()))
-        return f"killed {killed or 'nothing'}; {POINTS} trials: {states}"
+        return f"killed {killed or 'nothing'}; points: {states}"
 
 
-def kill_sweep(kills: int, seed: int, root: Path) -> SweepKills:
-    """Kill `kills` workers, and the sweep itself once; every trial must end once."""
+def kill_sweep(engine: Engine, kills: int, seed: int, root: Path) -> SweepKills:
+    """Kill `kills` workers or trials, and one command with all below it; every point must end once."""
     root.mkdir(parents=True, exist_ok=True)
     file, folder, log = root / "chaos.yaml", root / "study", root / "sweep.log"
-    file.write_text(SWEEP)
-    result, dice = SweepKills(), random.Random(seed)
-    end = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end:
-        process = _start(file, folder, log)
-        try:
-            restart = _kill_some(process, kills, dice, result, end)
-        finally:
-            if process.poll() is None and (time.monotonic() >= end or sys.exc_info()[0]):
-                _end(process)
-        if not restart:
-            break
-    else:
-        result.problems.append(f"the sweep did not end in {PATIENCE_S:.0f} s")
-    if process.poll() != 0:
-        result.problems.append(f"the sweep ended with {process.returncode}: {log.read_text()[-1500:]}")
-    result.problems += check_study(folder, result)
+    file.write_text(SWEEP + engine.space)
+    result, dice, end = SweepKills(), random.Random(seed), time.monotonic() + TIMEOUT_S
+    waiting, running = deque(engine.commands), dict[str, subprocess.Popen[bytes]]()
+    try:
+        while (waiting or running) and time.monotonic() < end:
+            while waiting and len(running) < engine.slots:
+                flag = waiting.popleft()
+                running[flag] = _start(file, flag, folder, log)
+            pause = time.monotonic() + dice.uniform(1.0, 12.0)
+            while time.monotonic() < pause and all(process.poll() is None for process in running.values()):
+                time.sleep(0.1)
+            for flag, process in list(running.items()):
+                if process.poll() is None:
+                    continue
+                del running[flag]
+                if process.returncode < 0:  # our kill: the batch system starts it again
+                    waiting.append(flag)
+                elif process.returncode and not (engine.name == "array" and process.returncode == 1):
+                    result.problems.append(
+                        f"{flag} ended with {process.returncode}: {log.read_text()[-1500:]}"
+                    )
+            if running:
+                _kill_something(list(running.values()), kills, dice, result)
+    finally:
+        for process in running.values():
+            _end(process)
+    if waiting or running:
+        result.problems.append(f"the sweep did not end in {TIMEOUT_S:.0f} s")
+    points = Study(sweep=read_sweep(file), folder=folder).points()
+    result.states.update(point.state for point in points)
+    result.problems += [f"{point.name} has not ended" for point in points if not point.ended]
+    failures = [f"{p.name}: {p.reason}" for p in points if p.state == "failed" and "signal 9" not in p.reason]
+    result.problems += failures
     return result
 
 
-def _start(file: Path, folder: Path, log: Path) -> subprocess.Popen[bytes]:
+def _start(file: Path, flag: str, folder: Path, log: Path) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    if flag.startswith("--point"):
+        environment |= {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_ARRAY_TASK_ID": flag[-1]}
     with open(log, "ab") as out:
         return subprocess.Popen(
-            [
-                *(sys.executable, "-m", "training", "sweep", str(file), "--workers=2"),
-                *(f"--output={folder}", "--heartbeat=2"),
-            ],
+            [sys.executable, "-m", "training", "sweep", str(file), flag, f"--output={folder}"],
             cwd=ROOT,
             stdout=out,
             stderr=out,
-            env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+            env=environment,
             start_new_session=True,
         )
 
 
-def _kill_some(
-    process: subprocess.Popen[bytes], kills: int, dice: random.Random, result: SweepKills, end: float
-) -> bool:
-    """Kill until enough is killed or the sweep has ended; True where it has to be started again."""
-    while process.poll() is None and time.monotonic() < end:
-        pause = time.monotonic() + dice.uniform(1.0, 12.0)
-        while time.monotonic() < pause and process.poll() is None:
-            time.sleep(0.1)
-        if result.killed["workers"] + result.killed["trials"] < kills:
-            what, victims = dice.choice([("workers", _workers(process)), ("trials", _trials(process))])
-            if victims:
-                victim = dice.choice(victims)
-                _kill(victim)
-                result.killed[what] += 1
-        elif result.killed["sweeps"] < RESTARTS and process.poll() is None:
-            _end(process)
-            result.killed["sweeps"] += 1
-            return True
-    return False
+def _kill_something(
+    commands: list[subprocess.Popen[bytes]], kills: int, dice: random.Random, result: SweepKills
+) -> None:
+    """One worker or trial, until there were enough; then one command with all that it has started."""
+    made = sum(result.killed.values())
+    if made < kills:
+        below = [process for command in commands for process in _below(command.pid)]
+        kinds = [("workers", _named(below, "guard.py"))]
+        if not result.killed["trials"]:  # which fails its point, as when memory ran out
+            kinds.append(("trials", _named(below, "-m training fit")))
+        if ray_workers := _named(below, "ray::run_point"):
+            kinds.append(("Ray workers", ray_workers))
+        what, victims = dice.choice(kinds)
+        with suppress(psutil.Error, IndexError):
+            dice.choice(victims).kill()
+            result.killed[what] += 1
+    elif not result.killed["commands"]:
+        _end(dice.choice(commands))
+        result.killed["commands"] += 1
 
 
-def _workers(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    """The processes that take trials: children of the sweep that have children of their own."""
-    return [child for child in _children(process.pid) if _children(child.pid)]
-
-
-def _trials(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    """The processes of running trials: `training fit`, below the workers."""
-    return [found for found in _children(process.pid, below=True) if _is_fit(found)]
-
-
-def _is_fit(process: psutil.Process) -> bool:
+def _below(pid: int) -> list[psutil.Process]:
     try:
-        words = process.cmdline()
-    except psutil.Error:
-        return False
-    return words[1:4] == ["-m", "training", "fit"] and "--print_config" not in words
-
-
-def _children(pid: int, *, below: bool = False) -> list[psutil.Process]:
-    try:
-        return psutil.Process(pid).children(recursive=below)
+        return psutil.Process(pid).children(recursive=True)
     except psutil.Error:
         return []
 
 
-def _kill(process: psutil.Process) -> None:
-    try:
-        process.kill()
-    except psutil.Error:
-        return
+def _named(processes: list[psutil.Process], words: str) -> list[psutil.Process]:
+    """Those whose command line holds `words`; guards hold those of the trial too, and are no trials."""
+    found = []
+    for process in processes:
+        try:
+            line = " ".join(process.cmdline())
+        except psutil.Error:
+            continue
+        if words in line and ("guard.py" in line) == (words == "guard.py") and "--print_config" not in line:
+            found.append(process)
+    return found
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill the sweep and all below it, at once."""
-    family = [*_children(process.pid, below=True)]
-    os.kill(process.pid, signal.SIGKILL)
+    """Kill a command and all below it, at once."""
+    family = _below(process.pid)
+    process.kill()
     for one in family:
-        _kill(one)
+        with suppress(psutil.Error):
+            one.kill()
     process.wait()
-
-
-def check_study(folder: Path, result: SweepKills) -> list[str]:
-    """What is wrong with a study that has ended; empty if every point has one result, or one reason."""
-    if not (folder / "study.db").exists():
-        return ["no study was begun"]
-    storage = f"sqlite:///{folder / 'study.db'}"
-    trials = optuna.load_study(study_name="chaos", storage=storage).get_trials(deepcopy=False)
-    problems = []
-    done: Counter[str] = Counter()
-    failed: dict[str, str] = {}
-    for trial in trials:
-        point = json.dumps(trial.params, sort_keys=True)
-        if trial.state == optuna.trial.TrialState.COMPLETE:
-            done[point] += 1
-        elif not trial.state.is_finished():
-            problems.append(f"trial {trial.number} is left {trial.state.name.lower()}")
-        elif trial.user_attrs.get("error"):
-            failed[point] = trial.user_attrs["error"]
-    problems += [f"{point} has {count} results" for point, count in done.items() if count > 1]
-    missing = POINTS - len(done.keys() | failed.keys())
-    if missing:
-        problems.append(f"{missing} of {POINTS} points have neither a result nor a reason")
-    result.states.update(complete=len(done), failed=len(failed.keys() - done.keys()))
-    return problems

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from training.cli import main as train
+from training.sweep.command import parser as sweep_parser
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 FILES = (
@@ -25,6 +26,15 @@ def stand_in(folder: Path, name: str, script: str) -> None:
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"#!/bin/bash\n{script}\n")
     path.chmod(0o755)
+
+
+def cluster(folder: Path, code: int) -> None:
+    """A SLURM whose steps print their arguments and end with `code`."""
+    stand_in(folder, "srun", f"printf '%s\\n' \"$@\"; exit {code}")
+    stand_in(folder, "scontrol", 'echo "$@" > requeued')
+    activate = folder / ".venv" / "bin" / "activate"
+    activate.parent.mkdir(parents=True)
+    activate.touch()
 
 
 def launch(folder: Path, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -66,11 +76,7 @@ def test_torchrun_starts_the_ordinary_command(tmp_path: Path, capsys: pytest.Cap
 def test_slurm_queues_again_what_a_signal_has_stopped(
     code: int, again: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stand_in(tmp_path, "srun", f"printf '%s\\n' \"$@\"; exit {code}")
-    stand_in(tmp_path, "scontrol", 'echo "$@" > requeued')
-    activate = tmp_path / ".venv" / "bin" / "activate"
-    activate.parent.mkdir(parents=True)
-    activate.touch()
+    cluster(tmp_path, code)
     job = {"SLURM_JOB_ID": "77", "SLURM_NNODES": "2", "SLURM_NTASKS_PER_NODE": "4"}
     done = launch(tmp_path, "slurm.sbatch", **job)
     assert done.returncode == code, done.stderr
@@ -81,3 +87,16 @@ def test_slurm_queues_again_what_a_signal_has_stopped(
     config = parses(done.stdout, capsys)
     for line in ("num_nodes: 2", "devices: '4'", "version: job_77", "ckpt_path: auto"):
         assert line in config
+
+
+@pytest.mark.parametrize(("code", "again"), [(130, True), (0, False), (1, False)])
+def test_a_slurm_array_runs_a_trial_in_each_task(code: int, again: bool, tmp_path: Path) -> None:
+    cluster(tmp_path, code)
+    job = {"SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_ID": "2", "SLURM_GPUS_ON_NODE": "4"}
+    done = launch(tmp_path, "sweep.sbatch", **job)
+    assert done.returncode == code, done.stderr
+    requeued = tmp_path / "requeued"
+    assert (requeued.read_text() if requeued.exists() else "") == ("requeue 77_2\n" if again else "")
+    words = done.stdout.splitlines()
+    options, _ = sweep_parser().parse_known_args(["file.yaml", *words[words.index("-c") :]])
+    assert (words[:4], options.point, options.gpus_per_trial) == (["python", "-m", "training", "sweep"], 2, 4)

@@ -22,15 +22,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import optuna
 from jsonargparse import ArgumentParser
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 Scalar = None | bool | int | float | str
-"""What Optuna keeps as a parameter; lists and mappings are kept as the text of their flag."""
+"""A parameter; lists and mappings are kept as the text of their flag."""
+Parameters = dict[str, Scalar]
+"""A value for every swept key."""
 
-OURS = ("run.root", "run.name", "run.version", "ckpt_path", "config")
-"""Keys of `fit` that a sweep sets itself for every trial."""
+RESERVED = ("run.root", "run.name", "run.version", "ckpt_path", "config")
+"""Keys of `fit` that a sweep sets itself for every point."""
 
 PRUNERS: dict[str, Any] = {
     "none": optuna.pruners.NopPruner,
@@ -64,18 +67,18 @@ class Sweep:
 
     Args:
         study: Its name.
-        metric: Key of metrics.json that trials are compared by; pruning follows its rows in metrics.csv.
+        metric: Key of metrics.json that points are compared by; pruning follows its rows in metrics.csv.
         direction: What is better.
-        configs: Configuration files of every trial, as after `-c`.
+        configs: Configuration files of every point, as after `-c`.
         space: For every swept key its values: a list, or a range.
-        flags: More arguments of every trial, as `--data.limit_train_qa=100`.
+        flags: More arguments of every point, as `--data.limit_train_qa=100`.
         sampler: `grid` takes every combination once, `random` and `tpe` draw `trials` of them.
         seed: Of what is drawn.
         trials: How many combinations are drawn; not for `grid`.
-        pruner: Which trials are given up early: none, those worse than the `median` of the others at the same
-            point, or by `successive_halving`.
+        pruner: Which points are given up early: none, those worse than the `median` of the others at the same
+            step, or by `successive_halving`.
         pruner_options: The arguments of Optuna's class of that name.
-        retries: How often a trial is taken up again whose worker died.
+        retries: How often a point is taken up again whose process was killed.
     """
 
     study: str
@@ -91,6 +94,50 @@ class Sweep:
     pruner_options: dict[str, Any] = field(default_factory=dict)
     retries: int = 3
 
+    def count(self) -> int:
+        """The number of points."""
+        return len(grid_points(self.space)) if self.sampler == "grid" else self.trials
+
+    def needs_results(self) -> bool:
+        """Whether what is drawn or given up depends on the results of other points."""
+        return self.sampler == "tpe" or self.pruner != "none"
+
+    def fixed_parameters(self, number: int) -> Parameters:
+        """The parameters of a point, from its number and the seed alone; empty for `tpe`."""
+        if self.sampler == "grid":
+            return grid_points(self.space)[number]
+        return self._drawn(number) if self.sampler == "random" else {}
+
+    def first_parameters(self) -> Parameters:
+        """One combination, to be looked at before anything starts."""
+        return self.fixed_parameters(0) or self._drawn(0)
+
+    def _drawn(self, number: int) -> Parameters:
+        sampler = optuna.samplers.RandomSampler(seed=self.seed_of(number))
+        return dict(optuna.create_study(sampler=sampler).ask(distributions(self.space)).params)
+
+    def seed_of(self, number: int) -> int:
+        """The seed of what is drawn for a point."""
+        return int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0])
+
+    def fit_arguments(self, parameters: Mapping[str, Scalar]) -> list[str]:
+        """The arguments of `fit`, without those that say where the run is kept."""
+        configs = [part for path in self.configs for part in ("-c", path)]
+        swept = [f"--{key}={flag_text(value)}" for key, value in parameters.items()]
+        return [*configs, *self.flags, *swept]
+
+    def description(self) -> dict[str, Any]:
+        """What makes two sweeps the same; more points of `random` or `tpe` may be asked for later."""
+        return {
+            "study": self.study,
+            "metric": self.metric,
+            "direction": self.direction,
+            "arguments": self.fit_arguments({}),
+            "space": {key: str(found) for key, found in distributions(self.space).items()},
+            "sampler": self.sampler,
+            "seed": 0 if self.sampler == "grid" else self.seed,
+        }
+
 
 def read_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
     """The sweep of a file; `overrides` are appended to its flags.
@@ -103,18 +150,15 @@ def read_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
     try:
         sweep = Sweep(**vars(parser.instantiate(parser.parse_path(str(path)))))
     except (ArgumentError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: {_one_line(error)}") from None
+        text = getattr(error, "message", None) or str(error)
+        one_line = "; ".join(line.strip(" -") for line in str(text).splitlines() if line.strip())
+        raise ValueError(f"{path}: {one_line}") from None
     sweep.flags = [*sweep.flags, *overrides]
     try:
         check(sweep)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     return sweep
-
-
-def _one_line(error: Exception) -> str:
-    text = getattr(error, "message", None) or str(error)
-    return "; ".join(line.strip(" -") for line in str(text).splitlines() if line.strip())
 
 
 def check(sweep: Sweep) -> None:
@@ -127,25 +171,20 @@ def check(sweep: Sweep) -> None:
         key, equals, _ = flag.partition("=")
         if not (key.startswith("--") and equals):
             raise ValueError(f"flags: write {flag!r} as --key=value")
-        if key[2:] in OURS:
-            raise ValueError(f"flags: {key} is set by the sweep for every trial; leave it out")
         if key[2:] in sweep.space:
             raise ValueError(f"flags: {key} is in the space already; leave it out of one of the two")
-    for key in sweep.space:
-        if key in OURS:
-            raise ValueError(f"space: {key} is set by the sweep for every trial; leave it out")
+    for key in (*sweep.space, *(flag[2:].partition("=")[0] for flag in sweep.flags)):
+        if key in RESERVED:
+            raise ValueError(f"{key}: is set by the sweep for every point; leave it out")
     if sweep.retries < 0:
         raise ValueError(f"retries: must not be negative, got {sweep.retries}")
     if sweep.sampler == "grid" and sweep.trials:
-        raise ValueError(
-            "trials: a grid has as many as there are combinations; leave it out, or choose random"
-        )
+        raise ValueError("trials: a grid takes every combination; leave it out, or choose random")
     if sweep.sampler != "grid" and sweep.trials < 1:
         raise ValueError(f"trials: say how many combinations {sweep.sampler} is to draw")
     make_pruner(sweep)
     distributions(sweep.space)
-    if sweep.sampler == "grid":
-        grid_points(sweep.space)
+    sweep.count()
 
 
 def make_pruner(sweep: Sweep) -> optuna.pruners.BasePruner:
@@ -171,15 +210,15 @@ def distributions(space: Mapping[str, list[Any] | Range]) -> dict[str, BaseDistr
 def _choices(values: list[Any]) -> CategoricalDistribution:
     if not values:
         raise ValueError("no values")
-    kept = [_kept(value) for value in values]
-    texts = [flag_text(value) for value in kept]
+    scalars = [_scalar(value) for value in values]
+    texts = [flag_text(value) for value in scalars]
     for text in texts:
         if texts.count(text) > 1:
             raise ValueError(f"{text} is listed twice")
-    return CategoricalDistribution(kept)
+    return CategoricalDistribution(scalars)
 
 
-def _kept(value: Any) -> Scalar:
+def _scalar(value: Any) -> Scalar:
     return json.dumps(value) if isinstance(value, list | dict) else value
 
 
@@ -195,7 +234,7 @@ def _range(values: Range) -> BaseDistribution:
     return FloatDistribution(values.low, values.high, log=values.log, step=values.step or None)
 
 
-def grid_points(space: Mapping[str, list[Any] | Range]) -> list[dict[str, Scalar]]:
+def grid_points(space: Mapping[str, list[Any] | Range]) -> list[Parameters]:
     """Every combination, the last key changing fastest. ValueError for a range without a step."""
     axes = [_grid_axis(key, values) for key, values in space.items()]
     return [dict(zip(space, combination, strict=True)) for combination in itertools.product(*axes)]
@@ -203,7 +242,7 @@ def grid_points(space: Mapping[str, list[Any] | Range]) -> list[dict[str, Scalar
 
 def _grid_axis(key: str, values: list[Any] | Range) -> list[Scalar]:
     if not isinstance(values, Range):
-        return [_kept(value) for value in values]
+        return [_scalar(value) for value in values]
     step = values.step or (1 if values.int else 0)
     if not step or values.log:
         raise ValueError(
@@ -217,16 +256,3 @@ def _grid_axis(key: str, values: list[Any] | Range) -> list[Scalar]:
 def flag_text(value: Scalar) -> str:
     """A value as it stands behind `--key=`."""
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def fit_arguments(sweep: Sweep, parameters: Mapping[str, Scalar]) -> list[str]:
-    """The arguments of one trial, without what tells where it is kept."""
-    configs = [part for path in sweep.configs for part in ("-c", path)]
-    return [*configs, *sweep.flags, *(f"--{key}={flag_text(value)}" for key, value in parameters.items())]
-
-
-def first_parameters(sweep: Sweep) -> dict[str, Scalar]:
-    """One combination, to be looked at before anything starts."""
-    firsts = {key: v.low if isinstance(v, Range) else _kept(v[0]) for key, v in sweep.space.items()}
-    whole = {key: int(v.low) for key, v in sweep.space.items() if isinstance(v, Range) and v.int}
-    return {**firsts, **whole}

@@ -1,108 +1,87 @@
-"""What a sweep shows and leaves: one line a trial, a table, study.csv, Optuna's pictures."""
+"""What a sweep shows and leaves: a table, study.csv, Optuna's pictures."""
 
 from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import optuna
+import pandas as pd
 from optuna.exceptions import ExperimentalWarning
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState, create_trial
 from rich.console import Console
 from rich.table import Table
 
-from storage.json_files import atomic_text
-from training.sweep.file import Scalar, flag_text
-from training.sweep.queue import ERROR, POINT, current_trials
+from storage.json_files import write_text
+from training.sweep.file import Sweep, distributions, flag_text
+from training.sweep.point import Point
 
-WORDS = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
-
-
-def progress_line(trial: FrozenTrial, metric: str) -> str:
-    """Number, state, value or reason, parameters, seconds."""
-    result = f"{metric} {trial.value:.4g}" if trial.value is not None else trial.user_attrs.get(ERROR, "")
-    parts = [name(trial), word(trial), result, parameters_text(trial.params), f"{seconds(trial):.0f} s"]
-    return "  ".join(part for part in parts if part)
+STATES = ("complete", "pruned", "failed", "unfinished")
 
 
-def name(trial: FrozenTrial) -> str:
-    """The name of the trial's folder."""
-    return f"trial_{trial.user_attrs[POINT]:04d}"
+def best_first(points: Sequence[Point], direction: str) -> list[Point]:
+    """The best point first, those without a value last; by number where values are equal."""
+    sign = -1.0 if direction == "maximize" else 1.0
+    return sorted(points, key=lambda p: (STATES.index(p.state), sign * (p.value or 0.0), p.name))
 
 
-def word(trial: FrozenTrial) -> str:
-    """The state of a trial."""
-    return WORDS.get(trial.state, trial.state.name.lower())
-
-
-def parameters_text(parameters: Mapping[str, Scalar]) -> str:
-    """`key=value key=value`."""
-    return " ".join(f"{key}={flag_text(value)}" for key, value in parameters.items())
-
-
-def seconds(trial: FrozenTrial) -> float:
-    """How long the last attempt took."""
-    return trial.duration.total_seconds() if trial.duration else 0.0
-
-
-def best_first(study: optuna.Study) -> list[FrozenTrial]:
-    """The trials that count: the best one first, those without a value last, by point where values are
-    equal."""
-    sign = -1.0 if study.direction == optuna.study.StudyDirection.MAXIMIZE else 1.0
-    order = [TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL, TrialState.RUNNING, TrialState.WAITING]
-    trials = current_trials(study.get_trials(deepcopy=False))
-    return sorted(trials, key=lambda t: (order.index(t.state), sign * (t.value or 0.0), t.user_attrs[POINT]))
-
-
-def counts(trials: Sequence[FrozenTrial]) -> str:
+def counts(points: Sequence[Point]) -> str:
     """`14 complete, 2 failed`."""
-    return ", ".join(f"{n} {state}" for state, n in sorted(Counter(map(word, trials)).items()))
+    return ", ".join(f"{n} {state}" for state, n in sorted(Counter(p.state for p in points).items()))
 
 
-def print_table(study: optuna.Study, metric: str, keys: Sequence[str]) -> None:
-    """All trials, the best one first."""
-    trials = best_first(study)
-    table = Table(title=f"{study.study_name}: {counts(trials)}", title_justify="left")
-    for column in ("trial", "state", metric, *keys, "seconds"):
+def print_table(sweep: Sweep, points: Sequence[Point]) -> None:
+    """All points, the best one first."""
+    table = Table(title=f"{sweep.study}: {counts(points)}", title_justify="left")
+    for column in ("trial", "state", sweep.metric, *sweep.space, "seconds"):
         table.add_column(column, overflow="fold")
-    for trial in trials:
-        value = f"{trial.value:.6g}" if trial.value is not None else trial.user_attrs.get(ERROR, "")
-        row = [flag_text(trial.params[key]) if key in trial.params else "" for key in keys]
-        table.add_row(name(trial), word(trial), value, *row, f"{seconds(trial):.0f}")
-    console = Console()
-    # In a file or a pipe nobody wants lines cut at 80 characters.
-    Console(width=None if console.is_terminal else 200).print(table)
+    for point in best_first(points, sweep.direction):
+        value = f"{point.value:.6g}" if point.value is not None else point.reason
+        row = [flag_text(point.parameters[key]) if key in point.parameters else "" for key in sweep.space]
+        table.add_row(point.name, point.state, value, *row, f"{point.seconds:.0f}")
+    print_wide(table)
 
 
-def write_csv(study: optuna.Study, path: Path) -> None:
-    """Optuna's table of the trials that count, numbered like their folders."""
-    trials = current_trials(study.get_trials(deepcopy=False))
-    rows = study.trials_dataframe()
-    rows = rows[rows["number"].isin([trial.number for trial in trials])]
-    rows = rows.assign(number=rows[f"user_attrs_{POINT}"]).sort_values("number")
-    with atomic_text(path) as file:
-        file.write(rows.to_csv(index=False))
+def print_wide(table: Table) -> None:
+    """Print a table; in a file or a pipe nobody wants lines cut at 80 characters."""
+    Console(width=None if Console().is_terminal else 200).print(table)
 
 
-def write_pictures(study: optuna.Study, folder: Path, metric: str) -> None:
-    """optimization_history.png, and param_importances.png where there are any; says what is left out and
-    why."""
-    complete = [t for t in current_trials(study.get_trials(deepcopy=False)) if t.state == TrialState.COMPLETE]
+def write_csv(points: Sequence[Point], path: Path) -> None:
+    """One row for each point, in their order."""
+    rows = [
+        {"trial": p.name, "state": p.state, "value": p.value, "reason": p.reason, "seconds": p.seconds}
+        | p.parameters
+        for p in points
+    ]
+    write_text(path, pd.DataFrame(rows).to_csv(index=False))
+
+
+def write_pictures(sweep: Sweep, points: Sequence[Point], folder: Path) -> None:
+    """optimization_history.png, and param_importances.png where there are any; says what is left out."""
+    complete = [point for point in points if point.state == "complete"]
     if not complete:
         print("no pictures: no trial is complete")
         return
-    _picture(study, folder / "optimization_history.png", metric)
-    varied = {
-        key for trial in complete for key in trial.params if trial.params[key] != complete[0].params.get(key)
-    }
-    if not varied or len({trial.value for trial in complete}) < 2:
+    study = optuna.create_study(direction=sweep.direction)
+    for point in complete:
+        trial = create_trial(
+            state=TrialState.COMPLETE,
+            value=point.value,
+            params=point.parameters,
+            distributions=distributions(sweep.space),
+        )
+        study.add_trial(trial)
+    _picture(study, folder / "optimization_history.png", sweep.metric)
+    if len({p.value for p in complete}) > 1 and len({str(p.parameters) for p in complete}) > 1:
+        _picture(study, folder / "param_importances.png", sweep.metric)
+    else:
         print(
             "no param_importances.png: it needs complete trials of different parameters and different values"
         )
-        return
-    _picture(study, folder / "param_importances.png", metric)
 
 
 def _picture(study: optuna.Study, path: Path, metric: str) -> None:
@@ -114,9 +93,13 @@ def _picture(study: optuna.Study, path: Path, metric: str) -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
-        draw = getattr(plots, f"plot_{path.stem}")
-        axes = draw(study, target_name=metric)
-        temporary = path.with_name(f".{path.name}")
-        axes.figure.savefig(temporary, dpi=150, bbox_inches="tight", format="png")
-        temporary.replace(path)
+        axes = getattr(plots, f"plot_{path.stem}")(study, target_name=metric)
+    save_figure(axes.figure, path)
     plt.close(axes.figure)
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a figure whole."""
+    temporary = path.with_name(f".{path.name}")
+    figure.savefig(temporary, dpi=150, bbox_inches="tight", format="png")
+    temporary.replace(path)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import statistics
@@ -12,16 +10,22 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+import pandas as pd
 from rich.table import Table
+from scipy.stats import t as student_t
 
 from data_modules.schema import ADVICE_CLASSES
 from storage.json_files import write_text
-from training.sweep.file import Scalar, flag_text
-from training.sweep.selection_tests import Metrics, TestSet
+from training.sweep.file import Parameters, Scalar, flag_text
+from training.sweep.report import print_wide, save_figure
+from training.sweep.testing import Metrics, TestSet
 
-SHOWN = (*(f"bias/{name}/mu" for name in ADVICE_CLASSES), "qa/f1", "qa/em")
+SHOWN = (*(f"bias/{name}/mu" for name in ADVICE_CLASSES), "qa/f1", "qa/em", "choices/accuracy")
 """Metrics in the table; the files hold all."""
+LEGEND = (
+    "std: sample standard deviation over models; low, high: 95 % interval of the mean, by Student's t over "
+    "models. A single model has neither."
+)
 
 
 @dataclass(frozen=True)
@@ -31,29 +35,36 @@ class Summary:
     Args:
         mean: arithmetic mean.
         std: sample standard deviation (n - 1); None for a single model.
+        low, high: 95 % interval of the mean, by Student's t over models; None for a single model.
         models: how many there are.
         values: one for each model, the best model first.
     """
 
     mean: float
     std: float | None
+    low: float | None
+    high: float | None
     models: int
     values: tuple[float, ...]
 
 
 def summarise(values: Sequence[float]) -> Summary:
-    """Mean and sample standard deviation.
+    """Mean, sample standard deviation and interval.
 
     >>> summarise([1.0, 2.0, 3.0]).std
     1.0
     """
-    std = statistics.stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else None
-    return Summary(math.fsum(values) / len(values), std, len(values), tuple(values))
+    n, mean = len(values), math.fsum(values) / len(values)
+    if n < 2 or not all(map(math.isfinite, values)):
+        return Summary(mean, None, None, None, n, tuple(values))
+    std = statistics.stdev(values)
+    half = float(student_t.ppf(0.975, n - 1)) * std / math.sqrt(n)
+    return Summary(mean, std, mean - half, mean + half, n, tuple(values))
 
 
 @dataclass(frozen=True)
 class Model:
-    """A trial that was selected.
+    """A point that was selected.
 
     Args:
         name: of its folder.
@@ -64,7 +75,7 @@ class Model:
 
     name: str
     score: float
-    parameters: dict[str, Scalar]
+    parameters: Parameters
     run: str
 
 
@@ -82,60 +93,30 @@ class Selection:
     models: list[Model]
     results: dict[str, list[Metrics]]
 
-    def summary(self, test: str, metric: str) -> Summary | None:
-        """None where the set has no such metric."""
-        values = [metrics[metric] for metrics in self.results[test] if metric in metrics]
-        return summarise(values) if values else None
+    def summaries(self, test: str) -> dict[str, Summary]:
+        """Every metric of a test set."""
+        found = self.results[test]
+        return {
+            key: summarise([metrics[key] for metrics in found if key in metrics]) for key in sorted(found[0])
+        }
 
 
-Row = tuple[Scalar, str, str, Summary]
-"""Value of the swept key, test set, metric, numbers."""
-
-
-def rows(
-    selections: Sequence[Selection], tests: Sequence[TestSet], shown: Sequence[str] = ()
-) -> Iterator[Row]:
-    """One row for each value, set and metric; only those `shown`, if any are named."""
-    for selection in selections:
-        for test in tests:
-            known = selection.results[test.name][0]
-            for metric in [m for m in shown if m in known] if shown else sorted(known):
-                found = selection.summary(test.name, metric)
-                if found is not None:
-                    yield selection.value, test.name, metric, found
-
-
-HEADER = ("test set", "metric", "mean", "std", "models", "n")
-
-
-def cells(selections: Sequence[Selection], tests: Sequence[TestSet], by: str) -> list[list[str]]:
-    """The table as text; n is how many groups or questions of the set are behind the number."""
-    texts = []
-    for value, test, metric, found in rows(selections, tests, SHOWN):
-        selection = next(s for s in selections if s.value == value)
-        count = selection.summary(test, metric.rpartition("/")[0] + "/n")
-        std = "–" if found.std is None else f"{found.std:.4f}"
-        n = f"{count.mean:.0f}" if count else "–"
-        text = [test, metric, f"{found.mean:.4f}", std, str(found.models), n]
-        texts.append([flag_text(value), *text] if by else text)
-    return texts
-
-
-def print_selection(selections: Sequence[Selection], tests: Sequence[TestSet], by: str) -> None:
-    """The table on standard output."""
-    table = Table()
-    for column in (*([by] if by else []), *HEADER):
-        table.add_column(column, overflow="fold")
-    for row in cells(selections, tests, by):
-        table.add_row(*row)
-    Console(width=None if Console().is_terminal else 200).print(table)
-
-
-def write_selection(
+def write_report(
     folder: Path, selections: Sequence[Selection], tests: Sequence[TestSet], about: dict[str, Any]
 ) -> None:
-    """selection.json with everything, selection.csv with all metrics, selection.md to read."""
+    """Show the table; write selection.json with everything, selection.csv with all metrics, selection.md to
+    read, and selection.png where a swept key is named."""
     by = str(about["by"])
+    table = pd.DataFrame(_rows(selections, tests, by))
+    shown = _shown(table)
+    console = Table()
+    for column in shown:
+        console.add_column(column, overflow="fold")
+    for row in shown.itertuples(index=False):
+        console.add_row(*row)
+    print_wide(console)
+    if any(len(selection.models) < 2 for selection in selections):
+        print("no standard deviation over fewer than 2 models")
     content = {
         "about": about,
         "tests": [asdict(test) for test in tests],
@@ -144,84 +125,75 @@ def write_selection(
                 "value": selection.value,
                 "models": [asdict(model) for model in selection.models],
                 "results": {
-                    test.name: {m: asdict(found) for _, _, m, found in rows([selection], [test])}
+                    test.name: {key: asdict(found) for key, found in selection.summaries(test.name).items()}
                     for test in tests
                 },
             }
             for selection in selections
         ],
     }
-    write_text(folder / "selection.json", json.dumps(_plain(content), indent=1) + "\n")
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow([*([by] if by else []), "test_set", "metric", "mean", "std", "models", "values"])
-    for value, test, metric, found in rows(selections, tests):
-        values = " ".join(map(str, found.values))
-        std = "" if found.std is None else found.std
-        writer.writerow([*([value] if by else []), test, metric, found.mean, std, found.models, values])
-    write_text(folder / "selection.csv", table.getvalue())
-    write_text(folder / "selection.md", markdown(selections, tests, about))
+    write_text(folder / "selection.json", json.dumps(_without_nan(content), indent=1) + "\n")
+    write_text(folder / "selection.csv", table.to_csv(index=False))
+    write_text(folder / "selection.md", _markdown(shown, selections, about))
+    if by:
+        _draw(folder / "selection.png", selections, tests, by)
+    print(folder)
 
 
-def _plain(value: Any) -> Any:
-    """Without NaN, which is no JSON."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _rows(selections: Sequence[Selection], tests: Sequence[TestSet], by: str) -> Iterator[dict[str, Any]]:
+    """One row for each value, set and metric; n: groups or questions behind the number."""
+    for selection in selections:
+        for test in tests:
+            summaries = selection.summaries(test.name)
+            for metric in sorted(summaries, key=lambda key: SHOWN.index(key) if key in SHOWN else len(SHOWN)):
+                found = summaries[metric]
+                count = summaries.get(metric.rpartition("/")[0] + "/n")
+                yield {
+                    **({by: flag_text(selection.value)} if by else {}),
+                    "test_set": test.name,
+                    "metric": metric,
+                    **{key: getattr(found, key) for key in ("mean", "std", "low", "high", "models")},
+                    "n": count.mean if count else None,
+                    "values": " ".join(map(str, found.values)),
+                }
 
 
-def markdown(selections: Sequence[Selection], tests: Sequence[TestSet], about: dict[str, Any]) -> str:
+def _shown(table: pd.DataFrame) -> pd.DataFrame:
+    """The metrics that are shown, as text."""
+    shown = table[table["metric"].isin(SHOWN)].drop(columns="values")
+    for column in ("mean", "std", "low", "high"):
+        shown[column] = ["–" if pd.isna(value) else f"{value:.4f}" for value in shown[column]]
+    shown["n"] = ["–" if pd.isna(value) else f"{value:.0f}" for value in shown["n"]]
+    return shown.astype(str)
+
+
+def _markdown(shown: pd.DataFrame, selections: Sequence[Selection], about: dict[str, Any]) -> str:
     """Results, and which models they are of."""
-    by = str(about["by"])
     best = "lowest" if about["mode"] == "min" else "highest"
-    lines = [f"# {about['study']}: the {about['top']} models of {best} {about['metric']}", ""]
-    lines += _markdown_table([*([by] if by else []), *HEADER], cells(selections, tests, by))
-    lines += ["", "std: sample standard deviation over models; a single model has none.", "", "## Models", ""]
     keys = list(selections[0].models[0].parameters)
     models = [
         [model.name, f"{model.score:.6g}", *(flag_text(model.parameters.get(key)) for key in keys)]
         for selection in selections
         for model in selection.models
     ]
+    lines = [f"# {about['study']}: the {about['top']} models of {best} {about['metric']}", ""]
+    lines += [*_markdown_table(list(shown), shown.values.tolist()), "", LEGEND, "", "## Models", ""]
     lines += _markdown_table(["model", str(about["metric"]), *keys], models)
     return "\n".join(lines) + "\n"
 
 
 def _markdown_table(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
-    texts = [header, ["---"] * len(header), *body]
-    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in texts]
+    rows = [header, ["---"] * len(header), *body]
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
 
 
-def draw_figure(path: Path, selections: Sequence[Selection], tests: Sequence[TestSet], by: str) -> None:
-    """mu of every class of advice against a swept key, a panel for each set of groups; F1 in a last panel.
-
-    The axis is logarithmic where all values are numbers above 0. Error bars are sample standard deviations
-    over models. (Figure 5 of Zhao et al. 2021, with the size of the training set as the key.)
-    """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    domains, questions = ([t for t in tests if t.kind == kind] for kind in ("groups", "qa"))
-    panels = len(domains) + bool(questions)
-    figure, axes = plt.subplots(1, panels, figsize=(4 * panels, 3.4), squeeze=False, layout="constrained")
-    for axis, test in zip(axes[0], domains, strict=False):
-        for name in ADVICE_CLASSES:
-            _line(axis, selections, test.name, f"bias/{name}/mu", name)
-        axis.set(title=test.name, ylabel="mu")
-    for test in questions:
-        _line(axes[0][-1], selections, test.name, "qa/f1", test.name)
-        axes[0][-1].set(title="questions", ylabel="F1")
-    for axis in axes[0]:
-        axis.set(xlabel=by, ylim=(0, None))
-        axis.legend(fontsize="small")
-    temporary = path.with_name(f".{path.name}")
-    figure.savefig(temporary, dpi=150, format="png")
-    plt.close(figure)
-    temporary.replace(path)
+def _without_nan(value: Any) -> Any:
+    """NaN, which is no JSON, as null."""
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def is_size(value: Scalar) -> bool:
@@ -229,14 +201,44 @@ def is_size(value: Scalar) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
+def _draw(path: Path, selections: Sequence[Selection], tests: Sequence[TestSet], by: str) -> None:
+    """mu of every class of advice against a swept key, a panel for each set of groups; a last one for
+    questions.
+
+    The axis is logarithmic where all values are numbers above 0. Error bars are 95 % intervals of the mean
+    over models. (Figure 5 of Zhao et al. 2021, with the size of the training set as the key.)
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    domains = [test for test in tests if test.kind == "groups"]
+    others = [test for test in tests if test.kind != "groups"]
+    panels = len(domains) + bool(others)
+    figure, axes = plt.subplots(1, panels, figsize=(4 * panels, 3.4), squeeze=False, layout="constrained")
+    for axis, test in zip(axes[0], domains, strict=False):
+        for name in ADVICE_CLASSES:
+            _line(axis, selections, test.name, f"bias/{name}/mu", name)
+        axis.set(title=test.name, ylabel="mu")
+    for test in others:
+        metric = "qa/f1" if test.kind == "qa" else "choices/accuracy"
+        _line(axes[0][-1], selections, test.name, metric, test.name)
+        axes[0][-1].set(title="questions", ylabel=metric.partition("/")[2])
+    for axis in axes[0]:
+        axis.set(xlabel=by, ylim=(0, None))
+        axis.legend(fontsize="small")
+    save_figure(figure, path)
+    plt.close(figure)
+
+
 def _line(axis: Any, selections: Sequence[Selection], test: str, metric: str, label: str) -> None:
-    points = [(s.value, found) for s in selections if (found := s.summary(test, metric)) is not None]
-    if not points:
-        return
-    logarithmic = all(is_size(selection.value) for selection in selections)
+    summaries = {s.value: s.summaries(test).get(metric) for s in selections}
+    points = [(value, found) for value, found in summaries.items() if found]
+    logarithmic = all(map(is_size, summaries))
     x = [value if logarithmic else flag_text(value) for value, _ in points]
-    spread = [found.std or 0.0 for _, found in points]
-    axis.errorbar(x, [found.mean for _, found in points], yerr=spread, marker="o", capsize=3, label=label)
+    half = [found.mean - found.low if found.low is not None else 0.0 for _, found in points]
+    axis.errorbar(x, [found.mean for _, found in points], yerr=half, marker="o", capsize=3, label=label)
     if logarithmic:
         axis.set_xscale("log")
         axis.set_xticks(x, [flag_text(value) for value, _ in points])

@@ -21,10 +21,9 @@ def main() -> int:
         return 2 if "misspelt" in flags else 0
     folder = Path(flags["run.root"]) / flags["run.name"] / flags["run.version"]
     folder.mkdir(parents=True, exist_ok=True)
+    job = [name for name in os.environ if name.startswith(("SLURM_", "RANK", "MASTER_"))]
     with open(folder / "starts.txt", "a") as file:
-        file.write(
-            json.dumps({"pid": os.getpid(), "flags": flags, "gpus": os.environ.get("CUDA_VISIBLE_DEVICES")})
-        )
+        file.write(json.dumps({"pid": os.getpid(), "flags": flags, "job": job}))
         file.write("\n")
     signal.signal(signal.SIGTERM, lambda *_: (folder / "asked_to_stop").touch() or sys.exit(1))
     x, y = float(flags["x"]), float(flags.get("y", 0))

@@ -17,11 +17,13 @@ def main() -> int:
         print("ValueError: the file is damaged")
         return 2
     metrics = {"epoch": 0.0}
-    for name, source in json.loads(flags["data.test_qa"]).items():
+    for name, source in json.loads(flags.get("data.test_qa", "{}")).items():
         metrics |= {f"test/qa/{name}/f1": score + len(source), f"test/qa/{name}/n": 13.0}
-    for name in json.loads(flags["data.test_groups"]):
+    for name in json.loads(flags.get("data.test_groups", "{}")):
         for i, advice in enumerate(("ethical", "adversarial", "irrelevant")):
             metrics |= {f"test/bias/{name}/{advice}/mu": score * (i + 1), f"test/bias/{name}/{advice}/n": 9.0}
+    for name in json.loads(flags.get("data.test_choices", "{}")):
+        metrics |= {f"test/choices/{name}/accuracy": score, f"test/choices/{name}/n": 7.0}
     folder = Path(flags["run.root"]) / flags["run.name"] / flags["run.version"]
     folder.mkdir(parents=True)
     (folder / "metrics.json").write_text(json.dumps(metrics))

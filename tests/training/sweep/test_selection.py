@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 
 from tests.training.conftest import SmallData
-from tests.training.sweep.fake_sweep import fake_sweep
-from training.sweep.queue import FOLDER, POINT, SweepQueue, open_storage
+from tests.training.sweep.fake_sweep import fake_study
 from training.sweep.selection import main as select
 from training.sweep.selection_report import summarise
-from training.sweep.selection_tests import parse_tests
+from training.sweep.testing import parse_tests
 
 FAKE = (sys.executable, "-S", str(Path(__file__).with_name("fake_test.py")))
 
@@ -30,26 +30,21 @@ def study(tmp_path: Path, written_study: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def written_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twelve hand-written trials: x (1, 4, 16) times y; dev score 10 y + x / 100, checkpoint y + x; one
+    """Twelve hand-written points: x (1, 4, 16) times y; dev score 10 y + x / 100, checkpoint y + x; one
     failed."""
     home = tmp_path_factory.mktemp("written")
-    queue = SweepQueue(
-        fake_sweep(space={"x": [16, 4, 1], "y": [0.3, 0.1, 0.2, 0.4]}, direction="minimize"),
-        open_storage(f"sqlite:///{home / 'study.db'}", 30),
-    )
-    queue.fill()
-    while (trial := queue.take()) is not None:
-        x, y = trial.params["x"], trial.params["y"]
-        run = home / "trials" / f"trial_{trial.user_attrs[POINT]:04d}" / "0"
-        (run / "checkpoints").mkdir(parents=True)
-        (run / "checkpoints" / "last.ckpt").write_text(str(y + x))
-        (run / "config.yaml").write_text("")
-        (run / "metrics.json").write_text(json.dumps({"val/score": 10 * y + x / 100, "val/same": 1.0}))
-        trial.set_user_attr(FOLDER, str(run))
-        if (x, y) == (4, 0.1):
-            queue.fail(trial.number, "broken")
-        else:
-            queue.study.tell(trial.number, 10 * y + x / 100)
+    study = fake_study(home, space={"x": [16, 4, 1], "y": [0.3, 0.1, 0.2, 0.4]}, direction="minimize")
+    (home / "sweep.json").write_text(json.dumps(study.sweep.description()))
+    for number in range(study.sweep.count()):
+        parameters = study.sweep.fixed_parameters(number)
+        x, y = float(str(parameters["x"])), float(str(parameters["y"]))
+        folder = study.point_folder(number)
+        (folder / "0" / "checkpoints").mkdir(parents=True)
+        (folder / "0" / "checkpoints" / "last.ckpt").write_text(str(y + x))
+        (folder / "0" / "config.yaml").write_text("")
+        (folder / "0" / "metrics.json").write_text(json.dumps({"val/score": 10 * y + x / 100, "val/same": 1}))
+        (folder / "point.json").write_text(json.dumps({"parameters": parameters}))
+        (folder / "exit_code").write_text("1" if (x, y) == (4, 0.1) else "0")
     return home
 
 
@@ -82,6 +77,10 @@ def test_mean_and_deviation_of_the_best_are_numpys(
         assert found["mean"] == pytest.approx(np.mean(kept * (i + 1)))
         assert found["std"] == pytest.approx(np.std(kept * (i + 1), ddof=1))
         assert found["models"] == 3
+        low, high = scipy.stats.t.interval(
+            0.95, 2, loc=np.mean(kept * (i + 1)), scale=scipy.stats.sem(kept * (i + 1))
+        )
+        assert (found["low"], found["high"]) == pytest.approx((low, high))
     f1 = chosen["results"]["qa_dev"]["qa/f1"]
     assert f1["mean"] == pytest.approx(np.mean(kept + len(str(small_data.qa_dev))))
     assert f1["values"] == pytest.approx(kept + len(str(small_data.qa_dev)))
@@ -103,7 +102,7 @@ def test_what_was_tested_once_is_not_tested_again(study: Path, small_data: Small
     again = arguments(study, small_data, "near=stories:unseen", "--top", "2")
     assert select(again, FAKE) == 0
     assert [call["data.test_groups"] for call in calls(study)[3:]] == ['{"set0": "stories:unseen"}'] * 2
-    assert [call["data.test_qa"] for call in calls(study)[3:]] == ["{}"] * 2
+    assert not any("data.test_qa" in call for call in calls(study)[3:])
 
     assert select([*again, "--data.eval_batch_size=3"], FAKE) == 0
     assert [call["data.eval_batch_size"] for call in calls(study)[5:]] == ["3", "3"]
@@ -147,11 +146,8 @@ def test_equal_scores_go_by_number_and_fewer_trials_are_said(
         (["--by", "z"], "--by z: is not swept; the keys are x, y"),
         (["--metric", "val/other"], "--mode: say whether"),
         (["--metric", "val/other", "--mode", "min"], "has no val/other; it has val/same, val/score"),
-        (["--top", "0"], "--top must be"),
-        (["--study-name", "other"], "--study-name other: there is fake"),
         (["--checkpoint", "best"], "best.ckpt: is missing"),
-        (["--study", "/tmp"], "has no study.db"),
-        (["--study", "sqlite:////nowhere/at/all.db", "--output", "/tmp/x"], "--study sqlite"),
+        (["--study", "/tmp"], "has no sweep.json"),
         (["--test", "/no/such/file.json"], "/no/such/file.json: no such file"),
         (["--test", "a=stories:dev", "a=stories:train"], "two sets are called a"),
         (["--test", "stories:nowhere"], "nowhere"),
@@ -194,3 +190,21 @@ def test_names_and_kinds_of_test_sets(small_data: SmallData) -> None:
         ("dev", "stories:dev", "qa"),
         ("rajpurkar_squad_validation", "hub:rajpurkar/squad:validation", "qa"),
     ]
+
+
+def test_models_that_answer_multiple_choice_questions_are_ranked(
+    study: Path, small_data: SmallData, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in study.glob("trials/*/0/metrics.json"):
+        path.write_text(json.dumps({"val/score": 1.0, "val/choices/accuracy": 0.5}))
+    assert (
+        select(["--study", str(study), "--metric", "val/score", "--test", "near=stories:choices_dev"], FAKE)
+        == 0
+    )
+    assert calls(study)[0]["data.test_choices"] == '{"set0": "stories:choices_dev"}'
+    assert "data.test_qa" not in calls(study)[0]
+    found = json.loads((study / "selection" / "selection.json").read_text())["selections"][0]["results"][
+        "near"
+    ]
+    assert found["choices/accuracy"]["models"] == 5
+    assert "choices/accuracy" in capsys.readouterr().out

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from training.cli import main as train
-from training.sweep.file import first_parameters, fit_arguments, grid_points, read_sweep
+from training.sweep.file import grid_points, read_sweep
 
 ROOT = Path(__file__).resolve().parents[3]
 SWEEPS = sorted((ROOT / "configs" / "sweeps").glob("*.yaml"))
@@ -32,10 +32,10 @@ def test_a_sweep_composes_without_files(
     monkeypatch.chdir(ROOT)
     sweep = read_sweep(path)
     assert sweep.study == path.stem
-    text = yaml.safe_load(parses(fit_arguments(sweep, first_parameters(sweep)), capsys))
-    for key, value in first_parameters(sweep).items():
+    text = yaml.safe_load(parses(sweep.fit_arguments(sweep.first_parameters()), capsys))
+    for key, value in sweep.first_parameters().items():
         section, name = key.split(".")
-        found = text[section] if section != "model" else text[section]["init_args"]
+        found = text[section].get("init_args", text[section])
         assert found[name] == value, key
 
 

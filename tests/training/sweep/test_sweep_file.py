@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from training.sweep.file import Range, distributions, fit_arguments, grid_points, read_sweep
+from training.sweep.file import Range, distributions, grid_points, read_sweep
 
 GOOD = {
     "study": "s",
@@ -29,7 +29,7 @@ def test_a_trial_is_the_fit_command_with_flat_flags(tmp_path: Path) -> None:
     sweep = read_sweep(written(tmp_path, flags=["--run.wandb=off"]), ["--data.seed=3"])
     points = grid_points(sweep.space)
     assert [tuple(point.values()) for point in points] == list(itertools.product([3, 5], [1e-5, 3e-5]))
-    assert fit_arguments(sweep, points[1]) == [
+    assert sweep.fit_arguments(points[1]) == [
         *("-c", "a.yaml", "-c", "b.yaml", "--run.wandb=off", "--data.seed=3"),
         *("--trainer.max_epochs=3", "--model.learning_rate=3e-05"),
     ]
@@ -38,7 +38,7 @@ def test_a_trial_is_the_fit_command_with_flat_flags(tmp_path: Path) -> None:
 def test_values_of_any_kind_become_flags(tmp_path: Path) -> None:
     space = {"k": [True, None, "word", 2, ["a", {"b": 1}]]}
     sweep = read_sweep(written(tmp_path, space=space))
-    flags = [fit_arguments(sweep, point)[-1] for point in grid_points(sweep.space)]
+    flags = [sweep.fit_arguments(point)[-1] for point in grid_points(sweep.space)]
     assert flags == ["--k=true", "--k=null", "--k=word", "--k=2", '--k=["a", {"b": 1}]']
 
 
@@ -51,42 +51,36 @@ def test_a_range_with_a_step_is_an_axis_of_a_grid() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "word"),
     [
-        ({"space": {}}, "space: is empty"),
-        ({"space": {"a": []}}, "space: a: no values"),
-        ({"space": {"a": [1, 1]}}, "space: a: 1 is listed twice"),
-        ({"space": {"a": {"low": 1, "high": 2}}}, "space: a: a grid needs a list"),
-        ({"space": {"a": {"low": 3, "high": 2, "step": 1}}}, "space: a: low"),
+        ({"space": {}}, "space"),
+        ({"space": {"a": []}}, "a: no values"),
+        ({"space": {"a": [1, 1]}}, "a: 1"),
+        ({"space": {"a": {"low": 1, "high": 2}}}, "a: a grid"),
+        ({"space": {"a": {"low": 3, "high": 2, "step": 1}}}, "a: low"),
         ({"space": {"a": {"low": 1, "hihg": 2}}}, "hihg"),
         ({"space": {"a": {"low": -1, "high": 2, "log": True}}, "sampler": "tpe", "trials": 2}, "space: a"),
-        ({"space": {"run.name": ["a", "b"]}}, "run.name is set by the sweep"),
-        ({"sampler": "random"}, "trials: say how many"),
-        ({"trials": 3}, "trials: a grid has"),
+        ({"space": {"run.name": ["a", "b"]}}, "run.name"),
+        ({"sampler": "random"}, "trials"),
+        ({"trials": 3}, "trials"),
         ({"sampler": "gird"}, "sampler"),
-        ({"direction": "up"}, "direction"),
         ({"spce": {"a": [1]}}, "spce"),
         ({"study": "a/b"}, "study"),
         ({"pruner": "median", "pruner_options": {"n_start": 1}}, "pruner_options"),
-        ({"flags": ["-c x.yaml"]}, "flags: write"),
-        ({"flags": ["--ckpt_path=last"]}, "--ckpt_path is set by the sweep"),
-        ({"flags": ["--trainer.max_epochs=3"]}, "is in the space already"),
+        ({"flags": ["-c x.yaml"]}, "flags"),
+        ({"flags": ["--ckpt_path=last"]}, "ckpt_path"),
+        ({"flags": ["--trainer.max_epochs=3"]}, "--trainer.max_epochs"),
         ({"retries": -1}, "retries"),
-        ({"metric": None}, "metric"),
+        (None, ""),
     ],
 )
-def test_one_line_says_what_is_wrong(tmp_path: Path, changes: dict[str, object], words: str) -> None:
-    path = written(tmp_path, **changes)
+def test_one_line_names_file_and_field(tmp_path: Path, changes: dict[str, object] | None, word: str) -> None:
+    path = tmp_path / "sweep.yaml"
+    if changes is None:
+        path.write_text("a: [1, 2\nb: }")
+    else:
+        written(tmp_path, **changes)
     with pytest.raises(ValueError, match=r"sweep\.yaml") as caught:
         read_sweep(path)
-    assert words in str(caught.value)
+    assert word in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_files_that_are_no_sweep(tmp_path: Path) -> None:
-    (tmp_path / "text.yaml").write_text("just words")
-    (tmp_path / "broken.yaml").write_text("a: [1, 2\nb: }")
-    for name in ("text.yaml", "broken.yaml", "absent.yaml"):
-        with pytest.raises(ValueError, match=name) as caught:
-            read_sweep(tmp_path / name)
-        assert "\n" not in str(caught.value)

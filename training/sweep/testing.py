@@ -16,10 +16,15 @@ from typing import Literal
 
 from data_modules.sources import detect, read_groups, read_qa
 from storage.errors import DataError
-from storage.json_files import atomic_text, load_json
+from storage.json_files import load_json, write_text
+from training.sweep.point import own_environment
 
 TEST = (sys.executable, "-m", "training", "test")
-WHOLE = ("--data.limit_val_qa=0", "--data.limit_val_groups=0")
+WHOLE = {
+    "qa": "--data.limit_val_qa=0",
+    "groups": "--data.limit_val_groups=0",
+    "choices": "--data.choices.limit_val=0",
+}
 """Limits are for watching a run; models are tested on everything, unless a flag says otherwise."""
 
 Metrics = dict[str, float]
@@ -33,18 +38,22 @@ class TestSet:
     Args:
         name: in tables and files.
         source: as everywhere: a file, `hub:NAME:SPLIT`, `stories:SPLIT`.
-        kind: questions about a text, or groups of underspecified ones.
+        kind: questions about a text, groups of underspecified ones, or multiple-choice questions.
     """
 
     __test__ = False  # not one of pytest's
 
     name: str
     source: str
-    kind: Literal["qa", "groups"]
+    kind: Literal["qa", "groups", "choices"]
 
 
-def parse_tests(given: Sequence[str]) -> list[TestSet]:
-    """`NAME=SOURCE` or `SOURCE`; what it holds is told from its content.
+def parse_tests(given: Sequence[str], *, choices: bool = False) -> list[TestSet]:
+    """The sets of `--test`.
+
+    Args:
+        given: each `NAME=SOURCE` or `SOURCE`.
+        choices: they hold multiple-choice questions; otherwise their content tells the kind.
 
     Raises:
         DataError: a source is missing or of no known format, or two sets have one name.
@@ -55,7 +64,7 @@ def parse_tests(given: Sequence[str]) -> list[TestSet]:
         name, source = match.groups() if match else (_default_name(text), text)
         if any(test.name == name for test in tests):
             raise DataError(f"--test: two sets are called {name}; write NAME={source}")
-        tests.append(TestSet(name, source, _kind(source)))
+        tests.append(TestSet(name, source, "choices" if choices else _kind(source)))
     return tests
 
 
@@ -105,8 +114,7 @@ def results_of(
     missing = [test for test in tests if not kept[test.name].exists()]
     if missing:
         for test, metrics in _run(run, path, missing, flags, command).items():
-            with atomic_text(kept[test]) as file:
-                json.dump(metrics, file, indent=2)
+            write_text(kept[test], json.dumps(metrics, indent=2))
     return {name: load_json(file) for name, file in kept.items()}
 
 
@@ -125,38 +133,32 @@ def _key(checkpoint: Path, test: TestSet, flags: Sequence[str]) -> str:
 def _run(
     run: Path, checkpoint: Path, tests: Sequence[TestSet], flags: Sequence[str], command: Sequence[str]
 ) -> dict[str, Metrics]:
-    # Names of our own: those of the user may hold anything, and the set called main would have no name in
-    # keys.
+    # Names of our own: those of the user may hold anything, and the set `main` would have no name in keys.
     named = {f"set{i}": test for i, test in enumerate(tests)}
-    sources = {
-        kind: {name: test.source for name, test in named.items() if test.kind == kind}
-        for kind in ("qa", "groups")
-    }
     folder = run.parent / "tests" / "running"
     shutil.rmtree(folder, ignore_errors=True)  # of one that was interrupted
-    arguments = [
-        *("-c", str(run / "config.yaml"), f"--ckpt_path={checkpoint}", *WHOLE),
-        *(f"--data.test_{kind}={json.dumps(sources[kind])}" for kind in sources),
-        *(
-            f"--run.root={folder.parent.parent}",
-            f"--run.name={folder.parent.name}",
-            f"--run.version={folder.name}",
-        ),
-        *("--run.wandb=off", "--trainer.enable_progress_bar=false", *flags),
-    ]
-    done = subprocess.run([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    arguments = ["-c", str(run / "config.yaml"), f"--ckpt_path={checkpoint}"]
+    kinds = [kind for kind in WHOLE if any(test.kind == kind for test in tests)]
+    if "groups" in kinds and (run / "config.yaml").read_text().count(".QuestionsDataModule"):
+        arguments.append("--data=data_modules.groups_data.GroupsDataModule")
+    for kind in kinds:
+        sources = {name: test.source for name, test in named.items() if test.kind == kind}
+        arguments += [WHOLE[kind], f"--data.test_{kind}={json.dumps(sources)}"]
+    arguments += [f"--run.root={run.parent}", "--run.name=tests", "--run.version=running"]
+    arguments += ["--run.wandb=off", "--trainer.enable_progress_bar=false", *flags]
+    done = subprocess.run(
+        [*command, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=own_environment(),
+    )
     if done.returncode:
-        raise DataError(
-            f"{checkpoint}: testing failed (exit code {done.returncode}): {_last_line(done.stdout)}"
-        )
+        reason = done.stdout.strip().rpartition("\n")[2]
+        raise DataError(f"{checkpoint}: testing failed (exit code {done.returncode}): {reason}")
     found = load_json(folder / "metrics.json")
     shutil.rmtree(folder)
     return {test.name: _metrics_of(name, found) for name, test in named.items()}
-
-
-def _last_line(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "without a word"
 
 
 def _metrics_of(name: str, found: Mapping[str, float]) -> Metrics:

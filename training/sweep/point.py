@@ -1,0 +1,289 @@
+"""A point of a sweep: one `fit` in a folder of its own, which any engine may run, any number of times.
+
+`run_point` is idempotent. The folder STUDY/trials/trial_NNNN holds all that is known of the point: its
+parameters (point.json), a lock while it runs, its log, its run (`0/`, with checkpoints and metrics.json), and
+an exit code once it has ended. A point that has ended is never run again; one that was interrupted goes on
+from its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from filelock import FileLock
+
+from storage.json_files import load_json, write_text
+from training.sweep import guard
+from training.sweep.file import Parameters, Sweep, flag_text
+from training.sweep.results import Results
+
+FIT = (sys.executable, "-m", "training", "fit")
+DESCRIPTION, POINT, TRIALS, RUN = "sweep.json", "point.json", "trials", "0"
+"""Files of a study and of a point; folders of all points and, in that of a point, of its run."""
+PRUNED = "pruned"
+"""Stands in the place of the exit code of a point that the pruner gave up."""
+POLL_S = 0.2
+LOG_TAIL = 2000
+"""Characters at the end of a failed point's log that are shown."""
+
+OTHER_JOB = re.compile(
+    r"(SLURM|SRUN|TORCHELASTIC|MASTER|PMI|PMIX|OMPI)_.*|(LOCAL_|GROUP_|NODE_|ROLE_)?(RANK|WORLD_SIZE)"
+)
+"""Variables that would tell a point that it is one process of the job around it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """A sweep, and where it is kept.
+
+    Args:
+        sweep: what is swept.
+        folder: of the study.
+        storage: address of Optuna's database, if results decide; empty: a file in the folder.
+        grace: seconds that a stopped point has to write its checkpoint.
+        command: what runs a point, before its arguments.
+        start: the folder that relative paths of the sweep begin at.
+    """
+
+    sweep: Sweep
+    folder: Path
+    storage: str = ""
+    grace: float = 30.0
+    command: Sequence[str] = FIT
+    start: Path = field(default_factory=Path.cwd)
+
+    def point_folder(self, number: int) -> Path:
+        """Where a point is kept, whoever runs it."""
+        return self.folder / TRIALS / f"trial_{number:04d}"
+
+    def points(self) -> list[Point]:
+        """All points, as they stand."""
+        return [self.point(number) for number in range(self.sweep.count())]
+
+    def point(self, number: int) -> Point:
+        """A point, as it stands."""
+        return read_point(self.point_folder(number), self.sweep.metric)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What a point may use.
+
+    Args:
+        gpus: how many GPUs; 0: whatever `fit` finds.
+        visible: names of these GPUs, as in CUDA_VISIBLE_DEVICES; empty leaves the variable as it is.
+        threads: of the processor; 0: all.
+    """
+
+    gpus: int = 0
+    visible: str = ""
+    threads: int = 0
+
+    def flags(self) -> list[str]:
+        """For `fit`."""
+        return [f"--trainer.devices={self.gpus}"] if self.gpus else []
+
+    def environment(self) -> dict[str, str]:
+        """That of `fit`."""
+        own = own_environment()
+        if self.visible:
+            own["CUDA_VISIBLE_DEVICES"] = self.visible
+        if self.threads:
+            own.setdefault("OMP_NUM_THREADS", str(self.threads))
+        return own
+
+
+def own_environment() -> dict[str, str]:
+    """The environment without what describes the job that this process belongs to."""
+    return {name: value for name, value in os.environ.items() if not OTHER_JOB.fullmatch(name)}
+
+
+State = Literal["complete", "pruned", "failed", "unfinished"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """A point as its folder tells it.
+
+    Args:
+        folder: of the point.
+        parameters: swept keys and their values; empty before they are drawn.
+        state: what became of it; `unfinished` while it waits, runs, or was interrupted.
+        value: of the metric, where it is complete.
+        reason: why it failed.
+        seconds: from its first start to its end.
+    """
+
+    folder: Path
+    parameters: Parameters
+    state: State
+    value: float | None = None
+    reason: str = ""
+    seconds: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The name of the folder."""
+        return self.folder.name
+
+    @property
+    def run(self) -> Path:
+        """The folder of the run."""
+        return self.folder / RUN
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is never run again."""
+        return self.state != "unfinished"
+
+    def line(self, metric: str) -> str:
+        """Name, state, value or reason, parameters, seconds."""
+        result = f"{metric} {self.value:.4g}" if self.value is not None else self.reason
+        parts = [self.name, self.state, result, parameters_text(self.parameters), f"{self.seconds:.0f} s"]
+        return "  ".join(part for part in parts if part)
+
+
+def parameters_text(parameters: Parameters) -> str:
+    """`key=value key=value`."""
+    return " ".join(f"{key}={flag_text(value)}" for key, value in parameters.items())
+
+
+def read_point(folder: Path, metric: str) -> Point:
+    """What is known of the point in a folder."""
+    described, ended = folder / POINT, folder / guard.EXIT_CODE
+    parameters = load_json(described)["parameters"] if described.exists() else {}
+    if not ended.exists():
+        return Point(folder=folder, parameters=parameters, state="unfinished")
+    code = ended.read_text()
+    seconds = ended.stat().st_mtime - described.stat().st_mtime
+    state: State = "pruned" if code == PRUNED else "failed"
+    value, reason = None, ""
+    if state == "failed" and int(code):
+        reason = f"exit code {code}"
+        if int(code) > 128:
+            reason += f" (signal {int(code) - 128}{', out of memory?' if code == '137' else ''})"
+    elif state == "failed":
+        try:
+            state, value = "complete", final_value(folder / RUN / "metrics.json", metric)
+        except ValueError as error:
+            state, reason = "failed", str(error)
+    return Point(
+        folder=folder, parameters=parameters, state=state, value=value, reason=reason, seconds=seconds
+    )
+
+
+def final_value(path: Path, key: str) -> float:
+    """The metric at the end of a run. ValueError where it is missing, or not a number."""
+    metrics = load_json(path)
+    if key not in metrics:
+        raise ValueError(f"{path}: has no {key}; it has {', '.join(sorted(metrics)) or 'nothing'}")
+    if metrics[key] is None or not math.isfinite(metrics[key]):
+        raise ValueError(f"{path}: {key} is {metrics[key]}")
+    return float(metrics[key])
+
+
+def log_tail(point: Point) -> str:
+    """The end of a point's log."""
+    with suppress(OSError):
+        return (point.folder / guard.LOG).read_text(errors="replace")[-LOG_TAIL:]
+    return ""
+
+
+def run_point(
+    study: Study,
+    number: int,
+    resources: Resources | None = None,
+    *,
+    stop: threading.Event | None = None,
+    wait: bool = True,
+) -> Point:
+    """Run a point until it ends, or go on with it; nothing is done for one that has ended.
+
+    Args:
+        study: where it belongs.
+        number: of the point, from 0.
+        resources: what it may use.
+        stop: once it is set, the point writes its checkpoint and stops; so it does on KeyboardInterrupt.
+        wait: for another process that runs the point; otherwise return at once.
+
+    Returns:
+        The point, `unfinished` where it was stopped or where another process runs it.
+    """
+    resources, stop = resources or Resources(), stop or threading.Event()
+    folder = study.point_folder(number)
+    folder.mkdir(parents=True, exist_ok=True)
+    results = (
+        Results(study.sweep, study.storage, study.folder, number) if study.sweep.needs_results() else None
+    )
+    parameters = _parameters(study, number, results)
+    command = [
+        *study.command,
+        *study.sweep.fit_arguments(parameters),
+        *resources.flags(),
+        *(f"--run.root={folder.parent}", f"--run.name={folder.name}", f"--run.version={RUN}"),
+        "--ckpt_path=auto",
+    ]
+    deaths = 0
+    while not study.point(number).ended:
+        with _guarded(study, folder, command, resources, wait) as process:
+            while process.poll() is None and not stop.wait(POLL_S):
+                if results and results.prune(folder / RUN / "metrics.csv"):
+                    guard.write_exit_code(folder, PRUNED)
+                    break
+        if stop.is_set() or process.returncode in (guard.BUSY, guard.STOPPED):
+            break
+        if process.returncode > 0:
+            raise OSError(f"{folder}: cannot be run; the reason stands above")
+        deaths += process.returncode < 0
+        if deaths > study.sweep.retries:
+            guard.write_exit_code(folder, 128 + signal.SIGKILL)
+    point = study.point(number)
+    if results and point.ended:
+        results.tell(folder / RUN / "metrics.csv", point.state, point.value)
+    return point
+
+
+def _parameters(study: Study, number: int, results: Results | None) -> Parameters:
+    """Of a point: those it was begun with, or new ones."""
+    path = study.point_folder(number) / POINT
+    with FileLock(study.folder / guard.LOCK):
+        known = load_json(path)["parameters"] if path.exists() else study.sweep.fixed_parameters(number)
+        parameters: Parameters = results.begin(known) if results else known
+        if not path.exists():
+            write_text(path, json.dumps({"number": number, "parameters": parameters}, indent=1) + "\n")
+    return parameters
+
+
+@contextmanager
+def _guarded(
+    study: Study, folder: Path, command: Sequence[str], resources: Resources, wait: bool
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A command under guard.py; at the end of the block nothing of it is left."""
+    options = [str(folder), str(study.grace), "wait" if wait else "skip"]
+    process = subprocess.Popen(
+        [sys.executable, "-P", guard.__file__, *options, *command],
+        stdin=subprocess.PIPE,
+        env=resources.environment(),
+        cwd=study.start,
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    try:
+        yield process
+    finally:
+        process.stdin.close()
+        process.wait()
+        with suppress(ProcessLookupError):  # processes of a multi-GPU run that outlived the first
+            os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,162 @@
+"""Optuna's part: what `tpe` draws from the results so far, and which points a pruner gives up.
+
+A grid, and a random sweep without a pruner, need none of this. Each point has one trial in Optuna's database,
+which goes on when the point does: whether it runs or has ended is known from its folder, so that no signs of
+life are needed. SQLite is the default; several machines share a study in PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import csv
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import optuna
+import sqlalchemy
+from optuna.exceptions import ExperimentalWarning
+from optuna.storages import RDBStorage
+from optuna.trial import Trial, TrialState
+
+from training.sweep.file import Parameters, Sweep, distributions, make_pruner
+
+DATABASE = "study.db"
+NUMBER = "point"
+"""User attribute of a trial: the number of its point."""
+
+
+def open_storage(address: str, folder: Path) -> RDBStorage:
+    """Optuna's storage.
+
+    Args:
+        address: as `postgresql+psycopg://user@host/database`; empty: a file in `folder`.
+        folder: of the study.
+
+    Raises:
+        ValueError: it cannot be opened; the message never shows a password.
+    """
+    options: dict[str, Any] = {"pool_pre_ping": True} if address else {"connect_args": {"timeout": 60}}
+    try:
+        storage = RDBStorage(address or f"sqlite:///{folder / DATABASE}", options)
+    except (sqlalchemy.exc.SQLAlchemyError, ImportError, optuna.exceptions.OptunaError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"--storage {without_password(address)}: {reason}") from None
+    if storage.engine.dialect.name == "sqlite":
+        _lock_before_reading(storage.engine)
+    return storage
+
+
+def without_password(address: str) -> str:
+    """An address that may be shown."""
+    try:
+        return sqlalchemy.engine.make_url(address).render_as_string(hide_password=True)
+    except sqlalchemy.exc.ArgumentError:
+        return address.partition(":")[0] + ":..."
+
+
+def _lock_before_reading(engine: sqlalchemy.Engine) -> None:
+    """Begin every SQLite transaction with the write lock: two that read before they write would block each
+    other (SQLAlchemy's notes on pysqlite)."""
+
+    def leave_transactions_to_us(connection: Any, _: Any) -> None:
+        connection.isolation_level = None
+
+    def begin(connection: sqlalchemy.Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    sqlalchemy.event.listen(engine, "connect", leave_transactions_to_us)
+    sqlalchemy.event.listen(engine, "begin", begin)
+    engine.dispose()
+
+
+def open_study(sweep: Sweep, storage: str, folder: Path) -> optuna.Study:
+    """Optuna's study, which the first process to ask makes; see `open_storage`."""
+    return optuna.create_study(
+        study_name=sweep.study,
+        storage=open_storage(storage, folder),
+        direction=sweep.direction,
+        pruner=make_pruner(sweep),
+        load_if_exists=True,
+    )
+
+
+class Results:
+    """What Optuna knows of a point, and is told of it.
+
+    Args:
+        sweep: what is swept.
+        storage: as in `open_storage`.
+        folder: of the study.
+        number: of the point.
+    """
+
+    trial: Trial
+
+    def __init__(self, sweep: Sweep, storage: str, folder: Path, number: int) -> None:
+        self.sweep, self.number = sweep, number
+        self.study = open_study(sweep, storage, folder)
+        self.size = -1
+        self.reported = 0
+
+    def begin(self, known: Parameters) -> Parameters:
+        """The parameters of the point's trial, which goes on or is begun; one process at a time.
+
+        Args:
+            known: what the point begins with; empty to have it drawn.
+        """
+        for found in self.study.get_trials(deepcopy=False):
+            if found.user_attrs.get(NUMBER) == self.number:
+                self.trial = Trial(self.study, found._trial_id)
+                self.reported = len(found.intermediate_values)
+                return dict(found.params)
+        # The same draw whoever asks: from the seed and the number, and the results so far.
+        self.study.sampler = self._sampler(known)
+        self.trial = self.study.ask(distributions(self.sweep.space))
+        self.trial.set_user_attr(NUMBER, self.number)
+        return dict(self.trial.params)
+
+    def _sampler(self, known: Parameters) -> optuna.samplers.BaseSampler:
+        seed = self.sweep.seed_of(self.number)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            if not known:
+                return optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+            return optuna.samplers.PartialFixedSampler(known, optuna.samplers.RandomSampler(seed=seed))
+
+    def prune(self, curves: Path) -> bool:
+        """Whether the point is given up, by what metrics.csv says. A database that does not answer for a
+        while gives nothing up."""
+        size = curves.stat().st_size if curves.exists() else -1
+        if size == self.size:
+            return False
+        self.size = size
+        with suppress(optuna.exceptions.OptunaError, sqlalchemy.exc.SQLAlchemyError):
+            return any(self.trial.should_prune() for _ in self._report(curves))
+        return False
+
+    def tell(self, curves: Path, state: str, value: float | None) -> None:
+        """Keep the result of a point that has ended; once is enough."""
+        if state == "complete":
+            list(self._report(curves))
+            self.study.tell(self.trial, value, skip_if_finished=True)
+        else:
+            final = TrialState.PRUNED if state == "pruned" else TrialState.FAIL
+            self.study.tell(self.trial, state=final, skip_if_finished=True)
+
+    def _report(self, curves: Path) -> Iterator[float]:
+        """Report the rows that are new, and yield the value of each; they are numbered from 1."""
+        values = curve(curves, self.sweep.metric)
+        while self.reported < len(values):
+            self.reported += 1
+            self.trial.report(values[self.reported - 1], self.reported)
+            yield values[self.reported - 1]
+
+
+def curve(path: Path, key: str) -> list[float]:
+    """The values of a metric in a metrics.csv that may still grow, in the order of the rows."""
+    with suppress(OSError), open(path, newline="") as file:
+        whole = [line for line in file if line.endswith("\n")]  # the last one may be half written
+        return [float(row[key]) for row in csv.DictReader(whole) if row.get(key)]
+    return []
