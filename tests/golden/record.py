@@ -39,6 +39,18 @@ def made(name: str, room: Room) -> dict[str, Any]:
     return found
 
 
+def machine() -> str:
+    """What decides the last digits of a sum: torch, its kernels, the processor."""
+    import torch
+
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return " ".join((torch.__version__, torch.backends.cpu.get_cpu_capability(), *names[:1]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(goldens())}")
@@ -52,7 +64,8 @@ def main() -> None:
                 print(f"{name}: needs {SHARED}, left as it is")
                 continue
             began = time.perf_counter()
-            text = json.dumps(made(name, room), sort_keys=True, separators=(",", ":"))
+            content = {**made(name, room), "recorded_on": machine()}
+            text = json.dumps(content, sort_keys=True, separators=(",", ":"))
             (arguments.output / f"{name}.json").write_text(text + "\n", encoding="utf-8")
             print(f"{name}: {time.perf_counter() - began:.1f} s, {len(text)} bytes", flush=True)
 
