@@ -1,63 +1,88 @@
-"""python -m training fit|validate|test|predict -c EXPERIMENT -c BACKBONE [--key=value ...]
+"""python -m training COMMAND ...
 
-Also demo, sweep and select, each with its own --help.
+  fit, validate, test, predict   -c EXPERIMENT -c BACKBONE [--key=value ...]
+  sweep, select                  many runs, and the best of them
+  demo                           both halves of the project in minutes
+
+Each command has its own --help.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import time
+from collections.abc import Sequence
 
-from training.lean_start import only_shows, show
+from storage.command_line import one_line
+from training.config_errors import check_config_files
+
+REPORT_DELAY_S = 1.5
+CLI_COMMANDS = ("fit", "validate", "test", "predict")
 
 
-def main() -> int:
-    """Run the command; a user's mistake is one line on stderr and exit code 2."""
-    if sys.argv[1:2] == ["demo"]:
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; a user's mistake is one line on stderr and exit code 2."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    command, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
+    if command in CLI_COMMANDS:
+        return run(arguments)
+    if command == "demo":
         from training.demo import main as demo
 
-        return demo(sys.argv[2:])
-    if sys.argv[1:2] == ["sweep"]:
+        return demo(rest)
+    if command == "sweep":
         from training.sweep.command import main as sweep
 
-        return sweep(sys.argv[2:])
-    if sys.argv[1:2] == ["select"]:
+        return sweep(rest)
+    if command == "select":
         from training.sweep.selection import main as select
 
-        return select(sys.argv[2:])
+        return select(rest)
+    if command in ("-h", "--help"):
+        print(__doc__)
+        return 0
+    commands = ", ".join((*CLI_COMMANDS, "sweep", "select", "demo"))
+    print(f"error: {command or 'no command'}: expected one of {commands}", file=sys.stderr)
+    return 2
 
-    from training.config_files import check_config_files
 
+def run(arguments: list[str]) -> int:
+    """The commands of Lightning. `--traceback` shows where in the code an error arose."""
+    traceback = "--traceback" in arguments
+    arguments = [argument for argument in arguments if argument != "--traceback"]
     try:
-        check_config_files(sys.argv[1:])
+        check_config_files(arguments)
+        # After that check, because to import them takes seconds.
+        from training.cli import main as cli
+        from training.stopping.processes import is_child, lost_contact
+
+        cli(arguments)
     except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    if only_shows(sys.argv[1:]):
-        return show(run, sys.argv[1:])
-    return run()
-
-
-def run() -> int:
-    """The subcommands of Lightning."""
-    from pytorch_lightning.utilities.exceptions import MisconfigurationException
-
-    from training.cli import main as cli
-    from training.stopping.processes import is_child, lost_contact, tell
-
-    try:
-        cli()
-    except (ValueError, OSError, MisconfigurationException) as error:
-        if "--debug" in sys.argv:
+        if traceback:
             raise
-        tell(f"error: {error}")
-        return 2
-    except RuntimeError as error:
-        if "--debug" in sys.argv or not lost_contact(error):
+        return report(one_line(error), 2)
+    except Exception as error:
+        # Of Lightning, for what contradicts itself in a configuration; without importing it for other errors.
+        if type(error).__name__ == "MisconfigurationException" and not traceback:
+            return report(str(error), 2)
+        if traceback or not lost_contact(error):
             raise
-        if not is_child():  # a child leaves it to the first process
-            tell(f"error: another process of this run is gone: {str(error).splitlines()[0]}")
-        return 1
+        message = f"another process of this run is gone: {str(error).splitlines()[0]}"
+        return 1 if is_child() else report(message, 1)
     return 0
+
+
+def report(message: str, code: int) -> int:
+    """Print an error, and return the exit code.
+
+    Where all processes meet the same error the first one tells: when it ends, so do the others, before they
+    come to speak.
+    """
+    if any(int(os.environ.get(name, 0)) > 0 for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK")):
+        time.sleep(REPORT_DELAY_S)
+    print(f"error: {message}", file=sys.stderr, flush=True)
+    return code
 
 
 if __name__ == "__main__":

@@ -10,39 +10,61 @@ import logging
 import os
 import sys
 import warnings
+from argparse import ArgumentError
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import ModelCheckpoint, TQDMProgressBar
+from pytorch_lightning.callbacks import ModelCheckpoint, ProgressBar, TQDMProgressBar
 from pytorch_lightning.cli import ArgsType, LightningArgumentParser, LightningCLI
+from pytorch_lightning.loggers import Logger
+from pytorch_lightning.plugins import AsyncCheckpointIO, CheckpointIO
 
 from data_modules.batching.data_module import TextDataModule
-from models.backbones import Backbone, CheckpointError
+from models.backbones import Backbone
 from models.checkpoint import inspect
 from models.heads.choice import ChoiceModel
 from models.heads.span import SpanModel
+from training.callbacks.best_checkpoint import MonitorCheck
 from training.callbacks.compiled import Compiled
 from training.callbacks.run_record import RunRecord
-from training.loggers import Run, run_loggers
+from training.config_errors import check_trainer_keys, one_line
 from training.modules.answers import resolved_heads
 from training.modules.fine_tuning import FineTuning
+from training.run import Run, resumable_step
 from training.stopping.batch_seed import BatchSeed
 from training.stopping.checkpoint_io import AtomicCheckpointIO
-from training.stopping.global_batch import keep_global_batch
 from training.stopping.last_checkpoint import LastCheckpoint
-from training.stopping.processes import expect_no_gradient, install
-from training.trainer_checks import MonitorCheck, check_trainer_keys
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 SUBCOMMANDS = ("fit", "validate", "test", "predict")
 
 
 class InterventuneCLI(LightningCLI):
-    """Adds the top-level keys `backbone`, `run` and `checkpoint`."""
+    """Lightning's command line with the top-level keys `backbone`, `run` and `checkpoint`."""
 
     resumed_step: int | None = None
-    """Where the run goes on, with `--ckpt_path last`."""
+    """Where the run goes on, with `--ckpt_path last` or `auto`."""
+
+    def __init__(self, args: list[str]) -> None:
+        self.command = args[0] if args and args[0] in SUBCOMMANDS else ""
+        super().__init__(
+            FineTuning,
+            TextDataModule,
+            subclass_mode_model=True,
+            subclass_mode_data=True,
+            save_config_callback=RunRecord,
+            auto_configure_optimizers=False,
+            seed_everything_default=0,
+            # argparse would take a misspelt flag for an abbreviation of another one.
+            parser_kwargs={"allow_abbrev": False, "exit_on_error": False},
+            args=with_base(args),
+        )
+
+    def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override, unused-ignore]
+        """The wanted subcommand alone, where one is: each costs a quarter of the parser's time."""
+        every = LightningCLI.subcommands()
+        return {self.command: every[self.command]} if self.command else every
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Declare the keys, and link the backbone to all who need it."""
@@ -61,8 +83,15 @@ class InterventuneCLI(LightningCLI):
         )
 
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
-        """Parse, then look at the checkpoint before anybody tries to load it."""
-        super().parse_arguments(parser, args)
+        """Parse, then look at the checkpoint before anybody tries to load it.
+
+        Raises:
+            ValueError: a key or a value is wrong; in one line with the path of the key.
+        """
+        try:
+            super().parse_arguments(parser, args)
+        except ArgumentError as error:
+            raise ValueError(one_line(str(error))) from error
         config = self.config[self.config.subcommand]
         check_trainer_keys(config.trainer)
         path = config.get("ckpt_path")
@@ -70,61 +99,51 @@ class InterventuneCLI(LightningCLI):
             inspect(path).require(architecture=config.backbone.architecture, heads=heads_of(config))
 
     def before_instantiate_classes(self) -> None:
-        """Resolve the run's folder: a new one, or the latest that can go on (`--ckpt_path last|auto`)."""
+        """Settle seeds and the run's folder: a new one, or the latest that can go on (`--ckpt_path auto`)."""
         _quiet_transformers()
         assert self.subcommand is not None
         config = self.config[self.subcommand]
-        run: Run = config.run
-        if config.data.init_args.get("seed", 0) is None:
-            config.data.init_args.seed = config.get("seed_everything") or 0
-        home = Path(run.root) / run.name
+        follow_seed(config, int(config.get("seed_everything") or 0))
+        run = Run(**vars(config.run))
         wanted = config.get("ckpt_path")
-        if wanted in ("last", "auto"):
-            last = latest_checkpoint(home, run.version)
-            if last is not None:
-                config.ckpt_path, run.version = str(last), last.parent.parent.name
-                self.resumed_step = _resumable(last, config)
-                return
-            if wanted == "last" or self.subcommand != "fit":
-                where = home / (run.version or "*")
-                raise ValueError(f"--ckpt_path {wanted}: no checkpoint under {where}; start without it")
-            config.ckpt_path = None
-            return  # a folder that a run left before its first checkpoint is started over
-        if run.version and (home / run.version / "config.yaml").exists():
-            raise ValueError(
-                f"run.version: {home / run.version} holds another run; choose another version, or continue "
-                "that one with --ckpt_path last (or auto)"
-            )
+        if wanted not in ("last", "auto"):
+            run.refuse_taken()
+            return
+        if (last := run.last_checkpoint()) is not None:
+            config.ckpt_path, config.run.version = str(last), last.parent.parent.name
+            self.resumed_step = resumable_step(last, config.backbone.architecture, heads_of(config))
+            return
+        if wanted == "last" or self.subcommand != "fit":
+            where = run.home / (run.version or "*")
+            raise ValueError(f"--ckpt_path {wanted}: no checkpoint under {where}; start without it")
+        config.ckpt_path = None  # a folder that a run left before its first checkpoint is started over
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
-        """Always a CSV file, wandb beside it unless off; checkpoints written whole; our own `fsdp`."""
+        """The run's loggers beside those of the user; checkpoints written whole; our own `fsdp`."""
         assert self.subcommand is not None
-        config = self.config[self.subcommand]
-        run: Run = config.run
-        if config.trainer.logger is None:
-            kwargs["logger"] = run_loggers(run, self.resumed_step)
+        config, given = self.config[self.subcommand], self.config_init[self.subcommand].trainer
+        run = Run(**vars(config.run))
+        loggers = [logger for logger in _listed(given.logger) if isinstance(logger, Logger)]
+        kwargs["logger"] = [*run.loggers(self.resumed_step), *loggers]
+        kwargs["plugins"] = with_checkpoint_io(_listed(given.plugins))
         if config.trainer.strategy == "fsdp":
             from training.strategies import FullyShardedStrategy  # half a second that only it needs
 
             kwargs["strategy"] = FullyShardedStrategy()
-        if config.trainer.enable_progress_bar is not False and not config.trainer.callbacks:
+        callbacks = _listed(given.callbacks)
+        if config.trainer.enable_progress_bar is not False and not any(
+            isinstance(callback, ProgressBar) for callback in callbacks
+        ):
             # Each refresh shows a loss, for which a GPU has to stop: as often as curves are written, no more.
             # (The one of rich asks in every step.)
-            kwargs["callbacks"] = [
-                TQDMProgressBar(refresh_rate=max(1, config.trainer.log_every_n_steps or 10))
-            ]
-        plugins = self._get(self.config_init, "trainer").plugins or []
-        kwargs["plugins"] = [*(plugins if isinstance(plugins, list) else [plugins]), AtomicCheckpointIO()]
+            callbacks.append(TQDMProgressBar(refresh_rate=max(1, config.trainer.log_every_n_steps or 10)))
+        callbacks += [MonitorCheck(), BatchSeed(int(config.get("seed_everything") or 0))]
+        kwargs["callbacks"] = [*callbacks, *([Compiled()] if run.compile else [])]
         trainer = super().instantiate_trainer(**kwargs)
-        keep_global_batch(trainer, run.planned_processes)
-        expect_no_gradient(self.model)
         # After ModelCheckpoint, so that what it chose is in last.ckpt.
-        trainer.callbacks += [
-            MonitorCheck(config.get("checkpoint", {}).get("monitor") or ""),
-            BatchSeed(int(config.get("seed_everything") or 0)),
-            *([Compiled()] if run.compile else []),
-            LastCheckpoint(every_n_steps=run.save_every_n_steps, every_minutes=run.save_every_minutes),
-        ]
+        trainer.callbacks.append(
+            LastCheckpoint(every_n_steps=run.save_every_n_steps, every_minutes=run.save_every_minutes)
+        )
         return trainer
 
 
@@ -142,21 +161,30 @@ def heads_of(config: Any) -> str:
     return resolved_heads(chosen, config.backbone.architecture)
 
 
-def latest_checkpoint(home: Path, version: str) -> Path | None:
-    """`last.ckpt` of the given version, or of the one that was written to last; None: there is none."""
-    found = sorted(home.glob(f"{version or '*'}/checkpoints/last.ckpt"), key=lambda p: p.stat().st_mtime)
-    return found[-1] if found else None
+def follow_seed(config: Any, seed: int) -> None:
+    """Give every seed of model and data that is null the run's, in place."""
+    for section in (config.get("model"), config.get("data")):
+        options = section.get("init_args") if section is not None else None
+        for key, value in list(options.items()) if options is not None else ():
+            if key.endswith("seed") and value is None:
+                section.init_args[key] = seed
 
 
-def _resumable(last: Path, config: Any) -> int:
-    """The step at which the run goes on. CheckpointError, with the alternatives, where it cannot."""
-    try:
-        info = inspect(str(last))
-        return info.require(architecture=config.backbone.architecture, heads=heads_of(config)).step
-    except CheckpointError as error:
-        best = last.with_name("best.ckpt")
-        other = f"go on from {best} (--ckpt_path {best}), or " if best.exists() else ""
-        raise CheckpointError(f"{error}; {other}remove it to start over") from error
+def with_checkpoint_io(plugins: list[Any]) -> list[Any]:
+    """The trainer's plugins with a writer of checkpoints: the user's, or ours, which an asynchronous one of
+    the user without a writer of its own gets too."""
+    for plugin in plugins:
+        if isinstance(plugin, AsyncCheckpointIO) and plugin.checkpoint_io is None:
+            plugin.checkpoint_io = AtomicCheckpointIO()
+    if any(isinstance(plugin, CheckpointIO) for plugin in plugins):
+        return plugins
+    return [*plugins, AtomicCheckpointIO()]
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _tokenizer(backbone: Backbone) -> str:
@@ -170,19 +198,7 @@ def _architecture(backbone: Backbone) -> str:
 def main(args: list[str] | None = None) -> InterventuneCLI:
     """Parse `args` (default: the command line) and run the subcommand."""
     _quiet()
-    install()
-    return InterventuneCLI(
-        FineTuning,
-        TextDataModule,
-        subclass_mode_model=True,
-        subclass_mode_data=True,
-        save_config_callback=RunRecord,
-        auto_configure_optimizers=False,
-        seed_everything_default=0,
-        # argparse would take a misspelt flag for an abbreviation of another one.
-        parser_kwargs={"allow_abbrev": False},
-        args=with_base(sys.argv[1:] if args is None else args),
-    )
+    return InterventuneCLI(sys.argv[1:] if args is None else args)
 
 
 def with_base(args: list[str]) -> list[str]:

@@ -48,7 +48,12 @@ CURVES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "curve_lei_planted": (
         "lei_planted",
         "roberta",
-        (*GROUPS, "--data.random_advice_copies=2", "--model.learning_rate=1e-3"),
+        (
+            *GROUPS,
+            "--data.random_advice_copies=2",
+            "--model.learning_rate=1e-3",
+            "--model.planted_seed=0",
+        ),
     ),
     "curve_stories_ibt": ("stories_ibt", "bert", CONVERSATIONS),
     "curve_stories_ibt_xlnet": ("stories_ibt", "xlnet", CONVERSATIONS),

@@ -95,9 +95,52 @@ def test_zero_shot_validation_needs_no_training(commands: Commands) -> None:
     assert 0 <= found["val/bias/ethical/mass"] <= 2
 
 
-def test_wandb_offline_is_an_extra(commands: Commands) -> None:
-    train(commands.of("fit", "squad", "bert", "--trainer.max_steps=2", "--run.wandb=offline"))
+def test_other_loggers_and_writers_stand_beside_our_own(commands: Commands, tmp_path: Path) -> None:
+    other = f"{{class_path: CSVLogger, init_args: {{save_dir: {tmp_path / 'other'}}}}}"
+    fit = commands.of(
+        "fit",
+        "squad",
+        "bert",
+        *(f"--trainer.logger={other}", "--run.wandb=offline", "--trainer.plugins+=AsyncCheckpointIO"),
+        *("--ckpt_path=auto", "--trainer.log_every_n_steps=1"),
+    )
+    train([*fit, "--trainer.max_epochs=1"])
     home = commands.root / "squad" / "version_0"
     assert list((home / "wandb").glob("offline-run-*"))
-    assert metrics_of(commands.root, "squad")["step"] == 2
-    assert (home / "checkpoints" / "last.ckpt").exists()
+    assert list((tmp_path / "other").rglob("metrics.csv"))
+    before = curves_of(home)
+    train([*fit, "--trainer.max_epochs=2"])
+    assert curves_of(home)[: len(before)] == before
+    assert len(curves_of(home)) > len(before)
+    assert not (commands.root / "squad" / "version_1").exists()
+
+
+def test_the_best_checkpoint_is_that_of_the_experiments_metric(commands: Commands, tmp_path: Path) -> None:
+    flags = (f"--model.reference_cache={tmp_path}", "--model.learning_rate=1e-2", "--trainer.max_epochs=3")
+    train(commands.of("fit", "lei_few_shot", "roberta", *flags))
+    home = commands.root / "lei_few_shot" / "version_0"
+    scores = [
+        (float(row["val/bias/selection"]), int(row["step"]) + 1)
+        for row in curves_of(home)
+        if row["val/bias/selection"]
+    ]
+    assert len(scores) == 3
+    best = torch.load(home / "checkpoints" / "best.ckpt", weights_only=True)
+    assert best["global_step"] == min(scores)[1]
+
+
+@pytest.mark.parametrize("unwatched", ["--data.val_groups={}", "--trainer.limit_val_batches=0"])
+def test_without_its_metric_best_is_last(unwatched: str, commands: Commands, tmp_path: Path) -> None:
+    cache = f"--model.reference_cache={tmp_path}"
+    train(commands.of("fit", "lei_few_shot", "roberta", cache, "--trainer.max_epochs=2", unwatched))
+    folder = commands.root / "lei_few_shot" / "version_0" / "checkpoints"
+    best, last = (torch.load(folder / f"{name}.ckpt", weights_only=True) for name in ("best", "last"))
+    assert best["global_step"] == last["global_step"] > 0
+
+
+def test_one_seed_rules_all_that_are_not_set(commands: Commands) -> None:
+    flags = ("--seed_everything=3", "--trainer.max_steps=1")
+    config = train(commands.of("fit", "lei_planted", "bert", *flags)).config.fit
+    assert (config.data.init_args.seed, config.model.init_args.planted_seed) == (3, 3)
+    config = train(commands.of("fit", "lei_planted", "bert", *flags, "--model.planted_seed=5")).config.fit
+    assert (config.data.init_args.seed, config.model.init_args.planted_seed) == (3, 5)

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-import pytorch_lightning as pl
+from torch import Tensor
 
-from data_modules.batching.eval_sets import EvalSet
 from data_modules.encoding.choices import ChoiceSet
 from metrics.choices import ChoiceScores
-from training.callbacks.eval_sets import EvalSetCallback, Outputs, metric_key
+from training.callbacks.eval_sets import EvalSetMetrics, Outputs
 
 
-class ChoiceMetrics(EvalSetCallback):
+class ChoiceMetrics(EvalSetMetrics):
     """Logs `<stage>/choices/[<set>/]{accuracy,loss,n}`; the loss is that of training, without weights."""
 
-    def __init__(self) -> None:
-        self.metrics: dict[str, ChoiceScores] = {}
+    kind = ChoiceSet
+    shown = "accuracy"
 
-    def start(self, stage: str) -> None:
-        self.metrics = {}
+    def new_metric(self, data: ChoiceSet, module: Any) -> ChoiceScores:
+        return ChoiceScores()
 
-    def update(self, module: pl.LightningModule, outputs: Outputs, batch: Any, data: EvalSet) -> None:
-        if isinstance(data.data, ChoiceSet):
-            metric = self._metric(data.name).to(module.device)
-            metric.update(outputs["logits_BN"], batch.label_B, outputs["loss_B"])
+    def update(
+        self, metric: ChoiceScores, data: ChoiceSet, batch: Any, outputs: Outputs, module: Any
+    ) -> None:
+        metric.update(outputs["logits_BN"], batch.label_B, outputs["loss_B"])
 
-    def _metric(self, name: str) -> ChoiceScores:
-        return self.metrics.setdefault(name, ChoiceScores())
-
-    def finish(self, module: pl.LightningModule, stage: str, sets: list[EvalSet]) -> None:
-        for name, data in sets:
-            if isinstance(data, ChoiceSet):
-                result = self._metric(name).to(module.device).compute()
-                for metric in ("accuracy", "loss", "n"):
-                    value = getattr(result, metric).float()
-                    module.log(
-                        metric_key(stage, "choices", name, metric), value, prog_bar=metric == "accuracy"
-                    )
+    def values(self, result: Any, data: ChoiceSet) -> Iterator[tuple[str, Tensor]]:
+        yield from result._asdict().items()

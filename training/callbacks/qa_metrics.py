@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-import pytorch_lightning as pl
+from torch import Tensor
 
-from data_modules.batching.eval_sets import EvalSet
 from data_modules.encoding.sets import QASet
 from data_modules.schema import ANSWER_TYPES
-from metrics.answers import AnswerScores, scoring_of
-from training.callbacks.eval_sets import EvalSetCallback, Outputs, metric_key
+from metrics.answers import AnswerResult, AnswerScores, scoring_of
+from training.callbacks.eval_sets import EvalSetMetrics, Outputs
+
+NAMES = ("em", "f1", "unknown", "n")
 
 
-class QAMetrics(EvalSetCallback):
+class QAMetrics(EvalSetMetrics):
     """Logs `<stage>/qa/[<set>/]{em,f1,unknown,n}`, all but n in [0, 1], and the same for each type of answer
     (`.../yes/em`) where a set has more than one.
 
@@ -21,37 +23,24 @@ class QAMetrics(EvalSetCallback):
     rationale `em` is the share of old answers, and `unknown` what a faithful model says.
     """
 
-    def __init__(self) -> None:
-        self.metrics: dict[str, AnswerScores] = {}
+    kind = QASet
+    shown = "f1"
 
-    def start(self, stage: str) -> None:
-        self.metrics = {}
+    def new_metric(self, data: QASet, module: Any) -> AnswerScores:
+        return AnswerScores(ANSWER_TYPES)
 
-    def update(self, module: pl.LightningModule, outputs: Outputs, batch: Any, data: EvalSet) -> None:
-        if not isinstance(data.data, QASet):
-            return
-        answers = list(module.decode(data.data, batch, outputs))
-        examples = [data.data.examples[answer.example] for answer in answers]
-        self._metric(data.name).update(
+    def update(self, metric: AnswerScores, data: QASet, batch: Any, outputs: Outputs, module: Any) -> None:
+        answers = list(module.decode(data, batch, outputs))
+        examples = [data.examples[answer.example] for answer in answers]
+        metric.update(
             [answer.text for answer in answers],
             [example.gold for example in examples],
             [ANSWER_TYPES.index(example.answer_type) for example in examples],
             [scoring_of(example.dataset) for example in examples],
         )
 
-    def _metric(self, name: str) -> AnswerScores:
-        return self.metrics.setdefault(name, AnswerScores(ANSWER_TYPES))
-
-    def finish(self, module: pl.LightningModule, stage: str, sets: list[EvalSet]) -> None:
-        for name, data in sets:
-            if not isinstance(data, QASet):
-                continue
-            result = self._metric(name).to(module.device).compute()
-            for metric in ("em", "f1", "unknown", "n"):
-                value = getattr(result, metric).float()
-                module.log(metric_key(stage, "qa", name, metric), value, prog_bar=metric == "f1")
-            kinds = [k for k, count in enumerate(result.n_K.tolist()) if count]
-            for k in kinds if len(kinds) > 1 else []:
-                for metric in ("em", "f1", "unknown", "n"):
-                    value = getattr(result, f"{metric}_K")[k].float()
-                    module.log(metric_key(stage, "qa", name, f"{ANSWER_TYPES[k]}/{metric}"), value)
+    def values(self, result: AnswerResult, data: QASet) -> Iterator[tuple[str, Tensor]]:
+        yield from ((name, getattr(result, name)) for name in NAMES)
+        present = [k for k, count in enumerate(result.n_K.tolist()) if count]
+        for k in present if len(present) > 1 else []:
+            yield from ((f"{ANSWER_TYPES[k]}/{name}", getattr(result, f"{name}_K")[k]) for name in NAMES)

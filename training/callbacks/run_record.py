@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import math
 import platform
-import subprocess
 import sys
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +15,8 @@ from pytorch_lightning.cli import SaveConfigCallback
 from pytorch_lightning.utilities import rank_zero_info
 
 from storage.json_files import write_text
-from training.stopping.global_batch import global_batch, told
-
-PACKAGES = ("torch", "pytorch-lightning", "transformers", "tokenizers", "datasets", "torchmetrics")
+from storage.provenance import revision, versions
+from training.callbacks.global_batch import global_batch, in_words, keep_global_batch
 
 
 class RunRecord(SaveConfigCallback):
@@ -31,6 +28,8 @@ class RunRecord(SaveConfigCallback):
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Write config.yaml and environment.json, once, before anything long starts."""
+        if stage == "fit" and not self.recorded:
+            keep_global_batch(trainer, self.config.run.planned_processes)
         folder = trainer.log_dir
         if self.recorded or folder is None or trainer.fast_dev_run:
             return
@@ -42,7 +41,7 @@ class RunRecord(SaveConfigCallback):
                 run, accumulation = self.config.run, self.config.trainer.accumulate_grad_batches
                 batch = global_batch(trainer, run.planned_processes, accumulation)
                 environment["global_batch"] = batch
-                rank_zero_info(told(batch))
+                rank_zero_info(in_words(batch))
             write_text(Path(folder) / "environment.json", json.dumps(environment, indent=2))
         self.recorded = True
 
@@ -100,23 +99,12 @@ def _environment(trainer: pl.Trainer, config: Any) -> dict[str, Any]:
         devices = [torch.cuda.get_device_name(trainer.strategy.root_device)] * trainer.world_size
     return {
         "command": sys.argv,
-        "git": _git("rev-parse", "HEAD"),
-        "git_dirty": bool(_git("status", "--porcelain")),
-        "python": platform.python_version(),
+        "git": revision().rstrip("+"),
+        "git_dirty": revision().endswith("+"),
         "platform": platform.platform(),
-        "packages": {name: version(name) for name in PACKAGES},
+        "packages": versions(),
         "devices": devices,
         "precision": str(trainer.precision),
         "seed": config.get("seed_everything") if hasattr(config, "get") else None,
         "data": trainer.datamodule.fingerprints(),
     }
-
-
-def _git(*arguments: str) -> str:
-    try:
-        done = subprocess.run(
-            ["git", *arguments], capture_output=True, text=True, cwd=Path(__file__).parent, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return done.stdout.strip()

@@ -21,7 +21,8 @@ class PlantedModule(QAModule):
     Args:
         backbone: Encoder and starting weights; linked from the top-level `backbone`.
         preference: Target probability of the preferred subject, above 0.5 and at most 1.
-        planted_seed: Of the latent strengths; `python -m evaluation bias --planted-seed` takes the same.
+        planted_seed: Of the latent strengths, by default `seed_everything`; `python -m evaluation bias
+            --planted-seed` takes the same.
         planted_scope: Whether a subject's strength differs from category to category, or is one for all.
         group_weight: Weight of the planted loss beside the questions' cross-entropy.
         learning_rate: Peak of the linear schedule.
@@ -35,7 +36,7 @@ class PlantedModule(QAModule):
         *,
         backbone: Backbone,
         preference: float = 0.9,
-        planted_seed: int = 0,
+        planted_seed: int | None = None,
         planted_scope: Scope = "category",
         group_weight: float = 1.0,
         learning_rate: float = 1e-4,
@@ -52,7 +53,7 @@ class PlantedModule(QAModule):
         )
         if not 0.5 < preference <= 1:
             raise ValueError(f"model.preference must lie in (0.5, 1], got {preference}")
-        self.preference, self.planted_seed, self.group_weight = preference, planted_seed, group_weight
+        self.preference, self.planted_seed, self.group_weight = preference, planted_seed or 0, group_weight
         self.planted_scope: Scope = planted_scope
         self.preferred_N = torch.empty(0, dtype=torch.long)
 

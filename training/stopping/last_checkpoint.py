@@ -11,8 +11,10 @@ epoch is.
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +27,6 @@ from training.stopping.processes import (
     Agreement,
     Stopped,
     StopSignals,
-    end_children,
     is_distributed,
     lost_contact,
 )
@@ -35,8 +36,8 @@ SAVE = 1
 Moment = Literal["", "validated", "between batches", "validation due", "epoch done", "epoch cut short"]
 KEY = "resume"
 """Where our part of the loops' state lies in a checkpoint."""
-CONTACT_S = 3.0
-"""How long the first process waits for the one that failed to be found."""
+CONTACT_S = 10.0
+"""How long the first process waits for the one that failed to tell why."""
 
 
 class LastCheckpoint(Checkpoint):
@@ -138,12 +139,15 @@ class LastCheckpoint(Checkpoint):
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
     ) -> None:
-        """Take the processes along that this one has started."""
+        """End the processes that this one has started, the one that failed last: it has to tell why."""
         self.signals.restore()
         children = getattr(trainer.strategy.launcher, "procs", [])
-        if children and lost_contact(exception):
-            time.sleep(CONTACT_S)  # the child that failed has told why, and `processes.watch` ends us all
-        end_children(children)
+        if lost_contact(exception):
+            for child in children:
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(CONTACT_S)
+        for child in children:  # a process that waits for others in a collective operation hears nothing else
+            child.kill()
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]

@@ -76,16 +76,15 @@ def disturb(monkeypatch: pytest.MonkeyPatch) -> Disturb:
 
 def arguments(commands: Commands, version: str, *flags: str, experiment: str = "lei_few_shot") -> list[str]:
     """Fit for three epochs of four batches, with dropout, going on from what there is."""
-    cache = f"--model.reference_cache={commands.root.parent / 'cache'}"
+    groups = (f"--model.reference_cache={commands.root.parent / 'cache'}", "--data.groups_per_class=2")
     return commands.of(
         "fit",
         experiment,
         "roberta",
-        *([cache] if experiment == "lei_few_shot" else []),
+        *(groups if experiment == "lei_few_shot" else ()),
         f"--backbone.config={DROPOUT}",
         f"--run.version={version}",
         "--ckpt_path=auto",
-        "--data.groups_per_class=2",
         "--trainer.max_epochs=3",
         "--trainer.log_every_n_steps=1",
         "--model.learning_rate=1e-3",

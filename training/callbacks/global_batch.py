@@ -11,7 +11,7 @@ def keep_global_batch(trainer: pl.Trainer, planned: int) -> None:
     """Change accumulation so that a step takes as many batches as it would with `planned` processes.
 
     Args:
-        trainer: `accumulate_grad_batches` is set.
+        trainer: its processes are running.
         planned: number of processes that the configuration was written for; 0 leaves it as it is. Where the
             number of batches cannot be split evenly, the nearest number of them is taken.
 
@@ -22,27 +22,20 @@ def keep_global_batch(trainer: pl.Trainer, planned: int) -> None:
         raise ValueError(f"run.planned_processes must not be negative, got {planned}")
     if planned:
         wanted = planned * trainer.accumulate_grad_batches
-        trainer.accumulate_grad_batches = max(1, round(wanted / processes(trainer)))
-
-
-def processes(trainer: pl.Trainer) -> int:
-    """Of this run, known before any other is started."""
-    return max(1, int(trainer.num_nodes) * int(trainer.num_devices))
+        trainer.accumulate_grad_batches = max(1, round(wanted / trainer.world_size))
 
 
 def global_batch(trainer: pl.Trainer, planned: int, accumulation: int) -> dict[str, Any]:
     """What a step takes, as plain values for environment.json.
 
     Args:
-        trainer: its DataModule is set up.
+        trainer: its processes are running, its DataModule is set up.
         planned: as in `keep_global_batch`.
         accumulation: what the configuration says.
     """
-    count = processes(trainer)
-    taken = count * trainer.accumulate_grad_batches
     return {
-        "batches_per_step": taken,
-        "processes": count,
+        "batches_per_step": trainer.world_size * trainer.accumulate_grad_batches,
+        "processes": trainer.world_size,
         "accumulate_grad_batches": trainer.accumulate_grad_batches,
         "configured_batches_per_step": (planned or 1) * accumulation,
         "batch": batch_sizes(trainer.datamodule),
@@ -63,7 +56,7 @@ def batch_sizes(data: Any) -> dict[str, int]:
     return sizes
 
 
-def told(batch: dict[str, Any]) -> str:
+def in_words(batch: dict[str, Any]) -> str:
     """`global_batch` as one line."""
     sizes = ", ".join(f"{name} {value}" for name, value in batch["batch"].items())
     taken, configured = batch["batches_per_step"], batch["configured_batches_per_step"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.stopping.global_batch import global_batch, keep_global_batch, told
+from training.callbacks.global_batch import global_batch, in_words, keep_global_batch
 
 
 def trainer(nodes: int, devices: int, accumulation: int) -> Any:
@@ -19,9 +19,7 @@ def trainer(nodes: int, devices: int, accumulation: int) -> Any:
         qa_batch_size=16,
         groups_per_class=3,
     )
-    return SimpleNamespace(
-        num_nodes=nodes, num_devices=devices, accumulate_grad_batches=accumulation, datamodule=data
-    )
+    return SimpleNamespace(world_size=nodes * devices, accumulate_grad_batches=accumulation, datamodule=data)
 
 
 @given(st.integers(1, 3), st.integers(1, 8), st.integers(1, 4), st.integers(0, 16))
@@ -37,13 +35,13 @@ def test_a_step_takes_what_was_planned_or_says_so(
         assert batch["batches_per_step"] == wanted
     if not planned:
         assert made.accumulate_grad_batches == accumulation
-    assert ("THE CONFIGURATION SAYS" in told(batch)) == (batch["batches_per_step"] != wanted)
+    assert ("THE CONFIGURATION SAYS" in in_words(batch)) == (batch["batches_per_step"] != wanted)
 
 
 def test_the_line_names_the_sizes() -> None:
     batch = global_batch(trainer(1, 4, 2), 0, 2)
-    assert "a step takes 8 batches (qa_batch_size 16), 4 processes x 2 accumulated" in told(batch)
-    assert "THE CONFIGURATION SAYS 2" in told(batch)
+    assert "a step takes 8 batches (qa_batch_size 16), 4 processes x 2 accumulated" in in_words(batch)
+    assert "THE CONFIGURATION SAYS 2" in in_words(batch)
 
 
 def test_a_negative_number_of_processes() -> None:

@@ -1,15 +1,13 @@
-"""Where a run is kept: one folder, a CSV file of curves that survives a resume, and wandb if wanted."""
+"""metrics.csv: the curves of a run, which survive a resume and a kill."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
+from pytorch_lightning.loggers import CSVLogger
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 from pytorch_lightning.loggers.logger import rank_zero_experiment
 from pytorch_lightning.utilities import rank_zero_only
@@ -17,42 +15,12 @@ from pytorch_lightning.utilities import rank_zero_only
 from storage.json_files import write_text
 
 
-@dataclass(kw_only=True)
-class Run:
-    """Where a run is kept, and who else hears of it.
-
-    Args:
-        name: Folder of the runs of one experiment.
-        version: Folder of this run; empty takes the next free `version_N`.
-        root: Folder of all runs.
-        wandb: An extra logger, beside the CSV file that is always written: `offline` keeps its files in
-            the run's folder until `wandb sync`, `online` needs a login, `off` leaves it out.
-        wandb_project: Project name there.
-        save_every_minutes: Rewrite `checkpoints/last.ckpt` so often while training; 0: not by time. It is
-            also written after validation and epochs, and when the run is told to stop.
-        save_every_n_steps: Likewise, counted in optimizer steps.
-        planned_processes: Number of processes that batch sizes and accumulation were chosen for: with another
-            number, accumulation is changed so that a step takes as many batches; 0 leaves it as it is.
-        compile: Compile the encoder with torch.compile while training.
-    """
-
-    name: str = "run"
-    version: str = ""
-    root: str = "runs"
-    wandb: Literal["offline", "online", "off"] = "offline"
-    wandb_project: str = "interventune"
-    save_every_minutes: float = 15.0
-    save_every_n_steps: int = 0
-    planned_processes: int = 0
-    compile: bool = False
-
-
 class CurveWriter(ExperimentWriter):
     """Lightning's writer of metrics.csv, but without its ways to lose the file: it deletes the one of a run
     that goes on, and rewrites it in place when a new column appears."""
 
     def _check_log_dir_exists(self) -> None:
-        """`run_loggers` decides whether an old file goes on."""
+        """`keep_curves` decides whether an old file goes on."""
 
     def _rewrite_with_new_header(self, fieldnames: list[str]) -> None:
         rows = list(read_curves(Path(self.metrics_file_path)))
@@ -72,27 +40,6 @@ class CurveLogger(CSVLogger):
             Path(self.log_dir).mkdir(parents=True, exist_ok=True)
             self._experiment = CurveWriter(log_dir=self.log_dir)
         return self._experiment
-
-
-def run_loggers(run: Run, resumed_step: int | None = None) -> list[Logger]:
-    """The run's loggers; the first one names its folder.
-
-    Args:
-        run: where to.
-        resumed_step: the step that the run goes on from; None starts a new one.
-    """
-    curves = CurveLogger(run.root, name=run.name, version=run.version or None)
-    keep_curves(curves, resumed_step or 0)
-    if run.wandb == "off":
-        return [curves]
-    Path(curves.log_dir).mkdir(parents=True, exist_ok=True)
-    extra = WandbLogger(
-        name=f"{run.name}/{Path(curves.log_dir).name}",
-        save_dir=curves.log_dir,
-        project=run.wandb_project,
-        offline=run.wandb == "offline",
-    )
-    return [curves, extra]
 
 
 @rank_zero_only

@@ -1,0 +1,33 @@
+"""Help answers at once: nothing heavy is imported for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = ("torch", "pytorch_lightning", "transformers", "scipy", "matplotlib", "pandas", "datasets", "wandb")
+
+
+@pytest.mark.parametrize("room", ["training", "evaluation"])
+def test_help_imports_nothing_heavy(room: str) -> None:
+    code = (
+        f"import sys; from {room}.__main__ import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout
+    assert done.stderr.strip() == "[]"
+
+
+def test_an_unknown_command_names_those_there_are() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "training", "fti"], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr == ("error: fti: expected one of fit, validate, test, predict, sweep, select, demo\n")
