@@ -111,7 +111,7 @@ def sweep(room: Room) -> dict[str, Any]:
     for run in sorted((study / "trials").glob("trial_*/0")):
         config = yaml.safe_load((run / "config.yaml").read_text())
         point = {"rate": config["model"]["init_args"]["learning_rate"]}
-        point["groups"] = config["data"]["groups_per_class"]
+        point["groups"] = config["data"].get("init_args", config["data"])["groups_per_class"]
         trials[json.dumps(point)] = {"name": run.parent.name, "validated": validated(run)}
     found = json.loads((study / "selection" / "selection.json").read_text())
     return {"trials": trials, "selections": found["selections"]}
