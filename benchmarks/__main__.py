@@ -1,118 +1,97 @@
-"""Measure side by side.   python -m benchmarks [NAME ...] [--repeats 5] [--output benchmarks]
-
-Without names, every benchmark runs. Each one writes its figures into results.json and results.md of the
-output folder when it is done, and leaves those of the others as they are.
-"""
+"""Measure side by side.   python -m benchmarks [NAME ...] [--repeats 5] [--output benchmarks]"""
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import importlib
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from storage.command_line import Count, Parser, call, guarded, make_parser
 
 
 class Benchmark(NamedTuple):
-    """One row of the table: a module with `measure(*, repeats, quick)`."""
+    """A function of `repeats` and `quick`."""
 
+    function: str
     about: str
-    takes: tuple[str, ...] = ()
-    """Sources that `measure` also takes: `data` of questions, `groups`."""
 
 
 BENCHMARKS = {
-    "training": Benchmark("throughput of fine-tuning, against Trainer and plain Lightning", takes=("data",)),
-    "bias_scoring": Benchmark("scoring groups for bias, against one at a time and padded", takes=("groups",)),
-    "bias_metrics": Benchmark("bias metrics of a million rows, against plain Python"),
-    "deletion": Benchmark("deletion intervention on many questions"),
-    "warm_start": Benchmark("first and second start of an experiment", takes=("data",)),
-    "processes": Benchmark("two processes against one", takes=("data",)),
-    "gpu": Benchmark("fine-tuning RoBERTa on a GPU, where there is one", takes=("data",)),
+    "training": Benchmark("training.measure", "throughput of fine-tuning, against Trainer and Lightning"),
+    "bias_scoring": Benchmark("bias_scoring.measure", "scoring groups, against one at a time and padded"),
+    "bias_metrics": Benchmark("bias_metrics.measure", "bias of a million rows, against plain Python"),
+    "deletion": Benchmark("deletion.measure", "deletion intervention on many questions"),
+    "warm_start": Benchmark("runs.warm_start", "first and second start of an experiment"),
+    "processes": Benchmark("runs.processes", "two processes against one"),
+    "gpu": Benchmark("gpu.measure", "fine-tuning RoBERTa on a GPU, where there is one"),
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Measure side by side.
+
+    Each benchmark writes its figures into results.csv and results.md of the output folder when it is done,
+    and leaves those of the others as they are.
+
+    Args:
+        repeats: repetitions; medians are reported
+        quick: seconds in total, to see that all of it runs; the figures mean nothing
+        output: folder of the results (default: benchmarks)
+        groups: what bias_scoring scores (default: the embedded groups)
+        date: of the results (default: today)
+    """
+
+    repeats: Count = 5
+    quick: bool = False
+    output: Path | None = None
+    groups: Annotated[str, "SOURCE"] = ""
+    date: str = ""
+
+
+def parser() -> Parser:
+    """The command's flags."""
+    found = make_parser(Options, "python -m benchmarks")
+    about = "; ".join(f"{name}: {row.about}" for name, row in BENCHMARKS.items())
+    found.add_argument("names", nargs="*", metavar="NAME", help=f"benchmarks (default: all). {about}")
+    return found
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run benchmarks; 1 when one of them failed, 2 for a mistake of the user's."""
-    args = _parser().parse_args(argv)
-    if args.repeats < 1:
-        print("error: --repeats must be at least 1", file=sys.stderr)
-        return 2
-    if args.quick and args.output is None:
-        print(
-            "error: --quick: name a folder for its figures, which mean nothing (--output DIR)",
-            file=sys.stderr,
-        )
-        return 2
-    args.output = args.output or Path("benchmarks")
-    names = args.names or list(BENCHMARKS)
+    """Run benchmarks; above 0 when one of them failed."""
+    arguments = parser().parse_args(argv)
+    options: Options = call(Options, arguments)
+    names = arguments.names or list(BENCHMARKS)
+    for name in names:
+        if name not in BENCHMARKS:
+            parser().error(f"no benchmark {name!r}; choose from {', '.join(BENCHMARKS)}")
+    if options.quick and options.output is None:
+        parser().error("--quick: name a folder for its figures, which mean nothing (--output DIR)")
     if len(names) == 1:
-        return _one(names[0], args)
+        return guarded(lambda: _run(names[0], options))
     # One process each, so that none inherits another's memory or settings, and none takes the others down.
-    return max(subprocess.call([sys.executable, "-m", "benchmarks", name, *_flags(args)]) for name in names)
+    flags = [argument for argument in (sys.argv[1:] if argv is None else argv) if argument not in names]
+    return max(subprocess.call([sys.executable, "-m", "benchmarks", name, *flags]) for name in names)
 
 
-def _parser() -> argparse.ArgumentParser:
-    rows = "\n".join(f"  {name:14}{row.about}" for name, row in BENCHMARKS.items())
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks",
-        description=f"{__doc__}\n{rows}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    # No `choices`: argparse would refuse an empty list of names.
-    parser.add_argument("names", nargs="*", metavar="NAME", type=_name, help="benchmarks (default: all)")
-    parser.add_argument(
-        "--repeats", type=int, default=5, help="repetitions; medians are reported (default: 5)"
-    )
-    parser.add_argument("--quick", action="store_true", help="seconds in total, to see that all of it runs")
-    parser.add_argument("--output", type=Path, help="folder of the results (default: benchmarks)")
-    parser.add_argument(
-        "--data", default="", help="questions to draw from (default: made up, lengths as SQuAD's)"
-    )
-    parser.add_argument("--groups", default="", help="groups to score (default: the embedded ones)")
-    parser.add_argument("--date", default="", help="date of the results (default: today)")
-    return parser
-
-
-def _name(text: str) -> str:
-    if text not in BENCHMARKS:
-        raise argparse.ArgumentTypeError(f"no benchmark {text!r}; choose from {', '.join(BENCHMARKS)}")
-    return text
-
-
-def _flags(args: argparse.Namespace) -> list[str]:
-    given = [f"--repeats={args.repeats}", f"--output={args.output}"]
-    optional = [f"--{key}={getattr(args, key)}" for key in ("data", "groups", "date") if getattr(args, key)]
-    return [*given, *optional, *(["--quick"] if args.quick else [])]
-
-
-def _one(name: str, args: argparse.Namespace) -> int:
-    """Measure and write one benchmark."""
-    from benchmarks.machine import describe_machine
-    from benchmarks.report import entries_of, record, table
+def _run(name: str, options: Options) -> None:
+    from benchmarks.report import markdown, record, table_of
 
     print(f"== {name}: {BENCHMARKS[name].about}", flush=True)
-    module = importlib.import_module(f"benchmarks.{name}")
-    options = {source: getattr(args, source) for source in BENCHMARKS[name].takes}
-    try:
-        results = module.measure(repeats=args.repeats, quick=args.quick, **options)
-    except (ValueError, OSError) as error:
-        print(f"error: {name}: {error}", file=sys.stderr)
-        return 2
-    if not results:  # the module has said why
-        return 0
-    command = f"python -m benchmarks {name}"
-    results = [result if result.command else replace(result, command=command) for result in results]
-    date = args.date or datetime.date.today().isoformat()
-    about = {"date": date, "machine": describe_machine(), **({"quick": True} if args.quick else {})}
-    entries = entries_of(name, results, about)
-    record(args.output, name, entries)
-    print(table(entries), flush=True)
-    return 0
+    module, _, function = BENCHMARKS[name].function.partition(".")
+    measure = getattr(importlib.import_module(f"benchmarks.{module}"), function)
+    more = {"groups": options.groups} if name == "bias_scoring" and options.groups else {}
+    results = measure(repeats=options.repeats, quick=options.quick, **more)
+    if results:  # otherwise it has said why there are none
+        command = f"python -m benchmarks {name}{' --quick' if options.quick else ''}"
+        table = table_of(results, command, options.date or datetime.date.today().isoformat())
+        record(options.output or Path("benchmarks"), table)
+        print(markdown(table), flush=True)
 
 
 if __name__ == "__main__":

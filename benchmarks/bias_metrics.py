@@ -9,20 +9,24 @@ from __future__ import annotations
 import resource
 import sys
 import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from benchmarks.bias_reference import reference_bias
-from benchmarks.result import Result
-from benchmarks.turns import in_turns, players
+from benchmarks.report import Result
+from benchmarks.turns import in_turns, own_processes
 from metrics.bias.group_bias import GroupBias
 
 CLASSES, SUBJECTS, ATTRIBUTES = 4, 40, 30
 BATCH = 65_536
 OURS, REFERENCE = "interventune", "plain Python"
+MEANS = [name + suffix for name in ("mu", "eta", "theta") for suffix in ("", "_normalised")]
+NAMES = ("n", "mean_abs_c", "delta", "eps", "mass", *MEANS)
 
 
 class Measured(NamedTuple):
@@ -42,10 +46,10 @@ def measure(*, repeats: int, quick: bool) -> list[Result]:
     """
     rows = 2_000 if quick else 1_000_000
     systems = {OURS: run_ours, REFERENCE: run_reference}
-    with players(list(systems), apart=not quick) as call:
+    with own_processes(systems, apart=not quick) as call:
         for name, system in systems.items():
             call[name](system, 1_000, 0)
-        turns = in_turns(list(systems), repeats, lambda name, turn: call[name](systems[name], rows, turn + 1))
+        turns = in_turns(systems, repeats, lambda name, turn: call[name](systems[name], rows, turn + 1))
     apart = max(difference(a.found, b.found) for a, b in zip(turns[OURS], turns[REFERENCE], strict=True))
     return [
         Result(
@@ -55,7 +59,7 @@ def measure(*, repeats: int, quick: bool) -> list[Result]:
             values=tuple(rows / turn.seconds for turn in measured),
             notes={
                 "rows": rows,
-                "seconds": round(sorted(turn.seconds for turn in measured)[repeats // 2], 3),
+                "seconds": round(median(turn.seconds for turn in measured), 3),
                 "peak memory beyond the input MB": round(max(turn.peak_bytes for turn in measured) / 1e6, 1),
                 "largest difference of a result": apart,
             },
@@ -86,11 +90,8 @@ def run_ours(rows: int, seed: int) -> Measured:
         metric.update(*(value[at : at + BATCH] for value in inputs))
     result = metric.compute()
     seconds = time.perf_counter() - began
-    found = {
-        k: {name: getattr(result, f"{name}_K")[k].item() for name in NAMES}
-        for k in range(CLASSES)
-        if result.n_K[k]
-    }
+    classes = [k for k in range(CLASSES) if result.n_K[k]]
+    found = {k: {name: getattr(result, f"{name}_K")[k].item() for name in NAMES} for k in classes}
     return Measured(seconds, memory.grown(), found)
 
 
@@ -100,16 +101,6 @@ def run_reference(rows: int, seed: int) -> Measured:
     memory, began = Memory(), time.perf_counter()
     found = reference_bias(zip(*inputs, strict=True))
     return Measured(time.perf_counter() - began, memory.grown(), found)
-
-
-NAMES = (
-    "n",
-    "mean_abs_c",
-    "delta",
-    "eps",
-    "mass",
-    *(name + suffix for name in ("mu", "eta", "theta") for suffix in ("", "_normalised")),
-)
 
 
 def difference(one: dict[int, dict[str, float]], two: dict[int, dict[str, float]]) -> float:
@@ -126,11 +117,11 @@ class Memory:
     """
 
     def __init__(self) -> None:
+        self._status = Path("/proc/self/status")
         try:
             Path("/proc/self/clear_refs").write_text("5")
-            self._resets = True
         except OSError:
-            self._resets = False
+            self._status = Path("/nonexistent")
         self._before = self._peak()
 
     def grown(self) -> int:
@@ -138,8 +129,77 @@ class Memory:
         return self._peak() - self._before
 
     def _peak(self) -> int:
-        if self._resets:
-            lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+        if self._status.exists():
+            lines = self._status.read_text(encoding="utf-8").splitlines()
             return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
         unit = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+Row = tuple[Sequence[Sequence[float]], int, Sequence[int], int]
+"""Scores of the four variants by subject, class, the two subjects, attribute."""
+
+
+def reference_bias(rows: Iterable[Row]) -> dict[int, dict[str, float]]:
+    """Per class: n, mu, eta, theta (each also normalised), mean_abs_c, delta, eps and mass."""
+    cells: dict[tuple[int, int, int, int], list[float]] = {}
+    totals: dict[int, list[float]] = defaultdict(lambda: [0.0] * 5)
+    for score, k, (one, two), attribute in rows:
+        (a1, a2), (b1, b2), (c1, c2), (d1, d2) = score
+        pair_c = ((a1 - b1 + c1 - d1) - (a2 - b2 + c2 - d2)) / 4
+        shares = []
+        for first, second in ((a1, a2), (b1, b2), (c1, c2), (d1, d2)):
+            both = first + second
+            shares.append((first - second) / both if both > 1e-12 else 0.0)
+        normalised = (shares[0] - shares[1] + shares[2] - shares[3]) / 4
+        total = totals[k]
+        total[0] += 1
+        total[1] += abs(pair_c)
+        total[2] += (abs(a1 - c1) + abs(a2 - c2) + abs(b1 - d1) + abs(b2 - d2)) / 4
+        total[3] += (abs(a1 - b2) + abs(a2 - b1) + abs(c1 - d2) + abs(c2 - d1)) / 4
+        total[4] += (a1 + a2 + b1 + b2 + c1 + c2 + d1 + d2) / 4
+        if one > two:
+            one, two, pair_c, normalised = two, one, -pair_c, -normalised
+        key = (k, one, two, attribute)
+        cell = cells.get(key)
+        if cell is None:
+            cell = cells[key] = [0.0] * 5
+        cell[0] += 1
+        cell[1] += pair_c
+        cell[2] += (pair_c > 0) - (pair_c < 0)
+        cell[3] += normalised
+        cell[4] += (normalised > 0) - (normalised < 0)
+    return {k: _of_class(k, total, cells) for k, total in sorted(totals.items())}
+
+
+def _of_class(
+    k: int, total: Sequence[float], cells: dict[tuple[int, int, int, int], list[float]]
+) -> dict[str, float]:
+    n = total[0]
+    result = {
+        "n": n,
+        "mean_abs_c": total[1] / n,
+        "delta": total[2] / n,
+        "eps": total[3] / n,
+        "mass": total[4] / n,
+    }
+    own = {key[1:]: cell for key, cell in cells.items() if key[0] == k}
+    for suffix, at in (("", 1), ("_normalised", 3)):
+        subjects: dict[tuple[int, int], list[float]] = defaultdict(lambda: [0.0] * 3)
+        pairs: dict[tuple[int, int], float] = defaultdict(float)
+        for (one, two, attribute), cell in own.items():
+            for subject, sign in ((one, 1.0), (two, -1.0)):
+                sums = subjects[subject, attribute]
+                sums[0] += cell[0]
+                sums[1] += sign * cell[at]
+                sums[2] += sign * cell[at + 1]
+            pairs[one, two] = max(pairs[one, two], abs(cell[at] / cell[0]))
+        largest: dict[int, float] = defaultdict(float)
+        signs: dict[int, list[float]] = defaultdict(list)
+        for (subject, _), (count, c, sign) in subjects.items():
+            largest[subject] = max(largest[subject], abs(c / count))
+            signs[subject].append(abs(sign / count))
+        result["mu" + suffix] = sum(largest.values()) / len(largest)
+        result["eta" + suffix] = sum(sum(v) / len(v) for v in signs.values()) / len(signs)
+        result["theta" + suffix] = sum(pairs.values()) / len(pairs)
+    return result

@@ -1,6 +1,6 @@
 """Scoring groups for bias, against others' ways of batching.   python -m benchmarks bias_scoring
 
-MiniLM shapes with random weights; the embedded groups, or those of `--groups FILE`, each with and without its
+MiniLM shapes with random weights; the embedded groups, or those of `--groups`, each with and without its
 advice. All get their rows tokenised.
 """
 
@@ -10,16 +10,17 @@ import re
 import tempfile
 import time
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.result import Result
-from benchmarks.turns import in_turns, players
+from benchmarks.report import Result
+from benchmarks.turns import in_turns, own_processes
 from data_modules.encoding.sets import GroupSet
 from data_modules.encoding.windows import EncodedRow
 from data_modules.groups.advice import with_unadvised
@@ -37,15 +38,11 @@ QUICK = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "i
 class Work(NamedTuple):
     """What is scored."""
 
-    folder: str
-    """Of the model."""
+    folder: str  # of the model
     source: str
-    groups: int
-    """Advised ones; their unadvised ones come on top."""
-    singles: int
-    """Rows, evenly spread, that are scored one at a time."""
-    padded: int
-    """Rows, likewise, in one batch of full width."""
+    groups: int  # advised ones; their unadvised ones come on top
+    singles: int  # rows, evenly spread, that are scored one at a time
+    padded: int  # rows, likewise, in one batch of full width
 
 
 class Measured(NamedTuple):
@@ -53,25 +50,23 @@ class Measured(NamedTuple):
 
     rows: int
     seconds: float
-    probability: dict[int, list[float]]
-    """Boundary probabilities of rows, by their number."""
+    probability: dict[int, list[float]]  # of both boundaries of both subjects, by number of the row
 
 
-def measure(*, repeats: int, quick: bool, groups: str = "") -> list[Result]:
+def measure(*, repeats: int, quick: bool, groups: str = "stories:heldout") -> list[Result]:
     """Rows a second of every system; how far its probabilities are from those of one at a time as a note.
 
     Args:
         repeats: how many.
         quick: a few groups and a minute model, to see that everything runs.
-        groups: a source of groups; empty takes the embedded ones.
+        groups: where they come from.
     """
-    source = groups or "stories:heldout"
-    with tempfile.TemporaryDirectory() as folder, players(list(SYSTEMS), apart=not quick) as call:
-        work = Work(folder, source, *((6, 12, 8) if quick else (240, 250, 32)))
+    with tempfile.TemporaryDirectory() as folder, own_processes(SYSTEMS, apart=not quick) as call:
+        work = Work(folder, groups, *((6, 12, 8) if quick else (240, 250, 32)))
         save_model(work, QUICK if quick else MINILM)
         for name, system in SYSTEMS.items():
             call[name](system, work)
-        turns = in_turns(list(SYSTEMS), repeats, lambda name, _: call[name](SYSTEMS[name], work))
+        turns = in_turns(SYSTEMS, repeats, lambda name, _: call[name](SYSTEMS[name], work))
     exact = turns[SINGLE][0].probability
     return [
         Result(
@@ -81,7 +76,7 @@ def measure(*, repeats: int, quick: bool, groups: str = "") -> list[Result]:
             values=tuple(turn.rows / turn.seconds for turn in made),
             notes={
                 "rows": made[0].rows,
-                "seconds": round(sorted(turn.seconds for turn in made)[repeats // 2], 2),
+                "seconds": round(median(turn.seconds for turn in made), 2),
                 "largest difference of a probability": difference(made[0].probability, exact),
             },
         )
@@ -109,7 +104,7 @@ def groups_of(work: Work) -> list[Group]:
     return with_unadvised(list(islice(read_groups(work.source), work.groups)))
 
 
-def ours(work: Work, precision: str) -> Measured:
+def ours(precision: str, work: Work) -> Measured:
     """`python -m evaluation bias`."""
     predictor, data = predictor_of(work, precision), tokenised(work)
     began = time.perf_counter()
@@ -117,16 +112,6 @@ def ours(work: Work, precision: str) -> Measured:
     seconds = time.perf_counter() - began
     probability = log_prob.exp().view(-1, 4)
     return Measured(len(probability), seconds, dict(enumerate(probability.tolist())))
-
-
-def ours_bf16(work: Work) -> Measured:
-    """In bfloat16."""
-    return ours(work, "bf16")
-
-
-def ours_float32(work: Work) -> Measured:
-    """In float32."""
-    return ours(work, "32")
 
 
 def one_at_a_time(work: Work) -> Measured:
@@ -160,8 +145,8 @@ def padded_batch(work: Work) -> Measured:
 
 SINGLE = "one at a time, float32"
 SYSTEMS: dict[str, Callable[[Work], Measured]] = {
-    "interventune": ours_bf16,
-    "interventune, float32": ours_float32,
+    "interventune": partial(ours, "bf16"),
+    "interventune, float32": partial(ours, "32"),
     SINGLE: one_at_a_time,
     f"batches padded to {WIDTH}, float32": padded_batch,
 }

@@ -1,8 +1,8 @@
 """Deletion of rationales from 100,000 questions.   python -m benchmarks deletion
 
-Every question gets the sentence of its answer for a rationale, and becomes the variants `ts` (story cut after
-it) and `ts_r` (story cut before it, the answer put at the end). Questions share the sentence boundaries of
-their story, and so do variants; the other system finds them anew each time.
+Every embedded question gets the sentence of its answer for a rationale, and becomes the variants `ts` (story
+cut after it) and `ts_r` (story cut before it, the answer put at the end). Questions share the sentence
+boundaries of their story, and so do variants; the other system finds them anew each time.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import count, islice
-from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
-from benchmarks.result import Result
-from benchmarks.turns import in_turns, players
+from benchmarks.report import Result
+from benchmarks.turns import in_turns, own_processes
 from data_modules.interventions.deletion import perturb, perturb_all, with_rationale
 from data_modules.interventions.sentences import sentence_spans
 from data_modules.schema import QAExample, Rejected, Variant
@@ -25,9 +25,6 @@ from data_modules.sources import read_qa
 
 VARIANTS: tuple[Variant, ...] = ("ts", "ts_r")
 OURS, ANEW = "interventune", "sentences found anew each time"
-SQUAD = Path(__file__).resolve().parents[2] / "shared" / "data" / "squad" / "train-44-articles.json"
-"""Read where it is there; else the embedded stories are, which have one question each."""
-
 Made = list[QAExample | Rejected]
 
 
@@ -48,12 +45,11 @@ def measure(*, repeats: int, quick: bool) -> list[Result]:
         quick: few questions, to see that everything runs.
     """
     size = 300 if quick else 100_000
-    source = str(SQUAD) if SQUAD.exists() and not quick else "stories:train"
     systems = {OURS: together, ANEW: anew}
-    with players(list(systems), apart=not quick) as call:
+    with own_processes(systems, apart=not quick) as call:
         for name, system in systems.items():
-            call[name](run, system, source, min(size, 1_000))
-        turns = in_turns(list(systems), repeats, lambda name, _: call[name](run, systems[name], source, size))
+            call[name](run, system, min(size, 1_000))
+        turns = in_turns(systems, repeats, lambda name, _: call[name](run, systems[name], size))
     if len({turn.digest for made in turns.values() for turn in made}) > 1:
         raise ValueError("deletion: the systems made different variants")
     return [
@@ -66,17 +62,16 @@ def measure(*, repeats: int, quick: bool) -> list[Result]:
                 "questions": size,
                 "variants": len(VARIANTS),
                 "kept": made[0].kept,
-                "source": "SQuAD" if source == str(SQUAD) else source,
-                "seconds": round(sorted(turn.seconds for turn in made)[repeats // 2], 2),
+                "seconds": round(median(turn.seconds for turn in made), 2),
             },
         )
         for name, made in turns.items()
     ]
 
 
-def run(system: Callable[[Sequence[QAExample]], Made], source: str, size: int) -> Measured:
+def run(system: Callable[[Sequence[QAExample]], Made], size: int) -> Measured:
     """One turn; nothing that an earlier turn found is left."""
-    examples = questions(source, size)
+    examples = questions(size)
     sentence_spans.cache_clear()
     began = time.perf_counter()
     made = system(examples)
@@ -89,9 +84,9 @@ def run(system: Callable[[Sequence[QAExample]], Made], source: str, size: int) -
 
 
 @lru_cache(maxsize=1)
-def questions(source: str, size: int) -> list[QAExample]:
-    """The first `size` questions of a source; from its second round on, every story is one of its own."""
-    once = list(read_qa(source))
+def questions(size: int) -> list[QAExample]:
+    """The first `size` embedded questions; from the second round on, every story is one of its own."""
+    once = list(read_qa("stories:train"))
     copies = (
         replace(e, id=f"{e.id}/{n}", context=f"{e.context} This is copy {n}.") if n else e
         for n in count()

@@ -1,8 +1,7 @@
 """The training loops that are compared: ours, Hugging Face's Trainer twice, plain Lightning.
 
 Each is a function of a job, a file of questions and a seed that trains a fresh model on all windows of the
-file and tells how long its last epoch took. All read the same windows, through
-data_modules/encoding/questions.py.
+file and measures its last epoch. All read the same windows.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from __future__ import annotations
 import resource
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,22 +29,22 @@ class Job:
     Args:
         architecture: row of the table of backbones.
         config: transformers' configuration of the encoder.
-        tokenizer: folder of the tokenizer.
         device: `cpu` or `cuda`.
         batch_size: windows of a batch, of all but ours and run_qa's defaults.
         epochs: how many; the last one is timed.
         workers: processes that build batches, where the system is tuned.
         flags: further arguments of our command line.
+        tokenizer: folder of the tokenizer.
     """
 
     architecture: str
     config: dict[str, Any]
-    tokenizer: str
     device: str = "cpu"
     batch_size: int = 16
     epochs: int = 1
     workers: int = 0
-    flags: tuple[str, ...] = field(default=())
+    flags: tuple[str, ...] = ()
+    tokenizer: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +137,18 @@ def plain_lightning(job: Job, file: Path, seed: int) -> Measured:
     from torch.utils.data import DataLoader
     from transformers import AutoTokenizer, DataCollatorWithPadding
 
+    class PlainModule(pl.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = _model(job)
+
+        def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+            loss: torch.Tensor = self.model(**batch).loss
+            return loss
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.AdamW(self.parameters(), lr=3e-5, weight_decay=0.01)
+
     pl.seed_everything(seed, verbose=False)
     collator = DataCollatorWithPadding(AutoTokenizer.from_pretrained(job.tokenizer))
     loader: DataLoader[Any] = DataLoader(
@@ -159,7 +170,7 @@ def plain_lightning(job: Job, file: Path, seed: int) -> Measured:
         enable_model_summary=False,
         callbacks=[clock],
     )
-    trainer.fit(_plain_module(job), loader)
+    trainer.fit(PlainModule(), loader)
     return _measured(job, clock.watch)
 
 
@@ -210,24 +221,6 @@ def _model(job: Job) -> Any:
     return AutoModelForQuestionAnswering.from_config(config)
 
 
-def _plain_module(job: Job) -> Any:
-    import pytorch_lightning as pl
-
-    class PlainModule(pl.LightningModule):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = _model(job)
-
-        def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
-            loss: torch.Tensor = self.model(**batch).loss
-            return loss
-
-        def configure_optimizers(self) -> torch.optim.Optimizer:
-            return torch.optim.AdamW(self.parameters(), lr=3e-5, weight_decay=0.01)
-
-    return PlainModule()
-
-
 def _hugging_face(
     job: Job, rows: list[dict[str, Any]], seed: int, collator: Any, options: dict[str, Any]
 ) -> Measured:
@@ -247,6 +240,16 @@ def _hugging_face(
         def on_epoch_end(self, *_: Any, **__: Any) -> None:
             watch.stop()
 
+    class GroupedByLength(torch.utils.data.Sampler[int]):
+        def __init__(self, draw: Callable[[], list[int]]) -> None:
+            self.draw = draw
+
+        def __iter__(self) -> Iterator[int]:
+            return iter(self.draw())
+
+        def __len__(self) -> int:
+            return len(lengths)
+
     class FullPools(Trainer):
         """Groups by length among 50 batches, as it does on a data set of SQuAD's size; on a draw it would
         make its pools smaller, and pad more."""
@@ -255,7 +258,7 @@ def _hugging_face(
             if self.args.train_sampling_strategy != "group_by_length":
                 return super()._get_train_sampler(train_dataset)
             size = self.args.train_batch_size
-            return _Order(lambda: get_length_grouped_indices(lengths, size, mega_batch_mult=50), len(lengths))
+            return GroupedByLength(lambda: get_length_grouped_indices(lengths, size, mega_batch_mult=50))
 
     lengths = [len(row["input_ids"]) for row in rows]
     set_seed(seed)
@@ -282,19 +285,6 @@ def _hugging_face(
         trainer.remove_callback(PrinterCallback)
         trainer.train()
     return _measured(job, watch)
-
-
-class _Order(torch.utils.data.Sampler[int]):
-    """A fresh order for every epoch."""
-
-    def __init__(self, draw: Callable[[], list[int]], length: int) -> None:
-        self.draw, self.length = draw, length
-
-    def __iter__(self) -> Any:
-        return iter(self.draw())
-
-    def __len__(self) -> int:
-        return self.length
 
 
 def _measured(job: Job, watch: Stopwatch) -> Measured:

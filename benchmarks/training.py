@@ -8,7 +8,7 @@ steps; building the model is not.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -17,12 +17,12 @@ from typing import Any
 import torch
 
 from benchmarks.flops import measured_peak, training_flops
-from benchmarks.result import Result
+from benchmarks.report import Result
 from benchmarks.trainers import SYSTEMS, Job, Measured
-from benchmarks.turns import in_turns, players
+from benchmarks.turns import in_turns, own_processes
 from benchmarks.workload import VOCABULARY, Workload, make_workload
 
-OURS = "interventune"
+OURS, TUNED = "interventune", "Trainer, tuned"
 FLOAT32 = {"Trainer, run_qa's defaults", "plain Lightning"}
 """The systems whose peak is that of float32."""
 
@@ -62,60 +62,94 @@ SHAPES = (
 QUICK = (Shape(name="tiny", config=sizes(1, 32, 2, 64, 500), questions=10),)
 
 
-def measure(*, repeats: int, quick: bool, data: str = "") -> list[Result]:
+Run = tuple[Callable[[Job, Path, int], Measured], Job]
+"""A system and its job; the tokenizer is filled in."""
+
+
+def measure(*, repeats: int, quick: bool) -> list[Result]:
     """Samples per second of every system, for every shape; real tokens per second, share of the peak of
     matrix products, steps and peak memory as notes.
 
     Args:
         repeats: how many.
         quick: a few questions and a minute model, to see that everything runs.
-        data: a source of questions to draw from; empty makes them up with SQuAD's mix of lengths.
     """
     peaks = {dtype: measured_peak(dtype) for dtype in (torch.float32, torch.bfloat16)}
     results: list[Result] = []
     for shape in QUICK if quick else SHAPES:
-        results += measure_shape(f"training/{shape.name}", shape, repeats, peaks, apart=not quick, data=data)
+        job = Job(architecture=shape.architecture, config=shape.config)
+        runs = {name: (system, job) for name, system in SYSTEMS.items()}
+        peak = {name: peaks[torch.float32 if name in FLOAT32 else torch.bfloat16] for name in runs}
+        results += measure_shape(f"training/{shape.name}", shape, runs, repeats, peak, apart=not quick)
     return results
 
 
 def measure_shape(
     benchmark: str,
     shape: Shape,
+    runs: Mapping[str, Run],
     repeats: int,
-    peaks: Mapping[torch.dtype, float],
+    peak: Mapping[str, float],
     *,
     apart: bool = True,
-    data: str = "",
+    extra_note: tuple[str, Callable[[Job, Path], float]] | None = None,
 ) -> list[Result]:
-    """The systems on one shape; see `measure`."""
-    with tempfile.TemporaryDirectory() as folder, players(list(SYSTEMS), apart=apart) as call:
+    """All systems on one shape, in turns, each warmed up on a draw of its own.
+
+    A variant of ours that does not run here is left out, and the screen says why. The others get the batch
+    size that ours turns out to have.
+
+    Args:
+        benchmark: its name.
+        shape: of the model.
+        runs: the systems; ours is the first.
+        repeats: how many.
+        peak: FLOP/s that each system could reach.
+        apart: each system in a process of its own.
+        extra_note: a name, and what measures it for ours.
+    """
+    with tempfile.TemporaryDirectory() as folder, own_processes(runs, apart=apart) as call:
         work = make_workload(
             Path(folder),
             draws=[shape.questions] * (repeats + 1),
-            data=data,
             architecture=shape.architecture,
             vocabulary=shape.config["vocab_size"],
         )
-        job = Job(architecture=shape.architecture, config=shape.config, tokenizer=work.tokenizer)
-        for name, system in SYSTEMS.items():
-            warm = call[name](system, job, work.files[0], 0)
-            if name == OURS:  # the first; the others get the batch size that ours turns out to have
-                job = replace(job, batch_size=max(1, round(len(work.lengths[0]) / warm.steps)))
+        jobs: dict[str, Job] = {}
+        batch_size = 0
+        for name, (system, job) in runs.items():
+            job = replace(job, tokenizer=work.tokenizer, batch_size=batch_size or job.batch_size)
+            try:
+                warm = call[name](system, job, work.files[0], 0)
+            except Exception as error:  # a kernel that is absent, a compiler that gives up: dozens of types
+                if not name.startswith(f"{OURS}, "):
+                    raise
+                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+                print(f"{benchmark}: {name} left out: {reason}", flush=True)
+                continue
+            jobs[name] = job
+            if name == OURS:
+                batch_size = max(1, round(len(work.lengths[0]) / warm.steps))
+        extra = {extra_note[0]: call[OURS](extra_note[1], jobs[OURS], work.files[0])} if extra_note else {}
         measured = in_turns(
-            list(SYSTEMS),
+            jobs,
             repeats,
-            lambda name, turn: call[name](SYSTEMS[name], job, work.files[turn + 1], turn),
+            lambda name, turn: call[name](runs[name][0], jobs[name], work.files[turn + 1], turn),
         )
     return [
-        result_of(
-            benchmark, name, shape, work, turns, peaks[torch.float32 if name in FLOAT32 else torch.bfloat16]
-        )
+        result_of(benchmark, name, shape, work, turns, peak[name], extra if name == OURS else {})
         for name, turns in measured.items()
     ]
 
 
 def result_of(
-    benchmark: str, system: str, shape: Shape, work: Workload, turns: Sequence[Measured], peak: float
+    benchmark: str,
+    system: str,
+    shape: Shape,
+    work: Workload,
+    turns: Sequence[Measured],
+    peak: float,
+    extra: Mapping[str, float],
 ) -> Result:
     """The figures of one system; `work` begins with the warm-up's draw."""
     timed = list(zip(work.lengths[1:], turns, strict=True))
@@ -125,7 +159,6 @@ def result_of(
         system=system,
         unit="samples/s",
         values=tuple(len(lengths) / turn.seconds for lengths, turn in timed),
-        command=f"python -m benchmarks {benchmark.split('/')[0]}",
         notes={
             "real tokens/s": round(median(sum(lengths) / turn.seconds for lengths, turn in timed)),
             "share of the measured matmul peak": round(median(flops) / peak, 3),
@@ -134,5 +167,6 @@ def result_of(
             "steps": round(median(turn.steps for turn in turns)),
             "seconds": round(median(turn.seconds for turn in turns), 2),
             "peak memory MiB": round(max(turn.peak_bytes for turn in turns) / 2**20),
+            **extra,
         },
     )

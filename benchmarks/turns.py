@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
-Made = TypeVar("Made")
+T = TypeVar("T")
 Call = Callable[..., Any]
 
 
 @contextmanager
-def players(names: Sequence[str], *, apart: bool = True) -> Iterator[Mapping[str, Call]]:
+def own_processes(names: Iterable[str], *, apart: bool = True) -> Iterator[Mapping[str, Call]]:
     """For each name a function `call(function, *arguments)` that runs in the process of that name.
 
     Own processes keep systems from each other's settings (threads, caches of kernels, peak memory), and let
@@ -25,35 +25,33 @@ def players(names: Sequence[str], *, apart: bool = True) -> Iterator[Mapping[str
         names: of the systems.
         apart: False runs everything in this process, which is quicker where figures do not matter.
     """
-    if not apart:
-        yield {name: lambda function, *arguments: function(*arguments) for name in names}
-        return
     with ExitStack() as stack:
-        pools = {
+        calls: dict[str, Call] = {}
+        for name in names:
+            if not apart:
+                calls[name] = lambda function, *arguments: function(*arguments)
+                continue
             # Spawned: a fork would inherit threads that this process has already started.
-            name: stack.enter_context(
-                ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_quiet)
-            )
-            for name in names
-        }
-        yield {name: _submit(pool) for name, pool in pools.items()}
+            pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_quiet)
+            calls[name] = _caller(stack.enter_context(pool))
+        yield calls
 
 
-def _submit(pool: ProcessPoolExecutor) -> Call:
+def _caller(pool: ProcessPoolExecutor) -> Call:
     return lambda function, *arguments: pool.submit(function, *arguments).result()
 
 
-def in_turns(systems: Sequence[str], turns: int, play: Callable[[str, int], Made]) -> dict[str, list[Made]]:
-    """`play(system, turn)` for every system in turn 0, then for every system in turn 1, and so on."""
-    made: dict[str, list[Made]] = {name: [] for name in systems}
+def in_turns(systems: Iterable[str], turns: int, run: Callable[[str, int], T]) -> dict[str, list[T]]:
+    """`run(system, turn)` for every system in turn 0, then for every system in turn 1, and so on."""
+    made: dict[str, list[T]] = {name: [] for name in systems}
     for turn in range(turns):
-        for name in systems:
-            made[name].append(play(name, turn))
+        for name, values in made.items():
+            values.append(run(name, turn))
     return made
 
 
 def _quiet() -> None:
-    """In a player's process: figures are asked for, not what libraries have to say."""
+    """Figures are asked for, not what libraries have to say."""
     from datasets.utils.logging import disable_progress_bar
     from transformers.utils.logging import set_verbosity_error
 

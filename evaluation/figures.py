@@ -57,7 +57,7 @@ class Bars:
         where: dimension to the value or values that are shown.
         percent: shares in percent.
         label: of the vertical axis.
-        chance: what guessing gets, as a share; a dashed line.
+        chance: what guessing gets, as a share, or by value of `x`; a dashed line.
         starred: values of `x` that get a star, which `note` explains.
         note: under the figure.
     """
@@ -69,7 +69,7 @@ class Bars:
     where: Mapping[str, Any] = field(default_factory=dict)
     percent: bool = False
     label: str = ""
-    chance: float | None = None
+    chance: float | Mapping[Any, float] | None = None
     starred: Collection[str] = ()
     note: str = ""
 
@@ -113,7 +113,10 @@ class Bars:
             axes.bar(at, its["value"], width, label=str(hue), color=COLOURS[h % len(COLOURS)])
             axes.errorbar(at, its["value"], error, fmt="none", ecolor="black", elinewidth=0.8, capsize=2)
         if self.chance is not None:
-            axes.axhline(self.chance * scale, color="black", linestyle="--", linewidth=1)
+            given = self.chance if isinstance(self.chance, Mapping) else dict.fromkeys(names, self.chance)
+            shares = [given[name] * scale for name in names]
+            ends = [i - 0.5 for i in range(len(names))], [i + 0.5 for i in range(len(names))]
+            axes.hlines(shares, *ends, color="black", linestyle="--", linewidth=1)
         axes.set_xticks(
             range(len(names)), [f"{name} *" if name in self.starred else str(name) for name in names]
         )

@@ -68,6 +68,16 @@ def is_unknown(prediction: str) -> bool:
     return not prediction.strip() or normalise_answer(prediction) == UNKNOWN
 
 
+def yes_or_no(prediction: str) -> str:
+    """ "yes" or "no" where the normalised prediction is that word, else "".
+
+    >>> yes_or_no("No."), yes_or_no("no one")
+    ('no', '')
+    """
+    normal = normalise_answer(prediction)
+    return normal if normal in ("yes", "no") else ""
+
+
 def score_answer(prediction: str, references: Sequence[str], scoring: Scoring) -> tuple[float, float]:
     """Exact match and F1 of one answer, both in [0, 1].
 

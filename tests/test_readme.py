@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import _parser as benchmarks_parser
+from benchmarks.__main__ import parser as benchmarks_parser
 from data_modules.__main__ import _parser as data_parser
 from data_modules.tasks.wording import read_wordings
 from docs.tiny_causal_model import make_parser as tiny_causal_model_parser

@@ -98,8 +98,8 @@ def generate_sentences(
     wanted, failures = _wanted(examples)
     if generator == TEMPLATES:
         return {example.id: template_sentence(example, seed) for example in wanted}, failures
+    from models.language.open_model import open_text_model
     from models.language.text_cache import CachedTextModel
-    from models.language.text_models import open_text_model
 
     model = CachedTextModel(open_text_model(generator, seed=seed), cache, max_requests=max_requests)
     sentences, rejected = write_sentences(wanted, model, progress=progress)

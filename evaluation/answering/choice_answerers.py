@@ -139,7 +139,7 @@ class LikelihoodChooser:
 
     @classmethod
     def of(cls, path: str, args: argparse.Namespace) -> LikelihoodChooser:
-        from models.language.text_models import open_text_model
+        from models.language.open_model import open_text_model
 
         model = open_text_model(path, device=args.device, batch_size=args.batch_size)
         return cls(model, prompt=args.prompt, likelihood=args.likelihood)

@@ -29,15 +29,14 @@ from evaluation.answering.prompts import (
     short_answer,
     subject_prompt,
 )
+from models.language.open_model import open_text_model
 from models.language.text_cache import CachedTextModel
-from models.language.text_models import TextFailure, open_text_model
+from models.language.text_models import TextFailure
 from storage.errors import DataError
 
 WRITES: frozenset[Ability] = frozenset({"spans", "types"})
 SCORES: frozenset[Ability] = frozenset({"subjects", "choices"})
 
-MOST_AT_ONCE = 8
-"""Requests that an endpoint gets at the same time."""
 GROUPS_AT_ONCE = 32
 
 Likelihood = Literal["mean", "sum"]
@@ -70,7 +69,7 @@ class LanguageModel(Answerer):
             path,
             max_new_tokens=asking.max_new_tokens,
             device=asking.device,
-            batch_size=min(asking.batch_size, MOST_AT_ONCE) if endpoint else asking.batch_size,
+            batch_size=asking.batch_size,
         )
         self.writer = CachedTextModel(self.model, asking.requests, max_requests=asking.max_requests)
         self.can = WRITES if endpoint else WRITES | SCORES

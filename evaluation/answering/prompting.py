@@ -21,7 +21,8 @@ from tqdm.auto import tqdm
 from data_modules.encoding.windows import query_text
 from data_modules.schema import Group, QAExample, Turn, UnderspecifiedQuestion
 from evaluation.answering.answerers import LANGUAGE_MODELS, Said
-from models.language.text_models import TextFailure, TextModel, open_text_model
+from models.language.open_model import open_text_model
+from models.language.text_models import TextFailure, TextModel
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,8 +33,6 @@ and an n (two characters: T5's vocabulary has no line break)."""
 
 TURNS = 2
 """Earlier turns of a conversation in a prompt, as the papers' models get (faithfulness spec 6.18)."""
-MOST_AT_ONCE = 8
-"""Requests that an endpoint gets at the same time."""
 GROUPS_AT_ONCE = 32
 
 
@@ -101,9 +100,8 @@ class PromptedModel:
         """By `hf:` or `openai:` name and the flags of `protocol_flags.add_answer_arguments`."""
         from models.language.text_cache import CachedTextModel
 
-        at_once = min(args.batch_size, MOST_AT_ONCE) if path.startswith("openai:") else args.batch_size
         model = open_text_model(
-            path, max_new_tokens=args.max_new_tokens, device=args.device, batch_size=at_once
+            path, max_new_tokens=args.max_new_tokens, device=args.device, batch_size=args.batch_size
         )
         requests = Path(args.requests) if args.requests else None
         cached = CachedTextModel(model, requests, max_requests=args.max_requests)
@@ -135,7 +133,7 @@ class PromptedModel:
         """
         import torch
 
-        if not hasattr(self.scorer, "tokenizer"):
+        if "likelihood" not in self.scorer.can:
             raise ValueError(f"{self.scorer.name} cannot score given texts; name a local model (hf:PATH)")
         parts = []
         bar = tqdm(range(0, len(groups), GROUPS_AT_ONCE), desc=what, unit="batch", disable=None)

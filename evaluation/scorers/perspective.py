@@ -12,8 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from evaluation.scorers.scorers import ATTRIBUTES, ScoreFailure, Scores, around_empty
-from models.language.endpoint import asked_in_order, open_client, scrubbed
-from models.language.endpoint_address import checked_key, checked_url
+from models.language.endpoint_client import asked_in_order, checked_key, checked_url, open_client, scrubbed
 
 URL = "https://commentanalyzer.googleapis.com"
 API_VERSION = "v1alpha1"

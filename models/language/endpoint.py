@@ -1,4 +1,4 @@
-"""An OpenAI-compatible endpoint as a text model: retries, a rate limit, and a key that never shows.
+"""An OpenAI-compatible endpoint as a text model.
 
 Chat completions, several at once, answers in order. What concerns one prompt is a `TextFailure`; what no
 prompt can survive (a wrong key, an unknown model, an endpoint that keeps failing) ends the run in one line.
@@ -6,30 +6,25 @@ prompt can survive (a wrong key, an unknown model, an endpoint that keeps failin
 
 from __future__ import annotations
 
-import threading
-import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from models.language.endpoint_address import is_openai, key_for, model_and_url
-from models.language.text_models import Settings, TextFailure
+from models.language.endpoint_client import (
+    asked_in_order,
+    is_openai,
+    key_for,
+    model_and_url,
+    open_client,
+    scrubbed,
+)
+from models.language.text_models import Ability, Settings, TextFailure, TextModel
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-Answer = TypeVar("Answer")
-
-MAX_FAILURES_IN_A_ROW = 25
-"""After so many prompts that the endpoint failed on one after the other, going on would waste hours."""
-
-_SCRUBBED = 6
-"""Pieces of the key of this length are struck out of error texts."""
+MAX_LOGPROBS = {"chat": 20, "completions": 5}
+"""How many tokens OpenAI's endpoints report at most."""
 
 
-class EndpointTextModel:
+class EndpointTextModel(TextModel):
     """A chat model behind HTTP.
 
     Args:
@@ -45,6 +40,8 @@ class EndpointTextModel:
     Raises:
         ValueError: the base URL is not one, or OpenAI's own endpoint is asked without OPENAI_API_KEY.
     """
+
+    can: frozenset[Ability] = frozenset({"write", "next_token"})
 
     def __init__(
         self,
@@ -84,28 +81,24 @@ class EndpointTextModel:
     def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
         return asked_in_order(self._ask, prompts, parallel=self.parallel, name=self.name)
 
-    def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
-        """Always ValueError: endpoints do not tell the probabilities of a given text."""
-        raise ValueError(
-            f"{self.name} cannot score given texts; choose a local model (hf:FOLDER_OR_HUB_NAME)"
-        )
-
     def next_token_logprobs(
         self, prompts: Sequence[str], labels: Sequence[str], *, after: str = "", top: int = 0
     ) -> Iterator[tuple[float, ...] | TextFailure]:
-        """From the most probable tokens that the endpoint tells: as many as `top`, or as it is known to tell.
-        With `top` a token must be the label itself; without, what begins one label alone counts for it."""
-        from models.language.next_token import MOST_TOLD, label_logprobs, told_tokens
+        """From the most probable tokens that the endpoint reports: `top`, or the most that it can.
 
-        told = top or MOST_TOLD["completions" if self.completions else "chat"]
-        more = {"logprobs": told} if self.completions else {"logprobs": True, "top_logprobs": told}
+        With `top` a token must be the label itself; without, what begins one label alone counts for it.
+        """
+        count = top or MAX_LOGPROBS["completions" if self.completions else "chat"]
+        more = {"logprobs": count} if self.completions else {"logprobs": True, "top_logprobs": count}
 
         def ask(prompt: str) -> tuple[float, ...] | TextFailure:
             reply = self._reply(prompt, {**self._request, self._bound: 1, **more})
             if isinstance(reply, TextFailure):
                 return reply
-            found = told_tokens(reply, self.name)
-            return found if isinstance(found, TextFailure) else label_logprobs(found, labels, exact=top > 0)
+            tokens = first_tokens(reply, self.name)
+            return (
+                tokens if isinstance(tokens, TextFailure) else label_logprobs(tokens, labels, exact=top > 0)
+            )
 
         return asked_in_order(ask, prompts, parallel=self.parallel, name=self.name)
 
@@ -143,50 +136,6 @@ class EndpointTextModel:
         return scrubbed(message, self._key)
 
 
-def asked_in_order(
-    ask: Callable[[str], Answer], texts: Iterable[str], *, parallel: int, name: str
-) -> Iterator[Answer]:
-    """`ask` of each text, up to `parallel` at once; answers in order, each as soon as it is there.
-
-    Args:
-        ask: one request, whose answer may be a TextFailure; what it raises ends the run.
-        texts: what to ask, taken as it is needed.
-        parallel: requests in flight.
-        name: of the endpoint, for errors.
-
-    Raises:
-        ValueError: MAX_FAILURES_IN_A_ROW answers in a row were failures.
-    """
-    pool = ThreadPoolExecutor(parallel, thread_name_prefix="endpoint")
-    waiting: deque[Future[Answer]] = deque()
-    rest = iter(texts)
-    in_a_row = 0
-    try:
-        while True:
-            waiting.extend(pool.submit(ask, text) for text in islice(rest, parallel - len(waiting)))
-            if not waiting:
-                return
-            answer = waiting.popleft().result()
-            in_a_row = in_a_row + 1 if isinstance(answer, TextFailure) else 0
-            yield answer
-            if in_a_row >= MAX_FAILURES_IN_A_ROW:
-                raise ValueError(
-                    f"{name} failed {in_a_row} times in a row, the last time: {answer}; "
-                    "see to the endpoint and start again"
-                )
-    finally:
-        # Whoever stops early does not wait for requests in flight.
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def scrubbed(message: str, key: str) -> str:
-    """One short line without the key, nor any piece of it."""
-    pieces = {key[i : i + _SCRUBBED] for i in range(max(1, len(key) - _SCRUBBED + 1)) if key}
-    words = ["***" if "**" in word or any(p in word for p in pieces) else word for word in message.split()]
-    line = " ".join(words)
-    return line if len(line) <= 200 else line[:197] + "..."
-
-
 def _text(reply: Any) -> str | TextFailure:
     """The text of a completion. The client checks no types: anything may be in there."""
     try:
@@ -199,50 +148,54 @@ def _text(reply: Any) -> str | TextFailure:
     return text.strip() if text and text.strip() else TextFailure("empty answer")
 
 
-def open_client(
-    url: str,
-    key: str,
-    *,
-    timeout_s: float,
-    max_retries: int,
-    requests_per_minute: float,
-    prepare: Callable[[Any], None] | None = None,
-) -> Any:
-    """The HTTP client: repeats after a timeout, 429 or 5xx with growing pauses (or those that the endpoint
-    asks for), and keeps to `requests_per_minute`, repetitions included (0: no bound).
+def first_tokens(reply: Any, name: str) -> list[tuple[str, float]] | TextFailure:
+    """The most probable first tokens of a completion with their log-probabilities.
+
+    Raises:
+        ValueError: the endpoint sends none.
+    """
+    try:
+        logprobs = reply.choices[0].logprobs
+    except (AttributeError, IndexError, TypeError, KeyError):
+        return TextFailure("the endpoint answered nonsense")
+    if logprobs is None:
+        raise ValueError(f"{name} reports no log-probabilities; choose a model or an endpoint that does")
+    try:
+        content = getattr(logprobs, "content", None)
+        if content is not None:
+            return [(str(t.token), float(t.logprob)) for t in content[0].top_logprobs]
+        first: Mapping[str, float] = logprobs.top_logprobs[0]
+        return [(str(token), float(value)) for token, value in first.items()]
+    except IndexError:
+        return TextFailure("empty answer")
+    except (AttributeError, TypeError, ValueError, KeyError):
+        return TextFailure("the endpoint answered nonsense")
+
+
+def label_logprobs(
+    tokens: Sequence[tuple[str, float]], labels: Sequence[str], *, exact: bool
+) -> tuple[float, ...]:
+    """The log-probabilities of labels from those of some tokens; -inf where none belongs to a label.
+
+    >>> label_logprobs([("Yes", -0.5), ("yes", -1.0), ("no", -2.0)], ("no", "yes"), exact=True)
+    (-2.0, -1.0)
 
     Args:
-        url: base of all paths.
-        key: sent as a bearer token.
-        timeout_s: seconds that a request may take.
-        max_retries: repetitions of a request.
-        requests_per_minute: the bound.
-        prepare: is given every request last, as the HTTP library knows it.
+        tokens: the most probable tokens as strings.
+        labels: the label words.
+        exact: a token must be the label. Otherwise a token, without the white space around it, counts for the
+            label that it begins, if it begins one alone, and several add up.
     """
-    import openai
 
-    pace = _Pace(60 / requests_per_minute if requests_per_minute else 0)
-    # A hook of the transport sees the client's repetitions too.
-    hooks = [lambda request: pace.wait(), *([prepare] if prepare else [])]
-    return openai.OpenAI(
-        api_key=key,
-        base_url=url,
-        timeout=timeout_s,
-        max_retries=max_retries,
-        http_client=openai.DefaultHttpxClient(event_hooks={"request": hooks}),
-    )
+    def whose(token: str) -> str | None:
+        if exact:
+            return token if token in labels else None
+        piece = token.strip()
+        begun = [label for label in labels if piece and label.startswith(piece)]
+        return begun[0] if len(begun) == 1 else None
 
-
-class _Pace:
-    """Lets callers through one by one, `seconds` apart."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds, self._next, self._lock = seconds, 0.0, threading.Lock()
-
-    def wait(self) -> None:
-        with self._lock:
-            now = time.monotonic()
-            at = max(now, self._next)
-            self._next = at + self.seconds
-        if at > now:
-            time.sleep(at - now)
+    total = dict.fromkeys(labels, 0.0)
+    for token, value in tokens:
+        if (label := whose(token)) is not None:
+            total[label] += math.exp(value)
+    return tuple(math.log(total[label]) if total[label] > 0 else -math.inf for label in labels)

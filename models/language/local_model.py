@@ -10,14 +10,15 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
-from models.language.text_models import Settings, TextFailure
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
+from models.language.next_token import first_tokens, log_probabilities
+from models.language.self_debiasing import DECAY, FLOOR, continued
+from models.language.text_models import Ability, Settings, TextFailure, TextModel
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ _SORTED_BATCHES = 4
 """Prompts are sorted by length within so many batches: little padding, and answers still come as they go."""
 
 
-class LocalTextModel:
+class LocalTextModel(TextModel):
     """A causal or sequence-to-sequence model of transformers, from a folder or the Hub (safetensors only).
 
     float32 on a CPU, where answers then do not depend on the batch; the checkpoint's own precision on a GPU.
@@ -34,6 +35,8 @@ class LocalTextModel:
     Raises:
         ValueError: the model or its tokenizer cannot be loaded, or there is no such device.
     """
+
+    can: frozenset[Ability] = frozenset({"write", "next_token", "likelihood"})
 
     def __init__(
         self,
@@ -50,6 +53,8 @@ class LocalTextModel:
         self.model, self.tokenizer = _load(path, self.device)
         self.config = self.model.config
         self.is_seq2seq = bool(self.config.is_encoder_decoder)
+        if not self.is_seq2seq:
+            self.can = self.can | {"steer"}
         self.chat = chat_template and bool(self.tokenizer.chat_template)
         self.limit: int | None = getattr(self.config.get_text_config(), "max_position_embeddings", None)
         self.settings: Settings = {
@@ -58,18 +63,18 @@ class LocalTextModel:
             "chat_template": self.chat,
             "dtype": str(self.model.dtype).removeprefix("torch."),
             "weights": weights_id(path, self.config),
-            "tokenizer": tokenizer_id(self.tokenizer),
+            "tokenizer": tokenizer_digest(self.tokenizer),
         }
         if self.chat:
             template = json.dumps(self.tokenizer.chat_template, sort_keys=True)
             self.settings["template"] = hashlib.sha256(template.encode()).hexdigest()[:16]
-        self._pad = next(
+        self.pad = next(
             i for i in (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id, 0) if i is not None
         )
         chosen = self.model.generation_config
         chosen.do_sample, chosen.num_beams, chosen.max_length = False, 1, None
         chosen.temperature = chosen.top_p = chosen.top_k = None
-        chosen.pad_token_id = self._pad
+        chosen.pad_token_id = self.pad
 
     def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
         """The new text alone, without special tokens. Prompts that leave no room in the model's context fail;
@@ -106,8 +111,6 @@ class LocalTextModel:
         Raises:
             ValueError: a continuation has no tokens, or a pair does not fit the model's context.
         """
-        import torch
-
         rows = [self._pair_ids(i, *pair) for i, pair in enumerate(pairs)]
         order = sorted(range(len(rows)), key=lambda i: -sum(map(len, rows[i])))
         result_N = torch.zeros(len(rows), dtype=torch.float64)
@@ -122,8 +125,6 @@ class LocalTextModel:
     ) -> Iterator[tuple[float, ...] | TextFailure]:
         """Over the whole vocabulary; see `TextModel`. All prompts of a call are read together: what they
         begin with in common is read once."""
-        from models.language.next_token import first_tokens, log_probabilities
-
         wanted = first_tokens(self.tokenizer, labels, "" if self.is_seq2seq or self.chat else after)
         ids = [self._prompt_ids(prompt) for prompt in prompts]
         failures = {i: failure for i, row in enumerate(ids) if (failure := self._misfit(len(row), 0))}
@@ -132,6 +133,57 @@ class LocalTextModel:
         found = dict(zip(fitting, rows, strict=True))
         for i in range(len(ids)):
             yield failures.get(i) or found[i]
+
+    def continuations(
+        self,
+        prompts: Sequence[str],
+        prefixes: Sequence[Sequence[str]],
+        *,
+        beams: int = 1,
+        seeds: Sequence[int] | None = None,
+        decay: float = DECAY,
+        floor: float = FLOOR,
+    ) -> Iterator[str]:
+        """Exactly `max_new_tokens` more tokens of each prompt, special ones among them; causal models only.
+
+        Prompts are read as they are (no template, no special tokens), and the model's own generation
+        settings are set aside.
+
+        Args:
+            prompts: texts that fit the model's context.
+            prefixes: of each prompt what self-debiasing puts before it; as many for all prompts.
+            beams: at least 1; with seeds 1.
+            seeds: one for each prompt, to draw tokens; None takes the likeliest.
+            decay, floor: of self-debiasing, see `self_debiasing.debiased`.
+        """
+        for start in range(0, len(prompts), self.batch_size):
+            part = slice(start, start + self.batch_size)
+            prefixed = [
+                self.plain_ids([*map("".join, zip(column, prompts[part], strict=True))])
+                for column in zip(*prefixes[part], strict=True)
+            ]
+            rows = continued(
+                self.model,
+                self.plain_ids(prompts[part]),
+                prefixed,
+                new_tokens=self.max_new_tokens,
+                pad=self.pad,
+                beams=beams,
+                seeds=None if seeds is None else seeds[part],
+                decay=decay,
+                floor=floor,
+            )
+            # Special tokens stay, as the authors' do.
+            yield from self.tokenizer.batch_decode(rows, skip_special_tokens=False)
+
+    def plain_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of texts without special tokens."""
+        if not texts:
+            return []
+        ids: list[list[int]] = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)[
+            "input_ids"
+        ]
+        return ids
 
     def token_counts(self, prompts: Sequence[str]) -> list[int]:
         """How many tokens each prompt has, special ones included."""
@@ -159,8 +211,6 @@ class LocalTextModel:
 
     def _generate(self, ids: list[list[int]]) -> list[str | TextFailure]:
         """One batch. A causal model gets padding on the left: every prompt ends where its answer begins."""
-        import torch
-
         inputs = self.padded(ids, left=not self.is_seq2seq)
         with torch.inference_mode():
             out_BT = self.model.generate(**inputs, max_new_tokens=self.max_new_tokens)
@@ -170,10 +220,8 @@ class LocalTextModel:
 
     def padded(self, ids: list[list[int]], *, left: bool = False) -> dict[str, Tensor]:
         """Rows of token ids as the model's inputs: input_ids and attention_mask, (B, T) each."""
-        import torch
-
         width = max(map(len, ids))
-        input_BT = torch.full((len(ids), width), self._pad)
+        input_BT = torch.full((len(ids), width), self.pad)
         mask_BT = torch.zeros(len(ids), width, dtype=torch.long)
         for b, row in enumerate(ids):
             at = slice(width - len(row), width) if left else slice(0, len(row))
@@ -198,8 +246,6 @@ class LocalTextModel:
 
     def _score(self, rows: list[tuple[list[int], list[int]]]) -> Tensor:
         """log P of every row's second part, (B,)."""
-        import torch
-
         if self.is_seq2seq:
             # BART's kin begin every answer with a token that says nothing; it is given, not scored.
             forced = self.model.generation_config.forced_bos_token_id
@@ -222,21 +268,21 @@ class LocalTextModel:
 
 
 def _load(path: str, device: torch.device) -> tuple[Any, Any]:
-    import torch
-    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
-
-    tokenizer = load_tokenizer(path)
     config = model_config(path)
+    kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     try:
-        kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+        tokenizer = AutoTokenizer.from_pretrained(path)
         model = kind.from_pretrained(
             path,
             dtype=torch.float32 if device.type == "cpu" else "auto",
             use_safetensors=True,
             trust_remote_code=False,
         )
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # OSError, ValueError, KeyError, the bare Exception of tokenizers
         raise _unusable(path, error) from error
+    if not tokenizer.is_fast or not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):
+        # Without a vocabulary transformers makes one up in which every word is unknown.
+        raise ValueError(f"model {path!r} has no fast tokenizer with a vocabulary; add the tokenizer's files")
     return model.to(device).eval(), tokenizer
 
 
@@ -246,8 +292,6 @@ def model_config(path: str) -> Any:
     Raises:
         ValueError: there is none, or transformers does not know its kind.
     """
-    from transformers import AutoConfig
-
     try:
         return AutoConfig.from_pretrained(path, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
@@ -255,8 +299,16 @@ def model_config(path: str) -> Any:
 
 
 def _unusable(path: str, error: Exception) -> ValueError:
-    said = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return ValueError(f"model {path!r} cannot be loaded: {said}")
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return ValueError(f"model {path!r} cannot be loaded: {reason}")
+
+
+def tokenizer_digest(tokenizer: Any) -> str:
+    """Changes when the tokenizer of a folder does."""
+    # The backend would store the settings of its last call too; transformers sets them anew in every call.
+    tokenizer.backend_tokenizer.no_truncation()
+    tokenizer.backend_tokenizer.no_padding()
+    return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()[:16]
 
 
 def weights_id(path: str, config: Any) -> str:
@@ -276,8 +328,6 @@ def weights_id(path: str, config: Any) -> str:
 
 
 def _device(name: str) -> torch.device:
-    import torch
-
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

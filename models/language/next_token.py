@@ -1,4 +1,4 @@
-"""What comes next: log-probabilities of label words behind a prompt, of a local model and of an endpoint.
+"""What comes next: log-probabilities of label words behind a prompt, of a local model.
 
 Tensor suffixes: B batch, S tokens behind the common part, K positions with logits, V vocabulary, L labels.
 """
@@ -8,17 +8,14 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
-from models.language.text_models import TextFailure
+import torch
+from torch import Tensor
+from transformers import DynamicCache
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-MOST_TOLD = {"chat": 20, "completions": 5}
-"""How many tokens OpenAI's endpoints tell at most."""
 _WORTH_SHARING = 32
 """Tokens in common from which prompts are read in two parts."""
 
@@ -79,16 +76,14 @@ def log_probabilities(
         labels: token ids.
         top: see above.
     """
-    import torch
-
     found: dict[int, tuple[float, ...]] = {}
     order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
     with torch.inference_mode():
-        head = None if local.is_seq2seq else _Head.of(local, rows)
+        shared = None if local.is_seq2seq else _shared_start(local, rows)
         for start in range(0, len(order), local.batch_size):
             batch = order[start : start + local.batch_size]
-            its = [rows[i] for i in batch]
-            logits_BV = _answer_logits(local, its) if local.is_seq2seq else _next_logits(local, its, head)
+            some = [rows[i] for i in batch]
+            logits_BV = _answer_logits(local, some) if local.is_seq2seq else _next_logits(local, some, shared)
             log_BV = logits_BV.float().log_softmax(-1)
             log_BL = log_BV[:, list(labels)]
             if top:
@@ -98,43 +93,35 @@ def log_probabilities(
     return [found[i] for i in range(len(rows))]
 
 
-class _Head:
-    """What all prompts begin with, read once: demonstrations are most of a prompt.
+class _SharedStart(NamedTuple):
+    """What all prompts begin with, read once: demonstrations are most of a prompt."""
 
-    Args:
-        length: of it, in tokens.
-        cache: keys and values of it, for a batch of one.
-    """
-
-    def __init__(self, length: int, cache: Any) -> None:
-        self.length, self.cache = length, cache
-
-    @classmethod
-    def of(cls, local: Any, rows: Sequence[list[int]]) -> _Head | None:
-        """None where it is not worth it, or the model keeps something else than keys and values."""
-        import torch
-        from transformers import DynamicCache
-
-        if len(rows) < 2:
-            return None
-        same = sum(1 for _ in takewhile(lambda ids: len(set(ids)) == 1, zip(*rows, strict=False)))
-        length = min(same, min(map(len, rows)) - 1)
-        if length < _WORTH_SHARING:
-            return None
-        ids_1T = torch.tensor([rows[0][:length]], device=local.device)
-        read = local.model(input_ids=ids_1T, use_cache=True, **_kept(local.model, [0]))
-        cache = getattr(read, "past_key_values", None)  # a state-space model has none
-        return cls(length, cache) if type(cache) is DynamicCache else None
+    length: int
+    """In tokens."""
+    cache: Any
+    """Its keys and values, for a batch of one."""
 
 
-def _next_logits(local: Any, rows: list[list[int]], head: _Head | None) -> Tensor:
+def _shared_start(local: Any, rows: Sequence[list[int]]) -> _SharedStart | None:
+    """None where it is not worth it, or the model keeps something else than keys and values."""
+    if len(rows) < 2:
+        return None
+    same = sum(1 for _ in takewhile(lambda ids: len(set(ids)) == 1, zip(*rows, strict=False)))
+    length = min(same, min(map(len, rows)) - 1)
+    if length < _WORTH_SHARING:
+        return None
+    ids_1T = torch.tensor([rows[0][:length]], device=local.device)
+    read = local.model(input_ids=ids_1T, use_cache=True, **_kept(local.model, [0]))
+    cache = getattr(read, "past_key_values", None)  # a state-space model has none
+    return _SharedStart(length, cache) if type(cache) is DynamicCache else None
+
+
+def _next_logits(local: Any, rows: list[list[int]], shared: _SharedStart | None) -> Tensor:
     """Logits behind each row, (B, V)."""
-    import torch
-
-    length = head.length if head else 0
+    length = shared.length if shared else 0
     inputs = local.padded([row[length:] for row in rows])
-    if head:
-        past = copy.deepcopy(head.cache)
+    if shared:
+        past = copy.deepcopy(shared.cache)
         past.batch_repeat_interleave(len(rows))
         width = inputs["input_ids"].shape[1]
         ones_BT = torch.ones(len(rows), length, dtype=torch.long, device=local.device)
@@ -152,9 +139,7 @@ def _next_logits(local: Any, rows: list[list[int]], head: _Head | None) -> Tenso
 
 
 def _kept(model: Any, positions: list[int]) -> dict[str, Tensor]:
-    """Have the logits of these positions alone computed, where a model can: of all they would fill memory."""
-    import torch
-
+    """Options that compute the logits of these positions alone, where a model can: all would fill memory."""
     if "logits_to_keep" not in inspect.signature(model.forward).parameters:
         return {}
     return {"logits_to_keep": torch.tensor(positions, device=model.device)}
@@ -162,63 +147,8 @@ def _kept(model: Any, positions: list[int]) -> dict[str, Tensor]:
 
 def _answer_logits(local: Any, rows: list[list[int]]) -> Tensor:
     """Logits of the first token of the answer of a sequence-to-sequence model, (B, V)."""
-    import torch
-
     chosen = local.model.generation_config
     start = [i for i in (chosen.decoder_start_token_id, chosen.forced_bos_token_id) if i is not None]
     start_BT = torch.tensor([start] * len(rows), device=local.device)
     logits_BTV = local.model(**local.padded(rows), decoder_input_ids=start_BT, use_cache=False).logits
     return torch.as_tensor(logits_BTV[:, -1])
-
-
-def told_tokens(reply: Any, name: str) -> list[tuple[str, float]] | TextFailure:
-    """The most probable first tokens of a completion with their log-probabilities.
-
-    Raises:
-        ValueError: the endpoint sends none.
-    """
-    try:
-        told = reply.choices[0].logprobs
-    except (AttributeError, IndexError, TypeError, KeyError):
-        return TextFailure("the endpoint answered nonsense")
-    if told is None:
-        raise ValueError(f"{name} tells no log-probabilities; choose a model or an endpoint that does")
-    try:
-        content = getattr(told, "content", None)
-        if content is not None:
-            return [(str(t.token), float(t.logprob)) for t in content[0].top_logprobs]
-        first: Mapping[str, float] = told.top_logprobs[0]
-        return [(str(token), float(value)) for token, value in first.items()]
-    except IndexError:
-        return TextFailure("empty answer")
-    except (AttributeError, TypeError, ValueError, KeyError):
-        return TextFailure("the endpoint answered nonsense")
-
-
-def label_logprobs(
-    told: Sequence[tuple[str, float]], labels: Sequence[str], *, exact: bool
-) -> tuple[float, ...]:
-    """The log-probabilities of labels from those of some tokens; -inf where none belongs to a label.
-
-    >>> label_logprobs([("Yes", -0.5), ("yes", -1.0), ("no", -2.0)], ("no", "yes"), exact=True)
-    (-2.0, -1.0)
-
-    Args:
-        told: tokens as strings.
-        labels: the label words.
-        exact: a token must be the label. Otherwise a token, without the white space around it, counts for the
-            label that it begins, if it begins one alone, and several add up.
-    """
-
-    def whose(token: str) -> str | None:
-        if exact:
-            return token if token in labels else None
-        piece = token.strip()
-        begun = [label for label in labels if piece and label.startswith(piece)]
-        return begun[0] if len(begun) == 1 else None
-
-    total = dict.fromkeys(labels, 0.0)
-    for token, value in told:
-        if (label := whose(token)) is not None:
-            total[label] += math.exp(value)
-    return tuple(math.log(total[label]) if total[label] > 0 else -math.inf for label in labels)

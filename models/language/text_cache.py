@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.language.text_models import Settings, TextFailure, TextModel
+from models.language.text_models import Ability, Settings, TextFailure, TextModel
 from storage.finished_work import FinishedWork
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 BOUND_REACHED = TextFailure("max requests reached")
 
 
-class CachedTextModel:
+class CachedTextModel(TextModel):
     """A text model that remembers its answers.
 
     Failures are not kept: the next run tries them again. An answer counts for the same model name, settings
@@ -43,17 +43,12 @@ class CachedTextModel:
         if max_requests is not None and max_requests < 0:
             raise ValueError(f"max_requests must be 0 or more, not {max_requests}")
         self.model, self.path, self.max_requests = model, path, max_requests
+        self.name: str = model.name
+        self.settings: Settings = model.settings
+        self.can: frozenset[Ability] = model.can
         self.requests = 0
         """Prompts that went to the model so far."""
         self._work = FinishedWork(path, required=("text",))
-
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-    @property
-    def settings(self) -> Settings:
-        return self.model.settings
 
     def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
         keys = [cache_key(self.name, self.settings, prompt) for prompt in prompts]

@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForQuestionAnswering
 
 from benchmarks.flops import matrix_weights, measured_peak, training_flops
-from benchmarks.gpu import SHAPES
+from benchmarks.gpu import BASE, LARGE
 from benchmarks.training import sizes
 
 CONFIG = sizes(2, 48, 3, 80, 100)
@@ -42,7 +42,7 @@ def test_rows_add_up_and_padding_costs_nothing() -> None:
 
 def test_weights_of_the_large_shapes_are_the_published_ones() -> None:
     # RoBERTa: 125 M and 355 M parameters, of which 39.4 M and 52.5 M are embeddings.
-    base, large = (matrix_weights(shape.config) / 1e6 for shape in SHAPES)
+    base, large = (matrix_weights(shape.config) / 1e6 for shape in (BASE, LARGE))
     assert base == pytest.approx(125 - 39.4, rel=0.02)
     assert large == pytest.approx(355 - 52.5, rel=0.02)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+import os
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -16,11 +16,10 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from benchmarks import gpu
-from benchmarks.clock import SyncCounter
-from benchmarks.timed_fit import timed_fit
+from benchmarks.clock import SyncCounter, timed_fit
 from benchmarks.trainers import SYSTEMS, Job, fit_flags, windows
-from benchmarks.training import sizes
-from benchmarks.turns import in_turns, players
+from benchmarks.training import Shape, measure_shape, sizes
+from benchmarks.turns import in_turns, own_processes
 from benchmarks.workload import make_workload
 
 VOCABULARY = 400
@@ -87,23 +86,14 @@ def test_a_process_of_its_own_reports_imports_steps_and_windows(
     assert record["first_step_seconds"] > record["seconds"][0] / record["steps"][0] / 100
 
 
-def test_a_run_that_fails_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    failed = subprocess.CompletedProcess([], 1, "", "no memory left")
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
-    with pytest.raises(ValueError, match="training fit failed: no memory left"):
-        timed_fit(["fit"], tmp_path)
-
-
 def test_systems_take_turns() -> None:
     order: list[tuple[str, int]] = []
     in_turns(["a", "b"], 2, lambda name, turn: order.append((name, turn)))
     assert order == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
 
 
-def test_a_player_keeps_its_process() -> None:
-    import os
-
-    with players(["a", "b"]) as call:
+def test_a_system_keeps_its_process() -> None:
+    with own_processes(["a", "b"]) as call:
         first, second, other = call["a"](os.getpid), call["a"](os.getpid), call["b"](os.getpid)
     assert first == second
     assert len({first, other, os.getpid()}) == 3
@@ -121,12 +111,15 @@ def test_a_variant_that_does_not_run_is_left_out_and_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(gpu, "VARIANTS", {"interventune": (), "interventune, odd": ("--no.such=1",)})
-    config = sizes(1, 32, 2, 48, VOCABULARY)
-    shape = gpu.GPUShape(name="small", config=config, questions=9, batch_size=2)
-    results = gpu.measure_shape(shape, 1, 1e12, device="cpu", apart=False)
+    shape = Shape(name="small", config=sizes(1, 32, 2, 48, VOCABULARY), questions=9)
+    found = gpu.runs(shape, 2, device="cpu")
+    waits = ("waits", gpu.synchronisations)
+    results = measure_shape(
+        "gpu/small", shape, found, 1, dict.fromkeys(found, 1e12), apart=False, extra_note=waits
+    )
     assert [result.system for result in results] == ["interventune", "Trainer, tuned"]
     assert {result.notes["steps"] for result in results} == {5}
-    assert results[0].notes["synchronisations per step"] == 0
+    assert results[0].notes["waits"] == 0
     assert "interventune, odd left out" in capsys.readouterr().out
 
 

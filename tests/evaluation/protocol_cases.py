@@ -88,14 +88,17 @@ CASES: tuple[Case, ...] = (
         "negation",
         "typed.ckpt",
         lambda room: ["--checkpoint", "{}", "--pairs", f"{room}/pairs.jsonl"],
-        {"n": 3, "failures": 0},
+        {cell("accuracy", checkpoint="typed", story=story): 3 for story in ("org", "mod", "comb")},
         3,
     ),
     Case(
         "predicate-argument",
         "typed.ckpt",
         lambda room: ["--checkpoint", "{}", "--stimuli", f"{room}/stimuli.json"],
-        {"org/n": 8, "mod/n": 8, "new/n": 8},
+        {
+            cell("accuracy", checkpoint="typed", data="plain", wording=wording): 8
+            for wording in ("org", "mod", "new")
+        },
         24,
     ),
     Case(

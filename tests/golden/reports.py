@@ -34,12 +34,46 @@ def faithfulness(row: Cell, several: bool) -> Numbers:
         yield f"{at}/n", row["n"]
 
 
-FLAT_KEYS: dict[str, Callable[[Cell, bool], Numbers]] = {"faithfulness": faithfulness}
+def negation(row: Cell, several: bool) -> Numbers:
+    """`[CHECKPOINT/][edit/EDIT/|dataset/DATA/]STORY_acc` and `.../STORY/yes`."""
+    parts = [row["checkpoint"]] * several
+    parts += ["edit", row["edit"]] * bool(row["edit"]) + ["dataset", row["data"]] * bool(row["data"])
+    at, story = "".join(f"{part}/" for part in parts), row["story"]
+    if row["measure"] == "failed":
+        yield f"{at}failures", round(row["value"] * row["n"])
+    elif row["measure"] == "accuracy":
+        yield f"{at}{story}_acc", row["value"]
+        if story == "comb":
+            yield f"{at}n", row["n"]
+    else:
+        yield f"{at}{story}/{row['measure']}", row["value"]
+
+
+def predicate_argument(row: Cell, several: bool) -> Numbers:
+    """`[CHECKPOINT/][negated/][schema/SCHEMA/]WORDING/MEASURE`."""
+    parts = [row["checkpoint"]] * several + [row["data"]] * (row["data"] != "plain")
+    parts += ["schema", str(row["schema"])] * (row["schema"] != "") + [row["wording"]]
+    at = "/".join(parts)
+    if row["measure"] == "failed":
+        yield f"{at}/failures", round(row["value"] * row["n"])
+        return
+    yield f"{at}/{row['measure']}", row["value"]
+    yield f"{at}/n", row["n"]
+
+
+FLAT_KEYS: dict[str, Callable[[Cell, bool], Numbers]] = {
+    "faithfulness": faithfulness,
+    "negation": negation,
+    "predicate-argument": predicate_argument,
+}
 """Protocol to the flat keys, with their values, that a row of its long table stands for; `several` says
 whether there is more than one checkpoint. Numbers that the flat report did not have yield nothing."""
 
 NEW_FIELDS = {"faithfulness": {"domain"}}
 """Fields of examples.jsonl that the goldens do not have yet."""
+
+RENAMED = {"negation": {"data": "dataset"}, "predicate-argument": {"data": "set"}}
+"""Fields of examples.jsonl that the goldens know by another name."""
 
 
 def report_numbers(folder: Path, protocol: str) -> dict[str, float | None]:
@@ -59,7 +93,11 @@ def example_rows(folder: Path, protocol: str) -> list[dict[str, Any]]:
     """The rows of examples.jsonl, in an order that does not depend on the one they were written in."""
     lines = (folder / "examples.jsonl").read_text(encoding="utf-8").splitlines()
     new = NEW_FIELDS.get(protocol, set())
-    rows = ({key: value for key, value in json.loads(line).items() if key not in new} for line in lines)
+    old = RENAMED.get(protocol, {})
+    rows = (
+        {old.get(key, key): value for key, value in json.loads(line).items() if key not in new}
+        for line in lines
+    )
     return sorted(rows, key=lambda row: json.dumps(texts(row), sort_keys=True))
 
 

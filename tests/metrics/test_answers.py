@@ -19,7 +19,6 @@ from metrics.answers import (
     normalise_answer,
     score_answer,
 )
-from metrics.yes_no import ContrastAccuracy, YesNoAccuracy
 from tests.metrics.batches import answers_batch
 
 TYPES = ["yes", "no", "unknown", "span", "number", "option"]
@@ -247,25 +246,6 @@ def test_scores_by_type_equal_a_naive_loop() -> None:
     assert result.f1.item() == pytest.approx(weighted.item())
 
 
-def test_yes_no_probe() -> None:
-    """Half of 520 questions are yes; always saying no is right half the time (spec 5.1)."""
-    metric = YesNoAccuracy()
-    metric.update(["No."] * 520, ["yes", "no"] * 260)
-    assert [value.item() for value in metric.compute()] == [0.5, 0, 1, 520]
-    metric.update(["the red car", "", "unknown", "YES"], ["yes", "no", "no", "yes"])
-    accuracy, yes, no, n = metric.compute()
-    assert (accuracy.item(), yes.item(), no.item(), n.item()) == (261 / 524, 1 / 524, 520 / 524, 524)
-
-
-def test_contrast_counts_pairs() -> None:
-    """Four pairs: both right; only the original; only the modified; a span and nothing."""
-    metric = ContrastAccuracy()
-    metric.update(["yes", "no", "yes"], ["no", "no", "yes"], ["Yes", "no", "no"], ["no", "yes", "yes"])
-    metric.update(["the cat"], [""], ["yes"], ["no"])
-    org, mod, comb, n = (value.item() for value in metric.compute())
-    assert (org, mod, comb, n) == (2 / 4, 2 / 4, 1 / 4, 4)
-
-
 def test_what_does_not_fit_is_refused() -> None:
     metric = AnswerScores(["yes", "no"])
     for arguments, word in (
@@ -282,9 +262,3 @@ def test_what_does_not_fit_is_refused() -> None:
     assert metric.compute().n == 0
     with pytest.raises(ValueError, match="names of the types"):
         AnswerScores([])
-    with pytest.raises(ValueError, match="answer 1 is 'maybe'"):
-        YesNoAccuracy().update(["yes", "no"], ["yes", "maybe"])
-    with pytest.raises(ValueError, match="mod_answers: 0 for 1"):
-        ContrastAccuracy().update(["yes"], ["no"], ["yes"], [])
-    with pytest.raises(ValueError, match="2 for 1 org_predictions"):
-        ContrastAccuracy().update(["yes"], ["no", "no"], ["yes"], ["no", "no"])

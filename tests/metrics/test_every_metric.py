@@ -25,7 +25,6 @@ from metrics.choices import ChoiceScores
 from metrics.cka import LinearCKA
 from metrics.shift import EmbeddingShift
 from metrics.sum_metric import SumMetric
-from metrics.yes_no import ContrastAccuracy, YesNoAccuracy
 from tests.metrics.batches import answers_batch, embeddings, random_batch, shift_batch, shift_part
 
 N = 31
@@ -55,13 +54,9 @@ def cases() -> dict[str, Case]:
         torch.arange(N) % 3,
         torch.rand(N, generator=generator),
     )
-    words = [["yes", "No.", "a car"][i % 3] for i in range(N)]
-    right = [["yes", "no"][i % 2] for i in range(N)]
     return {
         "bias": Case(lambda: GroupBias(3, 5, 4), tuple(random_batch(N, 3, 5, 4))),
         "answers": Case(lambda: AnswerScores(["yes", "no", "span", "x", "y"]), answers_batch(0, N)),
-        "yes_no": Case(YesNoAccuracy, (words, right)),
-        "contrast": Case(ContrastAccuracy, (words, words[::-1], right, right[::-1])),
         "choices": Case(ChoiceScores, (logits, labels, losses.double())),
         "shift": Case(lambda: EmbeddingShift(3, 20), tuple(shift_batch(N)), shift_part),
         "cka": Case(lambda: LinearCKA(2, 4, 3), embeddings(N, 4, 3), columns),

@@ -20,7 +20,7 @@ from training.sweep.engines import run_locally, run_on_ray, share_out, sigterm_a
 from training.sweep.file import read_sweep
 from training.sweep.guard import LOCK, LOG
 from training.sweep.point import DESCRIPTION, TRIALS, Study, log_tail, own_environment, run_point
-from training.sweep.report import counts, print_table, write_csv, write_pictures
+from training.sweep.report import best_first, counts, write_pictures, write_table
 from training.sweep.results import open_study
 
 INTERRUPTED = 130
@@ -106,7 +106,7 @@ def run_sweep(study: Study, options: Options) -> int:
             run_locally(study, shares)
     except KeyboardInterrupt:
         points = study.points()
-        write_csv(points, study.folder / "study.csv")
+        write_table(points, study.folder / "study.csv")
         ended = sum(point.ended for point in points)
         print(f"stopped: {ended} of {len(points)} trials have ended; the same command goes on")
         return INTERRUPTED
@@ -169,8 +169,8 @@ def try_arguments(study: Study) -> None:
 def conclude(study: Study) -> int:
     """Show what there is, and write it down; 1 when nothing is complete."""
     points = study.points()
-    write_csv(points, study.folder / "study.csv")
-    print_table(study.sweep, points)
+    table = write_table(points, study.folder / "study.csv")
+    print(best_first(table, study.sweep.direction))
     write_pictures(study.sweep, points, study.folder)
     failed = [point for point in points if point.state == "failed"]
     if failed:

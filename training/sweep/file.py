@@ -236,21 +236,20 @@ def _range(values: Range) -> BaseDistribution:
 
 def grid_points(space: Mapping[str, list[Any] | Range]) -> list[Parameters]:
     """Every combination, the last key changing fastest. ValueError for a range without a step."""
-    axes = [_grid_axis(key, values) for key, values in space.items()]
+    axes = [_axis(key, found) for key, found in distributions(space).items()]
     return [dict(zip(space, combination, strict=True)) for combination in itertools.product(*axes)]
 
 
-def _grid_axis(key: str, values: list[Any] | Range) -> list[Scalar]:
-    if not isinstance(values, Range):
-        return [_scalar(value) for value in values]
-    step = values.step or (1 if values.int else 0)
-    if not step or values.log:
+def _axis(key: str, values: BaseDistribution) -> list[Scalar]:
+    if isinstance(values, CategoricalDistribution):
+        return list(values.choices)
+    if values.log or not values.step:
         raise ValueError(
             f"space: {key}: a grid needs a list of values, or a range with a step and without log"
         )
-    count = math.floor((values.high - values.low) / step + 1e-9) + 1
-    points = [float(f"{values.low + i * step:.12g}") for i in range(count)]  # 0.3, not 0.30000000000000004
-    return [int(p) for p in points] if values.int else list(points)
+    count = math.floor((values.high - values.low) / values.step + 1e-9) + 1
+    points = [values.low + i * values.step for i in range(count)]
+    return [float(f"{p:.12g}") if isinstance(p, float) else p for p in points]  # 0.3, not 0.30000000000000004
 
 
 def flag_text(value: Scalar) -> str:

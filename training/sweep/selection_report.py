@@ -1,4 +1,4 @@
-"""What a selection shows and leaves: a table, selection.json, .md and .csv, and a figure over a swept key."""
+"""What a selection leaves: selection.json with everything, .csv with all metrics, .md to read, .png."""
 
 from __future__ import annotations
 
@@ -11,34 +11,25 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.table import Table
 from scipy.stats import t as student_t
 
 from data_modules.schema import ADVICE_CLASSES
 from storage.json_files import write_text
 from training.sweep.file import Parameters, Scalar, flag_text
-from training.sweep.report import print_wide, save_figure
+from training.sweep.report import save_figure
 from training.sweep.testing import Metrics, TestSet
 
 SHOWN = (*(f"bias/{name}/mu" for name in ADVICE_CLASSES), "qa/f1", "qa/em", "choices/accuracy")
-"""Metrics in the table; the files hold all."""
+"""Metrics in the table that is shown; the files hold all."""
 LEGEND = (
     "std: sample standard deviation over models; low, high: 95 % interval of the mean, by Student's t over "
-    "models. A single model has neither."
+    "models. A single model has neither. n: groups or questions of the set."
 )
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A metric over several models.
-
-    Args:
-        mean: arithmetic mean.
-        std: sample standard deviation (n - 1); None for a single model.
-        low, high: 95 % interval of the mean, by Student's t over models; None for a single model.
-        models: how many there are.
-        values: one for each model, the best model first.
-    """
+    """A metric over several models, the best one first; a single model has no deviation and no interval."""
 
     mean: float
     std: float | None
@@ -49,7 +40,7 @@ class Summary:
 
 
 def summarise(values: Sequence[float]) -> Summary:
-    """Mean, sample standard deviation and interval.
+    """Mean, sample standard deviation, and the mean's 95 % interval by Student's t.
 
     >>> summarise([1.0, 2.0, 3.0]).std
     1.0
@@ -64,14 +55,7 @@ def summarise(values: Sequence[float]) -> Summary:
 
 @dataclass(frozen=True)
 class Model:
-    """A point that was selected.
-
-    Args:
-        name: of its folder.
-        score: by which it was chosen.
-        parameters: swept keys and their values.
-        run: folder of its run.
-    """
+    """A point that was selected, by its score."""
 
     name: str
     score: float
@@ -81,10 +65,10 @@ class Model:
 
 @dataclass(frozen=True)
 class Selection:
-    """The best models among those that share a value of a swept key, or among all.
+    """The best models among those that share a value of a swept key (None: among all), and their results.
 
     Args:
-        value: the shared value; None where there is no such key.
+        value: the shared one.
         models: the best one first.
         results: for every test set what each of them reached.
     """
@@ -94,29 +78,30 @@ class Selection:
     results: dict[str, list[Metrics]]
 
     def summaries(self, test: str) -> dict[str, Summary]:
-        """Every metric of a test set."""
+        """Every metric of a test set, those that are shown first."""
         found = self.results[test]
-        return {
-            key: summarise([metrics[key] for metrics in found if key in metrics]) for key in sorted(found[0])
-        }
+        keys = sorted(found[0], key=lambda key: (SHOWN.index(key) if key in SHOWN else len(SHOWN), key))
+        return {key: summarise([metrics[key] for metrics in found if key in metrics]) for key in keys}
 
 
 def write_report(
     folder: Path, selections: Sequence[Selection], tests: Sequence[TestSet], about: dict[str, Any]
 ) -> None:
-    """Show the table; write selection.json with everything, selection.csv with all metrics, selection.md to
-    read, and selection.png where a swept key is named."""
+    """Show the table and write the files; `about` says how the models were selected."""
     by = str(about["by"])
     table = pd.DataFrame(_rows(selections, tests, by))
-    shown = _shown(table)
-    console = Table()
-    for column in shown:
-        console.add_column(column, overflow="fold")
-    for row in shown.itertuples(index=False):
-        console.add_row(*row)
-    print_wide(console)
-    if any(len(selection.models) < 2 for selection in selections):
-        print("no standard deviation over fewer than 2 models")
+    write_text(folder / "selection.csv", table.to_csv(index=False))
+    shown = _as_text(table[table["metric"].isin(SHOWN)].drop(columns="values"))
+    print(shown.to_string(index=False), LEGEND, folder, sep="\n")
+    best = "lowest" if about["mode"] == "min" else "highest"
+    models = pd.DataFrame(
+        {"model": model.name, about["metric"]: f"{model.score:.6g}", **model.parameters}
+        for selection in selections
+        for model in selection.models
+    )
+    title = f"# {about['study']}: the {about['top']} models of {best} {about['metric']}"
+    parts = [title, _markdown(shown), LEGEND, "## Models", _markdown(models)]
+    write_text(folder / "selection.md", "\n\n".join(parts) + "\n")
     content = {
         "about": about,
         "tests": [asdict(test) for test in tests],
@@ -133,58 +118,36 @@ def write_report(
         ],
     }
     write_text(folder / "selection.json", json.dumps(_without_nan(content), indent=1) + "\n")
-    write_text(folder / "selection.csv", table.to_csv(index=False))
-    write_text(folder / "selection.md", _markdown(shown, selections, about))
     if by:
         _draw(folder / "selection.png", selections, tests, by)
-    print(folder)
 
 
 def _rows(selections: Sequence[Selection], tests: Sequence[TestSet], by: str) -> Iterator[dict[str, Any]]:
-    """One row for each value, set and metric; n: groups or questions behind the number."""
+    """One row for each value, set and metric."""
     for selection in selections:
         for test in tests:
             summaries = selection.summaries(test.name)
-            for metric in sorted(summaries, key=lambda key: SHOWN.index(key) if key in SHOWN else len(SHOWN)):
-                found = summaries[metric]
+            for metric, found in summaries.items():
                 count = summaries.get(metric.rpartition("/")[0] + "/n")
                 yield {
                     **({by: flag_text(selection.value)} if by else {}),
                     "test_set": test.name,
                     "metric": metric,
                     **{key: getattr(found, key) for key in ("mean", "std", "low", "high", "models")},
-                    "n": count.mean if count else None,
+                    "n": round(count.mean) if count else None,
                     "values": " ".join(map(str, found.values)),
                 }
 
 
-def _shown(table: pd.DataFrame) -> pd.DataFrame:
-    """The metrics that are shown, as text."""
-    shown = table[table["metric"].isin(SHOWN)].drop(columns="values")
-    for column in ("mean", "std", "low", "high"):
-        shown[column] = ["–" if pd.isna(value) else f"{value:.4f}" for value in shown[column]]
-    shown["n"] = ["–" if pd.isna(value) else f"{value:.0f}" for value in shown["n"]]
-    return shown.astype(str)
+def _as_text(table: pd.DataFrame) -> pd.DataFrame:
+    return table.map(
+        lambda cell: "" if pd.isna(cell) else f"{cell:.4f}" if isinstance(cell, float) else str(cell)
+    )
 
 
-def _markdown(shown: pd.DataFrame, selections: Sequence[Selection], about: dict[str, Any]) -> str:
-    """Results, and which models they are of."""
-    best = "lowest" if about["mode"] == "min" else "highest"
-    keys = list(selections[0].models[0].parameters)
-    models = [
-        [model.name, f"{model.score:.6g}", *(flag_text(model.parameters.get(key)) for key in keys)]
-        for selection in selections
-        for model in selection.models
-    ]
-    lines = [f"# {about['study']}: the {about['top']} models of {best} {about['metric']}", ""]
-    lines += [*_markdown_table(list(shown), shown.values.tolist()), "", LEGEND, "", "## Models", ""]
-    lines += _markdown_table(["model", str(about["metric"]), *keys], models)
-    return "\n".join(lines) + "\n"
-
-
-def _markdown_table(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
-    rows = [header, ["---"] * len(header), *body]
-    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+def _markdown(table: pd.DataFrame) -> str:
+    rows = [list(table), ["---"] * table.shape[1], *table.values.tolist()]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows)
 
 
 def _without_nan(value: Any) -> Any:
@@ -202,42 +165,39 @@ def is_size(value: Scalar) -> bool:
 
 
 def _draw(path: Path, selections: Sequence[Selection], tests: Sequence[TestSet], by: str) -> None:
-    """mu of every class of advice against a swept key, a panel for each set of groups; a last one for
-    questions.
+    """A panel for each set of groups, with mu of every class of advice against a swept key; a last one for
+    questions (Figure 5 of Zhao et al. 2021, with the size of the training set as the key).
 
-    The axis is logarithmic where all values are numbers above 0. Error bars are 95 % intervals of the mean
-    over models. (Figure 5 of Zhao et al. 2021, with the size of the training set as the key.)
+    The axis is logarithmic where all values are numbers above 0. Bars are 95 % intervals over models.
     """
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    domains = [test for test in tests if test.kind == "groups"]
-    others = [test for test in tests if test.kind != "groups"]
-    panels = len(domains) + bool(others)
-    figure, axes = plt.subplots(1, panels, figsize=(4 * panels, 3.4), squeeze=False, layout="constrained")
-    for axis, test in zip(axes[0], domains, strict=False):
-        for name in ADVICE_CLASSES:
-            _line(axis, selections, test.name, f"bias/{name}/mu", name)
-        axis.set(title=test.name, ylabel="mu")
-    for test in others:
-        metric = "qa/f1" if test.kind == "qa" else "choices/accuracy"
-        _line(axes[0][-1], selections, test.name, metric, test.name)
-        axes[0][-1].set(title="questions", ylabel=metric.partition("/")[2])
-    for axis in axes[0]:
-        axis.set(xlabel=by, ylim=(0, None))
+    lines: list[tuple[TestSet, str, str]] = [
+        (test, f"bias/{name}/mu", name) for test in tests if test.kind == "groups" for name in ADVICE_CLASSES
+    ]
+    lines += [(test, "qa/f1", test.name) for test in tests if test.kind == "qa"]
+    lines += [(test, "choices/accuracy", test.name) for test in tests if test.kind == "choices"]
+    panels = list(dict.fromkeys(test.name if test.kind == "groups" else "questions" for test, _, _ in lines))
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(4 * len(panels), 3.4), squeeze=False, layout="constrained"
+    )
+    for test, metric, label in lines:
+        panel = test.name if test.kind == "groups" else "questions"
+        axis = axes[0][panels.index(panel)]
+        axis.set(title=panel, xlabel=by, ylabel=metric.rpartition("/")[2], ylim=(0, None))
+        _line(axis, {s.value: s.summaries(test.name).get(metric) for s in selections}, label)
         axis.legend(fontsize="small")
     save_figure(figure, path)
-    plt.close(figure)
 
 
-def _line(axis: Any, selections: Sequence[Selection], test: str, metric: str, label: str) -> None:
-    summaries = {s.value: s.summaries(test).get(metric) for s in selections}
-    points = [(value, found) for value, found in summaries.items() if found]
+def _line(axis: Any, summaries: dict[Scalar, Summary | None], label: str) -> None:
     logarithmic = all(map(is_size, summaries))
+    points = [(value, found) for value, found in summaries.items() if found]
     x = [value if logarithmic else flag_text(value) for value, _ in points]
-    half = [found.mean - found.low if found.low is not None else 0.0 for _, found in points]
+    half = [0.0 if found.low is None else found.mean - found.low for _, found in points]
     axis.errorbar(x, [found.mean for _, found in points], yerr=half, marker="o", capsize=3, label=label)
     if logarithmic:
         axis.set_xscale("log")

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tqdm import tqdm
 
-from models.language.text_models import TextFailure, open_text_model
+from models.language.open_model import open_text_model
+from models.language.text_models import TextFailure
 from storage.finished_work import FinishedWork, work_key
 from storage.json_files import field
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from models.language.local_model import LocalTextModel
     from models.language.perplexity import Chunk, ChunkLoss
 
-MOST_AT_ONCE = 8
-"""Requests that an endpoint gets at the same time."""
 BEAMS = 3
 COUNTED = 1000
 """Texts tokenised at once when tokens are counted: all of a run's would take a gigabyte."""
@@ -84,11 +83,10 @@ class EndpointWriter:
     """An OpenAI-compatible endpoint at temperature 0. An empty answer is an empty continuation."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        at_once = min(args.batch_size, MOST_AT_ONCE)
         self._model = open_text_model(
             args.model,
             max_new_tokens=args.new_tokens,
-            batch_size=at_once,
+            batch_size=args.batch_size,
             completions=args.completions,
         )
         self.name = self._model.name
@@ -115,15 +113,18 @@ class LocalWriter:
         disable_progress_bar()  # of reading weights, a blink
         path = args.model.removeprefix("hf:")
         self.local: LocalTextModel = LocalTextModel(
-            path, max_new_tokens=args.new_tokens, device=args.device, chat_template=False
+            path,
+            max_new_tokens=args.new_tokens,
+            device=args.device,
+            batch_size=args.batch_size,
+            chat_template=False,
         )
-        if self.local.is_seq2seq:
+        if "steer" not in self.local.can:
             raise ValueError(
                 f"{args.model} is no causal model: it does not continue prompts; take one that does"
             )
         self.name = self.local.name
-        self.pad = padding(self.local.tokenizer, args.model)
-        self.batch_size, self.new_tokens = args.batch_size, args.new_tokens
+        self.new_tokens = args.new_tokens
         self.beams = 1 if args.sample else args.beams or BEAMS
         self.seed: int | None = args.seed if args.sample else None
         self.debiasing: dict[str, Any] = {
@@ -145,7 +146,7 @@ class LocalWriter:
         needed = [
             len(row) + self.new_tokens
             for start in range(0, len(texts), COUNTED)
-            for row in self._tokens(texts[start : start + COUNTED])
+            for row in self.local.plain_ids(texts[start : start + COUNTED])
         ]
         if self.new_tokens in needed:
             empty = texts[needed.index(self.new_tokens)]
@@ -161,26 +162,13 @@ class LocalWriter:
         )
 
     def write(self, requests: Sequence[Request]) -> Iterator[str | TextFailure]:
-        from models.language.self_debiasing import continued
-
-        for start in range(0, len(requests), self.batch_size):
-            batch = requests[start : start + self.batch_size]
-            prefixed = [
-                self._tokens([prefix + request.prompt for prefix, request in zip(column, batch, strict=True)])
-                for column in zip(*(request.prefixes for request in batch), strict=True)
-            ]
-            rows = continued(
-                self.local.model,
-                self._tokens([request.prompt for request in batch]),
-                prefixed,
-                new_tokens=self.new_tokens,
-                pad=self.pad,
-                beams=self.beams,
-                seeds=None if self.seed is None else [draw_seed(self.seed, each.prompt) for each in batch],
-                **self.debiasing,
-            )
-            # Special tokens stay, as the authors' do.
-            yield from self.local.tokenizer.batch_decode(rows, skip_special_tokens=False)
+        yield from self.local.continuations(
+            [request.prompt for request in requests],
+            [request.prefixes for request in requests],
+            beams=self.beams,
+            seeds=None if self.seed is None else [draw_seed(self.seed, each.prompt) for each in requests],
+            **self.debiasing,
+        )
 
     def longest_chunk(self, prefixes: Sequence[str]) -> int:
         """How many tokens a chunk may have when perplexity is measured behind these prefixes.
@@ -190,7 +178,7 @@ class LocalWriter:
         """
         from models.language.perplexity import RESERVED
 
-        for prefix, row in zip(prefixes, self._tokens(prefixes), strict=True):
+        for prefix, row in zip(prefixes, self.local.plain_ids(prefixes), strict=True):
             if len(row) > RESERVED:
                 raise ValueError(
                     f"--perplexity keeps {RESERVED} tokens for prefixes, and this one has {len(row)}: "
@@ -204,22 +192,16 @@ class LocalWriter:
 
     def text_ids(self, text: str) -> list[int]:
         """Token ids of a long text."""
-        return self._tokens([text])[0]
+        return self.local.plain_ids([text])[0]
 
     def chunk_losses(self, ids: Sequence[int], prefixes: Sequence[str], at: Chunk) -> ChunkLoss:
         """Regular and debiased loss of a chunk (models/language/perplexity.py)."""
         from models.language.perplexity import chunk_loss
 
-        model, rows = self.local.model, self._tokens(prefixes)
-        return chunk_loss(model, ids[at.begin : at.end], at.targets, rows, pad=self.pad, **self.debiasing)
-
-    def _tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        if not texts:
-            return []
-        found: list[list[int]] = self.local.tokenizer(list(texts), add_special_tokens=False, verbose=False)[
-            "input_ids"
-        ]
-        return found
+        model, rows = self.local.model, self.local.plain_ids(prefixes)
+        return chunk_loss(
+            model, ids[at.begin : at.end], at.targets, rows, pad=self.local.pad, **self.debiasing
+        )
 
 
 def request_key(writer: Writer, request: Request) -> str:
@@ -272,21 +254,6 @@ def draw_seed(seed: int, prompt: str) -> int:
     """The seed of a prompt's draws. All variants of self-debiasing draw from the same numbers, so that they
     differ in what debiasing does."""
     return int.from_bytes(hashlib.sha256(f"{seed} {prompt}".encode()).digest()[:7])
-
-
-def padding(tokenizer: Any, name: str) -> int:
-    """The token that fills rows up, which is masked: the padding token, else the end.
-
-    Raises:
-        ValueError: the tokenizer has neither.
-    """
-    for token in (tokenizer.pad_token_id, tokenizer.eos_token_id):
-        if token is not None:
-            return int(token)
-    raise ValueError(
-        f"{name}: the tokenizer has neither a padding token nor an end token; set tokenizer.pad_token and "
-        "save the folder again"
-    )
 
 
 def _short(text: str) -> str:

@@ -57,7 +57,7 @@ class Asker:
 
     def __init__(self, model: TextModel, work: FinishedWork, args: argparse.Namespace) -> None:
         self.model, self.work, self.args = model, work, args
-        local: Any = model if hasattr(model, "tokenizer") else None
+        local: Any = model if "likelihood" in model.can else None
         self.local = local
         self.top = TOP if args.parity else 0
         self.chunk = CHUNKS * local.batch_size if local is not None else 0

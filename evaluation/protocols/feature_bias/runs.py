@@ -23,7 +23,8 @@ from evaluation.protocols.feature_bias.asker import Asker, Run
 from evaluation.protocols.feature_bias.prompts import FewShot, draw_shots, explained_label, style_of
 from evaluation.protocols.feature_bias.results import IN_CONTEXT
 from metrics.feature_bias import calibrated, predicted
-from models.language.text_models import Settings, TextFailure, TextModel, open_text_model
+from models.language.open_model import open_text_model
+from models.language.text_models import Settings, TextFailure, TextModel
 from storage.finished_work import FinishedWork
 
 log = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ def opened(spec: str, args: argparse.Namespace) -> TextModel:
         spec,
         max_new_tokens=args.max_new_tokens,
         device=args.device,
-        batch_size=min(args.batch_size, 8),
+        batch_size=args.batch_size,
         chat_template=False,
         completions=args.completions,
     )

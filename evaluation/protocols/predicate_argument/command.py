@@ -8,24 +8,28 @@ Faithfulness spec 5.1. The stories: evaluation/protocols/predicate_argument/stor
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from evaluation.old_flags import add_answer_arguments, add_checkpoints_argument
-from evaluation.old_report import Report
-from evaluation.old_tables import Cell, Table
+from evaluation.answering.interface import Asking, named_sources
+from evaluation.failures import answered_rows, failure_note, warn_of_silence
+from evaluation.figures import Bars
+from evaluation.report import Evaluation, source_record
+from evaluation.results import Results
+from evaluation.views import View, number
+from evaluation.yes_or_no import SAID, ask_all, measured, record
+from storage.command_line import Named
 
 if TYPE_CHECKING:
-    from evaluation.answering.answerers import Answerer
     from evaluation.protocols.predicate_argument.stories import ProbeRow
-    from metrics.yes_no import YesNoResult
 
 Sets = Mapping[str, "Sequence[ProbeRow]"]
 """The stimuli by name: `plain`, and `negated` where asked for."""
 
+BY = ("checkpoint", "data", "schema", "wording")
 NOTE = (
-    'Three wordings of each question: Org ("Was the car red?"), Mod ("Was there a red car?") and New ("Was '
+    'Three wordings of each question: org ("Was the car red?"), mod ("Was there a red car?") and new ("Was '
     'the a red car?", which is not grammatical). Both colours are in the story: its words alone do not '
     "tell the answer. A prediction other than yes and no is wrong."
 )
@@ -33,216 +37,133 @@ NEGATED_NOTE = (
     'Negated stories deny the second thing its colour ("a house that was not red"); they are asked the two '
     "questions that such a story decides, one of them yes. A model that passes over the *not* gets 50 %."
 )
-FIGURE = "predicate_argument.png"
-LABELS = {"org": "Org", "mod": "Mod", "new": "New"}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of this protocol."""
-    add_checkpoints_argument(parser, "a .ckpt with heads for yes and no")
-    parser.add_argument(
-        "--stimuli",
-        metavar="FILE",
-        help="JSON list of rows with schema, col1, col2, story, answer, org, mod, new in place of the 130 "
-        "stories",
-    )
-    parser.add_argument(
-        "--negated", action="store_true", help='also 130 stories such as "... a house that was not red"'
-    )
-    add_answer_arguments(parser)
+def evaluate(
+    *,
+    checkpoint: list[Named],
+    stimuli: Annotated[Path, "FILE"] | None = None,
+    negated: bool = False,
+    asking: Asking,
+) -> Evaluation:
+    """Which thing has which colour: accuracy on yes/no questions, and the share of no, in three wordings.
 
-
-def run(args: argparse.Namespace) -> Report:
-    """Ask every checkpoint every question in every wording."""
-    from evaluation.answering.prompting import prompt_record
-    from evaluation.answering.yes_no import open_yes_no, warn_of_silence
-    from evaluation.protocols.bias.command import named_sources, source_record
+    Args:
+        checkpoint: a .ckpt with heads for yes and no, or a language model (hf:PATH, openai:MODEL[@URL]).
+        stimuli: JSON list of rows with schema, col1, col2, story, answer, org, mod, new in place of the 130
+            stories.
+        negated: also 130 stories such as "... a house that was not red".
+        asking: how models are asked.
+    """
     from evaluation.protocols.predicate_argument.stories import predicate_argument_rows, read_stimuli
 
-    sets = {"plain": read_stimuli(args.stimuli) if args.stimuli else predicate_argument_rows()}
-    if args.negated:
+    sets = {"plain": read_stimuli(stimuli) if stimuli else predicate_argument_rows()}
+    if negated:
         sets["negated"] = predicate_argument_rows(negated=True)
-    named = named_sources(args.checkpoint, "--checkpoint")
-    rows: list[dict[str, Any]] = []
-    for name, path in named:
-        rows += answer_rows(name, open_yes_no(path, args), sets)
-    warn_of_silence(rows, [name for name, _ in named])
+    named = named_sources(checkpoint, "--checkpoint")
+    rows = [row for name, path in named.items() for row in answer_rows(name, path, asking, sets)]
+    warn_of_silence(rows, named)
     about = {
         "protocol": "predicate-argument",
-        "checkpoints": {name: source_record(path) for name, path in named},
-        "stimuli": source_record(args.stimuli) if args.stimuli else "the 130 stories",
-        "negated": args.negated,
-        "precision": args.precision,
-        "unknown_threshold": args.unknown_threshold,
-        "type_threshold": args.type_threshold,
-        **prompt_record(dict(named), args),
+        "stimuli": source_record(str(stimuli)) if stimuli else "the 130 stories",
+        "negated": negated,
+        **record(named, asking),
     }
-    return probe_report([name for name, _ in named], sets, rows, about)
+    return report(sets, rows, about)
 
 
-def answer_rows(name: str, answerer: Answerer, sets: Sets) -> list[dict[str, Any]]:
+def answer_rows(name: str, path: str, asking: Asking, sets: Sets) -> Iterator[dict[str, Any]]:
     """One row per question and wording; `failure` in place of `right` where there is no answer."""
-    from evaluation.answering.yes_no import ask_all
     from evaluation.protocols.predicate_argument.stories import WORDINGS
-    from metrics.yes_no import yes_or_no
 
     asked = [
-        (kind, number, row, wording)
-        for kind, rows in sets.items()
-        for number, row in enumerate(rows, 1)
+        (data, stimulus, wording, stimulus.example(wording, f"{data} {number}"))
+        for data, stimuli in sets.items()
+        for number, stimulus in enumerate(stimuli, 1)
         for wording in WORDINGS
     ]
-    examples = [row.example(wording, f"{kind} {number}") for kind, number, row, wording in asked]
-    found = []
-    for (kind, _, row, wording), example, said in zip(
-        asked, examples, ask_all(answerer, examples, f"asking {name}"), strict=True
-    ):
-        record = {"checkpoint": name, "set": kind, "id": example.id, "schema": row.schema, "wording": wording}
-        record |= {"story": row.story, "question": example.question, "answer": row.answer}
-        record["prediction"] = said.text
-        outcome = {"failure": said.failure} if said.failure else {"right": yes_or_no(said.text) == row.answer}
-        found.append(record | outcome)
-    return found
+    answers = ask_all(path, asking, [example for *_, example in asked], f"asking {name}")
+    for (data, stimulus, wording, example), answer in zip(asked, answers, strict=True):
+        row = {"checkpoint": name, "data": data, "id": example.id, "schema": stimulus.schema}
+        row |= {"wording": wording, "story": stimulus.story, "question": example.question}
+        row |= {"answer": stimulus.answer, "prediction": answer.text}
+        if answer.failure:
+            yield row | {"failure": answer.failure}
+        else:
+            yield row | {"right": measured(answer.text, stimulus.answer)["accuracy"]}
 
 
-def scored(rows: Sequence[dict[str, Any]]) -> YesNoResult:
-    """Accuracy and shares of yes and no over the questions that have an answer."""
-    from metrics.yes_no import YesNoAccuracy
-
-    metric = YesNoAccuracy()
-    answered = [row for row in rows if "failure" not in row]
-    metric.update([row["prediction"] for row in answered], [row["answer"] for row in answered])
-    return metric.compute()
-
-
-def select(rows: Sequence[dict[str, Any]], **wanted: Any) -> list[dict[str, Any]]:
-    """The rows whose fields have these values."""
-    return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
-
-
-def probe_report(
-    names: Sequence[str], sets: Sets, rows: Sequence[dict[str, Any]], about: dict[str, Any]
-) -> Report:
-    """The report of all checkpoints on all sets of stories."""
-    from evaluation.answering.yes_no import accuracy_figure, count_failures, failure_note
-
-    shares: dict[str, list[float]] = {name: [] for name in names}
-    groups: list[str] = []
-    first: list[Table] = []
-    second: list[Table] = []
-    for kind in sets:
-        its = select(rows, set=kind)
-        title = "" if kind == "plain" else f", {kind} stories"
-        first.append(accuracy_table(names, its, title))
-        second += [said_table(names, its, title), schema_table(names, its, title)]
-        groups += [f"{label}\n{kind}" if len(sets) > 1 else label for label in LABELS.values()]
-        for name in names:
-            shares[name] += [float(scored(select(its, checkpoint=name, wording=w)).accuracy) for w in LABELS]
+def report(sets: Sets, rows: Sequence[dict[str, Any]], about: dict[str, Any]) -> Evaluation:
+    """The evaluation of all rows: by wording, then also by schema."""
+    results = Results(BY, "stories")
+    questions = [
+        row | ({} if row["failed"] else measured(row["prediction"], row["answer"]))
+        for row in answered_rows(rows)
+    ]
+    for by in (("checkpoint", "data", "wording"), ("checkpoint", "data", "schema", "wording")):
+        results.add_means(questions, ("accuracy", *SAID, "failed"), unit="story", by=by)
+    stories = {row["schema"]: row["story"] for row in reversed(rows)}
+    examples = "  \n".join(f"{schema}: {story}" for schema, story in sorted(stories.items()))
+    first, whole = ("checkpoint", "data"), {"schema": ""}
+    right, both = {"accuracy": "right"}, {"accuracy": "right", "no": "says no"}
+    views = [
+        View(
+            "Accuracy and share of no, in percent", first, both, across="wording", where=whole, percent=True
+        ),
+        View("What is said, in percent", (*first, "wording"), SAID, where=whole, percent=True),
+        View(
+            "Accuracy by schema, in percent",
+            ("schema", *first),
+            right,
+            across="wording",
+            where={"schema": sorted(stories)},
+            percent=True,
+            caption=examples,
+        ),
+    ]
+    figure = Bars(
+        x="wording",
+        hue="checkpoint",
+        measures=right,
+        panels="data" if len(sets) > 1 else "",
+        where=whole,
+        percent=True,
+        label="accuracy (%)",
+        chance=0.5,
+    )
     notes = [NOTE, *[NEGATED_NOTE] * ("negated" in sets), chance_note(sets)]
-    return Report(
+    return Evaluation(
         title="Predicate and argument",
-        metrics=dict(metric_keys(names, sets, rows)),
-        tables=(*first, *second),
+        results=results,
+        views=views,
         about=about,
-        notes=(*notes, *failure_note(count_failures(rows, names), "questions")),
-        figures={FIGURE: accuracy_figure(groups, shares, [0.5] * len(groups))},
+        headline=headline(results, about["checkpoints"]),
+        notes=[*notes, *failure_note(rows, "questions")],
+        figures={"predicate_argument.png": figure},
         examples=rows,
-        console=len(first),
     )
 
 
-def metric_keys(
-    names: Sequence[str], sets: Sets, rows: Sequence[dict[str, Any]]
-) -> Iterator[tuple[str, float | int]]:
-    """Flat keys: `[CHECKPOINT/][negated/][schema/1/]org/accuracy`; shares in [0, 1]."""
-    for name in names:
-        for kind, stimuli in sets.items():
-            its = select(rows, checkpoint=name, set=kind)
-            prefix = (f"{name}/" if len(names) > 1 else "") + ("" if kind == "plain" else f"{kind}/")
-            yield from wording_keys(its, prefix)
-            for schema in sorted({row.schema for row in stimuli}):
-                yield from wording_keys(select(its, schema=schema), f"{prefix}schema/{schema}/")
-
-
-def wording_keys(rows: Sequence[dict[str, Any]], prefix: str) -> Iterator[tuple[str, float | int]]:
-    """The keys of some questions of one checkpoint, wording by wording."""
-    from evaluation.answering.yes_no import said_shares
-
-    for wording in LABELS:
-        its = select(rows, wording=wording)
-        result = scored(its)
-        values = (float(result.accuracy), *said_shares(result), int(result.n))
-        for name, value in zip(("accuracy", "yes", "no", "other", "n"), values, strict=True):
-            yield f"{prefix}{wording}/{name}", value
-        yield f"{prefix}{wording}/failures", len(its) - int(result.n)
+def headline(results: Results, checkpoints: Sequence[str]) -> str:
+    """How often the colour is given to the right thing, by wording."""
+    parts = []
+    for name in checkpoints:
+        cell = {"checkpoint": name, "data": "plain", "schema": ""}
+        shares = {
+            wording: number(results.value("accuracy", wording=wording, **cell), percent=True)
+            for wording in ("org", "mod", "new")
+        }
+        parts.append(f"{name} in {', '.join(f'{share} % ({wording})' for wording, share in shares.items())}")
+    return f"The right colour for the right thing: {'; '.join(parts)}. Guessing gets 50 %."
 
 
 def chance_note(sets: Sets) -> str:
     """How many stories and questions there are, and what a constant answer gets."""
     parts = []
-    for kind, rows in sets.items():
-        stories, n, yes = (
-            len({row.story for row in rows}),
-            len(rows),
-            sum(row.answer == "yes" for row in rows),
-        )
+    for data, rows in sets.items():
+        stories, n, yes = len({r.story for r in rows}), len(rows), sum(r.answer == "yes" for r in rows)
         parts.append(
-            f"{kind.capitalize()}: {stories} stories, {n} questions a wording, {yes} yes and {n - yes} no "
+            f"{data.capitalize()}: {stories} stories, {n} questions a wording, {yes} yes and {n - yes} no "
             f"(always yes gets {100 * yes / n:.1f} %)"
         )
     return f"{'. '.join(parts)}. Guessing gets 50 %."
-
-
-def accuracy_table(names: Sequence[str], rows: Sequence[dict[str, Any]], title: str) -> Table:
-    """Accuracy and, in brackets, the share of no, as the paper prints; one row per checkpoint."""
-    from evaluation.answering.yes_no import percent
-
-    table: list[tuple[Cell, ...]] = []
-    for name in names:
-        results = [scored(select(rows, checkpoint=name, wording=wording)) for wording in LABELS]
-        cells = [f"{percent(float(r.accuracy))} ({percent(float(r.no))})" for r in results]
-        failures = sum("failure" in row for row in select(rows, checkpoint=name))
-        table.append((name, *cells, counts(results), failures))
-    header = ("checkpoint", *LABELS.values(), "n", "no answer")
-    caption = "n: questions in a wording that got an answer."
-    return Table(f"Accuracy (share of no) in percent{title}", header, tuple(table), caption)
-
-
-def counts(results: Sequence[YesNoResult]) -> Cell:
-    """Questions that got an answer: one number, or one per wording where they differ."""
-    n = [int(result.n) for result in results]
-    return n[0] if len(set(n)) == 1 else "/".join(map(str, n))
-
-
-def said_table(names: Sequence[str], rows: Sequence[dict[str, Any]], title: str) -> Table:
-    """How often a checkpoint says yes, no, and something else, by wording."""
-    from evaluation.answering.yes_no import percent, said_shares
-
-    table: list[tuple[Cell, ...]] = []
-    for name in names:
-        cells: list[Cell] = [name]
-        for wording in LABELS:
-            result = scored(select(rows, checkpoint=name, wording=wording))
-            cells += [percent(share) for share in said_shares(result)]
-        table.append(tuple(cells))
-    header = tuple(f"{label}: {what}" for label in LABELS.values() for what in ("yes", "no", "other"))
-    return Table(f"What is said, in percent{title}", ("checkpoint", *header), tuple(table))
-
-
-def schema_table(names: Sequence[str], rows: Sequence[dict[str, Any]], title: str) -> Table:
-    """Accuracy by kind of story, checkpoints of a kind together."""
-    from evaluation.answering.yes_no import percent
-
-    stories: dict[int, str] = {}
-    for row in rows:
-        stories.setdefault(row["schema"], row["story"])
-    table: list[tuple[Cell, ...]] = []
-    for schema in stories:
-        for name in names:
-            its = select(rows, checkpoint=name, schema=schema)
-            results = [scored(select(its, wording=wording)) for wording in LABELS]
-            n = counts(results)
-            table.append((str(schema), name, *(percent(float(r.accuracy)) for r in results), n))
-    caption = "  \n".join(f"{schema}: {story}" for schema, story in stories.items())
-    header = ("schema", "checkpoint", *LABELS.values(), "n")
-    return Table(f"Accuracy by schema, in percent{title}", header, tuple(table), caption)

@@ -8,7 +8,7 @@ Faithfulness spec 5.1: five schemas, 26 colour pairs, 130 stories, and 520 quest
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -200,8 +200,3 @@ def _checked(record: Any, where: str) -> ProbeRow:
 
 def _fields() -> list[str]:
     return [item.name for item in fields(ProbeRow)]
-
-
-def as_records(rows: Sequence[ProbeRow]) -> list[dict[str, Any]]:
-    """Plain objects, as `read_stimuli` reads them."""
-    return [asdict(row) for row in rows]

@@ -198,8 +198,8 @@ def sentence_writer(generator: str, cache: str | None, team: Processes) -> Sente
     """
     if generator == TEMPLATES:
         return lambda examples: generate_sentences(examples, progress=False)[0]
+    from models.language.open_model import open_text_model
     from models.language.text_cache import CachedTextModel
-    from models.language.text_models import open_text_model
 
     def opened() -> CachedTextModel:
         return CachedTextModel(open_text_model(generator), Path(cache) if cache else None)

@@ -13,7 +13,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 import evaluation.answering.prompting
@@ -29,7 +28,7 @@ from evaluation.answering.prompting import (
     short_answer,
 )
 from evaluation.protocols.bias.command import named_sources
-from models.language.text_models import Settings, TextFailure
+from models.language.text_models import Settings, TextFailure, TextModel
 from tests.data_modules.fake_endpoint import Reply, serve
 from tests.data_modules.tiny_language_models import save
 from tests.evaluation.checkpoints import QUESTIONS, examples_of, report_of, save_questions, told
@@ -53,10 +52,10 @@ Answer:"""
 UNIFIEDQA = r"who came? tom why? unknown what has tom? \n tom has a {red} bike. note that, bikes are red."
 
 
-class Scripted:
+class Scripted(TextModel):
     """A text model that says the same lines to anything."""
 
-    name = "scripted"
+    name, can = "scripted", frozenset({"write"})
 
     def __init__(self, *lines: str | TextFailure) -> None:
         self.lines = lines
@@ -64,9 +63,6 @@ class Scripted:
 
     def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
         yield from self.lines[: len(prompts)]
-
-    def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
-        raise ValueError("not this one")
 
 
 def test_the_examples_in_docstrings() -> None:

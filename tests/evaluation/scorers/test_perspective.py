@@ -12,7 +12,7 @@ import pytest
 
 from evaluation.scorers.perspective import PerspectiveScorer
 from evaluation.scorers.scorers import ATTRIBUTES, ScoreFailure, add_scorer_arguments, open_scorer
-from models.language.endpoint import MAX_FAILURES_IN_A_ROW
+from models.language.endpoint_client import MAX_FAILURES_IN_A_ROW
 from tests.data_modules.fake_endpoint import Reply, serve
 
 KEY = "AIzaVerySecret-0123456789"
@@ -100,7 +100,7 @@ def test_an_endpoint_that_keeps_failing_ends_the_run() -> None:
 
 def test_requests_keep_to_the_quota(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each request, repetitions included, waits for its turn: by the clock of the pace, not of this test."""
-    import models.language.endpoint as endpoint_module
+    import models.language.endpoint_client as endpoint_module
 
     now, slept = [0.0], []
 

@@ -11,7 +11,8 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from models.language.local_model import LocalTextModel
-from models.language.text_models import TextFailure, open_text_model
+from models.language.open_model import open_text_model
+from models.language.text_models import TextFailure
 from tests.data_modules.tiny_language_models import CONTEXT, save
 
 KINDS = ("gpt2", "t5", "bart")
@@ -67,7 +68,7 @@ def one_by_one(folder: Path, prompt: str) -> str:
 
 
 @pytest.mark.parametrize("name", [*KINDS, "gpt2_unpadded"])
-@pytest.mark.parametrize("batch_size", [1, 2, 4])
+@pytest.mark.parametrize("batch_size", [1, 4])
 def test_answers_are_those_of_greedy_decoding_one_by_one(
     folders: dict[str, Path], name: str, batch_size: int
 ) -> None:
@@ -168,6 +169,29 @@ def test_pairs_that_cannot_be_scored_are_told(folders: dict[str, Path]) -> None:
     with pytest.raises(ValueError, match=rf"pair 0: longer than the model's context: {CONTEXT} tokens and 1"):
         model.log_likelihoods([("the " * CONTEXT, "cat")])
     assert model.log_likelihoods([]).shape == (0,)
+
+
+def test_continuations_are_those_of_each_prompt_alone(folders: dict[str, Path]) -> None:
+    prompts, prefixes = PROMPTS[1:6], [("a cat : ", "not ")] * 5
+    for how in ({}, {"beams": 2}, {"seeds": [3, 1, 4, 1, 5]}):
+        found = []
+        for batch_size in (1, 4):
+            model = LocalTextModel(str(folders["gpt2"]), max_new_tokens=NEW, batch_size=batch_size)
+            found.append(list(model.continuations(prompts, prefixes, **how)))  # type: ignore[arg-type]
+        assert found[0] == found[1]
+        assert len(found[0]) == 5
+    assert found[0] != list(model.continuations(prompts, [()] * 5, seeds=[3, 1, 4, 1, 5]))
+
+
+def test_what_each_kind_can_do_is_declared(folders: dict[str, Path]) -> None:
+    for name in KINDS:
+        model = open_text_model(f"hf:{folders[name]}", batch_size=64)
+        assert isinstance(model, LocalTextModel)
+        assert model.batch_size == 64
+        assert ("steer" in model.can) == (name == "gpt2")
+        assert {"write", "next_token", "likelihood"} <= model.can
+        assert model.identity["name"] == f"hf:{folders[name]}"
+        assert not {"batch_size", "device"} & model.identity.keys()
 
 
 def test_other_weights_in_the_same_folder_are_another_model(tmp_path: Path) -> None:

@@ -18,9 +18,11 @@ from transformers import (
 )
 
 from models.language import next_token
+from models.language.endpoint import label_logprobs
 from models.language.local_model import LocalTextModel
-from models.language.next_token import first_tokens, label_logprobs, last_tokens
-from models.language.text_models import TextFailure, open_text_model
+from models.language.next_token import first_tokens, last_tokens
+from models.language.open_model import open_text_model
+from models.language.text_models import TextFailure
 from tests.data_modules.fake_endpoint import Reply, serve
 from tests.data_modules.tiny_language_models import CONTEXT, save
 
@@ -160,7 +162,7 @@ def test_an_endpoint_tells_the_most_probable_tokens() -> None:
 def test_an_endpoint_without_probabilities_ends_the_run() -> None:
     with serve(lambda prompt, before: chat_reply(None)) as endpoint:
         model = open_text_model(f"openai:m@{endpoint.url}")
-        with pytest.raises(ValueError, match="tells no log-probabilities"):
+        with pytest.raises(ValueError, match="reports no log-probabilities"):
             list(model.next_token_logprobs(["a"], ("0", "1")))
 
 

@@ -17,7 +17,7 @@ from evaluation.figures import new_figure
 from evaluation.protocols.feature_bias import figures as feature_bias_figures
 from evaluation.protocols.feature_bias import runs as feature_bias_runs
 from models.language.local_model import LocalTextModel
-from models.language.text_models import TextFailure
+from models.language.text_models import TextFailure, TextModel
 from tests.evaluation.answering.test_choice_predictor import save_choice_ckpt
 from tests.evaluation.checkpoints import examples_of, report_of, told
 from tests.evaluation.protocol_cases import save_causal
@@ -28,10 +28,10 @@ ASK = ["feature-bias", "--model", "m=openai:fake", "--task", "stories:uppercase"
 LOCAL = ["--task", "stories:uppercase", "--shots", "2", "--device", "cpu"]
 
 
-class FakeModel:
+class FakeModel(TextModel):
     """Says 1 where `follows` says so; prefers the first label word whatever it reads."""
 
-    name = "openai:fake@http://x/v1"
+    name, can = "openai:fake@http://x/v1", frozenset({"write", "next_token"})
     settings: dict[str, Any] = {"max_new_tokens": 1}  # noqa: RUF012
 
     def __init__(self, follows: str = "h2", bias: float = 0.9) -> None:

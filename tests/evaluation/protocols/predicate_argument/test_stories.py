@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from evaluation.protocols.predicate_argument.stories import (
     COLOUR_PAIRS,
     SCHEMAS,
     WORDINGS,
-    as_records,
     predicate_argument_rows,
     read_stimuli,
 )
@@ -25,7 +25,7 @@ NEGATED = predicate_argument_rows(negated=True)
 
 def test_the_proposed_stimuli_row_for_row(shared: Path) -> None:
     path = shared / "oracle" / "semantic_faithfulness" / "predicate_argument_proposal.json"
-    assert as_records(ROWS) == json.loads(path.read_text())
+    assert [asdict(row) for row in ROWS] == json.loads(path.read_text())
     assert read_stimuli(path) == ROWS
 
 
@@ -82,7 +82,7 @@ def test_an_example_is_a_yes_no_question() -> None:
     assert (example.answer_type, example.gold, example.history) == ("no", ("no",), ())
 
 
-RECORD: dict[str, Any] = as_records(ROWS[:1])[0]
+RECORD: dict[str, Any] = asdict(ROWS[0])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,48 @@
+"""What the two probes of yes/no questions share: asking, and what is said and right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from evaluation.report import source_record
+
+if TYPE_CHECKING:
+    from data_modules.schema import QAExample
+    from evaluation.answering.interface import Answer, Asking
+
+SAID = {"yes": "yes", "no": "no", "other": "other"}
+"""Measures of what is said, right or wrong."""
+
+
+def ask_all(path: str, asking: Asking, examples: Sequence[QAExample], what: str) -> list[Answer]:
+    """The answers to all questions, in their order.
+
+    Raises:
+        ValueError: the model cannot be opened, or names spans only.
+    """
+    from evaluation.answering.open import open_answerer
+
+    answers = open_answerer(path, asking, need="types").answers(examples, what)
+    return sorted(answers, key=lambda answer: answer.example)
+
+
+def measured(prediction: str, answer: str) -> dict[str, bool]:
+    """Whether a prediction is right, and what it says; other than yes and no is wrong."""
+    from metrics.answers import yes_or_no
+
+    word = yes_or_no(prediction)
+    return {"accuracy": word == answer, "yes": word == "yes", "no": word == "no", "other": not word}
+
+
+def record(named: Mapping[str, str], asking: Asking) -> dict[str, Any]:
+    """For `about`: who was asked, and how."""
+    from evaluation.answering.prompts import prompt_record
+
+    return {
+        "checkpoints": {name: source_record(path) for name, path in named.items()},
+        "precision": asking.precision,
+        "unknown_threshold": asking.unknown_threshold,
+        "type_threshold": asking.type_threshold,
+        **prompt_record(named.values(), asking),
+    }
