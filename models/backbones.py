@@ -10,7 +10,7 @@ import copy
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -110,10 +110,6 @@ class Backbone:
     attention: Attention = "auto"
     gradient_checkpointing: bool = False
     reading_init: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values only, as a checkpoint stores them."""
-        return asdict(self)
 
 
 def backbone_config(backbone: Backbone) -> PreTrainedConfig:

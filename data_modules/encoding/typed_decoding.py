@@ -39,7 +39,7 @@ class AnswerRule:
 
 class WindowScores(NamedTuple):
     """What a model says about the windows of a batch, in tokens of the unpadded rows; see
-    models.heads.answer_model.AnswerPrediction, which has the same fields."""
+    models.heads.answers.AnswerPrediction, which has the same fields."""
 
     start_B: Tensor
     end_B: Tensor

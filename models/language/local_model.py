@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from models.language.next_token import first_tokens, log_probabilities
-from models.language.self_debiasing import DECAY, FLOOR, continued
+from models.language.self_debiasing import DECAY, FLOOR, continued, padded
 from models.language.text_models import Ability, Settings, TextFailure, TextModel
 
 logger = logging.getLogger(__name__)
@@ -220,14 +220,8 @@ class LocalTextModel(TextModel):
 
     def padded(self, ids: list[list[int]], *, left: bool = False) -> dict[str, Tensor]:
         """Rows of token ids as the model's inputs: input_ids and attention_mask, (B, T) each."""
-        width = max(map(len, ids))
-        input_BT = torch.full((len(ids), width), self.pad)
-        mask_BT = torch.zeros(len(ids), width, dtype=torch.long)
-        for b, row in enumerate(ids):
-            at = slice(width - len(row), width) if left else slice(0, len(row))
-            input_BT[b, at] = torch.tensor(row)
-            mask_BT[b, at] = 1
-        return {"input_ids": input_BT.to(self.device), "attention_mask": mask_BT.to(self.device)}
+        ids_BT, mask_BT = padded(ids, self.pad, self.device, left=left)
+        return {"input_ids": ids_BT, "attention_mask": mask_BT}
 
     def _pair_ids(self, index: int, prompt: str, continuation: str) -> tuple[list[int], list[int]]:
         """Token ids of the prompt and of its continuation; of one text wherever the prompt's tokens do not

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from models.language.self_debiasing import DECAY, FLOOR, Ids, debiased, left_padded, positions, takes
+from models.language.self_debiasing import DECAY, FLOOR, Ids, debiased, padded, positions, takes
 
 RESERVED = 32
 """Positions that a chunk leaves to the longest prefix."""
@@ -83,7 +83,7 @@ def chunk_loss(
         return ChunkLoss(regular, regular)
     rows = [[*prefix, *ids] for prefix in ([], *prefixes)]
     longest = len(max(rows, key=len)) - len(ids)
-    padded_KT, mask_KT = left_padded(rows, pad, model.device)
+    padded_KT, mask_KT = padded(rows, pad, model.device, left=True)
     placed = {"position_ids": positions(mask_KT)} if takes(model, "position_ids") else {}
     logits_KTV = model(input_ids=padded_KT, attention_mask=mask_KT, **placed).logits[:, longest:]
     log_q_TV = debiased(logits_KTV[0], logits_KTV[1:], decay=decay, floor=floor)

@@ -110,7 +110,7 @@ class SelfDebiasing(LogitsProcessor):
         """Reads the prefixed texts, once for all beams of a text: logits ((K * R), V)."""
         ids = [row for texts in self.prefixed for row in texts]
         beams = len(input_ids_RT) // len(self.prefixed[0])
-        padded_MT, mask_MT = left_padded(ids, self.pad, input_ids_RT.device)
+        padded_MT, mask_MT = padded(ids, self.pad, input_ids_RT.device, left=True)
         logits_MV = self._forward(padded_MT, mask_MT)
         self._mask_KRT = mask_MT.repeat_interleave(beams, 0)
         if beams > 1:
@@ -220,7 +220,7 @@ def continued(
         processors.append(SelfDebiasing(model, prefixed, pad=pad, decay=decay, floor=floor))
     if seeds is not None:
         processors.append(SeededDraw(seeds, top_k=top_k))
-    ids_BT, mask_BT = left_padded(texts, pad, model.device)
+    ids_BT, mask_BT = padded(texts, pad, model.device, left=True)
     own = model.generation_config
     try:
         model.generation_config = GenerationConfig(eos_token_id=own.eos_token_id, pad_token_id=pad)
@@ -257,12 +257,16 @@ def takes(model: Any, name: str) -> bool:
     return name in inspect.signature(model.forward).parameters
 
 
-def left_padded(rows: Sequence[Ids], pad: int, device: Any = "cpu") -> tuple[Tensor, Tensor]:
-    """Token ids and mask, (B, T) int64: every text ends where its continuation begins."""
+def padded(rows: Sequence[Ids], pad: int, device: Any = "cpu", *, left: bool) -> tuple[Tensor, Tensor]:
+    """Token ids and mask, (B, T) int64; on the left, so that every text ends where what follows begins, or on
+    the right, where padding reaches no token before it."""
     width = max(map(len, rows))
-    ids_BT = torch.tensor([[pad] * (width - len(row)) + list(row) for row in rows])
-    mask_BT = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
-    return ids_BT.to(device), mask_BT.to(device)
+    ids, mask = [], []
+    for row in rows:
+        gap = width - len(row)
+        ids.append([pad] * gap + list(row) if left else list(row) + [pad] * gap)
+        mask.append([0] * gap + [1] * len(row) if left else [1] * len(row) + [0] * gap)
+    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
 
 
 def positions(mask_BT: Tensor) -> Tensor:

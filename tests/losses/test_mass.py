@@ -37,12 +37,3 @@ def test_it_joins_the_total_of_ethical_groups_and_pulls_both_scores_up() -> None
     other = GroupLoss(mass_weight=0.5)(log_prob, adversarial, pushed_BV=pushed, reference_BVSE=reference)
     without = GroupLoss()(log_prob, ethical, pushed_BV=pushed, reference_BVSE=reference)
     assert other.mass == without.mass == 0
-
-
-def test_what_it_needs_is_said() -> None:
-    with pytest.raises(ValueError, match="mass_weight"):
-        GroupLoss(form="probability", mass_weight=1.0)
-    with pytest.raises(ValueError, match="mass_weight"):
-        GroupLoss(mass_weight=-1.0)
-    with pytest.raises(ValueError, match="mass_weight needs"):
-        GroupLoss(mass_weight=1.0)(log_probs(0.5, 0.5), torch.tensor([0]))

@@ -18,7 +18,6 @@ from metrics.consistency import (
     VARIANTS,
     Domain,
     DomainRates,
-    Variant,
     Verdict,
     average,
     expected_maximum,
@@ -194,8 +193,3 @@ def test_laws_of_the_verdicts(
         assert (each.transferability is None) == (not both and reading != "parity")
         if each.transferability:
             assert all(tests.both for tests in each.domains.values())
-
-
-def test_variants_are_named_once() -> None:
-    names: tuple[Variant, ...] = ("default", "original", "opposite", "nonsense", "blank")
-    assert names == VARIANTS

@@ -24,10 +24,6 @@ def test_calibration_turns_a_prediction() -> None:
     assert (predicted(probability)[0], predicted(score)[0]) == (0, 1)
 
 
-def test_equal_scores_predict_0() -> None:
-    assert predicted(np.array([[0.5, 0.5]]))[0] == 0
-
-
 def test_texts_without_a_label_are_left_out_of_calibration() -> None:
     told = np.array([[0.2, 0.1], [0.0, 0.9], [0.1, 0.3]])
     np.testing.assert_allclose(content_free(told), np.array([0.3, 0.4]) / 0.7)
@@ -50,11 +46,6 @@ def test_calibration_with_equal_probabilities_changes_nothing(rows: list[tuple[f
 def test_what_nothing_says_is_no_preference(zero: float, one: float) -> None:
     free = content_free(np.array([[zero, one]] * 3))
     np.testing.assert_allclose(calibrated(np.array([[zero, one]]), free), [[1.0, 1.0]])
-
-
-def test_the_worked_example() -> None:
-    found = feature_accuracy([0.8, 0.7], [0.3, 0.2])
-    assert (found.h1, found.h2, found.seeds) == (0.75, 0.25, 2)
 
 
 @given(st.lists(st.tuples(share, share), min_size=1, max_size=5))
