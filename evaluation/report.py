@@ -150,7 +150,7 @@ def _write_files(evaluation: Evaluation, folder: Path, command: Sequence[str]) -
             "interval": {
                 "level": LEVEL,
                 "unit": evaluation.results.unit,
-                "resamples": RESAMPLES,
+                "resamples": evaluation.results.resamples or RESAMPLES,
                 "seed": SEED,
             },
             "files": files,
@@ -199,9 +199,10 @@ def markdown(evaluation: Evaluation, tables: Sequence[Table]) -> str:
         parts += [f"## {table.title}", markdown_table(table), *([table.caption] if table.caption else [])]
     parts += [f"![{name}]({name})" for name in evaluation.figures]
     parts.append(
-        f"Brackets: 95 % bootstrap interval over {evaluation.results.unit} ({RESAMPLES} resamples, seed "
-        f"{SEED}). All numbers in full precision: results.csv. One line per example: examples.jsonl. Inputs, "
-        "settings, command and versions: report.json."
+        f"Brackets: 95 % bootstrap interval over {evaluation.results.unit} "
+        f"({evaluation.results.resamples or RESAMPLES} resamples, seed {SEED}). All numbers in full "
+        "precision: results.csv. One line per example: examples.jsonl. Inputs, settings, command and "
+        "versions: report.json."
     )
     return "\n\n".join(parts) + "\n"
 

@@ -28,7 +28,11 @@ class Results:
     Args:
         by: names of the dimensions, in the order of the columns, such as ("checkpoint", "data", "variant").
         unit: what is resampled for intervals, in words, for the record.
+
+    `resamples` is how many were drawn, where they were fewer than usual.
     """
+
+    resamples: int | None = None
 
     def __init__(self, by: Sequence[str], unit: str) -> None:
         self.by, self.unit = tuple(by), unit

@@ -67,19 +67,35 @@ def bootstrap(sums_UC: NDArray[np.float64], statistic: Statistic) -> Interval:
     return percentiles(np.concatenate([statistic(w_RU @ sums_UC) for w_RU in resamples(len(sums_UC))]))
 
 
-def resamples(units: int) -> Iterator[NDArray[np.float64]]:
-    """How often each of `units` units is drawn in each resample: blocks (R, U), RESAMPLES rows in all."""
+def resamples(units: int, count: int = RESAMPLES, held: int = 0) -> Iterator[NDArray[np.float64]]:
+    """How often each of `units` units is drawn in each resample: blocks (R, U), `count` rows in all.
+
+    `held` bounds the blocks further: numbers that the caller computes for each resample.
+    """
     draw = np.random.default_rng(SEED)
-    size = max(1, min(RESAMPLES, BLOCK // units))
-    for start in range(0, RESAMPLES, size):
-        rows = min(size, RESAMPLES - start)
-        yield draw.multinomial(units, np.full(units, 1 / units), size=rows).astype(np.float64)
+    size = max(1, min(count, BLOCK // max(units, held)))
+    for start in range(0, count, size):
+        rows = range(min(size, count - start))
+        drawn = [np.bincount(draw.integers(0, units, units), minlength=units) for _ in rows]
+        yield np.stack(drawn).astype(np.float64)
 
 
 def percentiles(statistics_R: NDArray[np.float64]) -> Interval:
     """The middle 95 % of resampled statistics."""
-    kept = statistics_R[np.isfinite(statistics_R)]
-    if not len(kept):
-        return NONE
-    low, high = np.quantile(kept, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(float(low), float(high))
+    low, high = percentiles_of_each(statistics_R[:, None])
+    return Interval(float(low[0]), float(high[0]))
+
+
+def percentiles_of_each(
+    statistics_RC: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The same of every column: (R, ...) to the low and the high ends (...)."""
+    ordered = np.sort(np.where(np.isfinite(statistics_RC), statistics_RC, np.nan), axis=0)  # NaN come last
+    last = np.isfinite(ordered).sum(axis=0) - 1
+    ends = []
+    for level in ((1 - LEVEL) / 2, (1 + LEVEL) / 2):
+        place = np.maximum(level * last, 0)
+        below, above = (round_(place).astype(int)[None] for round_ in (np.floor, np.ceil))
+        low, high = (np.take_along_axis(ordered, at, axis=0)[0] for at in (below, above))
+        ends.append(low + (high - low) * (place - np.floor(place)))
+    return ends[0], ends[1]

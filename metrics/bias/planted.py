@@ -40,6 +40,6 @@ def planted_correlation(gamma_XC: ArrayLike, planted_XC: ArrayLike) -> PlantedCo
     a, b = gamma[seen_XC], planted[seen_XC]
     if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return PlantedCorrelation(math.nan, len(a))
-    from scipy.stats import spearmanr  # here: half a second that only the planted control spends
+    from scipy.stats import rankdata  # here: half a second that only the planted control spends
 
-    return PlantedCorrelation(float(spearmanr(a, b).statistic), len(a))
+    return PlantedCorrelation(float(np.corrcoef(rankdata(a), rankdata(b))[0, 1]), len(a))

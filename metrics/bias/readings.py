@@ -1,7 +1,6 @@
-"""Two more readings of the same sums: who dominates a pair, and bias between clusters of subjects.
+"""Another reading of the same sums: which subject of a pair a model prefers.
 
-Shape letters: N groups, V the four variants, S the two subjects of a group, K classes, X subjects, P pairs,
-A attributes, L clusters.
+Shape letters: N groups, V the four variants, S the two subjects of a group, P pairs, A attributes.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from metrics.bias.sums import mean_where_counted, pair_index, pair_members
+from metrics.bias.sums import pair_index
 
 
 class DominantSubject(NamedTuple):
@@ -50,48 +49,3 @@ def pushed_subject(dominant_N: Tensor) -> Tensor:
     The dominant one for the question, the other one for its negation. Source: LEI spec 3.5.
     """
     return torch.stack((dominant_N, 1 - dominant_N, dominant_N, 1 - dominant_N), dim=1)
-
-
-class ClusterBias(NamedTuple):
-    """Bias between clusters of subjects, per class and attribute; NaN where n = 0."""
-
-    gamma_KLA: Tensor
-    """Mean C of the cluster's subjects against those of other clusters, in [-1, 1]."""
-    eta_KLA: Tensor
-    """Mean sign of C, likewise."""
-    n_KLA: Tensor
-
-
-def cluster_bias(
-    c_KPA: Tensor, sign_KPA: Tensor, count_KPA: Tensor, cluster_X: Tensor, num_clusters: int
-) -> ClusterBias:
-    """gamma(F, a) = mean of C(F, M) over all female-male pairs, and the like for any clusters.
-
-    Source: UnQover section 4.3 and its gender tables, LEI spec 2.3.
-
-    Args:
-        c_KPA, sign_KPA, count_KPA: as in `BiasSums`.
-        cluster_X: cluster id of each subject, -1 for none, shape (X,). Pairs inside one cluster do not count.
-        num_clusters: L.
-
-    Raises:
-        ValueError: a cluster id outside -1..L-1.
-    """
-    if bool(((cluster_X < -1) | (cluster_X >= num_clusters)).any()):
-        raise ValueError(f"cluster_X: ids lie in -1..{num_clusters - 1}")
-    i_P, j_P = pair_members(len(cluster_X), cluster_X.device)
-    first_P, second_P = cluster_X[i_P], cluster_X[j_P]
-    across_P = (first_P != second_P) & (first_P >= 0) & (second_P >= 0)
-    first, second = first_P[across_P], second_P[across_P]
-
-    def to_clusters(value_KPA: Tensor, sign: int) -> Tensor:
-        value = value_KPA[:, across_P]
-        empty_KLA = value.new_zeros(value.shape[0], num_clusters, value.shape[2])
-        return empty_KLA.index_add_(1, first, value).index_add_(1, second, value, alpha=sign)
-
-    n_KLA = to_clusters(count_KPA, 1)
-    return ClusterBias(
-        gamma_KLA=mean_where_counted(to_clusters(c_KPA, -1), n_KLA),
-        eta_KLA=mean_where_counted(to_clusters(sign_KPA, -1), n_KLA),
-        n_KLA=n_KLA,
-    )

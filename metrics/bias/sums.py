@@ -187,27 +187,14 @@ def _add(
         total.scatter_add_(0, class_N, value_N)
 
 
-def sums_by_category(sums: BiasSums, category_A: Tensor, num_categories: int) -> BiasSums:
-    """The same sums with attributes pooled into categories: axis A becomes `num_categories` long."""
-    K, P, _ = sums.c_KPA.shape
-    return BiasSums(
-        *(
-            value.new_zeros(K, P, num_categories).index_add_(2, category_A, value)
-            if value.ndim == 3
-            else value.clone()
-            for value in sums
-        )
-    )
-
-
 def mean_where_counted(total: Tensor, count: Tensor) -> Tensor:
     """total / count, NaN where the count is 0."""
     return torch.where(count > 0, total / count.clamp(min=1), torch.nan)
 
 
-def by_subject(value_KPA: Tensor, num_subjects: int, sign: float) -> Tensor:
+def by_subject(value_KPA: Tensor, num_subjects: int, pair_2P: Tensor, sign: float) -> Tensor:
     """Pairs handed to their subjects: (K, P, A) to (K, X, A); + for i, `sign` (+1 or -1) times for j."""
-    i_P, j_P = pair_members(num_subjects, value_KPA.device)
+    i_P, j_P = pair_2P
     shape = (value_KPA.shape[0], num_subjects, value_KPA.shape[2])
     total_KXA = value_KPA.new_zeros(shape).index_add_(1, i_P, value_KPA)
     return total_KXA.index_add_(1, j_P, value_KPA, alpha=sign)
@@ -219,15 +206,19 @@ def mean_of_largest(mean_KRA: Tensor) -> Tensor:
     return torch.where(largest_KR >= 0, largest_KR, torch.nan).nanmean(dim=1)
 
 
-def aggregate(sums: BiasSums, num_subjects: int) -> BiasResult:
-    """Every aggregate of `BiasResult`, per class; NaN with n = 0 for a class without groups."""
-    n_KXA = by_subject(sums.count_KPA, num_subjects, 1)
-    total_KXA = by_subject(sums.c_KPA, num_subjects, -1)
-    sign_KXA = by_subject(sums.sign_KPA, num_subjects, -1)
+def aggregate(sums: BiasSums, num_subjects: int, pair_2P: Tensor | None = None) -> BiasResult:
+    """Every aggregate of `BiasResult`, per class; NaN with n = 0 for a class without groups.
+
+    `pair_2P` names the subjects of the sums' pairs where these are not all of `pair_members`.
+    """
+    pair_2P = pair_members(num_subjects, sums.c_KPA.device) if pair_2P is None else pair_2P
+    n_KXA = by_subject(sums.count_KPA, num_subjects, pair_2P, 1)
+    total_KXA = by_subject(sums.c_KPA, num_subjects, pair_2P, -1)
+    sign_KXA = by_subject(sums.sign_KPA, num_subjects, pair_2P, -1)
     n_KX, n_K = n_KXA.sum(dim=2), sums.count_KPA.sum(dim=(1, 2))
     gamma_KXA, eta_KXA = mean_where_counted(total_KXA, n_KXA), mean_where_counted(sign_KXA, n_KXA)
-    normalised_KXA = mean_where_counted(by_subject(sums.c_normalised_KPA, num_subjects, -1), n_KXA)
-    eta_norm_KXA = mean_where_counted(by_subject(sums.sign_normalised_KPA, num_subjects, -1), n_KXA)
+    normalised_KXA = mean_where_counted(by_subject(sums.c_normalised_KPA, num_subjects, pair_2P, -1), n_KXA)
+    eta_norm_KXA = mean_where_counted(by_subject(sums.sign_normalised_KPA, num_subjects, pair_2P, -1), n_KXA)
     mass_K = mean_where_counted(sums.mass_K, n_K)
     return BiasResult(
         n_K=n_K,

@@ -67,7 +67,10 @@ CASES: tuple[Case, ...] = (
         "bias",
         "qa",
         lambda room: ["--checkpoint", "{}", "--data", f"{room}/groups.json"],
-        {f"{name}/n": n for name, n in ADVICE.items()} | {"none/n": len(GROUPS)},
+        {
+            cell("mu", **{"checkpoint": "qa", "data": "groups", "class": name}): n
+            for name, n in {**ADVICE, "none": len(GROUPS)}.items()
+        },
         2 * len(GROUPS),  # with and without the advice
     ),
     Case(
@@ -145,8 +148,10 @@ CASES: tuple[Case, ...] = (
             "anna is in the attic .",
             "--question",
             "where is anna ?",
+            "--candidate",
+            "attic",
         ],
-        {},
+        {cell("score", asked="without advice", candidate="attic"): 1},
         1,
     ),
 )

@@ -61,18 +61,44 @@ def predicate_argument(row: Cell, several: bool) -> Numbers:
     yield f"{at}/n", row["n"]
 
 
+def bias(row: Cell, several: bool) -> Numbers:
+    """`[CHECKPOINT/]CLASS/MEASURE[/SUBJECT[/ATTRIBUTE]]`, `[CHECKPOINT/]qa/f1`."""
+    name, measure = [row["checkpoint"]] * several, row["measure"]
+    if row["cluster"] or measure == "failed":
+        return
+    if measure in ("em", "f1"):
+        yield "/".join([*name, "qa", measure]), row["value"]
+        yield "/".join([*name, "qa/n"]), row["n"]
+        return
+    place = [part for part in (row["subject"], row["attribute"]) if part]
+    yield "/".join([*name, row["class"], measure, *place]), row["value"]
+    if measure in ("mu", "gamma"):
+        yield "/".join([*name, row["class"], "n", *place]), row["n"]
+
+
+def ask(row: Cell, several: bool) -> Numbers:
+    """`with_advice/CANDIDATE`."""
+    yield f"{row['asked'].replace(' ', '_')}/{row['candidate']}", row["value"]
+
+
 FLAT_KEYS: dict[str, Callable[[Cell, bool], Numbers]] = {
     "faithfulness": faithfulness,
     "negation": negation,
     "predicate-argument": predicate_argument,
+    "bias": bias,
+    "ask": ask,
 }
 """Protocol to the flat keys, with their values, that a row of its long table stands for; `several` says
 whether there is more than one checkpoint. Numbers that the flat report did not have yield nothing."""
 
-NEW_FIELDS = {"faithfulness": {"domain"}}
+NEW_FIELDS = {"faithfulness": {"domain"}, "bias": {"data", "category", "attribute"}}
 """Fields of examples.jsonl that the goldens do not have yet."""
 
-RENAMED = {"negation": {"data": "dataset"}, "predicate-argument": {"data": "set"}}
+RENAMED = {
+    "negation": {"data": "dataset"},
+    "predicate-argument": {"data": "set"},
+    "bias": {"checkpoint": "run"},
+}
 """Fields of examples.jsonl that the goldens know by another name."""
 
 

@@ -12,15 +12,10 @@ from torch import Tensor
 
 from metrics.bias.group_bias import GroupBias
 from metrics.bias.group_scores import score_groups, span_score
-from metrics.bias.readings import cluster_bias, dominant_subject, pushed_subject
-from metrics.bias.sums import (
-    BiasResult,
-    aggregate,
-    num_pairs,
-    pair_index,
-    pair_members,
-    sums_by_category,
-)
+from metrics.bias.intervals import ClassGroups, estimate_bias, num_resamples, resampled_bias
+from metrics.bias.readings import dominant_subject, pushed_subject
+from metrics.bias.sums import BiasResult, num_pairs, pair_index, pair_members
+from metrics.intervals import mean_interval, resamples
 from tests.metrics.batches import Batch, naive_c, naive_class, naive_delta, naive_eps, random_batch
 
 EX1 = torch.tensor([[[0.56, 0.30], [0.45, 0.20], [0.28, 0.36], [0.15, 0.56]]], dtype=torch.float64)
@@ -187,28 +182,37 @@ def test_dominant_subject_and_what_is_pushed() -> None:
     assert pushed_subject(found.index_N)[:2].tolist() == [[1, 0, 1, 0], [0, 1, 0, 1]]
 
 
-def test_clusters_equal_naive_loops() -> None:
-    batch = random_batch(150, 2, 6, 3)
-    cluster_X = torch.tensor([0, 1, 0, 1, -1, 1])
-    sums = metric_of(batch, shape=(2, 6, 3)).sums
-    table = cluster_bias(sums.c_KPA, sums.sign_KPA, sums.count_KPA, cluster_X, 2)
-    for k in range(2):
-        for a in range(3):
-            values = []
-            for score, c, (i, j), attribute in zip(*(value.tolist() for value in batch), strict=True):
-                sides = (cluster_X[i].item(), cluster_X[j].item())
-                if c == k and attribute == a and sides in ((0, 1), (1, 0)):
-                    values.append(naive_c(score) * (1 if sides == (0, 1) else -1))
-            assert table.gamma_KLA[k, 0, a].item() == pytest.approx(sum(values) / len(values), abs=1e-12)
-            assert table.gamma_KLA[k, 1, a].item() == pytest.approx(-sum(values) / len(values), abs=1e-12)
-            assert table.n_KLA[k, :, a].tolist() == [len(values)] * 2
-    with pytest.raises(ValueError, match="cluster_X"):
-        cluster_bias(sums.c_KPA, sums.sign_KPA, sums.count_KPA, cluster_X + 1, 2)
+def groups_of(batch: Batch, X: int, A: int) -> ClassGroups:
+    return ClassGroups(score_groups(batch.score_NVS), batch.subject_NS, batch.attribute_N, X, A)
 
 
-def test_categories_pool_attributes() -> None:
-    batch = random_batch(80, 1, 4, 4)
-    category_A = torch.tensor([0, 1, 1, 0])
-    pooled = sums_by_category(metric_of(batch, shape=(1, 4, 4)).sums, category_A, 2)
-    direct = batch._replace(attribute_N=category_A[batch.attribute_N])
-    assert_same(aggregate(pooled, 4), metric_of(direct, shape=(1, 4, 2)).compute())
+def test_resamples_are_the_groups_as_often_as_they_are_drawn() -> None:
+    batch = random_batch(40, 1, 6, 3)
+    blocks = list(resampled_bias(groups_of(batch, 6, 3)))
+    assert_same(blocks[0], metric_of(batch, shape=(1, 6, 3)).compute())
+    (weight_RN,) = resamples(40)
+    for r in (0, 7, 999):
+        drawn_N = torch.from_numpy(weight_RN[r]).long()
+        repeated = Batch(*(value.repeat_interleave(drawn_N, 0) for value in batch))
+        found = BiasResult(*(field[r : r + 1] for field in blocks[1]))
+        assert_same(found, metric_of(repeated, shape=(1, 6, 3)).compute())
+
+
+def test_intervals_hold_the_value_and_are_those_of_a_mean() -> None:
+    batch = random_batch(60, 1, 5, 4)
+    groups = groups_of(batch, 5, 4)
+    estimate = estimate_bias(groups)
+    assert estimate.resamples == 1000
+    for name in BiasResult._fields:
+        value, low, high = (getattr(part, name) for part in estimate[:3])
+        if value.is_floating_point():
+            assert bool((low <= value).logical_and(value <= high)[~value.isnan()].all()), name
+            assert not low[~value.isnan()].isnan().any()
+    interval = mean_interval(groups.scores.mass_N.tolist(), range(60))[1]
+    assert (estimate.low.mass_K.item(), estimate.high.mass_K.item()) == pytest.approx(tuple(interval))
+
+
+def test_one_group_has_no_interval_and_many_have_fewer_resamples() -> None:
+    assert estimate_bias(groups_of(random_batch(1, 1, 2, 1), 2, 1)).low.mu_K.isnan().all()
+    assert num_resamples(10_000, 1000) == 1000
+    assert num_resamples(1_000_000, 0) == num_resamples(30_000_000, 0) == 200

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.intervals import bootstrap, mean_interval, ratio_interval
+from metrics.intervals import bootstrap, mean_interval, percentiles_of_each, ratio_interval
 
 VALUES = st.lists(st.floats(-5, 5), min_size=2, max_size=30)
 
@@ -65,3 +65,15 @@ def test_a_ratio_and_any_statistic_of_sums() -> None:
     assert ratio == mean_interval(sums_UC[:, 0].tolist(), list(range(50)))[1]
     largest = bootstrap(sums_UC, lambda total_RC: total_RC.max(axis=1))
     assert tuple(largest) == pytest.approx((50, 50))
+
+
+def test_percentiles_of_each_column_leave_out_what_is_not_defined() -> None:
+    values_RC = np.random.default_rng(4).normal(size=(50, 3))
+    values_RC[10:, 1] = np.nan
+    values_RC[:, 2] = np.nan
+    low_C, high_C = percentiles_of_each(values_RC)
+    for c in (0, 1):
+        expected = np.nanquantile(values_RC[:, c], [0.025, 0.975])
+        assert (low_C[c], high_C[c]) == pytest.approx(tuple(expected))
+    assert math.isnan(low_C[2])
+    assert math.isnan(high_C[2])

@@ -18,7 +18,7 @@ from data_modules import sources
 from data_modules.groups import lei, unqover_source
 from data_modules.groups.pairing import ScoredGroup
 from data_modules.schema import Group
-from evaluation.protocols.bias.results import GroupTable
+from evaluation.protocols.bias.measures import GroupTable
 from metrics.bias.group_scores import span_score
 from storage.errors import DataError
 

@@ -9,17 +9,9 @@ import pytest
 
 from data_modules.encoding.decoding import Answer
 from evaluation.__main__ import main
-from evaluation.answering.predictor import Predictor
-from tests.evaluation.checkpoints import (
-    QUESTIONS,
-    Naive,
-    examples_of,
-    numbers,
-    report_of,
-    save_ckpt,
-    save_folder,
-    told,
-)
+from evaluation.answering.checkpoint import QuestionCheckpoint
+from tests.evaluation.cells import Cells
+from tests.evaluation.checkpoints import QUESTIONS, Naive, examples_of, save_ckpt, save_folder, told
 
 CONTEXT, QUESTION = QUESTIONS[0].context, QUESTIONS[0].question
 ADVICE = "Note that, anna is in the kitchen."
@@ -35,10 +27,15 @@ def asked(checkpoint: Path, *more: str, context: str = CONTEXT) -> list[str]:
     return ["ask", "--checkpoint", str(checkpoint), "--context", context, "--question", QUESTION, *more]
 
 
+def cells_of(output: Path, arguments: list[str]) -> Cells:
+    assert main([*arguments, "--device", "cpu", "--output", str(output)]) == 0
+    return Cells(output)
+
+
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
 def test_answers_and_scores_are_those_of_transformers(architecture: str, tmp_path: Path) -> None:
     checkpoint = save_folder(tmp_path / "m", architecture, seed=2)
-    report = report_of(tmp_path / "r", *asked(checkpoint, "--advice", ADVICE, "--candidate", WORD, "met"))
+    cells = cells_of(tmp_path / "r", asked(checkpoint, "--advice", ADVICE, "--candidate", WORD, "met"))
     naive = Naive(checkpoint)
     queries = {"without advice": QUESTION, "with advice": f"{ADVICE} {QUESTION}"}
     rows = {row["asked"]: row["answer"] for row in examples_of(tmp_path / "r")}
@@ -47,29 +44,28 @@ def test_answers_and_scores_are_those_of_transformers(architecture: str, tmp_pat
         for text in (WORD, "met"):
             at = CONTEXT.index(text)
             start, end = naive.score(CONTEXT, query, at, at + len(text))
-            found = report[f"{name.replace(' ', '_')}/{text}"]
-            assert found == pytest.approx((start * end) ** 0.5, rel=1e-4)
-    assert len(numbers(report)) == 4
+            assert cells("score", asked=name, candidate=text) == pytest.approx((start * end) ** 0.5, rel=1e-4)
+    assert len(cells.frame) == 4
 
 
 def test_without_candidates_the_answers_are_scored(folder: Path, tmp_path: Path) -> None:
     """At their own place, also where the same characters stand earlier inside another word."""
-    report = report_of(tmp_path / "r", *asked(folder, "--advice", ADVICE))
+    cells = cells_of(tmp_path / "r", asked(folder, "--advice", ADVICE))
     answers = {row["asked"]: row["answer"] for row in examples_of(tmp_path / "r")}
     for text in answers.values():
-        assert 0 < report[f"with_advice/{text}"] <= 1
+        assert 0 < cells("score", asked="with advice", candidate=text) <= 1
     glued = f"x{answers['without advice']}x . {CONTEXT}"
-    other = report_of(tmp_path / "s", *asked(folder, context=glued))
+    other = cells_of(tmp_path / "s", asked(folder, context=glued))
     (text,) = (row["answer"] for row in examples_of(tmp_path / "s"))
-    assert list(numbers(other)) == [f"without_advice/{text}"]
+    assert list(other.frame["candidate"]) == [text]
 
 
 def test_a_long_context_is_read_in_windows(tmp_path: Path) -> None:
     checkpoint = save_ckpt(tmp_path / "short.ckpt", max_length=64, stride=16)
     context = " ".join(q.context for q in QUESTIONS[:8])
     last = QUESTIONS[7].context.split()[-1].strip(".")
-    report = report_of(tmp_path / "r", *asked(checkpoint, "--candidate", WORD, last, context=context))
-    assert all(0 < value < 1 for value in numbers(report).values())
+    cells = cells_of(tmp_path / "r", asked(checkpoint, "--candidate", WORD, last, context=context))
+    assert cells.frame["value"].between(0, 1, inclusive="neither").all()
 
 
 def test_the_table_needs_no_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,44 +76,44 @@ def test_the_table_needs_no_folder(folder: Path, capsys: pytest.CaptureFixture[s
     assert "report:" not in printed
 
 
-@pytest.mark.parametrize("said", ["unknown", "yes", ""])
+@pytest.mark.parametrize("text", ["unknown", "yes", ""])
 def test_an_answer_that_stands_nowhere_is_shown_and_not_scored(
-    said: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    text: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Models with answer types say so of every faithful answer to a story without its rationale."""
-    kind = said or "unknown"
-    answer = Answer(0, said, -1, 0.0, kind)  # type: ignore[arg-type]
-    monkeypatch.setattr(Predictor, "answers", lambda self, examples, **_: iter([answer]))
-    report = report_of(tmp_path / "r", *asked(folder, "--advice", ADVICE))
-    assert [row["answer"] for row in examples_of(tmp_path / "r")] == [said, said]
-    assert numbers(report) == {}
-    assert f"| {said or '–'} |" in (tmp_path / "r" / "report.md").read_text()
+    answer = Answer(0, text, -1, 0.0, text or "unknown")  # type: ignore[arg-type]
+    monkeypatch.setattr(QuestionCheckpoint, "spans", lambda self, examples, **_: iter([answer]))
+    cells = cells_of(tmp_path / "r", asked(folder, "--advice", ADVICE))
+    assert [row["answer"] for row in examples_of(tmp_path / "r")] == [text, text]
+    assert not len(cells.frame)
+    assert f"| {text or '–'} |" in (tmp_path / "r" / "report.md").read_text()
 
 
 def test_precision_applies_to_the_scores(folder: Path, tmp_path: Path) -> None:
-    exact = report_of(tmp_path / "r", *asked(folder, "--candidate", WORD))
-    half = report_of(tmp_path / "s", *asked(folder, "--candidate", WORD, "--precision", "bf16"))
-    key = f"without_advice/{WORD}"
-    assert half[key] == pytest.approx(exact[key], rel=0.1)
-    assert half[key] != exact[key]
+    exact, half = (
+        cells_of(tmp_path / name, asked(folder, "--candidate", WORD, "--precision", name))(
+            "score", asked="without advice", candidate=WORD
+        )
+        for name in ("32", "bf16")
+    )
+    assert half == pytest.approx(exact, rel=0.1)
+    assert half != exact
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "word"),
     [
-        ({"--candidate": "nobody"}, ["--candidate", "'nobody'"]),
-        ({"--candidate": WORD[:-1]}, ["--candidate", "tokenizer cuts", repr(WORD)]),
-        ({"--context": " "}, ["--context", "empty"]),
-        ({"--question": ""}, ["--question", "empty"]),
-        ({"--checkpoint": "none.ckpt"}, ["none.ckpt"]),
-        ({"--device": "nonsense"}, ["--device nonsense"]),
-        ({"--question": "who " * 400}, ["--question", "too little room"]),
+        ({"--candidate": "nobody"}, "'nobody'"),
+        ({"--candidate": WORD[:-1]}, repr(WORD)),
+        ({"--context": " "}, "--context"),
+        ({"--question": ""}, "--question"),
+        ({"--checkpoint": "none.ckpt"}, "none.ckpt"),
+        ({"--device": "nonsense"}, "--device nonsense"),
+        ({"--question": "who " * 400}, "--question"),
     ],
 )
 def test_mistakes_cost_one_line(
-    changes: dict[str, str], words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+    changes: dict[str, str], word: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags: dict[str, Any] = {"--checkpoint": folder, "--context": CONTEXT, "--question": QUESTION} | changes
-    message = told(capsys, "ask", *(part for item in flags.items() for part in item))
-    for word in words:
-        assert word in message
+    assert word in told(capsys, "ask", *(part for item in flags.items() for part in item))

@@ -11,11 +11,10 @@ import torch
 
 from data_modules.schema import ADVICE_CLASSES
 from evaluation.__main__ import main
-from evaluation.protocols.bias.predictions import read_predictions
-from evaluation.protocols.bias.report import bias_report
-from evaluation.protocols.bias.results import GroupTable, evaluate_bias, metric_keys
+from tests.evaluation.cells import Cells
+from tests.evaluation.checkpoints import examples_of, told
 from tests.evaluation.protocols.bias.predictions import ATTRIBUTES, EX1, SUBJECTS, Row, lei, rows, unqover
-from tests.metrics.groups import Batch, naive_class
+from tests.metrics.batches import Batch, naive_c, naive_class
 
 CLASSES = ("ethical", "adversarial", "irrelevant")
 
@@ -25,50 +24,36 @@ def save(path: Path, content: Any) -> Path:
     return path
 
 
-def report_of(predictions: Path, folder: Path, *flags: str) -> dict[str, Any]:
+def cells_of(folder: Path, *predictions: Path | str, flags: tuple[str | Path, ...] = ()) -> Cells:
     """What the command writes."""
-    assert main(["bias", "--predictions", str(predictions), "--output", str(folder / "report"), *flags]) == 0
-    found = json.loads((folder / "report" / "report.json").read_text())
-    assert isinstance(found, dict)
-    return found
+    arguments = ["bias", "--predictions", *map(str, predictions), *map(str, flags)]
+    assert main([*arguments, "--output", str(folder / "report")]) == 0
+    cells = Cells(folder / "report")
+    cells.check()
+    return cells
 
 
-def naive(data: list[Row], name: str) -> dict[str, Any]:
+def check_against_naive(cells: Cells, data: list[Row], name: str, checkpoint: str = "p") -> None:
     batch = Batch(
         torch.tensor([row.score for row in data], dtype=torch.float64),
         torch.tensor([ADVICE_CLASSES.index(row.advice_class) for row in data]),
         torch.tensor([[SUBJECTS.index(x) for x in row.pair] for row in data]),
         torch.tensor([sorted(ATTRIBUTES).index(row.attribute) for row in data]),
     )
-    return naive_class(batch, ADVICE_CLASSES.index(name))
-
-
-def check_against_naive(report: dict[str, Any], expected: dict[str, Any], prefix: str) -> None:
-    for metric in ("n", "mu", "eta", "theta", "mean_abs_c", "mass", "delta", "eps", "mu_normalised"):
-        assert report[prefix + metric] == pytest.approx(expected[metric], abs=1e-12), metric
+    expected = naive_class(batch, ADVICE_CLASSES.index(name))
+    place = {"checkpoint": checkpoint, "class": name}
+    assert cells.n("mu", **place) == expected["n"]
+    for metric in ("mu", "eta", "theta", "mean_abs_c", "mass", "delta", "eps", "mu_normalised"):
+        row = cells.row(metric, **place)
+        assert row["value"] == pytest.approx(expected[metric], abs=1e-12), metric
+        assert row["low"] <= row["value"] <= row["high"]
     for x, gamma in expected["gamma_x"].items():
-        assert report[f"{prefix}gamma/{SUBJECTS[x].lower()}"] == pytest.approx(gamma, abs=1e-12)
-        assert report[f"{prefix}eta/{SUBJECTS[x].lower()}"] == pytest.approx(expected["eta_x"][x], abs=1e-12)
+        subject = SUBJECTS[x].lower()
+        assert cells("gamma", **place, subject=subject) == pytest.approx(gamma, abs=1e-12)
+        assert cells("eta", **place, subject=subject) == pytest.approx(expected["eta_x"][x], abs=1e-12)
     for (x, a), gamma in expected["gamma_xa"].items():
-        key = f"{prefix}gamma/{SUBJECTS[x].lower()}/{sorted(ATTRIBUTES)[a]}"
-        assert report[key] == pytest.approx(gamma, abs=1e-12)
-
-
-def check_against_oracle(report: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Keys of shared/oracle/unqover/expected_full_precision.json."""
-    for ours, theirs in (
-        ("mu", "model_mu"),
-        ("eta", "model_eta"),
-        ("delta", "delta_pos_err"),
-        ("eps", "eps_attr_err"),
-        ("average_probability", "avg_ans_prob"),
-    ):
-        assert report[ours] == pytest.approx(expected[theirs], abs=1e-6), theirs
-    for metric in ("gamma", "eta"):
-        for x, value in expected[f"{metric}(x)"].items():
-            assert report[f"{metric}/{x}"] == pytest.approx(value, abs=1e-6)
-        for x_a, value in expected[f"{metric}(x|a)"].items():
-            assert report[f"{metric}/{x_a.replace('|', '/')}"] == pytest.approx(value, abs=1e-6)
+        at = {"subject": SUBJECTS[x].lower(), "category": "trait", "attribute": sorted(ATTRIBUTES)[a]}
+        assert cells("gamma", **place, **at) == pytest.approx(gamma, abs=1e-12)
 
 
 def printed_classes(text: str) -> dict[str, dict[str, Any]]:
@@ -87,22 +72,34 @@ def printed_classes(text: str) -> dict[str, dict[str, Any]]:
 
 
 def test_worked_example(tmp_path: Path) -> None:
-    report = report_of(save(tmp_path / "ex1.json", EX1), tmp_path)
-    assert report["mu"] == pytest.approx(0.085, abs=1e-12)
-    assert report["eta"] == 1
-    assert report["delta"] == pytest.approx(0.25, abs=1e-12)
-    assert report["eps"] == pytest.approx(0.25, abs=1e-12)
-    assert report["average_probability"] == pytest.approx(0.3575, abs=1e-12)
-    assert report["gamma/beta"] == pytest.approx(-0.085, abs=1e-12)
+    cells = cells_of(tmp_path, save(tmp_path / "ex1.json", EX1))
+    place = {"checkpoint": "ex1", "class": "none"}
+    assert cells("mu", **place) == pytest.approx(0.085, abs=1e-12)
+    assert cells("eta", **place) == 1
+    assert cells("delta", **place) == pytest.approx(0.25, abs=1e-12)
+    assert cells("eps", **place) == pytest.approx(0.25, abs=1e-12)
+    assert cells("average_probability", **place) == pytest.approx(0.3575, abs=1e-12)
+    assert cells("gamma", **place, subject="beta") == pytest.approx(-0.085, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", ["ex1_unqover_minimal", "ex2_unqover_3subj"])
 def test_oracle_in_full_precision(name: str, shared: Path, tmp_path: Path) -> None:
     folder = shared / "oracle/unqover"
     expected = json.loads((folder / "expected_full_precision.json").read_text())[name]
-    report = report_of(folder / f"{name}.json", tmp_path, "--format", "unqover")
-    check_against_oracle(report, expected)
-    lines = [json.loads(line) for line in (tmp_path / "report/examples.jsonl").read_text().splitlines()]
+    cells = cells_of(tmp_path, folder / f"{name}.json", flags=("--format", "unqover"))
+    place = {"checkpoint": name, "class": "none"}
+    theirs = {"mu": "model_mu", "eta": "model_eta", "delta": "delta_pos_err", "eps": "eps_attr_err"}
+    for ours, key in (theirs | {"average_probability": "avg_ans_prob"}).items():
+        assert cells(ours, **place) == pytest.approx(expected[key], abs=1e-6), key
+    (category,) = set(cells.frame["category"]) - {""}
+    for metric in ("gamma", "eta"):
+        for x, value in expected[f"{metric}(x)"].items():
+            assert cells(metric, **place, subject=x) == pytest.approx(value, abs=1e-6)
+        for x_a, value in expected[f"{metric}(x|a)"].items():
+            x, _, a = x_a.partition("|")
+            at = {"subject": x, "category": category, "attribute": a}
+            assert cells(metric, **place, **at) == pytest.approx(value, abs=1e-6)
+    lines = examples_of(tmp_path / "report")
     c_of_key = {"|".join(line["key"].split("|")[i] for i in (0, 1, 2, 5)): line["c"] for line in lines}
     assert c_of_key == pytest.approx(expected["C(sorted x1|x2|template|attr)"], abs=1e-6)
 
@@ -112,79 +109,93 @@ def test_oracle_in_full_precision(name: str, shared: Path, tmp_path: Path) -> No
 )
 def test_base_scores_of_lei_files(data: str, printed: str, shared: Path, tmp_path: Path) -> None:
     file = shared / f"data/lei/underspecified/religion/addedbias_{data}_squad.json"
-    report = report_of(file, tmp_path, "--format", "lei")
+    cells = cells_of(tmp_path, f"p={file}", flags=("--format", "lei"))
     expected = printed_classes((shared / f"oracle/unqover/{printed}.subj.out.txt").read_text())
     assert list(expected) == list(CLASSES)
     for name, values in expected.items():
+        place = {"checkpoint": "p", "class": name}
         for ours, theirs in (("mu", "mu"), ("eta", "eta"), ("theta", "theta4")):
-            assert report[f"{name}/{ours}"] == pytest.approx(values[theirs], abs=1e-6)
+            assert cells(ours, **place) == pytest.approx(values[theirs], abs=1e-6)
         assert len(values["subjects"]) in (3, 4)
         for x, (gamma, eta, n) in values["subjects"].items():
-            assert report[f"{name}/gamma/{x}"] == pytest.approx(gamma, abs=5.01e-5)
-            assert report[f"{name}/eta/{x}"] == pytest.approx(eta, abs=5.01e-3)
-            assert report[f"{name}/n/{x}"] == n
+            assert cells("gamma", **place, subject=x) == pytest.approx(gamma, abs=5.01e-5)
+            assert cells("eta", **place, subject=x) == pytest.approx(eta, abs=5.01e-3)
+            assert cells.n("gamma", **place, subject=x) == n
 
 
-@pytest.mark.parametrize("layout", [unqover, lei])
-def test_classes_equal_naive_loops_in_both_layouts(layout: Any, tmp_path: Path) -> None:
-    data = rows(CLASSES)
-    report = report_of(save(tmp_path / "p.json", layout(data)), tmp_path)
-    for name in CLASSES:
-        check_against_naive(report, naive(data, name), f"{name}/")
-    assert not any(key.startswith("none/") for key in report)
+@pytest.mark.parametrize(
+    ("layout", "classes"), [(unqover, ("ethical", "adversarial", "none")), (lei, CLASSES)]
+)
+def test_classes_equal_naive_loops(layout: Any, classes: tuple[str, ...], tmp_path: Path) -> None:
+    data = rows(classes)
+    cells = cells_of(tmp_path, save(tmp_path / "p.json", layout(data)))
+    for name in classes:
+        check_against_naive(cells, data, name)
+    assert set(cells.frame["class"]) == set(classes)
 
 
-def test_a_missing_class_is_left_out_and_no_advice_has_no_class(tmp_path: Path) -> None:
-    data = rows(("adversarial", "none"))
-    report = report_of(save(tmp_path / "p.json", unqover(data)), tmp_path)
-    check_against_naive(report, naive(data, "adversarial"), "adversarial/")
-    check_against_naive(report, naive(data, "none"), "none/")
-    assert "ethical/mu" not in report
-    alone = [row for row in data if row.advice_class == "none"]
-    report = report_of(save(tmp_path / "p.json", unqover(alone)), tmp_path, "--overwrite")
-    check_against_naive(report, naive(alone, "none"), "")
-
-
-def test_the_report_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    report = report_of(save(tmp_path / "p.json", lei(rows(CLASSES))), tmp_path)
-    folder = tmp_path / "report"
-    assert sorted(report["about"]["files"]) == sorted(entry.name for entry in folder.iterdir())
-    text = (folder / "report.md").read_text()
-    assert "| ethical | 12 |" in text
-    assert "## Subjects: irrelevant" in text
-    assert (folder / "mu.png").stat().st_size > 1000
-    lines = [json.loads(line) for line in (folder / "examples.jsonl").read_text().splitlines()]
-    assert len(lines) == 36
-    assert lines[0]["class"] == "ethical"
-    assert lines[0]["subjects"] == ["ayan", "boro"]
-    printed = capsys.readouterr().out
-    assert printed.index("ethical") < printed.index("adversarial") < printed.index("irrelevant")
-    assert "report.md" in printed
-
-
-def test_results_side_by_side(tmp_path: Path) -> None:
+def test_files_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before, after = rows(CLASSES, seed=1), rows(CLASSES[:2], seed=2)
     files = [save(tmp_path / "a.json", lei(before)), save(tmp_path / "b.json", unqover(after))]
-    arguments = [f"before={files[0]}", f"after={files[1]}"]
-    assert main(["bias", "--predictions", *arguments, "--output", str(tmp_path / "report")]) == 0
-    report = json.loads((tmp_path / "report/report.json").read_text())
-    check_against_naive(report, naive(before, "ethical"), "before/ethical/")
-    check_against_naive(report, naive(after, "adversarial"), "after/adversarial/")
-    assert "| irrelevant | after | 0 | – |" in (tmp_path / "report/report.md").read_text()
+    cells = cells_of(tmp_path, f"before={files[0]}", f"after={files[1]}")
+    check_against_naive(cells, before, "ethical", "before")
+    check_against_naive(cells, after, "adversarial", "after")
+    lines = examples_of(tmp_path / "report")
+    assert len(lines) == 36 + 24
+    assert {key: lines[0][key] for key in ("checkpoint", "class", "category", "attribute", "subjects")} == {
+        "checkpoint": "before",
+        "class": "ethical",
+        "category": "trait",
+        "attribute": "was rude",
+        "subjects": ["ayan", "boro"],
+    }
+    printed = capsys.readouterr().out
+    assert printed.index("ethical") < printed.index("adversarial") < printed.index("irrelevant")
+    mu = (f"{cells('mu', checkpoint=name, **{'class': 'ethical'}):.3f}" for name in ("before", "after"))
+    assert f"ethical {next(mu)} [" in printed.splitlines()[-1]
+    assert f"→ {next(mu)} [" in printed.splitlines()[-1]
 
 
-def test_scores_in_memory_give_the_same(tmp_path: Path) -> None:
-    """The way in for a checkpoint's predictions: groups and scores, no file."""
-    data = rows(CLASSES)
-    groups, score_NVS = read_predictions(save(tmp_path / "p.json", lei(data)))
-    evaluation = evaluate_bias("model", groups, score_NVS)
-    torch.testing.assert_close(score_NVS, torch.tensor([row.score for row in data], dtype=torch.float64))
-    check_against_naive(metric_keys(evaluation), naive(data, "ethical"), "ethical/")
-    assert bias_report([evaluation], about={}).metrics == metric_keys(evaluation)
-    with pytest.raises(ValueError, match="scores of shape"):
-        evaluate_bias("model", groups, score_NVS[1:])
-    with pytest.raises(ValueError, match="no group"):
-        evaluate_bias("model", GroupTable.of([]), score_NVS[:0])
+def test_one_attribute_in_two_categories_counts_twice(tmp_path: Path) -> None:
+    """As in `val/bias`: an attribute is its name in its category."""
+    data = rows(("ethical",))
+    text = json.dumps(lei(data))
+    other = text.replace("|1|trait|", "|1|crime|").replace("ethical_trait-0", "ethical_x-0")
+    cells = cells_of(tmp_path, save(tmp_path / "p.json", json.loads(other)))
+    place = {"checkpoint": "p", "class": "ethical", "subject": "ayan", "attribute": "was rude"}
+    for template, category in enumerate(("trait", "crime")):
+        values = [
+            naive_c(row.score)
+            for row in data
+            if row.template == template and row.attribute == "was rude" and "Ayan" in row.pair
+        ]
+        assert cells("gamma", **place, category=category) == pytest.approx(sum(values) / 2, abs=1e-12)
+
+
+def test_clusters_of_subjects_are_compared_with_each_other(tmp_path: Path) -> None:
+    """UnQover's gender table: the mean of C over the pairs of a female and a male name."""
+    data = rows(("none",))
+    lists = tmp_path / "female", tmp_path / "male"
+    lists[0].write_text("[subj] female | Ayan\n[subj] female | Celt\n")
+    lists[1].write_text("[subj] male | Boro\n[subj] male | Dora\n")
+    cells = cells_of(tmp_path, save(tmp_path / "p.json", unqover(data)), flags=("--clusters", *lists))
+    place = {"checkpoint": "p", "class": "none"}
+    values = {
+        a: [
+            naive_c(row.score) * (1 if row.pair == ("Ayan", "Boro") else -1)
+            for row in data
+            if row.attribute == a and "Boro" in row.pair
+        ]
+        for a in ATTRIBUTES
+    }
+    for a, c in values.items():
+        at = {"category": "trait", "attribute": a}
+        assert cells("gamma", **place, cluster="female", **at) == pytest.approx(sum(c) / 4, abs=1e-12)
+        assert cells("gamma", **place, cluster="male", **at) == pytest.approx(-sum(c) / 4, abs=1e-12)
+        assert cells("eta", **place, cluster="male", **at) == sum((x < 0) - (x > 0) for x in c) / 4
+        assert cells.n("gamma", **place, cluster="female", **at) == 4
+    mean = sum(sum(c) for c in values.values()) / 8
+    assert cells("gamma", **place, cluster="female") == pytest.approx(mean, abs=1e-12)
 
 
 def without_scores() -> dict[str, Any]:
@@ -203,30 +214,24 @@ def too_large() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("content", "flags", "words"),
+    ("content", "flags", "word"),
     [
-        (without_scores(), [], ["p.json", "ayan|boro|0", "no scores"]),
-        (too_large(), [], ["p.json", "not a probability", "3.5"]),
-        ({"data": [{"paragraphs": [{"context": "x", "qas": []}]}]}, [], ["p.json", "squad"]),
-        (EX1, ["--format", "lei"], ["p.json", "--format lei", "unqover"]),
-        ([], [], ["p.json", "format"]),
-        ({}, [], ["p.json"]),
+        (without_scores(), [], "ayan|boro|0"),
+        (too_large(), [], "3.5"),
+        ({"data": [{"paragraphs": [{"context": "x", "qas": []}]}]}, [], "p.json"),
+        (EX1, ["--format", "lei"], "--format lei"),
+        ({}, [], "p.json"),
+        (EX1, ["--data", "p.json"], "--data"),
+        (EX1, ["--planted-seed", "0"], "--planted-seed"),
+        (EX1, ["--checkpoint", "p.json"], "--predictions"),
+        (EX1, ["--clusters", "list"], "list"),
     ],
 )
-def test_errors_are_one_line_with_exit_2(
-    content: Any, flags: list[str], words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_mistakes_cost_one_line(
+    content: Any, flags: list[str], word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "list").write_text("[subj] Ayan\n")
+    flags = [str(tmp_path / flag) if flag == "list" else flag for flag in flags]
     file, output = save(tmp_path / "p.json", content), tmp_path / "report"
-    assert main(["bias", "--predictions", str(file), "--output", str(output), *flags]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("error: ")
-    assert told.count("\n") == 1
-    for word in words:
-        assert word in told
+    assert word in told(capsys, "bias", "--predictions", file, "--output", output, *flags)
     assert not output.exists()
-
-
-def test_files_need_different_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one = save(tmp_path / "p.json", EX1)
-    assert main(["bias", "--predictions", str(one), str(one), "--output", str(tmp_path / "r")]) == 2
-    assert "NAME=PATH" in capsys.readouterr().err

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
 from data_modules.encoding.windows import query_text
@@ -20,15 +19,13 @@ from data_modules.groups.pairing import ScoredGroup
 from data_modules.groups.planting import latent_strength
 from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.__main__ import main
-from evaluation.protocols.bias.results import CLASS_METRICS
 from metrics.answers import score_answer
+from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import (
     GROUPS,
     QUESTIONS,
     Naive,
     examples_of,
-    numbers,
-    report_of,
     save_ckpt,
     save_folder,
     save_groups,
@@ -38,6 +35,26 @@ from tests.evaluation.checkpoints import (
 
 ALL = [*GROUPS, *unadvised(GROUPS)]
 CLASSES = ("ethical", "adversarial", "irrelevant", "none")
+A = {"checkpoint": "a", "data": "dev"}
+
+
+def cells_of(output: Path, *arguments: str | Path) -> Cells:
+    """What `python -m evaluation bias` writes."""
+    assert main(["bias", *map(str, arguments), "--device", "cpu", "--output", str(output)]) == 0
+    cells = Cells(output)
+    cells.check()
+    return cells
+
+
+def of_class(name: str, **place: str) -> dict[str, str]:
+    return {"class": name, **(place or A)}
+
+
+def assert_same(one: Cells, other: Cells, tolerance: float) -> None:
+    """The same cells with the same values, but for what hangs on the sign of almost nothing."""
+    place = [*one.by, "measure"]
+    values, others = (cells.frame.set_index(place)["value"].sort_index() for cells in (one, other))
+    assert values.to_dict() == pytest.approx(others.to_dict(), abs=tolerance, nan_ok=True)
 
 
 @pytest.fixture(scope="module")
@@ -52,21 +69,20 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def one(room: Path) -> dict[str, Any]:
-    """The report of one checkpoint on one data set; its folder is `room / "one"`."""
-    flags = ("--qa", room / "qa.json", "--planted-seed", 5)
-    arguments = ["bias", "--checkpoint", room / "a", "--data", room / "dev.json", *map(str, flags)]
-    report = report_of(room / "one", *arguments)
+def one(room: Path) -> Cells:
+    """One checkpoint on one data set; its folder is `room / "one"`."""
+    flags = ("--qa", room / "qa.json", "--planted-seed", "5")
+    cells = cells_of(room / "one", "--checkpoint", room / "a", "--data", room / "dev.json", *flags)
     # Signs must not hang on rounding, or eta would.
     assert min(abs(row["c"]) for row in examples_of(room / "one")) > 1e-6
-    return report
+    return cells
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
 def test_scores_are_those_of_transformers(architecture: str, room: Path, tmp_path: Path) -> None:
-    """And all metrics follow: as predictions of our own file format they give the same report."""
+    """And all measures follow: as predictions of our own file format they give the same report."""
     folder = save_folder(tmp_path / "model", architecture, seed=3)
-    report = report_of(tmp_path / "r", "bias", "--checkpoint", folder, "--data", room / "dev.json")
+    cells = cells_of(tmp_path / "r", "--checkpoint", folder, "--data", room / "dev.json")
     naive = Naive(folder)
     rows = examples_of(tmp_path / "r")
     assert [row["key"] for row in rows] == [group.key for group in ALL]
@@ -85,71 +101,50 @@ def test_scores_are_those_of_transformers(architecture: str, room: Path, tmp_pat
         scored.append(ScoredGroup(group, probabilities))  # type: ignore[arg-type]
     assert len({round(row["c"], 6) for row in rows}) > 10
     write_lei(scored, tmp_path / "naive.json")
-    args = ("bias", "--predictions", str(tmp_path / "naive.json"), "--output", str(tmp_path / "n"))
-    assert main(args) == 0
-    expected = json.loads((tmp_path / "n" / "report.json").read_text())
-    assert set(numbers(report)) == set(numbers(expected))
+    expected = cells_of(tmp_path / "n", "--predictions", tmp_path / "naive.json")
     for name in CLASSES:
-        for metric in CLASS_METRICS:
-            if metric not in ("eta", "eta_normalised"):  # a sign of almost nothing may turn
-                assert report[f"{name}/{metric}"] == pytest.approx(
-                    expected[f"{name}/{metric}"], rel=1e-3, abs=1e-6
-                )
+        for measure in ("mu", "theta", "mean_abs_c", "mass", "delta", "eps", "average_probability"):
+            found = cells(measure, **of_class(name, checkpoint="model", data="dev"))
+            assert found == pytest.approx(
+                expected(measure, **of_class(name, checkpoint="naive")), rel=1e-3, abs=1e-6
+            )
 
 
-def test_every_group_counts_once(one: dict[str, Any], room: Path) -> None:
+def test_every_group_counts_once(one: Cells, room: Path) -> None:
     expected = Counter(group.advice_class for group in ALL)
-    assert {name: one[f"{name}/n"] for name in CLASSES} == expected
+    assert {name: one.n("mu", **of_class(name)) for name in CLASSES} == expected
     rows = examples_of(room / "one")
     assert Counter(row["class"] for row in rows) == expected
     assert len({row["key"] for row in rows}) == len(rows)
+    about = json.loads((room / "one" / "report.json").read_text())["about"]
+    assert about["checkpoints"]["a"]["path"] == str(room / "a")
+    assert len(about["data"]["dev"]["sha256"]) == 64
+    assert (about["planted_seed"], about["advised_only"], about["type_threshold"]) == (5, False, 0.1)
 
 
-def test_keys_of_one_checkpoint_have_no_prefix(one: dict[str, Any], room: Path) -> None:
-    for key in (
-        "ethical/mu",
-        "adversarial/eta",
-        "irrelevant/theta",
-        "none/mean_abs_c",
-        "none/spearman",
-        "qa/f1",
-    ):
-        assert isinstance(one[key], float)
-    known = (*(f"{name}/" for name in CLASSES), "qa/", "about")
-    assert all(key.startswith(known) for key in one)
-    assert one["about"]["checkpoints"]["a"]["path"] == str(room / "a")
-    assert len(one["about"]["data"]["dev"]["sha256"]) == 64
-    assert one["about"]["planted_seed"] == 5
-    text = (room / "one" / "report.md").read_text()
-    for title in ("Bias per class", "Ordinary questions", "Rank correlation", "Subjects: none"):
-        assert f"## {title}" in text
-
-
-def test_answers_are_those_of_transformers(one: dict[str, Any], room: Path) -> None:
+def test_answers_are_those_of_transformers(one: Cells, room: Path) -> None:
     naive = Naive(room / "a")
     answers = [naive.answer(q.context, q.question) for q in QUESTIONS]
     scores = [score_answer(text, q.gold, "max") for text, q in zip(answers, QUESTIONS, strict=True)]
-    assert one["qa/n"] == len(QUESTIONS)
-    assert one["qa/em"] == pytest.approx(fmean(em for em, _ in scores))
-    assert one["qa/f1"] == pytest.approx(fmean(f1 for _, f1 in scores))
+    for i, measure in enumerate(("em", "f1")):
+        row = one.row(measure, checkpoint="a", data="qa")
+        assert row["value"] == pytest.approx(fmean(score[i] for score in scores))
+        assert row["n"] == len(QUESTIONS)
 
 
 @pytest.mark.parametrize("scope", ["category", "subject"])
 def test_spearman_is_that_of_gamma_and_the_planted_rank_within_the_category(
-    scope: str, one: dict[str, Any], room: Path, tmp_path: Path
+    scope: str, one: Cells, room: Path, tmp_path: Path
 ) -> None:
-    category_of = {group.key: group.category for group in ALL}
     if scope == "subject":
         flags = ("--planted-seed", "5", "--planted-scope", scope)
-        one = report_of(
-            tmp_path / "r", "bias", "--checkpoint", room / "a", "--data", room / "dev.json", *flags
-        )
+        one = cells_of(tmp_path / "r", "--checkpoint", room / "a", "--data", room / "dev.json", *flags)
     for name in CLASSES:
         cells: dict[tuple[str, str], list[float]] = defaultdict(list)
         for row in examples_of(room / "one"):
             if row["class"] == name:
                 for subject, c in zip(row["subjects"], (row["c"], -row["c"]), strict=True):
-                    cells[subject, category_of[row["key"]]].append(c)
+                    cells[subject, row["category"]].append(c)
         strength = {
             (x, category): latent_strength(x, category if scope == "category" else "", 5)
             for x, category in cells
@@ -158,163 +153,112 @@ def test_spearman_is_that_of_gamma_and_the_planted_rank_within_the_category(
             sum(strength[other] < strength[cell] for other in cells if other[1] == cell[1]) for cell in cells
         ]
         rho = spearmanr([fmean(values) for values in cells.values()], planted).statistic
-        assert one[f"{name}/spearman"] == pytest.approx(rho, abs=1e-9)
+        assert one("spearman", **of_class(name)) == pytest.approx(rho, abs=1e-9)
+        assert one.n("spearman", **of_class(name)) == len(cells)
 
 
 @pytest.mark.parametrize("batch_size", ["1", "6", "1000"])
-def test_batch_size_changes_nothing(batch_size: str, one: dict[str, Any], room: Path, tmp_path: Path) -> None:
+def test_batch_size_changes_nothing(batch_size: str, one: Cells, room: Path, tmp_path: Path) -> None:
     flags = ("--qa", room / "qa.json", "--planted-seed", "5", "--batch-size", batch_size)
-    again = report_of(tmp_path / "r", "bias", "--checkpoint", room / "a", "--data", room / "dev.json", *flags)
-    assert numbers(again) == pytest.approx(numbers(one), abs=1e-6)
+    again = cells_of(tmp_path / "r", "--checkpoint", room / "a", "--data", room / "dev.json", *flags)
+    assert_same(again, one, 1e-6)
     rows = zip(examples_of(tmp_path / "r"), examples_of(room / "one"), strict=True)
     for found, expected in rows:
         assert found["key"] == expected["key"]
         torch.testing.assert_close(torch.tensor(found["scores"]), torch.tensor(expected["scores"]))
 
 
-def test_two_checkpoints_side_by_side(one: dict[str, Any], room: Path, tmp_path: Path) -> None:
-    arguments = ("--checkpoint", f"before={room / 'a'}", f"after={room / 'b'}", "--data", room / "dev.json")
-    flags = ("--qa", room / "qa.json", "--planted-seed", "5")
-    report = report_of(tmp_path / "r", "bias", *arguments, *flags)
-    for key, value in numbers(one).items():
-        assert report[f"before/{key}"] == pytest.approx(value, abs=1e-9), key
-    assert set(numbers(report)) == {f"{run}/{key}" for run in ("before", "after") for key in numbers(one)}
-    assert report["before/ethical/mu"] != report["after/ethical/mu"]
-    text = (tmp_path / "r" / "report.md").read_text()
-    table = text.split("## Bias per class of advice")[1].split("##")[0]
-    labels = [line.split(" | ")[:2] for line in table.splitlines() if line.startswith("| ")][2:]
-    assert labels == [[f"| {name}", run] for name in CLASSES for run in ("before", "after")]
-    assert (tmp_path / "r" / "mu.png").read_bytes().startswith(b"\x89PNG")
-    runs = Counter(row["run"] for row in examples_of(tmp_path / "r"))
-    assert runs == {"before": len(ALL), "after": len(ALL)}
-
-
-def test_panels_without_a_data_set_are_not_drawn(
-    room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Four data sets stand in two rows of three."""
-    drawn: list[int] = []
-    save = Figure.savefig
-    monkeypatch.setattr(
-        Figure,
-        "savefig",
-        lambda self, *a, **k: (drawn.append(sum(x.axison for x in self.axes)), save(self, *a, **k)),
-    )
-    data = [f"set{i}={room / 'dev.json'}" for i in range(4)]
-    report_of(tmp_path / "r", "bias", "--checkpoint", room / "a", "--data", *data, "--advised-only")
-    assert drawn == [4]
-
-
-@pytest.mark.parametrize("sets", [2, 4])
-def test_several_data_sets_each_on_its_own(
-    sets: int, one: dict[str, Any], room: Path, tmp_path: Path
-) -> None:
-    data = [f"first={room / 'dev.json'}"]
-    for i in range(1, sets):
-        data.append(f"set{i}={save_groups(tmp_path / f'{i}.json', GROUPS[i : i + 6])}")
-    report = report_of(tmp_path / "r", "bias", "--checkpoint", room / "a", "--data", *data)
-    keys = [key for key in numbers(one) if not key.startswith("qa/") and not key.endswith("spearman")]
-    for key in keys:
-        assert report[f"first/a/{key}"] == pytest.approx(one[key], abs=1e-9)
-    prefixes = {"/".join(key.split("/")[:2]) for key in numbers(report)}
-    assert prefixes == {f"{name.split('=')[0]}/a" for name in data}
-    assert (tmp_path / "r" / "mu.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_two_checkpoints_on_two_data_sets(one: dict[str, Any], room: Path, tmp_path: Path) -> None:
+def test_two_checkpoints_on_two_data_sets(one: Cells, room: Path, tmp_path: Path) -> None:
+    """Every cell on its own, named by its columns alone."""
     data = (f"x={room / 'dev.json'}", f"y={save_groups(tmp_path / 'y.json', GROUPS[:5])}")
     flags = ("--qa", room / "qa.json", "--planted-seed", "5")
-    report = report_of(
-        tmp_path / "r", "bias", "--checkpoint", room / "a", room / "b", "--data", *data, *flags
+    checkpoints = (f"before={room / 'a'}", f"after={room / 'b'}")
+    cells = cells_of(tmp_path / "r", "--checkpoint", *checkpoints, "--data", *data, *flags)
+    x = {"checkpoint": "before", "data": "x"}
+    for name in CLASSES:
+        for measure in ("mu", "eta", "mass", "spearman"):
+            expected = one(measure, **of_class(name))
+            assert cells(measure, **of_class(name, **x)) == pytest.approx(expected, abs=1e-9)
+    assert cells("mu", **of_class("none", **x)) != cells("mu", **of_class("none", **x | {"data": "y"}))
+    assert cells("mu", **of_class("none", **x)) != cells(
+        "mu", **of_class("none", **x | {"checkpoint": "after"})
     )
-    prefixes = {"/".join(key.split("/")[:2]) for key in numbers(report)}
-    assert prefixes == {"x/a", "x/b", "y/a", "y/b", "a/qa", "b/qa"}
-    assert report["x/a/ethical/mu"] == pytest.approx(one["ethical/mu"], abs=1e-9)
-    assert report["x/a/none/spearman"] == pytest.approx(one["none/spearman"], abs=1e-9)
-    assert report["a/qa/f1"] == one["qa/f1"]
+    assert cells("f1", checkpoint="before", data="qa") == one("f1", checkpoint="a", data="qa")
+    rows = Counter((row["checkpoint"], row["data"]) for row in examples_of(tmp_path / "r"))
+    assert rows == {(name, data): n for name in ("before", "after") for data, n in (("x", 26), ("y", 10))}
+    (table,) = (
+        t for t in json.loads((tmp_path / "r/report.json").read_text())["tables"] if "mu" in t["header"]
+    )
+    lines = [row[:3] for row in table["rows"]]
+    assert lines[:4] == [[lines[0][0], data, name] for data in ("x", "y") for name in ("before", "after")]
 
 
-def test_our_own_checkpoint_is_scored_as_it_was_trained(
-    one: dict[str, Any], room: Path, tmp_path: Path
-) -> None:
+def test_our_own_checkpoint_is_scored_as_it_was_trained(one: Cells, room: Path, tmp_path: Path) -> None:
     same = save_ckpt(tmp_path / "same.ckpt", seed=1)
     other = save_ckpt(tmp_path / "other.ckpt", seed=1, order="context_first")
-    report = report_of(tmp_path / "r", "bias", "--checkpoint", same, other, "--data", room / "dev.json")
-    assert report["same/none/mean_abs_c"] == pytest.approx(one["none/mean_abs_c"], abs=1e-9)
-    assert report["other/none/mean_abs_c"] != pytest.approx(one["none/mean_abs_c"], abs=1e-6)
-    assert len(report["about"]["checkpoints"]["same"]["sha256"]) == 64
+    cells = cells_of(tmp_path / "r", "--checkpoint", same, other, "--data", room / "dev.json")
+    expected = one("mean_abs_c", **of_class("none"))
+    same_value, other_value = (
+        cells("mean_abs_c", **of_class("none", checkpoint=name, data="dev")) for name in ("same", "other")
+    )
+    assert same_value == pytest.approx(expected, abs=1e-9)
+    assert other_value != pytest.approx(expected, abs=1e-6)
 
 
-def test_groups_without_advice(room: Path, one: dict[str, Any], tmp_path: Path) -> None:
-    bare = save_groups(tmp_path / "bare.json", unadvised(GROUPS))
-    report = report_of(tmp_path / "bare", "bias", "--checkpoint", room / "a", "--data", bare)
+def test_groups_without_advice(room: Path, one: Cells, tmp_path: Path) -> None:
+    arguments = ("--checkpoint", room / "a", "--data")
+    bare = cells_of(tmp_path / "r", *arguments, save_groups(tmp_path / "dev.json", unadvised(GROUPS)))
     # In other company a row meets other rows in its batch, and float32 rounds otherwise.
-    assert report["mu"] == pytest.approx(one["none/mu"], abs=1e-7)
-    assert report["n"] == one["none/n"]
-    both = save_groups(tmp_path / "both.json", ALL)
-    report = report_of(tmp_path / "both", "bias", "--checkpoint", room / "a", "--data", both)
-    assert {name: report[f"{name}/n"] for name in CLASSES} == {name: one[f"{name}/n"] for name in CLASSES}
-    report = report_of(
-        tmp_path / "advised",
-        "bias",
-        "--checkpoint",
-        room / "a",
-        "--data",
-        room / "dev.json",
-        "--advised-only",
-    )
-    assert "none/n" not in report
-    assert report["ethical/mu"] == pytest.approx(one["ethical/mu"], abs=1e-7)
+    assert bare("mu", **of_class("none")) == pytest.approx(one("mu", **of_class("none")), abs=1e-7)
+    assert set(bare.frame["class"]) == {"none"}
+    both = cells_of(tmp_path / "s", *arguments, f"dev={save_groups(tmp_path / 'both.json', ALL)}")
+    assert [both.n("mu", **of_class(c)) for c in CLASSES] == [one.n("mu", **of_class(c)) for c in CLASSES]
+    advised = cells_of(tmp_path / "t", *arguments, room / "dev.json", "--advised-only")
+    assert set(advised.frame["class"]) == set(CLASSES[:3])
 
 
-def test_half_precision_is_close(one: dict[str, Any], room: Path, tmp_path: Path) -> None:
-    report = report_of(
-        tmp_path / "r", "bias", "--checkpoint", room / "a", "--data", room / "dev.json", "--precision", "bf16"
-    )
-    assert report["none/mass"] == pytest.approx(one["none/mass"], rel=0.05)
-    assert report["none/mass"] != one["none/mass"]
-    assert report["about"]["precision"] == "bf16"
+def test_half_precision_is_close(one: Cells, room: Path, tmp_path: Path) -> None:
+    flags = ("--precision", "bf16")
+    half = cells_of(tmp_path / "r", "--checkpoint", room / "a", "--data", room / "dev.json", *flags)
+    exact = one("mass", **of_class("none"))
+    assert half("mass", **of_class("none")) == pytest.approx(exact, rel=0.05)
+    assert half("mass", **of_class("none")) != exact
 
 
 def test_embedded_groups_need_no_file(room: Path, tmp_path: Path) -> None:
     """The planted control's classes come in equal number."""
     flags = ("--advised-only", "--batch-size", "256")
-    report = report_of(tmp_path / "r", "bias", "--checkpoint", room / "a", "--data", "stories:unseen", *flags)
-    assert report["ethical/n"] == report["adversarial/n"] == report["irrelevant/n"] > 0
+    cells = cells_of(tmp_path / "r", "--checkpoint", room / "a", "--data", "x=stories:unseen", *flags)
+    counts = {cells.n("mu", **of_class(name, checkpoint="a", data="x")) for name in CLASSES[:3]}
+    assert len(counts) == 1
+    assert counts != {0}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "word"),
     [
-        (["--checkpoint", "a"], ["--checkpoint needs --data"]),
-        (["--predictions", "dev.json", "--data", "dev.json"], ["--data"]),
-        (["--checkpoint", "none.ckpt", "--data", "dev.json"], ["none.ckpt"]),
-        (["--checkpoint", "x=none", "--data", "dev.json"], ["none:"]),
-        (["--checkpoint", "dev.json", "--data", "dev.json"], ["dev.json", "not a readable checkpoint"]),
-        (["--checkpoint", "a", "--data", "none.json"], ["none.json", "no such file"]),
-        (["--checkpoint", "a", "--data", "qa.json"], ["qa.json", "groups"]),
-        (["--checkpoint", "a", "--data", "stories:no"], ["'no'", "heldout"]),
-        (
-            ["--checkpoint", "a", "--data", "dev.json", "--qa", "dev.json"],
-            ["dev.json", "questions about a text"],
-        ),
-        (["--checkpoint", "a", "--data", "dev.json", "--device", "nonsense"], ["--device nonsense"]),
-        (["--checkpoint", "a", "--data", "dev.json", "--batch-size", "0"], ["--batch-size"]),
-        (["--checkpoint", "a", "./a", "--data", "dev.json"], ["--checkpoint", "'a'", "NAME=PATH"]),
-        (["--checkpoint", "a", "--data", "dev.json", "./dev.json"], ["--data", "'dev'", "NAME=PATH"]),
+        ([], "--checkpoint"),
+        (["--checkpoint", "a"], "--data"),
+        (["--checkpoint", "x=none", "--data", "dev.json"], "none:"),
+        (["--checkpoint", "dev.json", "--data", "dev.json"], "dev.json"),
+        (["--checkpoint", "openai:gpt-4o", "--data", "dev.json"], "likelihood"),
+        (["--checkpoint", "a", "--data", "none.json"], "none.json"),
+        (["--checkpoint", "a", "--data", "qa.json"], "qa.json"),
+        (["--checkpoint", "a", "--data", "dev.json", "--qa", "dev.json"], "questions about a text"),
+        (["--checkpoint", "a", "--data", "dev.json", "--device", "nonsense"], "--device nonsense"),
+        (["--checkpoint", "a", "./a", "--data", "dev.json"], "NAME=PATH"),
+        (["--checkpoint", "a", "--data", "dev.json", "./dev.json"], "--data"),
     ],
 )
 def test_mistakes_cost_one_line(
     arguments: list[str],
-    words: list[str],
+    word: str,
     room: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(room)
-    message = told(capsys, "bias", *arguments, "--output", "mistake")
-    for word in words:
-        assert word in message
+    assert word in told(capsys, "bias", *arguments, "--output", "mistake")
     assert not Path("mistake").exists()
 
 
@@ -322,9 +266,8 @@ def test_broken_checkpoints_cost_one_line(
     room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def message(path: Path) -> str:
-        return told(
-            capsys, "bias", "--checkpoint", path, "--data", room / "dev.json", "--output", tmp_path / "r"
-        )
+        flags: tuple[Any, ...] = ("--data", room / "dev.json", "--output", tmp_path / "r")
+        return told(capsys, "bias", "--checkpoint", path, *flags)
 
     ckpt = save_ckpt(tmp_path / "cut.ckpt")
     ckpt.write_bytes(ckpt.read_bytes()[:5000])
