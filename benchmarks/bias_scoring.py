@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from itertools import islice
 from statistics import median
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -27,7 +27,8 @@ from data_modules.groups.advice import with_unadvised
 from data_modules.schema import Group
 from data_modules.sources import read_groups
 from data_modules.stories.word_tokenizer import build_tokenizer
-from evaluation.answering.predictor import Predictor
+from evaluation.answering.checkpoint import QuestionCheckpoint
+from evaluation.answering.interface import Asking
 
 WIDTH = 350
 """Tokens that UnQover's and LEI's own predictors pad to."""
@@ -104,7 +105,7 @@ def groups_of(work: Work) -> list[Group]:
     return with_unadvised(list(islice(read_groups(work.source), work.groups)))
 
 
-def ours(precision: str, work: Work) -> Measured:
+def ours(precision: Literal["32", "bf16"], work: Work) -> Measured:
     """`python -m evaluation bias`."""
     predictor, data = predictor_of(work, precision), tokenised(work)
     began = time.perf_counter()
@@ -153,9 +154,9 @@ SYSTEMS: dict[str, Callable[[Work], Measured]] = {
 
 
 @lru_cache(maxsize=2)
-def predictor_of(work: Work, precision: str) -> Predictor:
+def predictor_of(work: Work, precision: Literal["32", "bf16"]) -> QuestionCheckpoint:
     """Loaded once in a process."""
-    return Predictor(work.folder, device="cpu", precision=precision)
+    return QuestionCheckpoint(work.folder, Asking(device="cpu", precision=precision))
 
 
 @lru_cache(maxsize=1)

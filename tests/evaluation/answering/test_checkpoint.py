@@ -1,8 +1,9 @@
-"""The predictor: every question once, in any batching, from both kinds of checkpoint."""
+"""Checkpoints as answerers: every question once, in any batching, from both kinds of file."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,14 +11,19 @@ from transformers import AutoModelForQuestionAnswering
 
 from data_modules.encoding.windows import Encoding, encode_groups
 from data_modules.schema import QAExample
-from evaluation.answering.predictor import Predictor, pick_device
+from evaluation.answering.checkpoint import QuestionCheckpoint, pick_device
+from evaluation.answering.interface import Asking
 from tests.evaluation.checkpoints import GROUPS, QUESTIONS, save_ckpt, save_folder
 
 
 @pytest.fixture(scope="module", params=["bert", "xlnet"])
 def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("predictor")
+    folder = tmp_path_factory.mktemp("answerer")
     return save_ckpt(folder / "a.ckpt", request.param, max_length=48, stride=12)
+
+
+def opened(path: Path | str, **options: Any) -> QuestionCheckpoint:
+    return QuestionCheckpoint(str(path), Asking(**{"device": "cpu"} | options))
 
 
 def long_questions() -> list[QAExample]:
@@ -32,7 +38,7 @@ def test_every_question_is_answered_once_whatever_the_batch(checkpoint: Path) ->
     examples = long_questions()
     found = {}
     for size in (1, 3, 64):
-        answers = list(Predictor(str(checkpoint), device="cpu", batch_size=size).answers(examples))
+        answers = list(opened(checkpoint, batch_size=size).spans(examples))
         assert sorted(answer.example for answer in answers) == list(range(len(examples)))
         for answer in answers:
             context = examples[answer.example].context
@@ -43,29 +49,31 @@ def test_every_question_is_answered_once_whatever_the_batch(checkpoint: Path) ->
 
 
 def test_answers_are_no_longer_than_asked(checkpoint: Path) -> None:
-    for answer in Predictor(str(checkpoint), device="cpu").answers(QUESTIONS, max_answer_tokens=1):
+    for answer in opened(checkpoint).spans(QUESTIONS, max_answer_tokens=1):
         assert len(answer.text.split()) == 1
 
 
 def test_scores_come_in_the_order_of_the_groups(tmp_path: Path) -> None:
-    path = str(save_ckpt(tmp_path / "a.ckpt", "xlnet"))
-    whole = Predictor(path, device="cpu").group_log_probs(GROUPS)
+    path = save_ckpt(tmp_path / "a.ckpt", "xlnet")
+    whole = opened(path).group_log_probs(GROUPS)
     assert whole.shape == (len(GROUPS), 4, 2, 2)
     assert whole.dtype == torch.float32
     assert (whole <= 0).all()
-    turned = Predictor(path, device="cpu", batch_size=4).group_log_probs(GROUPS[::-1])
+    turned = opened(path, batch_size=4).group_log_probs(GROUPS[::-1])
     torch.testing.assert_close(turned.flip(0), whole, atol=1e-4, rtol=1e-4)
-    assert not whole.requires_grad
+    score_NVS = opened(path).subject_scores(GROUPS)
+    assert score_NVS.dtype == torch.float64
+    torch.testing.assert_close(score_NVS, whole.double().exp().prod(-1).sqrt())
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
 def test_scores_are_those_of_each_row_alone(architecture: str, tmp_path: Path) -> None:
     """The oracle: transformers' own class, a row at a time, without any padding."""
     path = str(save_folder(tmp_path / "folder", architecture))
-    predictor = Predictor(path, device="cpu")
-    found = predictor.group_log_probs(GROUPS)
+    answerer = opened(path)
+    found = answerer.group_log_probs(GROUPS)
     theirs = AutoModelForQuestionAnswering.from_pretrained(path).eval() if architecture != "xlnet" else None
-    for n, feature in enumerate(encode_groups(GROUPS, predictor.tokenizer, predictor.encoding)):
+    for n, feature in enumerate(encode_groups(GROUPS, answerer.tokenizer, answerer.encoding)):
         for v, row in enumerate(feature.rows):
             inputs = {
                 "input_ids": torch.tensor(row.input_ids_T[None].astype("int64")),
@@ -74,7 +82,7 @@ def test_scores_are_those_of_each_row_alone(architecture: str, tmp_path: Path) -
             }
             with torch.no_grad():
                 if theirs is None:
-                    output = predictor.model(inputs)
+                    output = answerer.model(inputs)
                     start_T, end_T = output.start_BT[0], output.end_BT[0]
                 else:
                     taken = inputs if architecture == "bert" else dict(list(inputs.items())[:2])
@@ -86,24 +94,24 @@ def test_scores_are_those_of_each_row_alone(architecture: str, tmp_path: Path) -
 
 
 def test_many_groups_are_scored_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    predictor = Predictor(str(save_ckpt(tmp_path / "a.ckpt")), device="cpu")
-    whole = predictor.group_log_probs(GROUPS)
-    monkeypatch.setattr("evaluation.answering.predictor.PART", 5)
-    torch.testing.assert_close(predictor.group_log_probs(GROUPS), whole, atol=1e-5, rtol=1e-5)
-    assert predictor.group_log_probs([]).shape == (0, 4, 2, 2)
+    answerer = opened(save_ckpt(tmp_path / "a.ckpt"))
+    whole = answerer.group_log_probs(GROUPS)
+    monkeypatch.setattr("evaluation.answering.checkpoint.PART", 5)
+    torch.testing.assert_close(answerer.group_log_probs(GROUPS), whole, atol=1e-5, rtol=1e-5)
+    assert answerer.group_log_probs([]).shape == (0, 4, 2, 2)
 
 
 def test_bfloat16_stays_near(tmp_path: Path) -> None:
-    path = str(save_ckpt(tmp_path / "a.ckpt"))
-    exact = Predictor(path, device="cpu").group_log_probs(GROUPS).exp()
-    near = Predictor(path, device="cpu", precision="bf16").group_log_probs(GROUPS).exp()
+    path = save_ckpt(tmp_path / "a.ckpt")
+    exact = opened(path).group_log_probs(GROUPS).exp()
+    near = opened(path, precision="bf16").group_log_probs(GROUPS).exp()
     torch.testing.assert_close(near, exact, atol=0.02, rtol=0.1)
 
 
 def test_the_encoding_is_that_of_the_training(tmp_path: Path) -> None:
-    ours = Predictor(str(save_ckpt(tmp_path / "a.ckpt", max_length=199, order="context_first")), device="cpu")
+    ours = opened(save_ckpt(tmp_path / "a.ckpt", max_length=199, order="context_first"))
     assert ours.encoding == Encoding(max_length=199, order="context_first").resolved("bert")
-    folder = Predictor(str(save_folder(tmp_path / "folder")), device="cpu")
+    folder = opened(save_folder(tmp_path / "folder"))
     assert folder.encoding == Encoding().resolved("bert")
     assert not folder.model.training
 
@@ -116,8 +124,10 @@ def test_devices() -> None:
             pick_device(name)
 
 
-def test_a_bad_flag_is_told_before_anything_is_loaded() -> None:
-    with pytest.raises(ValueError, match="--batch-size"):
-        Predictor("nothing there", batch_size=0)
-    with pytest.raises(ValueError, match="--device"):
-        Predictor("nothing there", device="nonsense")
+def test_identity_is_of_what_answers_depend_on(tmp_path: Path) -> None:
+    path = save_ckpt(tmp_path / "a.ckpt")
+    one = opened(path).identity
+    assert opened(save_ckpt(tmp_path / "b.ckpt"), batch_size=3).identity == one
+    assert opened(path, precision="bf16").identity != one
+    assert opened(save_ckpt(tmp_path / "c.ckpt", seed=2)).identity != one
+    assert opened(save_ckpt(tmp_path / "d.ckpt", max_length=64, stride=16)).identity != one

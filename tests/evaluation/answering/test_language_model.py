@@ -1,0 +1,180 @@
+"""Language models as answerers: scores of subjects against transformers, failures, bounded runs over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+
+from data_modules.groups.lei import write_lei
+from data_modules.schema import Group, Span, UnderspecifiedQuestion
+from evaluation.__main__ import main
+from evaluation.answering.interface import Answer, Asking, named_sources
+from evaluation.answering.language_model import LanguageModel
+from evaluation.answering.open import open_answerer
+from evaluation.answering.prompts import PromptStyle, subject_prompt
+from models.language.text_models import TextFailure, TextModel
+from tests.data_modules.fake_endpoint import Reply, serve
+from tests.data_modules.tiny_language_models import save
+from tests.evaluation.answering.test_prompts import EXAMPLE
+from tests.evaluation.cells import Cells
+from tests.evaluation.checkpoints import QUESTIONS, examples_of, save_questions, told
+
+
+class Scripted(TextModel):
+    """Says the same lines to anything."""
+
+    name, settings, can = "scripted", {}, frozenset()  # type: ignore[var-annotated]
+
+    def __init__(self, *lines: str | TextFailure) -> None:
+        self.lines = lines
+
+    def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
+        yield from self.lines[: len(prompts)]
+
+
+def test_failures_carry_their_reason_and_silence_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ("Red.", TextFailure("the endpoint timed out", "60 s"), "Answer:", "No.")
+    monkeypatch.setattr(
+        "evaluation.answering.language_model.open_text_model", lambda *_, **__: Scripted(*lines)
+    )
+    examples = [replace(EXAMPLE, question=f"{i}?") for i in range(4)]
+    assert list(LanguageModel("openai:scripted", Asking()).answers(examples)) == [
+        Answer(0, "Red"),
+        Answer(1, "", "the endpoint timed out"),
+        Answer(2, "", "empty answer"),
+        Answer(3, "no"),
+    ]
+
+
+# Subjects of one and of two tokens; short, as the tiny causal model reads 24 tokens.
+STORIES = ("dog sat . red cat ran .", "red cat ran . dog sat .")
+GROUP = Group(
+    ("dog", "red cat"),
+    "t",
+    "c",
+    "a",
+    "none",
+    "",
+    tuple(  # type: ignore[arg-type]
+        UnderspecifiedQuestion(
+            story, question, (Span.locate("dog", story, "t"), Span.locate("red cat", story, "t"))
+        )
+        for story in STORIES
+        for question in ("who ?", "where ?")
+    ),
+)
+
+
+def naive(folder: Path, prompt: str, subject: str, *, seq2seq: bool) -> float:
+    """The geometric mean of the tokens' probabilities, by transformers' own model, one token at a time."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    kind = AutoModelForSeq2SeqLM if seq2seq else AutoModelForCausalLM
+    model = kind.from_pretrained(folder).eval()
+    source = tokenizer(prompt, return_tensors="pt")["input_ids"]
+    written = torch.tensor([[0]])
+    product = 1.0
+    tokens = tokenizer(subject, add_special_tokens=False)["input_ids"]
+    for token in tokens:
+        with torch.no_grad():
+            if seq2seq:
+                logits = model(input_ids=source, decoder_input_ids=written).logits
+            else:
+                logits = model(input_ids=source).logits
+        product *= float(logits[0, -1].double().softmax(-1)[token])
+        written = torch.cat([written, torch.tensor([[token]])], 1)
+        source = source if seq2seq else torch.cat([source, torch.tensor([[token]])], 1)
+    return product ** (1 / len(tokens))
+
+
+@pytest.mark.parametrize(("kind", "style"), [("t5", "unifiedqa"), ("t5", "plain"), ("gpt2", "unifiedqa")])
+def test_subjects_score_the_geometric_mean_of_their_tokens(
+    kind: str, style: PromptStyle, tmp_path: Path
+) -> None:
+    folder = save(tmp_path / kind, kind)
+    asking = Asking(device="cpu", batch_size=3, max_new_tokens=4, prompt=style)
+    answerer = open_answerer(f"hf:{folder}", asking, need="subjects")
+    score_NVS = answerer.subject_scores([GROUP, GROUP])
+    assert score_NVS.shape == (2, 4, 2)
+    torch.testing.assert_close(score_NVS[0], score_NVS[1], rtol=1e-5, atol=1e-6)  # other batches
+    for v, variant in enumerate(GROUP.variants):
+        for s, subject in enumerate(GROUP.subjects):
+            expected = naive(folder, subject_prompt(variant, style), subject, seq2seq=kind == "t5")
+            assert float(score_NVS[0, v, s]) == pytest.approx(expected, rel=1e-4)
+    assert len({round(float(x), 6) for x in score_NVS[0].flatten()}) == 8
+
+
+def test_bias_of_a_language_model(tmp_path: Path) -> None:
+    """The ordinary report, from the scores of UnifiedQA's encoding, which stands in `about`."""
+    folder, groups = save(tmp_path / "t5", "t5"), tmp_path / "groups.json"
+    write_lei([GROUP], groups)
+
+    def cells_of(name: str, *flags: str) -> Cells:
+        arguments = ["bias", "--checkpoint", f"m=hf:{folder}", "--data", str(groups), *flags]
+        assert main([*arguments, "--device", "cpu", "--output", str(tmp_path / name)]) == 0
+        return Cells(tmp_path / name)
+
+    cells, place = cells_of("r"), {"checkpoint": "m", "data": "groups", "class": "none"}
+    (row,) = examples_of(tmp_path / "r")
+    for v, variant in enumerate(GROUP.variants):
+        for s, subject in enumerate(GROUP.subjects):
+            expected = naive(folder, subject_prompt(variant, "unifiedqa"), subject, seq2seq=True)
+            assert row["scores"][v][s] == pytest.approx(expected, rel=1e-4)
+    assert cells.n("mu", **place) == 1
+    report = json.loads((tmp_path / "r" / "report.json").read_text())
+    assert report["about"]["prompt"]["style"] == "unifiedqa"
+    questions = ("--qa", str(save_questions(tmp_path / "qa.json")), "--max-new-tokens", "3")
+    other = cells_of("s", "--prompt", "plain", *questions)
+    assert other("mean_abs_c", **place) != cells("mean_abs_c", **place)
+    qa = {"checkpoint": "m", "data": "qa"}
+    answered = other.n("f1", **qa)
+    assert answered == round((1 - other("failed", **qa)) * len(QUESTIONS)) > 0
+
+
+@pytest.mark.parametrize(
+    ("argument", "name"),
+    [
+        ("hf:google/flan-t5-base", "flan-t5-base"),
+        ("openai:gpt-4.1", "gpt-4.1"),
+        ("openai:llama3@http://localhost:1/v1", "llama3"),
+        ("me=openai:llama3@http://localhost:1/v1", "me"),
+        ("org/bert-v1.5", "bert-v1.5"),
+        ("runs/a/last.ckpt", "last"),
+    ],
+)
+def test_what_a_model_without_a_name_is_called(argument: str, name: str) -> None:
+    assert named_sources([argument], "--checkpoint") == {name: argument.removeprefix("me=")}
+
+
+def test_a_bounded_run_goes_on_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Over real HTTP: questions left out are counted, the next run asks only those, and no key is written."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-123456")
+    requests: dict[str, Any] = {"requests": tmp_path / "asked.jsonl", "batch_size": 1}
+    examples = [replace(EXAMPLE, question=f"{i}?") for i in range(6)]
+    with serve(lambda prompt, _: Reply("Yes.")) as endpoint:
+        path = f"openai:m@{endpoint.url}"
+        first = list(open_answerer(path, Asking(**requests, max_requests=4)).answers(examples))
+        assert [answer.text for answer in first] == ["yes"] * 4 + [""] * 2
+        assert {answer.failure for answer in first[4:]} == {"max requests reached"}
+        assert len(endpoint.requests) == 4
+        second = list(open_answerer(path, Asking(**requests)).answers(examples))
+        assert [answer.text for answer in second] == ["yes"] * 6
+        assert len(endpoint.requests) == 6
+    written = "".join(file.read_text(errors="replace") for file in tmp_path.rglob("*") if file.is_file())
+    assert "secret" not in written + capsys.readouterr().err
+
+
+def test_mistakes_cost_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_lei([GROUP], tmp_path / "groups.json")
+    flags = ("--data", tmp_path / "groups.json", "--output", tmp_path / "r")
+    assert "absent" in told(capsys, "bias", "--checkpoint", f"hf:{tmp_path / 'absent'}", *flags)
+    with pytest.raises(ValueError, match="likelihood"):
+        open_answerer("openai:gpt-4o", Asking(), need="subjects")

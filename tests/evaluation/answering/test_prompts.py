@@ -1,0 +1,92 @@
+"""What language models are asked, and what their words mean."""
+
+from __future__ import annotations
+
+import doctest
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import evaluation.answering.prompts
+from data_modules.schema import QAExample, Span, Turn, UnderspecifiedQuestion
+from evaluation.answering.prompts import PromptStyle, question_prompt, short_answer, subject_prompt
+
+EXAMPLE = QAExample(
+    "1",
+    "Tom has a {red} bike.",
+    "What has Tom?",
+    advice="Note that, bikes are red.",
+    history=(Turn("q1", "a1"), Turn("Who came?", "Tom"), Turn("Why?", "unknown")),
+)
+PLAIN = """Text: Tom has a {red} bike.
+
+Question: Who came?
+Answer: Tom
+Question: Why?
+Answer: unknown
+Question: Note that, bikes are red. What has Tom?
+Reply with a few words of the text, or with yes or no, or with unknown if the text does not say.
+Answer:"""
+UNIFIEDQA = r"who came? tom why? unknown what has tom? \n tom has a {red} bike. note that, bikes are red."
+
+
+def test_the_examples_in_docstrings() -> None:
+    assert doctest.testmod(evaluation.answering.prompts).failed == 0
+
+
+@pytest.mark.parametrize(("style", "expected"), [("plain", PLAIN), ("unifiedqa", UNIFIEDQA)])
+def test_a_question_becomes_a_prompt(style: PromptStyle, expected: str) -> None:
+    assert question_prompt(EXAMPLE, style) == expected
+
+
+def asked(first: str, second: str, story: str, question: str = "Who ran?") -> UnderspecifiedQuestion:
+    """`candidates` in the order of the subjects, wherever they stand in the story."""
+    spans = (Span.locate(first, story, "t"), Span.locate(second, story, "t"))
+    return UnderspecifiedQuestion(story, question, spans, "Note that, X.")
+
+
+@pytest.mark.parametrize("story", ["A Tolin met a Kessar.", "A Kessar met a Tolin."])
+def test_the_encoding_of_lei_for_unifiedqa(story: str) -> None:
+    """Lower-case `question \\n (a) x1 (b) x2 \\n context. note that ...`, options in the context's order."""
+    one, two = ("kessar", "tolin") if story.startswith("A K") else ("tolin", "kessar")
+    expected = rf"who ran? \n (a) {one} (b) {two} \n a {one} met a {two}. note that, x."
+    assert subject_prompt(asked("Kessar", "Tolin", story), "unifiedqa") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Yes", "yes"),
+        ("no.", "no"),
+        ("Yes, he did so.", "yes"),
+        ("**No**, because", "no"),
+        ('"No," she said', "no"),
+        ("Unknown (not stated)", "unknown"),
+        ("Yes - it was", "yes"),
+        ("no answer>", "unknown"),
+        ("<No Answer>", "unknown"),
+        ("No one", "No one"),
+        ("No-one came", "No-one came"),
+        ("Unknown soldiers", "Unknown soldiers"),
+        ("Yes it is", "Yes it is"),
+        ("No. 5", "No. 5"),
+        ("the answer is: 'red.'", "red"),
+        ("\n Answer:\n a red bike.\nQuestion: Why?", "a red bike"),
+        ('the "Red Lion"', 'the "Red Lion"'),
+        ("wait...", "wait..."),
+        ("", ""),
+        (" \n ", ""),
+    ],
+)
+def test_what_a_model_means(text: str, expected: str) -> None:
+    assert short_answer(text) == expected
+
+
+WORDS = ["red", "no", "bike", "yes", "Tom's", "unknown", "U.S", "5", "—", "(a)"]
+words = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4)
+
+
+@given(words.map(" ".join), st.sampled_from(["{}", '"{}"', "{}.", "Answer: {}", " {}\nMore: text", "**{}**"]))
+def test_wrapping_changes_nothing(text: str, wrapping: str) -> None:
+    assert short_answer(wrapping.format(text)) == short_answer(text)
