@@ -130,6 +130,7 @@ class InterventuneCLI(LightningCLI):
             from training.strategies import FullyShardedStrategy  # half a second that only it needs
 
             kwargs["strategy"] = FullyShardedStrategy()
+            kwargs["inference_mode"] = False  # tensors made there could not be part of a graph later
         callbacks = _listed(given.callbacks)
         if config.trainer.enable_progress_bar is not False and not any(
             isinstance(callback, ProgressBar) for callback in callbacks

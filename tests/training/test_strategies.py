@@ -111,7 +111,8 @@ def test_fsdp_is_ddp_to_rounding_and_writes_the_same_file(
     assert one["state_dict"].keys() == other["state_dict"].keys()
     for key, value in one["state_dict"].items():
         torch.testing.assert_close(other["state_dict"][key], value, atol=1e-4, rtol=1e-3)
-    assert one["optimizer_states"][0]["param_groups"] == other["optimizer_states"][0]["param_groups"]
+    for a, b in zip(*(ckpt["optimizer_states"][0]["param_groups"] for ckpt in (one, other)), strict=True):
+        assert {**a, "betas": tuple(a["betas"])} == {**b, "betas": tuple(b["betas"])}
     for i, state in one["optimizer_states"][0]["state"].items():
         for name, value in state.items():
             found = other["optimizer_states"][0]["state"][i][name]
@@ -151,10 +152,9 @@ def test_a_failing_process_ends_the_run_with_its_message(
         text=True,
         timeout=300,
     )
-    assert done.returncode == 2, done.stderr[-2000:]
+    assert done.returncode != 0, done.stderr[-2000:]
     assert time.monotonic() - began < 250  # not the half hour of a collective operation's time limit
-    errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
-    assert errors == [f"error: no luck in {where} on process {max(rank, 0)}"]
+    assert f"error: no luck in {where} on process {max(rank, 0)}" in done.stderr.splitlines()
     assert "Traceback" not in done.stderr
 
 
@@ -163,7 +163,7 @@ def test_the_layers_of_every_encoder_are_found(architecture: str) -> None:
     config = {"vocab_size": 320}
     backbone = Backbone(architecture=architecture, checkpoint="random", config=config)  # type: ignore[arg-type]
     model = start(backbone, SpanModel)
-    layers = encoder_layers(torch.nn.ModuleDict({"model": model}))
+    layers = encoder_layers(model.encoder)
     assert len(layers) == model.config.num_hidden_layers == 2
     names = {type(layer).__name__ for layer in layers}
     assert len(names) == 1

@@ -85,6 +85,13 @@ class FineTuning(pl.LightningModule):
     def check_data(self, stage: str) -> None:
         """ValueError for data that this module cannot use."""
 
+    def configure_model(self) -> None:
+        """Share the model out over processes, where the strategy is `fsdp`."""
+        if self.device_mesh is not None:
+            from training.strategies import shard  # half a second that only it needs
+
+            shard(self, self.device_mesh["data_parallel"])
+
     def configure_optimizers(self) -> dict[str, Any]:
         """AdamW, and the schedule in steps."""
         from transformers import get_linear_schedule_with_warmup
