@@ -125,13 +125,14 @@ class Bars:
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines with their intervals as bands, over a dimension of numbers: a panel for each measure, a line for
-    each value of `hue`.
+    """Lines with their intervals as bands, over a dimension of numbers: a panel for each measure and value of
+    `panels`, a line for each value of `hue`.
 
     Args:
         x: a dimension whose values are numbers.
         hue: the dimension that lines differ in.
-        measures: measure to title of its panel.
+        measures: measure to title of its panels.
+        panels: another dimension with panels of its own.
         where: dimension to the value or values that are shown.
         percent: shares in percent.
         label: of the vertical axis.
@@ -142,6 +143,7 @@ class Lines:
     x: str
     hue: str
     measures: Mapping[str, str]
+    panels: str = ""
     where: Mapping[str, Any] = field(default_factory=dict)
     percent: bool = False
     label: str = ""
@@ -151,11 +153,16 @@ class Lines:
     def draw(self, frame: DataFrame, path: Path) -> None:
         """Write the picture."""
         frame = cells_of(frame, self.where)
-        figure = new_figure(4.4 * len(self.measures), 3.4)
-        grid = list(figure.subplots(1, len(self.measures), squeeze=False).flat)
+        frame = frame[frame["measure"].isin(list(self.measures))]
+        others = list(dict.fromkeys(frame[self.panels])) if self.panels else [""]
+        shown = [(measure, other) for other in others for measure in self.measures]
+        figure = new_figure(4.4 * len(shown), 3.4)
+        grid = list(figure.subplots(1, len(shown), squeeze=False).flat)
         scale = 100 if self.percent else 1
-        for axes, (measure, title) in zip(grid, self.measures.items(), strict=True):
+        for axes, (measure, other) in zip(grid, shown, strict=True):
             part = frame[frame["measure"] == measure]
+            part = part[part[self.panels] == other] if self.panels else part
+            title = " ".join(filter(None, (str(other), self.measures[measure])))
             for h, hue in enumerate(dict.fromkeys(part[self.hue])):
                 its = part[part[self.hue] == hue].assign(at=lambda rows: rows[self.x].astype(float))
                 its = its.sort_values("at")

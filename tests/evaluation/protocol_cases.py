@@ -62,6 +62,8 @@ def cell(measure: str, **place: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     return measure, tuple(place.items())
 
 
+RANDOM_PARALYSIS = {"probe": "choice_paralysis", "sampling": "random"}
+
 CASES: tuple[Case, ...] = (
     Case(
         "bias",
@@ -123,7 +125,13 @@ CASES: tuple[Case, ...] = (
             *("--checkpoint", "{}", "--input", "stories:choices_dev", "--limit", "12", "--trials", "2"),
             *("--choices", "3", "--instances", "4"),
         ],
-        {"n": 12, "no_question/n": 12, "no_right_answer/n": 12, "choice_paralysis/random/3/n": 2 * 4},
+        {
+            cell("accuracy", checkpoint="choice", probe="original"): 12,
+            cell("pseudo_accuracy", checkpoint="choice", probe="no_question"): 12,
+            cell("pseudo_accuracy", checkpoint="choice", probe="no_right_answer"): 2 * 12,
+            cell("chance", checkpoint="choice", probe="no_right_answer"): 12,
+            cell("accuracy", checkpoint="choice", **RANDOM_PARALYSIS, n_choices="3"): 2 * 4,
+        },
         12 + 12 + 2 * (12 + 12) + 2 * 2 * 4,
         long=True,
     ),

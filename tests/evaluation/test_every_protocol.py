@@ -55,7 +55,9 @@ def report_of(folder: Path) -> dict[str, Any]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    """The files; where the command names the folder itself, as OUTPUT."""
+    itself = str(folder).encode()
+    return {path.name: path.read_bytes().replace(itself, b"OUTPUT") for path in folder.iterdir()}
 
 
 class Forwards:

@@ -81,7 +81,85 @@ def ask(row: Cell, several: bool) -> Numbers:
     yield f"{row['asked'].replace(' ', '_')}/{row['candidate']}", row["value"]
 
 
+def confusion(row: Cell, several: bool) -> Numbers:
+    """`[CHECKPOINT/]PROBE/MEASURE`, `[CHECKPOINT/]choice_paralysis/SAMPLING/CHOICES/MEASURE`, ..."""
+    at, probe = f"{row['checkpoint']}/" * several, row["probe"]
+    measure, value, n = row["measure"], row["value"], row["n"]
+    if row["test"]:
+        where = f"{at}{probe}/" + f"{row['sampling']}/{row['n_choices']}/" * bool(row["sampling"])
+        renamed = {"confidence_difference_above_0": f"{at}confidence_difference"}
+        renamed["words_picked_or_not"] = f"{at}irregularities/words"
+        name = renamed.get(row["test"], where + row["test"]) + f"_{row['trial']}" * (row["trial"] != "")
+        if measure != "greatest_p":
+            yield f"{name}/{measure}", value
+    elif probe == "original":
+        yield from confusion_original(row, at)
+    elif measure.startswith("confidence_difference"):
+        if "trial" not in measure:
+            yield f"{at}{measure}", value
+        if measure.endswith("_sd"):
+            yield f"{at}confidence_difference_se", value / math.sqrt(n)
+    elif row["sampling"]:
+        if measure.startswith("accuracy_trial"):
+            return  # hits@1
+        where = f"{at}choice_paralysis/{row['sampling']}/{row['n_choices']}/"
+        if measure.startswith("hits"):
+            measure = measure.replace("hits", f"hits@{row['k']}")
+        if measure.endswith("_trial_sd"):
+            name = measure.removesuffix("_trial_sd")
+            yield from ((f"{where}{name}_sd", value), (f"{where}{name}_se", value / math.sqrt(n)))
+        elif measure == "paralysis_sd":
+            yield f"{where}paralysis_instances_sd", value
+            yield f"{where}n", n
+        elif measure not in ("accuracy", "confidence_sd"):
+            yield f"{where}{measure}", value
+    else:
+        yield from confusion_biased(row, f"{at}{probe}/")
+
+
+def confusion_original(row: Cell, at: str) -> Numbers:
+    """Of the questions as they are."""
+    measure, value, n = row["measure"], row["value"], row["n"]
+    words = {"words_picked": "selected", "words_not_picked": "other"}
+    if measure == "label_share":
+        yield f"{at}irregularities/balance/{row['slot']}", value
+    elif measure in words:
+        where = f"{at}irregularities/words/{words[measure]}"
+        yield from ((f"{where}/mean", value), (f"{where}/n", n))
+        yield from ((f"{where}/low", row["low"]), (f"{where}/high", row["high"]))
+    elif measure == "overlap":
+        yield from ((f"{at}irregularities/overlap", value), (f"{at}irregularities/overlap_words", n))
+    else:
+        yield from (("n", n), (f"{at}original/{measure}", value))
+        if measure == "confidence_sd":
+            yield f"{at}original/confidence_se", value / math.sqrt(n)
+
+
+def confusion_biased(row: Cell, at: str) -> Numbers:
+    """Of the probes that leave no right answer."""
+    measure, value, n = row["measure"], row["value"], row["n"]
+    maxprob = ("tau", "acc_perturbed_only", "acc_mixed")
+    if measure.startswith(maxprob):
+        if row["split"]:
+            yield from ((f"{at}maxprob/{measure}", value), (f"{at}maxprob/n", n))
+        elif measure.endswith("_split_sd"):
+            yield f"{at}maxprob/{measure.replace('_split_sd', '_sd')}", value
+        else:
+            yield f"{at}maxprob/{measure}_mean", value
+    elif measure.endswith("_trial_sd"):
+        name = measure.removesuffix("_trial_sd")
+        if name == "pseudo_accuracy":
+            yield f"{at}{name}_sd", value
+        if name in ("pseudo_accuracy", "confidence", "anc_post_minus_sac", "anc_minus_rac"):
+            yield f"{at}{name}_se", value / math.sqrt(n)
+    else:
+        yield f"{at}{measure}", value
+        if measure == "chance":
+            yield from ((f"{at}n", n), ("choices", round(1 / value)))
+
+
 FLAT_KEYS: dict[str, Callable[[Cell, bool], Numbers]] = {
+    "confusion": confusion,
     "faithfulness": faithfulness,
     "negation": negation,
     "predicate-argument": predicate_argument,

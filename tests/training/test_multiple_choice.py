@@ -16,7 +16,8 @@ from data_modules.choices.benchmarks import read_multiple_choice
 from data_modules.choices.probes import no_question
 from data_modules.choices.rows import write_choices
 from data_modules.schema import ChoiceQuestion
-from evaluation.answering.choice_predictor import ChoicePredictor
+from evaluation.answering.checkpoint import ChoiceCheckpoint
+from evaluation.answering.interface import Compute
 from tests.training.conftest import Commands
 from tests.training.test_mistakes import fails
 from training.cli import main as train
@@ -101,7 +102,7 @@ def test_a_run_from_fit_to_resume(choosing: Choosing) -> None:
     rows = json.loads((choosing.root / "told" / "version_0" / "predictions" / "said.json").read_text())
     examples = read_multiple_choice(choosing.dev)
     assert [row["id"] for row in rows] == [example.id for example in examples]
-    logits = ChoicePredictor(str(last), device="cpu", batch_size=9).logits(examples)
+    logits = ChoiceCheckpoint(str(last), Compute("cpu", batch_size=9)).choice_logits(examples)
     for row, own in zip(rows, logits, strict=True):
         assert row["logits"] == pytest.approx(own.tolist(), abs=1e-5)
         assert row["choice"] == int(np.argmax(row["logits"]))
@@ -175,7 +176,7 @@ def test_the_authors_settings_train(choosing: Choosing) -> None:
     arguments[at] = arguments[at].replace("multiple_choice", "multiple_choice_parity")
     train(arguments)
     home = choosing.root / "multiple_choice_parity" / "version_0"
-    predictor = ChoicePredictor(str(home / "checkpoints" / "last.ckpt"), device="cpu")
+    predictor = ChoiceCheckpoint(str(home / "checkpoints" / "last.ckpt"), Compute("cpu"))
     assert (predictor.model.pooling, predictor.encoding.padding) == ("parity", "parity")
     state: dict[str, Any] = torch.load(home / "checkpoints" / "last.ckpt", weights_only=True)
     assert not state["lr_schedulers"]

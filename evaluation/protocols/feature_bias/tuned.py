@@ -38,12 +38,15 @@ def tuned_rows(
     Raises:
         ValueError: a checkpoint cannot be used.
     """
-    from evaluation.answering.choice_predictor import ChoicePredictor
+    from evaluation.answering.checkpoint import ChoiceCheckpoint
+    from evaluation.answering.interface import Compute
 
     rows = []
     seeds: Counter[str] = Counter()
     for path, only in checkpoints:
-        predictor = ChoicePredictor.of(path, args)
+        predictor = ChoiceCheckpoint(
+            path, Compute(device=args.device, precision=args.precision, batch_size=args.batch_size)
+        )
         for task in tasks.values() if not only else [tasks[only]]:
             seed = seeds[task.name]
             seeds[task.name] += 1
@@ -71,15 +74,14 @@ def logits(
         chunk = texts[start : start + CHUNK]
         key = work_key(
             protocol="feature-bias",
-            weights=predictor.weights_id,
-            settings=predictor.settings,
+            model=predictor.identity,
             words=args.words,
             texts=[x.question for x in chunk],
         )
         record = work.get(key)
         if record is None:
             rows = choice_rows(task, chunk, (args.words[0], args.words[1]))
-            told = predictor.logits(rows, f"{task.name}, {start + len(chunk)} of {len(texts)}")
+            told = predictor.choice_logits(rows, f"{task.name}, {start + len(chunk)} of {len(texts)}")
             if not np.isfinite(told).all():
                 raise ValueError(f"{predictor.path}: gives logits that are no numbers; its training diverged")
             record = work.add(key, logits=[[float(x) for x in row] for row in told])

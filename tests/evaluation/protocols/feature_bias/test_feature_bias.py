@@ -18,7 +18,7 @@ from evaluation.protocols.feature_bias import figures as feature_bias_figures
 from evaluation.protocols.feature_bias import runs as feature_bias_runs
 from models.language.local_model import LocalTextModel
 from models.language.text_models import TextFailure, TextModel
-from tests.evaluation.answering.test_choice_predictor import save_choice_ckpt
+from tests.evaluation.answering.test_choosers import save_choice_ckpt
 from tests.evaluation.checkpoints import examples_of, report_of, told
 from tests.evaluation.protocol_cases import save_causal
 

@@ -1,0 +1,244 @@
+"""The numbers of the confusion probes: a frame with a row per answer, and the long table made of it.
+
+Accuracies, confidences and variances are means over a cell's answers, with intervals over questions. Where a
+probe has several trials, tests take a question's mean over them: questions, not answers, are the
+observations. Tests of single picks are made in every trial.
+
+Shape letters: N questions, C choices, P targets of a trial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from data_modules.schema import ChoiceQuestion
+from evaluation.protocols.confusion.trials import Trial
+from evaluation.results import Results
+from metrics.confusion import measures as of
+from metrics.confusion.irregularities import irregularities
+from metrics.confusion.significance import Significance, binomial, mcnemar, t_against, t_paired
+from metrics.intervals import mean_interval
+
+BY = ("checkpoint", "probe", "sampling", "n_choices", "trial", "k", "slot", "split", "test")
+CELL = ["checkpoint", "probe", "sampling", "n_choices"]
+BIASED = ("no_question", "wrong_question", "no_right_answer")
+"""Probes that leave no right answer, or nothing to tell it by: their labelled slot is pseudo-correct."""
+MEANS = (
+    *("accuracy", "pseudo_accuracy", "confidence", "accuracy_before", "confidence_before"),
+    *("variance", "variance_ddof1", "paralysis"),
+    *("confidence_difference", "anc_post_minus_sac", "anc_minus_rac"),
+)
+"""Columns of the frame that become means; one that a probe does not have is empty."""
+SPREADS = ("confidence", "paralysis", "anc_post_minus_sac", "anc_minus_rac")
+"""Those whose standard deviation over answers is told too."""
+SPLITS = 5
+"""Random halves of MaxProb; the paper has one."""
+
+Cell = Mapping[str, Any]
+
+
+class Asked(NamedTuple):
+    """What a model makes of the questions of a trial."""
+
+    checkpoint: str
+    trial: Trial
+    confidence_PC: np.ndarray
+
+
+def answers(asked: Sequence[Asked]) -> pd.DataFrame:
+    """A row per checkpoint, trial and question: its cell, trial and index, and the numbers of the answer."""
+    frames = []
+    for checkpoint, trial, confidence_PC in asked:
+        slot_P = np.array([question.label for question in trial.questions])
+        rank_P, own_P = of.ranks(confidence_PC, slot_P), of.at_label(confidence_PC, slot_P)
+        right_P = (rank_P == 0).astype(float)
+        columns: dict[str, Any] = {name: trial.cell.get(name, "") for name in CELL}
+        columns |= {"checkpoint": checkpoint, "trial": trial.number, "index": trial.targets}
+        columns |= {"rank": rank_P, "greatest": confidence_PC.max(1), "confidence": own_P}
+        if trial.probe == "original":
+            original_NC, label_N, none_N = confidence_PC, slot_P, None
+            frames.append(pd.DataFrame(columns | {"accuracy": right_P}))
+            continue
+        before_PC, label_P = original_NC[trial.targets], label_N[trial.targets]
+        columns["accuracy_before"] = (before_PC.argmax(1) == label_P).astype(float)
+        columns["confidence_before"] = of.at_label(before_PC, label_P)
+        columns["greatest_before"] = before_PC.max(1)
+        if trial.probe == "choice_paralysis":
+            columns["accuracy"] = right_P
+            columns["paralysis"] = of.paralysis(columns["confidence_before"], own_P)
+        else:
+            columns["pseudo_accuracy"] = right_P
+            columns["variance"] = of.choice_variance(confidence_PC)
+            columns["variance_ddof1"] = of.choice_variance(confidence_PC, ddof=1)
+        if trial.probe == "no_question":
+            none_N = own_P
+        elif trial.probe == "wrong_question" and none_N is not None:
+            columns["confidence_difference"] = none_N[trial.targets] - own_P
+        elif trial.probe == "no_right_answer":
+            substituted = of.substitution(before_PC, confidence_PC, label_P)
+            columns["anc_post_minus_sac"] = substituted.anc_post_minus_sac
+            columns["anc_minus_rac"] = substituted.anc_minus_rac
+        frames.append(pd.DataFrame(columns))
+    return pd.concat(frames, ignore_index=True)
+
+
+def long_table(
+    questions: Sequence[ChoiceQuestion], asked: Sequence[Asked], frame: pd.DataFrame, seed: int
+) -> Results:
+    """All numbers; `seed` is that of MaxProb's first split."""
+    results = Results(BY, "questions")
+    chance = 1 / len(questions[0].choices)
+    for key, group in frame.groupby(CELL, sort=False):
+        cell = dict(zip(CELL, key, strict=True))
+        add_means(results, cell, group)
+        if cell["probe"] in BIASED:
+            results.add("chance", chance, n=group["index"].nunique(), **cell)
+            add_maxprob(results, cell, group, seed)
+            add_bias_tests(results, cell, group, chance)
+        elif cell["probe"] == "choice_paralysis":
+            add_hits(results, cell, group)
+            add_paralysis_tests(results, cell, group)
+    for one in asked:
+        if one.trial.probe == "original":
+            add_irregularities(results, questions, one)
+    return results
+
+
+def add_means(results: Results, cell: Cell, group: pd.DataFrame) -> None:
+    """Every mean of a cell, its deviation over answers, and that of its means over trials."""
+    for measure in MEANS:
+        if measure not in group or group[measure].isna().all():
+            continue
+        add_mean(results, cell, measure, group)
+        if measure in SPREADS:
+            results.add(f"{measure}_sd", group[measure].std(), n=len(group), **cell)
+        if cell["probe"] != "original":
+            add_sd_of_means(results, cell, measure, group, "trial")
+
+
+def add_mean(results: Results, cell: Cell, measure: str, group: pd.DataFrame, **place: Any) -> None:
+    """A mean with its interval over questions."""
+    value, interval, n = mean_interval(group[measure].tolist(), group["index"].tolist())
+    results.add(measure, value, n=n, interval=interval, **cell, **place)
+
+
+def add_sd_of_means(
+    results: Results, cell: Cell, measure: str, group: pd.DataFrame, over: str, **place: Any
+) -> None:
+    """The standard deviation of a measure's means over trials, or splits: n of them."""
+    means = group.groupby(over)[measure].mean()
+    results.add(f"{measure}_{over}_sd", means.std(), n=len(means), **cell, **place)
+
+
+def add_hits(results: Results, cell: Cell, group: pd.DataFrame) -> None:
+    """hits@k of choice paralysis, and the smallest k whose hits reach the accuracy with the own choices."""
+    hits = []
+    for k in range(1, int(cell["n_choices"]) + 1):
+        at_k = group.assign(hits=(group["rank"] < k).astype(float))
+        add_mean(results, cell, "hits", at_k, k=k)
+        add_sd_of_means(results, cell, "hits", at_k, "trial", k=k)
+        hits.append(at_k["hits"].mean())
+    matching = np.array(hits) >= group["accuracy_before"].mean() - 1e-12
+    results.add("matching_k", int(matching.argmax()) + 1, n=len(group), **cell)
+
+
+def add_maxprob(results: Results, cell: Cell, group: pd.DataFrame, seed: int) -> None:
+    """MaxProb on random halves: of the first split, and the mean over all with its deviation; split s takes
+    trial s, beginning again where there are fewer trials."""
+    trials = [part for _, part in group.groupby("trial")]
+    before_P, index_P = trials[0]["greatest_before"].to_numpy(), trials[0]["index"].to_numpy()
+    parts = []
+    for split in range(SPLITS):
+        after_P = trials[split % len(trials)]["greatest"].to_numpy()
+        train, test = of.halves(len(before_P), seed + split)
+        tau = of.maxprob(before_P, after_P, train, test).tau
+        changed, unchanged = after_P[test] <= tau, before_P[test] > tau
+        mixed = (changed.astype(float) + unchanged) / 2
+        told = {"acc_perturbed_only": changed.astype(float), "acc_mixed": mixed}
+        parts.append(pd.DataFrame({**told, "tau": tau, "index": index_P[test], "split": split}))
+    every = pd.concat(parts)
+    for measure in ("acc_perturbed_only", "acc_mixed"):
+        add_mean(results, cell, measure, parts[0], split="first")
+        add_mean(results, cell, measure, every)
+    results.add("tau", parts[0]["tau"].mean(), n=len(parts[0]), **cell, split="first")
+    results.add("tau", every["tau"].mean(), n=len(every), **cell)
+    for measure in ("tau", "acc_perturbed_only", "acc_mixed"):
+        add_sd_of_means(results, cell, measure, every, "split")
+
+
+def add_bias_tests(results: Results, cell: Cell, group: pd.DataFrame, chance: float) -> None:
+    """Of the first three probes. The paper names no tests; these are ours."""
+    by_question = group.groupby("index")[["confidence", "confidence_before", "variance"]].mean()
+    confidence_P, before_P, variance_P = by_question.to_numpy().T
+    trials = [part for _, part in group.groupby("trial")]
+    right = [part["pseudo_accuracy"].to_numpy() == 1 for part in trials]
+    right_before = trials[0]["accuracy_before"].to_numpy() == 1
+    over_trials = np.array([right_P.mean() for right_P in right])
+    tests = {
+        "confidence_against_chance": t_against(confidence_P, chance),
+        "confidence_before_after": t_paired(before_P, confidence_P),
+        "accuracy_against_chance_over_trials": t_against(over_trials, chance),
+        # The paper's; a variance is never below 0: significant for every model that is not constant.
+        "variance_against_zero": t_against(variance_P, 0.0),
+    }
+    for name, test in tests.items():
+        add_tests(results, cell, name, [test])
+    exact = [binomial(int(right_P.sum()), len(right_P), chance) for right_P in right]
+    add_tests(results, cell, "accuracy_against_chance", exact, by_trial=True)
+    turned = [mcnemar(right_before, right_P) for right_P in right]
+    add_tests(results, cell, "accuracy_before_after", turned, by_trial=True)
+    if "confidence_difference" in group and group["confidence_difference"].notna().all():
+        difference_P = group.groupby("index")["confidence_difference"].mean()
+        results.add("confidence_difference_sd", difference_P.std(), n=len(difference_P), **cell)
+        test = t_against(difference_P.to_numpy(), 0.0, "greater")
+        add_tests(results, cell, "confidence_difference_above_0", [test])
+
+
+def add_paralysis_tests(results: Results, cell: Cell, group: pd.DataFrame) -> None:
+    """Of choice paralysis."""
+    names = ["accuracy_before", "accuracy", "confidence_before", "confidence"]
+    means = group.groupby("trial")[["accuracy_before", "accuracy"]].mean()
+    over_trials = t_paired(means["accuracy_before"].to_numpy(), means["accuracy"].to_numpy())
+    add_tests(results, cell, "accuracy_before_after_over_trials", [over_trials])
+    trials = [part[names].to_numpy().T for _, part in group.groupby("trial")]
+    turned = [mcnemar(before_P == 1, after_P == 1) for before_P, after_P, _, _ in trials]
+    add_tests(results, cell, "accuracy_before_after", turned, by_trial=True)
+    lost = [t_paired(before_P, after_P) for _, _, before_P, after_P in trials]
+    add_tests(results, cell, "confidence_before_after", lost, by_trial=True)
+
+
+def add_tests(
+    results: Results, cell: Cell, name: str, tests: Sequence[Significance], *, by_trial: bool = False
+) -> None:
+    """A test, or the same test of every trial; and the greatest p, for which a test that cannot be made
+    counts as 1 where another can."""
+    for number, test in enumerate(tests):
+        place: Cell = {"test": name, **({"trial": number} if by_trial else {})}
+        results.add("statistic", test.statistic, n=test.n, **cell, **place)
+        results.add("p", test.p, n=test.n, **cell, **place)
+    ps = np.array([test.p for test in tests])
+    greatest = np.nan if np.isnan(ps).all() else np.nan_to_num(ps, nan=1.0).max()
+    results.add("greatest_p", greatest, n=tests[0].n, **cell, test=name)
+
+
+def add_irregularities(results: Results, questions: Sequence[ChoiceQuestion], one: Asked) -> None:
+    """Where right choices stand, and what a model's picks look like (probes spec B6)."""
+    cell: Cell = {"checkpoint": one.checkpoint, "probe": "original"}
+    labels = [question.label for question in questions]
+    found = irregularities(
+        [question.prompt for question in questions],
+        [question.choices for question in questions],
+        labels,
+        one.confidence_PC.argmax(1).tolist(),
+    )
+    for slot in range(len(found.balance)):
+        rows = [{"index": i, "label_share": label == slot} for i, label in enumerate(labels)]
+        results.add_means(rows, ["label_share"], unit="index", slot=slot, **cell)
+    for measure, words in (("words_picked", found.selected), ("words_not_picked", found.other)):
+        results.add(measure, words.mean, n=words.n, interval=(words.low, words.high), **cell)
+    add_tests(results, cell, "words_picked_or_not", [found.length])
+    results.add("overlap", found.overlap, n=found.vocabulary, **cell)

@@ -1,0 +1,204 @@
+"""The trials of the confusion probes: how questions are changed, and the logits that a model gives them.
+
+Logits are kept a chunk of questions at a time (`storage.finished_work`), so that an interrupted run goes on
+and repeats nothing.
+
+Shape letters: N questions, C choices, P targets (questions that a trial changes), D hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from data_modules.choices.probes import (
+    Probe,
+    Sampling,
+    choice_paralysis,
+    draw_instances,
+    no_question,
+    no_right_answer,
+    with_strangers,
+    wrong_question,
+)
+from data_modules.choices.rows import choice_of
+from data_modules.schema import ChoiceQuestion
+from evaluation.answering.interface import Answerer
+from evaluation.report import plain_json
+from storage.errors import DataError
+from storage.finished_work import FinishedWork, work_key
+from storage.json_files import field
+
+CHUNK = 256
+"""Questions whose logits are kept at once: what an interruption costs at most."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked of every model."""
+
+    probes: tuple[Probe, ...]
+    trials: int
+    seed: int
+    """Of the first trial; each later one adds 1."""
+    no_shared_words: bool
+    choices: tuple[int, ...]
+    sampling: tuple[Sampling, ...]
+    similar_by: str
+    instances: int
+
+    @property
+    def seeds(self) -> range:
+        """The seed of each trial."""
+        return range(self.seed, self.seed + self.trials)
+
+    @property
+    def embeds(self) -> bool:
+        """Whether similarities of texts are needed."""
+        return "choice_paralysis" in self.probes and "heuristic" in self.sampling
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One trial of one probe; of probe `original` the questions as they are."""
+
+    probe: str
+    number: int
+    targets: list[int]
+    """Indices of the originals (P)."""
+    questions: list[ChoiceQuestion]
+    """Their changed versions (P)."""
+    sampling: str = ""
+    n_choices: int = 0
+    """Of choice paralysis; 0 of the other probes."""
+
+    @property
+    def cell(self) -> dict[str, str]:
+        """The place of its numbers in the long table."""
+        paralysis = {"sampling": self.sampling, "n_choices": str(self.n_choices)}
+        return {"probe": self.probe, **(paralysis if self.n_choices else {})}
+
+    @property
+    def title(self) -> str:
+        """For progress bars."""
+        kind = f" ({self.sampling}, {self.n_choices} choices)" if self.n_choices else ""
+        return f"{self.probe.replace('_', ' ')}{kind}, trial {self.number + 1}"
+
+
+def check_questions(questions: Sequence[ChoiceQuestion], source: str) -> None:
+    """DataError unless there are at least two questions, all with the same number of choices."""
+    if len(questions) < 2:
+        raise DataError(
+            f"{source}: {len(questions)} question(s); probes need at least 2, to borrow texts from"
+        )
+    first = questions[0]
+    for question in questions:
+        if len(question.choices) != len(first.choices):
+            raise DataError(
+                f"{source}: question {question.id} has {len(question.choices)} choices, {first.id} has "
+                f"{len(first.choices)}; probe questions of one kind at a time"
+            )
+
+
+def fixed_trials(questions: Sequence[ChoiceQuestion], plan: Plan) -> list[Trial]:
+    """The originals, and every trial that depends on no model.
+
+    Raises:
+        DataError: the questions do not suffice, be it for heuristic sampling alone.
+    """
+    everyone = list(range(len(questions)))
+    trials = [Trial("original", 0, everyone, list(questions))]
+    if "no_question" in plan.probes:
+        trials.append(Trial("no_question", 0, everyone, no_question(questions)))
+    if "wrong_question" in plan.probes:
+        targets = with_strangers(questions) if plan.no_shared_words else everyone
+        if not targets:
+            raise DataError("--no-shared-words: every prompt has a word in common with every other one")
+        for number, seed in enumerate(plan.seeds):
+            changed = wrong_question(questions, seed, plan.no_shared_words, targets=targets)
+            trials.append(Trial("wrong_question", number, targets, changed))
+    if "no_right_answer" in plan.probes:
+        for number, seed in enumerate(plan.seeds):
+            trials.append(Trial("no_right_answer", number, everyone, no_right_answer(questions, seed)))
+    if "choice_paralysis" in plan.probes:
+        paralysis = []
+        for n in plan.choices:
+            for number, seed in enumerate(plan.seeds):
+                targets = draw_instances(questions, seed, plan.instances)
+                changed = choice_paralysis(questions, seed, n, targets=targets)
+                paralysis.append(Trial("choice_paralysis", number, targets, changed, "random", n))
+        trials += paralysis if "random" in plan.sampling else []
+    return trials
+
+
+def similar_trials(
+    questions: Sequence[ChoiceQuestion], plan: Plan, encoder: Answerer, work: FinishedWork
+) -> list[Trial]:
+    """The trials of heuristic choice paralysis; texts are embedded only if a trial is not in `work`.
+
+    Args:
+        questions: the originals.
+        plan: how many choices, trials and instances.
+        encoder: whose embeddings tell what is similar.
+        work: keeps the changed questions.
+    """
+    prompts = [question.prompt for question in questions]
+    right = [question.choices[question.label] for question in questions]
+    vectors: list[np.ndarray] = []
+    trials = []
+    for n in plan.choices:
+        for number, seed in enumerate(plan.seeds):
+            targets = draw_instances(questions, seed, plan.instances)
+            key = work_key(
+                what="heuristic",
+                encoder=encoder.identity,
+                texts=[prompts, right],
+                ids=[questions[i].id for i in targets],
+                by=plan.similar_by,
+                n=n,
+                seed=seed,
+                benchmark=questions[0].benchmark,
+                targets=targets,
+            )
+            if not (record := work.get(key)):
+                if not vectors:
+                    vectors.append(encoder.embeddings(prompts))
+                    vectors.append(vectors[0] if plan.similar_by == "prompts" else encoder.embeddings(right))
+                similar_PN = vectors[0][targets] @ vectors[1].T
+                changed = choice_paralysis(questions, seed, n, "heuristic", similar_PN, targets=targets)
+                record = work.add(key, examples=plain_json([asdict(question) for question in changed]))
+            where = f"{work.path}"
+            kept = [choice_of(row, where) for row in field(record, "examples", list, where)]
+            if len(kept) != len(targets):
+                raise DataError(
+                    f"{where}: a record holds {len(kept)} questions, not {len(targets)}; remove it"
+                )
+            trials.append(Trial("choice_paralysis", number, targets, kept, "heuristic", n))
+    return trials
+
+
+def asked_logits(
+    answerer: Answerer, questions: Sequence[ChoiceQuestion], work: FinishedWork, what: str
+) -> np.ndarray:
+    """Logits (N, C) float32 of questions with equally many choices, from finished work where they are there.
+
+    Raises:
+        ValueError: the model gives no finite number.
+    """
+    rows: list[list[float]] = []
+    chunks = range(0, len(questions), CHUNK)
+    for number, start in enumerate(chunks, 1):
+        part = questions[start : start + CHUNK]
+        texts = [[question.prompt, *question.choices] for question in part]
+        key = work_key(what="logits", model=answerer.identity, questions=texts)
+        if not (record := work.get(key)):
+            name = f"{what} ({number} of {len(chunks)})" if len(chunks) > 1 else what
+            logits = [np.asarray(logit_C, dtype=np.float32) for logit_C in answerer.choice_logits(part, name)]
+            for question, logit_C in zip(part, logits, strict=True):
+                if not np.isfinite(logit_C).all():
+                    raise ValueError(f"{what}: question {question.id} got a logit that is no finite number")
+            record = work.add(key, logits=[logit_C.tolist() for logit_C in logits])
+        rows += work.array(record, "logits", len(part), len(part[0].choices)).tolist()
+    return np.array(rows, dtype=np.float32)

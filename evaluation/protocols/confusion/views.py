@@ -1,0 +1,267 @@
+"""What the report of the confusion probes shows: tables, figures, a headline, and a row for every answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from data_modules.schema import ChoiceQuestion
+from evaluation.figures import COLOURS, Lines, bare, new_figure
+from evaluation.protocols.confusion.measures import BIASED, Asked, answers, long_table
+from evaluation.protocols.confusion.trials import Plan
+from evaluation.report import Drawing, Evaluation, Figure
+from evaluation.results import Results
+from evaluation.views import View, number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+GAPS = {
+    "confidence_difference": ("no question\n– wrong question", 0.0),
+    "anc_post_minus_sac": ("others – substitute\n(after)", 0.0),
+    "anc_minus_rac": ("others – right\n(before)", -1.0),
+}
+"""Differences of confidences: their titles, and what a model without bias, that knows every answer, has."""
+
+
+def report(
+    questions: Sequence[ChoiceQuestion], plan: Plan, asked: Sequence[Asked], about: dict[str, Any]
+) -> Evaluation:
+    """The report of all models on one set of questions."""
+    frame = answers(asked)
+    results = long_table(questions, asked, frame, plan.seed)
+    names = list(about["checkpoints"])
+    return Evaluation(
+        title="Confusion probes",
+        results=results,
+        views=VIEWS,
+        about=about,
+        headline=headline(results, names, plan),
+        notes=notes(questions, plan, frame),
+        figures=figures(frame, plan, names, 1 / len(questions[0].choices)),
+        examples=example_rows(asked),
+        console=2,
+    )
+
+
+def headline(results: Results, names: Sequence[str], plan: Plan) -> str:
+    """What a model believes without the question, and how often it is right among more choices."""
+    parts = []
+    for name in names:
+        if "no_question" in plan.probes:
+            cell = {"checkpoint": name, "probe": "no_question"}
+            kept, chance = (number(results.value(m, **cell)) for m in ("confidence", "chance"))
+            parts.append(f"{name} keeps a confidence of {kept} in its answer (chance {chance})")
+    texts = [f"Without the question {'; '.join(parts)}."] if parts else []
+    if "choice_paralysis" in plan.probes:
+        most, kind, parts = plan.choices[-1], plan.sampling[0], []
+        for name in names:
+            cell = {"checkpoint": name, "sampling": kind, "n_choices": str(most)}
+            before, after = (
+                number(results.value(m, **cell), percent=True) for m in ("accuracy_before", "accuracy")
+            )
+            parts.append(f"{name} is right in {after} % ({before} % before)")
+        texts.append(f"Among {most} {kind} choices {'; '.join(parts)}.")
+    return " ".join(texts)
+
+
+BIAS: dict[str, Any] = {"probe": list(BIASED), "split": ""}
+
+VIEWS = [
+    View(
+        "Prior bias",
+        ("checkpoint", "probe"),
+        {
+            "accuracy_before": "accuracy before",
+            "pseudo_accuracy": "pseudo-accuracy",
+            "confidence_before": "confidence before",
+            "confidence": "confidence after",
+            "variance": "variance",
+        },
+        where=BIAS,
+        caption="Before: with the original question. Pseudo-accuracy and confidence after: of the slot where "
+        "the right choice stood. Variance: the paper's definition 1, over the choices of a question, in the "
+        "mean. n: answers, over all trials.",
+    ),
+    View(
+        "Choice paralysis",
+        ("checkpoint", "sampling", "n_choices"),
+        {
+            "accuracy_before": "accuracy before",
+            "accuracy": "hits@1",
+            "matching_k": "k to match",
+            "paralysis": "paralysis",
+        },
+        where={"probe": "choice_paralysis"},
+        caption="Accuracy before: with the own choices; k to match: the smallest k whose hits@k reaches it. "
+        "Paralysis: confidence in the right choice before less that after (definition 2 with the sign of the "
+        "paper's words; its formula is the negative).",
+    ),
+    View(
+        "Calibration by MaxProb",
+        ("checkpoint", "probe"),
+        {"tau": "tau", "acc_perturbed_only": "changed only", "acc_mixed": "mixed"},
+        where=BIAS,
+        caption="A question counts as unchanged iff its greatest confidence is above tau, the mean over one "
+        "random half of the questions and of their changed versions. Changed only: the share of changed ones "
+        "told right, which the paper's Table 2 seems to hold; mixed: of both. Means of five splits.",
+    ),
+    View(
+        "Differences of confidences",
+        ("checkpoint",),
+        {name: title.replace("\n", " ") for name, (title, _) in GAPS.items()},
+        caption="No question less wrong question (the paper's Table 1): above 0 if a wrong one misleads. "
+        "ANC' – SAC: 0 without bias; ANC – RAC: -1 for a model that knows all.",
+    ),
+    View(
+        "Tests of prior bias (p)",
+        ("checkpoint", "probe"),
+        {"greatest_p": "p"},
+        across="test",
+        where=BIAS,
+        caption="The paper names no tests; these are ours (those of choice paralysis: results.csv). Of a "
+        "test in every trial the greatest p. A variance is never below 0, so the paper's test says nothing.",
+    ),
+    View(
+        "What is picked",
+        ("checkpoint",),
+        {"words_picked": "words of picked choices", "words_not_picked": "of others", "overlap": "overlap"},
+        caption="Of the originals. Words: split at white space; the interval is 1.96 standard errors. "
+        "Overlap: Pearson's r of the frequencies of words (runs of word characters, lower case) shared with "
+        "the prompt, in picked and in other choices.",
+    ),
+]
+
+
+def notes(questions: Sequence[ChoiceQuestion], plan: Plan, frame: DataFrame) -> list[str]:
+    """What the numbers mean, and over what they are."""
+    total, count = len(questions), len(questions[0].choices)
+    texts = [
+        f"{total} questions with {count} choices each; guessing is right in {1 / count:.3f} of them. A probe "
+        "takes away what the right choice could be told by. Its slot is then pseudo-correct: a model without "
+        "prior bias picks it by chance, with a confidence of 1 by the number of choices. "
+        f"{plan.trials} trial(s) of every probe with random texts, seeds {plan.seed} to {plan.seeds[-1]}."
+    ]
+    if plan.no_shared_words:
+        left = total - frame[frame["probe"] == "wrong_question"]["index"].nunique()
+        texts.append(
+            f"Wrong questions have no word in common with the right one; {left} of {total} questions have no "
+            "such other one and are left out."
+        )
+    if "choice_paralysis" in plan.probes:
+        texts.append(
+            f"Choice paralysis: {min(plan.instances, total)} questions drawn in each trial, the same for "
+            f"every number of choices. Heuristic: the questions whose {plan.similar_by} are most similar to "
+            "the prompt. A question with the same prompt gives no choices, since they could be right."
+        )
+    return texts
+
+
+def figures(frame: DataFrame, plan: Plan, names: Sequence[str], chance: float) -> dict[str, Figure]:
+    """Boxes of confidences and of their differences; hits@k by number of choices."""
+
+    def by_checkpoint(part: DataFrame, column: str) -> list[np.ndarray]:
+        return [part[part["checkpoint"] == name][column].to_numpy() for name in names]
+
+    drawn: dict[str, Figure] = {}
+    probes = [probe for probe in BIASED if probe in plan.probes]
+    if probes:
+        boxes = {
+            probe.replace("_", " "): by_checkpoint(frame[frame["probe"] == probe], "confidence")
+            for probe in ("original", *probes)
+        }
+        draw = partial(draw_boxes, boxes, names, [chance] * len(boxes), "confidence in the labelled choice")
+        drawn["confidences.png"] = Drawing(draw)
+    if gaps := [gap for gap in GAPS if gap in frame]:
+        boxes = {GAPS[gap][0]: by_checkpoint(frame.dropna(subset=gap), gap) for gap in gaps}
+        ideal = [GAPS[gap][1] for gap in gaps]
+        draw = partial(draw_boxes, boxes, names, ideal, "difference of confidences")
+        drawn["differences.png"] = Drawing(draw)
+    for kind in plan.sampling if "choice_paralysis" in plan.probes else ():
+        panels, shown = "n_choices", {"sampling": kind}
+        label, titles = f"hits@k ({kind})", {"hits": "choices"}
+        drawn[f"hits_{kind}.png"] = Lines("k", "checkpoint", titles, panels, shown, label=label)
+    return drawn
+
+
+def draw_boxes(
+    columns: Mapping[str, Sequence[np.ndarray]],
+    names: Sequence[str],
+    ideal: Sequence[float],
+    label: str,
+    path: Path,
+) -> None:
+    """Groups of boxes, one box for each name: median, quartiles, mean as a diamond, whiskers to 1.5 IQR.
+
+    Args:
+        columns: title of a group to the values of every name.
+        names: of the boxes in a group.
+        ideal: a dashed line in each group.
+        label: of the vertical axis.
+        path: of the picture.
+    """
+    figure = new_figure(2.6 + len(columns) * (0.6 + 0.45 * len(names)), 3.6)
+    axes: Axes = figure.subplots()
+    width = 0.8 / len(names)
+    mean = {"marker": "D", "markersize": 4, "markerfacecolor": "white", "markeredgecolor": "black"}
+    for i, name in enumerate(names):
+        boxes = axes.boxplot(
+            [values[i] for values in columns.values()],
+            positions=[g + (i - (len(names) - 1) / 2) * width for g in range(len(columns))],
+            widths=0.8 * width,
+            showmeans=True,
+            showfliers=False,
+            patch_artist=True,
+            medianprops={"color": "black"},
+            meanprops=mean,
+            boxprops={"facecolor": COLOURS[i % len(COLOURS)], "alpha": 0.55},
+            manage_ticks=False,
+        )
+        boxes["boxes"][0].set_label(name)
+    for g, value in enumerate(ideal):
+        mark = "without bias" if g == 0 else None
+        axes.plot([g - 0.46, g + 0.46], [value] * 2, "k--", linewidth=1, label=mark)
+    # The first model's counts are all models': they get the same questions.
+    axes.set_xticks(range(len(columns)), [f"{name}\nn = {len(v[0])}" for name, v in columns.items()])
+    axes.set_ylabel(label)
+    bare(axes)
+    figure.legend(loc="outside upper center", ncols=min(4, len(names) + 1), frameon=False, fontsize=9)
+    figure.savefig(path, dpi=150)
+
+
+def example_rows(asked: Sequence[Asked]) -> Iterator[dict[str, Any]]:
+    """Every answer: of an original with its texts, of a changed question with the texts that changed."""
+    for checkpoint, trial, confidence_PC in asked:
+        if trial.probe == "original":
+            before_NC, originals = confidence_PC, trial.questions
+        for i, question, confidence_C in zip(trial.targets, trial.questions, confidence_PC, strict=True):
+            pick, texts = int(confidence_C.argmax()), {"choices": list(question.choices)}
+            row = {
+                "checkpoint": checkpoint,
+                **trial.cell,
+                "index": i,
+                "id": question.id,
+                "label": question.label,
+                "pick": pick,
+                "right": pick == question.label,
+                "confidences": confidence_C.tolist(),
+            }
+            if trial.probe == "original":
+                yield row | {"prompt": question.prompt} | texts
+                continue
+            if trial.probe == "no_right_answer":
+                row["substitute"] = question.choices[question.label]
+            else:
+                row |= texts if trial.probe == "choice_paralysis" else {"prompt": question.prompt}
+            label = originals[i].label
+            yield row | {
+                "trial": trial.number,
+                "confidence_before": float(before_NC[i, label]),
+                "right_before": int(before_NC[i].argmax()) == label,
+                "donors": list(question.donors),
+            }

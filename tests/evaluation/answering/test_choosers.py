@@ -1,0 +1,237 @@
+"""Who chooses among choices: checkpoints in batches of any size; language models against sums by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from data_modules.choices.benchmarks import read_multiple_choice
+from data_modules.choices.rows import write_choices
+from data_modules.encoding.choices import ChoiceEncoding
+from data_modules.encoding.tokenizers import tokenizer_files
+from data_modules.schema import ChoiceQuestion
+from data_modules.stories.questions import vocabulary
+from data_modules.stories.word_tokenizer import build_tokenizer
+from evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
+from evaluation.answering.interface import Asking, Compute
+from evaluation.answering.language_model import LanguageModel
+from evaluation.answering.open import open_chooser
+from evaluation.answering.prompts import CHOICE_WORDINGS, choice_prompt
+from models.backbones import Backbone
+from models.checkpoint import KEY, describe, start
+from models.heads.choice import ChoiceModel, Pooling
+from models.heads.span import SpanModel
+from storage.errors import DataError
+from tests.data_modules.tiny_language_models import save
+from tests.evaluation.cells import Cells
+from tests.evaluation.checkpoints import examples_of, report_of, save_ckpt, save_folder, tiny_model
+
+QUESTIONS = read_multiple_choice("stories:choices_dev")[:9]
+MIXED = [
+    *QUESTIONS,
+    ChoiceQuestion("two", "Anna is in the kitchen.", ("kitchen", "garden"), 0),
+    ChoiceQuestion("empty", "", ("red", "blue", "green", "white", "black"), 3),
+    QUESTIONS[0],
+]
+SIMPLE = [
+    ChoiceQuestion("0", "where is the cat ?", ("on the mat", "under the red mat ."), 0),
+    ChoiceQuestion("1", "", ("the dog ran", "the cat"), 1),
+]
+CPU = Compute(device="cpu")
+
+
+def save_choice_ckpt(
+    path: Path, architecture: str = "bert", pooling: Pooling = "masked", **encoding: object
+) -> Path:
+    """A tiny model of multiple choice, as training saves it."""
+    encoder = tiny_model(architecture).encoder
+    model = ChoiceModel(encoder, architecture, pooling=pooling, generator=torch.Generator().manual_seed(0))
+    files = tokenizer_files(build_tokenizer(architecture, vocabulary()))  # type: ignore[arg-type]
+    content = {
+        "state_dict": {f"model.{key}": value for key, value in model.state_dict().items()},
+        "global_step": 1,
+        KEY: describe(model, files, asdict(ChoiceEncoding(**encoding))),  # type: ignore[arg-type]
+    }
+    torch.save(content, path)
+    return path
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
+def test_logits_do_not_depend_on_batches(architecture: str, tmp_path: Path) -> None:
+    path = str(save_choice_ckpt(tmp_path / "a.ckpt", architecture))
+    one, many = (ChoiceCheckpoint(path, replace(CPU, batch_size=size)) for size in (1, 100))
+    alone = [one.choice_logits([example])[0] for example in MIXED]
+    for checkpoint in (one, many):
+        found = checkpoint.choice_logits(MIXED)
+        assert [len(logits) for logits in found] == [len(example.choices) for example in MIXED]
+        for logits, wanted in zip(found, alone, strict=True):
+            assert logits.dtype == np.float32
+            np.testing.assert_allclose(logits, wanted, atol=1e-5)
+    assert one.identity == many.identity
+    assert one.choice_logits([]) == []
+
+
+def test_parity_pads_as_in_training(tmp_path: Path) -> None:
+    path = str(save_choice_ckpt(tmp_path / "a.ckpt", "roberta", "parity", padding="parity", max_length=64))
+    checkpoint = ChoiceCheckpoint(path, CPU)
+    assert (checkpoint.identity["pooling"], checkpoint.encoding.padding) == ("parity", "parity")
+    logits = checkpoint.choice_logits(MIXED)[0]
+    np.testing.assert_allclose(logits, checkpoint.choice_logits(QUESTIONS[:1])[0], atol=1e-5)
+
+
+def test_bfloat16_is_near(tmp_path: Path) -> None:
+    path = str(save_choice_ckpt(tmp_path / "a.ckpt"))
+    exact, near = (
+        np.stack(ChoiceCheckpoint(path, Compute("cpu", precision)).choice_logits(QUESTIONS))  # type: ignore[arg-type]
+        for precision in ("32", "bf16")
+    )
+    np.testing.assert_allclose(near, exact, atol=0.1)
+    assert not np.array_equal(near, exact)
+
+
+def test_embeddings_are_unit_vectors_in_the_order_of_the_texts(tmp_path: Path) -> None:
+    checkpoint = ChoiceCheckpoint(str(save_choice_ckpt(tmp_path / "a.ckpt")), replace(CPU, batch_size=2))
+    texts = ["Anna is in the kitchen.", "red", "Anna is in the kitchen.", "Who has a ball?"]
+    found = checkpoint.embeddings(texts)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(found[0], found[2], atol=1e-5)
+    hidden = checkpoint.model.encode(dict(checkpoint.tokenizer("red", return_tensors="pt")))
+    wanted = torch.nn.functional.normalize(hidden.mean(1), dim=-1)[0]
+    np.testing.assert_allclose(found[1], wanted.detach(), atol=1e-5)
+
+
+def test_a_folder_has_a_random_head_and_rows_that_fit_its_positions(tmp_path: Path) -> None:
+    short = {"vocab_size": 320, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = short | {"intermediate_size": 16, "max_position_embeddings": 16}
+    backbone = Backbone(architecture="bert", checkpoint="random", config=config)
+    start(backbone, SpanModel).to_pretrained().save_pretrained(tmp_path)
+    build_tokenizer("bert", vocabulary()).save_pretrained(tmp_path)
+    checkpoint = ChoiceCheckpoint(str(tmp_path), CPU)
+    assert checkpoint.encoding.max_length == 16
+    assert len(checkpoint.choice_logits(QUESTIONS)) == len(QUESTIONS)
+    assert ChoiceCheckpoint(str(save_folder(tmp_path / "long")), CPU).encoding == ChoiceEncoding()
+
+
+def test_finished_work_of_another_tokenizer_is_not_taken_over(tmp_path: Path) -> None:
+    folder = save_folder(tmp_path / "folder")
+    first, again = (ChoiceCheckpoint(str(folder), CPU).identity for _ in range(2))
+    assert first == again
+    build_tokenizer("bert", sorted(vocabulary(), reverse=True)).save_pretrained(folder)
+    other = ChoiceCheckpoint(str(folder), CPU).identity
+    assert other["weights"] == first["weights"]
+    assert other != first
+
+
+def test_models_that_cannot_choose(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"qa\.ckpt"):
+        ChoiceCheckpoint(str(save_ckpt(tmp_path / "qa.ckpt")), CPU)
+    choice = str(save_choice_ckpt(tmp_path / "choice.ckpt"))
+    with pytest.raises(ValueError, match=r"choice\.ckpt"):
+        QuestionCheckpoint(choice, Asking(device="cpu"))
+    content = torch.load(choice, weights_only=True)
+    content[KEY]["encoding"]["colour"] = "red"
+    torch.save(content, choice)
+    with pytest.raises(ValueError, match=r"choice\.ckpt: .*colour"):
+        ChoiceCheckpoint(choice, CPU)
+    with pytest.raises(ValueError, match="openai:gpt: this needs the likelihood"):
+        open_chooser("openai:gpt", CPU)
+
+
+@pytest.fixture(scope="module")
+def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A tiny language model by kind."""
+    folders: dict[str, Path] = {}
+
+    def build(kind: str) -> Path:
+        if kind not in folders:
+            folders[kind] = save(tmp_path_factory.mktemp("models") / kind, kind)
+        return folders[kind]
+
+    return build
+
+
+def by_hand(model: Any, prompt: str, choice: str) -> tuple[float, int]:
+    """log P(choice | prompt) and its tokens, one forward pass and a loop."""
+    first = model.tokenizer(prompt)["input_ids"]
+    second = model.tokenizer(choice, add_special_tokens=False)["input_ids"]
+    with torch.no_grad():
+        if model.is_seq2seq:
+            inputs = {"input_ids": torch.tensor([first]), "labels": torch.tensor([second])}
+            log = model.model(**inputs).logits[0].log_softmax(-1)
+            return sum(float(log[i, token]) for i, token in enumerate(second)), len(second)
+        log = model.model(input_ids=torch.tensor([first + second])).logits[0].log_softmax(-1)
+    return sum(float(log[len(first) - 1 + i, token]) for i, token in enumerate(second)), len(second)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "t5"])
+def test_a_logit_is_the_log_likelihood_of_the_choice(folder_of: Callable[[str], Path], kind: str) -> None:
+    wording = CHOICE_WORDINGS["unifiedqa" if kind == "t5" else "plain"]
+    for likelihood in ("mean", "sum"):
+        chooser = open_chooser(f"hf:{folder_of(kind)}", CPU, likelihood=likelihood)  # type: ignore[arg-type]
+        assert isinstance(chooser, LanguageModel)
+        assert chooser.choice_wording == wording, "the default goes by the kind of model"
+        for example, logit_C in zip(SIMPLE, chooser.choice_logits(SIMPLE), strict=True):
+            for choice, logit in zip(example.choices, logit_C, strict=True):
+                total, tokens = by_hand(chooser.model, choice_prompt(example, wording), choice)
+                expected = total / tokens if likelihood == "mean" else total
+                assert logit == pytest.approx(expected, rel=1e-4)
+
+
+def test_choices_behind_a_plain_prompt_do_not_see_each_other(folder_of: Callable[[str], Path]) -> None:
+    chooser = open_chooser(f"hf:{folder_of('gpt2')}", CPU)
+    (straight,) = chooser.choice_logits(SIMPLE[:1])
+    (turned,) = chooser.choice_logits([replace(SIMPLE[0], choices=SIMPLE[0].choices[::-1])])
+    assert turned[::-1] == pytest.approx(straight, rel=1e-5)
+
+
+def test_a_question_that_does_not_fit_is_named(folder_of: Callable[[str], Path]) -> None:
+    chooser = open_chooser(f"hf:{folder_of('gpt2')}", CPU)
+    with pytest.raises(DataError, match=r"question long one: .* longer than the model's context"):
+        list(chooser.choice_logits([ChoiceQuestion("long one", "the cat " * 20, ("on", "under"), 0)]))
+    many = ChoiceQuestion("many", "why", tuple(map(str, range(30))), 0)
+    with pytest.raises(DataError, match="question many: 30 choices are more than there are letters"):
+        choice_prompt(many, CHOICE_WORDINGS["unifiedqa"])
+    assert choice_prompt(many, CHOICE_WORDINGS["plain"]).startswith("why"), "which needs no letters"
+
+
+def test_a_language_model_and_an_encoder_run_side_by_side(
+    folder_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """A random head, under whatever encoder, is right by chance alone, and every hits@n is 1."""
+    things = ("cat", "dog", "mat", "red", "blue", "ran")
+    choices = [(f"the {thing} sat", "a mat is not red") for thing in things]
+    examples = [
+        ChoiceQuestion(str(i), f"where {things[i]} ?", pair, 0, "toy") for i, pair in enumerate(choices)
+    ]
+    write_choices(tmp_path / "rows.jsonl", examples)
+    encoder = str(save_folder(tmp_path / "encoder"))
+    models = [f"gpt=hf:{folder_of('gpt2')}", f"random={encoder}"]
+    flags = ["--trials", "2", "--choices", "3", "--instances", "4", "--encoder", encoder]
+    source = ["--input", str(tmp_path / "rows.jsonl")]
+    report = report_of(tmp_path / "out", "confusion", "--checkpoint", *models, *source, *flags)
+    cells = Cells(tmp_path / "out")
+    for model in ("gpt", "random"):
+        cell = {"checkpoint": model, "probe": "choice_paralysis", "sampling": "heuristic", "n_choices": "3"}
+        assert cells("hits", **cell, k=3) == 1
+        assert cells.n("pseudo_accuracy", checkpoint=model, probe="no_question") == 6
+    assert report["about"]["checkpoints"]["gpt"]["model"]["prompt"]["prompt"].startswith("{prompt}")
+    donors: dict[str, list[list[int]]] = {"gpt": [], "random": []}
+    for row in examples_of(tmp_path / "out"):
+        if row.get("sampling") == "heuristic":
+            donors[row["checkpoint"]].append(row["donors"])
+    assert donors["gpt"] == donors["random"], "one encoder, the same choices for all"
+
+
+def test_more_choices_than_letters_are_known_before_anything_is_asked(
+    folder_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    from evaluation.protocols.confusion.command import check_model
+
+    with pytest.raises(DataError, match="30 choices are more than there are letters"):
+        check_model(f"hf:{folder_of('t5')}", "auto", most=30, embeds=False)
