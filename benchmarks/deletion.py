@@ -21,7 +21,7 @@ from benchmarks.turns import in_turns, own_processes
 from data_modules.interventions.deletion import perturb, perturb_all, with_rationale
 from data_modules.interventions.sentences import sentence_spans
 from data_modules.schema import QAExample, Rejected, Variant
-from data_modules.sources import read_qa
+from data_modules.sources import read_questions
 
 VARIANTS: tuple[Variant, ...] = ("ts", "ts_r")
 OURS, ANEW = "interventune", "sentences found anew each time"
@@ -86,7 +86,7 @@ def run(system: Callable[[Sequence[QAExample]], Made], size: int) -> Measured:
 @lru_cache(maxsize=1)
 def questions(size: int) -> list[QAExample]:
     """The first `size` embedded questions; from the second round on, every story is one of its own."""
-    once = list(read_qa("stories:train"))
+    once = list(read_questions("stories:train"))
     copies = (
         replace(e, id=f"{e.id}/{n}", context=f"{e.context} This is copy {n}.") if n else e
         for n in count()

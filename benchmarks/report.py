@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from storage.errors import DataError
-from storage.json_files import write_text
+from storage.files import write_text
 
 COLUMNS = ("benchmark", "system", "unit", "median", "low", "high", "ratio", "ratio_low", "ratio_high", "n")
 ABOUT = ("notes", "command", "date", "machine")

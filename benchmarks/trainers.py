@@ -193,11 +193,11 @@ def windows(job: Job, file: Path, *, pad: bool = False) -> list[dict[str, Any]]:
     from transformers import AutoTokenizer
 
     from data_modules.encoding.questions import encode_qa
-    from data_modules.sources import read_qa
+    from data_modules.sources import read_questions
 
     tokenizer = AutoTokenizer.from_pretrained(job.tokenizer)
     rows = []
-    for feature in encode_qa(list(read_qa(str(file))), tokenizer, ENCODING):
+    for feature in encode_qa(list(read_questions(str(file))), tokenizer, ENCODING):
         length = len(feature.row.input_ids_T)
         room = ENCODING.max_length - length if pad else 0
         row: dict[str, Any] = {

@@ -116,7 +116,7 @@ def _drawn_groups(arguments: argparse.Namespace) -> Iterator[Group]:
             wanted, expansion, None if arguments.no_advice else advice, f"--like {arguments.like}"
         )
         expansion, advice = lei_sets.restrict(expansion, advice, to=wanted)
-    pools = lei_sets.unadvised_pools(expansion)
+    pools: lei_sets.Pools = {"none": expansion}
     if not arguments.no_advice:
         pools = lei_sets.advised_pools(expansion, advice, arguments.lead_in)
     held_out = lei_sets.HeldOut(group for source in arguments.exclude for group in read_groups(source))
@@ -153,11 +153,11 @@ def write_stories(arguments: argparse.Namespace) -> str:
     """The embedded data in the formats of SQuAD (qa) or LEI (groups)."""
     from data_modules.groups.lei import write_lei
     from data_modules.questions.squad import write_squad
-    from data_modules.sources import read_groups, read_qa
+    from data_modules.sources import read_groups, read_questions
 
     source = f"stories:{arguments.split}?seed={arguments.seed}"
     if arguments.kind == "qa":
-        return f"{arguments.output}: {write_squad(read_qa(source), arguments.output)} questions"
+        return f"{arguments.output}: {write_squad(read_questions(source), arguments.output)} questions"
     counts: Counter[str] = Counter()
     write_lei(_counted(read_groups(source), counts), arguments.output)
     return _summary(arguments.output, counts)

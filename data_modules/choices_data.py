@@ -13,11 +13,12 @@ from data_modules.batching import processes
 from data_modules.batching.data_module import TextDataModule, by_stage
 from data_modules.batching.eval_sets import EvalSet
 from data_modules.batching.samplers import BatchIndex, length_bucketed, shuffled
-from data_modules.choices.benchmarks import read_multiple_choice, split_source
+from data_modules.choices.benchmarks import split_labels
 from data_modules.choices.probes import no_question, no_right_answer
 from data_modules.encoding.choices import ChoiceEncoding, ChoiceSet, by_count
 from data_modules.encoding.sets import TrainSet
 from data_modules.schema import ChoiceQuestion
+from data_modules.sources import read_choices
 from storage.errors import DataError
 
 ProbeName = Literal["no_question", "no_right_answer"]
@@ -179,13 +180,13 @@ class ChoicesDataModule(TextDataModule):
     def sources(self) -> Iterable[str]:
         """Every file that the run may read; labels that stand apart are a file of their own."""
         watched = [source for named in self.choice_sources.values() for source in named.values()]
-        return [part for source in (*self.train_choices, *watched) for part in split_source(source)]
+        return [part for source in (*self.train_choices, *watched) for part in split_labels(source)]
 
     def make_train_set(self) -> TrainSet:
         """The questions of all sources, and what the probes make of them."""
         if not self.train_choices:
             return TrainSet(None, None)
-        examples = [example for source in self.train_choices for example in read_multiple_choice(source)]
+        examples = [example for source in self.train_choices for example in read_choices(source)]
         examples = examples[: self.choices.limit_train or None]
         perturbed, followers = with_probes(
             examples, self.choices.probe_training, self.choices.probe_share, self.seed
@@ -196,7 +197,7 @@ class ChoicesDataModule(TextDataModule):
         """The questions of every named source."""
         limit = self.choices.limit_val or None
         return [
-            EvalSet(name, self._choice_set(read_multiple_choice(source)[:limit]))
+            EvalSet(name, self._choice_set(read_choices(source)[:limit]))
             for name, source in self.choice_sources[stage].items()
         ]
 

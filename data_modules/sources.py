@@ -1,200 +1,305 @@
-"""One name for any data: `read_qa(source)` and `read_groups(source)`.
+"""One name for any data: `read_questions(source)`, `read_groups(source)`, `read_choices(source)`.
 
-Questions are SQuAD's, CoQA's, HotpotQA's, or rows written by `python -m data_modules perturb`; groups are
-LEI's or UnQover's.
-
-PATH             a file or folder; its format is told from its content, never from its name
+PATH             a file or folder; its format is told from the fields of its records, never from its name
 FOLDER:SPLIT     one split of a local dataset folder
 hub:NAME:SPLIT   a dataset of the Hugging Face Hub, as hub:rajpurkar/squad:validation, with a configuration
-                 as hub:hotpotqa/hotpot_qa/distractor:validation; its layout is told from its columns
+                 as hub:hotpotqa/hotpot_qa/distractor:validation
 stories:SPLIT    the embedded generator, which needs no download; also stories:train?seed=3
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from data_modules.schema import Group, QAExample
+from data_modules.schema import ChoiceQuestion, Group, QAExample
 from storage.errors import DataError
-from storage.json_files import load_json
-
-Format = Literal["squad", "lei", "unqover", "coqa", "hotpotqa", "rows", "parquet", "folder"]
-
-_ROW_FIELDS = {"variant", "context", "answer_type", "references", "rationale", "kept"}
-"""Fields of the rows of perturb that other formats do not have; most of them tell a row that lacks some."""
+from storage.json_files import json_lines, load_json
 
 _HEAD = 1 << 20
-"""Bytes that are looked at before a file is parsed; the first line of perturbed rows must fit."""
+"""Bytes that are looked at before a file is read; its first record should fit."""
+
+Kind = Literal["questions", "groups", "choices"]
+FormatName = Literal["squad", "coqa", "hotpotqa", "rows", "lei", "unqover", "choices"]
 
 
-def read_qa(source: str | Path, *, skip_bad: bool = False) -> Iterator[QAExample]:
-    """Questions about a text from `source` (see the module). DataError for a missing file, an unknown format,
-    and a file that holds groups; `skip_bad=True` leaves out questions with wrong offsets and logs it."""
-    from data_modules.questions import squad
+@dataclass(frozen=True)
+class Format:
+    """How a format is recognised, and its reader.
 
-    text = str(source)
-    if text.startswith("stories:"):
-        from data_modules.stories import questions as stories
+    Args:
+        name: of the format; one with two layouts has two rows.
+        kind: what it holds.
+        fields: each group of fields tells the format if the first records have all of them. Those inside
+            `data` and its `paragraphs` have these names before theirs.
+        reader: `module:function` in this room. A function `read_file` takes a path; any other takes
+            (place, record) and the source's name.
+    """
 
-        split, seed = parse_stories(text)
-        yield from stories.qa_examples(split, seed)
-    elif text.startswith("hub:") or _is_folder_split(text):
-        name = text.removeprefix("hub:")
-        yield from _table_examples(squad.hub_rows(name), name, skip_bad)
-    else:
-        kind, document = detect(source)
-        if kind == "parquet":
-            yield from _table_examples(squad.parquet_rows(source), text, skip_bad)
-        elif kind == "folder":
-            yield from _table_examples(squad.hub_rows(text), text, skip_bad)
-        else:
-            yield from _file_examples(kind, document, source, skip_bad)
+    name: FormatName
+    kind: Kind
+    fields: tuple[frozenset[str], ...]
+    reader: str
 
 
-def _file_examples(kind: Format, document: Any, source: str | Path, skip_bad: bool) -> Iterator[QAExample]:
-    """The questions of a file whose format is known."""
-    from data_modules.questions import coqa, hotpotqa, squad
-
-    if kind == "squad":
-        yield from squad.squad_examples(document, source, skip_bad=skip_bad)
-    elif kind == "coqa":
-        yield from coqa.coqa_examples(document, source, skip_bad=skip_bad)
-    elif kind == "hotpotqa":
-        yield from hotpotqa.hotpotqa_examples(document, source, skip_bad=skip_bad)
-    elif kind == "rows":
-        from data_modules.questions import rows as perturbed
-
-        yield from perturbed.read_rows(source)
-    else:
-        raise DataError(
-            f"{source}: holds groups of underspecified questions; here questions about a text are needed"
-        )
+def _any(*groups: str) -> tuple[frozenset[str], ...]:
+    return tuple(frozenset(group.split()) for group in groups)
 
 
-def _table_examples(rows: Iterable[Mapping[str, Any]], source: str, skip_bad: bool) -> Iterator[QAExample]:
-    """The questions of a table in one of the Hub's layouts, which the first row's columns tell."""
-    from data_modules.questions import coqa, hotpotqa, squad
+FORMATS = (
+    Format("unqover", "groups", _any("x1|x2"), "groups.unqover_source:read_file"),
+    Format(
+        "lei", "groups", _any("data.paragraphs.key", "data.paragraphs.intervention"), "groups.lei:read_file"
+    ),
+    Format("squad", "questions", _any("data.paragraphs"), "questions.squad:read_file"),
+    Format("coqa", "questions", _any("data.story"), "questions.coqa:read_file"),
+    Format("coqa", "questions", _any("story questions"), "questions.coqa:read_rows"),
+    Format(
+        "hotpotqa",
+        "questions",
+        _any("supporting_facts", "question answer type"),
+        "questions.hotpotqa:read_rows",
+    ),
+    Format("rows", "questions", _any("answer_type", "variant kept"), "questions.rows:read_file"),
+    Format(
+        "choices",
+        "choices",
+        _any(
+            "prompt choices",
+            "goal sol1 sol2",
+            "obs1 obs2 hyp1 hyp2",
+            "observation_1 observation_2 hypothesis_1 hypothesis_2",
+            "context question answerA answerB answerC",
+            "ctx_a ctx_b",
+        ),
+        "choices.benchmarks:read_rows",
+    ),
+    Format("squad", "questions", _any("context question"), "questions.squad:read_rows"),
+)
+"""In the order in which they are tried."""
 
-    remaining = iter(rows)
-    first = next(remaining, None)
-    if first is None:
-        return
-    if {"story", "questions"} <= first.keys():
-        read = coqa.rows_to_coqa
-    else:
-        read = hotpotqa.rows_to_hotpotqa if "supporting_facts" in first else squad.rows_to_examples
-    yield from read(chain([first], remaining), source, skip_bad=skip_bad)
+STORIES: dict[Kind, str] = {
+    "questions": "stories.questions:qa_examples",
+    "groups": "stories.groups:groups",
+    "choices": "stories.choices:choice_examples",
+}
+
+_EXPECTED: dict[Kind, str] = {
+    "questions": "SQuAD (data[].paragraphs[]), CoQA (data[].story), HotpotQA (a list of objects with "
+    "supporting_facts) or rows written by perturb",
+    "groups": "LEI (data[].paragraphs[] with key) or UnQover (an object keyed by cluster|cluster|x1|x2|...)",
+    "choices": "fields "
+    + "; ".join(", ".join(sorted(g)) for one in FORMATS if one.kind == "choices" for g in one.fields),
+}
+
+
+def read_questions(source: str | Path, *, skip_bad: bool = False) -> Iterator[QAExample]:
+    """Questions about a text. DataError for a missing file, an unknown format, and another kind of data;
+    `skip_bad=True` leaves out questions with wrong offsets and warns how many."""
+    yield from _read(str(source), "questions", skip_bad=skip_bad)
 
 
 def read_groups(source: str | Path, *, skip_bad: bool = False) -> Iterator[Group]:
-    """Groups of four variants from `source` (see the module). DataError for a missing file, an unknown
-    format, and a source without groups; `skip_bad=True` leaves out inconsistent records and logs how many."""
-    text = str(source)
-    if text.startswith("stories:"):
-        from data_modules.stories import groups as story_groups
+    """Groups of four variants; DataError and `skip_bad` as for questions."""
+    yield from _read(str(source), "groups", skip_bad=skip_bad)
 
-        split, seed = parse_stories(text)
-        yield from story_groups.groups(split, seed)
+
+def read_choices(
+    source: str | Path, *, labels: str | Path = "", benchmark: str = "auto"
+) -> list[ChoiceQuestion]:
+    """Multiple-choice questions.
+
+    Args:
+        source: where they are; `PATH+LABELS` names a file of labels, one whole number a line.
+        labels: the same.
+        benchmark: `auto` tells the format; a name demands it.
+
+    Raises:
+        DataError: names place and field for a missing file or field, another format, not as many labels as
+            questions, a label that no choice has, a number of choices that differs within a benchmark.
+    """
+    from data_modules.choices.benchmarks import split_labels
+
+    text, label_file = split_labels(str(source), str(labels))
+    if not text.startswith("stories:"):
+        return list(_read(text, "choices", labels=label_file, benchmark=benchmark))
+    if label_file:
+        raise DataError(f"{label_file}: embedded questions hold their labels themselves; leave it out")
+    if benchmark not in ("auto", "rows"):
+        raise DataError(f"{text}: holds rows, not {benchmark}")
+    return list(_read(text, "choices"))
+
+
+def format_of(source: str | Path) -> Format:
+    """The format of a file, folder or dataset of the Hub; DataError where it is unknown."""
+    return _format(_open(str(source)), None)
+
+
+def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
+    if source.startswith("stories:"):
+        yield from _function(STORIES[kind])(*parse_stories(source))
         return
-    if text.startswith("hub:"):
-        raise DataError(
-            f"{source}: groups are read from LEI or UnQover files or from stories:SPLIT, not from the Hub"
-        )
-    kind, document = detect(source)
-    if kind == "lei":
-        from data_modules.groups import lei
-
-        yield from (record.group for record in lei.lei_records(document, source, skip_bad=skip_bad))
-    elif kind == "unqover":
-        from data_modules.groups import unqover_source
-
-        yield from (record.group for record in unqover_source.read_source(source, skip_bad=skip_bad))
+    opened = _open(source)
+    found = _format(opened, kind)
+    read = _function(found.reader)
+    if found.reader.endswith(":read_file"):
+        yield from read(source, **options)
     else:
-        raise DataError(
-            f"{source}: holds plain questions; here groups in LEI's or UnQover's format are needed"
-        )
+        yield from read(opened.rows(), opened.name, **options)
 
 
-def detect(source: str | Path) -> tuple[Format, Any]:
-    """The format of a local path and, where telling it took parsing, the document."""
+def _function(name: str) -> Callable[..., Iterator[Any]]:
+    """A reader. Loaded where it is needed: a run uses one or two of them."""
+    module, _, function = name.partition(":")
+    reader: Callable[..., Iterator[Any]] = getattr(import_module(f"data_modules.{module}"), function)
+    return reader
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A source whose first records have been seen."""
+
+    name: str
+    fields: frozenset[str]
+    rows: Callable[[], Iterator[tuple[str, Any]]]
+    """(place, record) of a table, of JSON Lines, or of a list in JSON."""
+
+
+def _format(opened: _Opened, kind: Kind | None) -> Format:
+    expected = _EXPECTED[kind] if kind else "; ".join(_EXPECTED.values())
+    for found in FORMATS:
+        if any(group <= opened.fields for group in found.fields):
+            if kind in (None, found.kind):
+                return found
+            raise DataError(f"{opened.name}: holds {found.kind}; {kind} are needed ({expected})")
+    raise DataError(f"{opened.name}: unknown format; expected {expected}")
+
+
+def _open(source: str) -> _Opened:
+    name = source.removeprefix("hub:")
     path = Path(source)
-    if path.is_dir():
-        return "folder", None
+    if name != source or path.is_dir() or _is_folder_split(source):
+        return _table(table_rows(name), name)
     try:
         with open(path, "rb") as file:
-            head = file.read(_HEAD)
+            magic = file.read(4)
     except FileNotFoundError:
         raise DataError(f"{source}: no such file (other sources begin with hub: or stories:)") from None
     except OSError as error:
         raise DataError(f"{source}: cannot be read: {error.strerror}") from None
-    if head.startswith(b"PAR1"):
-        return "parquet", None
-    if _first_key(head).count("|") >= 7:
-        return "unqover", None
-    if len(_ROW_FIELDS & _first_line(head).keys()) >= 3:
-        return "rows", None
-    document = load_json(path)
-    kind = _kind_of_document(document)
-    if kind is None:
+    if magic == b"PAR1":
+        return _table(_parquet(path), source)
+    fields, is_list = _first_fields(path)
+
+    def rows() -> Iterator[tuple[str, Any]]:
+        if is_list:
+            yield from ((f"{source}: [{i}]", row) for i, row in enumerate(load_json(path, list[Any])))
+        else:
+            yield from json_lines(source)
+
+    return _Opened(source, fields, rows)
+
+
+def _table(rows: Iterable[Mapping[str, Any]], name: str) -> _Opened:
+    remaining = iter(rows)
+    first = next(remaining, None)
+    if first is None:
+        raise DataError(f"{name}: holds no rows")
+    places = ((f"{name}: row {i}", row) for i, row in enumerate(chain([first], remaining)))
+    return _Opened(name, frozenset(first), lambda: places)
+
+
+def _first_fields(path: Path) -> tuple[frozenset[str], bool]:
+    """The fields of the first records of a JSON file, and whether it is a list of records."""
+    from pydantic_core import from_json
+
+    with open(path, "rb") as file:
+        head = file.read(_HEAD).decode("utf-8-sig", errors="ignore").lstrip()
+    found: Any = None
+    for text in (head, head.partition("\n")[0]):  # a whole document, or the first of many lines
+        try:
+            found = from_json(text, allow_partial="trailing-strings")
+            break
+        except ValueError:
+            continue
+    if isinstance(found, dict) and next(iter(found), "").count("|") >= 7:
+        return frozenset({"x1|x2"}), False
+    return frozenset(_fields(found)), isinstance(found, list)
+
+
+def _fields(value: Any, inside: str = "") -> set[str]:
+    """The fields of one or several records, those inside `data` and its `paragraphs` behind these names."""
+    if isinstance(value, list):
+        return set().union(*(_fields(item, inside) for item in value))
+    if not isinstance(value, dict):
+        return set()
+    nested = {"": "data", "data.": "paragraphs"}.get(inside, "")
+    return {inside + name for name in value} | _fields(value.get(nested), f"{inside}{nested}.")
+
+
+def _parquet(path: Path) -> Iterable[Mapping[str, Any]]:
+    """The rows of one parquet file, streamed."""
+    import datasets  # slow to import, and only tables need it
+
+    rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(
+        "parquet", data_files=str(path), split="train", streaming=True
+    )
+    return rows
+
+
+def _is_folder_split(name: str) -> bool:
+    folder, colon, _ = name.rpartition(":")
+    return bool(colon) and not Path(name).exists() and Path(folder).is_dir()
+
+
+def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
+    """The rows of `NAME[:SPLIT]` from the Hugging Face Hub, or of a local folder.
+
+    A slice such as `validation[:100]` is a split too. Without a split there must be only one. A third part of
+    a NAME of the Hub chooses among its configurations: `hotpotqa/hotpot_qa/distractor:validation`.
+    """
+    repository, _, split = name.rpartition(":") if _is_folder_split(name) else name.partition(":")
+    if Path(name).is_dir():
+        repository, split = name, ""
+    if not repository:
         raise DataError(
-            f"{source}: unknown format; expected SQuAD or LEI (an object with data[].paragraphs[]), CoQA "
-            "(data[].story), HotpotQA (a list of objects with supporting_facts), UnQover (an object keyed by "
-            "cluster|cluster|x1|x2|...) or rows written by perturb (JSON Lines)"
+            "hub: a dataset name is missing; write hub:NAME[:SPLIT], as hub:rajpurkar/squad:train"
         )
-    return kind, document
+    return _load(repository, split)
 
 
-def _kind_of_document(document: Any) -> Format | None:
-    paragraph = _first_paragraph(document)
-    if isinstance(paragraph, dict):
-        return "lei" if {"key", "intervention"} & paragraph.keys() else "squad"
-    if isinstance(document, dict):
-        return "coqa" if "story" in _first_record(document.get("data")) else None
-    return "hotpotqa" if "supporting_facts" in _first_record(document) else None
+def _load(repository: str, split: str) -> Iterable[Mapping[str, Any]]:
+    import datasets
 
-
-def _first_record(listed: Any) -> dict[str, Any]:
-    """The first object of a list; empty when there is none."""
-    first = listed[0] if isinstance(listed, list) and listed else None
-    return first if isinstance(first, dict) else {}
-
-
-def _first_line(head: bytes) -> dict[str, Any]:
-    """The JSON object on the first line of a file; empty when there is none."""
+    folder = Path(repository)
+    parts = repository.split("/")
     try:
-        found = json.loads(head.decode("utf-8-sig", errors="ignore").lstrip().partition("\n")[0])
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _first_key(head: bytes) -> str:
-    """The first key of a JSON object, or empty: enough to know a file of gigabytes by."""
-    text = head.decode("utf-8-sig", errors="ignore").lstrip()
-    if not text.startswith("{"):
-        return ""
-    try:
-        key, _ = json.JSONDecoder().raw_decode(text[1:].lstrip())
-    except (ValueError, RecursionError):
-        return ""
-    return key if isinstance(key, str) else ""
-
-
-def _first_paragraph(document: Any) -> Any:
-    """The first paragraph of a SQuAD-shaped document; None when it has none."""
-    try:
-        return next(p for article in document["data"] for p in article["paragraphs"])
-    except (TypeError, KeyError, StopIteration):
-        return None
-
-
-def _is_folder_split(text: str) -> bool:
-    folder, colon, _ = text.rpartition(":")
-    return bool(colon) and not Path(text).exists() and Path(folder).is_dir()
+        if (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file():
+            loaded = datasets.load_from_disk(repository)
+            if split and isinstance(loaded, datasets.DatasetDict) and split in loaded:
+                loaded = loaded[split]
+            elif split:
+                raise DataError(f"{repository}: no split {split!r}; write the folder's own or leave it out")
+        elif len(parts) == 3 and all(parts) and not folder.exists():
+            loaded = datasets.load_dataset("/".join(parts[:2]), parts[2], split=split or None)
+        else:
+            loaded = datasets.load_dataset(repository, split=split or None)
+    except DataError:
+        raise
+    except Exception as error:  # the library raises a dozen types: offline, unknown name, bad split, ...
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise DataError(f"{repository}:{split}: cannot load this dataset: {reason}") from error
+    if not isinstance(loaded, dict):
+        return loaded
+    if len(loaded) == 1:
+        return next(iter(loaded.values()))
+    raise DataError(
+        f"{repository}: name one of its splits, as {repository}:{next(iter(loaded))} ({', '.join(loaded)})"
+    )
 
 
 def parse_stories(source: str) -> tuple[str, int]:

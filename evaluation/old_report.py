@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.old_tables import Table, markdown_table
-from storage.json_files import sync
+from storage.files import sync
 
 FIXED_FILES = ("report.json", "report.md", "examples.jsonl")
 

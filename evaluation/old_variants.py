@@ -84,13 +84,13 @@ def load_variants(args: argparse.Namespace) -> Variants:
             are missing.
     """
     from data_modules.interventions.variants import intervene, with_rationales
-    from data_modules.sources import read_qa
+    from data_modules.sources import read_questions
 
     if args.limit < 0:
         raise ValueError(f"--limit: must not be negative, got {args.limit}")
     given: dict[Variant, list[QAExample]] = {}
     for source in args.data:
-        for example in read_qa(source, skip_bad=args.skip_bad):
+        for example in read_questions(source, skip_bad=args.skip_bad):
             given.setdefault(example.variant, []).append(example)
             # Of files, rows may hold variants behind their originals.
             if (

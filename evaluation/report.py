@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from evaluation.results import Results
 from evaluation.views import Table, View, make_table, markdown_table
-from storage.json_files import sync
+from storage.files import sync
 from storage.provenance import revision, versions
 
 if TYPE_CHECKING:

@@ -98,13 +98,13 @@ def load_variants(options: VariantOptions) -> Variants:
 
 def _read(options: VariantOptions) -> dict[Variant, list[QAExample]]:
     """All that is needed of the sources, by variant."""
-    from data_modules.sources import read_qa
+    from data_modules.sources import read_questions
 
     given: dict[Variant, list[QAExample]] = {}
     for source in options.data:
         # Rows of a file may hold variants behind their originals; other sources hold originals only.
         originals_only = source.startswith(("hub:", "stories:"))
-        for example in read_qa(source, skip_bad=options.skip_bad):
+        for example in read_questions(source, skip_bad=options.skip_bad):
             given.setdefault(example.variant, []).append(example)
             if originals_only and options.limit and len(given.get("os", ())) >= options.limit:
                 break

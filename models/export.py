@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from models.backbones import ArchitectureName, Backbone, CheckpointError
 from models.checkpoint import inspect, start
 from models.heads.span import SpanModel
-from storage.json_files import sync
+from storage.files import sync
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import DataError
-from storage.json_files import field, parse_line
+from storage.files import read_bytes
+from storage.json_files import parse_json
 
 logger = logging.getLogger(__name__)
 
@@ -76,16 +77,16 @@ class FinishedWork:
         Raises:
             DataError: the record holds something else, as after somebody edited the file.
         """
-        where = f"{self.path}, the record with key {record['key'][:12]}..."
-        values = field(record, name, list, where)
         try:
-            found = np.array(values, dtype=np.float64)
+            numbers = np.array(record.get(name), dtype=np.float64)
         except (ValueError, TypeError, OverflowError):  # texts, objects, lists of several lengths
-            found = np.empty(0)
-        if found.shape != shape:
-            told = " x ".join(map(str, shape))
-            raise DataError(f"{where}: the field {name!r} must hold {told} numbers; remove this line")
-        return found
+            numbers = np.empty(0)
+        if numbers.shape != shape:
+            raise DataError(
+                f"{self.path}, the record with key {record['key'][:12]}...: the field {name!r} must hold "
+                f"{' x '.join(map(str, shape))} numbers; remove this line"
+            )
+        return numbers
 
     def close(self) -> None:
         """Give the file back; the next piece opens it again."""
@@ -122,27 +123,24 @@ def read_work(path: Path, required: tuple[str, ...] = ()) -> dict[str, dict[str,
         raise DataError(f"{path}: the folder {path.parent} does not exist; create it first")
     if not path.exists():
         return {}
-    try:
-        lines = path.read_bytes().splitlines(keepends=True)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    lines = read_bytes(path).splitlines(keepends=True)
     records: dict[str, dict[str, Any]] = {}
     for number, line in enumerate(lines, 1):
         where = f"{path}, line {number}"
         if not line.strip():
             continue
         try:
-            record = parse_line(line, where)
+            record = parse_json(line, dict[str, Any], where)
         except DataError as error:
             if number == len(lines) and (line.startswith(_START) or _START.startswith(line)):
                 logger.warning("%s: cut off while it was written; dropped, and will be done again", where)
                 os.truncate(path, sum(map(len, lines[:-1])))
                 break
             raise DataError(f"{error}; repair or remove the line, or name another file") from None
-        key = field(record, "key", str, where)
-        for name in required:
-            field(record, name, str, where)
-        records[key] = record
+        for name in ("key", *required):
+            if not isinstance(record.get(name), str):
+                raise DataError(f"{where}: the field {name!r} must be a text; remove this line")
+        records[record["key"]] = record
         if not line.endswith(b"\n"):
             with open_work(path) as file:
                 append_line(file, "")

@@ -1,87 +1,85 @@
-"""JSON in with errors that a user can act on, JSON out without half-written files."""
+"""JSON in, parsed and checked against a type, with errors that a user can act on.
+
+    document = load_json("advice.json", dict[str, list[str]])
+    for where, row in json_lines("rows.jsonl", Row):      # a TypedDict or a dataclass
+
+The type is the whole check: a missing field, a number where a text belongs, or a value that a `Literal` does
+not list is a DataError that names the file, the line and the field.
+"""
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO, TypeVar, overload
 
 from storage.errors import DataError
+from storage.files import read_bytes
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
 
 logger = logging.getLogger(__name__)
 
-_NAMES = {dict: "an object", list: "a list", str: "a string", int: "a whole number", float: "a number"}
+T = TypeVar("T")
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _CHUNK = 1 << 20
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""What writing may say without naming the file."""
 
 
-def load_json(path: str | Path) -> Any:
-    """The parsed file; DataError names the file, and line and column where it stops being JSON."""
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            return json.load(file)
-    except json.JSONDecodeError as error:
-        raise DataError(
-            f"{path}: not JSON (line {error.lineno}, column {error.colno}): {error.msg}"
-        ) from None
-    except UnicodeDecodeError:
-        raise DataError(f"{path}: not a text file in UTF-8") from None
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: {_refused(error)}") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+@overload
+def load_json(path: str | Path) -> Any: ...
+@overload
+def load_json(path: str | Path, kind: type[T]) -> T: ...
+def load_json(path: str | Path, kind: Any = Any) -> Any:
+    """The content of a JSON file as `kind`; DataError names the file and the field."""
+    return parse_json(read_bytes(path), kind, str(path))
 
 
-def read_text(path: str | Path) -> str:
-    """A whole text file; DataError for one that cannot be read or is not UTF-8."""
-    try:
-        return Path(path).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise DataError(f"{path}: not a text file in UTF-8") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-def json_lines(path: str | Path) -> Iterator[tuple[int, str, Any]]:
-    """(number, `PATH, line NUMBER`, value) for every line of JSON Lines that is not empty, as it is read.
-
-    DataError names file and line.
-    """
+@overload
+def json_lines(path: str | Path) -> Iterator[tuple[str, Any]]: ...
+@overload
+def json_lines(path: str | Path, kind: type[T]) -> Iterator[tuple[str, T]]: ...
+def json_lines(path: str | Path, kind: Any = Any) -> Iterator[tuple[str, Any]]:
+    """(`PATH, line NUMBER`, value) for every line that is not empty, as it is read."""
     try:
         with open(path, "rb") as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
                     where = f"{path}, line {number}"
-                    yield number, where, parse_line(line, where)
+                    yield where, parse_json(line.strip(), kind, where)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def parse_line(line: str | bytes, where: str) -> Any:
-    """The value of one line of JSON Lines; DataError begins with `where`."""
+def parse_json(text: bytes, kind: type[T], where: str) -> T:
+    """A JSON text as `kind`: no number from a text, no whole number from a truth value or a fraction.
+
+    Raises:
+        DataError: not JSON, not UTF-8, half a surrogate pair, or not of this kind; begins with `where`.
+    """
+    text = text.removeprefix(_BYTE_ORDER_MARK)
     try:
-        return json.loads(line.decode("utf-8-sig") if isinstance(line, bytes) else line)
-    except UnicodeDecodeError:
-        raise DataError(f"{where}: not a text in UTF-8") from None
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: {_refused(error)}") from None
+        return _adapter(kind).validate_json(text, strict=True)
+    except ValueError as error:
+        raise _refused(error, _parsed(text, error, where), where) from None  # type: ignore[arg-type]
 
 
-def _refused(error: ValueError | RecursionError) -> str:
-    """Why Python's parser gives up, besides syntax: depth, or a number of thousands of digits."""
-    return "nested too deeply" if isinstance(error, RecursionError) else f"not JSON: {error}"
+def check(value: Any, kind: type[T], where: str) -> T:
+    """A value that was parsed already, such as a row of a typed table, as `kind`; DataError as above."""
+    try:
+        return _adapter(kind).validate_python(value)
+    except ValueError as error:
+        raise _refused(error, value, where) from None  # type: ignore[arg-type]
 
 
 def stream_object(path: str | Path) -> Iterator[tuple[str, Any]]:
     """The (key, value) pairs of one large JSON object, in the file's order, holding one value at a time.
 
-    The buffer doubles until the next pair fits, so one huge value costs at most twice its parsing.
+    The buffer doubles until the next pair fits, so one huge value costs at most twice its parsing. (ijson's
+    fast backend crashes on numbers of thousands of digits and reads half of a surrogate pair as "?".)
     """
     decoder = json.JSONDecoder()
     try:
@@ -98,8 +96,8 @@ def _pairs(file: TextIO, decoder: json.JSONDecoder, path: str | Path) -> Iterato
     while True:
         try:
             key, value, after = _next_pair(buffer, position, opened, decoder)
-        except RecursionError as error:
-            raise DataError(f"{path}: {_refused(error)}") from None
+        except RecursionError:
+            raise DataError(f"{path}: nested too deeply") from None
         except (ValueError, IndexError) as error:
             more = file.read(size)
             if not more:
@@ -148,71 +146,88 @@ def _skip_space(text: str, at: int) -> int:
     return at
 
 
+_ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
+
+
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter  # 0.15 s, which --help does not have
+
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
+
+
+def _parsed(text: bytes, error: ValidationError, where: str) -> Any:
+    """What Python makes of a text that was refused; DataError where it can make nothing of it either."""
+    try:
+        text.decode()
+        value = json.loads(text)
+    except UnicodeDecodeError:
+        raise DataError(f"{where}: not a text in UTF-8") from None
+    except (ValueError, RecursionError):
+        reason = error.errors()[0]["msg"].removeprefix("Invalid JSON: ").replace(" line 1 column", " column")
+        raise DataError(f"{where}: not JSON: {reason}") from None
+    if place := _half_surrogate(value):
+        raise DataError(f"{where}: the field {place!r} holds half of a surrogate pair; remove it")
+    return value
+
+
+def _refused(error: ValidationError, value: Any, where: str) -> DataError:
+    """The first thing that is wrong, and where in `value`."""
+    errors = error.errors(include_url=False)
+    first = errors[0]
+    place, inside = "", value
+    for part in first["loc"]:  # also holds the names of the members of a union
+        if isinstance(inside, Mapping) and part in inside:
+            place, inside = f"{place}.{part}", inside[part]
+        elif isinstance(inside, list | tuple) and isinstance(part, int) and part < len(inside):
+            place, inside = f"{place}[{part}]", inside[part]
+        elif first["type"] == "missing":
+            name = f"[{part}]" if isinstance(part, int) else f".{part}"
+            return DataError(f"{where}: the field {(place + name).strip('.')!r} is missing")
+    same = dict.fromkeys(e["msg"] for e in errors if e["input"] is first["input"])
+    wanted = " or ".join(message.partition(" should ")[2] or message for message in same)
+    for theirs, ours in (
+        ("valid ", ""),
+        ("array", "list"),
+        ("integer", "whole number"),
+        (" after validation", ""),
+    ):
+        wanted = wanted.replace(theirs, ours)
+    name = f"the field {place.strip('.')!r}" if place else "this"
+    return DataError(f"{where}: {name} should {wanted}, found {type(inside).__name__} {inside!r:.60}")
+
+
+def _half_surrogate(value: Any, place: str = "") -> str:
+    """Where a text holds half of a surrogate pair, which JSON can write and UTF-8 cannot; "" for nowhere."""
+    if isinstance(value, str):
+        return (place or "text") if any("\ud800" <= letter <= "\udfff" for letter in value) else ""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = (_half_surrogate(item, f"{place}.{key}".strip(".")) for key, item in items)
+    return next(filter(None, inner), "")
+
+
+_NAMES = {dict: "an object", list: "a list", str: "a string", int: "a whole number", float: "a number"}
+
+
 def field(record: Any, name: str, kind: type | tuple[type, ...], where: str) -> Any:
     """`record[name]`, checked: DataError says what `where` lacks, or what it holds instead."""
     kinds = kind if isinstance(kind, tuple) else (kind,)
     expected = " or ".join(_NAMES.get(k, k.__name__) for k in kinds)
     if not isinstance(record, dict):
-        raise DataError(f"{where}: expected an object with the field {name!r}, found {_found(record)}")
+        raise DataError(f"{where}: expected an object with the field {name!r}, found {record!r:.60}")
     if name not in record:
         raise DataError(f"{where}: the field {name!r} ({expected}) is missing")
     value = record[name]
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        raise DataError(f"{where}: the field {name!r} must be {expected}, found {_found(value)}")
+        raise DataError(f"{where}: the field {name!r} must be {expected}, found {value!r:.60}")
     return value
-
-
-def _found(value: Any) -> str:
-    shown = repr(value)
-    return f"{type(value).__name__} {shown if len(shown) <= 60 else shown[:57] + '...'}"
-
-
-@contextmanager
-def atomic_text(path: str | Path) -> Iterator[TextIO]:
-    """Open for writing under a temporary name beside `path`; it takes its name only if the block succeeds.
-
-    DataError for a place that cannot be written, or a disk that fills up; an older file then stays as it is.
-    """
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise DataError(f"{path}: the folder {path.parent} does not exist; create it first")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        ours = error.filename == str(temporary) or (error.filename is None and error.errno in _FULL)
-        if not ours:
-            raise
-        raise DataError(f"{path}: cannot be written: {error.strerror}") from error
-    finally:
-        with suppress(OSError):  # a folder that is read-only says so even where there is no such file
-            temporary.unlink(missing_ok=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    """A whole file under its name, or none; its folder is made."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_text(path) as file:
-        file.write(text)
-
-
-def sync(path: Path) -> None:
-    """Have a file, or the names in a folder, on the disk before anybody counts on it."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 class BadRecords:
     """What to do with a bad record: raise it, or (`skip_bad=True`) count it and go on.
 
-    The count is logged once, as a warning that shows the first of them.
+    As a context, it warns how many there were and shows the first, also where a reader stops early.
     """
 
     def __init__(self, source: str | Path, *, skip_bad: bool) -> None:
@@ -227,6 +242,9 @@ class BadRecords:
         self.count += 1
         self.first = self.first or error
 
-    def report(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         if self.count:
             logger.warning("%s: skipped %d bad record(s); the first: %s", self.source, self.count, self.first)

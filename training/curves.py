@@ -12,7 +12,7 @@ from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 from pytorch_lightning.loggers.logger import rank_zero_experiment
 from pytorch_lightning.utilities import rank_zero_only
 
-from storage.json_files import write_text
+from storage.files import write_text
 
 
 class CurveWriter(ExperimentWriter):

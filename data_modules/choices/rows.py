@@ -9,14 +9,29 @@ Only `id`, `prompt`, `choices` and `label` must be there.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NotRequired
+
+from pydantic import StrictInt
+from typing_extensions import TypedDict
 
 from data_modules.schema import ChoiceQuestion, ChoiceTarget
 from storage.errors import DataError
-from storage.json_files import atomic_text, field
+from storage.files import atomic_text
+from storage.json_files import check
+
+
+class _Row(TypedDict):
+    id: str | StrictInt
+    prompt: str
+    choices: list[str]
+    label: StrictInt
+    benchmark: NotRequired[str]
+    probe: NotRequired[str]
+    donors: NotRequired[list[StrictInt]]
+    target: NotRequired[ChoiceTarget]
 
 
 def write_choices(path: str | Path, examples: Iterable[ChoiceQuestion]) -> int:
@@ -29,28 +44,15 @@ def write_choices(path: str | Path, examples: Iterable[ChoiceQuestion]) -> int:
     return count
 
 
-def choice_of(row: Mapping[str, Any], where: str) -> ChoiceQuestion:
-    """The example of one row; DataError begins with `where`."""
-    choices = field(row, "choices", list, where)
-    for i, text in enumerate(choices):
-        if not isinstance(text, str):
-            raise DataError(f"{where}: choice {i} must be a string, found {text!r}")
-    donors = field(row, "donors", list, where) if "donors" in row else []
-    if any(type(donor) is not int for donor in donors):
-        raise DataError(f"{where}: the field 'donors' must be a list of whole numbers, found {donors!r}")
-    target = row.get("target", "label")
-    if target not in get_args(ChoiceTarget):
-        raise DataError(f"{where}: the field 'target' must be label or uniform, found {target!r}")
+def choice_of(row: Any, where: str) -> ChoiceQuestion:
+    """The question of one row; DataError begins with `where`."""
+    fields: dict[str, Any] = {**check(row, _Row, where)}
+    fields |= {
+        "id": str(fields["id"]),
+        "choices": tuple(fields["choices"]),
+        "donors": tuple(fields.get("donors", ())),
+    }
     try:
-        return ChoiceQuestion(
-            id=str(field(row, "id", (str, int), where)),
-            prompt=field(row, "prompt", str, where),
-            choices=tuple(choices),
-            label=field(row, "label", int, where),
-            benchmark=str(row.get("benchmark", "")),
-            probe=str(row.get("probe", "")),
-            donors=tuple(donors),
-            target=target,
-        )
+        return ChoiceQuestion(**fields)
     except DataError as error:
-        raise DataError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
+        raise DataError(f"{where}: {error}") from None

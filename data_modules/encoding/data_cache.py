@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import DataError
-from storage.json_files import sync
+from storage.files import sync
 
 log = logging.getLogger(__name__)
 
@@ -177,9 +177,9 @@ def source_digest(source: str) -> str:
     if source.startswith("stories:"):
         return ""
     if source.startswith("hub:"):
-        from data_modules.questions.squad import hub_rows
+        from data_modules.sources import table_rows
 
-        rows = hub_rows(source.removeprefix("hub:"))
+        rows = table_rows(source.removeprefix("hub:"))
         return str(getattr(rows, "_fingerprint", ""))
     path = Path(source)
     if ":" in source and not path.exists():

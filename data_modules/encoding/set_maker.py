@@ -44,7 +44,7 @@ from data_modules.interventions.variants import (
     with_rationales,
 )
 from data_modules.schema import Group, QAExample, Variant
-from data_modules.sources import read_qa
+from data_modules.sources import read_questions
 from storage.errors import DataError
 
 _TOLD = {"windows": "questions", "pairs": "pairs", "rows": "groups"}
@@ -183,7 +183,7 @@ class SetMaker:
         }
 
         def make(folder: Path) -> dict[str, Any]:
-            chunks = in_chunks(islice(read_qa(source, skip_bad=self.skip_bad), limit or None))
+            chunks = in_chunks(islice(read_questions(source, skip_bad=self.skip_bad), limit or None))
             if not write_tables(map(example_table, chunks), folder / "questions.arrow"):
                 _nothing_in(source)
             return {}
@@ -249,7 +249,7 @@ class SetMaker:
         return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
 
     def _read_questions(self, source: str, limit: int) -> list[QAExample]:
-        examples = list(islice(read_qa(source, skip_bad=self.skip_bad), limit or None))
+        examples = list(islice(read_questions(source, skip_bad=self.skip_bad), limit or None))
         if not examples:
             _nothing_in(source)
         return with_rationales(examples) if self.how.rationale == "answer_sentence" else examples

@@ -13,7 +13,6 @@ Shape letters: N questions or windows.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from data_modules.encoding.arrow_rows import MappedRows, list_array
 from data_modules.encoding.questions import QAFeature, encode_qa
 from data_modules.encoding.windows import EncodedRow, Encoding
 from data_modules.interventions.variants import Interventions, apply, with_rationales
-from data_modules.questions.rows import from_row, to_line
+from data_modules.questions.rows import from_line, to_line
 from data_modules.schema import ANSWER_TYPES, QAExample, Rejected, Variant
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ class StoredExamples(Sequence[QAExample]):
         return digest.hexdigest()
 
     def _decode(self, row: int) -> QAExample:
-        return from_row(json.loads(self._rows.text("line", row)), "prepared data")
+        return from_line(self._rows.text("line", row), "prepared data")
 
 
 def example_table(results: Iterable[QAExample | Rejected]) -> pa.Table:

@@ -6,13 +6,12 @@ the sentence's place in its list names it: `adversarial_poverty-1`.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group, UnderspecifiedQuestion
+from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group
 from storage.errors import DataError
 from storage.json_files import load_json
 
@@ -49,27 +48,26 @@ def read_advice(path: str | Path, classes: Sequence[AdviceClass] = CLASSES) -> t
 
     Raises DataError naming the file and the key for a class that is missing or unknown, and a wrong shape.
     """
-    document = load_json(path)
-    if not isinstance(document, dict):
-        raise DataError(f"{path}: expected an object {{class: {{category: [sentence, ...]}}}}")
+    document = load_json(path, dict[str, dict[str, list[str | float | None]]])
     unknown = [name for name in document if name not in CLASSES]
     if unknown:
         raise DataError(f"{path}: unknown class {unknown[0]!r}; the classes are {', '.join(CLASSES)}")
-    for name in classes:
-        if name not in document:
-            raise DataError(f"{path}: the class {name!r} is missing")
-    advice = [item for name in document if name in classes for item in _of_class(name, document[name], path)]
+    advice = [
+        item
+        for name, categories in document.items()
+        if name in classes
+        for item in _of_class(name, categories, path)  # type: ignore[arg-type]  # a known class
+    ]
     for name in classes:
         if not any(item.advice_class == name for item in advice):
-            raise DataError(f"{path}: the class {name!r} has no sentence")
+            lacks = "has no sentence" if name in document else "is missing"
+            raise DataError(f"{path}: the class {name!r} {lacks}")
     return tuple(advice)
 
 
-def _of_class(name: AdviceClass, categories: Any, path: str | Path) -> Iterator[Advice]:
-    if not isinstance(categories, dict):
-        raise DataError(
-            f"{path}: {name!r} must be an object of categories, found {type(categories).__name__}"
-        )
+def _of_class(
+    name: AdviceClass, categories: Mapping[str, Sequence[str | float | None]], path: str | Path
+) -> Iterator[Advice]:
     seen: dict[str, str] = {}
     for given, sentences in categories.items():
         category = category_name(given)
@@ -78,15 +76,11 @@ def _of_class(name: AdviceClass, categories: Any, path: str | Path) -> Iterator[
             raise DataError(f"{where}: the same category as {seen[category]!r}; merge their lists")
         if not category or "|" in category:
             raise DataError(f"{where}: a category must be a name without '|', since it becomes part of keys")
-        if not isinstance(sentences, list):
-            raise DataError(f"{where}: must be a list of sentences, found {type(sentences).__name__}")
         for number, sentence in enumerate(sentences):
-            if sentence is None or sentence != sentence:  # NaN: the authors' empty table cells
-                continue
-            if not isinstance(sentence, str):
-                raise DataError(f"{where}[{number}]: must be a sentence, found {sentence!r}")
-            if sentence.strip():
+            if isinstance(sentence, str) and sentence.strip():
                 yield Advice(name, category, number, sentence.strip())
+            elif isinstance(sentence, float) and not math.isnan(sentence):  # NaN: empty cells of their tables
+                raise DataError(f"{where}[{number}]: must be a sentence, found {sentence!r}")
 
 
 def category_name(given: str) -> str:
@@ -103,26 +97,26 @@ def by_category(advice: Iterable[Advice]) -> dict[str, tuple[Advice, ...]]:
     return table
 
 
+def with_advice(group: Group, text: str, advice_class: AdviceClass, advice_id: str) -> Group:
+    """The group with the same advice, or none (""), before each of its four questions."""
+    one, two, three, four = (replace(question, advice=text) for question in group.variants)
+    variants = (one, two, three, four)
+    return replace(group, advice_class=advice_class, advice_id=advice_id, variants=variants)
+
+
 def attach(group: Group, advice: Advice, lead_in: str = LEAD_IN) -> Group:
-    """The group with the same advice before each of its four questions. ValueError if it has advice already
-    or the advice is for another category."""
+    """The group with a piece of advice. ValueError if it has advice already or the advice is for another
+    category."""
     if group.advice_id:
         raise ValueError(f"group {group.key!r} already has the advice {group.advice_id!r}")
     if category_name(group.category) != advice.category:
         raise ValueError(f"advice {advice.id!r} does not belong to the category of group {group.key!r}")
-    text = advice.text(lead_in)
-    one, two, three, four = (
-        UnderspecifiedQuestion(q.context, q.question, q.candidates, text) for q in group.variants
-    )
-    return replace(
-        group, advice_class=advice.advice_class, advice_id=advice.id, variants=(one, two, three, four)
-    )
+    return with_advice(group, advice.text(lead_in), advice.advice_class, advice.id)
 
 
 def drop_advice(group: Group) -> Group:
     """The same four variants without any advice, as a group of class `none`."""
-    bare = tuple(dataclasses.replace(variant, advice="") for variant in group.variants)
-    return dataclasses.replace(group, variants=bare, advice_class="none", advice_id="")  # type: ignore[arg-type]
+    return with_advice(group, "", "none", "")
 
 
 def with_unadvised(groups: list[Group]) -> list[Group]:

@@ -11,175 +11,151 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired
+
+from pydantic import Field, StrictFloat, StrictInt
+from typing_extensions import TypedDict
 
 from data_modules.groups.pairing import (
-    BaseScores,
+    Asked,
     GroupKey,
     Half,
-    Pair,
     ScoredGroup,
     advice_class,
     pair_halves,
+    parse_key,
     split_advice,
 )
-from data_modules.questions.squad import is_true, paragraphs
-from data_modules.schema import Group, Span, UnderspecifiedQuestion
+from data_modules.questions.squad import Answer, TruthValue, is_true, span_at
+from data_modules.schema import Group, UnderspecifiedQuestion
 from storage.errors import DataError
-from storage.json_files import BadRecords, atomic_text, field, load_json
+from storage.files import atomic_text
+from storage.json_files import BadRecords, check, load_json
 
 NO_TARGET = -1
 """`tomax` of the classes that have no adversarial loss."""
 
+Probability = Annotated[StrictFloat, Field(ge=0, le=1.001)]
+"""Just above 1 is rounding."""
 
-def read_lei(path: str | Path, *, skip_bad: bool = False) -> Iterator[tuple[Group, BaseScores | None]]:
-    """(group, base_scores) per key; base_scores is [4][2][2] = variants, subjects in the group's order,
-    (start, end) probability, or None when the file has no `start-end-score`.
+_Scored = TypedDict("_Scored", {"start-end-score": NotRequired[tuple[Probability, Probability]]})
 
-    Raises DataError naming the file, the place and the key or question id; `skip_bad=True` leaves out the
-    records that are inconsistent and logs how many.
+
+class _Answer(Answer, _Scored):
+    pass
+
+
+class _Qa(TypedDict):
+    id: str | StrictInt
+    question: str
+    answers: Annotated[list[_Answer], Field(min_length=2, max_length=2)]
+    tomax: NotRequired[Annotated[StrictInt, Field(ge=NO_TARGET, le=1)]]
+    is_impossible: NotRequired[TruthValue]
+    advice: NotRequired[str]
+
+
+class _Paragraph(TypedDict):
+    key: str
+    context: str
+    intervention: str
+    qas: Annotated[list[_Qa], Field(min_length=2, max_length=2)]
+    subjects: NotRequired[list[str]]
+
+
+class _Article(TypedDict):
+    paragraphs: list[Any]  # each is checked on its own, so that it can be skipped
+
+
+class _Document(TypedDict):
+    data: list[_Article]
+
+
+def read_file(path: str | Path, *, skip_bad: bool = False) -> Iterator[Group]:
+    """The groups of a LEI file, one per key; DataError and `skip_bad` as in `read_scored`."""
+    yield from (record.group for record in read_scored(path, skip_bad=skip_bad))
+
+
+def read_scored(path: str | Path, *, skip_bad: bool = False) -> Iterator[ScoredGroup]:
+    """The groups with the scores and targets (LEI spec 3.5) that the file has of them.
+
+    Raises:
+        DataError: names the file, the place and the key or question id; `skip_bad=True` leaves out such
+            records and warns how many.
     """
-    for record in read_lei_records(path, skip_bad=skip_bad):
-        yield record.group, record.base_scores
+    document = load_json(path, _Document)
+    with BadRecords(path, skip_bad=skip_bad) as bad:
+        yield from pair_halves(_halves(document, path, bad), bad)
 
 
-def read_lei_records(path: str | Path, *, skip_bad: bool = False) -> Iterator[ScoredGroup]:
-    """The same with `targets`, the file's `tomax` as indices into `group.subjects` (LEI spec 3.5)."""
-    yield from lei_records(load_json(path), path, skip_bad=skip_bad)
+def _halves(document: _Document, source: str | Path, bad: BadRecords) -> Iterator[Half]:
+    for i, article in enumerate(document["data"]):
+        for j, paragraph in enumerate(article["paragraphs"]):
+            try:
+                where = f"{source}: data[{i}].paragraphs[{j}]"
+                yield _half(check(paragraph, _Paragraph, where), where)
+            except DataError as error:
+                bad.reject(error)
 
 
-def lei_records(document: Any, source: str | Path, *, skip_bad: bool = False) -> Iterator[ScoredGroup]:
-    """The same for a document that is already parsed; `source` names it in errors."""
-    bad = BadRecords(source, skip_bad=skip_bad)
-    yield from pair_halves(_halves(document, source, bad), bad)
-    bad.report()
-
-
-def _halves(document: Any, source: str | Path, bad: BadRecords) -> Iterator[Half]:
-    for where, paragraph in paragraphs(document, source):
-        try:
-            yield _half(paragraph, where)
-        except DataError as error:
-            bad.reject(error)
-
-
-def _half(paragraph: Any, where: str) -> Half:
-    key = parse_key(field(paragraph, "key", str, where), where)
+def _half(paragraph: _Paragraph, where: str) -> Half:
     where = f"{where} (key {paragraph['key']})"
-    stated = field(paragraph, "intervention", str, where)
+    key = _parse_key(paragraph["key"], where)
+    stated = paragraph["intervention"]
     if stated != advice_class(key.advice_id, where):
         raise DataError(
             f"{where}: the field 'intervention' is {stated!r} but the key's advice is {key.advice_id!r}"
         )
-    context = field(paragraph, "context", str, where)
-    qas = field(paragraph, "qas", list, where)
-    if len(qas) != 2:
-        raise DataError(f"{where}: expected 2 questions (one and its negation), found {len(qas)}")
-    order = _context_order(paragraph, qas[0], key, where)
-    swapped = order != key.subjects
-    parsed = [_question(qa, context, order, key, f"{where}.qas[{i}]") for i, qa in enumerate(qas)]
-    if swapped:
-        parsed = [_reversed(*item) for item in parsed]
-    (one, scores_one, target_one), (two, scores_two, target_two) = parsed
-    if (scores_one is None) != (scores_two is None) or (target_one is None) != (target_two is None):
-        raise DataError(f"{where}: only one of the two questions has a start-end-score or a tomax")
-    scores = (scores_one, scores_two) if scores_one and scores_two else None
-    targets = (target_one, target_two) if target_one is not None and target_two is not None else None
-    return Half(key, swapped, (one, two), where, scores, targets)
-
-
-def parse_key(text: str, where: str) -> GroupKey:
-    """`x1|x2|template|category|attribute|attribute|advice_id`, x1 < x2; an empty or `none` last field means
-    no advice."""
-    parts = [part.strip() for part in text.split("|")]
-    if len(parts) != 7:
-        raise DataError(f"{where}: the key {text!r} has {len(parts)} fields instead of 7")
-    one, two, template, category, attribute, again, advice_id = parts
-    if attribute != again or not all(parts[:6]):
-        raise DataError(
-            f"{where}: the key {text!r} needs x1|x2|template|category|attribute|same attribute|advice"
-        )
-    if not one.lower() < two.lower():
-        raise DataError(f"{where}: the key {text!r} must name two different subjects in alphabetical order")
-    advice_id = "" if advice_id == "none" else advice_id
-    return GroupKey((one.lower(), two.lower()), template, category.lower(), attribute.lower(), advice_id)
-
-
-def _context_order(paragraph: Any, qa: Any, key: GroupKey, where: str) -> tuple[str, str]:
-    """The key's subjects as the context has them: from the answers' texts, or from our field `subjects`
-    where a surface form differs from the key's (French for France)."""
-    if "subjects" in paragraph:
-        order = tuple(str(name).lower() for name in field(paragraph, "subjects", list, where))
-    else:
-        answers = field(qa, "answers", list, f"{where}.qas[0]")
-        order = tuple(field(a, "text", str, f"{where}.qas[0].answers").lower() for a in answers)
+    # A surface form may differ from the key's name (French for France); then our field says who is who.
+    names = paragraph.get("subjects") or [answer["text"] for answer in paragraph["qas"][0]["answers"]]
+    order = tuple(name.lower() for name in names)
     if order not in (key.subjects, key.subjects[::-1]):
         raise DataError(f"{where}: the answers {order} are not the key's subjects {key.subjects}")
-    return (order[0], order[1])
+    one, two = (
+        _asked(qa, paragraph["context"], key, f"{where}.qas[{i}]") for i, qa in enumerate(paragraph["qas"])
+    )
+    return Half(key, order != key.subjects, (one, two), where)
 
 
-_Parsed = tuple[UnderspecifiedQuestion, tuple[Pair, Pair] | None, int | None]
+def _parse_key(text: str, where: str) -> GroupKey:
+    """`x1|x2|template|category|attribute|attribute|advice_id`, x1 < x2."""
+    parts = text.split("|")
+    if len(parts) != 7:
+        raise DataError(f"{where}: the field 'key' ({text!r}) has {len(parts)} parts instead of 7")
+    key, swapped = parse_key(parts, where)
+    if swapped:
+        raise DataError(f"{where}: the key {text!r} must name its subjects in alphabetical order")
+    return key
 
 
-def _question(qa: Any, context: str, order: tuple[str, str], key: GroupKey, where: str) -> _Parsed:
-    where = f"{where} (id {field(qa, 'id', (str, int), where)})"
-    if is_true(qa.get("is_impossible", False), where):
+def _asked(qa: _Qa, context: str, key: GroupKey, where: str) -> Asked:
+    where = f"{where} (id {qa['id']})"
+    if is_true(qa.get("is_impossible", False)):
         raise DataError(f"{where}: is_impossible is true, but an underspecified question has two candidates")
-    answers = field(qa, "answers", list, where)
-    if len(answers) != 2:
-        raise DataError(f"{where}: expected 2 answers (the two subjects), found {len(answers)}")
-    first, second = (_candidate(a, context, f"{where}.answers[{i}]") for i, a in enumerate(answers))
+    first, second = (
+        span_at(answer["answer_start"], answer["text"], context, f"{where}.answers[{i}]")
+        for i, answer in enumerate(qa["answers"])
+    )
     if first.start < second.end and second.start < first.end:
         raise DataError(f"{where}: the two answers overlap in the context {context!r}")
     advice, question = _advice_and_question(qa, key, where)
-    scores = [_score(a, f"{where}.answers[{i}]") for i, a in enumerate(answers)]
-    if (scores[0] is None) != (scores[1] is None):
-        raise DataError(f"{where}: only one of the two answers has a start-end-score")
-    pair = (scores[0], scores[1]) if scores[0] and scores[1] else None
-    tomax = field(qa, "tomax", int, where) if "tomax" in qa else NO_TARGET
-    if tomax not in (NO_TARGET, 0, 1):
-        raise DataError(f"{where}: tomax is {tomax}; it must be 0, 1, or -1 for none")
-    target = None if tomax == NO_TARGET else tomax
-    return UnderspecifiedQuestion(context, question, (first, second), advice), pair, target
+    target = qa.get("tomax", NO_TARGET)
+    return Asked(
+        UnderspecifiedQuestion(context, question, (first, second), advice),
+        [answer.get("start-end-score") for answer in qa["answers"]],
+        None if target == NO_TARGET else target,
+    )
 
 
-def _candidate(answer: Any, context: str, where: str) -> Span:
-    text, start = field(answer, "text", str, where), field(answer, "answer_start", int, where)
-    if start < 0 or not text:
-        raise DataError(f"{where}: answer {text!r} at offset {start} is empty or lies before the context")
-    span = Span(start, start + len(text), text)
-    span.check(context, where)
-    return span
-
-
-def _advice_and_question(qa: Any, key: GroupKey, where: str) -> tuple[str, str]:
-    text = field(qa, "question", str, where)
+def _advice_and_question(qa: _Qa, key: GroupKey, where: str) -> tuple[str, str]:
+    text = qa["question"]
     if not key.advice_id:
         return "", text.strip()
     if "advice" not in qa:
         return split_advice(text, where)
-    advice = field(qa, "advice", str, where)
+    advice = qa["advice"]
     if not advice or not text.startswith(advice):
         raise DataError(f"{where}: the question does not begin with its advice {advice!r}")
     return advice, text[len(advice) :].strip()
-
-
-def _score(answer: Any, where: str) -> Pair | None:
-    if "start-end-score" not in answer:
-        return None
-    values = field(answer, "start-end-score", list, where)
-    numeric = all(isinstance(v, (int, float)) and not isinstance(v, bool) and 0 <= v <= 1.001 for v in values)
-    if len(values) != 2 or not numeric:
-        raise DataError(f"{where}: start-end-score must be two probabilities, found {values!r}")
-    return (float(values[0]), float(values[1]))
-
-
-def _reversed(
-    question: UnderspecifiedQuestion, scores: tuple[Pair, Pair] | None, target: int | None
-) -> _Parsed:
-    first, second = question.candidates
-    turned = UnderspecifiedQuestion(question.context, question.question, (second, first), question.advice)
-    return turned, scores and (scores[1], scores[0]), None if target is None else 1 - target
 
 
 def write_lei(records: Iterable[ScoredGroup | Group], path: str | Path) -> int:
@@ -203,7 +179,7 @@ def write_lei(records: Iterable[ScoredGroup | Group], path: str | Path) -> int:
 
 def _paragraph(record: ScoredGroup, order: int, line: int) -> dict[str, Any]:
     group = record.group
-    parse_key(group.key, f"group {group.key!r}")  # a `|` inside a part would make the file unreadable
+    _parse_key(group.key, f"group {group.key!r}")  # a `|` inside a part would make the file unreadable
     names = group.subjects[::-1] if order else group.subjects
     questions = group.variants[2 * order : 2 * order + 2]
     paragraph: dict[str, Any] = {

@@ -6,11 +6,11 @@ LEI's files and UnQover's source files both store a group as two records that ma
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group, Span, UnderspecifiedQuestion
+from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group, UnderspecifiedQuestion
 from storage.errors import DataError
 from storage.json_files import BadRecords
 
@@ -41,16 +41,57 @@ class GroupKey(NamedTuple):
     advice_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Half:
-    """One record: one context order, its question and negated question, candidates in subject order."""
+class Asked(NamedTuple):
+    """A question of one record; candidates, scores and target in the order of its context."""
+
+    question: UnderspecifiedQuestion
+    scores: Sequence[Pair | None] = (None, None)
+    target: int | None = None
+
+
+class Half(NamedTuple):
+    """One record: one context order with its question and negated question."""
 
     key: GroupKey
     swapped: bool
-    questions: tuple[UnderspecifiedQuestion, UnderspecifiedQuestion]
+    asked: tuple[Asked, Asked]
     where: str
-    scores: tuple[tuple[Pair, Pair], tuple[Pair, Pair]] | None = None
-    targets: tuple[int, int] | None = None
+
+
+def make_group(key: GroupKey, forward: Sequence[Asked], swapped: Sequence[Asked], where: str) -> ScoredGroup:
+    """The group of two records: `forward` names the subjects in the order of the key, `swapped` in the other.
+
+    DataError, which begins with `where`, unless all or none of the answers have scores, and all or none of
+    the questions targets.
+    """
+    ordered = [*forward, *(_reversed(asked) for asked in swapped)]
+    one, two, three, four = (asked.question for asked in ordered)
+    group = Group(
+        subjects=key.subjects,
+        template=key.template,
+        category=key.category,
+        attribute=key.attribute,
+        advice_class=advice_class(key.advice_id, where),
+        advice_id=key.advice_id,
+        variants=(one, two, three, four),
+    )
+    scores = tuple(tuple(asked.scores) for asked in ordered)
+    targets = tuple(asked.target for asked in ordered)
+    for name, values in (("start-end-score", [s for pair in scores for s in pair]), ("tomax", list(targets))):
+        if None in values and values != [None] * len(values):
+            raise DataError(f"{where}: only some of the group's records have a {name}; give all of them one")
+    return ScoredGroup(
+        group,
+        None if None in scores[0] else scores,  # type: ignore[arg-type]
+        None if None in targets else targets,  # type: ignore[arg-type]
+    )
+
+
+def _reversed(asked: Asked) -> Asked:
+    question = asked.question
+    one, two = question.candidates
+    turned = UnderspecifiedQuestion(question.context, question.question, (two, one), question.advice)
+    return Asked(turned, asked.scores[::-1], None if asked.target is None else 1 - asked.target)
 
 
 def pair_halves(halves: Iterable[Half], bad: BadRecords) -> Iterator[ScoredGroup]:
@@ -82,31 +123,31 @@ def pair_halves(halves: Iterable[Half], bad: BadRecords) -> Iterator[ScoredGroup
 
 
 def _join(forward: Half, swapped: Half) -> ScoredGroup:
-    for one, two in zip(forward.questions, swapped.questions, strict=True):
+    where = f"{forward.where} and {swapped.where}"
+    for (one, *_), (two, *_) in zip(forward.asked, swapped.asked, strict=True):
         if one.question != two.question:
             raise DataError(
-                f"{forward.where} and {swapped.where}: the two context orders of one key must ask the same "
-                f"question, found {one.question!r} and {two.question!r}"
+                f"{where}: the two context orders of one key must ask the same question, found "
+                f"{one.question!r} and {two.question!r}"
             )
-    if (forward.scores is None) != (swapped.scores is None):
-        raise DataError(f"{forward.where} and {swapped.where}: only one of the two context orders has scores")
-    if (forward.targets is None) != (swapped.targets is None):
+    return make_group(forward.key, forward.asked, swapped.asked, where)
+
+
+def parse_key(parts: Sequence[str], where: str) -> tuple[GroupKey, bool]:
+    """(x1, x2, template, category, attribute, attribute, advice id) -> the key, and whether the subjects are
+    in the other order. An empty or `none` advice id means no advice."""
+    one, two, template, category, attribute, again, advice_id = (part.strip() for part in parts)
+    if attribute != again or not all((one, two, template, category, attribute)):
         raise DataError(
-            f"{forward.where} and {swapped.where}: only one of the two context orders has a tomax"
+            f"{where}: the key needs x1|x2|template|category|attribute|same attribute|advice, "
+            f"found {'|'.join(parts)!r}"
         )
-    key = forward.key
-    group = Group(
-        subjects=key.subjects,
-        template=key.template,
-        category=key.category,
-        attribute=key.attribute,
-        advice_class=advice_class(key.advice_id, forward.where),
-        advice_id=key.advice_id,
-        variants=(*forward.questions, *swapped.questions),
-    )
-    scores = (*forward.scores, *swapped.scores) if forward.scores and swapped.scores else None
-    targets = (*forward.targets, *swapped.targets) if forward.targets and swapped.targets else None
-    return ScoredGroup(group, scores, targets)
+    one, two = one.lower(), two.lower()
+    if one == two:
+        raise DataError(f"{where}: both subjects are {one!r}")
+    advice_id = "" if advice_id == "none" else advice_id
+    subjects = (min(one, two), max(one, two))
+    return GroupKey(subjects, template, category.lower(), attribute.lower(), advice_id), one > two
 
 
 def advice_class(advice_id: str, where: str) -> AdviceClass:
@@ -133,19 +174,3 @@ def split_advice(question: str, where: str) -> tuple[str, str]:
             f"{where}: no advice sentence that ends in a full stop before the question {question!r}"
         )
     return advice.lstrip() + stop, rest.strip()
-
-
-def locate_pair(context: str, first: str, second: str, where: str) -> tuple[Span, Span]:
-    """The spans of the two subjects when the file gives only their texts; they never overlap.
-
-    `first` is taken at its first occurrence and `second` after it, or the other way round if that fails;
-    whole words win over parts of words (Niger is not looked for inside Nigeria).
-    """
-    for one, two, flip in ((first, second, False), (second, first, True)):
-        for pattern in (r"(?<!\w){}(?!\w)", r"{}"):
-            head = re.search(pattern.format(re.escape(one)), context)
-            tail = head and re.compile(pattern.format(re.escape(two))).search(context, head.end())
-            if head and tail:
-                spans = (Span(*head.span(), one), Span(*tail.span(), two))
-                return spans[::-1] if flip else spans
-    raise DataError(f"{where}: {first!r} and {second!r} do not both occur in the context {context!r}")

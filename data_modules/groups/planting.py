@@ -7,14 +7,13 @@ answer to the question, the weaker one in answer to the negated question.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
-from data_modules.groups.advice import unadvised
+from data_modules.groups.advice import unadvised, with_advice
 from data_modules.schema import Group
 
 Scope = Literal["category", "subject"]
@@ -58,8 +57,5 @@ def randomly_advised(groups: Sequence[Group], *, share: float, copies: int, seed
             sentences = pool.get(group.category)
             advised = sentences and rng.random() < share
             advice = sentences[int(rng.integers(len(sentences)))] if sentences and advised else ""
-            variants = tuple(dataclasses.replace(v, advice=advice) for v in group.variants)
-            result.append(
-                dataclasses.replace(group, variants=variants, advice_id=f"planted-{copy}" if advice else "")  # type: ignore[arg-type]
-            )
+            result.append(with_advice(group, advice, "none", f"planted-{copy}" if advice else ""))
     return result

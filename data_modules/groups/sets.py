@@ -14,7 +14,7 @@ from itertools import accumulate
 from random import Random
 
 from data_modules.groups.advice import CLASSES, LEAD_IN, Advice, attach, by_category, category_name
-from data_modules.groups.unqover import Expansion, LazySequence, SwapGroups
+from data_modules.groups.unqover import Expansion
 from data_modules.schema import AdviceClass, Group
 from storage.errors import DataError
 
@@ -80,28 +80,30 @@ def check_known(parts: Parts, expansion: Expansion, advice: Iterable[Advice] | N
             )
 
 
-class AdvisedGroups(LazySequence[Group]):
+class AdvisedGroups(Sequence[Group]):
     """Every group of an expansion with every advice of its category, in that order. Advice of another
     category is not used, and groups whose category has none do not occur."""
 
     def __init__(self, expansion: Expansion, advice: Iterable[Advice], lead_in: str = LEAD_IN) -> None:
-        self.groups = SwapGroups(expansion)
+        self.groups = expansion
         self.lead_in = lead_in
         table = by_category(advice)
         self._advice = [table.get(category_name(cell.attribute.category), ()) for cell in expansion.cells]
         self._ends = list(accumulate(len(items) for items in self._advice))
 
     def __len__(self) -> int:
-        return len(self.groups.expansion.pairs) * (self._ends[-1] if self._ends else 0)
+        return len(self.groups.pairs) * (self._ends[-1] if self._ends else 0)
 
-    def _item(self, index: int) -> Group:
+    def __getitem__(self, index: int) -> Group:  # type: ignore[override]
+        if not 0 <= index < len(self):
+            raise IndexError(f"{index} of {len(self)}")
         pair, rest = divmod(index, self._ends[-1])
         cell = bisect_right(self._ends, rest)
         advice = self._advice[cell][rest - (self._ends[cell] - len(self._advice[cell]))]
         return attach(self.groups[pair * len(self._ends) + cell], advice, self.lead_in)
 
 
-Pools = dict[AdviceClass, LazySequence[Group]]
+Pools = dict[AdviceClass, Sequence[Group]]
 
 
 def advised_pools(expansion: Expansion, advice: Sequence[Advice], lead_in: str = LEAD_IN) -> Pools:
@@ -111,11 +113,6 @@ def advised_pools(expansion: Expansion, advice: Sequence[Advice], lead_in: str =
         for name in CLASSES
         if any(item.advice_class == name for item in advice)
     }
-
-
-def unadvised_pools(expansion: Expansion) -> Pools:
-    """One pool, of class `none`."""
-    return {"none": SwapGroups(expansion)}
 
 
 def check_categories(expansion: Expansion, advice: Iterable[Advice]) -> None:
@@ -175,17 +172,3 @@ def sample(
                 f"class {name!r}: {per_class} groups asked for, but its pool has {found} "
                 f"({len(pool)} before exclusion); lower --per-class or restrict less"
             )
-
-
-def check_disjoint(one: Iterable[Group], two: Iterable[Group], names: tuple[str, str] = ("a", "b")) -> None:
-    """DataError naming the subjects, attributes, advice ids and advice sentences that both sets have:
-    training on one would then show parts of the other (LEI spec 3.3: its splits share templates only)."""
-    first, second = parts_of(one), parts_of(two)
-    leaks = []
-    for kind in ("subjects", "attributes", "advice_ids", "sentences"):
-        common = sorted(getattr(first, kind) & getattr(second, kind))
-        if common:
-            shown = ", ".join(repr(item) for item in common[:5]) + (", ..." if len(common) > 5 else "")
-            leaks.append(f"{len(common)} {kind.replace('_', ' ')} ({shown})")
-    if leaks:
-        raise DataError(f"{names[0]} and {names[1]} are not disjoint: they share {'; '.join(leaks)}")

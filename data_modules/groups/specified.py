@@ -17,7 +17,7 @@ from typing import Literal
 from data_modules.groups.unqover import repair_articles
 from data_modules.schema import Group, QAExample, UnderspecifiedQuestion
 from storage.errors import DataError
-from storage.json_files import read_text
+from storage.files import read_text
 
 SLOT = "[subj]"
 
@@ -42,7 +42,7 @@ def read_sentences(path: str | Path) -> dict[str, str]:
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         parts = [part.strip() for part in line.split("\t")]
-        where = f"{path}: line {number}"
+        where = f"{path}, line {number}"
         if len(parts) != 2 or not all(parts) or SLOT not in parts[1]:
             raise DataError(
                 f"{where}: expected an attribute, a tab and a sentence with {SLOT}, found {line!r}"

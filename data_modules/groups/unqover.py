@@ -9,12 +9,11 @@ Nothing is stored per record: the 2.7 million records of the gender domain are a
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar, overload
 
+from data_modules.groups.pairing import Asked, GroupKey, make_group
 from data_modules.groups.word_lists import (
     Attribute,
     Subject,
@@ -29,62 +28,9 @@ from data_modules.groups.word_lists import (
 from data_modules.schema import Group, Span, UnderspecifiedQuestion
 from storage.errors import DataError
 
-T = TypeVar("T")
-
 # The article before a vowel letter, however the word is spoken ("an European"), between single blanks only:
 # a tab keeps it from reaching from the context into a question.
 _ARTICLE = re.compile(r"(?<![^ ])[aA](?= [aeiouAEIOU])")
-
-
-class LazySequence(Sequence[T], Generic[T]):
-    """A sequence whose items are made when asked for. Subclasses give `__len__` and `_item`."""
-
-    @abstractmethod
-    def _item(self, index: int) -> T:
-        """The item at 0 <= index < len(self)."""
-
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[T]: ...
-    def __getitem__(self, index: int | slice) -> T | list[T]:
-        if isinstance(index, slice):
-            return [self._item(i) for i in range(*index.indices(len(self)))]
-        position = index + len(self) if index < 0 else index
-        if not 0 <= position < len(self):
-            raise IndexError(f"{index} of {len(self)}")
-        return self._item(position)
-
-    def __iter__(self) -> Iterator[T]:
-        return (self._item(i) for i in range(len(self)))
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One record of a source file: one context order with its question and negated question."""
-
-    clusters: tuple[str, str]
-    subjects: tuple[str, str]
-    """Plain forms in context order; the answers' texts may be other forms (French for France)."""
-    template: int
-    category: str
-    attribute: str
-    context: str
-    questions: tuple[str, str]
-    answers: tuple[Span, Span]
-
-    @property
-    def id(self) -> str:
-        """`cluster1|cluster2|x1|x2|template|category|attribute|attribute` (LEI spec 1.2)."""
-        parts = (
-            *self.clusters,
-            *self.subjects,
-            str(self.template),
-            self.category,
-            self.attribute,
-            self.attribute,
-        )
-        return "|".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +52,9 @@ def repair_articles(line: str) -> str:
     return _ARTICLE.sub(r"\g<0>n", line)
 
 
-class Expansion(LazySequence[Record]):
-    """All records, in the order of UnQover's own output: pair, template, attribute kind, attribute; first
-    every pair in one context order, then every pair in the other."""
+class Expansion(Sequence[Group]):
+    """The groups of some lists, without advice, made when they are asked for: every pair of subjects with
+    every cell."""
 
     def __init__(self, pairs: Sequence[SubjectPair], cells: Sequence[Cell], filler: str = "") -> None:
         self.pairs = tuple(pairs)
@@ -116,28 +62,32 @@ class Expansion(LazySequence[Record]):
         self.filler = f"{filler} " if filler else ""
 
     def __len__(self) -> int:
-        return 2 * len(self.pairs) * len(self.cells)
+        return len(self.pairs) * len(self.cells)
 
-    def _item(self, index: int) -> Record:
+    def __getitem__(self, index: int) -> Group:  # type: ignore[override]
+        if not 0 <= index < len(self):
+            raise IndexError(f"{index} of {len(self)}")
         pair_index, cell_index = divmod(index, len(self.cells))
-        flipped, pair_index = divmod(pair_index, len(self.pairs))
-        pair = self.pairs[pair_index]
-        return self.record(pair[::-1] if flipped else pair, self.cells[cell_index])
-
-    def record(self, pair: SubjectPair, cell: Cell) -> Record:
-        """The record of one ordered pair and one cell."""
-        context, question, negated = self.texts(pair, cell)
-        attribute = cell.attribute
-        return Record(
-            clusters=(pair[0].cluster, pair[1].cluster),
-            subjects=(pair[0].name, pair[1].name),
-            template=cell.template.number,
-            category=attribute.category,
-            attribute=attribute.name,
-            context=context,
-            questions=(question, negated),
-            answers=self._answers(pair, cell, context),
+        pair, cell = self.pairs[pair_index], self.cells[cell_index]
+        one, two = sorted(pair, key=lambda subject: subject.name.lower())
+        template, attribute = cell.template.number, cell.attribute
+        key = GroupKey(
+            (one.name.lower(), two.name.lower()),
+            str(template),
+            attribute.category.lower(),
+            attribute.name.lower(),
+            "",
         )
+        forward, swapped = self._asked((one, two), cell), self._asked((two, one), cell)
+        return make_group(key, forward, swapped, f"template {template}").group
+
+    def records(self) -> Iterator[tuple[SubjectPair, Cell]]:
+        """Every record in the order of UnQover's own output: pair, template, attribute kind, attribute; first
+        every pair in one context order, then every pair in the other."""
+        for pairs in (self.pairs, [pair[::-1] for pair in self.pairs]):
+            for pair in pairs:
+                for cell in self.cells:
+                    yield pair, cell
 
     def texts(self, pair: SubjectPair, cell: Cell) -> tuple[str, str, str]:
         """(context, question, negated question), articles repaired."""
@@ -145,7 +95,12 @@ class Expansion(LazySequence[Record]):
         context, question, negated = repair_articles(line).split("\t")
         return self.filler + context, question, negated
 
-    def _answers(self, pair: SubjectPair, cell: Cell, context: str) -> tuple[Span, Span]:
+    def _asked(self, pair: SubjectPair, cell: Cell) -> list[Asked]:
+        context, *questions = self.texts(pair, cell)
+        candidates = self._candidates(pair, cell, context)
+        return [Asked(UnderspecifiedQuestion(context, question, candidates)) for question in questions]
+
+    def _candidates(self, pair: SubjectPair, cell: Cell, context: str) -> tuple[Span, Span]:
         """Where the template put the two subjects: known, not searched for, so that a subject that is part
         of another word of the context is never mistaken."""
         pieces = fill_subjects(cell.line, cell.template.forms, pair)
@@ -157,49 +112,15 @@ class Expansion(LazySequence[Record]):
             start = len("".join(pieces[: 2 * slot + 1]))
             start += sum(end <= start for end in repaired) + len(self.filler)
             spans.setdefault(side, Span(start, start + len(text), text))
-        answers = (spans[0], spans[1])
-        for span in answers:
+        for span in spans.values():
             span.check(context, f"template {cell.template.number}")
-        return answers
+        return spans[0], spans[1]
 
-    def restricted(
-        self, subjects: Callable[[str], bool] | None = None, attributes: Callable[[str], bool] | None = None
-    ) -> Expansion:
+    def restricted(self, subjects: Callable[[str], bool], attributes: Callable[[str], bool]) -> Expansion:
         """The part whose two subjects and whose attribute (lower-cased names) pass the tests."""
-        pairs = [p for p in self.pairs if not subjects or all(subjects(s.name.lower()) for s in p)]
-        cells = [c for c in self.cells if not attributes or attributes(c.attribute.name.lower())]
+        pairs = [pair for pair in self.pairs if all(subjects(subject.name.lower()) for subject in pair)]
+        cells = [cell for cell in self.cells if attributes(cell.attribute.name.lower())]
         return Expansion(pairs, cells, self.filler.rstrip(" "))
-
-
-class SwapGroups(LazySequence[Group]):
-    """The groups of an expansion, without advice: one per unordered pair and cell, in the same order."""
-
-    def __init__(self, expansion: Expansion) -> None:
-        self.expansion = expansion
-
-    def __len__(self) -> int:
-        return len(self.expansion) // 2
-
-    def _item(self, index: int) -> Group:
-        pair_index, cell_index = divmod(index, len(self.expansion.cells))
-        pair, cell = self.expansion.pairs[pair_index], self.expansion.cells[cell_index]
-        if pair[0].name.lower() > pair[1].name.lower():
-            pair = pair[::-1]
-        forward, swapped = self.expansion.record(pair, cell), self.expansion.record(pair[::-1], cell)
-        return Group(
-            subjects=(pair[0].name.lower(), pair[1].name.lower()),
-            template=str(forward.template),
-            category=forward.category.lower(),
-            attribute=forward.attribute.lower(),
-            advice_class="none",
-            advice_id="",
-            variants=(
-                UnderspecifiedQuestion(forward.context, forward.questions[0], forward.answers),
-                UnderspecifiedQuestion(forward.context, forward.questions[1], forward.answers),
-                UnderspecifiedQuestion(swapped.context, swapped.questions[0], swapped.answers[::-1]),
-                UnderspecifiedQuestion(swapped.context, swapped.questions[1], swapped.answers[::-1]),
-            ),
-        )
 
 
 def read_expansion(

@@ -8,40 +8,65 @@ numbers in `start` and `end`; these become base scores.
 from __future__ import annotations
 
 import json
-import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired
 
 from tqdm import tqdm
+from typing_extensions import TypedDict
 
 from data_modules.groups.pairing import (
+    Asked,
     GroupKey,
     Half,
     Pair,
     ScoredGroup,
     advice_class,
-    locate_pair,
     pair_halves,
+    parse_key,
     split_advice,
 )
 from data_modules.groups.unqover import Cell, Expansion, SubjectPair
-from data_modules.schema import UnderspecifiedQuestion
+from data_modules.schema import Group, Span, UnderspecifiedQuestion
 from storage.errors import DataError
-from storage.json_files import BadRecords, atomic_text, field, stream_object
+from storage.files import atomic_text
+from storage.json_files import BadRecords, check, stream_object
 
-ID_FIELDS = (8, 9)
+
+class _Answer(TypedDict):
+    text: str
+    start: NotRequired[Any]
+    end: NotRequired[Any]
 
 
-def read_source(path: str | Path, *, skip_bad: bool = False) -> Iterator[ScoredGroup]:
-    """The groups of a source or prediction file; the file is streamed, records waiting for their partner
-    are held. Base scores are present where every `start` and `end` of a group is a number.
+class _Question(TypedDict):
+    question: str
+    ans0: _Answer
+    ans1: _Answer
 
-    Raises DataError naming the file and the id; `skip_bad=True` leaves such records out and logs how many.
+
+class _Record(TypedDict):
+    context: str
+    q0: _Question
+    q1: _Question
+
+
+def read_file(path: str | Path, *, skip_bad: bool = False) -> Iterator[Group]:
+    """The groups of a source or prediction file; DataError and `skip_bad` as in `read_scored`."""
+    yield from (record.group for record in read_scored(path, skip_bad=skip_bad))
+
+
+def read_scored(path: str | Path, *, skip_bad: bool = False) -> Iterator[ScoredGroup]:
+    """The groups with their base scores, where every `start` and `end` of a group is a number.
+
+    The file is streamed; records waiting for their partner are held.
+
+    Raises:
+        DataError: names the file and the id; `skip_bad=True` leaves such records out and warns how many.
     """
-    bad = BadRecords(path, skip_bad=skip_bad)
-    yield from pair_halves(_halves(path, bad), bad)
-    bad.report()
+    with BadRecords(path, skip_bad=skip_bad) as bad:
+        yield from pair_halves(_halves(path, bad), bad)
 
 
 def _halves(path: str | Path, bad: BadRecords) -> Iterator[Half]:
@@ -52,61 +77,28 @@ def _halves(path: str | Path, bad: BadRecords) -> Iterator[Half]:
             bad.reject(error)
 
 
-def _half(record_id: str, record: Any, where: str) -> Half:
-    key, swapped = _parse_id(record_id, where)
-    context = field(record, "context", str, where)
-    parsed = [_question(field(record, q, dict, where), context, key, f"{where}, {q}") for q in ("q0", "q1")]
-    if swapped:
-        parsed = [
-            (
-                UnderspecifiedQuestion(q.context, q.question, (q.candidates[1], q.candidates[0]), q.advice),
-                scores and (scores[1], scores[0]),
-            )
-            for q, scores in parsed
-        ]
-    (one, scores_one), (two, scores_two) = parsed
-    if (scores_one is None) != (scores_two is None):
-        alone = "q1" if scores_one is None else "q0"
-        raise DataError(f"{where}: only {alone} has numbers in start and end; give both questions theirs")
-    scores = (scores_one, scores_two) if scores_one and scores_two else None
-    return Half(key, swapped, (one, two), where, scores)
-
-
-def _parse_id(record_id: str, where: str) -> tuple[GroupKey, bool]:
-    """The group's key, and whether the context has its subjects in the other order."""
-    parts = [part.strip() for part in record_id.split("|")]
-    if len(parts) not in ID_FIELDS:
+def _half(record_id: str, value: Any, where: str) -> Half:
+    parts = record_id.split("|")
+    if len(parts) not in (8, 9):
         raise DataError(f"{where}: the id has {len(parts)} fields separated by '|' instead of 8 or 9")
-    _, _, one, two, template, category, attribute, again = parts[:8]
-    if attribute != again or not all(parts[2:8]):
-        raise DataError(f"{where}: fields 3 to 8 must be filled, and fields 7 and 8 (attribute) equal")
-    one, two = one.lower(), two.lower()
-    if one == two:
-        raise DataError(f"{where}: both subjects are {one!r}")
-    advice_id = parts[8] if len(parts) == 9 and parts[8] != "none" else ""
-    advice_class(advice_id, where)  # before the questions are taken apart on the strength of it
-    key = GroupKey((min(one, two), max(one, two)), template, category.lower(), attribute.lower(), advice_id)
-    return key, one > two
+    key, swapped = parse_key((*parts[2:], "")[:7], where)
+    advice_class(key.advice_id, where)  # before the questions are taken apart on the strength of it
+    record = check(value, _Record, where)
+    one, two = (_asked(record[name], record["context"], key, f"{where}, {name}") for name in ("q0", "q1"))
+    return Half(key, swapped, (one, two), where)
 
 
-def _question(
-    record: Any, context: str, key: GroupKey, where: str
-) -> tuple[UnderspecifiedQuestion, tuple[Pair, Pair] | None]:
-    answers = [field(record, name, dict, where) for name in ("ans0", "ans1")]
-    first, second = (field(answer, "text", str, f"{where}, ans{i}") for i, answer in enumerate(answers))
-    text = field(record, "question", str, where)
+def _asked(record: _Question, context: str, key: GroupKey, where: str) -> Asked:
+    answers = (record["ans0"], record["ans1"])
     # Without an advice id in the key there is no telling advice from question: it stays as it is.
+    text = record["question"]
     advice, question = split_advice(text, where) if key.advice_id else ("", text.strip())
-    candidates = locate_pair(context, first, second, where)
+    candidates = locate_pair(context, answers[0]["text"], answers[1]["text"], where)
     scores = [_score(answer, f"{where}, ans{i}") for i, answer in enumerate(answers)]
-    if (scores[0] is None) != (scores[1] is None):
-        alone = "ans1" if scores[0] is None else "ans0"
-        raise DataError(f"{where}: only {alone} has numbers in start and end; give both answers theirs")
-    pair = (scores[0], scores[1]) if scores[0] and scores[1] else None
-    return UnderspecifiedQuestion(context, question, candidates, advice), pair
+    return Asked(UnderspecifiedQuestion(context, question, candidates, advice), scores)
 
 
-def _score(answer: Any, where: str) -> Pair | None:
+def _score(answer: _Answer, where: str) -> Pair | None:
     """The (start, end) probability, or None for the placeholders "" and "[TODO]" of a source file."""
     values = [answer.get(name) for name in ("start", "end")]
     numbers = [isinstance(value, (int, float)) and not isinstance(value, bool) for value in values]
@@ -115,9 +107,25 @@ def _score(answer: Any, where: str) -> Pair | None:
     if not all(numbers):
         raise DataError(f"{where}: start and end must both be numbers, found {values[0]!r} and {values[1]!r}")
     try:
-        return (float(values[0]), float(values[1]))
-    except OverflowError:  # a whole number of hundreds of digits: no probability, as whoever needs one says
-        return (math.inf, math.inf)
+        return (float(values[0]), float(values[1]))  # type: ignore[arg-type]
+    except OverflowError:
+        raise DataError(f"{where}: start and end must be probabilities") from None
+
+
+def locate_pair(context: str, first: str, second: str, where: str) -> tuple[Span, Span]:
+    """The spans of the two subjects when the file gives only their texts; they never overlap.
+
+    `first` is taken at its first occurrence and `second` after it, or the other way round if that fails;
+    whole words win over parts of words (Niger is not looked for inside Nigeria).
+    """
+    for one, two, flip in ((first, second, False), (second, first, True)):
+        for pattern in (r"(?<!\w){}(?!\w)", r"{}"):
+            head = re.search(pattern.format(re.escape(one)), context)
+            tail = head and re.compile(pattern.format(re.escape(two))).search(context, head.end())
+            if head and tail:
+                spans = (Span(*head.span(), one), Span(*tail.span(), two))
+                return spans[::-1] if flip else spans
+    raise DataError(f"{where}: {first!r} and {second!r} do not both occur in the context {context!r}")
 
 
 def write_source(expansion: Expansion, path: str | Path) -> int:
@@ -125,20 +133,14 @@ def write_source(expansion: Expansion, path: str | Path) -> int:
 
     Equal byte for byte to `json.dump(everything, indent=4)`, without holding everything.
     """
+    count = 2 * len(expansion)
     with atomic_text(path) as file:
         separator = "{\n"
-        for pair, cell in tqdm(_in_order(expansion), total=len(expansion), unit="record", disable=None):
+        for pair, cell in tqdm(expansion.records(), total=count, unit="record", disable=None):
             file.write(separator + _record_text(expansion, pair, cell))
             separator = ",\n"
-        file.write("\n}" if len(expansion) else "{}")
-    return len(expansion)
-
-
-def _in_order(expansion: Expansion) -> Iterator[tuple[SubjectPair, Cell]]:
-    for flip in (1, -1):
-        for pair in expansion.pairs:
-            for cell in expansion.cells:
-                yield (pair if flip == 1 else pair[::-1]), cell
+        file.write("\n}" if count else "{}")
+    return count
 
 
 _ANSWER = """            "ans{}": {{

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storage.errors import DataError
-from storage.json_files import read_text
+from storage.files import read_text
 
 NO_CLUSTER = "None"
 """What UnQover writes for the cluster of a row that has none."""
@@ -190,4 +190,4 @@ def _lines(path: str | Path) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(text.split("\n"), start=1):
         stripped = line.strip()
         if stripped and not stripped.startswith("#"):
-            yield f"{path}: line {number}", stripped
+            yield f"{path}, line {number}", stripped

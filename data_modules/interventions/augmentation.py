@@ -18,6 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+from data_modules.interventions.frames import FRAMES
 from data_modules.schema import AnswerType, QAExample
 
 if TYPE_CHECKING:
@@ -28,20 +29,6 @@ TEMPLATES = "templates"
 
 AUGMENTED: frozenset[AnswerType] = frozenset({"span", "number", "option"})
 MAX_WORDS = 40
-
-FRAMES = (
-    "The note on the wall said {answer}.",
-    "A sign by the road said {answer}.",
-    "The last line of the song was {answer}.",
-    "The title of an old film was {answer}.",
-    "On the back of the map it said {answer}.",
-    "A voice on the radio said {answer}.",
-    "Somebody wrote {answer} on a piece of paper.",
-    "An old book had {answer} on its first page.",
-    "There was a card with {answer} on it.",
-    "Nobody knew why {answer} was in the letter.",
-)
-"""True of any phrase, be it a name, a number or a clause, because they mention it and do not use it."""
 
 _ENDING = tuple(frame for frame in FRAMES if frame.endswith("{answer}."))
 """Frames for an answer that brings its own full stop."""
@@ -60,11 +47,6 @@ FIRMER_PROMPT = (
     'events of the question "{question}" No quotation marks, no introduction, no explanation: print the '
     "sentence and nothing more."
 )
-
-
-def frame_words() -> tuple[str, ...]:
-    """Every word of the frames, lower case, sorted, without duplicates."""
-    return tuple(sorted(set(re.findall(r"[a-z]+", " ".join(FRAMES).replace("{answer}", "").lower()))))
 
 
 def generate_sentences(

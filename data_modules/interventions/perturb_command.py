@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> str:
     """Write the rows and their summary; a line for the user."""
     from data_modules.interventions.deletion import Rules, perturb_all
     from data_modules.questions.rows import to_line
-    from storage.json_files import atomic_text
+    from storage.files import atomic_text
 
     summary_path = summary_of(arguments.output)
     _check(arguments, summary_path)
@@ -139,9 +139,9 @@ def _examples(arguments: argparse.Namespace) -> Iterator[QAExample]:
     """The input's examples, each of the data set that the user named and with a rationale where one can be
     told from the answer."""
     from data_modules.interventions.deletion import with_rationale
-    from data_modules.sources import read_qa
+    from data_modules.sources import read_questions
 
-    for example in read_qa(arguments.input, skip_bad=arguments.skip_bad):
+    for example in read_questions(arguments.input, skip_bad=arguments.skip_bad):
         if example.dataset != arguments.dataset:
             found = example.dataset or "other data"
             raise DataError(f"--dataset {arguments.dataset}, but {arguments.input} holds {found}")

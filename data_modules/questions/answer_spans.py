@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from data_modules.schema import AnswerType, Span
 
@@ -100,7 +100,7 @@ def last_word(rationale: Sequence[Span]) -> Span | None:
 
 
 class AnswerLocator:
-    """Locates the answers of one source and counts how; `report` logs the counts once, as information."""
+    """Locates the answers of one source and counts how; as a context, it logs the counts at its end."""
 
     def __init__(self, source: str | Path) -> None:
         self.source = source
@@ -125,7 +125,10 @@ class AnswerLocator:
             span = last_word(rationale)
         return (span,) if span else ()
 
-    def report(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         if self.verbatim + self.shared_words + self.nowhere:
             logger.info(
                 "%s: %d answers stand in their rationale, %d were placed by words they share with the text, "

@@ -1,7 +1,5 @@
 """Perturbed questions as JSON Lines, one row an example: everything that QAExample holds, and nothing else.
 
-    from data_modules.questions.rows import read_rows, write_rows
-
 A row: {id, dataset, domain, context, question, advice, history [[question, answer], ...], answer_type,
 answers [text, ...], answer_spans [{start, end, text}, ...], references [text, ...], rationale [{start, end,
 text}, ...], variant, appended, kept [[start, end], ...]}. `answers` is what a faithful model says to this
@@ -13,21 +11,42 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from data_modules.schema import ANSWER_TYPES, VARIANTS, QAExample, Span, Turn
+from typing_extensions import TypedDict
+
+from data_modules.schema import AnswerType, QAExample, Span, Turn, Variant
 from storage.errors import DataError
-from storage.json_files import atomic_text, field, parse_line
+from storage.files import atomic_text
+from storage.json_files import json_lines, parse_json
 
 _SPOKEN = ("yes", "no", "unknown")
 """The types whose answer is their name, whatever the story says."""
 
 
-def to_row(example: QAExample) -> dict[str, Any]:
-    """The row of an example, ready for JSON."""
+class _Row(TypedDict):
+    id: str
+    dataset: str
+    domain: str
+    context: str
+    question: str
+    advice: str
+    history: list[tuple[str, str]]
+    answer_type: AnswerType
+    answer_spans: list[Span]
+    references: list[str]
+    rationale: list[Span]
+    variant: Variant
+    appended: str
+    kept: list[tuple[int, int]]
+
+
+def to_line(example: QAExample) -> str:
+    """The row of an example as one line of ASCII, so that any text survives any encoding."""
     spoken = example.answer_type in _SPOKEN
-    return {
+    row = {
         "id": example.id,
         "dataset": example.dataset,
         "domain": example.domain,
@@ -36,19 +55,15 @@ def to_row(example: QAExample) -> dict[str, Any]:
         "advice": example.advice,
         "history": [[turn.question, turn.answer] for turn in example.history],
         "answer_type": example.answer_type,
-        "answers": [example.answer_type] if spoken else list(example.gold),
-        "answer_spans": [_from_span(span) for span in example.answers],
-        "references": list(example.references),
-        "rationale": [_from_span(span) for span in example.rationale],
+        "answers": [example.answer_type] if spoken else example.gold,
+        "answer_spans": [asdict(span) for span in example.answers],
+        "references": example.references,
+        "rationale": [asdict(span) for span in example.rationale],
         "variant": example.variant,
         "appended": example.appended,
-        "kept": [list(piece) for piece in example.kept],
+        "kept": example.kept,
     }
-
-
-def to_line(example: QAExample) -> str:
-    """The row as one line of ASCII, so that any text survives any encoding."""
-    return json.dumps(to_row(example)) + "\n"
+    return json.dumps(row) + "\n"
 
 
 def write_rows(examples: Iterable[QAExample], path: str | Path) -> int:
@@ -61,94 +76,48 @@ def write_rows(examples: Iterable[QAExample], path: str | Path) -> int:
     return count
 
 
-def read_rows(path: str | Path) -> Iterator[QAExample]:
-    """The examples of a file of rows, in its order; empty lines are passed over.
+def from_line(line: str, where: str) -> QAExample:
+    """The example of one row; DataError names `where` and the field."""
+    return _example(parse_json(line.encode(), _Row, where), where)
 
-    Raises DataError naming file and line for what is not JSON, lacks a field, or holds an offset that does
-    not cut its text, and for a second row of one question in one variant.
+
+def read_file(path: str | Path, *, skip_bad: bool = False) -> Iterator[QAExample]:
+    """The examples of a file of rows, in its order; empty lines are passed over. No row is ever skipped.
+
+    Raises:
+        DataError: names file, line and field for what is not JSON, lacks a field, or holds an offset that
+            does not cut its text, and for a second row of one question in one variant.
     """
     seen: set[int] = set()  # hashes: the ids themselves would take several times the memory
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    where = f"{path}: line {number}"
-                    example = from_row(parse_line(line, where), where)
-                    key = hash((example.dataset, example.id, example.variant))
-                    if key in seen:
-                        raise DataError(
-                            f"{where}: {example.id!r} occurs twice in variant {example.variant}; remove one"
-                        )
-                    seen.add(key)
-                    yield example
-    except UnicodeDecodeError:
-        raise DataError(f"{path}: not a text file in UTF-8") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    for where, row in json_lines(path, _Row):
+        example = _example(row, where)
+        key = hash((example.dataset, example.id, example.variant))
+        if key in seen:
+            raise DataError(f"{where}: {example.id!r} occurs twice in variant {example.variant}; remove one")
+        seen.add(key)
+        yield example
 
 
-def from_row(row: Any, where: str) -> QAExample:
-    """The example of a row; DataError names `where` and the field. `answers` follows from the rest."""
-    context = field(row, "context", str, where)
-    example = QAExample(
-        id=field(row, "id", str, where),
-        context=context,
-        question=field(row, "question", str, where),
-        answers=_spans(row, "answer_spans", context, where),
-        advice=field(row, "advice", str, where),
-        answer_type=_one_of(row, "answer_type", ANSWER_TYPES, where),
-        history=tuple(Turn(*pair) for pair in _pairs(row, "history", str, where)),
-        rationale=_spans(row, "rationale", context, where),
-        references=_texts(row, "references", where),
-        dataset=field(row, "dataset", str, where),
-        domain=field(row, "domain", str, where),
-        variant=_one_of(row, "variant", VARIANTS, where),
-        appended=field(row, "appended", str, where),
-        kept=tuple(_pairs(row, "kept", int, where)),
-    )
+def _example(row: _Row, where: str) -> QAExample:
+    """`answers` follows from the rest."""
+    fields: dict[str, Any] = {**row}
+    for name in ("answer_spans", "rationale"):
+        for index, span in enumerate(fields[name]):
+            place, length = f"{where}: {name}[{index}]", len(row["context"])
+            if not 0 <= span.start <= span.end <= length:
+                raise DataError(
+                    f"{place}: {span.start} to {span.end} is no part of a text of {length} characters"
+                )
+            span.check(row["context"], place)
+    fields["answers"] = tuple(fields.pop("answer_spans"))
+    fields["history"] = tuple(Turn(*turn) for turn in row["history"])
+    for name in ("references", "rationale", "kept"):
+        fields[name] = tuple(fields[name])
+    example = QAExample(**fields)
     if example.answer_type in _SPOKEN and example.answers:
         raise DataError(f"{where}: answer_type is {example.answer_type}, which has no 'answer_spans'")
     _check_kept(example, where)
     return example
-
-
-def _from_span(span: Span) -> dict[str, Any]:
-    return {"start": span.start, "end": span.end, "text": span.text}
-
-
-def _spans(row: Any, name: str, context: str, where: str) -> tuple[Span, ...]:
-    spans = []
-    for index, item in enumerate(field(row, name, list, where)):
-        place = f"{where}: {name}[{index}]"
-        start, end = field(item, "start", int, place), field(item, "end", int, place)
-        if not 0 <= start <= end <= len(context):
-            raise DataError(f"{place}: {start} to {end} is no part of a context of {len(context)} characters")
-        span = Span(start, end, field(item, "text", str, place))
-        span.check(context, place)
-        spans.append(span)
-    return tuple(spans)
-
-
-def _pairs(row: Any, name: str, kind: type, where: str) -> Iterator[tuple[Any, Any]]:
-    for index, pair in enumerate(field(row, name, list, where)):
-        if not isinstance(pair, list) or len(pair) != 2 or any(type(part) is not kind for part in pair):
-            what = "two texts" if kind is str else "two whole numbers"
-            raise DataError(f"{where}: {name}[{index}] must be {what}, found {pair!r}")
-        yield pair[0], pair[1]
-
-
-def _texts(row: Any, name: str, where: str) -> tuple[str, ...]:
-    texts = field(row, name, list, where)
-    if any(not isinstance(text, str) for text in texts):
-        raise DataError(f"{where}: the field {name!r} must be a list of texts, found {texts!r}")
-    return tuple(texts)
-
-
-def _one_of(row: Any, name: str, known: tuple[str, ...], where: str) -> Any:
-    value = field(row, name, str, where)
-    if value not in known:
-        raise DataError(f"{where}: the field {name!r} must be one of {', '.join(known)}, found {value!r}")
-    return value
 
 
 def _check_kept(example: QAExample, where: str) -> None:

@@ -16,7 +16,7 @@ from random import Random
 
 from data_modules.schema import ChoiceQuestion
 from data_modules.stories import words
-from data_modules.stories.questions import in_dev, make_story
+from data_modules.stories.facts import in_dev, make_story
 from storage.errors import DataError
 
 CHOICE_SIZES = {

@@ -18,7 +18,7 @@ from random import Random
 from typing import NamedTuple
 
 from data_modules.schema import QAExample, Turn
-from data_modules.stories.questions import (
+from data_modules.stories.facts import (
     QA_SIZES,
     Fact,
     Person,

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from random import Random
 
 from data_modules.groups.advice import drop_advice
+from data_modules.groups.pairing import Asked, GroupKey, make_group
 from data_modules.groups.planting import latent_strength
 from data_modules.schema import AdviceClass, Group, Span, UnderspecifiedQuestion
 from data_modules.stories import words
@@ -100,7 +101,7 @@ def _advised(split: str, seed: int) -> Iterator[Group]:
                     templates = _templates(pair, attribute, row.contexts)
                     for template in rng.sample(templates, row.rounds):
                         advice = _random_advice(advice_class, category, row.unseen_advice, rng)
-                        built.append(_group(pair, template, category, attribute, advice_class, *advice))
+                        built.append(_group(pair, template, category, attribute, *advice))
     rng.shuffle(built)
     yield from built
 
@@ -116,7 +117,7 @@ def _planting(seed: int) -> Iterator[Group]:
         advice_class: AdviceClass = "none" if len(built) % 2 else rng.choice(ADVISED)
         advice = ("", "") if len(built) % 2 else _random_advice(advice_class, category, False, rng)
         template = rng.randrange(len(words.CONTEXTS))
-        group = _group(rng.choice(pairs), template, category, attribute, advice_class, *advice)
+        group = _group(rng.choice(pairs), template, category, attribute, *advice)
         built[group.key] = group
     yield from built.values()
 
@@ -148,23 +149,16 @@ def _group(
     template: int,
     category: str,
     attribute: str,
-    advice_class: AdviceClass,
     advice_id: str,
     advice: str,
 ) -> Group:
-    """Build the four variants: both orders of the subjects, question and negated question."""
     first, second = sorted(pair, key=str.lower)
 
-    def variant(order: tuple[str, str], deed: str) -> UnderspecifiedQuestion:
+    def asked(*order: str) -> list[Asked]:
         context = words.CONTEXTS[template].format(*order)
-        spans = Span.locate(first, context, "groups"), Span.locate(second, context, "groups")
-        return UnderspecifiedQuestion(context, f"Who {deed}?", spans, advice)
+        one, two = (Span.locate(name, context, "groups") for name in order)
+        deeds = (attribute, words.negated(attribute))
+        return [Asked(UnderspecifiedQuestion(context, f"Who {deed}?", (one, two), advice)) for deed in deeds]
 
-    variants = (
-        variant((first, second), attribute),
-        variant((first, second), words.negated(attribute)),
-        variant((second, first), attribute),
-        variant((second, first), words.negated(attribute)),
-    )
-    subjects = first.lower(), second.lower()
-    return Group(subjects, str(template), category, attribute, advice_class, advice_id, variants)
+    key = GroupKey((first.lower(), second.lower()), str(template), category, attribute, advice_id)
+    return make_group(key, asked(first, second), asked(second, first), "stories").group

@@ -3,93 +3,30 @@
     from data_modules.stories.questions import qa_examples
     for example in qa_examples("dev"): ...
 
-A story opens by naming everybody, then states one fact a sentence and some fillers. Several people carry
-facts of the same kind, so a reader must bind the right person to the right fact. Besides people with names,
-members of the invented groups act in stories, each group equally often in every role: the stories teach
-what the words mean and prefer nobody.
+`train` and `dev` ask for spans, one question a story; for the splits with history see `conversations`.
 """
 
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from random import Random
 
-from data_modules.interventions.augmentation import frame_words
-from data_modules.schema import QAExample, Span
+from data_modules.interventions.frames import frame_words
+from data_modules.schema import QAExample
 from data_modules.stories import words
+from data_modules.stories.conversations import CONVERSATIONS, conversation_examples
+from data_modules.stories.facts import QA_SIZES, in_dev, make_story
 from storage.errors import DataError
-
-QA_SIZES = {"train": 12_000, "dev": 300}
-DEV_BUCKETS = 20
-"""One story in so many belongs to dev, by a hash of its text: no seed can make the splits overlap."""
-
-
-@dataclass(frozen=True, slots=True)
-class Person:
-    """Someone in a story: `mention` introduces, `reference` acts, `answer` is the span that names them."""
-
-    mention: str
-    reference: str
-    answer: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """One sentence of a story and the questions that it answers, each with the answer's text."""
-
-    sentence: str
-    questions: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Story:
-    """Sentences in their order; facts keep the sentence that states them (the rationale of its answers)."""
-
-    sentences: tuple[str, ...]
-    facts: tuple[Fact, ...]
-
-    @property
-    def context(self) -> str:
-        return " ".join(self.sentences)
-
-    def example(self, fact: Fact, choice: int, example_id: str) -> QAExample:
-        """The QA example of one of a fact's questions; the span lies inside the fact's own sentence."""
-        question, answer = fact.questions[choice]
-        start = self.rationale(fact).start + word_offset(answer, fact.sentence)
-        span = Span(start, start + len(answer), answer)
-        span.check(self.context, example_id)
-        return QAExample(
-            example_id,
-            self.context,
-            question,
-            (span,),
-            rationale=(self.rationale(fact),),
-            dataset="stories",
-        )
-
-    def rationale(self, fact: Fact) -> Span:
-        """The sentence that states a fact."""
-        index = self.sentences.index(fact.sentence)
-        start = sum(len(sentence) + 1 for sentence in self.sentences[:index])
-        return Span(start, start + len(fact.sentence), fact.sentence)
 
 
 def qa_examples(split: str, seed: int = 0) -> Iterator[QAExample]:
-    """The answerable questions of a split (`train` or `dev`), one a story; the splits of conversations are
-    those of story_conversations.py.
-
-    Raises DataError for a split that does not exist.
-    """
-    from data_modules.stories import conversations as talks  # which builds on this module
-
-    if split in talks.CONVERSATIONS:
-        yield from talks.conversation_examples(split, seed)
+    """The questions of any split. DataError for one that does not exist."""
+    if split in CONVERSATIONS:
+        yield from conversation_examples(split, seed)
         return
     if split not in QA_SIZES:
-        known = ", ".join((*QA_SIZES, *talks.CONVERSATIONS))
+        known = ", ".join((*QA_SIZES, *CONVERSATIONS))
         raise DataError(f"stories have no split {split!r}; choose from {known}")
     rng = Random(f"stories/{split}/{seed}")
     for index in range(QA_SIZES[split]):
@@ -98,25 +35,6 @@ def qa_examples(split: str, seed: int = 0) -> Iterator[QAExample]:
             story = make_story(rng)
         fact = rng.choice(story.facts)
         yield story.example(fact, rng.randrange(len(fact.questions)), f"story-{split}-{seed}-{index}")
-
-
-def in_dev(story: Story) -> bool:
-    """Whether a story belongs to the dev split."""
-    return zlib.crc32(story.context.encode()) % DEV_BUCKETS == 0
-
-
-def make_story(rng: Random) -> Story:
-    """Two or three people, three facts of two kinds, and sometimes a filler."""
-    people = draw_people(rng, rng.choice((2, 2, 3)))
-    kinds = rng.sample((place_facts, object_facts, deed_facts), 2)
-    facts = [fact for kind in kinds for fact in kind(people, rng)]
-    # Two facts of the first kind: a single one could be found without reading whose it is.
-    chosen = [*facts[:2], rng.choice(facts[2:])]
-    body = [fact.sentence for fact in chosen]
-    if rng.random() < 0.3:
-        body.append(rng.choice(words.FILLERS))
-    rng.shuffle(body)
-    return Story((introduction(people, rng), *body), tuple(chosen))
 
 
 def vocabulary() -> list[str]:
@@ -141,66 +59,3 @@ def vocabulary() -> list[str]:
     pieces = set(re.findall(r"[a-z]+|[.,?]", " ".join(texts).lower()))
     added = {*words.CONVERSATION_WORDS, *frame_words()}
     return [*sorted(pieces), *sorted(added - pieces)]
-
-
-def draw_people(rng: Random, count: int) -> list[Person]:
-    named = [Person(name, name, name) for name in rng.sample(words.NAMES, count)]
-    groups = rng.sample(words.SUBJECTS + words.UNSEEN_SUBJECTS, count)
-    members = [Person(f"a {group}", f"The {group}", group) for group in groups]
-    return [rng.choice(pair) for pair in zip(named, members, strict=True)]
-
-
-def introduction(people: list[Person], rng: Random) -> str:
-    *others, last = [person.mention for person in people]
-    sentence = f"{', '.join(others)} and {last} met at the {rng.choice(words.MEETING_PLACES)}."
-    return sentence[0].upper() + sentence[1:]
-
-
-def inside_question(person: Person) -> str:
-    """The person's reference inside a question ("the Velan", "Anna")."""
-    return person.reference.replace("The ", "the ", 1)
-
-
-def place_facts(people: list[Person], rng: Random) -> list[Fact]:
-    return [
-        Fact(
-            f"{person.reference} is in the {place}.",
-            ((f"Who is in the {place}?", person.answer), (f"Where is {inside_question(person)}?", place)),
-        )
-        for person, place in zip(people, rng.sample(words.PLACES, len(people)), strict=True)
-    ]
-
-
-def object_facts(people: list[Person], rng: Random) -> list[Fact]:
-    things = zip(rng.sample(words.OBJECTS, len(people)), rng.sample(words.COLOURS, len(people)), strict=True)
-    return [
-        Fact(
-            f"{person.reference} has a {colour} {thing}.",
-            (
-                (f"Who has the {thing}?", person.answer),
-                (f"What does {inside_question(person)} have?", thing),
-                (f"What colour is the {thing}?", colour),
-            ),
-        )
-        for person, (thing, colour) in zip(people, things, strict=True)
-    ]
-
-
-def deed_facts(people: list[Person], rng: Random) -> list[Fact]:
-    """Facts that decide who has an attribute; two people may differ in nothing but its negation."""
-    deeds_of_all = [d for c in words.CATEGORIES.values() for d in c.attributes + c.unseen_attributes]
-    chosen = [rng.choice(deeds_of_all), *rng.sample(deeds_of_all, 2)]
-    deeds = [deed for attribute in chosen for deed in (attribute, words.negated(attribute))]
-    deeds = list(dict.fromkeys(deeds))[: len(people)]
-    return [
-        Fact(f"{person.reference} {deed}.", ((f"Who {deed}?", person.answer),))
-        for person, deed in zip(people, deeds, strict=True)
-    ]
-
-
-def word_offset(answer: str, sentence: str) -> int:
-    """Offset of an answer as a whole word of its sentence."""
-    match = re.search(rf"\b{re.escape(answer)}\b", sentence)
-    if match is None:
-        raise DataError(f"stories: {answer!r} does not occur in {sentence!r}")
-    return match.start()

@@ -87,7 +87,7 @@ CATEGORIES = {
 }
 
 CONVERSATION_WORDS = ("yes", "no", "unknown", "|", "q", "how", "old", "why", "when", "did", "come")
-"""What questions with history say besides the words of stories; | and q mark turns (features.Encoding)."""
+"""What questions with history say besides the words of stories; | and q mark turns (encoding.windows)."""
 
 
 def negated(attribute: str) -> str:

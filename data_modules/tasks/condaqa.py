@@ -16,19 +16,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import Field, StrictInt
+from typing_extensions import TypedDict
 
 from data_modules.schema import QAExample, Turn
 from storage.errors import DataError
-from storage.json_files import atomic_text, field, parse_line
+from storage.files import atomic_text
+from storage.json_files import check, json_lines
 
 YesNo = Literal["yes", "no"]
 
 EDITS = {1: "paraphrase", 2: "scope", 3: "affirmative"}
 """CondaQA's PassageEditID; 0 is the original. A paraphrase keeps the meaning. A scope edit moves what the
 negation reaches, an affirmative edit takes it back; either may turn an answer or not."""
-
-_IDS = ("PassageID", "QuestionID")
 
 TURNING = ("scope", "affirmative")
 """Edits that make pairs, where the labels are opposite."""
@@ -90,24 +92,27 @@ def read_pairs(path: str | Path) -> PairSet:
     Raises:
         DataError: what is wrong in which line, two pairs with one id, or no pair at all.
     """
-    records = _json_lines(path)
-    first = records[0][1]
-    if isinstance(first, dict) and "PassageEditID" in first:
-        return _some(condaqa_pairs(records), path)
-    pairs = [_pair(record, where) for where, record in records]
-    _check_keys(pairs, [where for where, _ in records])
-    return PairSet(pairs, {})
+    records = list(json_lines(path, dict[str, Any]))
+    if records and "PassageEditID" in records[0][1]:
+        return read_condaqa(path)
+    if not records:
+        raise DataError(f"{path}: holds no records; expected JSON Lines")
+    pairs: dict[tuple[str, str, int | None], ContrastPair] = {}
+    for where, record in records:
+        pair = _pair(check(record, _PairRow, where), where)
+        if pair.key in pairs:
+            shown = pair.id if pair.turn_id is None else f"{pair.id}, turn {pair.turn_id}"
+            raise DataError(f"{where}: a second pair with the id {shown}")
+        pairs[pair.key] = pair
+    return PairSet(list(pairs.values()), {})
 
 
 def read_condaqa(path: str | Path) -> PairSet:
     """The pairs that CondaQA's file makes; DataError as in `condaqa_pairs`, and where it makes none."""
-    return _some(condaqa_pairs(_json_lines(path)), path)
-
-
-def _some(found: PairSet, path: str | Path) -> PairSet:
+    found = condaqa_pairs(json_lines(path, dict[str, Any]))
     if not found.pairs:
-        told = ", ".join(f"{count} {reason}" for reason, count in found.left_out.items())
-        raise DataError(f"{path}: makes no pair; edited passages left out: {told or 'none'}")
+        reasons = ", ".join(f"{count} {reason}" for reason, count in found.left_out.items())
+        raise DataError(f"{path}: makes no pair; edited passages left out: {reasons or 'none'}")
     return found
 
 
@@ -165,28 +170,45 @@ def condaqa_pairs(records: Iterable[tuple[str, Any]]) -> PairSet:
     return PairSet(pairs, dict(left_out.most_common()))
 
 
-@dataclass(frozen=True, slots=True)
-class _Edited:
+class _EditRow(TypedDict):
     """What is used of a CondaQA record."""
 
+    PassageID: str | StrictInt
+    QuestionID: str | StrictInt
+    PassageEditID: Annotated[StrictInt, Field(ge=0, le=3)]
+    sentence1: str
+    sentence2: str
+    label: str
+
+
+class _PairRow(TypedDict):
+    id: str | StrictInt
+    question: str
+    story_org: str
+    story_mod: str
+    answer_org: str
+    answer_mod: str
+    history: NotRequired[list[tuple[str, str]] | None]
+    dataset: NotRequired[str | None]
+    turn_id: NotRequired[StrictInt | None]
+    edit: NotRequired[str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Edited:
+    """A passage of CondaQA, which `key` (PassageID, QuestionID, question) shares with its edits."""
+
     key: tuple[str, str, str]
-    """PassageID, QuestionID, and the question itself."""
     edit: int
     passage: str
     label: str
 
     @classmethod
     def of(cls, record: Any, where: str) -> _Edited:
-        passage, number = (str(field(record, name, (int, str), where)) for name in _IDS)
-        edit = field(record, "PassageEditID", int, where)
-        if edit != 0 and edit not in EDITS:
-            raise DataError(f"{where}: PassageEditID must be 0 (original), 1, 2 or 3, found {edit}")
-        return cls(
-            (passage, number, _text(record, "sentence2", where)),
-            edit,
-            _text(record, "sentence1", where),
-            field(record, "label", str, where).strip().rstrip(".").lower(),
-        )
+        row = check(record, _EditRow, where)
+        _refuse_blank(row, ("sentence1", "sentence2"), where)
+        key = (str(row["PassageID"]), str(row["QuestionID"]), row["sentence2"])
+        return cls(key, row["PassageEditID"], row["sentence1"], _answer(row["label"]))
 
 
 def _unfit(original: _Edited | None, edited: _Edited) -> str:
@@ -215,75 +237,36 @@ def _condaqa_pair(original: _Edited, edited: _Edited) -> ContrastPair:
     )
 
 
-def _pair(record: Any, where: str) -> ContrastPair:
+def _pair(row: _PairRow, where: str) -> ContrastPair:
     """A pair of a file of pairs."""
-    pair = ContrastPair(
-        id=str(field(record, "id", (str, int), where)),
-        question=_text(record, "question", where),
-        story_org=_text(record, "story_org", where),
-        story_mod=_text(record, "story_mod", where),
-        answer_org=_answer(record, "answer_org", where),
-        answer_mod=_answer(record, "answer_mod", where),
-        history=_history(record, where),
-        dataset=_optional(record, "dataset", str, where) or "",
-        turn_id=_optional(record, "turn_id", int, where),
-        edit=_optional(record, "edit", str, where) or "",
-    )
-    if pair.answer_org == pair.answer_mod:
-        raise DataError(f"{where}: answer_org and answer_mod are both {pair.answer_org}; they must differ")
-    if pair.story_org == pair.story_mod:
+    answers = [_answer(row["answer_org"]), _answer(row["answer_mod"])]
+    _refuse_blank(row, ("question", "story_org", "story_mod"), where)
+    for name, answer in zip(("answer_org", "answer_mod"), answers, strict=True):
+        if answer not in ("yes", "no"):
+            raise DataError(f"{where}: the field {name!r} must be yes or no, found {answer!r}")
+    if answers[0] == answers[1]:
+        raise DataError(f"{where}: answer_org and answer_mod are both {answers[0]}; they must differ")
+    if row["story_org"] == row["story_mod"]:
         raise DataError(f"{where}: story_org and story_mod are the same text, which cannot answer yes and no")
-    return pair
+    return ContrastPair(
+        id=str(row["id"]),
+        question=row["question"],
+        story_org=row["story_org"],
+        story_mod=row["story_mod"],
+        answer_org=answers[0],  # type: ignore[arg-type]
+        answer_mod=answers[1],  # type: ignore[arg-type]
+        history=tuple(Turn(*turn) for turn in row.get("history") or ()),
+        dataset=row.get("dataset") or "",
+        turn_id=row.get("turn_id"),
+        edit=row.get("edit") or "",
+    )
 
 
-def _check_keys(pairs: list[ContrastPair], places: list[str]) -> None:
-    seen: dict[tuple[str, str, int | None], str] = {}
-    for pair, where in zip(pairs, places, strict=True):
-        if pair.key in seen:
-            shown = pair.id if pair.turn_id is None else f"{pair.id}, turn {pair.turn_id}"
-            raise DataError(f"{where}: a second pair with the id {shown} (the first: {seen[pair.key]})")
-        seen[pair.key] = where
+def _answer(text: str) -> str:
+    return text.strip().rstrip(".").lower()
 
 
-def _answer(record: Any, name: str, where: str) -> YesNo:
-    value = field(record, name, str, where).strip().rstrip(".").lower()
-    if value == "yes" or value == "no":
-        return value
-    raise DataError(f"{where}: the field {name!r} must be yes or no, found {record[name]!r}")
-
-
-def _history(record: Any, where: str) -> tuple[Turn, ...]:
-    turns = _optional(record, "history", list, where) or []
-    for turn in turns:
-        if not isinstance(turn, list) or len(turn) != 2 or not all(isinstance(part, str) for part in turn):
-            raise DataError(f"{where}: 'history' must hold [question, answer] pairs of texts, found {turn!r}")
-    return tuple(Turn(question, answer) for question, answer in turns)
-
-
-def _text(record: Any, name: str, where: str) -> str:
-    value = str(field(record, name, str, where))
-    if not value.strip():
-        raise DataError(f"{where}: the field {name!r} is empty")
-    return value
-
-
-def _optional(record: Any, name: str, kind: type, where: str) -> Any:
-    return None if record.get(name) is None else field(record, name, kind, where)
-
-
-def _json_lines(path: str | Path) -> list[tuple[str, Any]]:
-    """(where, record) for every line that is not empty; DataError for a file without any."""
-    records = []
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    where = f"{path}: line {number}"
-                    records.append((where, parse_line(line, where)))
-    except UnicodeDecodeError:
-        raise DataError(f"{path}: not a text file in UTF-8") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    if not records:
-        raise DataError(f"{path}: holds no records; expected JSON Lines")
-    return records
+def _refuse_blank(row: Mapping[str, Any], names: Iterable[str], where: str) -> None:
+    for name in names:
+        if not row[name].strip():
+            raise DataError(f"{where}: the field {name!r} is empty")

@@ -23,8 +23,9 @@ from data_modules.schema import ChoiceQuestion
 from data_modules.tasks.predicates import Feature, LabelledText
 from data_modules.tasks.wording import HYPOTHESES, Meaning, feature_meaning
 from storage.errors import DataError
-from storage.json_files import atomic_text, load_json
+from storage.files import atomic_text
 from storage.json_files import field as json_field
+from storage.json_files import load_json
 
 Cell = Literal["1_1", "0_0", "1_0", "0_1"]
 CELLS: tuple[Cell, ...] = get_args(Cell)

@@ -137,7 +137,7 @@ def labelled_texts(path: Path, arguments: argparse.Namespace) -> Iterator[Labell
     from data_modules.tasks.predicates import LabelledText
     from storage.json_files import json_lines
 
-    for _, where, row in json_lines(path):
+    for where, row in json_lines(path):
         if not isinstance(row, dict):
             raise DataError(f"{where}: expected an object")
         text, second = _texts(row, where)

@@ -52,7 +52,7 @@ def read_labelled_texts(
     rows = unlabelled = 0
     for path in paths:
         before = rows
-        for _, where, row in json_lines(path):
+        for where, row in json_lines(path):
             rows += 1
             holder = _holder(row, text_field, where)
             text = field(holder, text_field, str, where)

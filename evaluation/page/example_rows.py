@@ -7,13 +7,12 @@ taken, so that there are some behind every number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from storage.errors import DataError
-from storage.json_files import parse_line
+from storage.json_files import json_lines
 
 MOST_VALUES = 200
 """A field with more values than this names no group."""
@@ -66,7 +65,7 @@ def read_rows(path: Path, keys: Iterable[str], limit: int) -> ExampleRows:
     groups = _groups(path, {part for key in keys for part in key.split("/")})
     held: dict[tuple[str, ...], list[tuple[int, dict[str, Any]]]] = {}
     total = 0
-    for total, row in enumerate(_lines(path), start=1):
+    for total, (_, row) in enumerate(json_lines(path, dict[str, Any]), start=1):
         group = held.setdefault(tuple(str(row.get(name, "")) for name in groups), [])
         if len(group) < limit:
             group.append((total, row))
@@ -81,7 +80,7 @@ def _groups(path: Path, parts: set[str]) -> dict[str, frozenset[str]]:
     """Fields of texts that are all parts of keys; an empty text says nothing for or against."""
     values: dict[str, set[str]] = {}
     out: set[str] = set()
-    for row in _lines(path):
+    for _, row in json_lines(path, dict[str, Any]):
         for name, value in row.items():
             if name in out or value == "":
                 continue
@@ -90,14 +89,3 @@ def _groups(path: Path, parts: set[str]) -> dict[str, frozenset[str]]:
             else:
                 values.setdefault(name, set()).add(value)
     return {name: frozenset(found) for name, found in values.items() if name not in out}
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    with open(path, "rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            row = parse_line(line, f"{path}, line {number}")
-            if not isinstance(row, dict):
-                raise DataError(f"{path}, line {number}: must be an object")
-            yield row

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
         ValueError: nothing found, a damaged file, a place that cannot be written.
     """
     from evaluation.page.found_results import find_results
-    from storage.json_files import atomic_text
+    from storage.files import atomic_text
 
     if args.examples < 0:
         raise ValueError(f"--examples: must be 0 or more, found {args.examples}")

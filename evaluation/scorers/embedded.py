@@ -24,7 +24,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from evaluation.old_report import fingerprint
 from evaluation.scorers.scorers import ATTRIBUTES, ScoreFailure, Scores, around_empty, attributes_of, batches
 from storage.errors import DataError
-from storage.json_files import atomic_text, field, load_json
+from storage.files import atomic_text
+from storage.json_files import field, load_json
 
 FORMAT = "interventune-scorer"
 VERSION = 1

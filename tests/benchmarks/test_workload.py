@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 
 from benchmarks.workload import ENCODING, make_workload, sample_lengths
 from data_modules.encoding.windows import encode_texts
-from data_modules.sources import read_qa
+from data_modules.sources import read_questions
 
 
 def test_lengths_have_squads_mean_and_its_tail() -> None:
@@ -25,7 +25,7 @@ def test_lengths_have_squads_mean_and_its_tail() -> None:
 def test_every_made_up_question_is_one_window_of_its_length(tmp_path: Path, architecture: str) -> None:
     work = make_workload(tmp_path, draws=[400, 30], architecture=architecture, vocabulary=500)
     tokenizer = AutoTokenizer.from_pretrained(work.tokenizer)
-    examples = list(read_qa(str(work.files[0])))
+    examples = list(read_questions(str(work.files[0])))
     texts = ((example.context, example.question, example.id) for example in examples)
     windows = [len(row.input_ids_T) for row in encode_texts(texts, tokenizer, ENCODING)]
     assert tuple(windows) == work.lengths[0]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.choices.benchmarks import read_multiple_choice
 from data_modules.choices_data import Choices, ChoiceSampler, ChoicesDataModule, with_probes
 from data_modules.schema import ChoiceQuestion
+from data_modules.sources import read_choices
 from storage.errors import DataError
 
 counts = st.lists(st.integers(2, 4), min_size=1, max_size=50)
@@ -63,7 +63,7 @@ def test_too_little_for_an_epoch() -> None:
         sampler([])
 
 
-QUESTIONS = read_multiple_choice("stories:choices_dev")[:40]
+QUESTIONS = read_choices("stories:choices_dev")[:40]
 
 
 @pytest.mark.parametrize("share", [1.0, 0.25])

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from data_modules.__main__ import main
-from data_modules.groups.sets import check_disjoint
 from data_modules.schema import Group, QAExample
-from data_modules.sources import read_groups, read_qa
-from tests.data_modules.tiny_lists import ATTRIBUTES, COUNTS, put, write_lists
+from data_modules.sources import read_groups, read_questions
+from tests.data_modules.tiny_lists import ATTRIBUTES, COUNTS, put, shared_parts, write_lists
 
 
 @pytest.fixture
@@ -78,14 +77,14 @@ def test_disjoint_from_shares_nothing(advised: list[str], tmp_path: Path) -> Non
     assert run(*advised, "--disjoint-from", tmp_path / "train", "--output", tmp_path / "test") == 0
     train, test = groups_of(tmp_path / "train"), groups_of(tmp_path / "test")
     assert len(test) > 100
-    check_disjoint(train, test)
+    assert not shared_parts(train, test)
 
 
 def test_splits_share_nothing(advised: list[str], tmp_path: Path) -> None:
     sizes = ["--split-sizes", 2, 0, 2]
     for split in ("train", "test"):
         assert run(*advised, "--split", split, *sizes, "--output", tmp_path / split) == 0
-    check_disjoint(groups_of(tmp_path / "train"), groups_of(tmp_path / "test"))
+    assert not shared_parts(groups_of(tmp_path / "train"), groups_of(tmp_path / "test"))
 
 
 def test_without_advice(lists: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,7 +108,7 @@ def test_specified_contexts_come_as_groups_and_as_questions(advised: list[str], 
     output, qa = tmp_path / "groups", tmp_path / "qa"
     options = ["--specified", sentences, "--per-class", 2, "--output", output, "--qa-output", qa]
     assert run(*advised, *options) == 0
-    groups, questions = groups_of(output), list(read_qa(qa))
+    groups, questions = groups_of(output), list(read_questions(qa))
     assert (len(groups), len(questions)) == (6, 12)
     for question in questions:
         assert question.context.endswith(f"Everybody saw the {question.answers[0].text}.")
@@ -122,7 +121,9 @@ def test_stories_are_written_in_the_public_formats(tmp_path: Path, kind: str) ->
     output = tmp_path / "out"
     assert run("stories", "--split", split, "--kind", kind, "--output", output) == 0
     if kind == "qa":
-        assert [told(e) for e in read_qa(output)] == [told(e) for e in read_qa(f"stories:{split}")]
+        assert [told(e) for e in read_questions(output)] == [
+            told(e) for e in read_questions(f"stories:{split}")
+        ]
     else:
         assert groups_of(output) == list(read_groups(f"stories:{split}"))
 

@@ -9,88 +9,16 @@ from typing import Any
 import pytest
 
 from data_modules.groups.lei import write_lei
-from data_modules.groups.unqover import SwapGroups
 from data_modules.groups.unqover_source import write_source
 from data_modules.questions.rows import write_rows
 from data_modules.questions.squad import write_squad
 from data_modules.schema import QAExample, Span
-from data_modules.sources import detect, parse_stories, read_groups, read_qa
+from data_modules.sources import format_of, parse_stories, read_choices, read_groups, read_questions
 from storage.errors import DataError
 from tests.data_modules.tiny_lists import make_group, name_expansion
 
 EXAMPLE = QAExample("1", "Ann lives in Rome.", "Where?", (Span(13, 17, "Rome"),), dataset="squad")
-
-
-def test_the_format_is_told_from_the_content_not_the_name(tmp_path: Path) -> None:
-    write_squad([EXAMPLE], tmp_path / "lei.json")
-    write_lei([make_group()], tmp_path / "squad")
-    write_source(name_expansion(tmp_path), tmp_path / "data.txt")
-    assert [detect(tmp_path / name)[0] for name in ("lei.json", "squad", "data.txt")] == [
-        "squad",
-        "lei",
-        "unqover",
-    ]
-    assert list(read_qa(tmp_path / "lei.json")) == [EXAMPLE]
-    assert list(read_groups(str(tmp_path / "squad"))) == [make_group()]
-    assert set(read_groups(tmp_path / "data.txt")) == set(SwapGroups(name_expansion(tmp_path)))
-
-
-def test_the_order_of_fields_does_not_matter(tmp_path: Path) -> None:
-    write_lei([make_group()], tmp_path / "lei")
-    content = json.loads((tmp_path / "lei").read_text())
-    (tmp_path / "turned").write_text(json.dumps({"data": content["data"][::-1], "version": ""}, indent=2))
-    assert list(read_groups(tmp_path / "turned")) == [make_group()]
-
-
-def test_groups_and_questions_are_not_taken_for_each_other(tmp_path: Path) -> None:
-    write_squad([EXAMPLE], tmp_path / "qa")
-    write_lei([make_group()], tmp_path / "groups")
-    with pytest.raises(DataError, match="qa: holds plain questions"):
-        list(read_groups(tmp_path / "qa"))
-    with pytest.raises(DataError, match="groups: holds groups of underspecified questions"):
-        list(read_qa(tmp_path / "groups"))
-    with pytest.raises(DataError, match="not from the Hub"):
-        list(read_groups("hub:some/name"))
-
-
-@pytest.mark.parametrize(
-    "content", ["{}", "[]", "1", '{"data": []}', '{"data": [{"paragraphs": [3]}]}', '{"a": 1}']
-)
-@pytest.mark.parametrize("read", [read_qa, read_groups])
-def test_an_unknown_format_is_one_clear_error(tmp_path: Path, content: str, read: Any) -> None:
-    path = tmp_path / "odd.json"
-    path.write_text(content)
-    with pytest.raises(DataError, match=r"odd\.json: unknown format; expected SQuAD or LEI"):
-        list(read(path))
-
-
-@pytest.mark.parametrize("read", [read_qa, read_groups])
-def test_missing_and_broken_files_are_one_clear_error(tmp_path: Path, read: Any) -> None:
-    with pytest.raises(DataError, match="absent: no such file"):
-        list(read(tmp_path / "absent"))
-    (tmp_path / "broken").write_text("id,question\n")
-    with pytest.raises(DataError, match=r"broken: not JSON \(line 1"):
-        list(read(tmp_path / "broken"))
-
-
-def test_parquet_files_and_dataset_folders_are_read(tmp_path: Path) -> None:
-    import datasets
-
-    answers = {"text": ["Rome"], "answer_start": [13]}
-    row = {"id": "1", "title": "t", "context": EXAMPLE.context, "question": "Where?", "answers": answers}
-    table = datasets.Dataset.from_list([row])
-    table.to_parquet(tmp_path / "rows")
-    assert list(read_qa(tmp_path / "rows")) == [EXAMPLE]
-    table.save_to_disk(tmp_path / "one")
-    datasets.DatasetDict(train=table, dev=table).save_to_disk(tmp_path / "two")
-    assert list(read_qa(tmp_path / "one")) == [EXAMPLE]
-    assert list(read_qa(f"{tmp_path / 'two'}:dev")) == [EXAMPLE]
-    assert list(read_qa(f"hub:{tmp_path / 'two'}:dev")) == [EXAMPLE]
-    with pytest.raises(DataError, match=r"name one of its splits, as .*:train \(train, dev\)"):
-        list(read_qa(tmp_path / "two"))
-    with pytest.raises(DataError, match="no split 'test'"):
-        list(read_qa(f"{tmp_path / 'two'}:test"))
-
+READERS = (read_questions, read_groups, read_choices)
 
 COQA = {
     "source": "mctest",
@@ -107,77 +35,144 @@ HOTPOT = {
     "context": {"title": ["Ann"], "sentences": [["Ann lives in Rome."]]},
     "type": "bridge",
 }
+SQUAD = {
+    "id": "1",
+    "title": "t",
+    "context": EXAMPLE.context,
+    "question": "Where?",
+    "answers": {"text": ["Rome"], "answer_start": [13]},
+}
 
 
-def test_coqa_and_hotpotqa_files_are_told_from_their_content(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text(json.dumps({"data": [COQA], "version": "1.0"}))
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A file of each format, named after another."""
+    write_squad([EXAMPLE], tmp_path / "lei.json")
+    write_lei([make_group()], tmp_path / "squad")
+    write_source(name_expansion(tmp_path), tmp_path / "data.txt")
+    (tmp_path / "a").write_text(json.dumps({"version": "1.0", "data": [COQA]}, indent=1))
     (tmp_path / "b").write_text(json.dumps([HOTPOT]))
-    assert [detect(tmp_path / name)[0] for name in "ab"] == ["coqa", "hotpotqa"]
-    for name, dataset in (("a", "coqa"), ("b", "hotpotqa")):
-        (example,) = read_qa(tmp_path / name)
+    write_rows([replace(EXAMPLE, dataset="coqa", variant="ts")] * 1, tmp_path / "data.json")
+    (tmp_path / "c").write_text('{"goal": "g", "sol1": "a", "sol2": "b", "label": 1}\n')
+    return tmp_path
+
+
+def test_the_format_is_told_from_the_content_not_the_name(files: Path) -> None:
+    names = ("lei.json", "squad", "data.txt", "a", "b", "data.json", "c")
+    known = ["squad", "lei", "unqover", "coqa", "hotpotqa", "rows", "choices"]
+    assert [format_of(files / name).name for name in names] == known
+    for name, dataset in (("lei.json", "squad"), ("a", "coqa"), ("b", "hotpotqa"), ("data.json", "coqa")):
+        (example,) = read_questions(files / name)
         assert (example.dataset, example.context) == (dataset, EXAMPLE.context)
         assert example.answers == EXAMPLE.answers
-        with pytest.raises(DataError, match="holds plain questions"):
-            list(read_groups(tmp_path / name))
-    bad = {**COQA, "answers": [{**COQA["answers"][0], "span_start": 99}]}
-    (tmp_path / "a").write_text(json.dumps({"data": [bad]}))
-    assert list(read_qa(tmp_path / "a", skip_bad=True)) == []
+    assert list(read_groups(str(files / "squad"))) == [make_group()]
+    assert set(read_groups(files / "data.txt")) == set(name_expansion(files))
+    assert read_choices(files / "c")[0].label == 1
 
 
-def test_tables_in_the_hubs_layouts_are_told_from_their_columns(tmp_path: Path) -> None:
+def test_the_order_of_fields_does_not_matter(tmp_path: Path) -> None:
+    write_lei([make_group()], tmp_path / "lei")
+    content = json.loads((tmp_path / "lei").read_text())
+    articles = [{"paragraphs": []}, *content["data"][::-1]]
+    (tmp_path / "turned").write_text(json.dumps({"data": articles, "version": ""}, indent=2))
+    assert list(read_groups(tmp_path / "turned")) == [make_group()]
+
+
+def test_kinds_are_not_taken_for_each_other(files: Path) -> None:
+    for name, kind in (("lei.json", "questions"), ("squad", "groups"), ("c", "choices")):
+        for read in READERS:
+            if read.__name__ != f"read_{kind}":
+                with pytest.raises(DataError, match=f"{name}: holds {kind}"):
+                    list(read(files / name))
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["{}", "[]", "1", '{"data": []}', '{"data": [{"paragraphs": [3]}]}', '{"a": 1}', "id,question\n"],
+)
+@pytest.mark.parametrize("read", READERS)
+def test_an_unknown_format_is_one_clear_error(tmp_path: Path, content: str, read: Any) -> None:
+    path = tmp_path / "odd.json"
+    path.write_text(content)
+    with pytest.raises(DataError, match=r"odd\.json"):
+        list(read(path))
+    with pytest.raises(DataError, match="absent: no such file"):
+        list(read(tmp_path / "absent"))
+
+
+def table_sources(folder: Path, row: dict[str, Any]) -> list[str]:
+    """One row as a parquet file, a split of a folder and a folder."""
     import datasets
 
+    table = datasets.Dataset.from_list([row])
+    table.to_parquet(folder / "rows")
+    table.save_to_disk(folder / "one")
+    datasets.DatasetDict(train=table, dev=table).save_to_disk(folder / "t:wo")
+    return [
+        f"{folder}/rows",
+        f"{folder}/one",
+        f"{folder}/t:wo:dev",
+        f"hub:{folder}/t:wo:dev",
+        f"hub:{folder}/one",
+    ]
+
+
+@pytest.mark.parametrize(("name", "row"), [("squad", SQUAD), ("hotpotqa", HOTPOT), ("coqa", None)])
+def test_tables_in_the_hubs_layouts_are_told_from_their_columns(
+    tmp_path: Path, name: str, row: dict[str, Any] | None
+) -> None:
     answers = {"input_text": ["Rome"], "answer_start": [0], "answer_end": [18]}
     coqa = {"source": "mctest", "story": EXAMPLE.context, "questions": ["Where?"], "answers": answers}
-    for name, row in (("coqa", coqa), ("hotpotqa", HOTPOT)):
-        table = datasets.Dataset.from_list([row])
-        table.to_parquet(tmp_path / f"{name}.parquet")
-        datasets.DatasetDict(dev=table).save_to_disk(tmp_path / name)
-        found = [
-            list(read_qa(source))
-            for source in (
-                tmp_path / f"{name}.parquet",
-                f"{tmp_path / name}:dev",
-                f"hub:{tmp_path / name}",
-                tmp_path / name,
-            )
-        ]
-        assert found == [found[0]] * 4
-        assert [(example.dataset, example.answers) for example in found[0]] == [(name, EXAMPLE.answers)]
+    sources = table_sources(tmp_path, row or coqa)
+    found = [list(read_questions(source)) for source in sources]
+    assert found == [found[0]] * len(sources)
+    assert [(example.dataset, example.answers) for example in found[0]] == [(name, EXAMPLE.answers)]
+    with pytest.raises(DataError, match="train"):
+        list(read_questions(tmp_path / "t:wo"))
+    with pytest.raises(DataError, match="no split 'test'"):
+        list(read_questions(f"{tmp_path / 't:wo'}:test"))
 
 
-def test_rows_of_perturbed_stories_are_told_from_their_first_line(tmp_path: Path) -> None:
-    rows = [replace(EXAMPLE, id=str(number), dataset="coqa", variant="ts") for number in range(2)]
-    write_rows(rows, tmp_path / "data.json")
-    assert detect(tmp_path / "data.json")[0] == "rows"
-    assert list(read_qa(tmp_path / "data.json")) == rows
-    with pytest.raises(DataError, match="holds plain questions"):
-        list(read_groups(tmp_path / "data.json"))
+def test_the_hub_is_asked_for_name_and_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    asked = []
+
+    def load_dataset(name: str, *config: str, split: str | None = None) -> Any:
+        asked.append((name, *config, split))
+        if name == "broken":
+            raise ConnectionError("no network\nand a long story")
+        return [SQUAD] if split else {"train": [SQUAD], "validation": [SQUAD]}
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    for name in ("rajpurkar/squad:validation[:100]", "rajpurkar/squad/plain_text:train"):
+        assert list(read_questions(f"hub:{name}")) == [EXAMPLE]
+    assert asked == [("rajpurkar/squad", "validation[:100]"), ("rajpurkar/squad", "plain_text", "train")]
+    for source, names in (
+        ("rajpurkar/squad", "rajpurkar/squad:train"),
+        ("broken:train", "no network$"),
+        ("", "hub:"),
+    ):
+        with pytest.raises(DataError, match=names):
+            list(read_questions(f"hub:{source}"))
 
 
 def test_stories_need_no_download() -> None:
-    first = list(islice(read_qa("stories:dev"), 3))
-    assert (
-        first
-        == list(islice(read_qa("stories:dev?seed=0"), 3))
-        != list(islice(read_qa("stories:dev?seed=1"), 3))
-    )
+    def first(source: str) -> list[QAExample]:
+        return list(islice(read_questions(source), 3))
+
+    assert first("stories:dev") == first("stories:dev?seed=0") != first("stories:dev?seed=1")
     assert next(read_groups("stories:train")).advice_class in ("ethical", "adversarial", "irrelevant")
-    for read in (read_qa, read_groups):
-        with pytest.raises(DataError):
+    for read in READERS:
+        with pytest.raises(DataError, match="nowhere"):
             next(iter(read("stories:nowhere")))
 
 
 def test_the_syntax_of_stories() -> None:
     assert parse_stories("stories:train") == ("train", 0)
     assert parse_stories("stories:train?seed=12") == ("train", 12)
-    for wrong in (
-        "stories:",
-        "stories:train?seed=x",
-        "stories:train?speed=1",
-        "stories:?seed=1",
-    ):
-        with pytest.raises(DataError, match="write stories:SPLIT or"):
+    for wrong in ("stories:", "stories:train?seed=x", "stories:train?speed=1", "stories:?seed=1"):
+        with pytest.raises(DataError, match="stories:SPLIT"):
             parse_stories(wrong)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from data_modules.groups.advice import Advice, read_advice
+from data_modules.groups.sets import parts_of
 from data_modules.groups.unqover import Expansion, read_expansion
 from data_modules.schema import Group, Span, UnderspecifiedQuestion
 
@@ -156,3 +158,10 @@ def religion(shared: Path) -> Tiny:
         lists / "activities/biased_religion",
     )
     return expansion, read_advice(shared / "data/lei/interventions/religion_interventions.json")
+
+
+def shared_parts(one: Iterable[Group], two: Iterable[Group]) -> set[str]:
+    """The subjects, attributes, advice ids and advice sentences that both sets have."""
+    first, second = (parts_of(groups) for groups in (one, two))
+    kinds = ("subjects", "attributes", "advice_ids", "sentences")
+    return {part for kind in kinds for part in getattr(first, kind) & getattr(second, kind)}

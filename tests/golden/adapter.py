@@ -21,17 +21,16 @@ QUESTIONS = 50
 
 def write_story_files(folder: Path) -> None:
     """Embedded questions and groups in the public formats, a few of each."""
-    from data_modules.choices.benchmarks import read_multiple_choice
     from data_modules.choices.rows import write_choices
     from data_modules.groups.lei import write_lei
     from data_modules.questions.squad import write_squad
-    from data_modules.sources import read_groups, read_qa
+    from data_modules.sources import read_choices, read_groups, read_questions
 
-    write_squad(islice(read_qa("stories:dev"), QUESTIONS), folder / "squad.json")
-    write_squad(islice(read_qa("stories:dev?seed=1"), 11), folder / "few_squad.json")
+    write_squad(islice(read_questions("stories:dev"), QUESTIONS), folder / "squad.json")
+    write_squad(islice(read_questions("stories:dev?seed=1"), 11), folder / "few_squad.json")
     write_lei(islice(read_groups("stories:heldout"), QUESTIONS), folder / "lei.json")
     write_lei(islice(read_groups("stories:unseen"), 24), folder / "few_lei.json")
-    write_choices(folder / "choices.jsonl", islice(read_multiple_choice("stories:choices_dev"), 24))
+    write_choices(folder / "choices.jsonl", islice(read_choices("stories:choices_dev"), 24))
 
 
 def tokenizer_of(kind: str) -> Any:
@@ -44,11 +43,11 @@ def question_windows(source: str, kind: str, lengths: tuple[int, int] | None = N
     """What the features of the first questions hold, one entry a question."""
     from data_modules.encoding.questions import encode_qa
     from data_modules.encoding.windows import Encoding
-    from data_modules.sources import read_qa
+    from data_modules.sources import read_questions
 
     max_length, stride = lengths or LENGTHS.get(kind, LETTERS)
     how = Encoding(order="auto", history_style="auto", max_length=max_length, stride=stride)
-    examples = list(islice(read_qa(source), QUESTIONS))
+    examples = list(islice(read_questions(source), QUESTIONS))
     found: list[list[Any]] = [[] for _ in examples]
     for feature in encode_qa(examples, tokenizer_of(kind), how.resolved(ARCHITECTURES[kind])):
         row = _row(feature.row)
@@ -77,10 +76,10 @@ def group_windows(source: str, kind: str) -> list[Any]:
 
 def choice_windows(source: str, kind: str) -> list[Any]:
     """The rows of the first multiple-choice questions."""
-    from data_modules.choices.benchmarks import read_multiple_choice
     from data_modules.encoding.choices import ChoiceEncoding, encode_choices
+    from data_modules.sources import read_choices
 
-    examples = read_multiple_choice(source)[:QUESTIONS]
+    examples = read_choices(source)[:QUESTIONS]
     how = ChoiceEncoding(max_length=96)
     encoded = encode_choices(examples, tokenizer_of(kind), how, ARCHITECTURES[kind])
     return [

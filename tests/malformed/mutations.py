@@ -195,7 +195,7 @@ MEANINGS: dict[str, dict[str, tuple[Change, str]]] = {
             "data[0]",
         ),
         "one answer": (_set(*_LEI, "qas", 0, "answers", []), "data[0]"),
-        "one question": (_set(*_LEI, "qas", []), "2 questions"),
+        "one question": (_set(*_LEI, "qas", []), "qas"),
         "key of six fields": (_set(*_LEI, "key", "ayan|boro|0|trait|was rude|was rude"), "7"),
         "key of one subject": (_set(*_LEI, "key", "ayan|ayan|0|trait|was rude|was rude|"), "ayan"),
         "key of another class": (_set(*_LEI, "intervention", "adversarial"), "intervention"),

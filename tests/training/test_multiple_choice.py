@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 import torch
 
-from data_modules.choices.benchmarks import read_multiple_choice
 from data_modules.choices.probes import no_question
 from data_modules.choices.rows import write_choices
 from data_modules.schema import ChoiceQuestion
+from data_modules.sources import read_choices
 from evaluation.answering.checkpoint import ChoiceCheckpoint
 from evaluation.answering.interface import Compute
 from tests.training.conftest import Commands
 from tests.training.test_mistakes import fails
 from training.cli import main as train
 
-QUESTIONS = read_multiple_choice("stories:choices_dev")
+QUESTIONS = read_choices("stories:choices_dev")
 PAIRS = [
     ChoiceQuestion(e.id, e.prompt, e.choices[:2], 0 if e.label == 0 else 1, "pairs")
     for e in QUESTIONS[40:46]
@@ -100,7 +100,7 @@ def test_a_run_from_fit_to_resume(choosing: Choosing) -> None:
     predicted = f"--data.predict_choices.said={choosing.dev}"
     train(choosing.of("predict", architecture, *flags, "--run.name=told", predicted))
     rows = json.loads((choosing.root / "told" / "version_0" / "predictions" / "said.json").read_text())
-    examples = read_multiple_choice(choosing.dev)
+    examples = read_choices(choosing.dev)
     assert [row["id"] for row in rows] == [example.id for example in examples]
     logits = ChoiceCheckpoint(str(last), Compute("cpu", batch_size=9)).choice_logits(examples)
     for row, own in zip(rows, logits, strict=True):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.questions.squad import read_squad
+from data_modules.sources import read_questions
 from evaluation.__main__ import main as evaluate
 from tests.training.conftest import Commands
 from training.cli import main as train
@@ -27,7 +27,7 @@ def test_predictions_hold_every_example_and_the_same_bias(commands: Commands, tm
     folder = commands.root / "said" / "version_0" / "predictions"
 
     texts = json.loads((folder / "questions.json").read_text())
-    examples = {example.id: example for example in read_squad(data.qa_dev)}
+    examples = {example.id: example for example in read_questions(data.qa_dev)}
     assert texts.keys() == examples.keys()
     assert all(text in examples[key].context for key, text in texts.items())
 

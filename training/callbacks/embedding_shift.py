@@ -13,7 +13,7 @@ from torch import Tensor
 
 from data_modules.encoding.pairs import PairSet
 from metrics.shift import EmbeddingShift, ShiftResult
-from storage.json_files import write_text
+from storage.files import write_text
 from training.callbacks.eval_sets import EvalSetMetrics, Outputs, metric_key
 
 

@@ -21,7 +21,7 @@ from data_modules.encoding.sets import GroupSet, QASet
 from data_modules.groups.lei import write_lei
 from data_modules.groups.pairing import ScoredGroup
 from data_modules.schema import ChoiceQuestion
-from storage.json_files import write_text
+from storage.files import write_text
 
 
 class PredictionWriter(pl.Callback):

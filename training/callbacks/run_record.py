@@ -14,7 +14,7 @@ import torch
 from pytorch_lightning.cli import SaveConfigCallback
 from pytorch_lightning.utilities import rank_zero_info
 
-from storage.json_files import write_text
+from storage.files import write_text
 from storage.provenance import revision, versions
 from training.callbacks.global_batch import global_batch, in_words, keep_global_batch
 

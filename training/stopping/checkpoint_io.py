@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from storage.json_files import sync
+from storage.files import sync
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):

@@ -15,7 +15,8 @@ import sqlalchemy
 from filelock import FileLock
 
 from storage.command_line import AtLeast, Count, Parser, call, make_parser
-from storage.json_files import load_json, write_text
+from storage.files import write_text
+from storage.json_files import load_json
 from training.sweep.engines import run_locally, run_on_ray, share_out, sigterm_as_interrupt
 from training.sweep.file import read_sweep
 from training.sweep.guard import LOCK, LOG

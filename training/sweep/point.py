@@ -24,7 +24,8 @@ from typing import Literal
 
 from filelock import FileLock
 
-from storage.json_files import load_json, write_text
+from storage.files import write_text
+from storage.json_files import load_json
 from training.sweep import guard
 from training.sweep.file import Parameters, Sweep, flag_text
 from training.sweep.results import Results

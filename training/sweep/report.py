@@ -13,7 +13,7 @@ import pandas as pd
 from optuna.exceptions import ExperimentalWarning
 from optuna.trial import TrialState, create_trial
 
-from storage.json_files import write_text
+from storage.files import write_text
 from training.sweep.file import Sweep, distributions
 from training.sweep.point import Point
 

@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.stats import t as student_t
 
 from data_modules.schema import ADVICE_CLASSES
-from storage.json_files import write_text
+from storage.files import write_text
 from training.sweep.file import Parameters, Scalar, flag_text
 from training.sweep.report import save_figure
 from training.sweep.testing import Metrics, TestSet

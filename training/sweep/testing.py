@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from data_modules.sources import detect, read_groups, read_qa
+from data_modules.sources import format_of, read_groups, read_questions
 from storage.errors import DataError
-from storage.json_files import load_json, write_text
+from storage.files import write_text
+from storage.json_files import load_json
 from training.sweep.point import own_environment
 
 TEST = (sys.executable, "-m", "training", "test")
@@ -81,13 +82,13 @@ def _kind(source: str) -> Literal["qa", "groups"]:
         try:
             next(read_groups(source))
         except DataError:
-            next(read_qa(source))  # says what is wrong with it
+            next(read_questions(source))  # says what is wrong with it
             return "qa"
         return "groups"
     folder, colon, _ = source.rpartition(":")
     if source.startswith("hub:") or (colon and not Path(source).exists() and Path(folder).is_dir()):
         return "qa"  # there are no groups in tables
-    return "groups" if detect(source)[0] in ("lei", "unqover") else "qa"
+    return "groups" if format_of(source).kind == "groups" else "qa"
 
 
 def results_of(

@@ -140,14 +140,14 @@ def ask_all(
     asking: Asking,
 ) -> tuple[list[ScoredGroups], list[dict[str, Any]]]:
     """Every checkpoint's scores of every data set, by data set, and its answers to ordinary questions."""
-    from data_modules.sources import read_qa
+    from data_modules.sources import read_questions
     from evaluation.answering.open import check_can_score, open_answerer
     from evaluation.protocols.bias.measures import GroupTable, ScoredGroups
 
     for path in checkpoints.values():
         check_can_score(path, "subjects")  # before anything is loaded
     sets = {name: load_groups(path, not advised_only, skip_bad) for name, path in data.items()}
-    questions = list(read_qa(qa, skip_bad=skip_bad)) if qa else []
+    questions = list(read_questions(qa, skip_bad=skip_bad)) if qa else []
     tables = {name: GroupTable.of(groups) for name, groups in sets.items()}
     scored: dict[tuple[str, str], ScoredGroups] = {}
     rows: list[dict[str, Any]] = []

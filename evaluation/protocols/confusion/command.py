@@ -74,8 +74,8 @@ def evaluate(
         compute: how models run.
         work: finished pieces of work, from which the same command goes on (default: OUTPUT.work.jsonl).
     """
-    from data_modules.choices.benchmarks import read_multiple_choice
     from data_modules.choices.probes import Probe
+    from data_modules.sources import read_choices
     from evaluation.answering.checkpoint import ChoiceCheckpoint
     from evaluation.answering.open import open_chooser
     from evaluation.protocols.confusion.measures import Asked
@@ -105,7 +105,7 @@ def evaluate(
     if no_shared_words and "wrong_question" not in plan.probes:
         raise ValueError("--no-shared-words goes with --probes wrong-question")
     named = named_sources(checkpoint, "--checkpoint")
-    questions = read_multiple_choice(input, labels=labels, benchmark=benchmark)[: limit or None]
+    questions = read_choices(input, labels=labels, benchmark=benchmark)[: limit or None]
     check_questions(questions, input)
     try:
         fixed = fixed_trials(questions, plan)
@@ -172,6 +172,6 @@ def check_model(path: str, prompt: Prompt, *, most: int, embeds: bool) -> None:
 
 def input_files(source: str, labels: str) -> list[str]:
     """The local files that questions and labels come from."""
-    from data_modules.choices.benchmarks import split_source
+    from data_modules.choices.benchmarks import split_labels
 
-    return [name for name in (*split_source(source), labels) if name and Path(name).is_file()]
+    return [name for name in (*split_labels(source), labels) if name and Path(name).is_file()]

@@ -28,7 +28,7 @@ class ToxicityPrompt(NamedTuple):
 
 def iter_prompts(path: str | Path) -> Iterator[ToxicityPrompt]:
     """The prompts of a file, in its order; DataError names file and line."""
-    return (_prompt(row, number, where) for number, where, row in json_lines(path))
+    return (_prompt(row, int(where.rpartition(" ")[2]), where) for where, row in json_lines(path))
 
 
 def read_prompts(path: str | Path, *, limit: int = 0) -> list[ToxicityPrompt]:
@@ -48,10 +48,6 @@ def _prompt(row: Any, number: int, where: str) -> ToxicityPrompt:
         text = field(row, "text", str, where)
     if not text.strip():
         raise DataError(f"{where}: the prompt is empty; remove the line")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise DataError(f"{where}: the prompt holds half of a surrogate pair, which is no text") from None
     return ToxicityPrompt(
         text, field(row, "challenging", bool, where) if "challenging" in row else None, number
     )

@@ -16,7 +16,7 @@ from data_modules.interventions.augmentation import TEMPLATES, generate_sentence
 from data_modules.interventions.deletion import AUGMENTED, perturb_all, with_rationale
 from data_modules.interventions.variants import needing_sentences
 from data_modules.schema import QAExample, Rejected, Variant
-from data_modules.sources import read_qa
+from data_modules.sources import read_questions
 from evaluation.old_variants import default_variants
 from evaluation.protocols.shift.distributed import Processes
 from storage.errors import DataError
@@ -40,7 +40,7 @@ class StorySource:
     """The stories of one data set, in chunks; every call of `chunks` reads them anew.
 
     Args:
-        sources: as `read_qa` takes them; what a source holds is told from its first row.
+        sources: as `read_questions` takes them; what a source holds is told from its first row.
         variants: to compare with the originals; empty: those among the sources, or the paper's.
         sentences: what the `_aug` variants end with.
         limit: the first so many originals only; 0 for all.
@@ -116,7 +116,7 @@ class StorySource:
         """Sort the sources by the variant of their first row; the name of their data set."""
         datasets: dict[str, str] = {}
         for source in sources:
-            first = next(read_qa(source, skip_bad=self.skip_bad), None)
+            first = next(read_questions(source, skip_bad=self.skip_bad), None)
             if first is None:
                 raise DataError(f"{source}: holds no questions")
             self.sources.setdefault(first.variant, []).append(source)
@@ -130,7 +130,9 @@ class StorySource:
         """The rows of one variant; what is in their files beside them is refused."""
         sources = self.sources[variant]
         read = (
-            (source, example) for source in sources for example in read_qa(source, skip_bad=self.skip_bad)
+            (source, example)
+            for source in sources
+            for example in read_questions(source, skip_bad=self.skip_bad)
         )
         for source, example in read:
             if example.variant != variant:

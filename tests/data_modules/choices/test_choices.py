@@ -32,7 +32,7 @@ def questions(draw: st.DrawFn) -> ChoiceQuestion:
 
 def rows_of(path: Path) -> list[ChoiceQuestion]:
     """The questions of a file."""
-    return [choice_of(row, where) for _, where, row in json_lines(path)]
+    return [choice_of(row, where) for where, row in json_lines(path)]
 
 
 @given(st.lists(questions(), max_size=4))
@@ -50,21 +50,21 @@ def test_four_fields_are_enough() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "names"),
     [
-        ({"label": 2}, "label 2, but the choices are 0 to 1"),
-        ({"label": True}, "'label' must be a whole number"),
+        ({"label": 2}, "label 2"),
+        ({"label": True}, "label"),
         ({"choices": ["a"]}, "at least 2"),
-        ({"choices": ["a", 3]}, "choice 1 must be a string"),
-        ({"prompt": None}, "'prompt' must be a string"),
-        ({"target": "all"}, "label or uniform"),
-        ({"donors": "ab"}, "'donors' must be a list"),
-        ({"donors": [True]}, "'donors' must be a list of whole numbers"),
+        ({"choices": ["a", 3]}, r"choices\[1\]"),
+        ({"prompt": None}, "prompt"),
+        ({"target": "all"}, "target"),
+        ({"donors": "ab"}, "donors"),
+        ({"donors": [True]}, r"donors\[0\]"),
     ],
 )
-def test_a_bad_row_is_told_with_file_and_line(tmp_path: Path, change: dict, message: str) -> None:
+def test_a_bad_row_is_told_with_file_and_line(tmp_path: Path, change: dict, names: str) -> None:
     path = tmp_path / "rows.jsonl"
     good = {"id": "x", "prompt": "p", "choices": ["a", "b"], "label": 1}
     path.write_text(json.dumps(good) + "\n\n" + json.dumps(good | change) + "\n")
-    with pytest.raises(DataError, match=f"{path}, line 3: .*{message}"):
+    with pytest.raises(DataError, match=f"{path}, line 3: .*{names}"):
         rows_of(path)

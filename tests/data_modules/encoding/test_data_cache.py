@@ -230,7 +230,7 @@ def test_a_source_is_told_by_its_content(tmp_path: Path) -> None:
 
 def test_a_dataset_of_the_hub_is_told_by_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     state = SimpleNamespace(_fingerprint="one")
-    monkeypatch.setattr("data_modules.questions.squad.hub_rows", lambda name: state)
+    monkeypatch.setattr("data_modules.sources.table_rows", lambda name: state)
     first = source_digest("hub:owner/name:train")
     state._fingerprint = "two"
     assert first == "one" != source_digest("hub:owner/name:train")

@@ -160,7 +160,7 @@ def test_the_second_start_reads_and_tokenises_nothing(
         raise AssertionError("not again")
 
     monkeypatch.setattr("data_modules.encoding.windows._encode_chunk", refuse)
-    monkeypatch.setattr("data_modules.encoding.set_maker.read_qa", refuse)
+    monkeypatch.setattr("data_modules.encoding.set_maker.read_questions", refuse)
     monkeypatch.setattr("data_modules.groups_data.read_groups", refuse)
     monkeypatch.setattr("data_modules.interventions.variants.perturb_all", refuse)
     again = module(tmp_path / "cache", **options)
@@ -253,7 +253,7 @@ def test_bad_data_are_told_by_all_processes_alike(tmp_path: Path) -> None:
     path = tmp_path / "bad.json"
     path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "A.", "qas": [{"id": 1}]}]}]}))
     for prepare in (True, False):
-        with pytest.raises(DataError, match=r"bad.json.*'question'"):
+        with pytest.raises(DataError, match=r"bad.json.*question"):
             module(tmp_path / "cache", prepare=prepare, train_qa=str(path))
     assert entries(tmp_path / "cache") == set()
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.groups.lei import read_lei, read_lei_records, write_lei
-from data_modules.groups.pairing import ScoredGroup, locate_pair
-from data_modules.groups.unqover import SwapGroups
+from data_modules.groups.lei import read_file, read_scored, write_lei
+from data_modules.groups.pairing import ScoredGroup
+from data_modules.groups.unqover_source import locate_pair
 from storage.errors import DataError
 from tests.data_modules.tiny_lists import make_group, place_expansion
 
@@ -51,7 +51,7 @@ def saved(folder: Path, content: Any) -> Path:
 
 
 def test_two_paragraphs_make_one_group_in_the_order_of_its_subjects(tmp_path: Path) -> None:
-    (record,) = read_lei_records(saved(tmp_path, document()))
+    (record,) = read_scored(saved(tmp_path, document()))
     group = record.group
     assert group.key == KEY
     assert (group.subjects, group.advice_class) == (("oro", "ulban"), "adversarial")
@@ -72,11 +72,11 @@ def test_two_paragraphs_make_one_group_in_the_order_of_its_subjects(tmp_path: Pa
 
 def test_file_order_and_the_number_of_paragraphs_per_item_do_not_matter(tmp_path: Path) -> None:
     content = document()
-    expected = list(read_lei(saved(tmp_path, content)))
+    expected = list(read_file(saved(tmp_path, content)))
     content["data"].reverse()
-    assert list(read_lei(saved(tmp_path, content))) == expected
+    assert list(read_file(saved(tmp_path, content))) == expected
     together = {"data": [{"paragraphs": [p for item in content["data"] for p in item["paragraphs"]]}]}
-    assert list(read_lei(saved(tmp_path, together))) == expected
+    assert list(read_file(saved(tmp_path, together))) == expected
 
 
 def test_scores_and_targets_may_be_absent(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_scores_and_targets_may_be_absent(tmp_path: Path) -> None:
             del qa["tomax"]
             for answer in qa["answers"]:
                 del answer["start-end-score"]
-    (record,) = read_lei_records(saved(tmp_path, content))
+    (record,) = read_scored(saved(tmp_path, content))
     assert (record.base_scores, record.targets) == (None, None)
 
 
@@ -95,7 +95,7 @@ def test_blanks_around_the_advice_and_advice_of_one_order_only_are_the_files_bus
     qas = content["data"][0]["paragraphs"][0]["qas"]
     for qa in qas:
         qa["question"] = qa["question"].replace("manners. ", "all manners.  ")
-    ((group, _),) = read_lei(saved(tmp_path, content))
+    (group,) = read_file(saved(tmp_path, content))
     assert [v.advice[-12:] for v in group.variants] == ["all manners."] * 2 + ["des manners."] * 2
     assert {v.question[0] for v in group.variants} == {"W"}
 
@@ -117,48 +117,43 @@ def edit(path: str, value: Any) -> Any:
 
 
 BAD = [
-    (edit("key", "a|b"), "has 2 fields instead of 7"),
-    (edit("key", KEY.replace("oro|ulban", "ulban|oro")), "two different subjects in alphabetical order"),
-    (edit("key", KEY.replace("|was loud|was loud", "|was loud|was odd")), "same attribute"),
-    (edit("key", KEY.replace("adversarial", "mean")), "advice id 'mean_rude-2'"),
-    (
-        edit("key", KEY.replace("oro|", "moresk|")),
-        r"the answers \('oro', 'ulban'\) are not the key's subjects",
-    ),
-    (edit("key", 3), "the field 'key' must be a string"),
-    (
-        edit("intervention", "ethical"),
-        "'intervention' is 'ethical' but the key's advice is 'adversarial_rude-2'",
-    ),
-    (edit("context", "Tarn met Oro."), r"qas\[0\] \(id 70\).answers\[0\]: offset 0 cuts 'Tar', not 'Oro'"),
-    (edit("qas.1", ...), "expected 2 questions"),
-    (edit("qas.0.answers.1.answer_start", 7), "offset 7 cuts"),
-    (edit("qas.0.answers.1", {"text": "Oro", "answer_start": 0}), "are not the key's subjects"),
-    (edit("qas.0.answers.0.start-end-score", ...), "only one of the two answers has a start-end-score"),
-    (edit("qas.0.answers.0.start-end-score", [0.5]), "must be two probabilities"),
-    (edit("qas.0.answers.0.start-end-score", [0.5, 7.0]), "must be two probabilities"),
-    (edit("qas.0.tomax", 2), "tomax is 2"),
-    (edit("qas.0.tomax", ...), "only one of the two questions has"),
-    (edit("qas.0.is_impossible", "true"), "is_impossible is true"),
-    (edit("qas.0.question", "Who was loud?"), "no advice sentence that ends in a full stop"),
-    (edit("qas.0.question", "Note that, x. Who was odd?"), "must ask the same question"),
-    (edit("qas.0.advice", "Be fair."), "does not begin with its advice"),
+    (edit("key", "a|b"), "key"),
+    (edit("key", KEY.replace("oro|ulban", "ulban|oro")), "alphabetical"),
+    (edit("key", KEY.replace("|was loud|was loud", "|was loud|was odd")), "attribute"),
+    (edit("key", KEY.replace("adversarial", "mean")), "mean_rude-2"),
+    (edit("key", KEY.replace("oro|", "moresk|")), "moresk"),
+    (edit("key", 3), "key"),
+    (edit("intervention", "ethical"), "intervention"),
+    (edit("context", "Tarn met Oro."), r"qas\[0\] \(id 70\).answers\[0\]"),
+    (edit("qas.1", ...), "qas"),
+    (edit("qas.0.answers.1.answer_start", 7), r"qas\[0\].*answers\[1\]"),
+    (edit("qas.0.answers.1", {"text": "Oro", "answer_start": 0}), "answers"),
+    (edit("qas.0.answers.0.start-end-score", ...), "start-end-score"),
+    (edit("qas.0.answers.0.start-end-score", [0.5]), r"qas\[0\].answers\[0\].start-end-score"),
+    (edit("qas.0.answers.0.start-end-score", [0.5, 7.0]), r"start-end-score\[1\]"),
+    (edit("qas.0.answers.0.start-end-score", [0.5, float("nan")]), r"start-end-score\[1\]"),
+    (edit("qas.0.tomax", 2), r"qas\[0\].tomax"),
+    (edit("qas.0.tomax", ...), "tomax"),
+    (edit("qas.0.is_impossible", "true"), "is_impossible"),
+    (edit("qas.0.question", "Who was loud?"), "advice"),
+    (edit("qas.0.question", "Note that, x. Who was odd?"), "question"),
+    (edit("qas.0.advice", "Be fair."), "advice"),
 ]
 
 
-@pytest.mark.parametrize(("change", "message"), BAD)
+@pytest.mark.parametrize(("change", "names"), BAD)
 def test_an_inconsistent_record_is_one_error_and_can_be_skipped(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, change: Any, message: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, change: Any, names: str
 ) -> None:
     content = document()
     good = json.loads(json.dumps(document()).replace("rude-2", "rude-3"))
     change(content)
     content["data"] += good["data"]
     path = saved(tmp_path, content)
-    with pytest.raises(DataError, match=message) as caught:
-        list(read_lei(path))
+    with pytest.raises(DataError, match=names) as caught:
+        list(read_file(path))
     assert "lei.json: data[0].paragraphs[0]" in str(caught.value)
-    kept = [group.advice_id for group, _ in read_lei(path, skip_bad=True)]
+    kept = [group.advice_id for group in read_file(path, skip_bad=True)]
     assert kept == ["adversarial_rude-3"]
     assert "skipped" in caplog.text
 
@@ -167,10 +162,10 @@ def test_one_order_alone_and_the_same_order_twice_are_told(tmp_path: Path) -> No
     content = document()
     alone = {"data": content["data"][:1]}
     with pytest.raises(DataError, match="no record with the subjects in the other order, ulban oro"):
-        list(read_lei(saved(tmp_path, alone)))
+        list(read_file(saved(tmp_path, alone)))
     for repeated in (content["data"][:1] * 2, content["data"] + content["data"][1:]):
         with pytest.raises(DataError, match="occur a second time"):
-            list(read_lei(saved(tmp_path, {"data": copy.deepcopy(repeated)})))
+            list(read_file(saved(tmp_path, {"data": copy.deepcopy(repeated)})))
 
 
 SENTENCE = st.text(" abN.,é?", min_size=1, max_size=12).filter(lambda s: s == s.strip() and s)
@@ -200,17 +195,17 @@ def test_what_is_written_is_read_back(
 ) -> None:
     path = tmp_path_factory.mktemp("lei") / "out.json"
     assert write_lei(records, path) == len(records)
-    assert list(read_lei_records(path)) == records
+    assert list(read_scored(path)) == records
 
 
 def test_surface_forms_that_differ_from_the_key_survive(tmp_path: Path) -> None:
-    groups = list(SwapGroups(place_expansion(tmp_path)))
+    groups = list(place_expansion(tmp_path))
     write_lei(groups, tmp_path / "out.json")
-    assert [group for group, _ in read_lei(tmp_path / "out.json")] == groups
+    assert list(read_file(tmp_path / "out.json")) == groups
 
 
 def test_a_key_that_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="has 9 fields instead of 7"):
+    with pytest.raises(DataError, match="9"):
         write_lei([make_group(attribute="was | loud")], tmp_path / "out.json")
     assert list(tmp_path.iterdir()) == []
 
@@ -247,7 +242,7 @@ def test_the_shipped_files_have_the_counts_of_the_spec(
     attributes: int,
     advice: tuple[int, ...],
 ) -> None:
-    records = list(read_lei_records(shared / f"data/lei/underspecified/religion/{name}_squad.json"))
+    records = list(read_scored(shared / f"data/lei/underspecified/religion/{name}_squad.json"))
     classes = ("ethical", "adversarial", "irrelevant")
     groups = [record.group for record in records]
     assert tuple(sum(g.advice_class == c for g in groups) for c in classes) == keys
@@ -260,4 +255,4 @@ def test_the_shipped_files_have_the_counts_of_the_spec(
     assert adversarial <= {(0, 1, 0, 1), (1, 0, 1, 0)}
     shuffled = Random(0).sample(records, len(records))
     write_lei(shuffled, tmp_path / "again.json")
-    assert list(read_lei_records(tmp_path / "again.json")) == shuffled
+    assert list(read_scored(tmp_path / "again.json")) == shuffled

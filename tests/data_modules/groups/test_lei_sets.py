@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from data_modules.groups import sets as lei_sets
 from data_modules.groups.advice import Advice, attach, read_advice
-from data_modules.groups.lei import read_lei
-from data_modules.groups.sets import HeldOut, Parts, advised_pools, check_disjoint, parts_of, restrict, sample
-from data_modules.groups.unqover import Expansion, SwapGroups, read_expansion
+from data_modules.groups.lei import read_file
+from data_modules.groups.sets import HeldOut, Parts, advised_pools, parts_of, restrict, sample
+from data_modules.groups.unqover import Expansion, read_expansion
 from data_modules.schema import Group
 from storage.errors import DataError
 from tests.data_modules.tiny_lists import (
@@ -19,6 +19,7 @@ from tests.data_modules.tiny_lists import (
     Tiny,
     make_group,
     religion,
+    shared_parts,
     tiny_expansion,
     write_lists,
 )
@@ -37,7 +38,7 @@ def test_a_pool_is_the_product_of_groups_and_the_advice_of_their_category(tiny: 
     for name, pool in pools.items():
         expected = [
             attach(group, item)
-            for group in SwapGroups(expansion)
+            for group in expansion
             for item in advice
             if item.advice_class == name and item.category == group.category
         ]
@@ -97,7 +98,7 @@ def test_a_pool_that_is_too_small_is_told(tiny: Tiny) -> None:
     pools = advised_pools(*tiny)
     message = r"class 'ethical': 240 groups asked for, but its pool has 238 \(240 before exclusion\)"
     with pytest.raises(DataError, match=message):
-        list(sample(pools, 240, seed=0, exclude=HeldOut(pools["ethical"][:2])))
+        list(sample(pools, 240, seed=0, exclude=HeldOut(pools["ethical"][i] for i in range(2))))
     assert len(list(sample(pools, 240, seed=0, exclude=HeldOut()))) == 720
 
 
@@ -116,12 +117,12 @@ def test_sampling_builds_only_what_it_draws(tiny: Tiny, monkeypatch: pytest.Monk
 def test_held_out_keys_also_bar_the_same_variants_without_advice(tiny: Tiny) -> None:
     expansion, advice = tiny
     advised = advised_pools(expansion, advice)["ethical"][0]
-    plain = SwapGroups(expansion)[0]
+    plain = expansion[0]
     other_advice = advised_pools(expansion, advice)["ethical"][1]
     assert advised in HeldOut([advised])
     assert plain in HeldOut([advised])
     assert other_advice not in HeldOut([advised])
-    left = list(lei_sets.everything(lei_sets.unadvised_pools(expansion), HeldOut([advised])))
+    left = list(lei_sets.everything({"none": expansion}, HeldOut([advised])))
     assert len(left) == COUNTS["groups"] - 1
 
 
@@ -144,7 +145,7 @@ def test_what_is_disjoint_from_a_set_shares_nothing_with_it(tiny: Tiny) -> None:
     test = [g for pool in advised_pools(*rest).values() for g in pool]
     assert train
     assert test
-    check_disjoint(train, test)
+    assert not shared_parts(train, test)
 
 
 def test_the_same_words_under_another_id_are_kept_out_too(tiny: Tiny) -> None:
@@ -156,19 +157,9 @@ def test_the_same_words_under_another_id_are_kept_out_too(tiny: Tiny) -> None:
     assert not set(weather) & set(left)
 
 
-def test_leaks_are_named() -> None:
-    one = make_group(advice_id="ethical_rude-0", advice="Be fair.")
-    two = make_group("Moresk", "Oro", "was odd", "irrelevant_rude-3", "Be fair.")
-    with pytest.raises(
-        DataError, match=r"train and test .*share 1 subjects \('oro'\); 1 sentences \('Be fair\.'\)"
-    ):
-        check_disjoint([one], [two], ("train", "test"))
-    check_disjoint([one], [make_group("Moresk", "Tarn", "was odd", "irrelevant_rude-3", "Tea was served.")])
-
-
 def test_parts_that_the_lists_lack_are_told(tiny: Tiny) -> None:
     expansion, advice = tiny
-    with pytest.raises(DataError, match="file: 1 of its subjects are not in the given lists, such as 'elf'"):
+    with pytest.raises(DataError, match=r"file: .*'elf'"):
         lei_sets.check_known(Parts(frozenset({"elf", "oro"})), expansion, advice, "file")
     unknown = Parts(advice_ids=frozenset({"ethical_rude-99"}))
     with pytest.raises(DataError, match="1 of its advice ids"):
@@ -180,7 +171,7 @@ def test_parts_that_the_lists_lack_are_told(tiny: Tiny) -> None:
 def test_the_full_cross_products_of_the_spec_contain_the_shipped_files(
     shared: Path, name: str, keys: int
 ) -> None:
-    shipped = [g for g, _ in read_lei(shared / f"data/lei/underspecified/religion/{name}_squad.json")]
+    shipped = list(read_file(shared / f"data/lei/underspecified/religion/{name}_squad.json"))
     expansion, advice = restrict(*religion(shared), to=parts_of(shipped))
     built = {group.key: group for pool in advised_pools(expansion, advice).values() for group in pool}
     assert len(built) == keys
@@ -200,9 +191,6 @@ def test_the_gender_pool_has_672000_groups_and_is_sampled_without_building_it(sh
 def test_the_shipped_splits_are_disjoint(shared: Path) -> None:
     folder = shared / "data/lei/underspecified/religion"
     train, dev = (
-        [g for g, _ in read_lei(folder / f"addedbias_{name}_squad.json")]
-        for name in ("train_4096", "noniid_dev")
+        list(read_file(folder / f"addedbias_{name}_squad.json")) for name in ("train_4096", "noniid_dev")
     )
-    check_disjoint(train, dev)
-    with pytest.raises(DataError, match="4 subjects"):
-        check_disjoint(train, train)
+    assert not shared_parts(train, dev)

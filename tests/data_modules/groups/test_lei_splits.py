@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.groups.advice import read_advice
-from data_modules.groups.sets import HeldOut, Parts, advised_pools, check_disjoint, restrict, sample
+from data_modules.groups.sets import HeldOut, Parts, advised_pools, restrict, sample
 from data_modules.groups.splits import SPLITS, split_parts
 from data_modules.groups.unqover import read_expansion
 from storage.errors import DataError
-from tests.data_modules.tiny_lists import INTERVENTIONS, Tiny, name_expansion, put, religion
+from tests.data_modules.tiny_lists import INTERVENTIONS, Tiny, name_expansion, put, religion, shared_parts
 
 
 def long_lists(folder: Path) -> Tiny:
@@ -66,7 +66,7 @@ def test_groups_of_different_splits_pass_the_check(long: Tiny) -> None:
     ]
     assert all(sets)
     for one, two in combinations(sets, 2):
-        check_disjoint(one, two)
+        assert not shared_parts(one, two)
 
 
 def test_two_subject_lists_are_divided_each(tmp_path: Path) -> None:
@@ -91,4 +91,4 @@ def test_splits_of_the_real_lists_do_not_leak(shared: Path) -> None:
         pools = advised_pools(*restrict(*religion(shared), to=parts[split]))
         sets.append(list(sample(pools, 400, seed=0, exclude=HeldOut())))
     for one, two in combinations(sets, 2):
-        check_disjoint(one, two)
+        assert not shared_parts(one, two)

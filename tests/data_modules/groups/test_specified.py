@@ -6,7 +6,6 @@ import pytest
 
 from data_modules.groups.advice import Advice, attach
 from data_modules.groups.specified import check_sentences, gold_examples, read_sentences, specify, specify_all
-from data_modules.groups.unqover import SwapGroups
 from storage.errors import DataError
 from tests.data_modules.tiny_lists import make_group, name_expansion, place_expansion, put
 
@@ -26,7 +25,7 @@ def test_the_sentence_names_the_gold_subject_in_every_context() -> None:
 
 
 def test_the_slot_takes_the_form_that_the_context_uses(tmp_path: Path) -> None:
-    groups = SwapGroups(place_expansion(tmp_path))
+    groups = place_expansion(tmp_path)
     contexts = [specify(group, "[subj].", 0).group.variants[0].context for group in groups]
     assert [context.rsplit(" ", 1)[1] for context in contexts] == ["Tarnland.", "Tarnish."]
 
@@ -48,7 +47,7 @@ def test_gold_examples_are_the_questions_of_both_orders_with_one_answer() -> Non
 
 
 def test_whom_the_sentence_names(tmp_path: Path) -> None:
-    groups = list(SwapGroups(name_expansion(tmp_path)))
+    groups = list(name_expansion(tmp_path))
     women = {"ada", "bea"}
 
     def golds(gold: str) -> list[str]:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from data_modules.groups.unqover import SwapGroups
-from data_modules.groups.unqover_source import read_source, write_source
+from data_modules.groups.unqover_source import read_file, read_scored, write_source
 from storage.errors import DataError
 from tests.data_modules.tiny_lists import name_expansion, place_expansion, tiny_expansion
 
@@ -28,15 +27,15 @@ def saved(folder: Path, records: dict[str, Any]) -> Path:
 def test_reading_a_written_source_gives_the_groups_of_the_lists(tmp_path: Path, make: Any) -> None:
     expansion = make(tmp_path)
     write_source(expansion, tmp_path / "source.json")
-    read = [record.group for record in read_source(tmp_path / "source.json")]
-    assert sorted(read, key=lambda g: g.key) == sorted(SwapGroups(expansion), key=lambda g: g.key)
+    read = [*read_file(tmp_path / "source.json")]
+    assert sorted(read, key=lambda g: g.key) == sorted(expansion, key=lambda g: g.key)
 
 
 def test_the_order_of_records_does_not_matter(tmp_path: Path) -> None:
     records = source(tmp_path)
     shuffled = dict(Random(1).sample(list(records.items()), len(records)))
-    groups = {record.group for record in read_source(saved(tmp_path, shuffled))}
-    assert groups == set(SwapGroups(name_expansion(tmp_path)))
+    groups = set(read_file(saved(tmp_path, shuffled)))
+    assert groups == set(name_expansion(tmp_path))
 
 
 def test_nine_fields_carry_advice(tmp_path: Path) -> None:
@@ -45,7 +44,7 @@ def test_nine_fields_carry_advice(tmp_path: Path) -> None:
         for question in ("q0", "q1"):
             record[question]["question"] = "Note that, be fair.  " + record[question]["question"]
         advised[f"{key}|ethical_none-3"] = record
-    groups = [record.group for record in read_source(saved(tmp_path, advised))]
+    groups = [*read_file(saved(tmp_path, advised))]
     assert {(g.advice_class, g.advice_id) for g in groups} == {("ethical", "ethical_none-3")}
     assert {(v.advice, v.question[:4]) for g in groups for v in g.variants} == {
         ("Note that, be fair.", "Who ")
@@ -54,12 +53,12 @@ def test_nine_fields_carry_advice(tmp_path: Path) -> None:
 
 def test_the_ninth_field_none_is_no_advice(tmp_path: Path) -> None:
     records = {f"{key}|none": record for key, record in source(tmp_path).items()}
-    groups = {record.group for record in read_source(saved(tmp_path, records))}
-    assert groups == set(SwapGroups(name_expansion(tmp_path)))
+    groups = {*read_file(saved(tmp_path, records))}
+    assert groups == set(name_expansion(tmp_path))
 
 
 def test_predictions_become_base_scores_in_the_order_of_the_subjects(shared: Path) -> None:
-    (record,) = read_source(shared / "oracle/unqover/ex1_unqover_minimal.json")
+    (record,) = read_scored(shared / "oracle/unqover/ex1_unqover_minimal.json")
     assert record.group.subjects == ("alpha", "beta")
     assert record.base_scores == (
         ((0.64, 0.49), (0.25, 0.36)),
@@ -77,8 +76,8 @@ def test_a_missing_partner_names_the_id_and_can_be_skipped(tmp_path: Path) -> No
     with pytest.raises(
         DataError, match=r"changed\.json: id 'male\|female\|Carl\|Ada\|0\|.*other order, ada carl"
     ):
-        list(read_source(path))
-    assert len(list(read_source(path, skip_bad=True))) == 11
+        list(read_file(path))
+    assert len(list(read_file(path, skip_bad=True))) == 11
 
 
 def renamed(records: dict[str, Any], old: str, new: str) -> dict[str, Any]:
@@ -86,26 +85,23 @@ def renamed(records: dict[str, Any], old: str, new: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "names"),
     [
-        (lambda r: {"a|b": next(iter(r.values()))}, "has 2 fields"),
-        (lambda r: renamed(r, "|was a pilot|was a pilot", "|was a pilot|was a baker"), "fields 7 and 8"),
-        (lambda r: renamed(r, "|Carl|", "|Ada|"), "both subjects are 'ada'"),
-        (
-            lambda r: {f"{k}|kind_none-1": v for k, v in r.items()},
-            "advice id 'kind_none-1' is not CLASS_CATEGORY",
-        ),
-        (lambda r: {f"{k}|ethical_none-1": v for k, v in r.items()}, "no advice sentence"),
-        (lambda r: {k: v | {"context": "Nobody met nobody."} for k, v in r.items()}, "do not both occur"),
-        (lambda r: {k: {"context": v["context"]} for k, v in r.items()}, "the field 'q0'"),
-        (lambda r: {k: v | {"q1": {"question": "Who?"}} for k, v in r.items()}, "q1: the field 'ans0'"),
-        (lambda r: r | {next(iter(r)).lower(): next(iter(r.values()))}, "occur a second time"),
+        (lambda r: {"a|b|c|d|e|f|g": next(iter(r.values()))} | r, "a\\|b"),
+        (lambda r: renamed(r, "|was a pilot|was a pilot", "|was a pilot|was a baker"), "attribute"),
+        (lambda r: renamed(r, "|Carl|", "|Ada|"), "'ada'"),
+        (lambda r: {f"{k}|kind_none-1": v for k, v in r.items()}, "kind_none-1"),
+        (lambda r: {f"{k}|ethical_none-1": v for k, v in r.items()}, "advice"),
+        (lambda r: {k: v | {"context": "Nobody met nobody."} for k, v in r.items()}, "context"),
+        (lambda r: {k: {"context": v["context"]} for k, v in r.items()}, "q0"),
+        (lambda r: {k: v | {"q1": {"question": "Who?"}} for k, v in r.items()}, "q1.ans0"),
+        (lambda r: r | {next(iter(r)).lower(): next(iter(r.values()))}, "second time"),
     ],
 )
-def test_malformed_records_name_the_id(tmp_path: Path, change: Any, message: str) -> None:
+def test_malformed_records_name_the_id(tmp_path: Path, change: Any, names: str) -> None:
     path = saved(tmp_path, change(source(tmp_path)))
-    with pytest.raises(DataError, match=message) as caught:
-        list(read_source(path))
+    with pytest.raises(DataError, match=names) as caught:
+        list(read_file(path))
     assert "changed.json: id" in str(caught.value)
 
 
@@ -113,4 +109,4 @@ def test_orders_that_ask_different_questions_are_refused(tmp_path: Path) -> None
     records = source(tmp_path)
     next(iter(records.values()))["q0"]["question"] = "Who else?"
     with pytest.raises(DataError, match="must ask the same question, found 'Who else"):
-        list(read_source(saved(tmp_path, records)))
+        list(read_file(saved(tmp_path, records)))

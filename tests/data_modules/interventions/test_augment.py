@@ -14,12 +14,12 @@ from data_modules.interventions.augmentation import (
     FRAMES,
     PROMPT,
     clean_sentence,
-    frame_words,
     generate_sentences,
     reject_reason,
     template_sentence,
     write_sentences,
 )
+from data_modules.interventions.frames import frame_words
 from data_modules.schema import AnswerType, QAExample, Span
 from data_modules.stories.questions import qa_examples
 from models.language.text_models import Settings, TextFailure

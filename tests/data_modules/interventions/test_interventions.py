@@ -18,10 +18,10 @@ from data_modules.interventions.augmentation import generate_sentences
 from data_modules.interventions.variants import Interventions, intervene, with_rationales
 from data_modules.questions.rows import write_rows
 from data_modules.schema import QAExample, Span
-from data_modules.sources import read_qa
+from data_modules.sources import read_questions
 from storage.errors import DataError
 
-EXAMPLES = [example for example, _ in zip(read_qa("stories:mixed_dev"), range(60), strict=False)]
+EXAMPLES = [example for example, _ in zip(read_questions("stories:mixed_dev"), range(60), strict=False)]
 
 
 def module(**options: Any) -> GroupsDataModule:

@@ -12,9 +12,9 @@ import pytest
 
 from data_modules.__main__ import main
 from data_modules.interventions.perturb_command import summary_of
-from data_modules.questions.rows import read_rows
+from data_modules.questions.rows import read_file
 from data_modules.schema import VARIANTS
-from data_modules.sources import read_qa
+from data_modules.sources import read_questions
 
 STORY = "Ida sat by the well. Her cat Moro wore a blue bell. They left at ten."
 QUESTIONS = (
@@ -110,8 +110,8 @@ def test_every_variant_of_every_data_set_reads_back(tmp_path: Path, dataset: str
     for output in outputs:
         assert run(source, variant, output, dataset=dataset) == 0
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
-    originals = {example.id: example for example in read_qa(source)}
-    found = list(read_rows(outputs[0]))
+    originals = {example.id: example for example in read_questions(source)}
+    found = list(read_file(outputs[0]))
     summary = json.loads(summary_of(outputs[0]).read_text())
     assert len(found) == summary["kept"] == len(originals) - sum(summary["rejected"].values()) > 0
     for example in found:

@@ -12,7 +12,7 @@ from data_modules.interventions import deletion as p
 from data_modules.interventions.deletion import Rules, perturb, perturb_all, with_rationale
 from data_modules.interventions.sentences import sentence_spans
 from data_modules.schema import VARIANTS, AnswerType, QAExample, Rejected, Span, Turn, Variant
-from data_modules.sources import read_qa
+from data_modules.sources import read_questions
 from storage.errors import DataError
 
 STORY = (
@@ -73,7 +73,7 @@ def squeezed(text: str) -> str:
 def test_the_worked_examples(shared: Path, source: str, variant: Variant, rows: str) -> None:
     folder = shared / "oracle" / "semantic_faithfulness"
     expected = {row["id"]: row for row in json.loads((folder / "expected_words.json").read_text())[rows]}
-    results = list(perturb_all(read_qa(folder / source), variant))
+    results = list(perturb_all(read_questions(folder / source), variant))
     kept = {result.id: result for result in results if isinstance(result, QAExample)}
     assert kept.keys() == expected.keys()
     for name, row in expected.items():
@@ -295,7 +295,7 @@ def test_other_bad_examples() -> None:
     "source", ["coqa/dev-1-story.json", "coqa/train-1-story.json", "hotpotqa/distractor-100.json"]
 )
 def test_real_stories(shared: Path, source: str) -> None:
-    originals = [with_rationale(asked) for asked in read_qa(shared / "data" / source)]
+    originals = [with_rationale(asked) for asked in read_questions(shared / "data" / source)]
     for variant in ("ts", "ts_r", "os_r"):
         results = list(perturb_all(originals, variant))
         reasons = Counter(result.reason for result in results if isinstance(result, Rejected))

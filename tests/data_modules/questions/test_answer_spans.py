@@ -185,7 +185,7 @@ def test_the_locator_counts_how_answers_were_found(caplog: pytest.LogCaptureFixt
     assert locator.spans("her own nephew", "span", STORY, rationale) == (piece("Her nephew"),)
     assert locator.spans("xyz", "span", STORY, rationale) == (piece("broke"),)
     assert locator.spans("xyz", "span", STORY, ()) == ()
-    with caplog.at_level(logging.INFO):
-        locator.report()
+    with caplog.at_level(logging.INFO), locator:
+        pass
     assert "file.json: 1 answers stand in their rationale, 1 were placed" in caplog.text
     assert "2 share none" in caplog.text

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.questions.hotpotqa import build_story, hotpotqa_examples, read_hotpotqa, rows_to_hotpotqa
+from data_modules.questions.hotpotqa import build_story, read_rows
 from data_modules.schema import Span
+from data_modules.sources import read_questions
 from storage.errors import DataError
 
 MILL = ["Ulla Mill stands on the Varr. ", " It has one wheel.", "It\tis  old.", " It has one wheel."]
@@ -36,7 +37,7 @@ def question(**changes: Any) -> dict[str, Any]:
 
 
 def read(*questions: Any, **options: Any) -> list[Any]:
-    return list(hotpotqa_examples(list(questions), "f", **options))
+    return list(read_rows(((f"f: [{i}]", one) for i, one in enumerate(questions)), "f", **options))
 
 
 def test_the_story_is_the_gold_paragraphs_in_their_order() -> None:
@@ -114,24 +115,22 @@ def test_bad_questions_are_named_and_can_be_skipped(
     assert "skipped 1 bad record" in caplog.text
 
 
+@pytest.mark.parametrize("skip_bad", [True, False])
 @pytest.mark.parametrize(
-    ("bad", "message"),
+    ("bad", "field"),
     [
-        ({"answer": None}, "the field 'answer' must be a string"),
-        ({"context": [["Ulla", "text"]]}, r"\(id q\)\.context\[0\]: expected a pair \(title, sentences\)"),
-        ({"context": [["Ulla", [1]]]}, r"context\[0\]: the sentences must be a list of strings"),
-        ({"supporting_facts": [["Ulla", "1"]]}, r"supporting_facts\[0\]: expected a pair \(title, sent_id\)"),
-        ({"supporting_facts": {"title": ["Ulla"], "sent_id": []}}, "1 title but 0 sent_id"),
+        ({"answer": None}, "answer"),
+        ({"context": [["Ulla", "text"]]}, r"context\[0\]"),
+        ({"context": [["Ulla", [1]]]}, r"context\[0\]"),
+        ({"supporting_facts": [["Ulla", "1"]]}, r"supporting_facts\[0\]"),
+        ({"supporting_facts": [["Ulla", True]]}, r"supporting_facts\[0\]"),
     ],
 )
-def test_a_wrong_shape_is_never_skipped(bad: dict[str, Any], message: str) -> None:
-    for skip_bad in (False, True):
-        with pytest.raises(DataError, match=message):
-            read(question(**bad), skip_bad=skip_bad)
-    with pytest.raises(DataError, match=r"f: \[0\]: expected an object with the field 'id'"):
-        read(1)
-    with pytest.raises(DataError, match="f: expected a list of questions, found dict"):
-        list(hotpotqa_examples({}, "f"))
+def test_a_wrong_shape_names_place_and_field_and_is_never_skipped(
+    bad: dict[str, Any], field: str, skip_bad: bool
+) -> None:
+    with pytest.raises(DataError, match=rf"f: \[0\].*{field}"):
+        read(question(**bad), skip_bad=skip_bad)
 
 
 def test_the_hubs_rows_are_the_same_examples() -> None:
@@ -144,7 +143,7 @@ def test_the_hubs_rows_are_the_same_examples() -> None:
         },
         "supporting_facts": {"title": ["Ulla", "Ulla Mill"], "sent_id": [1, 0]},
     }
-    assert list(rows_to_hotpotqa([row], "hub")) == read(one)
+    assert read(row) == read(one)
 
 
 _SENTENCES = st.lists(st.text(alphabet="ab. \n\u00a0", max_size=8), max_size=5)
@@ -162,7 +161,7 @@ def test_the_offsets_cut_the_sentences_and_the_story_is_their_plain_join(paragra
 
 def test_the_worked_examples(shared: Path) -> None:
     oracle = shared / "oracle/semantic_faithfulness"
-    examples = list(read_hotpotqa(oracle / "hotpot_tiny.json"))
+    examples = list(read_questions(oracle / "hotpot_tiny.json"))
     documents = json.loads((oracle / "hotpot_tiny.json").read_text())
     rows = json.loads((oracle / "expected_words.json").read_text())["hotpot/OS"]
     for example, item, row in zip(examples, documents, rows, strict=True):
@@ -177,7 +176,7 @@ def test_the_worked_examples(shared: Path) -> None:
 
 def test_real_questions_are_read_whole(shared: Path) -> None:
     path = shared / "data/hotpotqa/distractor-100.json"
-    examples = list(read_hotpotqa(path))
+    examples = list(read_questions(path))
     assert len(examples) == 100
     for example, item in zip(examples, json.loads(path.read_text()), strict=True):
         sentences = dict(item["context"])

@@ -9,7 +9,7 @@ import pytest
 
 from data_modules.interventions.deletion import perturb
 from data_modules.schema import QAExample
-from data_modules.sources import read_qa
+from data_modules.sources import read_questions
 from data_modules.stories.conversations import MAX_TURNS, conversation_examples
 from storage.errors import DataError
 
@@ -23,7 +23,7 @@ def test_a_split_depends_on_its_seed_only() -> None:
     other = tuple(islice(conversation_examples("mixed_train", 1), 50))
     assert again == TRAIN[:50]
     assert other != again
-    assert next(iter(read_qa("stories:mixed_train?seed=1"))) == other[0]
+    assert next(iter(read_questions("stories:mixed_train?seed=1"))) == other[0]
 
 
 def test_no_story_of_dev_is_in_train() -> None:

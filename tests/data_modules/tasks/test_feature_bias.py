@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.choices.benchmarks import read_multiple_choice
 from data_modules.choices.rows import write_choices
+from data_modules.sources import read_choices
 from data_modules.tasks.feature_bias import (
     CELLS,
     build_task,
@@ -148,7 +148,7 @@ def test_training_rows_are_balanced_and_leave_the_task(tmp_path: Path) -> None:
     assert len(training_examples(task, size=10)[0]) == 10
     written = choice_rows(task, chosen, ("no", "yes"))
     write_choices(tmp_path / "rows.jsonl", written)
-    read = read_multiple_choice(tmp_path / "rows.jsonl")
+    read = read_choices(tmp_path / "rows.jsonl")
     assert read == written
     assert all(row.choices == ("no", "yes") and str(row.label) == row.benchmark[-3] for row in read)
 

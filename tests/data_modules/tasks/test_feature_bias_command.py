@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from data_modules.__main__ import main
-from data_modules.choices.benchmarks import read_multiple_choice
+from data_modules.sources import read_choices
 from data_modules.tasks.feature_bias import CELLS, read_task
 
 
@@ -114,7 +114,7 @@ def test_rows_to_train_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     command = ["feature-bias-rows", "--task", "stories:overlap", "--output", train]
     command += ["--dev-output", dev, "--test-output", test]
     assert told(capsys, *command)[0] == 0
-    rows = {path: read_multiple_choice(path) for path in (train, dev, test)}
+    rows = {path: read_choices(path) for path in (train, dev, test)}
     assert [len(found) for found in rows.values()] == [200, 200, 200]
     assert not {row.id for row in rows[train]} & {row.id for row in rows[dev]}
     # What the best checkpoint is chosen by knows no difference between the features.
@@ -124,7 +124,7 @@ def test_rows_to_train_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     more = [*command, "--agreement-tests", "0.5", "--words", "no", "yes", "--overwrite"]
     assert "--rest" in told(capsys, *more)[1]
     assert told(capsys, *more, "--rest", rest)[0] == 0
-    assert len(read_multiple_choice(train)) == 300
+    assert len(read_choices(train)) == 300
     assert len(read_task(rest).tests["1_1"]) == 50
     assert "two different words" in told(capsys, *command, "--words", "a", "a", "--overwrite")[1]
     assert "--size: at least 2" in told(capsys, *command, "--size", "1", "--overwrite")[1]

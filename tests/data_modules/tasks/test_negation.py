@@ -71,9 +71,9 @@ def test_a_story_may_have_several_questions(tmp_path: Path) -> None:
         ({"story_mod": ROW["story_org"]}, ("story_mod", "same")),
         ({"story_mod": " "}, ("story_mod", "empty")),
         ({"question": 3}, ("question", "a string")),
-        ({"history": [["Who?"]]}, ("history", "Who?")),
+        ({"history": [["Who?"]]}, ("history[0]",)),
         ({"turn_id": "3"}, ("turn_id", "whole number")),
-        ({}, ("second pair", "s1, turn 3", "line 1")),
+        ({}, ("second pair", "s1, turn 3")),
     ],
 )
 def test_a_mistake_names_file_line_and_field(tmp_path: Path, bad: Any, words: tuple[str, ...]) -> None:
@@ -81,7 +81,7 @@ def test_a_mistake_names_file_line_and_field(tmp_path: Path, bad: Any, words: tu
     path = lines(tmp_path / "pairs.jsonl", ROW | {"turn_id": 3}, second)
     with pytest.raises(DataError) as error:
         read_pairs(path)
-    assert str(error.value).startswith(f"{path}: line 2")
+    assert str(error.value).startswith(f"{path}, line 2")
     for word in words:
         assert word in str(error.value)
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from data_modules.choices.benchmarks import read_multiple_choice
 from data_modules.choices.rows import write_choices
 from data_modules.encoding.choices import ChoiceEncoding
 from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.schema import ChoiceQuestion
+from data_modules.sources import read_choices
 from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
@@ -32,7 +32,7 @@ from tests.data_modules.tiny_language_models import save
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import examples_of, report_of, save_ckpt, save_folder, tiny_model
 
-QUESTIONS = read_multiple_choice("stories:choices_dev")[:9]
+QUESTIONS = read_choices("stories:choices_dev")[:9]
 MIXED = [
     *QUESTIONS,
     ChoiceQuestion("two", "Anna is in the kitchen.", ("kitchen", "garden"), 0),

@@ -14,7 +14,7 @@ from data_modules.interventions.variants import Interventions, intervene
 from data_modules.questions.rows import write_rows
 from data_modules.questions.squad import write_squad
 from data_modules.schema import QAExample
-from data_modules.sources import read_qa
+from data_modules.sources import read_questions
 from evaluation.__main__ import main
 from evaluation.answering.interface import Answer, Answerer
 from tests.evaluation.cells import Cells
@@ -62,7 +62,7 @@ def run(output: Path, *arguments: str) -> Cells:
 def test_old_answers_and_unknown_by_variant(models: None, tmp_path: Path) -> None:
     data = ["--data", "stories:mixed_dev", "--limit", "60"]
     cells = run(tmp_path / "r", "--checkpoint", "stubborn", "faithful", *data)
-    examples = list(islice(read_qa("stories:mixed_dev"), 60))
+    examples = list(islice(read_questions("stories:mixed_dev"), 60))
     with_rationale = sum(bool(example.rationale) for example in examples)
     for variant in ("os", "ts", "ts_r"):
         assert cells("em", checkpoint="stubborn", variant=variant) == 1
@@ -83,7 +83,7 @@ def test_old_answers_and_unknown_by_variant(models: None, tmp_path: Path) -> Non
 
 
 def test_rows_of_perturb_are_taken_as_they_are(models: None, tmp_path: Path) -> None:
-    examples = list(islice(read_qa("stories:conversation_dev"), 20))
+    examples = list(islice(read_questions("stories:conversation_dev"), 20))
     made = intervene(examples, "ts_r", Interventions(), "dev").examples
     write_rows(examples, tmp_path / "os.jsonl")
     write_rows(made[:7], tmp_path / "ts_r.jsonl")
@@ -97,7 +97,7 @@ def test_rows_of_perturb_are_taken_as_they_are(models: None, tmp_path: Path) -> 
 
 def test_a_limit_counts_originals_and_keeps_their_variants(models: None, tmp_path: Path) -> None:
     """Also where the variants are in another file, which comes first or last."""
-    examples = list(islice(read_qa("stories:conversation_dev"), 20))
+    examples = list(islice(read_questions("stories:conversation_dev"), 20))
     made = intervene(examples, "ts_r", Interventions(), "dev").examples
     first = {example.id for example in examples[:6]}
     wanted = sum(row.id in first for row in made)
@@ -164,8 +164,8 @@ def test_mistakes_are_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write_squad(islice(read_qa("stories:dev"), 5), Path("squad.json"))
-    examples = list(islice(read_qa("stories:conversation_dev"), 5))
+    write_squad(islice(read_questions("stories:dev"), 5), Path("squad.json"))
+    examples = list(islice(read_questions("stories:conversation_dev"), 5))
     write_rows(intervene(examples, "ts", Interventions(), "dev").examples, Path("ts.jsonl"))
     assert main(["faithfulness", *arguments, "--output", "out"]) == 2
     assert names in capsys.readouterr().err.strip().splitlines()[-1]

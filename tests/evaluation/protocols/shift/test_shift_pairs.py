@@ -83,7 +83,7 @@ def test_only_one_chunk_is_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
             read += 1
             yield story
 
-    monkeypatch.setattr("evaluation.protocols.shift.pairs.read_qa", counted)
+    monkeypatch.setattr("evaluation.protocols.shift.pairs.read_questions", counted)
     source = StorySource(["stories:any"], ["ts"])
     read = 0
     for number, _ in enumerate(source.chunks(10), 1):

@@ -1,0 +1,100 @@
+"""Files whole: read at once, written under a temporary name and renamed, known by their digest."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+from storage.errors import DataError
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Errors of writing that do not name the file."""
+
+
+@contextmanager
+def atomic(path: str | Path) -> Iterator[Path]:
+    """A temporary path beside `path` for the block to write a file or a folder at, which then takes its name.
+
+    After an error, or a kill, whatever stood at `path` before is still there. The folder around must exist.
+
+    Raises:
+        DataError: the place cannot be written, or the disk is full.
+    """
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise DataError(f"{path}: the folder {path.parent} does not exist; create it first")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    older = path.with_name(f".{path.name}.{os.getpid()}.old")
+    try:
+        yield temporary
+        for part in (*temporary.rglob("*"), temporary):
+            sync(part)
+        if temporary.is_dir() and path.exists():
+            path.rename(older)
+        temporary.replace(path)
+        with suppress(OSError):  # some network file systems cannot
+            sync(path.parent)
+    except OSError as error:
+        ours = str(error.filename).startswith(str(temporary))
+        if not ours and (error.filename is not None or error.errno not in _DISK_FULL):
+            raise
+        raise DataError(f"{path}: cannot be written: {error.strerror}") from error
+    finally:
+        if older.exists() and not path.exists():
+            older.rename(path)
+        for leftover in (temporary, older):
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            with suppress(OSError):  # a read-only folder says so even where there is no such file
+                leftover.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_text(path: str | Path) -> Iterator[TextIO]:
+    """`atomic`, with the file open for text."""
+    with atomic(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        yield file
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole file, or none; makes its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_text(path) as file:
+        file.write(text)
+
+
+def sync(path: Path) -> None:
+    """fsync a file or directory."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """The file's bytes; DataError for one that cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def read_text(path: str | Path) -> str:
+    """The file's text; DataError for one that cannot be read or is not UTF-8."""
+    try:
+        return read_bytes(path).decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: not a text file in UTF-8") from None
+
+
+def file_digest(path: str | Path) -> str:
+    """sha256 of a file's content."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

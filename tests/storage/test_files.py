@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage.errors import DataError
+from storage.files import atomic, atomic_text
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    path.write_text("old")
+    with pytest.raises(TypeError), atomic_text(path) as file:
+        file.writelines(["half", 2])  # type: ignore[list-item]
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+    with atomic_text(path) as file:
+        file.write("new")
+    assert path.read_text() == "new"
+    with pytest.raises(DataError, match="does not exist"), atomic_text(tmp_path / "no" / "file"):
+        pass
+
+
+def test_a_folder_takes_the_place_of_an_older_one_whole_or_not_at_all(tmp_path: Path) -> None:
+    def write(name: str, *, fail: bool = False) -> None:
+        with atomic(tmp_path / "report") as folder:
+            folder.mkdir()
+            (folder / name).write_text(name)
+            if fail:
+                raise KeyError
+
+    for name, fail, left in (("a", False, "a"), ("b", True, "a"), ("c", False, "c")):
+        if fail:
+            with pytest.raises(KeyError):
+                write(name, fail=True)
+        else:
+            write(name)
+        assert [path.name for path in tmp_path.rglob("*")] == ["report", left]
