@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data_modules import sources
 from data_modules.groups import lei, unqover_source
 from data_modules.groups.pairing import ScoredGroup
 from data_modules.schema import Group
+from data_modules.sources import format_of
 from evaluation.protocols.bias.measures import GroupTable
 from metrics.bias.group_scores import span_score
 from storage.errors import DataError
@@ -62,12 +62,12 @@ def read_predictions(
 
 def scored_groups(path: Path, form: Format, *, skip_bad: bool) -> Iterator[ScoredGroup]:
     """The file's groups with their scores, by the reader of its format; DataError for a third format."""
-    found, document = sources.detect(path)
+    found = format_of(path).name
     if form not in ("auto", found):
         raise DataError(f"{path}: --format {form}, but the file looks like {found}")
     if found == "unqover":
-        yield from unqover_source.read_source(path, skip_bad=skip_bad)
+        yield from unqover_source.read_scored(path, skip_bad=skip_bad)
     elif found == "lei":
-        yield from lei.lei_records(document, path, skip_bad=skip_bad)
+        yield from lei.read_scored(path, skip_bad=skip_bad)
     else:
         raise DataError(f"{path}: expected predictions in UnQover's or LEI's format, found {found}")
