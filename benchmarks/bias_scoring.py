@@ -22,7 +22,8 @@ from torch import Tensor
 from benchmarks.report import Result
 from benchmarks.turns import in_turns, own_processes
 from data_modules.encoding.sets import GroupSet
-from data_modules.encoding.windows import EncodedRow
+from data_modules.encoding.tables import flat
+from data_modules.encoding.windows import EncodedRow, encode_texts, query_text
 from data_modules.groups.advice import with_unadvised
 from data_modules.schema import Group
 from data_modules.sources import read_groups
@@ -183,8 +184,13 @@ def tokenised(work: Work) -> GroupSet:
 @lru_cache(maxsize=1)
 def rows_of(work: Work) -> list[tuple[EncodedRow, np.ndarray]]:
     """Every row with its candidates (S, E)."""
-    features = tokenised(work).features
-    return [(row, feature.candidate_VSE[v]) for feature in features for v, row in enumerate(feature.rows)]
+    predictor = predictor_of(work, "32")
+    texts = (
+        (v.context, query_text(v.question, v.advice), g.key) for g in groups_of(work) for v in g.variants
+    )
+    rows = list(encode_texts(texts, predictor.tokenizer, predictor.encoding))
+    candidates = flat(tokenised(work).table.data, "candidate").reshape(-1, 2, 2)
+    return list(zip(rows, candidates, strict=True))
 
 
 def spread(size: int, count: int) -> list[int]:

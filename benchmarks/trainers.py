@@ -192,22 +192,22 @@ def windows(job: Job, file: Path, *, pad: bool = False) -> list[dict[str, Any]]:
     """
     from transformers import AutoTokenizer
 
-    from data_modules.encoding.questions import encode_qa
+    from data_modules.encoding.questions import encode_questions
     from data_modules.sources import read_questions
 
     tokenizer = AutoTokenizer.from_pretrained(job.tokenizer)
     rows = []
-    for feature in encode_qa(list(read_questions(str(file))), tokenizer, ENCODING):
-        length = len(feature.row.input_ids_T)
+    for window in encode_questions(list(read_questions(str(file))), tokenizer, ENCODING).to_pylist():
+        length = len(window["input_ids"])
         room = ENCODING.max_length - length if pad else 0
         row: dict[str, Any] = {
-            "input_ids": [*feature.row.input_ids_T.tolist(), *[tokenizer.pad_token_id] * room],
+            "input_ids": [*window["input_ids"], *[tokenizer.pad_token_id] * room],
             "attention_mask": [1] * length + [0] * room,
-            "start_positions": feature.start,
-            "end_positions": feature.end,
+            "start_positions": window["start"],
+            "end_positions": window["end"],
         }
         if "token_type_ids" in tokenizer.model_input_names:
-            row["token_type_ids"] = [*feature.row.token_type_ids_T.tolist(), *[0] * room]
+            row["token_type_ids"] = [*window["token_type_ids"], *[0] * room]
         rows.append(row)
     return rows
 

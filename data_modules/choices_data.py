@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import numpy as np
-from torch.utils.data import Sampler
 
 from data_modules.batching import processes
 from data_modules.batching.data_module import TextDataModule, by_stage
@@ -57,73 +57,6 @@ class Choices:
             raise DataError(f"data.choices.probe_share must lie in 0 .. 1, got {self.probe_share}")
         if len(set(self.probe_training)) < len(self.probe_training):
             raise DataError("data.choices.probe_training: names a probe twice")
-
-
-class ChoiceSampler(Sampler[BatchIndex]):
-    """Batches of questions with equally many choices; an epoch takes each question once.
-
-    Args:
-        lengths: tokens of the longest row of every question.
-        counts: choices of every question.
-        batch_size: questions in a batch.
-        shuffle: see `Choices`.
-        seed: of all orders.
-        rank, world_size: this process and how many there are.
-
-    Raises:
-        DataError: there is nothing to train on.
-    """
-
-    def __init__(
-        self,
-        *,
-        lengths: Sequence[int],
-        counts: Sequence[int],
-        batch_size: int,
-        shuffle: bool = True,
-        seed: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
-    ) -> None:
-        if not len(lengths):
-            raise DataError("data.train_choices: there is nothing to train on")
-        self.lengths, self.members = np.asarray(lengths), by_count(counts)
-        self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
-        self.rank, self.world_size, self.epoch = rank, world_size, 0
-        self.total = sum(-(-len(of_count) // batch_size) for of_count in self.members.values())
-
-    def set_epoch(self, epoch: int) -> None:
-        """Lightning calls this at the start of every epoch."""
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return self.total // self.world_size
-
-    def __iter__(self) -> Iterator[BatchIndex]:
-        if self.total < self.world_size:
-            raise DataError(
-                f"an epoch has {self.total} batches, too few for {self.world_size} processes; "
-                "lower data.choices.batch_size"
-            )
-        batches = self._shuffled() if self.shuffle else self._in_order()
-        for i in range(self.rank, len(self) * self.world_size, self.world_size):
-            yield BatchIndex((), (), tuple(batches[i]))
-
-    def _shuffled(self) -> list[list[int]]:
-        rng = np.random.default_rng([self.seed, self.epoch])
-        batches = [
-            [of_count[i] for i in batch]
-            for of_count in self.members.values()
-            for batch in length_bucketed(self.lengths[of_count], self.batch_size, rng)
-        ]
-        return shuffled(batches, self.lengths, rng, self.world_size)
-
-    def _in_order(self) -> list[list[int]]:
-        return [
-            of_count[at : at + self.batch_size]
-            for of_count in self.members.values()
-            for at in range(0, len(of_count), self.batch_size)
-        ]
 
 
 class ChoicesDataModule(TextDataModule):
@@ -206,19 +139,49 @@ class ChoicesDataModule(TextDataModule):
     ) -> ChoiceSet:
         return ChoiceSet(examples, self.tokenizer, self.encoding, self.architecture, followers=followers)
 
-    def train_order(self, train_set: TrainSet) -> ChoiceSampler:
-        """Batches of questions with equally many choices."""
-        assert train_set.choices is not None
-        rank, world_size = processes.here()
-        return ChoiceSampler(
-            lengths=train_set.choices.lengths,
-            counts=train_set.choices.counts,
+    def train_batches(self, train_set: TrainSet) -> Callable[[np.random.Generator], list[BatchIndex]]:
+        """Draws an epoch of questions, each once, in batches with equally many choices."""
+        if train_set.choices is None:
+            raise DataError("data.train_choices: name multiple-choice questions to train on")
+        return partial(
+            choice_batches,
+            lengths_Q=train_set.choices.lengths,
+            members=by_count(train_set.choices.counts),
             batch_size=self.choices.batch_size,
             shuffle=self.choices.shuffle,
-            seed=self.seed,
-            rank=rank,
-            world_size=world_size,
+            world_size=processes.here()[1],
         )
+
+
+def choice_batches(
+    rng: np.random.Generator,
+    *,
+    lengths_Q: np.ndarray,
+    members: Mapping[int, list[int]],
+    batch_size: int,
+    shuffle: bool = True,
+    world_size: int = 1,
+) -> list[BatchIndex]:
+    """An epoch of multiple-choice questions, each once, in batches with equally many choices.
+
+    Args:
+        rng: of the order.
+        lengths_Q: tokens of the longest row of every question.
+        members: questions by their numbers of choices.
+        batch_size: questions in a batch.
+        shuffle: see `Choices`.
+        world_size: how many processes take batches at the same time.
+    """
+    batches: list[list[int]] = []
+    for of_count in members.values():
+        if shuffle:
+            drawn = length_bucketed(lengths_Q[of_count], batch_size, rng)
+            batches += [[of_count[i] for i in batch] for batch in drawn]
+        else:
+            batches += [of_count[at : at + batch_size] for at in range(0, len(of_count), batch_size)]
+    if shuffle:
+        batches = shuffled(batches, lengths_Q, rng, world_size)
+    return [BatchIndex((), (), tuple(batch)) for batch in batches]
 
 
 def with_probes(

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any, Literal
 
+import numpy as np
+
+from data_modules.batching import processes
 from data_modules.batching.data_module import at_least, by_stage
 from data_modules.batching.eval_sets import EvalSet
-from data_modules.encoding.sets import TrainSet
+from data_modules.batching.samplers import BatchIndex, group_batches
+from data_modules.encoding.groups import encode_groups
+from data_modules.encoding.sets import GroupSet, TrainSet
+from data_modules.encoding.tables import Work
 from data_modules.groups.advice import unadvised, with_unadvised
 from data_modules.groups.planting import randomly_advised
 from data_modules.groups.subsets import balanced_sample, spread
@@ -56,7 +63,12 @@ class GroupsDataModule(QuestionsDataModule):
         **questions: Any,
     ) -> None:
         super().__init__(**questions)
-        at_least(1, random_advice_copies=random_advice_copies)
+        at_least(
+            1,
+            random_advice_copies=random_advice_copies,
+            groups_per_class=groups_per_class,
+            qa_every=qa_every,
+        )
         at_least(0, limit_train_groups=limit_train_groups, limit_val_groups=limit_val_groups)
         if not 0 <= random_advice_share <= 1:
             raise DataError(f"data.random_advice_share must lie in 0 .. 1, got {random_advice_share}")
@@ -82,18 +94,48 @@ class GroupsDataModule(QuestionsDataModule):
         """Groups, and questions beside them."""
         train_set = super().make_train_set()
         if self.train_groups:
-            options = {
+            options: dict[str, Any] = {
                 "limit": self.limit_train_groups,
                 "advice": self.train_advice,
-                "share": self.random_advice_share,
-                "copies": self.random_advice_copies,
                 "seed": self.seed,
             }
-            train_set.groups = self._maker.group_set(self.train_groups, options, self._read_train_groups)
+            options |= {"share": self.random_advice_share, "copies": self.random_advice_copies}
+            train_set.groups = self._group_set(self.train_groups, options, self._read_train_groups)
         return train_set
 
+    def make_eval_sets(self, stage: str) -> list[EvalSet]:
+        """Sets of questions, then of groups."""
+        options = {"limit": self.limit_val_groups, "unadvised": self.watch_unadvised}
+        return super().make_eval_sets(stage) + [
+            EvalSet(name, self._group_set([source], options, partial(self._read_val_groups, source)))
+            for name, source in self.group_sources[stage].items()
+        ]
+
+    def _group_set(
+        self, sources: Sequence[str], options: dict[str, Any], read: Callable[[], list[Group]]
+    ) -> GroupSet:
+        """The groups that `read` takes from `sources`; `options` (JSON) is all else that they depend on."""
+        encode = partial(encode_groups, tokenizer=self.tokenizer, encoding=self.encoding)
+
+        def depends() -> dict[str, Any]:
+            digests = {source: self._digest(source) for source in sources}
+            return {
+                "groups": digests,
+                "skip_bad": self.skip_bad,
+                **options,
+                "encoding": asdict(self.encoding),
+            }
+
+        def work() -> Work:
+            groups = read()
+            if not groups:
+                raise DataError(f"{', '.join(sources)}: holds no groups")
+            return Work(groups, encode)
+
+        table = self.tables.get(depends, work, "tokenising groups")
+        return GroupSet(table, self.tokenizer, self.encoding)
+
     def _read_train_groups(self) -> list[Group]:
-        """What it depends on stands in `options` above."""
         groups = [g for source in self.train_groups for g in read_groups(source, skip_bad=self.skip_bad)]
         if self.limit_train_groups:
             groups = balanced_sample(groups, self.limit_train_groups, self.seed)
@@ -104,19 +146,24 @@ class GroupsDataModule(QuestionsDataModule):
             return randomly_advised(groups, share=share, copies=copies, seed=self.seed)
         return groups
 
-    def make_eval_sets(self, stage: str) -> list[EvalSet]:
-        """Sets of questions, then of groups."""
-        options = {"limit": self.limit_val_groups, "unadvised": self.watch_unadvised}
-        return super().make_eval_sets(stage) + [
-            EvalSet(name, self._maker.group_set([source], options, partial(self._read_val_groups, source)))
-            for name, source in self.group_sources[stage].items()
-        ]
-
     def _read_val_groups(self, source: str) -> list[Group]:
-        """What it depends on stands in `options` above."""
         groups = list(read_groups(source, skip_bad=self.skip_bad))
-        if not groups:
-            raise DataError(f"{source}: holds no groups")
         if self.limit_val_groups:
             groups = spread(groups, self.limit_val_groups)
         return with_unadvised(groups) if self.watch_unadvised else groups
+
+    def train_batches(self, train_set: TrainSet) -> Callable[[np.random.Generator], list[BatchIndex]]:
+        """Draws an epoch of groups with questions beside them, or of questions where there are no groups."""
+        questions = super().train_batches(train_set) if train_set.qa is not None else None
+        if train_set.groups is None:
+            if questions is None:
+                raise DataError("data.train_qa, data.train_groups: name something to train on")
+            return questions
+        return partial(
+            group_batches,
+            class_N=train_set.groups.ids.advice_class_N,
+            per_class=self.groups_per_class,
+            questions=questions,
+            qa_every=self.qa_every,
+            world_size=processes.here()[1],
+        )

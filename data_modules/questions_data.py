@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from functools import lru_cache, partial
+from itertools import islice
 from typing import Any
+
+import datasets
+import numpy as np
+import pyarrow as pa
 
 from data_modules.batching import processes
 from data_modules.batching.data_module import TextDataModule, at_least, by_stage, refuse_repeated
 from data_modules.batching.eval_sets import EvalSet, variant_name
-from data_modules.batching.samplers import TrainSampler
-from data_modules.encoding.data_cache import DataCache, NotPreparedError
-from data_modules.encoding.pairs import PairSet
-from data_modules.encoding.set_maker import SetMaker
-from data_modules.encoding.sets import QASet, TrainSet
+from data_modules.batching.samplers import BatchIndex, question_batches
+from data_modules.encoding.pairs import encode_pairs
+from data_modules.encoding.questions import encode_questions
+from data_modules.encoding.sets import PairSet, QASet, TrainSet, kept_and_rejected
+from data_modules.encoding.tables import Tables, Work, source_digest
 from data_modules.encoding.windows import Encoding
-from data_modules.interventions.variants import Interventions
-from data_modules.schema import DataError, Variant
+from data_modules.interventions.augmentation import TEMPLATES
+from data_modules.interventions.variants import (
+    AUGMENTED,
+    Interventions,
+    apply,
+    sentences_for,
+    tell,
+    with_rationales,
+)
+from data_modules.schema import QAExample, Rejected, Variant
+from data_modules.sources import read_questions
+from storage.errors import DataError
 
 
 class QuestionsDataModule(TextDataModule):
@@ -76,13 +95,17 @@ class QuestionsDataModule(TextDataModule):
             num_workers=num_workers,
             seed=seed,
         )
-        at_least(0, limit_train_qa=limit_train_qa, limit_val_qa=limit_val_qa)
+        at_least(1, qa_batch_size=qa_batch_size)
+        at_least(0, qa_batch_tokens=qa_batch_tokens, limit_train_qa=limit_train_qa, limit_val_qa=limit_val_qa)
         self.train_qa, self.qa_sources = train_qa, by_stage(val_qa, test_qa, predict_qa)
         self._encoding, self.interventions = encoding.resolved(architecture), interventions
         self.qa_batch_size, self.qa_batch_tokens = qa_batch_size, qa_batch_tokens
         self.limit_train_qa, self.limit_val_qa = limit_train_qa, limit_val_qa
-        self.skip_bad, self.cache = skip_bad, cache
-        self._failed: DataError | None = None
+        self.skip_bad = skip_bad
+        self.tables = Tables(cache, self.tokenizer)
+        # Several sets have the same questions: within one `setup` each source is read and digested once.
+        self._originals = lru_cache(maxsize=None)(self._read_originals)
+        self._digest = lru_cache(maxsize=None)(source_digest)
 
     @property
     def encoding(self) -> Encoding:
@@ -95,84 +118,149 @@ class QuestionsDataModule(TextDataModule):
         for named in self.qa_sources.values():
             yield from named.values()
 
-    def prepare_data(self) -> None:
-        """Put into the cache what it lacks for this run; Lightning asks one process of each machine."""
-        if not self.cache:
-            return
-        assert self.trainer is not None
-        stage = str(self.trainer.state.fn.value)
-        self._maker = self._new_maker(makes=True)
-        try:
-            if stage == "fit":
-                self.make_train_set()
-            self.make_eval_sets("val" if stage in ("fit", "validate") else stage)
-        except NotPreparedError:
-            return  # told by the cache; every process makes it in memory
-        except DataError as error:
-            self._failed = error  # the other processes wait for this one: all fail together in `setup`
-
     def setup(self, stage: str) -> None:
-        """Open what the stage needs, or read and tokenise it in memory; done once per process."""
-        if self._failed is not None:
-            raise self._failed
-        self._maker = self._new_maker(makes=False)
+        """Find the tables that the stage needs, or make them; done once per process."""
+        self._written: list[str] = []
         super().setup(stage)
-        processes.refuse_different(self._maker.generated)
-
-    def _new_maker(self, *, makes: bool) -> SetMaker:
-        return SetMaker(
-            tokenizer=self.tokenizer,
-            encoding=self.encoding,
-            interventions=self.interventions,
-            skip_bad=self.skip_bad,
-            data_cache=DataCache(self.cache, makes=makes) if self.cache else None,
-            processes=processes.here()[1],
-        )
+        processes.refuse_different(self._written)
+        self._originals.cache_clear()
+        self._digest.cache_clear()
 
     def make_train_set(self) -> TrainSet:
-        """The questions in all variants to train on."""
+        """The questions in all variants to train on, one variant after the other."""
         if not self.train_qa:
             return TrainSet(None, None)
-        return TrainSet(
-            None, self._maker.qa_set(self.train_qa, self.limit_train_qa, self.interventions.train)
-        )
+        tables = [
+            self.question_table(self.train_qa, self.limit_train_qa, v) for v in self.interventions.train
+        ]
+        table = datasets.concatenate_datasets(tables) if len(tables) > 1 else tables[0]
+        return TrainSet(None, QASet(table, self.tokenizer, self.encoding))
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """The named sets, each in the variants to watch, and the pairs whose embeddings are compared."""
-        watched = [variant_name(name, v) for name in self.qa_sources[stage] for v in self.interventions.watch]
+        how, limit = self.interventions, self.limit_val_qa
+        watched = [variant_name(name, v) for name in self.qa_sources[stage] for v in how.watch]
         refuse_repeated([*watched, *self.other_names(stage)], f"data.{stage}_qa")
-        shift = [] if stage == "predict" else self.interventions.shift  # nothing to write about pairs
-        return [
-            evaluated
-            for name, source in self.qa_sources[stage].items()
-            for evaluated in self._qa_sets(name, source, shift)
-        ]
+        sets: list[EvalSet] = []
+        for name, source in self.qa_sources[stage].items():
+            tables = [self.question_table(source, limit, v) for v in how.watch]
+            variants = [QASet(table, self.tokenizer, self.encoding) for table in tables]
+            abstain = any(data.may_abstain for data in variants)  # or their numbers would not compare
+            for variant, data in zip(how.watch, variants, strict=True):
+                data.may_abstain = abstain
+                sets.append(EvalSet(variant_name(name, variant), data))
+            for variant in how.shift if stage != "predict" else ():  # nothing to write about pairs
+                table = self.question_table(source, limit, variant, pairs=True)
+                sets.append(EvalSet(name, PairSet(table, self.tokenizer, self.encoding, variant)))
+        return sets
 
     def other_names(self, stage: str) -> Iterable[str]:
         """Names of other sets that predictions of the stage are written for."""
         return ()
 
-    def _qa_sets(self, name: str, source: str, shift: Sequence[Variant]) -> list[EvalSet]:
-        """A set of questions, or one for each variant of them, and the pairs whose embeddings are watched."""
-        limit, watch = self.limit_val_qa, self.interventions.watch
-        sets: list[QASet | PairSet] = [*self._maker.qa_sets(source, limit, watch)]
-        names = [variant_name(name, v) for v in watch] + [name for _ in shift]
-        sets += [self._maker.pair_set(source, limit, v) for v in shift]
-        return [EvalSet(*named) for named in zip(names, sets, strict=True)]
+    def question_table(
+        self, source: str, limit: int, variant: Variant, *, pairs: bool = False
+    ) -> datasets.Dataset:
+        """One variant of the first `limit` questions of a source (0: of all), alone or beside the originals.
 
-    def train_order(self, train_set: TrainSet) -> Any:
-        """Batches of questions of similar length, and of groups."""
-        groups, qa = train_set.groups, train_set.qa
-        rank, world_size = processes.here()
-        return TrainSampler(
-            group_classes=[i.advice_class for i in groups.ids] if groups is not None else [],
-            qa_lengths=qa.lengths if qa is not None else [],
-            groups_per_class=getattr(self, "groups_per_class", 1),
-            qa_batch_size=self.qa_batch_size,
-            qa_batch_tokens=self.qa_batch_tokens,
-            pad_to_multiple_of=self.encoding.pad_to_multiple_of,
-            qa_every=getattr(self, "qa_every", 1),
-            seed=self.seed,
-            rank=rank,
-            world_size=world_size,
+        Raises:
+            DataError: no question is left, or they cannot be read.
+        """
+        how = self.interventions
+        asks = variant in AUGMENTED and how.generator != TEMPLATES
+
+        def depends() -> dict[str, Any]:
+            made: dict[str, Any] = {
+                "source": [source, self._digest(source), limit, self.skip_bad],
+                "variant": variant,
+            }
+            made |= {"pairs": pairs, "rationale": how.rationale, "encoding": asdict(self.encoding)}
+            if variant != "os":
+                made["rules"] = asdict(how.rules)
+            if variant in AUGMENTED:
+                made["generator"] = [how.generator, how.cache, how.seed]
+            return made
+
+        def work() -> Work:
+            originals, sentences, failures = self._originals(source, limit), None, Counter[str]()
+            if asks:
+                self._refuse_many_generators()
+                sentences, failures = sentences_for(originals, variant, how, skip_bad=self.skip_bad)
+            encode = partial(
+                encode_variant,
+                variant=variant,
+                how=how,
+                skip_bad=self.skip_bad,
+                sentences=sentences,
+                pairs=pairs,
+                tokenizer=self.tokenizer,
+                encoding=self.encoding,
+            )
+            return Work(originals, encode, keep=not failures)
+
+        table = self.tables.get(depends, work, f"tokenising {variant} of {source}")
+        tell(*kept_and_rejected(table), variant, source)
+        if asks:
+            self._written.append(hashlib.sha256(repr(table.data.column("input_ids")).encode()).hexdigest())
+        return table
+
+    def _read_originals(self, source: str, limit: int) -> list[QAExample]:
+        originals = list(islice(read_questions(source, skip_bad=self.skip_bad), limit or None))
+        if not originals:
+            raise DataError(f"{source}: holds no questions")
+        return originals
+
+    def _refuse_many_generators(self) -> None:
+        """DataError where every process would ask the same of a language model."""
+        if self.tables.folder is None and processes.here()[1] > 1:
+            raise DataError(
+                f"data.interventions.generator: {self.interventions.generator} would be asked by every "
+                "process; name a folder for prepared data (data.cache), or write rows with `python -m "
+                "data_modules perturb` first, and give them as sources"
+            )
+
+    def train_batches(self, train_set: TrainSet) -> Callable[[np.random.Generator], list[BatchIndex]]:
+        """Draws an epoch of question windows, each once, in batches of similar length."""
+        if train_set.qa is None:
+            raise DataError("data.train_qa: name questions to train on")
+        return partial(
+            question_batches,
+            lengths_N=train_set.qa.lengths,
+            batch_size=self.qa_batch_size,
+            batch_tokens=self.qa_batch_tokens,
+            multiple=self.encoding.pad_to_multiple_of,
+            world_size=processes.here()[1],
         )
+
+
+def encode_variant(
+    originals: Sequence[QAExample],
+    *,
+    variant: Variant,
+    how: Interventions,
+    skip_bad: bool,
+    sentences: Mapping[str, str] | None,
+    pairs: bool,
+    tokenizer: Any,
+    encoding: Encoding,
+) -> pa.Table:
+    """Intervene in some questions and encode what comes of it, alone or beside the originals.
+
+    Args:
+        originals: the questions as they were read.
+        variant: which intervention.
+        how: its rules, its templates, and what counts as a rationale.
+        skip_bad: reject a question that contradicts itself instead of raising DataError.
+        sentences: of the `_aug` variants, by id; None: out of the templates.
+        pairs: encode pairs of an original and its variant.
+        tokenizer: a fast tokenizer of transformers.
+        encoding: how text becomes rows.
+    """
+    if how.rationale == "answer_sentence":
+        originals = with_rationales(originals)
+    results = apply(originals, variant, how, skip_bad=skip_bad, sentences=sentences)
+    rejected = [result.reason for result in results if isinstance(result, Rejected)]
+    kept = [(one, two) for one, two in zip(originals, results, strict=True) if isinstance(two, QAExample)]
+    if pairs:
+        return encode_pairs(kept, tokenizer, encoding, rejected=rejected)
+    return encode_questions([two for _, two in kept], tokenizer, encoding, rejected=rejected)

@@ -3,7 +3,7 @@
 A batch is a NamedTuple of tensors, which Lightning moves to the device and pins field by field.
 
 Shape letters: R rows, T tokens, B batch (questions, groups or pairs), V variants (4), S subjects (2),
-E the two boundaries (start, end), P common tokens.
+C choices, E the two boundaries (start, end), P common tokens, N the tokens of several rows together.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
 
-from data_modules.encoding.choices import ChoiceBatch
-from data_modules.encoding.questions import QAFeature
-from data_modules.encoding.windows import EncodedRow, GroupFeature
+from data_modules.encoding.tables import flat, list_lengths
+from data_modules.encoding.windows import EncodedRow
 
 
 class QABatch(NamedTuple):
@@ -35,7 +35,7 @@ class QABatch(NamedTuple):
     feature_B: Tensor
     """Index of the window in its data set."""
     answer_type_B: Tensor
-    """Target of the window, index into qa_features.WINDOW_TYPES."""
+    """Target of the window, index into encoding.questions.WINDOW_TYPES."""
     number_B: Tensor
     option_B: Tensor
     """XLNet's number and option classes."""
@@ -60,7 +60,7 @@ class GroupBatch(NamedTuple):
 
 
 class PairBatch(NamedTuple):
-    """Original stories beside a variant of each; see pairs.py. P counts the common tokens of all of them."""
+    """Original stories beside a variant of each, see encoding/pairs.py; P counts the tokens of all."""
 
     original: dict[str, Tensor]
     variant: dict[str, Tensor]
@@ -76,6 +76,20 @@ class PairBatch(NamedTuple):
     """Index of the pair in its data set."""
 
 
+class ChoiceBatch(NamedTuple):
+    """Multiple-choice questions with the same number of choices C."""
+
+    inputs: dict[str, Tensor]
+    """`input_ids`, `attention_mask`, `token_type_ids`, each (B, C, T)."""
+    label_B: Tensor
+    uniform_B: Tensor
+    """True where training wants all choices alike."""
+    example_B: Tensor
+    """Index of the question in its data set."""
+    perturbed: int
+    """In how many questions `uniform_B` is True; no device needs to be asked."""
+
+
 class TrainBatch(NamedTuple):
     """What one optimisation step sees; each part may be absent."""
 
@@ -84,12 +98,21 @@ class TrainBatch(NamedTuple):
     choices: tuple[ChoiceBatch, ...] | None = None
 
 
-class GroupIds(NamedTuple):
-    """What a group is, as integers."""
+class Padded(NamedTuple):
+    """Rows of tokens, padded."""
 
-    advice_class: int
-    subjects: tuple[int, int]
-    attribute: int
+    inputs: dict[str, Tensor]
+    """As in QABatch, each (R, T)."""
+    inside_RT: np.ndarray
+    """True where a row's own tokens stand."""
+    shift_R: Tensor
+    """Columns of padding before each row."""
+
+    def place(self, values_N: np.ndarray) -> Tensor:
+        """Booleans of all rows' tokens behind one another as (R, T), False at padding."""
+        placed_RT = np.zeros(self.inside_RT.shape, dtype=bool)
+        placed_RT[self.inside_RT] = values_N
+        return torch.from_numpy(placed_RT)
 
 
 class Collator:
@@ -106,64 +129,79 @@ class Collator:
         self.left = tokenizer.padding_side == "left"
         self.multiple = pad_to_multiple_of
 
+    def padded(self, ids_N: np.ndarray, types_N: np.ndarray, length_R: np.ndarray, width: int = 0) -> Padded:
+        """Rows that stand behind one another as (R, T); T is `width`, or follows from the longest."""
+        width = width or -(-int(length_R.max()) // self.multiple) * self.multiple
+        shift_R = width - length_R if self.left else np.zeros(len(length_R), dtype=np.int64)
+        column_T = np.arange(width)
+        inside_RT = (column_T >= shift_R[:, None]) & (column_T < (shift_R + length_R)[:, None])
+        ids_RT = np.full(inside_RT.shape, self.pad_id, dtype=np.int64)
+        types_RT = np.full(inside_RT.shape, self.pad_type, dtype=np.int64)
+        ids_RT[inside_RT], types_RT[inside_RT] = ids_N, types_N
+        arrays = {
+            "input_ids": ids_RT,
+            "attention_mask": inside_RT.astype(np.int64),
+            "token_type_ids": types_RT,
+        }
+        inputs = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        return Padded(inputs, inside_RT, torch.from_numpy(shift_R))
+
     def pad(self, rows: Sequence[EncodedRow]) -> tuple[dict[str, Tensor], Tensor, Tensor]:
         """Returns the model inputs (R, T), the context mask (R, T) and the left shift (R,)."""
-        longest = max(len(row.input_ids_T) for row in rows)
-        width = -(-longest // self.multiple) * self.multiple
-        ids = np.full((len(rows), width), self.pad_id, dtype=np.int64)
-        mask = np.zeros((len(rows), width), dtype=np.int64)
-        types = np.full((len(rows), width), self.pad_type, dtype=np.int64)
-        context = np.zeros((len(rows), width), dtype=bool)
-        shift = np.zeros(len(rows), dtype=np.int64)
-        for r, row in enumerate(rows):
-            length = len(row.input_ids_T)
-            shift[r] = width - length if self.left else 0
-            at = slice(shift[r], shift[r] + length)
-            ids[r, at], mask[r, at], types[r, at] = row.input_ids_T, 1, row.token_type_ids_T
-            context[r, at] = row.offsets_TE[:, 0] >= 0
-        arrays = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
-        inputs = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        return inputs, torch.from_numpy(context), torch.from_numpy(shift)
+        padded = self.padded(
+            np.concatenate([row.input_ids_T for row in rows]),
+            np.concatenate([row.token_type_ids_T for row in rows]),
+            np.array([len(row.input_ids_T) for row in rows]),
+        )
+        context_BT = padded.place(np.concatenate([row.offsets_TE[:, 0] for row in rows]) >= 0)
+        return padded.inputs, context_BT, padded.shift_R
 
-    def qa(self, features: Sequence[QAFeature], index: Sequence[int]) -> QABatch:
-        """Windows `index` of `features` as one batch."""
-        chosen = [features[i] for i in index]
-        inputs, context_BT, shift_B = self.pad([f.row for f in chosen])
+    def questions(self, table: pa.Table, feature_B: np.ndarray) -> QABatch:
+        """Rows of a table of questions as one batch; `feature_B` is their index in their set."""
+        padded = self._tokens(table)
+        shift_B = padded.shift_R
+        start_B, end_B, cls_B, answer_type_B, number_B, option_B = (
+            numbers(table, name) for name in ("start", "end", "cls", "answer_type", "number", "option")
+        )
         return QABatch(
-            inputs=inputs,
-            start_B=torch.tensor([f.start for f in chosen]) + shift_B,
-            end_B=torch.tensor([f.end for f in chosen]) + shift_B,
-            context_BT=context_BT,
-            cls_B=torch.tensor([f.row.cls for f in chosen]) + shift_B,
+            inputs=padded.inputs,
+            start_B=start_B + shift_B,
+            end_B=end_B + shift_B,
+            context_BT=padded.place(flat(table, "offsets")[::2] >= 0),
+            cls_B=cls_B + shift_B,
             shift_B=shift_B,
-            feature_B=torch.tensor(list(index)),
-            answer_type_B=torch.tensor([f.answer_type for f in chosen]),
-            number_B=torch.tensor([f.number for f in chosen]),
-            option_B=torch.tensor([f.option for f in chosen]),
-            rationale_BT=self.spread([f.rationale_T for f in chosen], shift_B, context_BT.shape[1]),
-            max_context_BT=self.spread([f.max_context_T for f in chosen], shift_B, context_BT.shape[1]),
+            feature_B=torch.from_numpy(feature_B),
+            answer_type_B=answer_type_B,
+            number_B=number_B,
+            option_B=option_B,
+            rationale_BT=padded.place(flat(table, "rationale")),
+            max_context_BT=padded.place(flat(table, "max_context")),
         )
 
-    @staticmethod
-    def spread(masks: Sequence[np.ndarray], shift_B: Tensor, width: int) -> Tensor:
-        """Boolean rows of different lengths as one (B, width), where their tokens stand after padding."""
-        spread_BT = torch.zeros(len(masks), width, dtype=torch.bool)
-        for b, (mask_T, shift) in enumerate(zip(masks, shift_B.tolist(), strict=True)):
-            spread_BT[b, shift : shift + len(mask_T)] = torch.from_numpy(mask_T)
-        return spread_BT
-
-    def groups(
-        self, features: Sequence[GroupFeature], ids: Sequence[GroupIds], index: Sequence[int]
-    ) -> GroupBatch:
-        """Groups `index` of `features` as one batch of 4 rows each."""
-        inputs, _, shift_R = self.pad([row for i in index for row in features[i].rows])
-        candidate = torch.from_numpy(np.stack([features[i].candidate_VSE for i in index]))
-        chosen = [ids[i] for i in index]
-        return GroupBatch(
-            inputs=inputs,
-            candidate_BVSE=candidate + shift_R.view(-1, 4, 1, 1),
-            advice_class_B=torch.tensor([c.advice_class for c in chosen]),
-            subject_BS=torch.tensor([c.subjects for c in chosen]),
-            attribute_B=torch.tensor([c.attribute for c in chosen]),
-            group_B=torch.tensor(list(index)),
+    def pairs(self, table: pa.Table, pair_B: np.ndarray) -> PairBatch:
+        """Rows of a table of pairs as one batch of two padded halves."""
+        original, variant = self._tokens(table, "original_"), self._tokens(table, "variant_")
+        counts = torch.from_numpy(list_lengths(table, "original_common"))
+        row_P = torch.arange(len(pair_B)).repeat_interleave(counts)
+        return PairBatch(
+            original=original.inputs,
+            variant=variant.inputs,
+            original_cls_B=numbers(table, "original_cls") + original.shift_R,
+            variant_cls_B=numbers(table, "variant_cls") + variant.shift_R,
+            original_P=numbers(table, "original_common") + original.shift_R[row_P],
+            variant_P=numbers(table, "variant_common") + variant.shift_R[row_P],
+            row_P=row_P,
+            pair_B=torch.from_numpy(pair_B),
         )
+
+    def _tokens(self, table: pa.Table, prefix: str = "") -> Padded:
+        return self.padded(
+            flat(table, f"{prefix}input_ids"),
+            flat(table, f"{prefix}token_type_ids"),
+            list_lengths(table, f"{prefix}input_ids"),
+        )
+
+
+def numbers(table: pa.Table, name: str) -> Tensor:
+    """A column of numbers, or of lists of them behind one another, as int64."""
+    return torch.from_numpy(flat(table, name).astype(np.int64))

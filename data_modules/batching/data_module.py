@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytorch_lightning as pl
 from torch.utils.data import DataLoader
 
+from data_modules.batching import processes
 from data_modules.batching.eval_sets import EvalSet
-from data_modules.batching.loaders import eval_loaders, whole_batches
-from data_modules.encoding.data_cache import file_digest
+from data_modules.batching.loaders import eval_loaders, train_loader
+from data_modules.batching.samplers import BatchIndex, EpochSampler
 from data_modules.encoding.sets import TrainSet
+from data_modules.encoding.tables import file_digest
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
 from data_modules.schema import DataError
 
@@ -71,19 +74,24 @@ class TextDataModule(pl.LightningDataModule):
         """The same for the sets of `val`, `test` or `predict`."""
 
     @abstractmethod
-    def train_order(self, train_set: TrainSet) -> Any:
-        """The sampler of training batches of this process."""
+    def train_batches(self, train_set: TrainSet) -> Callable[[np.random.Generator], list[BatchIndex]]:
+        """What draws the training batches of an epoch. DataError where there is nothing to train on."""
 
     def setup(self, stage: str) -> None:
         """Make the sets that the stage needs, once in each process."""
         stage = str(getattr(stage, "value", stage))  # Lightning's names are an enumeration
         if stage == "fit" and self.train_set is None:
             self.train_set = self.make_train_set()
+            self.train_sampler = self._sampler(self.train_set)
         name = STAGES[stage]
         if name not in self.eval_sets:
             self.eval_sets[name] = self.make_eval_sets(name)
         if stage != "fit" and not self.eval_sets[name]:
             raise DataError(f"{self.options_of(name)}: name a set to {stage}")
+
+    def _sampler(self, train_set: TrainSet) -> EpochSampler:
+        rank, world_size = processes.here()
+        return EpochSampler(self.train_batches(train_set), seed=self.seed, rank=rank, world_size=world_size)
 
     def options_of(self, stage: str) -> str:
         """The options that name evaluation sets of a stage, for errors."""
@@ -92,7 +100,7 @@ class TextDataModule(pl.LightningDataModule):
     def train_dataloader(self) -> DataLoader:
         """Batches of `TrainBatch`."""
         assert self.train_set is not None
-        return whole_batches(self.train_set, self.train_order(self.train_set), self.num_workers)
+        return train_loader(self.train_set, self.train_sampler, self.num_workers)
 
     def val_dataloader(self) -> list[DataLoader]:
         """One loader for every set of `eval_sets["val"]`."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from data_modules.encoding.choices import ChoiceSet
-from data_modules.encoding.pairs import PairSet
-from data_modules.encoding.sets import GroupSet, QASet
+from data_modules.encoding.sets import GroupSet, PairSet, QASet
 from data_modules.schema import Variant
 
 MAIN = "main"

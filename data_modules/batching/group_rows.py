@@ -5,7 +5,7 @@ rows pad next to nothing. Nothing else can be shared between them: an encoder th
 variant anew, and no two rows are the same (LEI's religion sets: 4,800 of 4,800 differ).
 
 Shape letters: N groups, V variants (4), S subjects (2), E the two boundaries (start, end), B rows of a batch,
-R all rows (4 N), T tokens.
+R all rows, N the tokens of several rows, T tokens.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from data_modules.encoding.sets import GroupSet
+from data_modules.encoding.tables import flat
 
 CPU_TOKENS = 1024
 """Tokens in a batch on a CPU, where more of them leave the caches: with MiniLM shapes 662 rows a second,
@@ -71,12 +72,12 @@ class RowBatches:
     def __init__(self, data: GroupSet, tokens: int, multiple: int = 1) -> None:
         self.collator = copy.copy(data.collator)
         self.collator.multiple = multiple
-        self.rows = [row for feature in data.features for row in feature.rows]
-        self.candidate_RSE = np.concatenate(
-            [feature.candidate_VSE for feature in data.features] or [np.empty((0, 2, 2), dtype=np.int64)]
-        )
-        lengths = [len(row.input_ids_T) for row in self.rows]
-        self.index = list(batches_within(lengths, tokens, multiple))
+        columns = data.table.data
+        self.ids_N, self.types_N = flat(columns, "input_ids"), flat(columns, "token_type_ids")
+        self.length_R = flat(columns, "length").astype(np.int64)
+        self.start_R = np.cumsum(self.length_R) - self.length_R
+        self.candidate_RSE = flat(columns, "candidate").astype(np.int64).reshape(-1, 2, 2)
+        self.index = list(batches_within(self.length_R.tolist(), tokens, multiple))
 
     def __len__(self) -> int:
         return len(self.index)
@@ -85,9 +86,12 @@ class RowBatches:
         if not 0 <= at < len(self):
             raise IndexError(at)
         index = self.index[at]
-        inputs, _, shift_B = self.collator.pad([self.rows[i] for i in index])
-        candidate_BSE = torch.from_numpy(self.candidate_RSE[index]) + shift_B.view(-1, 1, 1)
-        return RowBatch(inputs, candidate_BSE.unsqueeze(1), index)
+        length_B = self.length_R[index]
+        before_B = np.cumsum(length_B) - length_B
+        at_N = np.repeat(self.start_R[index] - before_B, length_B) + np.arange(length_B.sum())
+        padded = self.collator.padded(self.ids_N[at_N], self.types_N[at_N], length_B)
+        candidate_BSE = torch.from_numpy(self.candidate_RSE[index]) + padded.shift_R.view(-1, 1, 1)
+        return RowBatch(padded.inputs, candidate_BSE.unsqueeze(1), index)
 
 
 def score_rows(

@@ -5,43 +5,19 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Any
 
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader
 
 from data_modules.batching import processes
 from data_modules.batching.eval_sets import EvalSet
-from data_modules.batching.samplers import EvalSampler, enough_batches
+from data_modules.batching.samplers import EpochSampler, EvalSampler, enough_batches
 from data_modules.encoding.sets import GroupSet, TrainSet
 from storage.errors import DataError
 
 
-class FromBatch(Sampler[Any]):
-    """Another sampler's batches without the first `start` of them.
-
-    Args:
-        sampler: yields whole batches of indices, the same for the same epoch.
-    """
-
-    def __init__(self, sampler: Any) -> None:
-        self.sampler = sampler
-        self.start = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Pass the epoch on."""
-        self.sampler.set_epoch(epoch)
-
-    def __len__(self) -> int:
-        """Batches of a full epoch, wherever this one starts."""
-        return len(self.sampler)
-
-    def __iter__(self) -> Iterator[Any]:
-        return islice(iter(self.sampler), self.start, None)
-
-
 class ResumableLoader(DataLoader):
-    """A DataLoader over a `FromBatch` sampler that knows how many batches its reader has taken.
+    """A DataLoader over an `EpochSampler` that knows how many batches its reader has taken.
 
     Batches that workers hold ready do not count, so that a state that is saved at any moment names the first
     batch that was not trained on. Lightning keeps the state in its checkpoints. An epoch begins when its
@@ -64,25 +40,25 @@ class ResumableLoader(DataLoader):
         return self._batches(start)
 
     def _batches(self, start: int) -> Iterator[Any]:
-        assert isinstance(self.sampler, FromBatch)
+        assert isinstance(self.sampler, EpochSampler)
         self.consumed = self.sampler.start = start if start < len(self) else 0
         for batch in super().__iter__():
             self.consumed += 1
             yield batch
 
 
-def whole_batches(data: Any, sampler: Any, num_workers: int) -> DataLoader:
-    """The loader of a set that builds whole batches itself, as its sampler names them."""
-    resumable = isinstance(data, TrainSet)
-    return (ResumableLoader if resumable else DataLoader)(
-        data,
-        sampler=FromBatch(sampler) if resumable else sampler,
-        batch_size=None,
-        num_workers=num_workers,
-        pin_memory=True,
-        persistent_workers=num_workers > 0,
-        worker_init_fn=outlive_first_signal,
-    )
+def train_loader(data: TrainSet, sampler: EpochSampler, num_workers: int) -> ResumableLoader:
+    """The loader of training batches, which the set builds as the sampler names them."""
+    return ResumableLoader(data, sampler=sampler, batch_size=None, **_options(num_workers))
+
+
+def _options(num_workers: int) -> dict[str, Any]:
+    return {
+        "num_workers": num_workers,
+        "pin_memory": True,
+        "persistent_workers": num_workers > 0,
+        "worker_init_fn": outlive_first_signal,
+    }
 
 
 def eval_loaders(sets: Sequence[EvalSet], rows: int, num_workers: int, options: str) -> list[DataLoader]:
@@ -103,7 +79,12 @@ def eval_loaders(sets: Sequence[EvalSet], rows: int, num_workers: int, options: 
             "(trainer.devices)"
         )
     return [
-        whole_batches(data, EvalSampler(batches, rank=rank, world_size=world_size), num_workers)
+        DataLoader(
+            data,
+            sampler=EvalSampler(batches, rank=rank, world_size=world_size),
+            batch_size=None,
+            **_options(num_workers),
+        )
         for (_, data), batches in zip(sets, shared, strict=True)
     ]
 

@@ -100,7 +100,7 @@ def shuffled(
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def sorted_batches(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
+def sorted_batches(lengths: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:
     """Every index once, longest first (memory trouble shows at once), similar lengths together."""
     order = np.argsort(-np.asarray(lengths), kind="stable")
     return [order[i : i + batch_size].tolist() for i in range(0, len(order), batch_size)]
@@ -121,116 +121,117 @@ def enough_batches(
     return batches
 
 
-class TrainSampler(Sampler[BatchIndex]):
-    """Batches of whole groups in equal shares of their classes, with a share of QA windows.
-
-    An epoch passes once over the largest class of groups (smaller classes repeat, reshuffled); without
-    groups, once over the QA windows. Batches that processes take at the same time have similar lengths.
+class EpochSampler(Sampler[BatchIndex]):
+    """The batches of one process, epoch by epoch; it can start in the middle of one.
 
     Args:
-        group_classes: class of every group.
-        qa_lengths: tokens of every QA window.
-        groups_per_class: groups of each class that occurs, in every batch.
-        qa_batch_size: QA windows in a batch that has any.
-        qa_batch_tokens: instead, as many as fit into so many tokens; 0: `qa_batch_size` it is.
-        pad_to_multiple_of: what lengths of batches are rounded up to.
-        qa_every: every how many steps QA windows take part.
+        draw: all batches of an epoch out of a random generator; as many in every epoch.
         seed: of all orders.
         rank, world_size: this process and how many there are.
 
     Raises:
-        DataError: there is nothing to train on, or a size is below 1.
+        DataError: there are fewer batches than processes.
     """
 
     def __init__(
         self,
+        draw: Callable[[np.random.Generator], Sequence[BatchIndex]],
         *,
-        group_classes: Sequence[int],
-        qa_lengths: Sequence[int],
-        groups_per_class: int,
-        qa_batch_size: int,
-        qa_batch_tokens: int = 0,
-        pad_to_multiple_of: int = 1,
-        qa_every: int = 1,
         seed: int = 0,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        classes = np.asarray(group_classes, dtype=np.int64)
-        self.members = [np.flatnonzero(classes == c) for c in np.unique(classes)]
-        self.qa_lengths = np.asarray(qa_lengths, dtype=np.int64)
-        if not self.members and not len(qa_lengths):
-            raise DataError("data.train_qa, data.train_groups: name something to train on")
-        self.groups_per_class, self.qa_batch_size, self.qa_every = groups_per_class, qa_batch_size, qa_every
-        for name in ("groups_per_class", "qa_batch_size", "qa_every"):
-            if getattr(self, name) < 1:
-                raise DataError(f"data.{name} must be at least 1, got {getattr(self, name)}")
-        if qa_batch_tokens < 0:
-            raise DataError(f"data.qa_batch_tokens must not be negative, got {qa_batch_tokens}")
-        self.qa_batch_tokens, self.multiple = qa_batch_tokens, pad_to_multiple_of
-        self.seed, self.rank, self.world_size, self.epoch = seed, rank, world_size, 0
-        self.total = self._total()
+        self.draw, self.seed, self.rank, self.world_size = draw, seed, rank, world_size
+        self.epoch = self.start = 0
+        total = len(draw(np.random.default_rng([seed, 0])))
+        if total < world_size:
+            raise DataError(
+                f"an epoch has {total} batches, too few for {world_size} processes; lower the batch size"
+            )
+        self.batches = total // world_size
 
     def set_epoch(self, epoch: int) -> None:
         """Lightning calls this at the start of every epoch."""
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return self.total // self.world_size
-
-    def _total(self) -> int:
-        if self.members:
-            return -(-max(len(m) for m in self.members) // self.groups_per_class)
-        if self.qa_batch_tokens:  # as many in every epoch
-            return len(self._qa_round(np.random.default_rng(self.seed)))
-        return -(-len(self.qa_lengths) // self.qa_batch_size)
+        """Batches of a full epoch, wherever this one starts."""
+        return self.batches
 
     def __iter__(self) -> Iterator[BatchIndex]:
-        if self.total < self.world_size:
-            raise DataError(
-                f"an epoch has {self.total} batches, too few for {self.world_size} processes; "
-                "lower the batch size"
-            )
-        rng = np.random.default_rng([self.seed, self.epoch])
-        groups = self._group_batches(rng)
-        qa = self._qa_batches(rng)
-        for i in range(self.rank, len(self) * self.world_size, self.world_size):
-            yield BatchIndex(groups[i] if groups else (), qa[i] if qa else ())
+        every = self.draw(np.random.default_rng([self.seed, self.epoch]))
+        yield from every[self.rank : self.batches * self.world_size : self.world_size][self.start :]
 
-    def _group_batches(self, rng: np.random.Generator) -> list[tuple[int, ...]]:
-        if not self.members:
-            return []
-        need = self.total * self.groups_per_class
-        orders = []
-        for members in self.members:
-            rounds = -(-need // len(members))
-            orders.append(np.concatenate([rng.permutation(members) for _ in range(rounds)])[:need])
-        share = self.groups_per_class
-        return [
-            tuple(int(g) for order in orders for g in order[i * share : (i + 1) * share])
-            for i in range(self.total)
-        ]
 
-    def _qa_batches(self, rng: np.random.Generator) -> list[tuple[int, ...]]:
-        """For every batch of the epoch its windows; none in the steps in which questions do not take part."""
-        if not len(self.qa_lengths):
-            return []
-        if not self.members:
-            return [tuple(batch) for batch in self._qa_round(rng)]
-        steps = -(-self.total // self.world_size)
-        need = -(-steps // self.qa_every) * self.world_size
-        batches: list[list[int]] = []
-        while len(batches) < need:
-            batches += self._qa_round(rng)
-        turn = iter(batches)
-        return [
-            tuple(next(turn)) if i // self.world_size % self.qa_every == 0 else () for i in range(self.total)
-        ]
+def question_batches(
+    rng: np.random.Generator,
+    lengths_N: np.ndarray,
+    *,
+    batch_size: int,
+    batch_tokens: int = 0,
+    multiple: int = 1,
+    world_size: int = 1,
+) -> list[BatchIndex]:
+    """An epoch of question windows, each once.
 
-    def _qa_round(self, rng: np.random.Generator) -> list[list[int]]:
-        if self.qa_batch_tokens:
-            return token_bucketed(self.qa_lengths, self.qa_batch_tokens, self.multiple, rng, self.world_size)
-        return length_bucketed(self.qa_lengths, self.qa_batch_size, rng, together=self.world_size)
+    Args:
+        rng: of the order.
+        lengths_N: tokens of every window.
+        batch_size: windows in a batch.
+        batch_tokens: instead, as many as fit into so many tokens; 0: `batch_size` it is.
+        multiple: what lengths of batches are rounded up to.
+        world_size: how many processes take batches at the same time.
+    """
+    if batch_tokens:
+        drawn = token_bucketed(lengths_N, batch_tokens, multiple, rng, world_size)
+    else:
+        drawn = length_bucketed(lengths_N, batch_size, rng, together=world_size)
+    return [BatchIndex((), tuple(batch)) for batch in drawn]
+
+
+def group_batches(
+    rng: np.random.Generator,
+    class_N: np.ndarray,
+    per_class: int,
+    questions: Callable[[np.random.Generator], list[BatchIndex]] | None = None,
+    *,
+    qa_every: int = 1,
+    world_size: int = 1,
+) -> list[BatchIndex]:
+    """Batches of groups in equal shares of their classes, some of them with questions.
+
+    An epoch passes once over the largest class; smaller classes repeat, reshuffled.
+
+    Args:
+        rng: of the order.
+        class_N: class of every group.
+        per_class: groups of each class that occurs, in every batch.
+        questions: draws the batches of questions that are spread over those of groups; None: no questions.
+        qa_every: every how many steps questions take part.
+        world_size: how many processes take batches at the same time.
+    """
+    members = [np.flatnonzero(class_N == c) for c in np.unique(class_N)]
+    total = -(-max(map(len, members)) // per_class)
+    need = total * per_class
+    orders = []
+    for of_class in members:
+        rounds = -(-need // len(of_class))
+        orders.append(np.concatenate([rng.permutation(of_class) for _ in range(rounds)])[:need])
+    groups = [
+        tuple(int(g) for order in orders for g in order[i * per_class : (i + 1) * per_class])
+        for i in range(total)
+    ]
+    if questions is None:
+        return [BatchIndex(index, ()) for index in groups]
+    steps = -(-total // world_size)
+    drawn: list[BatchIndex] = []
+    while len(drawn) < -(-steps // qa_every) * world_size:
+        drawn += questions(rng)
+    turn = iter(drawn)
+    return [
+        BatchIndex(index, next(turn).qa if i // world_size % qa_every == 0 else ())
+        for i, index in enumerate(groups)
+    ]
 
 
 class EvalSampler(Sampler[list[int]]):

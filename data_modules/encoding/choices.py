@@ -1,27 +1,27 @@
 """Multiple choice to tokens: every choice is a row of its own, paired with the prompt.
 
-Shape letters: B batch (questions), N choices of a question, T tokens.
+Shape letters: Q questions, B questions of a batch, R all their rows, N all rows of a set, T tokens.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from itertools import chain, pairwise
+from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 import torch
-from torch import Tensor
 from torch.utils.data import Dataset
-from tqdm.auto import tqdm
 
+from data_modules.batching.collate import ChoiceBatch, Collator, numbers
 from data_modules.batching.samplers import sorted_batches
+from data_modules.encoding.tables import flat, in_memory, list_column, list_lengths
 from data_modules.schema import ChoiceQuestion
 from storage.errors import DataError
-
-_CHUNK = 512
-"""Questions per tokenizer call."""
 
 
 @dataclass(kw_only=True)
@@ -51,80 +51,59 @@ class ChoiceEncoding:
             )
 
 
-class ChoiceRow(NamedTuple):
-    """One (prompt, choice) pair, unpadded."""
-
-    input_ids_T: np.ndarray
-    token_type_ids_T: np.ndarray
-
-
 LEAST_PIECE = 8
 """Questions of a piece of a training batch."""
 
 
-class ChoiceBatch(NamedTuple):
-    """Questions with the same number of choices."""
-
-    inputs: dict[str, Tensor]
-    """`input_ids`, `attention_mask`, `token_type_ids`, each (B, N, T)."""
-    label_B: Tensor
-    uniform_B: Tensor
-    """True where training wants all choices alike."""
-    example_B: Tensor
-    """Index of the question in its data set."""
-    perturbed: int
-    """In how many questions `uniform_B` is True; no device needs to be asked."""
-
-
 def encode_choices(
-    examples: Sequence[ChoiceQuestion], tokenizer: Any, encoding: ChoiceEncoding, architecture: str
-) -> list[tuple[ChoiceRow, ...]]:
-    """The rows of every question, one a choice, in order.
+    questions: Sequence[ChoiceQuestion], tokenizer: Any, encoding: ChoiceEncoding, architecture: str
+) -> pa.Table:
+    """A row for every question: `input_ids` and `token_type_ids` of its choices behind one another, `length`
+    of each; `id`, `label`, and `uniform` where training wants all choices alike.
 
     An empty prompt stays an empty first segment: `<s></s></s> choice </s>`. RoBERTa gets a space before each
     text that is not empty and does not begin with one, as in the middle of a sentence.
     """
-    encoded: list[tuple[ChoiceRow, ...]] = []
-    space = architecture == "roberta"
-    quiet = None if len(examples) > 5000 else True
-    with tqdm(total=len(examples), desc="tokenising choices", unit="q", disable=quiet) as bar:
-        for at in range(0, len(examples), _CHUNK):
-            chunk = examples[at : at + _CHUNK]
-            pairs = [(example.prompt, choice) for example in chunk for choice in example.choices]
-            if space:
-                pairs = [(_spaced(prompt), _spaced(choice)) for prompt, choice in pairs]
-            rows = iter(_encode_pairs(pairs, tokenizer, encoding))
-            encoded += [tuple(next(rows) for _ in example.choices) for example in chunk]
-            bar.update(len(chunk))
-    return encoded
+    pairs = [(question.prompt, choice) for question in questions for choice in question.choices]
+    if architecture == "roberta":
+        pairs = [(_spaced(prompt), _spaced(choice)) for prompt, choice in pairs]
+    rows: dict[str, list[list[int]]] = {"input_ids": [], "token_type_ids": []}
+    if pairs:
+        rows = tokenizer(
+            [prompt for prompt, _ in pairs],
+            [choice for _, choice in pairs],
+            truncation="longest_first",
+            max_length=encoding.max_length,
+            return_token_type_ids=True,
+            return_attention_mask=False,
+        )
+    lengths = [len(ids) for ids in rows["input_ids"]]
+    ends = np.cumsum([0, *(len(question.choices) for question in questions)]).tolist()
+
+    def together(name: str, dtype: Any) -> pa.Array:
+        return list_column([list(chain(*rows[name][at:end])) for at, end in pairwise(ends)], dtype)
+
+    return pa.table(
+        {
+            "input_ids": together("input_ids", np.int32),
+            "token_type_ids": together("token_type_ids", np.uint8),
+            "length": list_column([lengths[at:end] for at, end in pairwise(ends)], np.int32),
+            "id": pa.array([question.id for question in questions], pa.string()),
+            "label": pa.array([question.label for question in questions], pa.int64()),
+            "uniform": pa.array([question.target == "uniform" for question in questions], pa.bool_()),
+        }
+    )
 
 
 def _spaced(text: str) -> str:
     return f" {text}" if text and not text[0].isspace() else text
 
 
-def _encode_pairs(
-    pairs: Sequence[tuple[str, str]], tokenizer: Any, encoding: ChoiceEncoding
-) -> list[ChoiceRow]:
-    encoded = tokenizer(
-        [prompt for prompt, _ in pairs],
-        [choice for _, choice in pairs],
-        truncation="longest_first",
-        max_length=encoding.max_length,
-        return_token_type_ids=True,
-        return_attention_mask=False,
-    )
-    return [
-        ChoiceRow(np.asarray(ids, dtype=np.int32), np.asarray(types, dtype=np.uint8))
-        for ids, types in zip(encoded["input_ids"], encoded["token_type_ids"], strict=True)
-    ]
-
-
 class ChoiceSet(Dataset):
     """Questions, tokenised; indexed by the questions of a batch, which have equally many choices.
 
     Args:
-        examples: the records.
+        questions: the records.
         tokenizer: a fast tokenizer of transformers.
         encoding: how text becomes rows.
         architecture: row of the table of backbones.
@@ -134,43 +113,64 @@ class ChoiceSet(Dataset):
 
     def __init__(
         self,
-        examples: Sequence[ChoiceQuestion],
+        questions: Sequence[ChoiceQuestion],
         tokenizer: Any,
         encoding: ChoiceEncoding,
         architecture: str,
         *,
         followers: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        self.examples = list(examples)
-        self.encoding = encoding
-        self.rows = encode_choices(self.examples, tokenizer, encoding, architecture)
+        options = {"tokenizer": tokenizer, "encoding": encoding, "architecture": architecture}
+        self.table = in_memory(questions, partial(encode_choices, **options))
+        self._batch = self.table.remove_columns(["id"])
         self.followers = followers
-        self.pad_id, self.pad_type = int(tokenizer.pad_token_id), int(tokenizer.pad_token_type_id)
-        self.left = tokenizer.padding_side == "left"
+        columns = self.table.data
+        self.counts_Q = list_lengths(columns, "length")
+        """Choices of every question."""
+        starts = np.cumsum(self.counts_Q) - self.counts_Q
+        length_N = flat(columns, "length").astype(np.int64)
+        self.lengths_Q = np.maximum.reduceat(length_N, starts) if len(starts) else starts
+        """Tokens of the longest row of every question."""
+        self.width = encoding.max_length if encoding.padding == "parity" else 0
+        self.collator = Collator(tokenizer, encoding.pad_to_multiple_of)
 
     def __len__(self) -> int:
         """Questions that are asked for by index: without those that follow others."""
-        return len(self.examples) if self.followers is None else len(self.followers)
+        return len(self.table) if self.followers is None else len(self.followers)
 
     @property
-    def lengths(self) -> list[int]:
+    def lengths(self) -> np.ndarray:
         """Tokens of the longest row of every question that is asked for."""
-        return [max(len(row.input_ids_T) for row in rows) for rows in self.rows[: len(self)]]
+        return self.lengths_Q[: len(self)]
 
     @property
-    def counts(self) -> list[int]:
+    def counts(self) -> np.ndarray:
         """Choices of every question that is asked for."""
-        return [len(rows) for rows in self.rows[: len(self)]]
+        return self.counts_Q[: len(self)]
+
+    def answers(self) -> list[tuple[str, int]]:
+        """Id and label of every question."""
+        columns = (self.table.data.column(name).to_pylist() for name in ("id", "label"))
+        return list(zip(*columns, strict=True))
 
     def __getitem__(self, index: Sequence[int]) -> ChoiceBatch:
         """Exactly these questions, without followers."""
-        chosen = [self.examples[i] for i in index]
+        chosen = np.asarray(index, dtype=np.int64)
+        count = int(self.counts_Q[chosen[0]])
+        if (self.counts_Q[chosen] != count).any():
+            raise DataError("a batch holds questions with different numbers of choices")
+        table = self._batch[chosen]
+        length_R = flat(table, "length").astype(np.int64)
+        padded = self.collator.padded(
+            flat(table, "input_ids"), flat(table, "token_type_ids"), length_R, self.width
+        )
+        uniform_B = torch.tensor(table.column("uniform").to_pylist())
         return ChoiceBatch(
-            inputs=self._pad([self.rows[i] for i in index]),
-            label_B=torch.tensor([example.label for example in chosen]),
-            uniform_B=torch.tensor([example.target == "uniform" for example in chosen]),
-            example_B=torch.tensor(list(index)),
-            perturbed=sum(example.target == "uniform" for example in chosen),
+            inputs={name: rows.view(len(chosen), count, -1) for name, rows in padded.inputs.items()},
+            label_B=numbers(table, "label"),
+            uniform_B=uniform_B,
+            example_B=torch.from_numpy(chosen),
+            perturbed=int(uniform_B.sum()),
         )
 
     def pieces(self, index: Sequence[int]) -> tuple[ChoiceBatch, ...]:
@@ -182,30 +182,9 @@ class ChoiceSet(Dataset):
         added = [follower for i in index for follower in self.followers[i]] if self.followers else []
         if not added:
             return (self[index],)
-        every = [*index, *added]
-        every.sort(key=lambda i: max(len(row.input_ids_T) for row in self.rows[i]))
+        every = sorted([*index, *added], key=lambda i: int(self.lengths_Q[i]))
         size = max(LEAST_PIECE, len(index) // 2)
         return tuple(self[every[at : at + size]] for at in range(0, len(every), size))
-
-    def _pad(self, rows: Sequence[tuple[ChoiceRow, ...]]) -> dict[str, Tensor]:
-        B, N = len(rows), len(rows[0])
-        if any(len(of_question) != N for of_question in rows):
-            raise DataError("a batch holds questions with different numbers of choices")
-        width = self.encoding.max_length
-        if self.encoding.padding == "dynamic":
-            longest = max(len(row.input_ids_T) for of_question in rows for row in of_question)
-            multiple = self.encoding.pad_to_multiple_of
-            width = -(-longest // multiple) * multiple
-        ids = np.full((B, N, width), self.pad_id, dtype=np.int64)
-        mask = np.zeros((B, N, width), dtype=np.int64)
-        types = np.full((B, N, width), self.pad_type, dtype=np.int64)
-        for b, of_question in enumerate(rows):
-            for n, row in enumerate(of_question):
-                length = len(row.input_ids_T)
-                at = slice(width - length, width) if self.left else slice(0, length)
-                ids[b, n, at], mask[b, n, at], types[b, n, at] = row.input_ids_T, 1, row.token_type_ids_T
-        arrays = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
-        return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def batches(self, rows_per_batch: int) -> list[list[int]]:
         """Every question once, longest first, with others of as many choices."""
@@ -213,11 +192,11 @@ class ChoiceSet(Dataset):
         return [
             [of_count[i] for i in batch]
             for count, of_count in members.items()
-            for batch in sorted_batches([lengths[i] for i in of_count], max(1, rows_per_batch // count))
+            for batch in sorted_batches(lengths[of_count], max(1, rows_per_batch // count))
         ]
 
 
-def by_count(counts: Sequence[int]) -> dict[int, list[int]]:
+def by_count(counts: Iterable[int]) -> dict[int, list[int]]:
     """Indices of the questions by their numbers of choices, both in ascending order."""
     members: defaultdict[int, list[int]] = defaultdict(list)
     for i, count in enumerate(counts):

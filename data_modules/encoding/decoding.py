@@ -5,7 +5,7 @@ Shape letters: B windows in a batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import torch
@@ -54,16 +54,28 @@ def decode_answers(
     null_B = torch.full_like(score_B, float("-inf")) if null_B is None else null_B
     columns = (feature_B, start_B, end_B, score_B, null_B)
     for feature, start, end, score, null in zip(*(column.tolist() for column in columns), strict=True):
-        example = data.features[feature].row.example
+        example = int(data.question_N[feature])
         least_null[example] = min(null, least_null.get(example, float("inf")))
         if example not in best or score > best[example][0]:
             best[example] = (score, feature, start, end)
-    for example, (score, feature, start, end) in best.items():
-        text, at = "", -1
-        unanswered = data.may_abstain and least_null[example] > score
-        if score > float("-inf") and not unanswered:
-            offsets_TE = data.features[feature].row.offsets_TE
-            at = int(offsets_TE[start, 0])
-            text = data.examples[example].context[at : offsets_TE[end, 1]]
-            at += len(text) - len(text.lstrip())
-        yield Answer(example, text.strip(), at, score, "span" if text.strip() else "unknown")
+    texts = span_texts(data, {example: span[1:] for example, span in best.items()})
+    for example, (score, *_) in best.items():
+        text, at = texts[example]
+        if score == float("-inf") or (data.may_abstain and least_null[example] > score):
+            text, at = "", -1
+        yield Answer(example, text, at, score, "span" if text else "unknown")
+
+
+def span_texts(data: QASet, spans: Mapping[int, tuple[int, int, int]]) -> dict[int, tuple[str, int]]:
+    """By question, the text of its span (window, first and last token) and where it begins in the context."""
+    if not spans:
+        return {}
+    texts = {}
+    offsets = data.offsets([window for window, _, _ in spans.values()])
+    for (example, (_, start, end)), question, offsets_TE in zip(
+        spans.items(), data.questions(list(spans)), offsets, strict=True
+    ):
+        at = int(offsets_TE[start, 0])
+        text = question.context[at : offsets_TE[end, 1]]
+        texts[example] = text.strip(), at + len(text) - len(text.lstrip())
+    return texts

@@ -4,7 +4,11 @@ Tokens are aligned by character offsets: a variant's context begins with pieces 
 (`QAExample.kept`), so each of its tokens there has a place in the original; a pair needs the same characters
 and the same token (faithfulness spec 4.2). Pairs are taken from the first windows.
 
-Shape letters: B examples, T tokens, P aligned token pairs of all examples together.
+Columns of a table: the tokens of both halves (`original_input_ids`, ..., `variant_cls`), `windows` of the
+original, and the common tokens in either half (`original_common`, `variant_common`). Rows of questions that
+allow no such variant hold `rejected` alone.
+
+Shape letters: T tokens, P aligned token pairs.
 """
 
 from __future__ import annotations
@@ -13,13 +17,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch.utils.data import Dataset
+import pyarrow as pa
 
-from data_modules.batching.collate import Collator, PairBatch
-from data_modules.batching.samplers import sorted_batches
+from data_modules.encoding.questions import token_columns
+from data_modules.encoding.tables import list_column, with_rejected
 from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, full_query
-from data_modules.schema import QAExample, Variant
+from data_modules.schema import QAExample
 from storage.errors import DataError
 
 
@@ -34,86 +37,36 @@ class PairFeature(NamedTuple):
     """Of the original; with more than one, the comparison sees only a part of the story."""
 
 
-class PairSet(Dataset):
-    """Originals beside one variant of each.
-
-    Args:
-        pairs: (original, variant) examples of the same id.
-        tokenizer: a fast tokenizer of transformers.
-        encoding: how text becomes rows.
-        include_question: question tokens count as common tokens, too.
-        features: what they look like in tokens, where that is known already.
-
-    Raises:
-        DataError: the two of a pair do not belong together.
-    """
-
-    def __init__(
-        self,
-        pairs: Sequence[tuple[QAExample, QAExample]],
-        tokenizer: Any,
-        encoding: Encoding,
-        *,
-        include_question: bool = False,
-        features: Sequence[PairFeature] | None = None,
-    ) -> None:
-        self.pairs = list(pairs) if features is None else pairs
-        self.variant: Variant = self.pairs[0][1].variant if self.pairs else "os"
-        if features is None:
-            features = encode_pairs(self.pairs, tokenizer, encoding, include_question=include_question)
-        self.features = features
-        self.collator = Collator(tokenizer, encoding.pad_to_multiple_of)
-
-    def __len__(self) -> int:
-        return len(self.features)
-
-    def __getitem__(self, index: Sequence[int]) -> PairBatch:
-        return collate_pairs(self.features, index, self.collator)
-
-    def batches(self, rows_per_batch: int) -> list[list[int]]:
-        """Every pair once, similar lengths together; a pair is two rows."""
-        lengths = [len(feature.original.input_ids_T) for feature in self.features]
-        return sorted_batches(lengths, max(1, rows_per_batch // 2))
-
-
 def encode_pairs(
     pairs: Sequence[tuple[QAExample, QAExample]],
     tokenizer: Any,
     encoding: Encoding,
     *,
-    include_question: bool = False,
-) -> list[PairFeature]:
-    """The tokens of every pair; each is for itself: the pairs may come in parts.
+    rejected: Sequence[str] = (),
+) -> pa.Table:
+    """The tokens of every pair of an original and its variant; behind them a row for every reason in
+    `rejected`.
 
     Raises:
         DataError: the two of a pair do not belong together.
     """
     for original, variant in pairs:
         check_pair(original, variant)
-    special = frozenset(tokenizer.all_special_ids) if include_question else None
-    originals = first_windows([pair[0] for pair in pairs], tokenizer, encoding)
-    variants = first_windows([pair[1] for pair in pairs], tokenizer, encoding)
-    return [
-        pair_feature(original[0], variant[0], examples[1], original[1], special)
-        for original, variant, examples in zip(originals, variants, pairs, strict=True)
+    halves = [first_windows([pair[half] for pair in pairs], tokenizer, encoding) for half in (0, 1)]
+    features = [
+        pair_feature(original, variant, example, windows, None)
+        for (original, windows), (variant, _), (_, example) in zip(*halves, pairs, strict=True)
     ]
-
-
-def pair_up(
-    originals: Sequence[QAExample], variants: Sequence[QAExample]
-) -> list[tuple[QAExample, QAExample]]:
-    """Each variant with its original, by id, in the variants' order.
-
-    Raises:
-        DataError: a variant without an original.
-    """
-    by_id = {example.id: example for example in originals}
-    for variant in variants:
-        if variant.id not in by_id:
-            raise DataError(
-                f"{variant.id}: a {variant.variant} row without its original; compare one data set's variants"
-            )
-    return [(by_id[variant.id], variant) for variant in variants]
+    table = pa.table(
+        {
+            **token_columns([f.original for f in features], "original_"),
+            **token_columns([f.variant for f in features], "variant_"),
+            "original_common": list_column([f.original_P for f in features], np.int32),
+            "variant_common": list_column([f.variant_P for f in features], np.int32),
+            "windows": pa.array([f.windows for f in features], pa.int32()),
+        }
+    )
+    return with_rejected(table, rejected)
 
 
 def check_pair(original: QAExample, variant: QAExample) -> None:
@@ -190,24 +143,3 @@ def question_pairs(
         outside = np.flatnonzero(row.offsets_TE[:, 0] < 0)
         sides.append([int(t) for t in outside if int(row.input_ids_T[t]) not in special])
     return list(zip(*sides, strict=True)) if len(sides[0]) == len(sides[1]) else []
-
-
-def collate_pairs(features: Sequence[PairFeature], index: Sequence[int], collator: Collator) -> PairBatch:
-    """Pairs `index` as one batch of two padded halves."""
-    chosen = [features[i] for i in index]
-    halves = [collator.pad([f.original for f in chosen]), collator.pad([f.variant for f in chosen])]
-    shifts = [half[2] for half in halves]
-    counts = torch.tensor([len(f.original_P) for f in chosen])
-    row_P = torch.arange(len(chosen)).repeat_interleave(counts)
-    original_P = torch.from_numpy(np.concatenate([f.original_P for f in chosen]))
-    variant_P = torch.from_numpy(np.concatenate([f.variant_P for f in chosen]))
-    return PairBatch(
-        original=halves[0][0],
-        variant=halves[1][0],
-        original_cls_B=torch.tensor([f.original.cls for f in chosen]) + shifts[0],
-        variant_cls_B=torch.tensor([f.variant.cls for f in chosen]) + shifts[1],
-        original_P=original_P + shifts[0][row_P],
-        variant_P=variant_P + shifts[1][row_P],
-        row_P=row_P,
-        pair_B=torch.tensor(list(index)),
-    )

@@ -1,4 +1,10 @@
-"""Questions to rows of tokens with their targets: answer span and type, rationale, best-shown tokens.
+"""Questions to a table: a row holds a window in tokens with its targets, and a question's first window the
+question itself.
+
+Columns: `input_ids`, `token_type_ids`, `offsets` (two numbers a token), `cls`; the targets `start`, `end`,
+`answer_type`, `number`, `option`, `rationale`, `max_context`; `window`, which of its question's it is. The
+first also holds `id`, `context`, `question`, `gold`, `kind` (of the answer) and `dataset`. A row with a
+reason in `rejected` holds nothing else: an intervention could not be applied to that question.
 
 Shape letters: T tokens, E the two boundaries (start, end).
 """
@@ -6,76 +12,98 @@ Shape letters: T tokens, E the two boundaries (start, end).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from itertools import groupby
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, full_query, progress, token_span
+from data_modules.encoding.tables import list_column, with_rejected
+from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, full_query, token_span
 from data_modules.questions.answer_spans import number_class, option_class
 from data_modules.schema import AnswerType, QAExample, Span
 
 WINDOW_TYPES: tuple[AnswerType, ...] = ("yes", "no", "unknown", "span")
 """The targets of a window, in the order of the models' type scores; numbers and options are spans."""
 
-
-class QAFeature(NamedTuple):
-    """A window with its targets. A question whose answer is not in the window is unknown there, and its span
-    the classification token (faithfulness spec 1.3)."""
-
-    row: EncodedRow
-    start: int
-    end: int
-    answer_type: int
-    """Index into WINDOW_TYPES."""
-    number: int
-    """XLNet's number class: 0 = none of them."""
-    option: int
-    """XLNet's option class: 0 = no option, 1 = the word before "or", 2 = the one after."""
-    rationale_T: np.ndarray
-    """True at rationale tokens; all False unless the window holds every rationale whole."""
-    max_context_T: np.ndarray
-    """True at the context tokens that no other window shows with more context around them."""
+TARGETS = ("start", "end", "answer_type", "number", "option", "window")
 
 
-def encode_qa(examples: Sequence[QAExample], tokenizer: Any, encoding: Encoding) -> list[QAFeature]:
-    """Windows of every example, with the first answer as target."""
+_QUESTION = {
+    "id": ("id", pa.string()),
+    "context": ("context", pa.string()),
+    "question": ("question", pa.string()),
+    "gold": ("gold", pa.list_(pa.string())),
+    "kind": ("answer_type", pa.string()),
+    "dataset": ("dataset", pa.string()),
+}
+"""Columns of a question: where they come from, and their types."""
+
+
+def encode_questions(
+    examples: Sequence[QAExample], tokenizer: Any, encoding: Encoding, *, rejected: Sequence[str] = ()
+) -> pa.Table:
+    """Windows of every example, with the first answer as target; behind them a row for every reason in
+    `rejected`."""
     texts = ((ex.context, full_query(ex, encoding, tokenizer), ex.id) for ex in examples)
-    features: list[QAFeature] = []
-    windows: list[EncodedRow] = []
-    for row in progress(encode_texts(texts, tokenizer, encoding), len(examples), "tokenising questions"):
-        if windows and windows[0].example != row.example:
-            features += qa_features(examples[windows[0].example], windows)
-            windows = []
-        windows.append(row)
-    return features + (qa_features(examples[windows[0].example], windows) if windows else [])
+    rows: list[EncodedRow] = []
+    targets: list[tuple[int, ...]] = []
+    best: list[np.ndarray] = []
+    for number, windows in groupby(encode_texts(texts, tokenizer, encoding), key=lambda row: row.example):
+        listed = list(windows)
+        rows += listed
+        targets += window_targets(examples[number], listed)
+        best += max_context(listed)
+    target_NK = np.array(targets, dtype=np.int32).reshape(-1, len(TARGETS))
+    firsts = [
+        examples[row.example] if window == 0 else None
+        for row, (*_, window) in zip(rows, targets, strict=True)
+    ]
+    rationales = [rationale_tokens(examples[row.example].rationale, row.offsets_TE) for row in rows]
+    table = pa.table(
+        {
+            **token_columns(rows),
+            **{name: target_NK[:, k] for k, name in enumerate(TARGETS)},
+            "rationale": list_column(rationales, np.uint8),
+            "max_context": list_column(best, np.uint8),
+            **{
+                name: pa.array([q and getattr(q, field) for q in firsts], kind)
+                for name, (field, kind) in _QUESTION.items()
+            },
+        }
+    )
+    return with_rejected(table, rejected)
 
 
-def qa_features(example: QAExample, windows: Sequence[EncodedRow]) -> list[QAFeature]:
-    """All windows of one example, with their targets."""
+def token_columns(rows: Sequence[EncodedRow], prefix: str = "") -> dict[str, pa.Array]:
+    """The columns of rows of tokens, their names with a prefix."""
+    return {
+        f"{prefix}input_ids": list_column([row.input_ids_T for row in rows], np.int32),
+        f"{prefix}token_type_ids": list_column([row.token_type_ids_T for row in rows], np.uint8),
+        f"{prefix}offsets": list_column([row.offsets_TE.reshape(-1) for row in rows], np.int32),
+        f"{prefix}cls": pa.array([row.cls for row in rows], pa.int32()),
+    }
+
+
+def window_targets(example: QAExample, windows: Sequence[EncodedRow]) -> list[tuple[int, ...]]:
+    """TARGETS of all windows of one example. A question whose answer is not in the window is unknown there,
+    and its span the classification token (faithfulness spec 1.3).
+
+    `answer_type` is an index into WINDOW_TYPES; `number` XLNet's number class, 0 for none of them; `option`
+    XLNet's option class: 0 for no option, 1 for the word before "or", 2 for the one after.
+    """
     number = option = 0
     if example.answer_type == "number":
         number = number_class(example.gold[0])
     elif example.answer_type == "option":
         option = option_class(example.gold[0], example.question)
-    best = max_context(windows)
-    features = []
-    for row, max_context_T in zip(windows, best, strict=True):
+    targets: list[tuple[int, ...]] = []
+    for window, row in enumerate(windows):
         span = token_span(row.offsets_TE, *_trimmed(example.answers[0])) if example.answers else None
         kind = example.answer_type if example.answer_type in ("yes", "no") else "unknown"
-        start, end = (row.cls, row.cls) if span is None else span
-        features.append(
-            QAFeature(
-                row=row,
-                start=start,
-                end=end,
-                answer_type=WINDOW_TYPES.index("span" if span is not None else kind),
-                number=number,
-                option=option,
-                rationale_T=rationale_tokens(example.rationale, row.offsets_TE),
-                max_context_T=max_context_T,
-            )
-        )
-    return features
+        answer_type = WINDOW_TYPES.index("span" if span is not None else kind)
+        targets.append((*(span or (row.cls, row.cls)), answer_type, number, option, window))
+    return targets
 
 
 def rationale_tokens(rationale: Sequence[Span], offsets_TE: np.ndarray) -> np.ndarray:

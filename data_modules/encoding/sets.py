@@ -1,169 +1,242 @@
-"""Sets of questions and of groups: records, their features, and their batches.
+"""Sets: a table of encoded records, and its batches.
 
-Shape letters: N groups or questions.
+    data = QASet(examples, tokenizer, encoding)      # encoded in memory
+    data = QASet(table, tokenizer, encoding)         # a table that is there already
+    data[[0, 4, 7]]                                  # a padded batch
+
+Shape letters: N windows, groups or pairs; V variants of a group (4), S subjects (2), E the two boundaries
+(start, end), Q questions.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
+import datasets
 import numpy as np
+import torch
 from torch.utils.data import Dataset
 
-from data_modules.batching.collate import Collator, GroupBatch, GroupIds, QABatch, TrainBatch
+from data_modules.batching.collate import Collator, GroupBatch, PairBatch, QABatch, TrainBatch, numbers
 from data_modules.batching.samplers import BatchIndex, sorted_batches
 from data_modules.encoding.choices import ChoiceSet
-from data_modules.encoding.questions import QAFeature, encode_qa
-from data_modules.encoding.windows import Encoding, GroupFeature, encode_groups
-from data_modules.schema import ADVICE_CLASSES, ANSWER_TYPES, AnswerType, Group, QAExample
+from data_modules.encoding.groups import decode_groups, encode_groups
+from data_modules.encoding.questions import encode_questions
+from data_modules.encoding.tables import flat, in_memory, list_lengths
+from data_modules.encoding.windows import Encoding
+from data_modules.schema import ADVICE_CLASSES, AnswerType, Group, QAExample
+
+_QA_BATCH = [
+    *("input_ids", "token_type_ids", "offsets", "cls", "start", "end"),
+    *("answer_type", "number", "option", "rationale", "max_context"),
+]
+"""Columns of a batch of questions."""
 
 
-class GroupVocabulary(NamedTuple):
-    """The subjects and attributes of some groups, and every group in integers."""
+class Question(NamedTuple):
+    """What decoding and scoring need of a question."""
 
-    subjects: list[str]
-    attributes: list[tuple[str, str]]
-    """(category, attribute)."""
-    ids: list[GroupIds]
-    """What the metrics sum over, in the order of the groups."""
-
-
-class GroupSet(Dataset):
-    """Groups, tokenised, with integer ids for what the metrics sum over.
-
-    Args:
-        groups: the records.
-        tokenizer: a fast tokenizer of transformers.
-        encoding: how text becomes rows.
-        prepared: their features and ids, where they are known already.
-    """
-
-    def __init__(
-        self,
-        groups: Sequence[Group],
-        tokenizer: Any,
-        encoding: Encoding,
-        *,
-        prepared: tuple[Sequence[GroupFeature], GroupVocabulary] | None = None,
-    ) -> None:
-        self.groups = groups if prepared else list(groups)
-        self.features, vocabulary = prepared or (
-            encode_groups(self.groups, tokenizer, encoding),
-            group_vocabulary(self.groups),
-        )
-        self.subjects, self.attributes, self.ids = vocabulary
-        self.collator = Collator(tokenizer, encoding.pad_to_multiple_of)
-
-    def __len__(self) -> int:
-        return len(self.groups)
-
-    def __getitem__(self, index: Sequence[int]) -> GroupBatch:
-        return self.collator.groups(self.features, self.ids, index)
-
-    def batches(self, groups_per_batch: int) -> list[list[int]]:
-        """Every group once, similar lengths together."""
-        lengths = getattr(self.features, "lengths_N", None)
-        if lengths is None:
-            lengths = [max(len(row.input_ids_T) for row in f.rows) for f in self.features]
-        return sorted_batches(lengths, groups_per_batch)
-
-
-def group_vocabulary(groups: Sequence[Group]) -> GroupVocabulary:
-    """Integer ids for what the metrics sum over; names are numbered in their alphabetical order."""
-    subjects = sorted({s for g in groups for s in g.subjects})
-    attributes = sorted({(g.category, g.attribute) for g in groups})
-    subject_id = {name: i for i, name in enumerate(subjects)}
-    attribute_id = {name: i for i, name in enumerate(attributes)}
-    ids = [
-        GroupIds(
-            ADVICE_CLASSES.index(group.advice_class),
-            (subject_id[group.subjects[0]], subject_id[group.subjects[1]]),
-            attribute_id[group.category, group.attribute],
-        )
-        for group in groups
-    ]
-    return GroupVocabulary(subjects, attributes, ids)
+    id: str
+    context: str
+    question: str
+    gold: list[str]
+    kind: AnswerType
+    """Of the answer."""
+    dataset: str
 
 
 class QASet(Dataset):
     """Extractive questions, tokenised into windows.
 
     Args:
-        examples: the records.
+        data: the records, or their table.
         tokenizer: a fast tokenizer of transformers.
         encoding: how text becomes rows.
         may_abstain: whether a span model may leave a question unanswered; None: where the set holds a
             question without an answer. All variants of one source must agree, or their numbers do not
             compare.
-        features: their windows, where they are known already.
     """
 
     def __init__(
         self,
-        examples: Sequence[QAExample],
+        data: Sequence[QAExample] | datasets.Dataset,
         tokenizer: Any,
         encoding: Encoding,
         *,
         may_abstain: bool | None = None,
-        features: Sequence[QAFeature] | None = None,
     ) -> None:
-        self.examples = list(examples) if features is None else examples
-        self.may_abstain = has_unknown(self.examples) if may_abstain is None else may_abstain
-        self.features = encode_qa(self.examples, tokenizer, encoding) if features is None else features
-        self.lengths = row_lengths(self.features)
+        if not isinstance(data, datasets.Dataset):
+            data = in_memory(data, partial(encode_questions, tokenizer=tokenizer, encoding=encoding))
+        self.table, self.row_N = data, kept_rows(data)
+        self._tokens = data.select_columns(_QA_BATCH)
+        columns = data.data
+        self.lengths = list_lengths(columns, "input_ids")[self.row_N]
+        """Tokens of every window, (N,)."""
+        first_N = flat(columns, "window")[self.row_N] == 0
+        self.question_N = np.cumsum(first_N) - 1
+        """Index of every window's question."""
+        self.first_Q = self.row_N[first_N]
+        """Row of every question's first window."""
+        self.may_abstain = "unknown" in self.kinds if may_abstain is None else may_abstain
         self.collator = Collator(tokenizer, encoding.pad_to_multiple_of)
 
     def __len__(self) -> int:
-        return len(self.features)
+        """How many windows there are."""
+        return len(self.row_N)
 
     def __getitem__(self, index: Sequence[int]) -> QABatch:
-        return self.collator.qa(self.features, index)
+        chosen = np.asarray(index, dtype=np.int64)
+        return self.collator.questions(self._tokens[self.row_N[chosen]], chosen)
 
-    def first_of(self, types: Iterable[AnswerType]) -> QAExample | None:
+    @cached_property
+    def kinds(self) -> list[AnswerType]:
+        """Of every question's answer."""
+        kinds: list[AnswerType] = self.table.data.column("kind").take(self.first_Q).to_pylist()
+        return kinds
+
+    def questions(self, index: Sequence[int]) -> list[Question]:
+        """Some of the questions."""
+        rows = self.table.select_columns(list(Question._fields))[self.first_Q[np.asarray(index)]]
+        return [Question(**row) for row in rows.to_pylist()]
+
+    def offsets(self, index: Sequence[int]) -> list[np.ndarray]:
+        """Character offsets (T, E) of the tokens of some windows."""
+        rows = self.table.select_columns(["offsets"])[self.row_N[np.asarray(index)]]
+        ends = np.cumsum(list_lengths(rows, "offsets"))
+        return [part.reshape(-1, 2) for part in np.split(flat(rows, "offsets"), ends[:-1])]
+
+    def first_of(self, types: Iterable[AnswerType]) -> Question | None:
         """The first question whose answer is of one of these types."""
-        wanted = [ANSWER_TYPES.index(name) for name in types]
-        found = np.flatnonzero(np.isin(answer_types(self.examples), wanted))
-        return self.examples[int(found[0])] if len(found) else None
+        wanted = frozenset(types)
+        return next((self.questions([q])[0] for q, kind in enumerate(self.kinds) if kind in wanted), None)
 
     def batches(self, windows_per_batch: int) -> list[list[int]]:
         """Every window once; all windows of a question stay in one batch, so that no question is split
         over ranks. Batches hold `windows_per_batch` windows, or a few more for the last question."""
-        of_example: dict[int, list[int]] = {}
-        for i, feature in enumerate(self.features):
-            of_example.setdefault(feature.row.example, []).append(i)
-        order = sorted(of_example.values(), key=lambda windows: -max(self.lengths[i] for i in windows))
+        starts = np.flatnonzero(np.diff(self.question_N, prepend=-1))
+        longest_Q = np.maximum.reduceat(self.lengths, starts) if len(starts) else starts
+        ends = np.append(starts[1:], len(self))
         batches: list[list[int]] = [[]]
-        for windows in order:
+        for question in np.argsort(-longest_Q, kind="stable"):
             if len(batches[-1]) >= windows_per_batch:
                 batches.append([])
-            batches[-1] += windows
+            batches[-1] += range(starts[question], ends[question])
         return [batch for batch in batches if batch]
 
 
-def row_lengths(features: Sequence[QAFeature]) -> Sequence[int]:
-    """Tokens of every window, (N,); prepared data know them without looking at one."""
-    known: Sequence[int] | None = getattr(features, "lengths_N", None)
-    return [len(feature.row.input_ids_T) for feature in features] if known is None else known
+class GroupIds(NamedTuple):
+    """Groups in integers; names are numbered in their alphabetical order."""
+
+    subjects: list[str]
+    attributes: list[str]
+    """UnQover tells them apart by their text alone."""
+    advice_class_N: np.ndarray
+    """Index into schema.ADVICE_CLASSES."""
+    subject_NS: np.ndarray
+    """Of x1 and x2."""
+    attribute_N: np.ndarray
 
 
-def answer_types(examples: Sequence[QAExample]) -> np.ndarray:
-    """The answer type of every question, (N,), as indices into schema.ANSWER_TYPES; prepared data know them
-    without decoding a question."""
-    known: np.ndarray | None = getattr(examples, "answer_type_N", None)
-    if known is not None:
-        return known
-    return np.array([ANSWER_TYPES.index(example.answer_type) for example in examples], dtype=np.int8)
+class GroupSet(Dataset):
+    """Groups, tokenised, with integer ids for what the metrics sum over.
+
+    Args:
+        data: the records, or their table.
+        tokenizer: a fast tokenizer of transformers.
+        encoding: how text becomes rows.
+    """
+
+    def __init__(self, data: Sequence[Group] | datasets.Dataset, tokenizer: Any, encoding: Encoding) -> None:
+        if not isinstance(data, datasets.Dataset):
+            data = in_memory(data, partial(encode_groups, tokenizer=tokenizer, encoding=encoding))
+        self.table = data
+        self._tokens = data.select_columns(["input_ids", "token_type_ids", "length", "candidate"])
+        self.collator = Collator(tokenizer, encoding.pad_to_multiple_of)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The records."""
+        return list(decode_groups(self.table))
+
+    @cached_property
+    def ids(self) -> GroupIds:
+        """What the metrics sum over, as integers."""
+        columns = self.table.data
+        first, second, attribute = (
+            columns.column(name).to_pylist() for name in ("first", "second", "attribute")
+        )
+        subjects, attributes = sorted({*first, *second}), sorted(set(attribute))
+        number = {name: i for i, name in enumerate(subjects)}
+        of_name = {name: i for i, name in enumerate(attributes)}
+        classes = {str(name): k for k, name in enumerate(ADVICE_CLASSES)}
+        subject_NS = [(number[x1], number[x2]) for x1, x2 in zip(first, second, strict=True)]
+        of_class = [classes[name] for name in columns.column("advice_class").to_pylist()]
+        return GroupIds(
+            subjects,
+            attributes,
+            np.array(of_class, dtype=np.int64),
+            np.array(subject_NS, dtype=np.int64).reshape(-1, 2),
+            np.array([of_name[name] for name in attribute], dtype=np.int64),
+        )
+
+    def __getitem__(self, index: Sequence[int]) -> GroupBatch:
+        chosen = np.asarray(index, dtype=np.int64)
+        table = self._tokens[chosen]
+        padded = self.collator.padded(
+            flat(table, "input_ids"), flat(table, "token_type_ids"), flat(table, "length").astype(np.int64)
+        )
+        candidate_BVSE = numbers(table, "candidate").view(-1, 4, 2, 2)
+        return GroupBatch(
+            inputs=padded.inputs,
+            candidate_BVSE=candidate_BVSE + padded.shift_R.view(-1, 4, 1, 1),
+            advice_class_B=torch.from_numpy(self.ids.advice_class_N[chosen]),
+            subject_BS=torch.from_numpy(self.ids.subject_NS[chosen]),
+            attribute_B=torch.from_numpy(self.ids.attribute_N[chosen]),
+            group_B=torch.from_numpy(chosen),
+        )
+
+    def batches(self, groups_per_batch: int) -> list[list[int]]:
+        """Every group once, similar lengths together."""
+        length_NV = flat(self.table.data, "length").reshape(-1, 4)
+        return sorted_batches(length_NV.max(axis=1, initial=0), groups_per_batch)
 
 
-def has_unknown(examples: Sequence[QAExample]) -> bool:
-    """Whether some question has no answer."""
-    return bool((answer_types(examples) == ANSWER_TYPES.index("unknown")).any())
+class PairSet(Dataset):
+    """Originals beside one variant of each.
+
+    Args:
+        table: of pairs.
+        tokenizer: a fast tokenizer of transformers.
+        encoding: how text became rows.
+        variant: which is compared with the originals.
+    """
+
+    def __init__(self, table: datasets.Dataset, tokenizer: Any, encoding: Encoding, variant: str) -> None:
+        self.table, self.row_N, self.variant = table, kept_rows(table), variant
+        self.collator = Collator(tokenizer, encoding.pad_to_multiple_of)
+
+    def __len__(self) -> int:
+        return len(self.row_N)
+
+    def __getitem__(self, index: Sequence[int]) -> PairBatch:
+        chosen = np.asarray(index, dtype=np.int64)
+        return self.collator.pairs(self.table[self.row_N[chosen]], chosen)
+
+    def batches(self, rows_per_batch: int) -> list[list[int]]:
+        """Every pair once, similar lengths together; a pair is two rows."""
+        lengths = list_lengths(self.table.data, "original_input_ids")[self.row_N]
+        return sorted_batches(lengths, max(1, rows_per_batch // 2))
 
 
 class TrainSet(Dataset):
-    """Groups and questions to train on together, or multiple-choice questions; indexed by what `TrainSampler`
-    or `ChoiceSampler` yields."""
+    """Groups and questions to train on together, or multiple-choice questions; indexed by what the training
+    samplers yield."""
 
     def __init__(self, groups: GroupSet | None, qa: QASet | None, choices: ChoiceSet | None = None) -> None:
         self.groups, self.qa, self.choices = groups, qa, choices
@@ -176,3 +249,17 @@ class TrainSet(Dataset):
             if self.choices is not None and index.choices
             else None,
         )
+
+
+def kept_rows(table: datasets.Dataset) -> np.ndarray:
+    """The rows that hold a record, in order: all but those with a reason in `rejected`."""
+    return np.flatnonzero(table.data.column("rejected").is_null().to_numpy())
+
+
+def kept_and_rejected(table: datasets.Dataset) -> tuple[int, Counter[str]]:
+    """Of how many questions a table holds a variant, and how many an intervention left out, by reason."""
+    kept = kept_rows(table)
+    columns = table.data
+    windows = flat(columns, "window")[kept] if "window" in table.column_names else np.zeros(len(kept))
+    counts = columns.column("rejected").drop_null().value_counts()
+    return int((windows == 0).sum()), Counter({c["values"]: c["counts"] for c in counts.to_pylist()})

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from data_modules.encoding.decoding import Answer
+from data_modules.encoding.decoding import Answer, span_texts
 from data_modules.encoding.sets import QASet
 from data_modules.questions.answer_spans import NUMBER_WORDS, option_words
 from data_modules.schema import AnswerType
@@ -82,16 +82,6 @@ class _Best:
         if option is not None and option_score is not None:
             self.option = max(self.option, (option_score, option))
 
-    def text(self, data: QASet, example: int) -> tuple[str, int]:
-        """The best span's text and where it begins; ("", -1) where no window allowed one."""
-        score, feature, start, end = self.span
-        if score == float("-inf"):
-            return "", -1
-        offsets_TE = data.features[feature].row.offsets_TE
-        at = int(offsets_TE[start, 0])
-        text = data.examples[example].context[at : offsets_TE[end, 1]]
-        return text.strip(), at + len(text) - len(text.lstrip())
-
 
 def decode_typed_answers(
     data: QASet, feature_B: Tensor, scores: WindowScores, rule: AnswerRule
@@ -110,11 +100,15 @@ def decode_typed_answers(
     """
     best: dict[int, _Best] = {}
     for window, *row in zip(feature_B.tolist(), *map(_column, scores), strict=False):
-        best.setdefault(data.features[window].row.example, _Best()).take(window, *row)
-    probabilities = scores.number_B is not None
-    for example, found in best.items():
-        choose = _by_probability if probabilities else _by_score
-        yield choose(data, example, found, rule)
+        best.setdefault(int(data.question_N[window]), _Best()).take(window, *row)
+    texts = span_texts(data, {example: windows.span[1:] for example, windows in best.items()})
+    for example, windows in best.items():
+        text = texts[example] if windows.span[0] > float("-inf") else ("", -1)
+        if scores.number_B is None:
+            yield _by_score(example, windows, text, rule)
+        else:
+            words = option_words(data.questions([example])[0].question) if windows.option[1] else None
+            yield _by_probability(example, windows, text, words, rule)
 
 
 def _column(values_B: Tensor | None) -> Iterable[Any]:
@@ -122,37 +116,34 @@ def _column(values_B: Tensor | None) -> Iterable[Any]:
     return repeat(None) if values_B is None else values_B.tolist()
 
 
-def _by_score(data: QASet, example: int, found: _Best, rule: AnswerRule) -> Answer:
-    text, at = found.text(data, example)
-    span = found.span[0] if text else float("-inf")
-    others = max(span, found.yes, found.no)
-    if found.unknown - others > rule.unknown_threshold:
-        return Answer(example, "unknown", -1, found.unknown, "unknown")
-    if span >= others:
-        return Answer(example, text, at, span, "span") if text else _nothing(example, found)
-    kind: AnswerType = "yes" if found.yes >= found.no else "no"
+def _by_score(example: int, best: _Best, span: tuple[str, int], rule: AnswerRule) -> Answer:
+    text, at = span
+    score = best.span[0] if text else float("-inf")
+    others = max(score, best.yes, best.no)
+    if best.unknown - others > rule.unknown_threshold:
+        return Answer(example, "unknown", -1, best.unknown, "unknown")
+    if score >= others:
+        return Answer(example, text, at, score, "span") if text else _nothing(example, best)
+    kind: AnswerType = "yes" if best.yes >= best.no else "no"
     return Answer(example, kind, -1, others, kind)
 
 
-def _nothing(example: int, found: _Best) -> Answer:
-    return Answer(example, "unknown", -1, found.unknown, "unknown")
+def _nothing(example: int, best: _Best) -> Answer:
+    return Answer(example, "unknown", -1, best.unknown, "unknown")
 
 
-def _by_probability(data: QASet, example: int, found: _Best, rule: AnswerRule) -> Answer:
-    text, at = found.text(data, example)
+def _by_probability(
+    example: int, best: _Best, span: tuple[str, int], words: tuple[str, str] | None, rule: AnswerRule
+) -> Answer:
+    text, at = span
     offered: list[tuple[float, AnswerType, str]] = [
-        (found.unknown, "unknown", "unknown"),
-        (found.yes, "yes", "yes"),
-        (found.no, "no", "no"),
-        (found.number[0], "number", NUMBER_WORDS[found.number[1] - 1] if found.number[1] else text),
-        (found.option[0], "option", _option(data.examples[example].question, found.option[1], text)),
+        (best.unknown, "unknown", "unknown"),
+        (best.yes, "yes", "yes"),
+        (best.no, "no", "no"),
+        (best.number[0], "number", NUMBER_WORDS[best.number[1] - 1] if best.number[1] else text),
+        (best.option[0], "option", words[best.option[1] - 1] if words else text),
     ]
-    score, kind, said = max(offered, key=lambda offer: offer[0])  # the first of equals
-    if score >= rule.type_threshold and said:
-        return Answer(example, said, -1, score, kind)
-    return Answer(example, text, at, found.span[0], "span") if text else _nothing(example, found)
-
-
-def _option(question: str, chosen: int, text: str) -> str:
-    words = option_words(question)
-    return words[chosen - 1] if words and chosen else text
+    score, kind, answer = max(offered, key=lambda offer: offer[0])  # the first of equals
+    if score >= rule.type_threshold and answer:
+        return Answer(example, answer, -1, score, kind)
+    return Answer(example, text, at, best.span[0], "span") if text else _nothing(example, best)

@@ -3,20 +3,20 @@
 Offsets decide everything: a span is found in a window by the characters that its tokens cover, never by
 searching for its text.
 
-Shape letters: T tokens, V variants of a group (4), S subjects (2), E the two boundaries (start, end).
+Shape letters: T tokens, E the two boundaries (start, end), N the tokens of several windows together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from data_modules.questions.answer_spans import answer_type
-from data_modules.schema import Group, QAExample, Span, Turn
+from data_modules.schema import QAExample, Span, Turn
 from storage.errors import DataError
 
 UNMARKED = frozenset({"", "squad", "stories"})
@@ -90,13 +90,6 @@ class EncodedRow(NamedTuple):
     """Index of the question among those encoded together."""
 
 
-class GroupFeature(NamedTuple):
-    """The four rows of a group and where its two subjects stand in them."""
-
-    rows: tuple[EncodedRow, ...]
-    candidate_VSE: np.ndarray
-
-
 def query_text(question: str, advice: str) -> str:
     """The question with its advice right before it."""
     return f"{advice} {question}" if advice else question
@@ -147,26 +140,23 @@ def encode_texts(
     Raises:
         DataError: a query that leaves no room for its context, by the name of its record.
     """
-    first, done = [], 0
-    for item in texts:
-        first.append(item)
-        if len(first) == _CHUNK:
-            yield from _encode_chunk(first, done, tokenizer, encoding)
-            done, first = done + len(first), []
-    if first:
-        yield from _encode_chunk(first, done, tokenizer, encoding)
+    remaining, done = iter(texts), 0
+    while chunk := list(islice(remaining, _CHUNK)):
+        yield from _encode_chunk(chunk, done, tokenizer, encoding)
+        done += len(chunk)
 
 
 def _encode_chunk(
     items: Sequence[tuple[str, str, str]], base: int, tokenizer: Any, encoding: Encoding
 ) -> Iterator[EncodedRow]:
     contexts = [item[0] for item in items]
-    queries = last_tokens([item[1] for item in items], encoding.max_query, tokenizer)
+    queries = [item[1] for item in items]
+    if encoding.max_query:
+        queries = last_tokens(queries, encoding.max_query, tokenizer)
     question_first = encoding.order != "context_first"
-    pair = (queries, contexts) if question_first else (contexts, queries)
     try:
         encoded = tokenizer(
-            *pair,
+            *((queries, contexts) if question_first else (contexts, queries)),
             truncation="only_second" if question_first else "only_first",
             max_length=encoding.max_length,
             stride=encoding.stride,
@@ -177,25 +167,55 @@ def _encode_chunk(
     except BaseException as error:  # the tokenizers library raises bare Exception and panics alike
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             raise
-        longest = max(items, key=lambda item: len(item[1]))
-        raise DataError(
-            f"{longest[2]}: the question with its advice leaves too little room for the context in "
-            f"{encoding.max_length} tokens with stride {encoding.stride} (longest query: "
-            f"{len(longest[1])} characters); raise encoding.max_length"
-        ) from error
-    context_side = 1 if question_first else 0
-    for i, sample in enumerate(encoded["overflow_to_sample_mapping"]):
-        ids = np.asarray(encoded["input_ids"][i], dtype=np.int32)
-        offsets = np.asarray(encoded["offset_mapping"][i], dtype=np.int32).reshape(-1, 2)
-        side = np.array([-1 if s is None else s for s in encoded.sequence_ids(i)], dtype=np.int8)
-        offsets[side != context_side] = -1
-        types = np.asarray(encoded["token_type_ids"][i], dtype=np.uint8)
+        raise _explained(error, items, queries, tokenizer, encoding) from error
+    # Converting all windows at once is several times faster than each by itself.
+    ends = np.cumsum([len(ids) for ids in encoded["input_ids"]])
+    count = int(ends[-1])
+    ids_N = np.fromiter(chain.from_iterable(encoded["input_ids"]), np.int32, count)
+    types_N = np.fromiter(chain.from_iterable(encoded["token_type_ids"]), np.uint8, count)
+    pairs = chain.from_iterable(encoded["offset_mapping"])
+    offsets_NE = np.fromiter(chain.from_iterable(pairs), np.int32, 2 * count).reshape(-1, 2)
+    sides = chain.from_iterable(window.sequence_ids for window in encoded.encodings)
+    side_N = np.fromiter((-1 if side is None else side for side in sides), np.int8, count)
+    offsets_NE[side_N != (1 if question_first else 0)] = -1
+    is_cls_N = (ids_N == tokenizer.cls_token_id) & (side_N == -1)
+    start = 0
+    for sample, end in zip(encoded["overflow_to_sample_mapping"], ends.tolist(), strict=True):
+        at = slice(start, end)
         # RoBERTa's classification token is also its begin of sequence, XLNet's stands at the end.
-        cls_at = np.flatnonzero((ids == tokenizer.cls_token_id) & (side == -1))
-        cls = int(cls_at[-1 if tokenizer.padding_side == "left" else 0])
+        cls = int(np.flatnonzero(is_cls_N[at])[-1 if tokenizer.padding_side == "left" else 0])
         if encoding.cls_segment == "question":
-            types[cls] = 1
-        yield EncodedRow(ids, types, offsets, cls, base + sample)
+            types_N[start + cls] = 1
+        yield EncodedRow(ids_N[at], types_N[at], offsets_NE[at], cls, base + sample)
+        start = end
+
+
+def _explained(
+    error: BaseException,
+    items: Sequence[tuple[str, str, str]],
+    queries: Sequence[str],
+    tokenizer: Any,
+    encoding: Encoding,
+) -> DataError:
+    """What a failure of the tokenizer is about: a question that is too long, or a text that it refuses."""
+    special = tokenizer.num_special_tokens_to_add(pair=True)
+    for (context, _, name), query in zip(items, queries, strict=True):
+        try:
+            tokens = len(tokenizer(query, add_special_tokens=False)["input_ids"])
+            tokenizer(context, add_special_tokens=False)
+        except Exception as reason:
+            return DataError(f"{name}: cannot be tokenised: {_first_line(reason)}")
+        if encoding.max_length - special - tokens <= encoding.stride:
+            return DataError(
+                f"{name}: the question with its advice takes {tokens} tokens, which leaves too little room "
+                f"for the context in {encoding.max_length} tokens with stride {encoding.stride}; raise "
+                "encoding.max_length"
+            )
+    return DataError(f"{items[0][2]} or one after it cannot be tokenised: {_first_line(error)}")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def token_span(offsets_TE: np.ndarray, start: int, end: int) -> tuple[int, int] | None:
@@ -226,50 +246,3 @@ def whole_span(span: Span, context: str, row: EncodedRow, where: str) -> tuple[i
             f"{where}: the tokenizer cuts {span.text!r}: its tokens cover {covered!r} in {context!r}"
         )
     return found
-
-
-def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -> list[GroupFeature]:
-    """The four variants of every group, each in exactly one row.
-
-    Raises:
-        DataError: a context longer than a window, or a subject whose first or last token reaches beyond
-            it (the tokenizer glues it to its neighbour): named, never scored as something else.
-    """
-    texts = ((v.context, query_text(v.question, v.advice), g.key) for g in groups for v in g.variants)
-    rows: list[EncodedRow] = []
-    total = 4 * len(groups)
-    for row in progress(encode_texts(texts, tokenizer, encoding), total, "tokenising groups"):
-        if row.example != len(rows):
-            group = groups[row.example // 4]
-            raise DataError(
-                f"{group.key}: the context does not fit into {encoding.max_length} tokens with its question; "
-                "raise encoding.max_length"
-            )
-        rows.append(row)
-    return [
-        GroupFeature(tuple(rows[4 * i : 4 * i + 4]), _candidates(group, rows[4 * i : 4 * i + 4]))
-        for i, group in enumerate(groups)
-    ]
-
-
-def _candidates(group: Group, rows: Sequence[EncodedRow]) -> np.ndarray:
-    candidate_VSE = np.empty((4, 2, 2), dtype=np.int64)
-    for v, (variant, row) in enumerate(zip(group.variants, rows, strict=True)):
-        for s, span in enumerate(variant.candidates):
-            candidate_VSE[v, s] = _candidate(span, variant.context, row, group.key)
-    return candidate_VSE
-
-
-def _candidate(span: Span, context: str, row: EncodedRow, key: str) -> tuple[int, int]:
-    found = whole_span(span, context, row, key)
-    if found is None:
-        raise DataError(f"{key}: the window does not hold the subject {span.text!r} of {context!r}")
-    return found
-
-
-def progress(rows: Iterator[EncodedRow], total: int, what: str) -> Iterator[EncodedRow]:
-    """A bar over questions (a question may have several windows); silent where a blink suffices."""
-    with tqdm(total=total, desc=what, unit="q", disable=None if total > 5000 else True) as bar:
-        for row in rows:
-            bar.update(row.example + 1 - bar.n)
-            yield row

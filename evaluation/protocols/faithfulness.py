@@ -42,14 +42,13 @@ def evaluate(*, checkpoint: list[Named], variants: VariantOptions, asking: Askin
         variants: which data in which variants.
         asking: how models are asked.
     """
-    from data_modules.encoding.sets import has_unknown
     from evaluation.answering.open import open_answerer
     from evaluation.answering.prompts import prompt_record
 
     named = named_sources(checkpoint, "--checkpoint")
     data = load_variants(variants)
     asks_yes_no = any(e.answer_type in ("yes", "no") for examples in data.sets.values() for e in examples)
-    abstain = any(has_unknown(examples) for examples in data.sets.values())
+    abstain = any(e.answer_type == "unknown" for examples in data.sets.values() for e in examples)
     rows: list[dict[str, Any]] = []
     for name, path in named.items():
         answerer = open_answerer(path, asking, need="types" if asks_yes_no else "spans")

@@ -40,20 +40,24 @@ def tokenizer_of(kind: str) -> Any:
 
 
 def question_windows(source: str, kind: str, lengths: tuple[int, int] | None = None) -> list[Any]:
-    """What the features of the first questions hold, one entry a question."""
-    from data_modules.encoding.questions import encode_qa
+    """What the windows of the first questions hold, one entry a question."""
+    from data_modules.encoding.questions import encode_questions
     from data_modules.encoding.windows import Encoding
     from data_modules.sources import read_questions
 
     max_length, stride = lengths or LENGTHS.get(kind, LETTERS)
     how = Encoding(order="auto", history_style="auto", max_length=max_length, stride=stride)
     examples = list(islice(read_questions(source), QUESTIONS))
-    found: list[list[Any]] = [[] for _ in examples]
-    for feature in encode_qa(examples, tokenizer_of(kind), how.resolved(ARCHITECTURES[kind])):
-        row = _row(feature.row)
-        row |= {name: int(getattr(feature, name)) for name in ("start", "end", "number", "option")}
-        row |= {"type": int(feature.answer_type), "rationale": _where(feature.rationale_T)}
-        found[feature.row.example].append(row | {"max_context": _where(feature.max_context_T)})
+    found: list[list[Any]] = []
+    table = encode_questions(examples, tokenizer_of(kind), how.resolved(ARCHITECTURES[kind]))
+    for row in table.to_pylist():
+        if row["window"] == 0:
+            found.append([])
+        window = {"ids": row["input_ids"], "types": row["token_type_ids"], "cls": row["cls"]}
+        window |= {"offsets": np.reshape(row["offsets"], (-1, 2)).tolist()}
+        window |= {name: row[name] for name in ("start", "end", "number", "option")}
+        window |= {"type": row["answer_type"], "rationale": _where(row["rationale"])}
+        found[-1].append(window | {"max_context": _where(row["max_context"])})
     return [
         {"id": example.id, "gold": list(example.gold), "kind": example.answer_type, "windows": windows}
         for example, windows in zip(examples, found, strict=True)
@@ -62,15 +66,19 @@ def question_windows(source: str, kind: str, lengths: tuple[int, int] | None = N
 
 def group_windows(source: str, kind: str) -> list[Any]:
     """The four rows of the first groups, and where the two subjects stand in them."""
-    from data_modules.encoding.windows import Encoding, encode_groups
+    from data_modules.encoding.groups import encode_groups
+    from data_modules.encoding.windows import Encoding, encode_texts, query_text
     from data_modules.sources import read_groups
 
     how = Encoding(order="auto", history_style="auto", max_length=512).resolved(ARCHITECTURES[kind])
     groups = list(islice(read_groups(source), QUESTIONS))
+    texts = ((v.context, query_text(v.question, v.advice), "") for g in groups for v in g.variants)
+    rows = [_row(row) for row in encode_texts(texts, tokenizer_of(kind), how)]
+    table = encode_groups(groups, tokenizer_of(kind), how).to_pylist()
     return [
-        {"key": group.key, "class": group.advice_class, "rows": [_row(row) for row in feature.rows]}
-        | {"candidates": feature.candidate_VSE.tolist()}
-        for group, feature in zip(groups, encode_groups(groups, tokenizer_of(kind), how), strict=True)
+        {"key": group.key, "class": group.advice_class, "rows": rows[4 * g : 4 * g + 4]}
+        | {"candidates": np.reshape(table[g]["candidate"], (4, 2, 2)).tolist()}
+        for g, group in enumerate(groups)
     ]
 
 
@@ -82,15 +90,13 @@ def choice_windows(source: str, kind: str) -> list[Any]:
     examples = read_choices(source)[:QUESTIONS]
     how = ChoiceEncoding(max_length=96)
     encoded = encode_choices(examples, tokenizer_of(kind), how, ARCHITECTURES[kind])
-    return [
-        {"id": example.id, "label": example.label, "benchmark": example.benchmark}
-        | {
-            "rows": [
-                {"ids": row.input_ids_T.tolist(), "types": row.token_type_ids_T.tolist()} for row in rows
-            ]
-        }
-        for example, rows in zip(examples, encoded, strict=True)
-    ]
+    found = []
+    for example, row in zip(examples, encoded.to_pylist(), strict=True):
+        ends = np.cumsum(row["length"])[:-1]
+        columns = (np.split(row[name], ends) for name in ("input_ids", "token_type_ids"))
+        rows = [{"ids": ids.tolist(), "types": types.tolist()} for ids, types in zip(*columns, strict=True)]
+        found.append({"id": example.id, "label": example.label, "benchmark": example.benchmark, "rows": rows})
+    return found
 
 
 def members(path: Path) -> list[str]:
@@ -105,7 +111,7 @@ def _row(row: Any) -> dict[str, Any]:
     return found | {"offsets": row.offsets_TE.tolist()}
 
 
-def _where(mask_T: np.ndarray) -> list[int]:
+def _where(mask_T: Sequence[int]) -> list[int]:
     return np.flatnonzero(mask_T).tolist()
 
 

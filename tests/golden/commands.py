@@ -55,7 +55,7 @@ class Room:
         return [self.plain(item) for item in value] if isinstance(value, list) else value
 
     def fit_arguments(self, experiment: str, backbone: str, *flags: str, run: str) -> list[str]:
-        """`fit` on a CPU in float32; no seed is set but seed_everything."""
+        """`fit` on a CPU in float32."""
         return [
             "fit",
             *("-c", str(CONFIGS / "experiments" / f"{experiment}.yaml")),

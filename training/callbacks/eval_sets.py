@@ -11,8 +11,7 @@ from torchmetrics import Metric
 
 from data_modules.batching.eval_sets import MAIN, EvalSet
 from data_modules.encoding.choices import ChoiceSet
-from data_modules.encoding.pairs import PairSet
-from data_modules.encoding.sets import GroupSet, QASet
+from data_modules.encoding.sets import GroupSet, PairSet, QASet
 
 Outputs = Mapping[str, Any]
 FAMILIES: dict[type, str] = {QASet: "qa", GroupSet: "bias", PairSet: "shift", ChoiceSet: "choices"}

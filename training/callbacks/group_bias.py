@@ -26,7 +26,9 @@ class GroupBiasMetrics(EvalSetMetrics):
 
     def new_metric(self, data: GroupSet, module: Any) -> GroupBias:
         # The ids come from the set itself, so checking them would only stall the device.
-        return GroupBias(len(ADVICE_CLASSES), len(data.subjects), len(data.attributes), validate_ids=False)
+        return GroupBias(
+            len(ADVICE_CLASSES), len(data.ids.subjects), len(data.ids.attributes), validate_ids=False
+        )
 
     def update(self, metric: GroupBias, data: GroupSet, batch: Any, outputs: Outputs, module: Any) -> None:
         metric.update(outputs["score_BVS"], batch.advice_class_B, batch.subject_BS, batch.attribute_B)

@@ -16,11 +16,9 @@ import torch.distributed as dist
 
 from data_modules.batching.eval_sets import EvalSet
 from data_modules.encoding.choices import ChoiceSet
-from data_modules.encoding.pairs import PairSet
-from data_modules.encoding.sets import GroupSet, QASet
+from data_modules.encoding.sets import GroupSet, PairSet, QASet
 from data_modules.groups.lei import write_lei
 from data_modules.groups.pairing import ScoredGroup
-from data_modules.schema import ChoiceQuestion
 from storage.files import write_text
 
 
@@ -75,16 +73,17 @@ def write_predictions(evaluated: EvalSet, found: dict[int, Any], path: Path) -> 
     data = evaluated.data
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(data, QASet):
-        texts = {data.examples[index].id: found[index] for index in sorted(found)}
+        indices = sorted(found)
+        texts = {question.id: found[i] for i, question in zip(indices, data.questions(indices), strict=True)}
         write_text(path, json.dumps(texts, indent=1, ensure_ascii=False) + "\n")
     elif isinstance(data, GroupSet):
         scored = (ScoredGroup(data.groups[i], base_scores=found[i]) for i in sorted(found))
         write_lei(scored, path)
     elif isinstance(data, ChoiceSet):
-        rows = [_chosen(data.examples[index], found[index]) for index in sorted(found)]
+        answers = data.answers()
+        rows = [_chosen(*answers[index], found[index]) for index in sorted(found)]
         write_text(path, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
 
 
-def _chosen(example: ChoiceQuestion, logits: list[float]) -> dict[str, Any]:
-    choice = logits.index(max(logits))
-    return {"id": example.id, "label": example.label, "choice": choice, "logits": logits}
+def _chosen(question: str, label: int, logits: list[float]) -> dict[str, Any]:
+    return {"id": question, "label": label, "choice": logits.index(max(logits)), "logits": logits}

@@ -31,12 +31,12 @@ class QAMetrics(EvalSetMetrics):
 
     def update(self, metric: AnswerScores, data: QASet, batch: Any, outputs: Outputs, module: Any) -> None:
         answers = list(module.decode(data, batch, outputs))
-        examples = [data.examples[answer.example] for answer in answers]
+        questions = data.questions([answer.example for answer in answers])
         metric.update(
             [answer.text for answer in answers],
-            [example.gold for example in examples],
-            [ANSWER_TYPES.index(example.answer_type) for example in examples],
-            [scoring_of(example.dataset) for example in examples],
+            [question.gold for question in questions],
+            [ANSWER_TYPES.index(question.kind) for question in questions],
+            [scoring_of(question.dataset) for question in questions],
         )
 
     def values(self, result: AnswerResult, data: QASet) -> Iterator[tuple[str, Tensor]]:

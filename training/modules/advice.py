@@ -75,7 +75,7 @@ class LEIModule(QAModule):
         groups = self.datamodule.train_set.groups
         if groups is None:
             raise ValueError("data.train_groups: the group losses need groups to train on")
-        classes = {ADVICE_CLASSES[ids.advice_class] for ids in groups.ids}
+        classes = {ADVICE_CLASSES[k] for k in set(groups.ids.advice_class_N.tolist())}
         self.logged_terms = [name for name in ("ethical", "adversarial", "irrelevant") if name in classes]
         if self.loss.mass_weight and "ethical" in classes:
             self.logged_terms.append("mass")

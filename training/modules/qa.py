@@ -75,7 +75,7 @@ class QAModule(FineTuning):
         example = qa.first_of(("yes", "no")) if qa is not None else None
         if example is not None:
             raise ValueError(
-                f"data.train_qa: {example.id} is answered by {example.answer_type}, which a span head "
+                f"data.train_qa: {example.id} is answered by {example.kind}, which a span head "
                 "cannot say; train with training.modules.answers.AnswerModule (experiments coqa_ot, ...)"
             )
 

@@ -96,12 +96,14 @@ def _dominant(groups: GroupSet, index_N: Tensor, bare_log_prob_MVSE: Tensor) -> 
 
     The sums run over the distinct unadvised groups, so that every template counts once.
     """
-    num_subjects = len(groups.subjects)
-    subject_NS = torch.tensor([ids.subjects for ids in groups.ids])
-    attribute_N = torch.tensor([ids.attribute for ids in groups.ids])
+    num_subjects = len(groups.ids.subjects)
+    subject_NS, attribute_N = (
+        torch.from_numpy(groups.ids.subject_NS),
+        torch.from_numpy(groups.ids.attribute_N),
+    )
     first_M = torch.full((len(bare_log_prob_MVSE),), -1)
     first_M[index_N] = torch.arange(len(index_N))  # any one advised group of each unadvised one
-    sums = empty_sums(1, num_subjects, len(groups.attributes))
+    sums = empty_sums(1, num_subjects, len(groups.ids.attributes))
     score_MVS = bare_log_prob_MVSE.double().mean(-1).exp()
     class_M = torch.zeros_like(first_M)
     accumulate(sums, score_MVS, class_M, subject_NS[first_M], attribute_N[first_M], num_subjects)

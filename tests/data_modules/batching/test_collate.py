@@ -11,10 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_modules.batching.collate import Collator, GroupIds
-from data_modules.encoding.questions import QAFeature
-from data_modules.encoding.windows import EncodedRow, Encoding, encode_groups
+from data_modules.batching.collate import Collator
+from data_modules.encoding.sets import GroupSet, QASet
+from data_modules.encoding.windows import EncodedRow, Encoding
+from data_modules.stories.conversations import conversation_examples
 from data_modules.stories.groups import groups
+from tests.data_modules.encoded import rows_of_groups, windows_of
 from tests.data_modules.small_tokenizers import KINDS, tokenizer
 
 GROUPS = list(islice(groups("heldout"), 5))
@@ -58,61 +60,50 @@ def test_unpadding_gives_back_the_rows(lengths: list[int], multiple: int, side: 
         assert (at.stop == width) if side == "left" else (at.start == 0)
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_positions_of_a_question_batch_point_into_the_padded_rows(side: str) -> None:
-    rng = np.random.default_rng(0)
-    features = []
-    for length in (3, 9, 5):
-        row = made_row(length, rng)
-        start = int(rng.integers(length))
-        end = int(rng.integers(start, length))
-        marked = rng.random(length) < 0.5
-        features.append(
-            QAFeature(row, start, end, 3, number=2, option=1, rationale_T=marked, max_context_T=~marked)
-        )
-    collator = Collator(SimpleNamespace(pad_token_id=0, pad_token_type_id=0, padding_side=side), 8)
-    batch = collator.qa(features, [2, 0])
-    assert batch.feature_B.tolist() == [2, 0]
-    assert batch.inputs["input_ids"].shape == (2, 8)
-    for b, i in enumerate((2, 0)):
-        row, start, end = features[i][:3]
+@pytest.mark.parametrize("kind", ["words_bert", "words_xlnet"])  # padding behind, and before
+def test_positions_of_a_question_batch_point_into_the_padded_rows(kind: str) -> None:
+    encoding = Encoding(max_length=64, stride=8, order="auto", pad_to_multiple_of=8)
+    examples = list(islice(conversation_examples("conversation_dev"), 9))
+    windows = windows_of(examples, tokenizer(kind), encoding)
+    index = [4, 0, len(windows) - 1]
+    batch = QASet(examples, tokenizer(kind), encoding)[index]
+    assert batch.feature_B.tolist() == index
+    assert batch.inputs["input_ids"].shape[1] % 8 == 0
+    for b, i in enumerate(index):
+        window = windows[i]
         ids = batch.inputs["input_ids"][b]
-        assert ids[batch.start_B[b]] == row.input_ids_T[start]
-        assert ids[batch.end_B[b]] == row.input_ids_T[end]
-        assert ids[batch.cls_B[b]] == row.input_ids_T[row.cls]
-        assert int(batch.end_B[b] - batch.shift_B[b]) == end
-        shown = slice(int(batch.shift_B[b]), int(batch.shift_B[b]) + len(row.input_ids_T))
-        assert batch.rationale_BT[b, shown].tolist() == features[i].rationale_T.tolist()
-        assert batch.max_context_BT[b, shown].tolist() == features[i].max_context_T.tolist()
-        assert batch.rationale_BT[b].sum() == features[i].rationale_T.sum()
-    assert batch.answer_type_B.tolist() == [3, 3]
-    assert batch.number_B.tolist() == [2, 2]
+        assert ids[batch.start_B[b]] == window.row.input_ids_T[window.start]
+        assert ids[batch.end_B[b]] == window.row.input_ids_T[window.end]
+        assert ids[batch.cls_B[b]] == window.row.input_ids_T[window.row.cls]
+        assert int(batch.end_B[b] - batch.shift_B[b]) == window.end
+        shown = slice(int(batch.shift_B[b]), int(batch.shift_B[b]) + len(window.row.input_ids_T))
+        for mask_BT, mask_T in (
+            (batch.rationale_BT, window.rationale_T),
+            (batch.max_context_BT, window.max_context_T),
+            (batch.context_BT, window.row.offsets_TE[:, 0] >= 0),
+        ):
+            assert mask_BT[b, shown].tolist() == mask_T.tolist()
+            assert mask_BT[b].sum() == mask_T.sum()
+        targets = (batch.answer_type_B[b], batch.number_B[b], batch.option_B[b])
+        assert targets == (window.answer_type, window.number, window.option)
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_candidates_decode_to_the_subjects_after_padding(kind: str, side: str) -> None:
-    tok = tokenizer(kind)
-    features = encode_groups(GROUPS, tok, Encoding())
-    ids = [GroupIds(i % 3, (i, i + 1), 10 + i) for i in range(len(GROUPS))]
-    settings_ = SimpleNamespace(
-        pad_token_id=tok.pad_token_id, pad_token_type_id=tok.pad_token_type_id, padding_side=side
-    )
-    index = [4, 1, 2]
-    batch = Collator(settings_, 16).groups(features, ids, index)
+def test_candidates_decode_to_the_subjects_after_padding(kind: str) -> None:
+    tok, index = tokenizer(kind), [4, 1, 2]
+    batch = GroupSet(GROUPS, tok, Encoding())[index]
     assert batch.candidate_BVSE.shape == (3, 4, 2, 2)
     assert batch.group_B.tolist() == index
-    assert batch.advice_class_B.tolist() == [1, 1, 2]
-    assert batch.subject_BS.tolist() == [[4, 5], [1, 2], [2, 3]]
-    assert batch.attribute_B.tolist() == [14, 11, 12]
     ids_BVT = batch.inputs["input_ids"].unflatten(0, (3, 4))
+    encoded = rows_of_groups(GROUPS, tok, Encoding())
     for b, i in enumerate(index):
+        ids_V, _, candidate_VSE = encoded[i]
         for v, variant in enumerate(GROUPS[i].variants):
             for s, span in enumerate(variant.candidates):
                 first, last = batch.candidate_BVSE[b, v, s].tolist()
                 found = ids_BVT[b, v, first : last + 1].tolist()
-                one, two = features[i].candidate_VSE[v, s]
-                assert found == features[i].rows[v].input_ids_T[one : two + 1].tolist()
+                one, two = candidate_VSE[v, s]
+                assert found == ids_V[v][one : two + 1].tolist()
                 if kind.startswith("words"):
                     assert tok.decode(found) == span.text.lower()
 

@@ -22,6 +22,7 @@ from data_modules.batching.group_rows import (
 from data_modules.encoding.sets import GroupSet
 from data_modules.encoding.windows import Encoding
 from data_modules.stories.groups import groups
+from tests.data_modules.encoded import rows_of_groups
 from tests.data_modules.small_tokenizers import tokenizer
 
 GROUPS = list(islice(groups("heldout"), 11))
@@ -62,15 +63,15 @@ def test_scores_belong_to_their_rows_in_the_order_of_the_groups(name: str, token
     data = GroupSet(GROUPS, tokenizer(name), Encoding())
     found = score_rows(data, read_off, tokens=tokens, device=CPU)
     assert found.shape == (len(GROUPS), 4, 2, 2)
-    for n, feature in enumerate(data.features):
-        for v, row in enumerate(feature.rows):
-            expected = row.input_ids_T[feature.candidate_VSE[v]] * 1000 + len(row.input_ids_T)
+    for n, (ids_V, _, candidate_VSE) in enumerate(rows_of_groups(GROUPS, tokenizer(name), Encoding())):
+        for v, ids_T in enumerate(ids_V):
+            expected = ids_T[candidate_VSE[v]] * 1000 + len(ids_T)
             np.testing.assert_array_equal(found[n, v].numpy(), expected)
 
 
 def test_rows_of_one_length_are_not_padded() -> None:
     data = GroupSet(GROUPS, tokenizer("words_bert"), Encoding(pad_to_multiple_of=16))
-    lengths = sorted((len(row.input_ids_T) for f in data.features for row in f.rows), reverse=True)
+    lengths = sorted((n for row in data.table["length"].to_pylist() for n in row), reverse=True)
     widths = [batch.inputs["input_ids"].shape[1] for batch in RowBatches(data, tokens=1)]
     assert widths == lengths
 

@@ -4,42 +4,39 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.data import Dataset, Sampler
+from torch.utils.data import Dataset
 
-from data_modules.batching.loaders import FromBatch, ResumableLoader, outlive_first_signal
+from data_modules.batching.loaders import ResumableLoader, outlive_first_signal
+from data_modules.batching.samplers import BatchIndex, EpochSampler
 
 BATCHES = 7
 
 
 class Echo(Dataset):
-    """Returns its index, as data sets that build whole batches do."""
+    """Returns its index as a text."""
 
-    def __getitem__(self, index: Any) -> Any:
-        return index
+    def __getitem__(self, index: Any) -> str:
+        return str(index)
 
 
-class ByEpoch(Sampler):
-    """epoch.number"""
+def draw(rng: np.random.Generator) -> list[BatchIndex]:
+    """Batches that tell their epoch by the numbers of its generator."""
+    epoch = int(rng.integers(1 << 30))
+    return [BatchIndex((epoch,), (i,)) for i in range(BATCHES)]
 
-    epoch = 0
 
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return BATCHES
-
-    def __iter__(self) -> Any:
-        return iter([f"{self.epoch}.{i}" for i in range(BATCHES)])
+def expected(epoch: int) -> list[str]:
+    return [str(index) for index in draw(np.random.default_rng([0, epoch]))]
 
 
 def loader(workers: int = 0) -> ResumableLoader:
     return ResumableLoader(
         Echo(),
-        sampler=FromBatch(ByEpoch()),
+        sampler=EpochSampler(draw),
         batch_size=None,
         num_workers=workers,
         persistent_workers=workers > 0,
@@ -65,12 +62,12 @@ def check(taken: int, workers: int) -> None:
     second.load_state_dict(state)
     assert len(second) == BATCHES
     rest = list(epoch_of(second, 3))
-    complete = [f"3.{i}" for i in range(BATCHES)]
+    complete = expected(3)
     assert seen + rest == (
         complete if taken < BATCHES else complete * 2
     )  # all taken: the next epoch is whole
     assert second.state_dict() == {"consumed": BATCHES}
-    assert list(epoch_of(second, 4)) == [f"4.{i}" for i in range(BATCHES)]
+    assert list(epoch_of(second, 4)) == expected(4)
 
 
 @given(st.integers(0, BATCHES))

@@ -112,7 +112,7 @@ def test_followers_come_with_their_originals_in_pieces_of_similar_length() -> No
         "bert",
         followers=[[20 + i] if i % 2 else [] for i in range(20)],
     )
-    assert (len(data), len(data.lengths), data.counts) == (20, 20, [2] * 20)
+    assert (len(data), len(data.lengths), data.counts.tolist()) == (20, 20, [2] * 20)
     assert data[[1, 0]].example_B.tolist() == [1, 0]
     (alone,) = data.pieces(range(0, 20, 2))
     assert alone.example_B.tolist() == list(range(0, 20, 2))
@@ -135,10 +135,9 @@ def test_different_numbers_of_choices_make_no_batch() -> None:
 @given(st.lists(st.integers(2, 5), min_size=1, max_size=40), st.integers(1, 30))
 def test_batches_hold_each_question_once_with_equal_counts(counts: list[int], rows: int) -> None:
     data = ChoiceSet.__new__(ChoiceSet)
-    rng = np.random.default_rng(0)
-    row = [type("Row", (), {"input_ids_T": range(rng.integers(1, 9))}) for _ in range(9)]
-    data.rows = [tuple(rng.choice(row, count)) for count in counts]  # type: ignore[misc, arg-type]
-    data.examples, data.followers = [TWO] * len(counts), None
+    data.table, data.followers = counts, None  # type: ignore[assignment]
+    data.counts_Q = np.array(counts)
+    data.lengths_Q = np.random.default_rng(0).integers(1, 9, len(counts))
     batches = data.batches(rows)
     assert sorted(i for batch in batches for i in batch) == list(range(len(counts)))
     for batch in batches:

@@ -7,7 +7,6 @@ import pytest
 
 from data_modules.encoding.questions import (
     WINDOW_TYPES,
-    encode_qa,
     max_context,
     rationale_tokens,
 )
@@ -20,6 +19,7 @@ from data_modules.encoding.windows import (
 )
 from data_modules.schema import QAExample, Span, Turn
 from storage.errors import DataError
+from tests.data_modules.encoded import windows_of
 from tests.data_modules.small_tokenizers import tokenizer
 
 STORY = "Anna is in the kitchen. Ben has a red ball. Clara is in the garden."
@@ -87,7 +87,7 @@ def test_of_a_long_query_the_last_tokens_are_kept() -> None:
     texts = ["who is in the kitchen ?", "who ?"]
     assert last_tokens(texts, 3, words) == ["the kitchen ?", "who ?"]
     assert last_tokens(texts, 0, words) == texts
-    (feature,) = encode_qa([example()], words, Encoding(max_query=4).resolved("bert"))
+    (feature,) = windows_of([example()], words, Encoding(max_query=4).resolved("bert"))
     outside = feature.row.offsets_TE[:, 0] < 0
     assert words.decode(feature.row.input_ids_T[outside]) == "[CLS] colour is it ? [SEP] [SEP]"
 
@@ -105,7 +105,7 @@ def test_the_classification_token_of_xlnet_may_belong_to_the_question() -> None:
     words = tokenizer("words_xlnet")
     for segment, expected in (("own", 2), ("question", 1)):
         encoding = Encoding(order="auto", cls_segment=segment).resolved("xlnet")  # type: ignore[arg-type]
-        (feature,) = encode_qa([example()], words, encoding)
+        (feature,) = windows_of([example()], words, encoding)
         assert feature.row.cls == len(feature.row.input_ids_T) - 1
         assert feature.row.token_type_ids_T[feature.row.cls] == expected
 
@@ -114,13 +114,13 @@ def test_the_classification_token_of_xlnet_may_belong_to_the_question() -> None:
 def test_targets_of_a_row(architecture: str) -> None:
     words = tokenizer(f"words_{architecture}")
     encoding = Encoding(order="auto").resolved(architecture)
-    (span,) = encode_qa([example()], words, encoding)
+    (span,) = windows_of([example()], words, encoding)
     assert WINDOW_TYPES[span.answer_type] == "span"
     assert words.decode(span.row.input_ids_T[span.start : span.end + 1]) == "red"
     assert words.decode(span.row.input_ids_T[span.rationale_T]) == "ben has a red ball ."
     assert (span.max_context_T == (span.row.offsets_TE[:, 0] >= 0)).all()
     for kind in ("yes", "no", "unknown"):
-        (feature,) = encode_qa([example(answers=(), answer_type=kind)], words, encoding)
+        (feature,) = windows_of([example(answers=(), answer_type=kind)], words, encoding)
         assert WINDOW_TYPES[feature.answer_type] == kind
         assert feature.start == feature.end == feature.row.cls
 
@@ -128,21 +128,21 @@ def test_targets_of_a_row(architecture: str) -> None:
 def test_numbers_and_options_are_spans_with_a_class() -> None:
     words = tokenizer("words_bert")
     asked = {"question": "Is it red or blue?", "references": ("red",), "answer_type": "option"}
-    (feature,) = encode_qa([example(**asked)], words, Encoding())
+    (feature,) = windows_of([example(**asked)], words, Encoding())
     assert (WINDOW_TYPES[feature.answer_type], feature.number, feature.option) == ("span", 0, 1)
-    (feature,) = encode_qa([example(references=("two",), answer_type="number")], words, Encoding())
+    (feature,) = windows_of([example(references=("two",), answer_type="number")], words, Encoding())
     assert (feature.number, feature.option) == (3, 0)
 
 
 def test_a_window_without_the_answer_is_unknown_but_yes_stays_yes() -> None:
     words = tokenizer("words_bert")
     encoding = Encoding(max_length=22, stride=2, history_turns=0)
-    features = encode_qa([example()], words, encoding)
+    features = windows_of([example()], words, encoding)
     assert len(features) > 1
     kinds = [WINDOW_TYPES[feature.answer_type] for feature in features]
     assert kinds.count("span") == 1
     assert set(kinds) == {"span", "unknown"}
-    yes = encode_qa([example(answers=(), answer_type="yes")], words, encoding)
+    yes = windows_of([example(answers=(), answer_type="yes")], words, encoding)
     assert {WINDOW_TYPES[feature.answer_type] for feature in yes} == {"yes"}
 
 
@@ -155,7 +155,7 @@ def test_a_rationale_that_a_window_cuts_is_not_tagged() -> None:
 
 def test_each_context_token_is_best_shown_by_exactly_one_window() -> None:
     words = tokenizer("words_bert")
-    features = encode_qa([example()], words, Encoding(max_length=17, stride=6, history_turns=0))
+    features = windows_of([example()], words, Encoding(max_length=17, stride=6, history_turns=0))
     assert len(features) > 2
     shown = [int(o) for f in features for o in f.row.offsets_TE[f.max_context_T][:, 0]]
     everything = {int(o) for f in features for o in f.row.offsets_TE[:, 0] if o >= 0}

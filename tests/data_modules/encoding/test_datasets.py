@@ -53,12 +53,13 @@ def test_unadvised_groups_come_once_in_order_of_appearance() -> None:
 def test_group_ids_name_subjects_attributes_and_classes() -> None:
     data = GroupSet(GROUPS, BERT, Encoding())
     assert len(data) == len(GROUPS)
-    assert data.subjects == sorted(data.subjects)
+    assert data.groups == GROUPS
+    assert data.ids.subjects == sorted(data.ids.subjects)
     batch = data[[3, 0]]
     for b, i in enumerate((3, 0)):
         group = GROUPS[i]
-        assert tuple(data.subjects[x] for x in batch.subject_BS[b]) == group.subjects
-        assert data.attributes[batch.attribute_B[b]] == (group.category, group.attribute)
+        assert tuple(data.ids.subjects[x] for x in batch.subject_BS[b]) == group.subjects
+        assert data.ids.attributes[batch.attribute_B[b]] == group.attribute
         assert ADVICE_CLASSES[batch.advice_class_B[b]] == group.advice_class
     assert batch.inputs["input_ids"].shape[0] == 8
     assert batch.group_B.tolist() == [3, 0]
@@ -75,12 +76,12 @@ def test_every_group_is_in_one_batch(size: int) -> None:
 @pytest.mark.parametrize("size", [1, 4, 100])
 def test_windows_of_a_question_stay_together(tok: object, size: int) -> None:
     data = QASet(long_questions(), tok, Encoding(max_length=64, stride=16))
-    assert len(data) > 1.5 * len(data.examples)
+    assert len(data) > 1.5 * len(data.first_Q)
     batches = data.batches(size)
     assert sorted(i for batch in batches for i in batch) == list(range(len(data)))
     for batch in batches:
-        inside = {data.features[i].row.example for i in batch}
-        of_these = [i for i, f in enumerate(data.features) if f.row.example in inside]
+        inside = {data.question_N[i] for i in batch}
+        of_these = [i for i, question in enumerate(data.question_N) if question in inside]
         assert sorted(batch) == of_these
     # Similar lengths together: the longest question comes first.
     assert max(data.lengths) in [data.lengths[i] for i in batches[0]]
@@ -106,6 +107,6 @@ def test_the_first_question_of_a_type() -> None:
         for i, kind in enumerate(answers)
     ]
     data = QASet(examples, BERT, Encoding())
-    assert data.first_of(["yes", "no"]) == examples[1]
-    assert data.first_of(["yes"]) == examples[3]
+    assert data.first_of(["yes", "no"]).id == "1"
+    assert data.first_of(["yes"]).id == "3"
     assert data.first_of(["number"]) is None

@@ -43,22 +43,24 @@ def test_the_window_with_the_highest_score_answers() -> None:
     data = QASet([question("TOL")], tokenizer("words_bert"), Encoding(max_length=32, stride=4))
     n = len(data)
     assert n > 2
-    first = torch.tensor([int((f.row.offsets_TE[:, 0] >= 0).argmax()) for f in data.features])
+    offsets = data.offsets(range(n))
+    first = torch.tensor([int((offsets_TE[:, 0] >= 0).argmax()) for offsets_TE in offsets])
     score = torch.linspace(0, 1, n)[torch.randperm(n, generator=torch.Generator().manual_seed(0))]
     (answer,) = decode_answers(data, torch.arange(n), first, first, score)
     best = int(score.argmax())
     assert answer.score == pytest.approx(1.0)
-    assert answer.start == data.features[best].row.offsets_TE[first[best], 0]
+    assert answer.start == offsets[best][first[best], 0]
 
 
 @pytest.mark.parametrize(("null", "text"), [([5.0, 5.0], ""), ([5.0, 0.5], "TOL"), ([-9.0, 9.0], "TOL")])
 def test_no_answer_must_win_in_every_window(null: list[float], text: str) -> None:
     unanswerable = QAExample("2", CONTEXT, "Who slept?")
     data = QASet([question("TOL"), unanswerable], tokenizer("words_bert"), Encoding(max_length=40, stride=4))
-    windows = [i for i, f in enumerate(data.features) if f.row.example == 0][:2]
+    windows = [i for i, question in enumerate(data.question_N) if question == 0][:2]
     assert len(windows) == 2
-    spans = [(data.features[i].start, data.features[i].end) for i in windows]
-    answered = max(range(2), key=lambda i: spans[i] != (data.features[windows[i]].row.cls,) * 2)
+    batch = data[windows]
+    spans = list(zip(batch.start_B.tolist(), batch.end_B.tolist(), strict=True))
+    answered = max(range(2), key=lambda i: spans[i] != (int(batch.cls_B[i]),) * 2)
     score = torch.tensor([-1.0, -1.0])
     score[answered] = 1.0
     start, end = (torch.tensor([span[k] for span in spans]) for k in (0, 1))
@@ -79,7 +81,7 @@ def test_without_an_allowed_span_the_answer_is_empty() -> None:
 @given(context=st.text(alphabet="ab tolkesTéß.,'\n ", min_size=1, max_size=40), data=st.data())
 def test_any_span_is_cut_from_the_context(kind: str, context: str, data: st.DataObject) -> None:
     qa = QASet([QAExample("1", context, "who?")], tokenizer(kind), Encoding())
-    inside = (qa.features[0].row.offsets_TE[:, 0] >= 0).nonzero()[0].tolist()
+    inside = (qa.offsets([0])[0][:, 0] >= 0).nonzero()[0].tolist()
     if not inside:
         return
     start = data.draw(st.sampled_from(inside))

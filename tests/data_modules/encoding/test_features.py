@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_modules.encoding.questions import encode_qa
+from data_modules.encoding.groups import encode_groups
 from data_modules.encoding.windows import (
     EncodedRow,
     Encoding,
-    encode_groups,
     encode_texts,
     query_text,
     token_span,
@@ -25,6 +24,7 @@ from data_modules.schema import QAExample, Span
 from data_modules.stories.groups import groups
 from data_modules.stories.questions import qa_examples
 from storage.errors import DataError
+from tests.data_modules.encoded import rows_of_groups, windows_of
 from tests.data_modules.small_tokenizers import KINDS, tokenizer
 
 CONTEXTS = st.text(alphabet="ab tolkesTéß.,'\n  ", min_size=1, max_size=40)
@@ -122,7 +122,7 @@ def test_advice_stands_right_before_the_question() -> None:
     assert query_text("Who?", "Note that, all are kind.") == "Note that, all are kind. Who?"
     assert query_text("Who?", "") == "Who?"
     example = QAExample("1", "a rude tol", "Who was rude?", advice="Met a tol.")
-    (feature,) = encode_qa([example], tokenizer("words_bert"), Encoding())
+    (feature,) = windows_of([example], tokenizer("words_bert"), Encoding())
     text = tokenizer("words_bert").decode(feature.row.input_ids_T)
     assert text.startswith(
         "[CLS] met a [UNK]. who was rude? [SEP] a rude".replace(".", " .").replace("?", " ?")
@@ -131,7 +131,7 @@ def test_advice_stands_right_before_the_question() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_answers_decode_to_their_text(kind: str) -> None:
-    for feature in encode_qa(QUESTIONS, tokenizer(kind), Encoding()):
+    for feature in windows_of(QUESTIONS, tokenizer(kind), Encoding()):
         example = QUESTIONS[feature.row.example]
         offsets_TE = feature.row.offsets_TE
         text = example.context[offsets_TE[feature.start, 0] : offsets_TE[feature.end, 1]]
@@ -143,7 +143,7 @@ def test_a_window_without_the_answer_points_at_the_classification_token() -> Non
     answer = Span.locate("rude", context, "")
     examples = [QAExample("1", context, "who?", (answer,)), QAExample("2", "a tol", "who?")]
     for kind in KINDS:
-        features = encode_qa(examples, tokenizer(kind), Encoding(max_length=64, stride=8))
+        features = windows_of(examples, tokenizer(kind), Encoding(max_length=64, stride=8))
         assert [f.row.example for f in features] == [0] * (len(features) - 1) + [1]
         for feature in (*features[:-2], features[-1]):
             assert feature.start == feature.end == feature.row.cls
@@ -155,7 +155,7 @@ def test_white_space_around_an_answer_costs_nothing(kind: str) -> None:
     """SQuAD's annotators sometimes marked the blank beside the answer, which is part of no token."""
     context = "a tol met kess ."
     spans = [Span(2, 5, "tol"), Span(1, 5, " tol"), Span(2, 6, "tol "), Span(1, 6, " tol ")]
-    features = encode_qa([QAExample("1", context, "who?", (s,)) for s in spans], tokenizer(kind), Encoding())
+    features = windows_of([QAExample("1", context, "who?", (s,)) for s in spans], tokenizer(kind), Encoding())
     assert len({(f.start, f.end) for f in features}) == 1
     assert features[0].start != features[0].row.cls
 
@@ -169,7 +169,7 @@ def test_a_query_without_room_for_its_context_is_named() -> None:
         with pytest.raises(
             DataError, match=r"^far too long: .*32 tokens with stride 16.*encoding.max_length"
         ):
-            encode_qa(examples, tokenizer(kind), Encoding(max_length=32, stride=16))
+            windows_of(examples, tokenizer(kind), Encoding(max_length=32, stride=16))
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ def test_impossible_encodings_are_refused(values: dict[str, int], words: str) ->
 
 
 def test_no_texts_give_no_rows() -> None:
-    assert encode_qa([], tokenizer("words_bert"), Encoding()) == []
-    assert encode_groups([], tokenizer("words_bert"), Encoding()) == []
+    assert windows_of([], tokenizer("words_bert"), Encoding()) == []
+    assert rows_of_groups([], tokenizer("words_bert"), Encoding()) == []
 
 
 def test_chunks_keep_the_order() -> None:
@@ -203,13 +203,16 @@ def test_chunks_keep_the_order() -> None:
 def test_candidates_decode_to_the_subjects(
     kind: str, order: Literal["question_first", "context_first"]
 ) -> None:
-    features = encode_groups(GROUPS, tokenizer(kind), Encoding(order=order))
-    assert len(features) == len(GROUPS)
-    for group, feature in zip(GROUPS, features, strict=True):
+    encoding = Encoding(order=order)
+    for group, (*_, candidate_VSE) in zip(
+        GROUPS, rows_of_groups(GROUPS, tokenizer(kind), encoding), strict=True
+    ):
         for v, variant in enumerate(group.variants):
-            offsets_TE = feature.rows[v].offsets_TE
+            query = query_text(variant.question, variant.advice)
+            (row,) = rows_of(variant.context, kind, encoding, query)
+            offsets_TE = row.offsets_TE
             for s in (0, 1):
-                first, last = feature.candidate_VSE[v, s]
+                first, last = candidate_VSE[v, s]
                 text = variant.context[offsets_TE[first, 0] : offsets_TE[last, 1]]
                 assert text.strip().lower() == group.subjects[s]
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_modules.encoding.pairs import PairSet, in_original, pair_up
+from data_modules.encoding.pairs import check_pair, encode_pairs, first_windows, in_original, pair_feature
+from data_modules.encoding.sets import PairSet
+from data_modules.encoding.tables import in_memory
 from data_modules.encoding.windows import Encoding
 from data_modules.interventions.deletion import perturb
 from data_modules.schema import QAExample, Variant
@@ -19,11 +23,17 @@ from data_modules.stories.word_tokenizer import build_tokenizer
 from storage.errors import DataError
 
 EXAMPLES = tuple(islice(conversation_examples("conversation_dev"), 40))
+EXAMPLES_BY_ID = {example.id: example for example in EXAMPLES}
 
 
-def made(variant: Variant) -> list[QAExample]:
-    results = (perturb(example, variant) for example in EXAMPLES)
-    return [result for result in results if isinstance(result, QAExample)]
+def pairs_of(variant: Variant) -> list[tuple[QAExample, QAExample]]:
+    results = ((example, perturb(example, variant)) for example in EXAMPLES)
+    return [(example, result) for example, result in results if isinstance(result, QAExample)]
+
+
+def pair_set(variant: Variant, tokenizer: Any, encoding: Encoding) -> PairSet:
+    encode = partial(encode_pairs, tokenizer=tokenizer, encoding=encoding, rejected=["no rationale"])
+    return PairSet(in_memory(pairs_of(variant), encode), tokenizer, encoding, variant)
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
@@ -31,7 +41,7 @@ def made(variant: Variant) -> list[QAExample]:
 def test_common_tokens_are_the_same_words_in_the_same_places(architecture: str, variant: Variant) -> None:
     tokenizer = build_tokenizer(architecture, vocabulary())  # type: ignore[arg-type]
     encoding = Encoding(order="auto", pad_to_multiple_of=8).resolved(architecture)
-    data = PairSet(pair_up(EXAMPLES, made(variant)), tokenizer, encoding)
+    data = pair_set(variant, tokenizer, encoding)
     batch = data[range(len(data))]
     original = batch.original["input_ids"][batch.row_P, batch.original_P]
     changed = batch.variant["input_ids"][batch.row_P, batch.variant_P]
@@ -39,52 +49,51 @@ def test_common_tokens_are_the_same_words_in_the_same_places(architecture: str, 
     cls = batch.original["input_ids"][torch.arange(len(data)), batch.original_cls_B]
     assert (cls == tokenizer.cls_token_id).all()
     counts = torch.bincount(batch.row_P, minlength=len(data)).tolist()
-    for (_, example), count in zip(data.pairs, counts, strict=True):
+    for (_, example), count in zip(pairs_of(variant), counts, strict=True):
         kept = "".join(EXAMPLES_BY_ID[example.id].context[a:b] for a, b in example.kept)
         words = tokenizer(kept, add_special_tokens=False)["input_ids"]
         assert count == len(words), example
 
 
-EXAMPLES_BY_ID = {example.id: example for example in EXAMPLES}
-
-
 def test_the_appended_answer_is_no_common_token() -> None:
     tokenizer = build_tokenizer("bert", vocabulary())
-    example = next(e for e in made("ts_r") if e.appended)
-    data = PairSet([(EXAMPLES_BY_ID[example.id], example)], tokenizer, Encoding())
-    feature = data.features[0]
-    shown = [example.context[a:b] for a, b in feature.variant.offsets_TE[feature.variant_P]]
-    assert " ".join(shown).lower().split() == tokenizer.tokenize(example.context[: -len(example.appended)])
+    pair = next(pair for pair in pairs_of("ts_r") if pair[1].appended)
+    (row,) = encode_pairs([pair], tokenizer, Encoding()).to_pylist()
+    context = pair[1].context
+    shown = [
+        context[row["variant_offsets"][2 * t] : row["variant_offsets"][2 * t + 1]]
+        for t in row["variant_common"]
+    ]
+    assert " ".join(shown).lower().split() == tokenizer.tokenize(context[: -len(pair[1].appended)])
 
 
 def test_question_tokens_count_on_request() -> None:
     tokenizer = build_tokenizer("bert", vocabulary())
-    pairs = pair_up(EXAMPLES, made("ts"))[:3]
-    story, both = (PairSet(pairs, tokenizer, Encoding(), include_question=q) for q in (False, True))
-    for plain, with_question, (original, _) in zip(story.features, both.features, pairs, strict=True):
-        turns = [f"{turn.question} {turn.answer}" for turn in original.history[-2:]]
-        query = tokenizer.tokenize(" ".join([*turns, original.question]))
-        assert len(with_question.original_P) - len(plain.original_P) == len(query)
+    for pair in pairs_of("ts")[:3]:
+        (one, _), (two, _) = first_windows(pair, tokenizer, Encoding())
+        story, both = (
+            pair_feature(one, two, pair[1], 1, special)
+            for special in (None, frozenset(tokenizer.all_special_ids))
+        )
+        turns = [f"{turn.question} {turn.answer}" for turn in pair[0].history[-2:]]
+        query = tokenizer.tokenize(" ".join([*turns, pair[0].question]))
+        assert len(both.original_P) - len(story.original_P) == len(query)
 
 
 def test_every_pair_is_in_one_batch() -> None:
     tokenizer = build_tokenizer("bert", vocabulary())
-    data = PairSet(pair_up(EXAMPLES, made("ts")), tokenizer, Encoding())
+    data = pair_set("ts", tokenizer, Encoding())
     batches = data.batches(8)
     assert sorted(i for batch in batches for i in batch) == list(range(len(data)))
     assert max(len(batch) for batch in batches) == 4
 
 
 def test_strangers_are_not_compared() -> None:
-    first, second = made("ts")[:2]
-    with pytest.raises(DataError, match="without its original"):
-        pair_up(EXAMPLES[:1], [second])
-    tokenizer = build_tokenizer("bert", vocabulary())
+    (first, _), (_, second) = pairs_of("ts")[:2]
     with pytest.raises(DataError, match="not made from"):
-        PairSet([(EXAMPLES_BY_ID[first.id], second)], tokenizer, Encoding())
-    other = QAExample("x", "A story.", "Who?", dataset="coqa")
+        check_pair(first, second)
     with pytest.raises(DataError, match="different data sets"):
-        PairSet([(other, first)], tokenizer, Encoding())
+        check_pair(QAExample("x", "A story.", "Who?", dataset="coqa"), second)
 
 
 @settings(max_examples=100, deadline=None)

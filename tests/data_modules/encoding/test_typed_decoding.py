@@ -9,17 +9,20 @@ import numpy as np
 import pytest
 import torch
 
+from data_modules.encoding.sets import Question
 from data_modules.encoding.typed_decoding import AnswerRule, WindowScores, decode_typed_answers
-from data_modules.schema import QAExample, Span
 
 STORY = "He had 5 red or blue kites."
 OFFSETS = np.array([[-1, -1], [0, 2], [3, 6], [7, 8], [9, 12], [16, 20], [21, 26]])
 
 
 def data(windows: int, question: str = "Were they red or blue?") -> Any:
-    example = QAExample("q", STORY, question, (Span(7, 8, "5"),))
-    feature = SimpleNamespace(row=SimpleNamespace(example=0, offsets_TE=OFFSETS))
-    return SimpleNamespace(examples=[example], features=[feature] * windows)
+    asked = Question("q", STORY, question, ["5"], "span", "")
+    return SimpleNamespace(
+        question_N=[0] * windows,
+        questions=lambda index: [asked for _ in index],
+        offsets=lambda index: [OFFSETS for _ in index],
+    )
 
 
 def scores(

@@ -9,10 +9,11 @@ import pytest
 import torch
 from transformers import AutoModelForQuestionAnswering
 
-from data_modules.encoding.windows import Encoding, encode_groups
+from data_modules.encoding.windows import Encoding
 from data_modules.schema import QAExample
 from evaluation.answering.checkpoint import QuestionCheckpoint, pick_device
 from evaluation.answering.interface import Asking
+from tests.data_modules.encoded import rows_of_groups
 from tests.evaluation.checkpoints import GROUPS, QUESTIONS, save_ckpt, save_folder
 
 
@@ -73,12 +74,13 @@ def test_scores_are_those_of_each_row_alone(architecture: str, tmp_path: Path) -
     answerer = opened(path)
     found = answerer.group_log_probs(GROUPS)
     theirs = AutoModelForQuestionAnswering.from_pretrained(path).eval() if architecture != "xlnet" else None
-    for n, feature in enumerate(encode_groups(GROUPS, answerer.tokenizer, answerer.encoding)):
-        for v, row in enumerate(feature.rows):
+    encoded = rows_of_groups(GROUPS, answerer.tokenizer, answerer.encoding)
+    for n, (ids_V, types_V, candidate_VSE) in enumerate(encoded):
+        for v in range(4):
             inputs = {
-                "input_ids": torch.tensor(row.input_ids_T[None].astype("int64")),
-                "attention_mask": torch.ones(1, len(row.input_ids_T), dtype=torch.long),
-                "token_type_ids": torch.tensor(row.token_type_ids_T[None].astype("int64")),
+                "input_ids": torch.tensor(ids_V[v][None]),
+                "attention_mask": torch.ones(1, len(ids_V[v]), dtype=torch.long),
+                "token_type_ids": torch.tensor(types_V[v][None]),
             }
             with torch.no_grad():
                 if theirs is None:
@@ -88,7 +90,7 @@ def test_scores_are_those_of_each_row_alone(architecture: str, tmp_path: Path) -
                     taken = inputs if architecture == "bert" else dict(list(inputs.items())[:2])
                     output = theirs(**taken)
                     start_T, end_T = output.start_logits[0], output.end_logits[0]
-            for s, (first, last) in enumerate(feature.candidate_VSE[v].tolist()):
+            for s, (first, last) in enumerate(candidate_VSE[v].tolist()):
                 expected = torch.stack((start_T.log_softmax(0)[first], end_T.log_softmax(0)[last]))
                 torch.testing.assert_close(found[n, v, s].exp(), expected.exp(), atol=1e-6, rtol=1e-4)
 

@@ -1,0 +1,89 @@
+"""Groups to a table: a row holds the four variants of a group in tokens, and the group itself.
+
+Columns: the group's names; `context`, `question` and `advice` of its four variants; `span`, the characters of
+both subjects in every context, 16 numbers; `input_ids` and `token_type_ids` of all four variants behind one
+another, `length` of each; `candidate`, the tokens of both subjects in every variant, 16 numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import datasets
+import numpy as np
+import pyarrow as pa
+
+from data_modules.encoding.tables import list_column
+from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, query_text, whole_span
+from data_modules.schema import Group, Span, UnderspecifiedQuestion
+from storage.errors import DataError
+
+NAMES = ("template", "category", "attribute", "advice_class", "advice_id")
+TEXTS = ("context", "question", "advice")
+_FOUR_TEXTS = pa.list_(pa.string())
+
+
+def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -> pa.Table:
+    """The rows of groups; each variant has exactly one window.
+
+    Raises:
+        DataError: a context longer than a window, or a subject whose first or last token reaches beyond it
+            (the tokenizer glues it to its neighbour): named, never scored as something else.
+    """
+    texts = ((v.context, query_text(v.question, v.advice), g.key) for g in groups for v in g.variants)
+    rows: list[EncodedRow] = []
+    for row in encode_texts(texts, tokenizer, encoding):
+        if row.example != len(rows):
+            raise DataError(
+                f"{groups[row.example // 4].key}: the context does not fit into {encoding.max_length} tokens "
+                "with its question; raise encoding.max_length"
+            )
+        rows.append(row)
+    fours = [rows[at : at + 4] for at in range(0, len(rows), 4)]
+    columns = {name: pa.array([getattr(g, name) for g in groups], pa.string()) for name in NAMES}
+    for name in TEXTS:
+        columns[name] = pa.array([[getattr(v, name) for v in g.variants] for g in groups], _FOUR_TEXTS)
+    spans = [[end for v in g.variants for s in v.candidates for end in (s.start, s.end)] for g in groups]
+    candidates = [_candidates(group, four) for group, four in zip(groups, fours, strict=True)]
+    return pa.table(
+        {
+            "first": pa.array([g.subjects[0] for g in groups], pa.string()),
+            "second": pa.array([g.subjects[1] for g in groups], pa.string()),
+            **columns,
+            "span": list_column(spans, np.int32),
+            "input_ids": list_column([np.concatenate([r.input_ids_T for r in f]) for f in fours], np.int32),
+            "token_type_ids": list_column(
+                [np.concatenate([r.token_type_ids_T for r in f]) for f in fours], np.uint8
+            ),
+            "length": list_column([[len(r.input_ids_T) for r in f] for f in fours], np.int32),
+            "candidate": list_column(candidates, np.int32),
+        }
+    )
+
+
+def _candidates(group: Group, rows: Sequence[EncodedRow]) -> list[int]:
+    """First and last token of both subjects in all variants."""
+    tokens: list[int] = []
+    for variant, row in zip(group.variants, rows, strict=True):
+        for span in variant.candidates:
+            within = whole_span(span, variant.context, row, group.key)
+            if within is None:
+                raise DataError(
+                    f"{group.key}: the window does not hold the subject {span.text!r} of {variant.context!r}"
+                )
+            tokens += within
+    return tokens
+
+
+def decode_groups(table: datasets.Dataset) -> Iterator[Group]:
+    """The groups of a table, in order."""
+    for row in table.select_columns(["first", "second", *NAMES, *TEXTS, "span"]).with_format(None):
+        variants = []
+        for v in range(4):
+            context, question, advice = (row[name][v] for name in TEXTS)
+            at = row["span"][4 * v : 4 * v + 4]
+            one, two = (Span(start, end, context[start:end]) for start, end in (at[:2], at[2:]))
+            variants.append(UnderspecifiedQuestion(context, question, (one, two), advice))
+        names = {name: row[name] for name in NAMES}
+        yield Group(subjects=(row["first"], row["second"]), variants=tuple(variants), **names)  # type: ignore[arg-type]

@@ -1,0 +1,318 @@
+"""Tables of encoded records: one `datasets.Dataset` each, in memory, or made once and mapped from a folder.
+
+    table = in_memory(examples, partial(encode_questions, tokenizer=tokenizer, encoding=encoding))
+    table = Tables("cache/data", tokenizer).get(depends, lambda: Work(read(), encode))
+
+A stored table lies in a folder named by a digest of everything that its content follows from. It is made
+under another name and renamed, so that a folder with its final name is whole. Delete the cache at any time to
+get its room back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import pickle
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import datasets
+import numpy as np
+import pyarrow as pa
+from filelock import FileLock
+
+from data_modules.batching.processes import here
+from storage.errors import DataError
+from storage.files import sync
+
+log = logging.getLogger(__name__)
+
+Encode = Callable[[Sequence[Any]], pa.Table]
+"""Rows of a few records; without any, a table with all columns and no rows."""
+
+CHUNK = 512
+"""Records that are encoded together."""
+
+_CHUNKS_PER_PROCESS = 3
+"""At least so many for a process to be worth its start."""
+
+_BAR_FROM = 5000
+"""Records from which a progress bar is shown where there is a terminal."""
+
+_PACKAGES = ("tokenizers", "transformers", "sentencex", "datasets")
+"""Whose versions decide what text becomes."""
+
+
+class Work(NamedTuple):
+    """What a table is made of."""
+
+    records: Sequence[Any]
+    encode: Encode
+    keep: bool = True
+    """Whether the table may be stored for later runs."""
+
+
+class Tables:
+    """Finds tables in a folder, and makes those that are missing.
+
+    Args:
+        folder: of all tables; empty makes every table in memory.
+        tokenizer: encodes all of them.
+    """
+
+    def __init__(self, folder: str, tokenizer: Any) -> None:
+        self.folder = Path(folder) if folder else None
+        self.tokenizer = tokenizer
+
+    def get(
+        self, depends: Callable[[], Mapping[str, Any]], work: Callable[[], Work], what: str
+    ) -> datasets.Dataset:
+        """The table that follows from `depends`. One process of a machine makes it, the others wait for it.
+
+        Args:
+            depends: all that the content follows from besides the tokenizer and this code, as JSON; only
+                asked where there is a folder.
+            work: reads what the table is made of; only asked where there is no table yet.
+            what: is shown with the progress bar.
+
+        Raises:
+            DataError: the folder cannot be written.
+        """
+        if self.folder is None:
+            return in_memory(*work()[:2])
+        key = json.dumps([depends(), tokenizer_digest(self.tokenizer), code_digest()], sort_keys=True)
+        path = self.folder / hashlib.sha256(key.encode()).hexdigest()[:32]
+        table = stored(path)
+        if table is not None:
+            return table
+        with _writing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.folder / f".{path.name}.lock")
+            lock.acquire()
+        try:
+            table = stored(path)
+            return self._made(path, work, what) if table is None else table
+        finally:
+            lock.release()
+
+    def _made(self, path: Path, work: Callable[[], Work], what: str) -> datasets.Dataset:
+        with _messages() as messages:
+            records, encode, keep = work()
+            if not keep:
+                return in_memory(records, encode)
+            temporary = path.with_name(f".{path.name}.tmp")
+            with _writing(path.parent):
+                for left in (path, temporary):  # damaged, or of a process that died: we hold its lock
+                    shutil.rmtree(left, ignore_errors=True)
+                temporary.mkdir()
+                rows = encode_to_file(records, encode, temporary / "rows.arrow", what)
+                about = {"rows": rows, "messages": messages}
+                (temporary / "about.json").write_text(json.dumps(about), encoding="utf-8")
+                for file in temporary.iterdir():
+                    sync(file)
+                temporary.rename(path)
+        return concatenated(path)
+
+
+def in_memory(records: Sequence[Any], encode: Encode) -> datasets.Dataset:
+    """A table of records, made by this process alone."""
+    parts = [encode(records[at : at + CHUNK]) for at in range(0, len(records), CHUNK)] or [encode([])]
+    table = pa.concat_tables(parts, promote_options="default")
+    return datasets.Dataset(table, fingerprint="in memory").with_format("arrow")
+
+
+def encode_to_file(records: Sequence[Any], encode: Encode, file: Path, what: str) -> int:
+    """Write the rows of all records to `file`, or beside it, on all cores; returns how many there are."""
+    # Between processes records travel pickled, those of a chunk together: they share their texts.
+    chunks = [pickle.dumps(records[at : at + CHUNK]) for at in range(0, len(records), CHUNK)]
+    processes = min(cores(), len(chunks) // _CHUNKS_PER_PROCESS)
+    parallelism = os.environ.get("TOKENIZERS_PARALLELISM", "true")
+    source = datasets.Dataset(
+        pa.table({"records": pa.array(chunks, pa.large_binary())}), fingerprint="chunks"
+    )
+    with _bars(len(records) >= _BAR_FROM and sys.stderr.isatty()):
+        try:
+            made = source.map(
+                partial(_encode_chunk, encode),
+                batched=True,
+                batch_size=1,
+                remove_columns=["records"],
+                num_proc=processes if processes > 1 else None,
+                cache_file_name=str(file),
+                new_fingerprint=file.parent.name,  # ours, because theirs would hash every record
+                load_from_cache_file=False,
+                desc=what,
+            )
+        except RuntimeError as error:
+            if "abruptly died" not in str(error):
+                raise
+            raise DataError(f"{what}: a process was ended from outside; was the memory full?") from None
+        finally:
+            os.environ["TOKENIZERS_PARALLELISM"] = parallelism  # `map` turns it off
+    return len(made)
+
+
+def _encode_chunk(encode: Encode, chunk: Mapping[str, list[bytes]]) -> pa.Table:
+    try:
+        return encode(pickle.loads(chunk["records"][0]))
+    except DataError as error:
+        # Kinds of DataError with arguments of their own do not survive the way between processes.
+        raise DataError(str(error)) from None
+
+
+def stored(path: Path) -> datasets.Dataset | None:
+    """The table of a folder; None where there is none, or what is there is damaged."""
+    if not path.exists():
+        return None
+    try:
+        about = json.loads((path / "about.json").read_text(encoding="utf-8"))
+        table = concatenated(path)
+        if len(table) != about["rows"]:
+            raise ValueError("rows are missing")
+    except (OSError, ValueError, LookupError, TypeError) as error:  # pyarrow's errors are among them
+        log.warning("%s: damaged (%s); it is made anew", path, str(error).splitlines()[0])
+        return None
+    for level, message in about["messages"] if here()[0] == 0 else ():
+        log.log(level, "%s", message)
+    return table
+
+
+def concatenated(path: Path) -> datasets.Dataset:
+    """The rows of all Arrow files of a folder, mapped."""
+    parts = [datasets.Dataset.from_file(str(file)) for file in sorted(path.glob("*.arrow"))]
+    return datasets.concatenate_datasets(parts).with_format("arrow")
+
+
+def tokenizer_digest(tokenizer: Any) -> str:
+    """SHA-256 of all that decides what a tokenizer makes of a text."""
+    from data_modules.encoding.tokenizers import tokenizer_files
+
+    files = {"class": type(tokenizer).__name__, **tokenizer_files(tokenizer)}
+    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
+
+
+@cache
+def code_digest() -> str:
+    """SHA-256 of the code of this room and of the versions of the libraries that treat text: whoever changes
+    a reader need not think of a version number."""
+    digest = hashlib.sha256(json.dumps([[name, version(name)] for name in _PACKAGES]).encode())
+    room = Path(__file__).parents[1]
+    for file in sorted(room.rglob("*.py")):
+        digest.update(str(file.relative_to(room)).encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def cores() -> int:
+    """How many processor cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """DataError for a folder that cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"data.cache: {folder} cannot be written ({error.strerror or error}); name another folder, or "
+            "none to prepare all data in memory"
+        ) from error
+
+
+@contextmanager
+def _bars(shown: bool) -> Iterator[None]:
+    """Within, the library shows its bars or does not."""
+    before = datasets.are_progress_bars_disabled()
+    (datasets.enable_progress_bars if shown else datasets.disable_progress_bars)()
+    try:
+        yield
+    finally:
+        (datasets.disable_progress_bars if before else datasets.enable_progress_bars)()
+
+
+@contextmanager
+def _messages() -> Iterator[list[list[Any]]]:
+    """What readers log meanwhile, such as records that they skip: runs that find the table repeat it."""
+    messages: list[list[Any]] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: messages.append([record.levelno, record.getMessage()])  # type: ignore[method-assign]
+    rooms = [logging.getLogger(name) for name in ("data_modules", "storage")]
+    for room in rooms:
+        room.addHandler(handler)
+    try:
+        yield messages
+    finally:
+        for room in rooms:
+            room.removeHandler(handler)
+
+
+def list_column(rows: Sequence[Any], dtype: Any) -> pa.ListArray:
+    """One-dimensional arrays as a column of lists."""
+    ends = np.cumsum([0, *map(len, rows)], dtype=np.int32)
+    flat = np.concatenate([np.asarray(row, dtype=dtype) for row in rows]) if len(rows) else np.empty(0, dtype)
+    return pa.ListArray.from_arrays(pa.array(ends), pa.array(flat))
+
+
+def with_rejected(table: pa.Table, reasons: Sequence[str]) -> pa.Table:
+    """The same rows, and behind them one for every record that an intervention rejected, with its reason in
+    the column `rejected` and nothing else."""
+    table = table.append_column("rejected", pa.nulls(len(table), pa.string()))
+    rejected = pa.table({"rejected": pa.array(list(reasons), pa.string())})
+    return pa.concat_tables([table, rejected], promote_options="default")
+
+
+def flat(table: pa.Table, name: str) -> np.ndarray:
+    """All values of a column of lists behind one another, or of a column of numbers."""
+    column = table.column(name).combine_chunks()
+    values = column.flatten() if pa.types.is_list(column.type) else column
+    array: np.ndarray = values.to_numpy(zero_copy_only=False)
+    return array
+
+
+def list_lengths(table: pa.Table, name: str) -> np.ndarray:
+    """How many values each list of a column has, as int64; none where the list is missing."""
+    import pyarrow.compute as pc
+
+    lengths = pc.fill_null(pc.list_value_length(table.column(name)), 0)
+    return lengths.to_numpy().astype(np.int64)
+
+
+def source_digest(source: str) -> str:
+    """What tells two states of a source apart: the content of a file, or of all files of a folder; of a
+    dataset of the Hub, the library's own fingerprint. Empty for embedded data, whose code is in every key.
+
+    Raises:
+        DataError: the file is not there, or the dataset cannot be loaded.
+    """
+    if source.startswith("stories:"):
+        return ""
+    if source.startswith("hub:"):
+        from data_modules.sources import table_rows
+
+        return str(getattr(table_rows(source.removeprefix("hub:")), "_fingerprint", ""))
+    path, (folder, colon, _) = Path(source), source.rpartition(":")
+    if colon and not path.exists():
+        path = Path(folder)  # FOLDER:SPLIT
+    try:
+        if not path.is_dir():
+            return file_digest(path)
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+        return json.dumps([[str(file.relative_to(path)), file_digest(file)] for file in files])
+    except FileNotFoundError:
+        raise DataError(f"{source}: no such file (other sources begin with hub: or stories:)") from None
+    except OSError as error:
+        raise DataError(f"{source}: cannot be read: {error.strerror}") from None
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
