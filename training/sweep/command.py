@@ -107,7 +107,7 @@ def run_sweep(study: Study, options: Options) -> int:
             run_locally(study, shares)
     except KeyboardInterrupt:
         points = study.points()
-        write_table(points, study.folder / "study.csv")
+        write_table(study.sweep, points, study.folder / "study.csv")
         ended = sum(point.ended for point in points)
         print(f"stopped: {ended} of {len(points)} trials have ended; the same command goes on")
         return INTERRUPTED
@@ -170,8 +170,8 @@ def try_arguments(study: Study) -> None:
 def conclude(study: Study) -> int:
     """Show what there is, and write it down; 1 when nothing is complete."""
     points = study.points()
-    table = write_table(points, study.folder / "study.csv")
-    print(best_first(table, study.sweep.direction))
+    table = write_table(study.sweep, points, study.folder / "study.csv")
+    print(best_first(study.sweep, table))
     write_pictures(study.sweep, points, study.folder)
     failed = [point for point in points if point.state == "failed"]
     if failed:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from training.sweep.point import Point, Resources, Study, run_point
+from training.sweep.point import Resources, Study, run_point
 
 IDLE_S = 1.0
 """Pause before a worker looks again at a point that another process runs."""
@@ -41,9 +41,9 @@ def run_locally(study: Study, shares: Sequence[Resources]) -> None:
                 return
             before = study.point(number)
             point = run_point(study, number, share, stop=stop, wait=False)
-            if point.ended:
-                show(study, point, new=not before.ended)
-            elif not stop.is_set():
+            if point.ended and not before.ended:
+                print(point.line(study.sweep.metric), flush=True)
+            elif not point.ended and not stop.is_set():
                 waiting.append(number)
                 stop.wait(IDLE_S)
 
@@ -90,7 +90,7 @@ def run_on_ray(study: Study, address: str, gpus: int) -> None:
             while pending:
                 (done,), pending = ray.wait(pending)
                 try:
-                    show(study, ray.get(done), new=True)
+                    print(ray.get(done).line(study.sweep.metric), flush=True)
                 except ray.exceptions.WorkerCrashedError as error:
                     print(f"error: a point's worker died too often: {error}", file=sys.stderr, flush=True)
         except KeyboardInterrupt:
@@ -102,12 +102,6 @@ def run_on_ray(study: Study, address: str, gpus: int) -> None:
             raise
         finally:
             ray.shutdown()
-
-
-def show(study: Study, point: Point, *, new: bool) -> None:
-    """A line for a point that has ended."""
-    if new:
-        print(point.line(study.sweep.metric), flush=True)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-LOG, EXIT_CODE, LOCK = "log.txt", "exit_code", ".lock"
+LOG, EXIT_CODE, LOCK, OWNER = "log.txt", "exit_code", ".lock", ".owner"
 ENDED, BUSY, STOPPED = 0, 75, 130
 """Exit codes of the guard: the command has ended (now or before), another guard runs it, it was stopped."""
 POLL_S = 0.1
@@ -55,6 +55,7 @@ def write_exit_code(folder: Path, code: int | str) -> None:
 
 
 def _run(folder: Path, grace: float, command: Sequence[str]) -> int:
+    (folder / OWNER).write_text(str(os.getpid()))
     with open(folder / LOG, "ab") as log:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     while (code := child.poll()) is None:

@@ -18,7 +18,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -169,20 +169,16 @@ def read_point(folder: Path, metric: str) -> Point:
         return Point(folder=folder, parameters=parameters, state="unfinished")
     code = ended.read_text()
     seconds = ended.stat().st_mtime - described.stat().st_mtime
-    state: State = "pruned" if code == PRUNED else "failed"
-    value, reason = None, ""
-    if state == "failed" and int(code):
-        reason = f"exit code {code}"
-        if int(code) > 128:
-            reason += f" (signal {int(code) - 128}{', out of memory?' if code == '137' else ''})"
-    elif state == "failed":
-        try:
-            state, value = "complete", final_value(folder / RUN / "metrics.json", metric)
-        except ValueError as error:
-            state, reason = "failed", str(error)
-    return Point(
-        folder=folder, parameters=parameters, state=state, value=value, reason=reason, seconds=seconds
-    )
+    point = Point(folder=folder, parameters=parameters, state="failed", seconds=seconds)
+    if code == PRUNED:
+        return replace(point, state="pruned")
+    if int(code):
+        signal_name = f" (signal {int(code) - 128}{', out of memory?' if code == '137' else ''})"
+        return replace(point, reason=f"exit code {code}{signal_name if int(code) > 128 else ''}")
+    try:
+        return replace(point, state="complete", value=final_value(point.run / "metrics.json", metric))
+    except ValueError as error:
+        return replace(point, reason=str(error))
 
 
 def final_value(path: Path, key: str) -> float:
@@ -225,9 +221,9 @@ def run_point(
     resources, stop = resources or Resources(), stop or threading.Event()
     folder = study.point_folder(number)
     folder.mkdir(parents=True, exist_ok=True)
-    results = (
-        Results(study.sweep, study.storage, study.folder, number) if study.sweep.needs_results() else None
-    )
+    results = None
+    if study.sweep.needs_results():
+        results = Results(study.sweep, study.storage, study.folder, number)
     parameters = _parameters(study, number, results)
     command = [
         *study.command,
@@ -240,7 +236,7 @@ def run_point(
     while not study.point(number).ended:
         with _guarded(study, folder, command, resources, wait) as process:
             while process.poll() is None and not stop.wait(POLL_S):
-                if results and results.prune(folder / RUN / "metrics.csv"):
+                if results and _owns(process, folder) and results.prune(folder / RUN / "metrics.csv"):
                     guard.write_exit_code(folder, PRUNED)
                     break
         if stop.is_set() or process.returncode in (guard.BUSY, guard.STOPPED):
@@ -265,6 +261,12 @@ def _parameters(study: Study, number: int, results: Results | None) -> Parameter
         if not path.exists():
             write_text(path, json.dumps({"number": number, "parameters": parameters}, indent=1) + "\n")
     return parameters
+
+
+def _owns(process: subprocess.Popen[bytes], folder: Path) -> bool:
+    """Whether the command runs under this guard, which may wait for another one."""
+    owner = folder / guard.OWNER
+    return owner.exists() and owner.read_text() == str(process.pid)
 
 
 @contextmanager

@@ -25,20 +25,19 @@ def counts(points: Sequence[Point]) -> str:
     return ", ".join(f"{n} {state}" for state, n in sorted(Counter(p.state for p in points).items()))
 
 
-def write_table(points: Sequence[Point], path: Path) -> pd.DataFrame:
+def write_table(sweep: Sweep, points: Sequence[Point], path: Path) -> pd.DataFrame:
     """One row for each point, in their order."""
     facts = ("name", "state", "value", "reason", "seconds")
     rows = [{fact: getattr(point, fact) for fact in facts} | point.parameters for point in points]
-    table = pd.DataFrame(rows).rename(columns={"name": "trial"})
+    table = pd.DataFrame(rows).rename(columns={"name": "trial", "value": sweep.metric})
     write_text(path, table.to_csv(index=False))
     return table
 
 
-def best_first(table: pd.DataFrame, direction: str) -> str:
+def best_first(sweep: Sweep, table: pd.DataFrame) -> str:
     """A table of points as text: the best one first, those without a value last."""
-    order = pd.DataFrame({"state": table["state"].map(STATES.index), "value": table["value"].astype(float)})
-    if direction == "maximize":
-        order["value"] = -order["value"]
+    value = table[sweep.metric].astype(float) * (-1 if sweep.direction == "maximize" else 1)
+    order = pd.DataFrame({"state": table["state"].map(STATES.index), "value": value})
     shown = table.loc[order.sort_values(["state", "value"], kind="stable").index]
     return str(shown.to_string(index=False, na_rep="", float_format="{:.6g}".format))
 
