@@ -38,12 +38,7 @@ class Measured(NamedTuple):
 
 
 def measure(*, repeats: int, quick: bool) -> list[Result]:
-    """Rows a second; seconds, memory at its worst beyond the input, and how far results differ as notes.
-
-    Args:
-        repeats: how many, each on other rows.
-        quick: a few rows, to see that everything runs.
-    """
+    """Rows a second; seconds, memory at its worst beyond the input, and how far results differ as notes."""
     rows = 2_000 if quick else 1_000_000
     systems = {OURS: run_ours, REFERENCE: run_reference}
     with own_processes(systems, apart=not quick) as call:

@@ -56,13 +56,7 @@ class Measured(NamedTuple):
 
 
 def measure(*, repeats: int, quick: bool, groups: str = "stories:heldout") -> list[Result]:
-    """Rows a second of every system; how far its probabilities are from those of one at a time as a note.
-
-    Args:
-        repeats: how many.
-        quick: a few groups and a minute model, to see that everything runs.
-        groups: where they come from.
-    """
+    """Rows a second of every system; how far its probabilities are from those of one at a time as a note."""
     with tempfile.TemporaryDirectory() as folder, own_processes(SYSTEMS, apart=not quick) as call:
         work = Work(folder, groups, *((6, 12, 8) if quick else (240, 250, 32)))
         save_model(work, QUICK if quick else MINILM)

@@ -38,12 +38,7 @@ class Measured(NamedTuple):
 
 
 def measure(*, repeats: int, quick: bool) -> list[Result]:
-    """Questions a second, each with both variants.
-
-    Args:
-        repeats: how many.
-        quick: few questions, to see that everything runs.
-    """
+    """Questions a second, each with both variants."""
     size = 300 if quick else 100_000
     systems = {OURS: together, ANEW: anew}
     with own_processes(systems, apart=not quick) as call:

@@ -48,12 +48,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 
 def measure(*, repeats: int, quick: bool) -> list[Result]:
     """Samples per second, and as notes the share of the measured peak of bfloat16 matrix products, peak
-    memory and, for ours, how often a step waits for the GPU. Nothing where there is no GPU.
-
-    Args:
-        repeats: how many.
-        quick: fewer questions.
-    """
+    memory and, for ours, how often a step waits for the GPU. Nothing where there is no GPU."""
     if not torch.cuda.is_available():
         print("gpu: skipped, torch finds no CUDA device here")
         return []

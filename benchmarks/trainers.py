@@ -49,13 +49,7 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """One epoch.
-
-    Args:
-        seconds: how long it took.
-        steps: how many there were.
-        peak_bytes: memory at its worst: of the whole process on a CPU, allocated on a GPU.
-    """
+    """The last epoch of a training; memory is that of the process on a CPU, allocated memory on a GPU."""
 
     seconds: float
     steps: int

@@ -68,12 +68,7 @@ Run = tuple[Callable[[Job, Path, int], Measured], Job]
 
 def measure(*, repeats: int, quick: bool) -> list[Result]:
     """Samples per second of every system, for every shape; real tokens per second, share of the peak of
-    matrix products, steps and peak memory as notes.
-
-    Args:
-        repeats: how many.
-        quick: a few questions and a minute model, to see that everything runs.
-    """
+    matrix products, steps and peak memory as notes."""
     peaks = {dtype: measured_peak(dtype) for dtype in (torch.float32, torch.bfloat16)}
     results: list[Result] = []
     for shape in QUICK if quick else SHAPES:

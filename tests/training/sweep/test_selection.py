@@ -139,7 +139,7 @@ def test_equal_scores_go_by_number_and_fewer_trials_are_said(
         (["--checkpoint", "best"], "best.ckpt"),
         (["--study", "/tmp"], "--study /tmp"),
         (["--test", "/no/such/file.json"], "/no/such/file.json"),
-        (["--test", "a=stories:dev", "a=stories:train"], "a=stories:train"),
+        (["--test", "a=stories:dev", "a=stories:train"], "called a"),
         (["--test", "stories:nowhere"], "nowhere"),
         (["--fast"], "--fast"),
     ],
