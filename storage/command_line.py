@@ -57,7 +57,7 @@ class Parser(argparse.ArgumentParser):
 
 def make_parser(function: Callable[..., Any], prog: str) -> Parser:
     """A parser of the arguments of `function`, which may be a dataclass."""
-    parser = Parser(prog=prog, description=_about(function))
+    parser = Parser(prog=prog, description=about(function))
     add_arguments(parser, function)
     return parser
 
@@ -76,7 +76,7 @@ def call(function: Callable[..., Any], arguments: argparse.Namespace) -> Any:
             value = cast(type, kind)(**{field.name: getattr(arguments, field.name) for field in fields(kind)})
         else:
             value = getattr(arguments, name)
-            value = tuple(value) if get_origin(kind) is tuple else value
+            value = tuple(value) if get_origin(kind) is tuple and value is not None else value
         if parameter.kind is Parameter.KEYWORD_ONLY or is_dataclass(function):
             named[name] = value
         else:
@@ -122,7 +122,7 @@ def _add(parser: Any, function: Callable[..., Any], defaults: Mapping[str, Any])
         default = defaults.get(parameter.name, parameter.default)
         if is_dataclass(kind):
             group = parser.add_argument_group(
-                (help_of.get(parameter.name) or _about(cast(type, kind))).rstrip(".")
+                (help_of.get(parameter.name) or about(cast(type, kind))).rstrip(".")
             )
             base = (
                 {} if default is Parameter.empty else {f.name: getattr(default, f.name) for f in fields(kind)}
@@ -200,7 +200,7 @@ def _parameters(function: Callable[..., Any]) -> Iterator[tuple[Parameter, Any]]
         yield parameter, kind
 
 
-def _about(function: Callable[..., Any]) -> str:
+def about(function: Callable[..., Any]) -> str:
     """The docstring without its sections."""
     text = cleandoc(function.__doc__ or "")
     return min((text.partition(f"\n{name}:\n")[0] for name in ("Args", "Raises", "Returns")), key=len).strip()

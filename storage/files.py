@@ -69,6 +69,13 @@ def write_text(path: Path, text: str) -> None:
         file.write(text)
 
 
+def refuse_existing(*paths: Path | None, overwrite: bool) -> None:
+    """DataError for the first of the paths that is there, unless it may be replaced."""
+    for path in paths:
+        if path is not None and path.exists() and not overwrite:
+            raise DataError(f"{path}: already exists; choose another name or add --overwrite")
+
+
 def sync(path: Path) -> None:
     """fsync a file or directory."""
     handle = os.open(path, os.O_RDONLY)

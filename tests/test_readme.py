@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import parser as benchmarks_parser
-from data_modules.__main__ import _parser as data_parser
+from data_modules.__main__ import build_parser as data_parser
 from data_modules.tasks.wording import read_wordings
 from docs.tiny_causal_model import make_parser as tiny_causal_model_parser
 from evaluation.__main__ import build_parser
@@ -57,7 +57,7 @@ def test_a_command_is_understood(
     elif module == "evaluation":
         build_parser(arguments).parse_args(arguments)
     elif module == "data_modules":
-        data_parser().parse_args(arguments)
+        data_parser(arguments).parse_args(arguments)
     elif module == "docs.tiny_causal_model":
         tiny_causal_model_parser().parse_args(arguments)
     else:

@@ -1,105 +1,101 @@
-"""`python -m data_modules perturb`: one variant of a data set, as JSON Lines with a summary beside it.
-
-The library side is `perturbations.py`; here are flags, counting and files.
-"""
+"""`python -m data_modules perturb`: one variant of a data set, as JSON Lines with a summary beside it."""
 
 from __future__ import annotations
 
-import argparse
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from data_modules.schema import VARIANTS, QAExample, Rejected
+from data_modules.schema import QAExample, Rejected, Variant
+from storage.command_line import AtLeast
 from storage.errors import DataError
+from storage.files import atomic_text, file_digest, refuse_existing
 
 if TYPE_CHECKING:
     from data_modules.interventions.deletion import Rules
 
-EXAMPLE = """examples:
-  the paper's truncated stories without rationale:
-    python -m data_modules perturb --dataset coqa --input coqa-dev-v1.0.json --variant ts_r \\
-        --output coqa_dev_ts_r.jsonl
-  with a neutral sentence around the answer:  ... --variant ts_r_aug --generator templates --output ...
-  any extractive set (the rationale is the sentence that holds the answer):
-    python -m data_modules perturb --dataset squad --input dev-v1.1.json --variant os_r --output ...
-"""
-DATASETS = ("coqa", "hotpotqa", "squad", "stories")
+
+@dataclass(frozen=True)
+class AppendedAnswer:
+    """the appended answer
+
+    Args:
+        presence_test: when an answer counts as still there: as whole words, or as any characters (the
+            authors' code).
+        append_types: which answers are appended; span leaves out numbers and options (the authors' XLNet).
+    """
+
+    presence_test: Literal["token", "substring"] = "token"
+    append_types: Literal["all_but_yes_no_unknown", "span"] = "all_but_yes_no_unknown"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own flags; --output and --overwrite are every command's."""
-    parser.add_argument("--dataset", required=True, choices=DATASETS, help="what --input holds")
-    parser.add_argument(
-        "--input", required=True, metavar="FILE", help="a file, a folder, hub:NAME:SPLIT or stories:SPLIT"
-    )
-    parser.add_argument(
-        "--variant",
-        required=True,
-        choices=VARIANTS,
-        help="os: the original; ts: cut after the rationale; ts_r: cut before it; os_r: rationale deleted; "
-        "_aug: a generated sentence in place of the bare answer",
-    )
-    parser.add_argument("--skip-bad", action="store_true", help="count bad records instead of stopping")
-    parser.add_argument("--seed", type=int, default=0, help="seed of --generator templates (default 0)")
-    _add_rules(parser)
-    _add_generator(parser)
+@dataclass(frozen=True)
+class Generated:
+    """generated sentences, for the _aug variants
+
+    Args:
+        generator: templates (default), openai:MODEL[@URL] or hf:PATH.
+        cache: where generated sentences are kept.
+        max_requests: at most N new requests; go on with the same command, --cache and --overwrite.
+    """
+
+    generator: Annotated[str, "NAME"] | None = None
+    cache: Annotated[Path, "FILE"] | None = None
+    max_requests: Annotated[int, AtLeast(0)] | None = None
 
 
-def _add_rules(parser: argparse.ArgumentParser) -> None:
-    rules = parser.add_argument_group("the appended answer")
-    rules.add_argument(
-        "--presence-test",
-        choices=("token", "substring"),
-        default="token",
-        help="when an answer counts as still there: as whole words, or as any characters (the authors' code)",
-    )
-    rules.add_argument(
-        "--append-types",
-        choices=("all_but_yes_no_unknown", "span"),
-        default="all_but_yes_no_unknown",
-        help="which answers are appended; span leaves out numbers and options (the authors' XLNet)",
-    )
+def perturb_file(
+    *,
+    dataset: Literal["coqa", "hotpotqa", "squad", "stories"],
+    input: Annotated[str, "FILE"],
+    variant: Variant,
+    output: Annotated[Path, "FILE"],
+    overwrite: bool = False,
+    skip_bad: bool = False,
+    seed: int = 0,
+    appended: AppendedAnswer,
+    generated: Generated,
+) -> str:
+    """Write questions with their stories truncated or their rationales deleted, and a summary beside them.
 
+    examples:
+      the paper's truncated stories without rationale:
+        python -m data_modules perturb --dataset coqa --input coqa-dev-v1.0.json --variant ts_r \\
+            --output coqa_dev_ts_r.jsonl
+      with a neutral sentence around the answer:  ... --variant ts_r_aug --generator templates --output ...
+      any extractive set (the rationale is the sentence that holds the answer):
+        python -m data_modules perturb --dataset squad --input dev-v1.1.json --variant os_r --output ...
 
-def _add_generator(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("generated sentences, for the _aug variants")
-    group.add_argument(
-        "--generator", metavar="NAME", help="templates (default), openai:MODEL[@URL] or hf:PATH"
-    )
-    group.add_argument("--cache", type=Path, metavar="FILE", help="where generated sentences are kept")
-    group.add_argument(
-        "--max-requests",
-        type=int,
-        metavar="N",
-        help="at most N new requests; go on with the same command, --cache and --overwrite",
-    )
-
-
-def run(arguments: argparse.Namespace) -> str:
-    """Write the rows and their summary; a line for the user."""
+    Args:
+        dataset: what --input holds.
+        input: a file, a folder, hub:NAME:SPLIT or stories:SPLIT.
+        variant: os: the original; ts: cut after the rationale; ts_r: cut before it; os_r: rationale deleted;
+            _aug: a generated sentence in place of the bare answer.
+        output: file to write.
+        overwrite: replace the output if it exists.
+        skip_bad: count bad records instead of stopping.
+        seed: seed of --generator templates.
+    """
     from data_modules.interventions.deletion import Rules, perturb_all
     from data_modules.questions.rows import to_line
-    from storage.files import atomic_text
 
-    summary_path = summary_of(arguments.output)
-    _check(arguments, summary_path)
-    rules = Rules(presence_test=arguments.presence_test, append_types=arguments.append_types)
-    examples: Iterable[QAExample] = _examples(arguments)
+    refuse_existing(output, summary_of(output), overwrite=overwrite)
+    augmented = variant.endswith("_aug")
+    if not augmented:
+        _refuse_generator(generated, variant)
+    rules = Rules(**asdict(appended))
+    examples: Iterable[QAExample] = _examples(input, dataset, skip_bad)
     sentences: dict[str, str] = {}
     failures: Counter[str] = Counter()
-    if arguments.variant.endswith("_aug"):
+    if augmented:
         examples = list(examples)
-        sentences, failures = _sentences(examples, arguments, rules)
+        sentences, failures = _sentences(examples, variant, generated, rules, skip_bad, seed)
     kept, rejected = 0, Counter[str]()
-    results = perturb_all(
-        _progress(examples), arguments.variant, sentence=sentences, rules=rules, skip_bad=arguments.skip_bad
-    )
-    with atomic_text(summary_path) as summary, atomic_text(arguments.output) as file:
+    results = perturb_all(_progress(examples), variant, sentence=sentences, rules=rules, skip_bad=skip_bad)
+    with atomic_text(summary_of(output)) as summary, atomic_text(output) as file:
         for result in results:
             if isinstance(result, Rejected):
                 rejected[result.reason] += 1
@@ -107,14 +103,25 @@ def run(arguments: argparse.Namespace) -> str:
                 file.write(to_line(result))
                 kept += 1
         if not kept:
-            raise DataError(
-                f"{arguments.input}: no question is left in {arguments.variant}: {_told(rejected)}"
-            )
-        json.dump(_record(arguments, rules, kept, rejected, failures), summary, indent=2)
+            raise DataError(f"{input}: no question is left in {variant}: {_reasons(rejected)}")
+        about = {
+            "dataset": dataset,
+            "input": input,
+            "sha256": file_digest(input) if Path(input).is_file() else None,
+            "variant": variant,
+            "seed": seed,
+            "rules": asdict(rules),
+            "sentence_library": _sentence_library(),
+            "generator": (generated.generator or "templates") if augmented else None,
+            "kept": kept,
+            "rejected": dict(rejected.most_common()),
+            "generation_failures": dict(failures.most_common()),
+        }
+        json.dump(about, summary, indent=2)
         summary.write("\n")
     lost = ", ".join(f"{count} {reason}" for reason, count in failures.most_common())
     failed = f"; without a generated sentence: {lost}" if lost else ""
-    return f"{arguments.output}: {kept} questions in {arguments.variant}; {_told(rejected)}{failed}"
+    return f"{output}: {kept} questions in {variant}; {_reasons(rejected)}{failed}"
 
 
 def summary_of(output: Path) -> Path:
@@ -122,49 +129,44 @@ def summary_of(output: Path) -> Path:
     return output.with_name(output.name.removesuffix(".jsonl") + ".summary.json")
 
 
-def _check(arguments: argparse.Namespace, summary: Path) -> None:
-    if summary.exists() and not arguments.overwrite:
-        raise DataError(f"{summary}: already exists; choose another --output or add --overwrite")
-    if arguments.variant.endswith("_aug"):
-        return
-    for flag in ("generator", "cache", "max_requests"):
-        if getattr(arguments, flag) is not None:
-            name = "--" + flag.replace("_", "-")
-            raise DataError(
-                f"{name}: {arguments.variant} generates no sentences; use it with ts_r_aug, os_r_aug"
-            )
+def _refuse_generator(generated: Generated, variant: Variant) -> None:
+    for name, value in asdict(generated).items():
+        if value is not None:
+            flag = "--" + name.replace("_", "-")
+            raise DataError(f"{flag}: {variant} generates no sentences; use it with ts_r_aug, os_r_aug")
 
 
-def _examples(arguments: argparse.Namespace) -> Iterator[QAExample]:
+def _examples(source: str, dataset: str, skip_bad: bool) -> Iterator[QAExample]:
     """The input's examples, each of the data set that the user named and with a rationale where one can be
     told from the answer."""
     from data_modules.interventions.deletion import with_rationale
     from data_modules.sources import read_questions
 
-    for example in read_questions(arguments.input, skip_bad=arguments.skip_bad):
-        if example.dataset != arguments.dataset:
-            found = example.dataset or "other data"
-            raise DataError(f"--dataset {arguments.dataset}, but {arguments.input} holds {found}")
-        yield with_rationale(example) if arguments.dataset == "squad" else example
+    for example in read_questions(source, skip_bad=skip_bad):
+        if example.dataset != dataset:
+            raise DataError(f"--dataset {dataset}, but {source} holds {example.dataset or 'other data'}")
+        yield with_rationale(example) if dataset == "squad" else example
 
 
 def _sentences(
-    examples: list[QAExample], arguments: argparse.Namespace, rules: Rules
+    examples: list[QAExample],
+    variant: Variant,
+    generated: Generated,
+    rules: Rules,
+    skip_bad: bool,
+    seed: int,
 ) -> tuple[dict[str, str], Counter[str]]:
     """Generated sentences for the examples that need one: those whose story lost its answer."""
     from data_modules.interventions.augmentation import generate_sentences
     from data_modules.interventions.variants import needing_sentences
 
-    try:
-        return generate_sentences(
-            needing_sentences(examples, arguments.variant, rules=rules, skip_bad=arguments.skip_bad),
-            generator=arguments.generator or "templates",
-            cache=arguments.cache,
-            max_requests=arguments.max_requests,
-            seed=arguments.seed,
-        )
-    except ValueError as error:  # a key that is missing, a model that is not there: a user's mistake
-        raise DataError(str(error)) from None
+    return generate_sentences(
+        needing_sentences(examples, variant, rules=rules, skip_bad=skip_bad),
+        generator=generated.generator or "templates",
+        cache=generated.cache,
+        max_requests=generated.max_requests,
+        seed=seed,
+    )
 
 
 def _progress(examples: Iterable[QAExample]) -> Iterable[QAExample]:
@@ -173,35 +175,12 @@ def _progress(examples: Iterable[QAExample]) -> Iterable[QAExample]:
     return tqdm(examples, desc="perturbing", unit="q", disable=None)
 
 
-def _record(
-    arguments: argparse.Namespace, rules: Rules, kept: int, rejected: Counter[str], failures: Counter[str]
-) -> dict[str, Any]:
+def _sentence_library() -> str:
     from data_modules.interventions.sentences import sentence_library
 
-    augmented = arguments.variant.endswith("_aug")
-    return {
-        "dataset": arguments.dataset,
-        "input": arguments.input,
-        "sha256": _sha256(Path(arguments.input)),
-        "variant": arguments.variant,
-        "seed": arguments.seed,
-        "rules": asdict(rules),
-        "sentence_library": sentence_library(),
-        "generator": (arguments.generator or "templates") if augmented else None,
-        "kept": kept,
-        "rejected": dict(rejected.most_common()),
-        "generation_failures": dict(failures.most_common()),
-    }
+    return sentence_library()
 
 
-def _sha256(path: Path) -> str | None:
-    """The fingerprint of an input that is one file."""
-    if not path.is_file():
-        return None
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _told(rejected: Counter[str]) -> str:
+def _reasons(rejected: Counter[str]) -> str:
     reasons = ", ".join(f"{count} {reason}" for reason, count in rejected.most_common())
     return f"{rejected.total()} rejected" + (f" ({reasons})" if reasons else "")

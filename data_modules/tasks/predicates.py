@@ -14,7 +14,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from storage.errors import DataError
 
@@ -175,6 +175,12 @@ def passage_length(*, long: int = 66, short: int = 36) -> Predicate:
 
     return value
 
+
+FeatureName = Literal[
+    "length", "punctuation", "lexicon", "uppercase", "column", "identity", "shorter_second", "overlap",
+    "negation", "question_word", "content_overlap", "same_as", "passage_length",
+]  # fmt: skip
+"""The functions above."""
 
 _SINGLE: tuple[Callable[..., Predicate], ...] = (length, punctuation, lexicon, uppercase, column, identity)
 _PAIR: tuple[Callable[..., Predicate], ...] = (

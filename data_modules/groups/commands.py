@@ -1,0 +1,249 @@
+"""The commands `unqover` and `lei`: word lists in, groups of underspecified questions out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from data_modules.schema import Group
+from storage.command_line import Count
+from storage.errors import DataError
+from storage.files import refuse_existing
+
+if TYPE_CHECKING:
+    from data_modules.groups.advice import Advice
+    from data_modules.groups.sets import Pools
+    from data_modules.groups.unqover import Expansion
+
+File = Annotated[str, "FILE"]
+Class = Literal["ethical", "adversarial", "irrelevant"]
+
+
+@dataclass(frozen=True)
+class WordLists:
+    """word lists, in UnQover's format
+
+    Args:
+        subjects: one list, or two to be paired with each other (female male).
+        templates: contexts and questions with slots.
+        attributes: attributes and their negations.
+        filler: one line that goes before every context.
+    """
+
+    subjects: list[File]
+    templates: File
+    attributes: File
+    filler: File | None = None
+
+    def expansion(self, mask: str | None = None) -> Expansion:
+        """The groups that the lists make."""
+        from data_modules.groups.unqover import read_expansion
+
+        return read_expansion(self.subjects, self.templates, self.attributes, filler=self.filler, mask=mask)
+
+
+@dataclass(frozen=True)
+class Interventions:
+    """advice
+
+    Args:
+        interventions: JSON {class: {category: [sentence, ...]}}.
+        no_advice: groups without any advice (class none).
+        classes: classes of advice to use; all by default.
+        lead_in: words before the advice.
+    """
+
+    interventions: File | None = None
+    no_advice: bool = False
+    classes: list[Class] | None = None
+    lead_in: str = "Note that, "
+
+    def read(self) -> tuple[Advice, ...]:
+        """The sentences."""
+        from data_modules.groups.advice import CLASSES, read_advice
+
+        if self.no_advice:
+            return ()
+        if self.interventions is None:
+            raise DataError(
+                "--interventions: give the file of advice sentences, or --no-advice to do without"
+            )
+        return read_advice(self.interventions, self.classes or CLASSES)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """which groups
+
+    Args:
+        like: only subjects, attributes and advice that this file of groups has.
+        exclude: leave out the groups (keys) of these files.
+        disjoint_from: leave out subjects, attributes and advice of these files.
+        split: only the parts of this split; splits share nothing but templates.
+        split_sizes: proportions of train, dev and test.
+        per_class: sample N groups of each class; all by default.
+        seed: seed of --split and --per-class.
+    """
+
+    like: File | None = None
+    exclude: list[File] | None = None
+    disjoint_from: list[File] | None = None
+    split: Literal["train", "dev", "test"] | None = None
+    split_sizes: tuple[int, int, int] = (4, 3, 4)
+    per_class: Count | None = None
+    seed: int = 0
+
+    def groups(self, expansion: Expansion, advice: tuple[Advice, ...], lead_in: str) -> Iterator[Group]:
+        """The groups; nothing is built before it is drawn."""
+        from data_modules.groups import sets
+        from data_modules.groups.splits import split_parts
+        from data_modules.sources import read_groups
+
+        if advice:
+            sets.check_categories(expansion, advice)
+        advised = bool(advice)
+        if self.split:
+            parts = split_parts(expansion, advice, seed=self.seed, weights=self.split_sizes)
+            expansion, advice = sets.restrict(expansion, advice, to=parts[self.split])
+        forbidden = [sets.parts_of(read_groups(source)) for source in self.disjoint_from or ()]
+        expansion, advice = sets.restrict(expansion, advice, without=forbidden)
+        if self.like:
+            wanted = sets.parts_of(read_groups(self.like))
+            wanted = replace(
+                wanted, advice_ids=wanted.advice_ids or None
+            )  # none there restricts nothing here
+            sets.check_known(wanted, expansion, advice if advised else None, f"--like {self.like}")
+            expansion, advice = sets.restrict(expansion, advice, to=wanted)
+        pools: Pools = {"none": expansion}
+        if advised:
+            pools = sets.advised_pools(expansion, advice, lead_in)
+        held_out = sets.HeldOut(group for source in self.exclude or () for group in read_groups(source))
+        if not any(len(pool) for pool in pools.values()):
+            raise DataError(
+                "no group is left: the restrictions exclude every subject pair, attribute or advice"
+            )
+        if self.per_class is None:
+            return sets.everything(pools, held_out)
+        return sets.sample(pools, self.per_class, seed=self.seed, exclude=held_out)
+
+
+def write_unqover(
+    *,
+    output: Path,
+    overwrite: bool = False,
+    lists: WordLists,
+    mask: Annotated[str, "TOKEN"] | None = None,
+) -> str:
+    """Write UnQover's source.json from word lists.
+
+    example:
+      python -m data_modules unqover --subjects nouns/subjects/religion --templates slots/religion_noact \\
+          --attributes activities/biased_religion --output source.json
+
+    Args:
+        output: file to write.
+        overwrite: replace the output if it exists.
+        mask: put in place of [mask] in language-model templates.
+    """
+    from data_modules.groups.unqover_source import write_source
+
+    refuse_existing(output, overwrite=overwrite)
+    records = write_source(lists.expansion(mask), output)
+    return f"{output}: {records} records, {2 * records} questions, {records // 2} groups"
+
+
+def write_groups(
+    *,
+    output: Path,
+    overwrite: bool = False,
+    lists: WordLists,
+    advice: Interventions,
+    selection: Selection,
+    specified: File | None = None,
+    gold: Literal["balanced", "first", "second"] = "balanced",
+    qa_output: Path | None = None,
+) -> str:
+    """Write a LEI file from word lists and interventions.
+
+    examples:
+      400 groups a class, of parts that no group of train.json has:
+        python -m data_modules lei --subjects nouns/subjects/religion --templates slots/religion_noact \\
+            --attributes activities/biased_religion --interventions religion_interventions.json \\
+            --disjoint-from train.json --per-class 400 --output test.json
+      the test third of everything:  ... --split test --output test.json
+      held-out keys of the same parts:  ... --like train.json --exclude train.json --output held_out.json
+
+    Args:
+        output: file to write.
+        overwrite: replace the outputs if they exist.
+        specified: TSV: attribute, sentence with [subj] that decides the question.
+        gold: with --specified: whom the sentence names (first, second: of two subject lists).
+        qa_output: with --specified: also write questions with answers, as SQuAD.
+    """
+    from data_modules.groups import specified as specifying
+    from data_modules.groups.lei import write_lei
+    from data_modules.groups.word_lists import read_attributes, read_subjects
+    from data_modules.questions.squad import write_squad
+
+    refuse_existing(output, qa_output, overwrite=overwrite)
+    counts: Counter[str] = Counter()
+    groups = counted(selection.groups(lists.expansion(), advice.read(), advice.lead_in), counts)
+    if specified is None:
+        write_lei(groups, output)
+        return summary(output, counts)
+    sentences = specifying.read_sentences(specified)
+    names = {subject.name.lower() for subject in read_subjects(lists.subjects[0])}
+    first_list = names if len(lists.subjects) == 2 else set()
+    plain = list(groups)
+    known = {attribute.name.lower() for attribute in read_attributes(lists.attributes)}
+    specifying.check_sentences(sentences, {group.attribute for group in plain}, known, specified)
+    items = list(specifying.specify_all(plain, sentences, gold=gold, first_list=first_list))
+    write_lei((item.group for item in items), output)
+    if qa_output is None:
+        return summary(output, counts)
+    questions = write_squad(specifying.gold_examples(items), qa_output)
+    return f"{summary(output, counts)}; {qa_output}: {questions} questions with answers"
+
+
+def write_stories(
+    *, output: Path, overwrite: bool = False, split: str, kind: Literal["qa", "groups"], seed: int = 0
+) -> str:
+    """Write the embedded data to a file.
+
+    example:
+      python -m data_modules stories --split dev --kind groups --seed 0 --output stories_dev.json
+
+    Args:
+        output: file to write.
+        overwrite: replace the output if it exists.
+        split: split of the embedded data, such as train or dev.
+        kind: questions (SQuAD) or groups (LEI).
+        seed: seed of the generator.
+    """
+    from data_modules.groups.lei import write_lei
+    from data_modules.questions.squad import write_squad
+    from data_modules.sources import read_groups, read_questions
+
+    refuse_existing(output, overwrite=overwrite)
+    source = f"stories:{split}?seed={seed}"
+    if kind == "qa":
+        return f"{output}: {write_squad(read_questions(source), output)} questions"
+    counts: Counter[str] = Counter()
+    write_lei(counted(read_groups(source), counts), output)
+    return summary(output, counts)
+
+
+def counted(groups: Iterable[Group], counts: Counter[str]) -> Iterator[Group]:
+    """The groups, counted by their class as they pass."""
+    for group in groups:
+        counts[group.advice_class] += 1
+        yield group
+
+
+def summary(output: Path, counts: Counter[str]) -> str:
+    """How many groups of which classes a file got."""
+    classes = ", ".join(f"{count} {name}" for name, count in counts.items())
+    return f"{output}: {counts.total()} groups ({classes})"

@@ -1,0 +1,253 @@
+"""The commands `condaqa`, `feature-bias` and `feature-bias-rows`: test beds made of labelled texts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from data_modules.tasks.feature_bias import (
+    AGREEING,
+    CAP,
+    DISAMBIGUATING,
+    MAX_DEMOS,
+    MIN_DEMOS,
+    FeatureTask,
+    build_task,
+    choice_rows,
+    read_task,
+    training_examples,
+    write_task,
+)
+from data_modules.tasks.predicates import FeatureName, LabelledText
+from data_modules.tasks.predicates import feature as make_feature
+from data_modules.tasks.wording import Meaning
+from storage.command_line import AtLeast, Count
+from storage.errors import DataError
+from storage.files import file_digest, refuse_existing
+from storage.json_files import json_lines
+
+Input = Annotated[Path, "FILE"]
+PAIRS = (("premise", "hypothesis"), ("passage", "question"), ("sentence1", "sentence2"))
+SINGLE = ("text", "sentence", "comment_text")
+_LABELS = {"0": 0, "1": 1, "false": 0, "true": 1}
+
+
+def write_condaqa(*, input: Input, output: Input, overwrite: bool = False) -> str:
+    """Write pairs of passages with opposite answers from CondaQA.
+
+    example:
+      python -m data_modules condaqa --input condaqa_dev.jsonl --output pairs.jsonl
+      python -m evaluation negation --checkpoint ot=A.ckpt ibt=B.ckpt --pairs pairs.jsonl --output DIR
+
+    Args:
+        input: CondaQA, as JSON Lines.
+        output: file to write.
+        overwrite: replace the output if it exists.
+    """
+    from data_modules.tasks.condaqa import TURNING, read_condaqa, write_pairs
+
+    refuse_existing(output, overwrite=overwrite)
+    found = read_condaqa(input)
+    count = write_pairs(found.pairs, output)
+    kinds = Counter(pair.edit for pair in found.pairs)
+    made = ", ".join(f"{kinds[edit]} {edit}" for edit in TURNING)
+    left_out = ", ".join(f"{n} {reason}" for reason, n in found.left_out.items()) or "none"
+    return f"{output}: {count} pairs ({made}); edited passages left out: {left_out}"
+
+
+@dataclass(frozen=True)
+class Labels:
+    """labels
+
+    Args:
+        label: field of the label.
+        positive: labels that count as 1; all others are 0.
+        threshold: labels of at least X count as 1.
+    """
+
+    label: Annotated[str, "FIELD"] = "label"
+    positive: list[Annotated[str, "VALUE"]] | None = None
+    threshold: Annotated[float, "X"] | None = None
+
+    def of(self, row: Mapping[str, Any], where: str) -> int:
+        """0 or 1; DataError for a row without a label that can be understood."""
+        if self.label not in row:
+            raise DataError(
+                f"{where}: the field {self.label!r} (the label) is missing; name another by --label"
+            )
+        value = row[self.label]
+        if self.positive:
+            return int(str(value) in self.positive)
+        if self.threshold is not None:
+            try:
+                return int(float(value) >= self.threshold)
+            except (TypeError, ValueError):
+                raise DataError(
+                    f"{where}: the label must be a number for --threshold, found {value!r}"
+                ) from None
+        label = _LABELS.get(str(value).lower())
+        if label is None:
+            raise DataError(
+                f"{where}: the label must be 0 or 1, found {value!r}; see --positive and --threshold"
+            )
+        return label
+
+
+def write_feature_task(
+    *,
+    input: Input,
+    feature: FeatureName,
+    output: Input,
+    overwrite: bool = False,
+    feature_args: list[Annotated[str, "KEY=VALUE"]] | None = None,
+    labels: Labels,
+    name: str | None = None,
+    h1_means: tuple[str, str] | None = None,
+    seed: int = 0,
+    cap: Count = CAP,
+    max_demos: Count = MAX_DEMOS,
+    min_demos: Count = MIN_DEMOS,
+) -> str:
+    """Write a task that tells which of two features is learned, from labelled texts.
+
+    examples:
+      python -m data_modules feature-bias --input reviews.jsonl --feature uppercase --output task.json
+      python -m data_modules feature-bias --input mnli.jsonl --label label --positive entailment \\
+          --feature overlap --h1-means "the second must be true" "it need not be" --output overlap.json
+      python -m data_modules feature-bias --input civil.jsonl --label toxicity --threshold 0.5 \\
+          --feature identity --feature-args one=female zero=male --output gender.json
+
+    Args:
+        input: JSON Lines with a label and `text`, or `premise` and `hypothesis`, or `passage` and `question`.
+        feature: h2, the other feature.
+        output: file to write.
+        overwrite: replace the output if it exists.
+        feature_args: the feature's options.
+        name: of the task; by default the stem of --output.
+        h1_means: what the labels 1 and 0 say, in words, for prompts.
+        seed: of the order of texts.
+        cap: most tests of a cell.
+        max_demos: most demonstrations of a cell.
+        min_demos: demonstrations that a cell keeps before it gets any test.
+    """
+    refuse_existing(output, overwrite=overwrite)
+    if labels.positive and labels.threshold is not None:
+        raise DataError("--positive and --threshold: give one of them")
+    chosen = make_feature(feature, _options(feature_args or []))
+    task = build_task(
+        name or output.stem,
+        list(_labelled_texts(input, labels)),
+        chosen,
+        seed=seed,
+        cap=cap,
+        max_demos=max_demos,
+        min_demos=min_demos,
+        h1=Meaning("Label:", ("no", "yes"), h1_means[1], h1_means[0]) if h1_means else None,
+        made_from={"input": str(input), "sha256": file_digest(input), "label": labels.label},
+    )
+    write_task(output, task)
+    left = f"{task.made_from['on_neither_side']} on neither side, {task.made_from['repeated']} repeated"
+    return f"{output}: {_sizes(task)}; left out: {left}"
+
+
+def _sizes(task: FeatureTask) -> str:
+    """How many texts are where."""
+    demos = ", ".join(f"{len(examples)} in {cell}" for cell, examples in task.demos.items())
+    tests = ", ".join(f"{len(examples)} in {cell}" for cell, examples in task.tests.items())
+    return f"demonstrations {demos}; tests {tests}"
+
+
+def _options(arguments: list[str]) -> dict[str, str]:
+    options = {}
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        if not equals or not key:
+            raise DataError(f"--feature-args {argument}: write KEY=VALUE")
+        options[key] = value
+    return options
+
+
+def _labelled_texts(path: Path, labels: Labels) -> Iterator[LabelledText]:
+    """The rows of a JSONL file. DataError names file, line and field."""
+    for where, row in json_lines(path, dict[str, Any]):
+        text, second = _texts(row, where)
+        yield LabelledText(where, text, second, labels.of(row, where), row)
+
+
+def _texts(row: Mapping[str, Any], where: str) -> tuple[str, str]:
+    pair = next((names for names in PAIRS if all(name in row for name in names)), None)
+    names = pair or next(((name,) for name in SINGLE if name in row), ())
+    if not names:
+        known = ", ".join((*(" and ".join(pair) for pair in PAIRS), *SINGLE))
+        raise DataError(f"{where}: no text; expected one of {known}")
+    texts = [row[name] for name in names]
+    for name, text in zip(names, texts, strict=True):
+        if not isinstance(text, str) or not text.strip():
+            raise DataError(f"{where}: the field {name!r} must be a text, found {text!r}")
+    return texts[0], texts[1] if pair else ""
+
+
+def write_feature_rows(
+    *,
+    task: Annotated[str, "FILE"],
+    output: Input,
+    overwrite: bool = False,
+    dev_output: Input | None = None,
+    test_output: Input | None = None,
+    agreement_tests: Annotated[float, "SHARE", AtLeast(0)] = 0.0,
+    rest: Input | None = None,
+    size: Annotated[int, AtLeast(0)] = 0,
+    seed: int = 0,
+    words: tuple[str, str] = ("0", "1"),
+) -> str:
+    """Write the demonstrations of such a task as rows to fine-tune on, both labels equally often.
+
+    example:
+      python -m data_modules feature-bias-rows --task task.json --output train.jsonl --dev-output dev.jsonl
+      python -m training fit -c configs/experiments/multiple_choice.yaml -c configs/backbones/minilm.yaml \\
+          --data.train_choices=[train.jsonl] --data.val_choices.main=dev.jsonl
+      python -m evaluation feature-bias --model hf:gpt2 --checkpoint tuned=best.ckpt --task task.json \\
+          --output DIR
+
+    Args:
+        task: a task (its file, or stories:NAME) to train on.
+        output: file to write.
+        overwrite: replace the outputs if they exist.
+        dev_output: also write the tests on which both features agree: for validation, where nothing may tell
+            which feature is meant.
+        test_output: also write the disambiguating tests; accuracy on them, cell by cell, is h1-accuracy.
+        agreement_tests: also train on this share of the tests on which both features agree (needs --rest).
+        rest: write the task without what is trained on, to measure with.
+        size: at most N rows; 0 for all.
+        seed: of the choice of rows and their order.
+        words: label words of 0 and 1.
+    """
+    from data_modules.choices.rows import write_choices
+
+    if agreement_tests > 1:
+        raise DataError(f"--agreement-tests: a share from 0 to 1, got {agreement_tests}")
+    if agreement_tests and rest is None:
+        raise DataError("--agreement-tests: add --rest FILE, the task to measure with afterwards")
+    if words[0] == words[1]:
+        raise DataError(f"--words: two different words are needed, got {words[0]!r} twice")
+    if size == 1:
+        raise DataError("--size: at least 2, one of each label (or 0 for all), got 1")
+    outputs = [path for path in (output, dev_output, test_output, rest) if path]
+    if len(set(outputs)) < len(outputs):
+        raise DataError("--output, --dev-output, --test-output and --rest: name a file of its own for each")
+    refuse_existing(*outputs, overwrite=overwrite)
+    whole = read_task(task)
+    chosen, left = training_examples(whole, agreement_tests=agreement_tests, size=size, seed=seed)
+    written = [f"{output}: {write_choices(output, choice_rows(whole, chosen, words))} rows"]
+    for path, cells in ((dev_output, AGREEING), (test_output, DISAMBIGUATING)):
+        if path is not None:
+            tests = [x for cell in cells for x in left.tests[cell]]
+            count = write_choices(path, choice_rows(left, tests, words))
+            written.append(f"{path}: {count} of {', '.join(cells)}")
+    if rest is not None:
+        write_task(rest, left)
+        written.append(f"{rest}: {_sizes(left)}")
+    return "; ".join(written)
