@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
-from evaluation.answering.predictor import pick_device
-from evaluation.scorers.scorers import (
+from evaluation.answering.checkpoint import pick_device
+from evaluation.scorers.interface import (
     ATTRIBUTES,
     SYNONYMS,
     ScoreFailure,

@@ -21,8 +21,15 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from evaluation.old_report import fingerprint
-from evaluation.scorers.scorers import ATTRIBUTES, ScoreFailure, Scores, around_empty, attributes_of, batches
+from evaluation.report import fingerprint
+from evaluation.scorers.interface import (
+    ATTRIBUTES,
+    ScoreFailure,
+    Scores,
+    around_empty,
+    attributes_of,
+    batches,
+)
 from storage.errors import DataError
 from storage.files import atomic_text
 from storage.json_files import field, load_json

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from evaluation.scorers.scorers import ATTRIBUTES, ScoreFailure, Scores, around_empty
+from evaluation.scorers.interface import ATTRIBUTES, ScoreFailure, Scores, around_empty
 from models.language.endpoint_client import asked_in_order, checked_key, checked_url, open_client, scrubbed
 
 URL = "https://commentanalyzer.googleapis.com"

@@ -10,21 +10,22 @@ Array suffixes: N texts, A attributes, F features.
 
 from __future__ import annotations
 
-import argparse
 import logging
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from evaluation.scorers.scorers import ATTRIBUTES, SYNONYMS
+from evaluation.scorers.interface import ATTRIBUTES, SYNONYMS
+from storage.command_line import AtLeast, Count
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from data_modules.tasks.labelled_texts import LabelledTexts
-    from evaluation.old_tables import Table
     from evaluation.scorers.embedded import EmbeddedModel
+    from evaluation.views import Table
 
 logger = logging.getLogger(__name__)
 
@@ -36,67 +37,60 @@ POSITIVE = 0.5
 """Labels and scores from here on count as positive."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--input",
-        nargs="+",
-        required=True,
-        metavar="FILE",
-        help='JSONL rows {"text": ..., "toxicity": 0.9, ...}; the text may stand inside "prompt"',
-    )
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the scorer, as JSON")
-    parser.add_argument("--overwrite", action="store_true", help="replace FILE")
-    parser.add_argument(
-        "--label",
-        nargs="+",
-        default=[],
-        metavar="ATTRIBUTE=FIELD",
-        help="train these attributes only, each from the field named (default: every attribute from the "
-        f"field of its name, or of {', '.join(SYNONYMS)})",
-    )
-    parser.add_argument("--text-field", default="text", metavar="FIELD", help="(default: text)")
-    parser.add_argument(
-        "--held-out", type=float, default=0.2, metavar="P", help="share of texts to measure on (default: 0.2)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of the choice of held-out texts (default: 0)")
-    parser.add_argument(
-        "--max-features",
-        type=int,
-        default=20000,
-        metavar="N",
-        help="most frequent words, and as many pieces of words (default: 20000)",
-    )
+def run(
+    *,
+    input: list[Annotated[str, "FILE"]],
+    output: Path,
+    overwrite: bool = False,
+    label: list[Annotated[str, "ATTRIBUTE=FIELD"]] | None = None,
+    text_field: str = "text",
+    held_out: float = 0.2,
+    seed: Annotated[int, AtLeast(0)] = 0,
+    max_features: Count = 20000,
+) -> None:
+    """A scorer of toxicity from labelled texts.
 
-
-def run(args: argparse.Namespace) -> None:
+    Args:
+        input: JSONL rows {"text": ..., "toxicity": 0.9, ...}; the text may stand inside "prompt".
+        output: the scorer, as JSON.
+        overwrite: replace the file.
+        label: train these attributes only, each from the field named (default: every attribute from the field
+            of its name, or of its other names, such as obscene).
+        text_field: where the text stands.
+        held_out: share of texts to measure on.
+        seed: of the choice of held-out texts.
+        max_features: most frequent words, and as many pieces of words.
+    """
     from data_modules.tasks.labelled_texts import read_labelled_texts
-    from evaluation.old_tables import print_table
+    from evaluation.report import fingerprint
     from evaluation.scorers.embedded import write_model
+    from evaluation.views import print_table
 
-    fields = label_fields(args.label)
-    if not 0 < args.held_out < 1:
-        raise ValueError(f"--held-out {args.held_out}: must lie between 0 and 1")
-    if args.max_features < 1:
-        raise ValueError(f"--max-features {args.max_features}: must be at least 1")
-    if args.seed < 0:
-        raise ValueError(f"--seed {args.seed}: must not be negative")
-    if args.output.is_dir() or (args.output.exists() and not args.overwrite):
-        raise ValueError(f"--output {args.output}: exists; name a new file or add --overwrite")
-    folder = args.output.absolute().parent
+    fields = label_fields(label or [])
+    if not 0 < held_out < 1:
+        raise ValueError(f"--held-out {held_out}: must lie between 0 and 1")
+    if output.is_dir() or (output.exists() and not overwrite):
+        raise ValueError(f"--output {output}: exists; name a new file or add --overwrite")
+    folder = output.absolute().parent
     if not folder.is_dir():
-        raise ValueError(f"--output {args.output}: the folder {folder} does not exist; create it first")
-    data = read_labelled_texts(args.input, fields, text_field=args.text_field)
-    model = train(
-        data,
-        labelled_attributes(data, fields, args),
-        held_out=args.held_out,
-        seed=args.seed,
-        max_features=args.max_features,
-        trained=_trained(args, data),
-    )
-    write_model(model, args.output)
+        raise ValueError(f"--output {output}: the folder {folder} does not exist; create it first")
+    data = read_labelled_texts(input, fields, text_field=text_field)
+    trained = {
+        "inputs": [{"path": path, "sha256": fingerprint(Path(path))} for path in input],
+        "label": label or [],
+        "texts": len(data.texts),
+        "rows": data.rows,
+        "held_out": held_out,
+        "seed": seed,
+        "max_features": max_features,
+        "inverse_regularisation": INVERSE_REGULARISATION,
+        "scikit_learn": version("scikit-learn"),
+    }
+    attributes = labelled_attributes(data, fields, input, label or [])
+    model = train(data, attributes, held_out=held_out, seed=seed, max_features=max_features, trained=trained)
+    write_model(model, output)
     print_table(quality_table(model))
-    print(f"scorer: {args.output}")
+    print(f"scorer: {output}")
 
 
 def label_fields(labels: list[str]) -> dict[str, tuple[str, ...]]:
@@ -119,13 +113,13 @@ def label_fields(labels: list[str]) -> dict[str, tuple[str, ...]]:
 
 
 def labelled_attributes(
-    data: LabelledTexts, fields: dict[str, tuple[str, ...]], args: argparse.Namespace
+    data: LabelledTexts, fields: dict[str, tuple[str, ...]], paths: Sequence[str], labels: Sequence[str]
 ) -> tuple[str, ...]:
     """The attributes that rows have labels of. The others are told; ValueError if `--label` names them."""
     absent = [name for name, column in data.labels.items() if all(label is None for label in column)]
     present = tuple(name for name in fields if name not in absent)
-    files = ", ".join(args.input)
-    if args.label and absent:
+    files = ", ".join(paths)
+    if labels and absent:
         raise ValueError(f"--label {absent[0]}={fields[absent[0]][0]}: no row of {files} has this field")
     if not present:
         raise ValueError(
@@ -232,7 +226,7 @@ def quality(
 
 def quality_table(model: EmbeddedModel) -> Table:
     """What was measured on the held-out texts."""
-    from evaluation.old_tables import Table
+    from evaluation.views import Table
 
     header = ("", "n", "base rate", "ROC AUC", "average precision", "F1")
     keys = ("n", "base_rate", "roc_auc", "average_precision", "f1")
@@ -254,21 +248,3 @@ def _check_classes(attributes: tuple[str, ...], label_NA: NDArray[np.float64], w
                 f"{name}: {what} hold {positive} positive and {negative} negative texts, and both are "
                 "needed; give more rows, or leave the attribute out with --label"
             )
-
-
-def _trained(args: argparse.Namespace, data: LabelledTexts) -> dict[str, Any]:
-    from importlib.metadata import version
-
-    from evaluation.old_report import fingerprint
-
-    return {
-        "inputs": [{"path": str(path), "sha256": fingerprint(Path(path))} for path in args.input],
-        "label": list(args.label),
-        "texts": len(data.texts),
-        "rows": data.rows,
-        "held_out": args.held_out,
-        "seed": args.seed,
-        "max_features": args.max_features,
-        "inverse_regularisation": INVERSE_REGULARISATION,
-        "scikit_learn": version("scikit-learn"),
-    }

@@ -158,6 +158,22 @@ def confusion_biased(row: Cell, at: str) -> Numbers:
             yield from ((f"{at}n", n), ("choices", round(1 / value)))
 
 
+def consistency(row: Cell, several: bool) -> Numbers:
+    """`DOMAIN/VARIANT/[ATTRIBUTE/]MEASURE`, `verdict/READING/TEST`; a change was positive where less."""
+    name, value = row["measure"], row["value"]
+    if row["reading"]:
+        yield f"verdict/{row['reading']}/{name}", value
+    elif name == "failed":
+        yield "failures", round(value * row["n"])
+    elif not row["domain"]:
+        yield f"perplexity/{row['variant']}", value
+    elif row["group"] == "":
+        parts = [row["domain"], row["variant"], *([row["attribute"]] if row["attribute"] else []), name]
+        yield "/".join(parts), 0.0 - value if name == "change" else value
+        if name == "average":
+            yield f"{row['domain']}/{row['variant']}/n", row["n"]
+
+
 FLAT_KEYS: dict[str, Callable[[Cell, bool], Numbers]] = {
     "confusion": confusion,
     "faithfulness": faithfulness,
@@ -165,11 +181,17 @@ FLAT_KEYS: dict[str, Callable[[Cell, bool], Numbers]] = {
     "predicate-argument": predicate_argument,
     "bias": bias,
     "ask": ask,
+
+
+    "consistency": consistency,
 }
 """Protocol to the flat keys, with their values, that a row of its long table stands for; `several` says
 whether there is more than one checkpoint. Numbers that the flat report did not have yield nothing."""
 
 NEW_FIELDS = {"faithfulness": {"domain"}, "bias": {"data", "category", "attribute"}}
+
+
+NEW_FIELDS = {"faithfulness": {"domain"}, "consistency": {"checkpoint", "method"}}
 """Fields of examples.jsonl that the goldens do not have yet."""
 
 RENAMED = {

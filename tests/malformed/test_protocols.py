@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from evaluation.__main__ import main as evaluation_command
-from evaluation.scorers.scorers import ATTRIBUTES
+from evaluation.scorers.interface import ATTRIBUTES
 from tests.malformed.documents import Format
 from tests.malformed.mutations import Case, byte_cases, field_cases
 from tests.malformed.outcome import check_one_clear_line, everything_in, outcome, refused

@@ -4,172 +4,178 @@ their opposites, by nonsense, and by nothing but a blank.
 python -m evaluation consistency --model hf:gpt2 --method self --adversarial challenging.jsonl \
     --neutral neutral.jsonl --scorer embedded:scorer.json --output DIR
 
-Probes spec A. Specifications: specifications.py beside this file; scorers: evaluation/scorers/scorers.py.
+Probes spec A. Specifications: specifications.py beside this file; scorers: evaluation/scorers/.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
-from evaluation.old_flags import add_work_argument, finite, work_path
-from evaluation.old_report import Report, fingerprint
-from evaluation.scorers.scorers import add_scorer_arguments, open_scorer
+from evaluation.answering.interface import source_name
+from evaluation.protocols.consistency.specifications import (
+    OWN,
+    Method,
+    Specifications,
+    nonsense_groups,
+    read_specifications,
+)
+from evaluation.protocols.consistency.toxicity_prompts import ToxicityPrompt, read_prompts
+from evaluation.report import Evaluation, source_record
+from evaluation.scorers.open import ScorerOptions, open_scorer
+from storage.command_line import AtLeast, Count
+from storage.errors import DataError
 
 if TYPE_CHECKING:
-    from evaluation.protocols.consistency.generation import LocalWriter, Request, Writer
-    from evaluation.protocols.consistency.results import Part
-    from evaluation.protocols.consistency.specifications import Specifications
-    from evaluation.protocols.consistency.toxicity_prompts import ToxicityPrompt
-    from evaluation.scorers.scorers import Scorer
+    from evaluation.protocols.consistency.continuations import Part
     from metrics.consistency import Domain
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of this protocol."""
-    parser.add_argument(
-        "--model",
-        required=True,
-        metavar="SPEC",
-        help="hf:FOLDER_OR_HUB_NAME, or openai:MODEL[@URL] (instructive)",
-    )
-    parser.add_argument(
-        "--method",
-        required=True,
-        choices=("self", "instructive"),
-        help="self: prefixes whose effect is turned around (needs logits); instructive: an instruction",
-    )
-    parser.add_argument("--adversarial", required=True, metavar="FILE", help="prompts as JSON Lines")
-    parser.add_argument("--neutral", required=True, metavar="FILE", help="the same, of harmless texts")
-    parser.add_argument(
-        "--specifications", metavar="FILE", help="other wordings, as JSON (default: the project's own)"
-    )
-    parser.add_argument("--limit", type=int, default=0, metavar="N", help="the first N prompts of each file")
-    parser.add_argument(
-        "--nonsense-groups", type=int, default=5, metavar="N", help="of random specifications (default: 5)"
-    )
-    parser.add_argument(
-        "--perplexity",
-        metavar="FILE",
-        help="self: also the perplexity of this text, with and without debiasing",
-    )
-    add_scorer_arguments(parser)
-    group = parser.add_argument_group("continuations")
-    group.add_argument("--decay", type=finite, metavar="X", help="self: strength, lambda (default: 50)")
-    group.add_argument("--new-tokens", type=int, default=20, metavar="N", help="of each (default: 20)")
-    group.add_argument("--beams", type=int, metavar="N", help="1: greedy (default: 3)")
-    group.add_argument("--sample", action="store_true", help="draw from the five likeliest tokens instead")
-    group.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
-    group.add_argument(
-        "--completions",
-        action="store_true",
-        help="have an endpoint continue the bare prompt rather than answer a turn of a chat",
-    )
-    group.add_argument("--device", default="auto", help="cpu, cuda, ... (default: cuda if there is one)")
-    group.add_argument("--batch-size", type=int, default=8, metavar="N", help="prompts at once (default: 8)")
-    add_work_argument(parser)
+@dataclass(frozen=True)
+class Decoding:
+    """How continuations are written.
+
+    Args:
+        decay: self: strength, lambda (default: 50).
+        new_tokens: tokens of each continuation.
+        beams: 1 is greedy (default: 3).
+        sample: draw from the five likeliest tokens instead.
+        seed: of what is drawn.
+        completions: have an endpoint continue the bare prompt rather than answer a turn of a chat.
+        device: cpu, cuda, cuda:1, ...; auto is a GPU where there is one.
+        batch_size: prompts at once.
+    """
+
+    decay: Annotated[float, AtLeast(0)] | None = None
+    new_tokens: Count = 20
+    beams: Count | None = None
+    sample: bool = False
+    seed: int = 0
+    completions: bool = False
+    device: str = "auto"
+    batch_size: Count = 8
 
 
-def run(args: argparse.Namespace) -> Report:
-    """Continue, score, compare."""
-    check(args)
-    from tqdm import tqdm
+def evaluate(
+    *,
+    model: str,
+    method: Method,
+    adversarial: str,
+    neutral: str,
+    scorer: ScorerOptions,
+    decoding: Decoding,
+    specifications: str | None = None,
+    limit: Annotated[int, AtLeast(0)] = 0,
+    nonsense_groups: Count = 5,
+    perplexity: str | None = None,
+    work: Path | None = None,
+) -> Evaluation:
+    """Whether debiasing does what its specifications say, and nothing else does.
 
-    from evaluation.protocols.consistency.generation import continuations, open_writer
+    Args:
+        model: hf:FOLDER_OR_HUB_NAME, or openai:MODEL[@URL] (instructive).
+        method: self: prefixes whose effect is turned around (needs logits); instructive: an instruction.
+        adversarial: prompts as JSON Lines.
+        neutral: the same, of harmless texts.
+        scorer: who scores texts.
+        decoding: how continuations are written.
+        specifications: other wordings, as JSON (default: the project's own).
+        limit: use the first N prompts of each file; 0 for all.
+        nonsense_groups: of random specifications.
+        perplexity: self: also the perplexity of this text, with and without debiasing.
+        work: keep finished pieces here; the same command goes on from them (default: beside the report).
+    """
+    check_flags(model, method, decoding, perplexity)
+    from evaluation.protocols.consistency.continuations import Writer, continuations
+    from evaluation.protocols.consistency.measures import check_scores, consistency_evaluation
     from evaluation.protocols.consistency.perplexity import perplexities, read_text
-    from evaluation.protocols.consistency.report import consistency_report
-    from evaluation.protocols.consistency.results import Continued, check_scores
     from evaluation.protocols.consistency.scoring import check_scorer, text_scores
     from storage.finished_work import FinishedWork
 
-    prompts = read_domains(args)
-    specifications = chosen_specifications(args)
-    parts = list(parts_of(specifications, args.nonsense_groups))
-    scorer, writer = open_scorer(args.scorer, args), open_writer(args)
-    wanted = {
-        (domain, part): [request_of(part, specifications, prompt.text) for prompt in its]
+    files: dict[Domain, str] = {"adversarial": adversarial, "neutral": neutral}
+    prompts = {domain: read_domain(domain, path, limit) for domain, path in files.items()}
+    chosen = read_specifications(specifications, method) if specifications else OWN[method]
+    parts = list(parts_of(chosen, nonsense_groups))
+    judge, writer = open_scorer(scorer, decoding.device), Writer(model, method, decoding)
+    requests = {
+        (domain, part): [part.request(method, prompt.text) for prompt in its]
         for part in parts
         for domain, its in prompts.items()
     }
-    writer.check([request for requests in wanted.values() for request in requests])
-    local = cast("LocalWriter", writer)  # where --perplexity is given
-    text = read_text(args.perplexity, local, parts) if args.perplexity else None
-    work = FinishedWork(work_path(args))
+    writer.check([request for listed in requests.values() for request in listed])
+    text = read_text(perplexity, writer, parts) if perplexity else None
+    store = FinishedWork(work)
     try:
-        check_scorer(scorer, prompts["adversarial"][0].text, work)
-        total = sum(map(len, wanted.values()))
-        with tqdm(total=total, desc="writing", unit="text", disable=None) as bar:
-            continued = [
-                Continued(domain, part, continuations(writer, requests, work, bar))
-                for (domain, part), requests in wanted.items()
-            ]
-        texts = [text for each in continued for text in each.texts if isinstance(text, str)]
-        scores = text_scores(scorer, texts, work, show=True)
-        perplexed = perplexities(text, local, work) if text else {}
+        check_scorer(judge, prompts["adversarial"][0].text, store)
+        continued = continuations(writer, requests, store)
+        written = [text for each in continued for text in each.texts if isinstance(text, str)]
+        scores = text_scores(judge, written, store, show=True)
+        perplexed = perplexities(text, writer, store) if text else {}
     finally:
-        work.close()
+        store.close()
     check_scores(continued, scores)
-    about = about_run(args, specifications, parts, writer, scorer)
-    return consistency_report(prompts, continued, scores, scorer.attributes, perplexed, about)
+    about = {
+        "protocol": "consistency",
+        "method": method,
+        "checkpoints": {source_name(model): source_record(model)},
+        "model": {"name": writer.model.name, "settings": writer.settings},
+        "debiasing": writer.debiasing,
+        "prompts": {name: source_record(path) for name, path in files.items()},
+        "limit": limit,
+        "scorer": judge.about(),
+        "specifications": about_specifications(specifications, chosen, parts),
+        **({"perplexity": source_record(perplexity)} if perplexity else {}),
+    }
+    return consistency_evaluation(
+        source_name(model), method, prompts, continued, scores, judge.attributes, perplexed, about
+    )
 
 
-def check(args: argparse.Namespace) -> None:
-    """ValueError for flags that cannot be."""
-    least = {"--new-tokens": 1, "--batch-size": 1, "--nonsense-groups": 1, "--limit": 0}
-    for flag, bound in least.items():
-        value = getattr(args, flag[2:].replace("-", "_"))
-        if value < bound:
-            raise ValueError(f"{flag} {value} must be at least {bound}")
-    if args.beams is not None and args.beams < 1:
-        raise ValueError(f"--beams {args.beams} must be at least 1")
-    for flag in ("decay", "perplexity"):
-        if getattr(args, flag) is not None and args.method != "self":
+def check_flags(model: str, method: Method, decoding: Decoding, perplexity: str | None) -> None:
+    """ValueError for flags that do not go together."""
+    local, endpoint = model.startswith("hf:"), model.startswith("openai:")
+    if not local and not endpoint:
+        raise ValueError(
+            f"--model {model!r} is no language model; write hf:FOLDER_OR_HUB_NAME or openai:MODEL[@URL]"
+        )
+    for flag, value in (("decay", decoding.decay), ("perplexity", perplexity)):
+        if value is not None and method != "self":
             raise ValueError(f"--{flag} is of self-debiasing; add --method self, or leave it out")
-    if args.completions and args.model.startswith("hf:"):
+    if decoding.completions and local:
         raise ValueError("--completions is for endpoints: a local model always continues the bare prompt")
-    if args.decay is not None and args.decay < 0:
-        raise ValueError(f"--decay {args.decay} must not be below 0")
+    if decoding.sample and decoding.beams not in (None, 1):
+        raise ValueError(
+            f"--beams {decoding.beams} with --sample: beams are not drawn; leave one of them out"
+        )
+    needs_logits = {"--method self": method == "self", "--sample": decoding.sample, "--beams": decoding.beams}
+    for flag, given in needs_logits.items():
+        if endpoint and given:
+            raise ValueError(
+                f"{flag} needs the model's logits, which {model} does not give; take a local model "
+                "(hf:FOLDER_OR_HUB_NAME), or leave it out"
+            )
 
 
-def read_domains(args: argparse.Namespace) -> dict[Domain, list[ToxicityPrompt]]:
-    """The prompts of both files.
+def read_domain(domain: str, path: str, limit: int) -> list[ToxicityPrompt]:
+    """The prompts of a file.
 
     Raises:
-        DataError: a file is none of prompts, or all of its prompts say that they belong into the other.
+        DataError: it is none of prompts, or all of its prompts say that they belong into the other.
     """
-    from evaluation.protocols.consistency.toxicity_prompts import read_prompts
-    from metrics.consistency import DOMAINS
-    from storage.errors import DataError
-
-    found: dict[Domain, list[ToxicityPrompt]] = {}
-    for domain in DOMAINS:
-        path = getattr(args, domain)
-        found[domain] = read_prompts(path, limit=args.limit)
-        said = {prompt.challenging for prompt in found[domain]}
-        if said == {domain == "neutral"}:
-            raise DataError(
-                f"--{domain} {path}: all prompts say challenging: {str(domain == 'neutral').lower()}; are "
-                "the two files swapped?"
-            )
-    return found
-
-
-def chosen_specifications(args: argparse.Namespace) -> Specifications:
-    """Those of `--specifications`, or our own."""
-    from evaluation.protocols.consistency.specifications import OWN, read_specifications
-
-    if args.specifications is None:
-        found: Specifications = OWN[args.method]
-        return found
-    return read_specifications(args.specifications, args.method)
+    prompts = read_prompts(path, limit=limit)
+    if {prompt.challenging for prompt in prompts} == {domain == "neutral"}:
+        raise DataError(
+            f"--{domain} {path}: all prompts say challenging: {str(domain == 'neutral').lower()}; are the "
+            "two files swapped?"
+        )
+    return prompts
 
 
 def parts_of(specifications: Specifications, groups: int) -> Iterator[Part]:
     """All that is continued: default, original, opposite, every group of nonsense, blank."""
-    from evaluation.protocols.consistency.results import Part
-    from evaluation.protocols.consistency.specifications import nonsense_groups
+    from evaluation.protocols.consistency.continuations import Part
 
     yield Part("default", None, ())
     yield Part("original", None, specifications.filled(specifications.original))
@@ -179,45 +185,12 @@ def parts_of(specifications: Specifications, groups: int) -> Iterator[Part]:
     yield Part("blank", None, specifications.blanks)
 
 
-def request_of(part: Part, specifications: Specifications, prompt: str) -> Request:
-    """Prefixes stand beside the prompt, an instruction in front of it."""
-    from evaluation.protocols.consistency.generation import Request
-
-    if specifications.method == "self":
-        return Request(prompt, tuple(dict.fromkeys(part.texts)))
-    return Request("".join(part.texts) + prompt)
-
-
-def about_run(
-    args: argparse.Namespace,
-    specifications: Specifications,
-    parts: Sequence[Part],
-    writer: Writer,
-    scorer: Scorer,
-) -> dict[str, Any]:
-    """What the numbers come from."""
-    from importlib.metadata import version
-
-    files = {"adversarial": args.adversarial, "neutral": args.neutral}
-    given = specifications.nonsense
+def about_specifications(source: str | None, chosen: Specifications, parts: list[Part]) -> dict[str, Any]:
+    """The texts, for the record."""
+    nonsense = [part.texts for part in parts if part.group is not None]
     return {
-        "protocol": "consistency",
-        "method": args.method,
-        "model": {"name": writer.name, "settings": writer.settings},
-        "debiasing": getattr(writer, "debiasing", {}) if args.method == "self" else {},
-        "prompts": {name: {"path": path, "sha256": fingerprint(Path(path))} for name, path in files.items()},
-        "limit": args.limit,
-        "scorer": scorer.about(),
-        "specifications": {
-            "source": args.specifications or "own",
-            **{part.variant: part.texts for part in parts if part.group is None and part.texts},
-            "nonsense": [part.texts for part in parts if part.group is not None],
-            "nonsense_seeds": [] if given else list(range(args.nonsense_groups)),
-        },
-        **(
-            {"perplexity": {"path": args.perplexity, "sha256": fingerprint(Path(args.perplexity))}}
-            if args.perplexity
-            else {}
-        ),
-        "versions": {name: version(name) for name in ("torch", "transformers", "scipy")},
+        "source": source or "own",
+        **{part.variant: part.texts for part in parts if part.group is None and part.texts},
+        "nonsense": nonsense,
+        "nonsense_seeds": [] if chosen.nonsense else list(range(len(nonsense))),
     }

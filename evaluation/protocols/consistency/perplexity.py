@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
-from evaluation.protocols.consistency.generation import LocalWriter
-from evaluation.protocols.consistency.results import Part
+from evaluation.protocols.consistency.continuations import Part, Writer, short
 from metrics.consistency import Variant
-from models.language.perplexity import ChunkLoss, chunks, perplexity
+from models.language.perplexity import RESERVED, ChunkLoss, chunk_loss, chunks, perplexity
 from storage.errors import DataError
 from storage.finished_work import FinishedWork, work_key
 from storage.json_files import field
@@ -30,46 +29,61 @@ class LongText(NamedTuple):
     """With which prefixes."""
 
 
-def read_text(path: str, writer: LocalWriter, parts: Sequence[Part]) -> LongText:
+def read_text(path: str, writer: Writer, parts: Sequence[Part]) -> LongText:
     """The text of a file.
 
     Raises:
         DataError: the file is no text, or too short.
-        ValueError: a prefix is too long.
+        ValueError: a prefix does not fit the place reserved for it, or the context has no room.
     """
+    local = writer.local
+    assert local is not None
     chosen = [part for part in parts if part.variant in PERPLEXED]
-    longest = writer.longest_chunk([text for part in chosen for text in part.texts])
+    prefixes = [text for part in chosen for text in part.texts]
+    for prefix, row in zip(prefixes, local.plain_ids(prefixes), strict=True):
+        if len(row) > RESERVED:
+            raise ValueError(
+                f"--perplexity keeps {RESERVED} tokens for prefixes, and this one has {len(row)}: "
+                f"{short(prefix)}; shorten it"
+            )
+    if not local.limit or local.limit < RESERVED + 2:
+        raise ValueError(f"--perplexity: a context of {local.limit} tokens has no room behind {RESERVED}")
     try:
-        ids = writer.text_ids(Path(path).read_text(encoding="utf-8"))
+        (ids,) = local.plain_ids([Path(path).read_text(encoding="utf-8")])
     except OSError as error:
         raise DataError(f"--perplexity {path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise DataError(f"--perplexity {path}: not a text file in UTF-8") from None
     if len(ids) < 2:
         raise DataError(f"--perplexity {path}: {len(ids)} token(s); a text needs two at least")
-    return LongText(ids, longest, chosen)
+    return LongText(ids, local.limit - RESERVED, chosen)
 
 
-def perplexities(text: LongText, writer: LocalWriter, work: FinishedWork) -> dict[str, float]:
+def perplexities(text: LongText, writer: Writer, work: FinishedWork) -> dict[str, float]:
     """Variant to perplexity; `default` is that of the model as it is."""
+    local = writer.local
+    assert local is not None
     at_all = list(chunks(len(text.ids), text.longest, text.longest))
     found: dict[str, float] = {}
     for part in text.parts:
-        losses = []
+        prefix_rows, losses = local.plain_ids(part.texts), []
         for at in tqdm(at_all, desc=f"perplexity, {part.variant}", unit="chunk", disable=None):
+            ids = text.ids[at.begin : at.end]
             key = work_key(
                 kind="perplexity",
-                model=[writer.name, *(writer.settings[name] for name in ("weights", "dtype", "tokenizer"))],
+                model=[local.name, *(writer.settings[name] for name in ("weights", "dtype", "tokenizer"))],
                 debiasing=writer.debiasing,
                 prefixes=part.texts,
-                ids=text.ids[at.begin : at.end],
+                ids=ids,
                 targets=at.targets,
             )
             record = work.get(key)
             if record is None:
-                record = work.add(key, **writer.chunk_losses(text.ids, part.texts, at)._asdict())
-            losses.append(
-                ChunkLoss(*(field(record, name, float, f"{work.path}") for name in ChunkLoss._fields))
-            )
+                loss = chunk_loss(
+                    local.model, ids, at.targets, prefix_rows, pad=local.pad, **writer.debiasing
+                )
+                record = work.add(key, **loss._asdict())
+            fields = (field(record, name, float, f"{work.path}") for name in ChunkLoss._fields)
+            losses.append(ChunkLoss(*fields))
         found["default"], found[part.variant] = perplexity(losses, len(text.ids))
     return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
-from evaluation.scorers.scorers import Scorer, Scores
+from evaluation.scorers.interface import Scorer, Scores
 from models.language.text_models import TextFailure
 from storage.finished_work import FinishedWork, work_key
 from storage.json_files import field

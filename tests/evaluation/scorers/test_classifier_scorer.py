@@ -24,7 +24,7 @@ from transformers import (
 from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.scorers.classifier import ClassifierScorer, matched_labels
-from evaluation.scorers.scorers import ATTRIBUTES, ScoreFailure, add_scorer_arguments, open_scorer
+from evaluation.scorers.interface import ATTRIBUTES, ScoreFailure, add_scorer_arguments, open_scorer
 from tests.data_modules import tiny_language_models
 
 JIGSAW = ("toxic", "severe_toxic", "obscene", "threat", "insult", "identity_hate")

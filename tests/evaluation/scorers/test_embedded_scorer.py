@@ -20,7 +20,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 
 from data_modules.tasks.labelled_texts import LabelledTexts
 from evaluation.scorers.embedded import EmbeddedScorer, read_model, write_model
-from evaluation.scorers.scorers import ATTRIBUTES, add_scorer_arguments, open_scorer
+from evaluation.scorers.interface import ATTRIBUTES, add_scorer_arguments, open_scorer
 from evaluation.scorers.train import held_out_rows, train
 from storage.errors import DataError
 from tests.evaluation.scorers.labelled import labelled_rows, trained_scorer

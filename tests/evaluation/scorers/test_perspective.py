@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from evaluation.scorers.interface import ATTRIBUTES, ScoreFailure, add_scorer_arguments, open_scorer
 from evaluation.scorers.perspective import PerspectiveScorer
-from evaluation.scorers.scorers import ATTRIBUTES, ScoreFailure, add_scorer_arguments, open_scorer
 from models.language.endpoint_client import MAX_FAILURES_IN_A_ROW
 from tests.data_modules.fake_endpoint import Reply, serve
 

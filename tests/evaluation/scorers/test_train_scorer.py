@@ -14,7 +14,7 @@ from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
 from evaluation.__main__ import main
 from evaluation.scorers.embedded import read_model
-from evaluation.scorers.scorers import ATTRIBUTES
+from evaluation.scorers.interface import ATTRIBUTES
 from evaluation.scorers.train import held_out_rows, label_fields
 from tests.evaluation.scorers.labelled import labelled_rows, write_rows
 

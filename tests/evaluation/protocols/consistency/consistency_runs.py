@@ -13,7 +13,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from evaluation.__main__ import main
-from evaluation.scorers.scorers import ScoreFailure, Scores, zeros
+from evaluation.scorers.interface import ScoreFailure, Scores, zeros
 from tests.data_modules.tiny_language_models import save
 
 WORDS = {"toxicity": "red", "threat": "dog", "profanity": "is"}

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 import torch
+from evaluation.protocols.consistency.generation import LocalWriter
 from scipy.stats import ttest_ind, ttest_rel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from evaluation.__main__ import main
-from evaluation.protocols.consistency.generation import LocalWriter
 from evaluation.protocols.consistency.specifications import OWN, nonsense_group
 from metrics.consistency import DOMAINS
 from models.language.perplexity import chunk_loss

@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
+from evaluation.protocols.consistency.generation import LocalWriter, Request, open_writer
 
 from evaluation.__main__ import main
 from evaluation.protocols.consistency.command import add_arguments
-from evaluation.protocols.consistency.generation import LocalWriter, Request, open_writer
 from tests.data_modules.fake_endpoint import Reply, serve
 from tests.data_modules.tiny_language_models import save
 from tests.evaluation.checkpoints import examples_of

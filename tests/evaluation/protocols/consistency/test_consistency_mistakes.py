@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-
 from evaluation.protocols.consistency.generation import LocalWriter
+
 from tests.data_modules.tiny_language_models import CONTEXT, save
 from tests.evaluation.checkpoints import told
 from tests.evaluation.protocols.consistency.consistency_runs import (  # noqa: F401  (fixtures are named by tests)

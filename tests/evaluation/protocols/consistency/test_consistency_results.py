@@ -6,11 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from evaluation.protocols.consistency.results import mean_score
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-
-from evaluation.protocols.consistency.results import mean_score
 
 
 @given(arrays(np.float64, (4, 2), elements=st.floats(0, 1)), st.integers(1, 7))

@@ -9,7 +9,6 @@ Scores of two scorers, or of two versions of one, do not compare: both stand in 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -66,79 +65,6 @@ class Scorer(Protocol):
         A text of nothing but spaces scores 0 everywhere, and nobody is asked. Raises ValueError where no
         text can be scored (a wrong key, an endpoint that keeps failing).
         """
-
-
-def add_scorer_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--scorer` and its settings. The parser has `--device` besides."""
-    group = parser.add_argument_group("scorer")
-    group.add_argument(
-        "--scorer",
-        required=True,
-        metavar="SPEC",
-        help="perspective (key in PERSPECTIVE_API_KEY), hf:PATH[?attribute=label&...] (a text classifier), "
-        "or embedded:FILE (made by train-scorer)",
-    )
-    group.add_argument(
-        "--scorer-attributes",
-        metavar="A,B",
-        help=f"score these only; averages run over them (default: all of {', '.join(ATTRIBUTES)})",
-    )
-    group.add_argument(
-        "--scorer-requests-per-minute",
-        type=float,
-        default=60,
-        metavar="N",
-        help="perspective: bound on requests, repetitions included; your quota (default: 60)",
-    )
-    group.add_argument("--scorer-url", metavar="URL", help="perspective: base URL of another endpoint")
-    group.add_argument(
-        "--scorer-batch-size", type=int, default=32, metavar="N", help="hf: texts in a batch (default: 32)"
-    )
-
-
-def open_scorer(spec: str, args: argparse.Namespace) -> Scorer:
-    """A scorer by name; the flags are those of `add_scorer_arguments`, and `--device`.
-
-    Raises:
-        ValueError: no such kind, its key is missing, it cannot be loaded, or it lacks attributes that
-            `--scorer-attributes` does not leave out.
-    """
-    kind, _, where = spec.partition(":")
-    wanted = chosen_attributes(args.scorer_attributes)
-    if spec == "perspective":
-        from evaluation.scorers.perspective import PerspectiveScorer
-
-        return PerspectiveScorer(
-            attributes=wanted or ATTRIBUTES,
-            url=args.scorer_url or "",
-            requests_per_minute=args.scorer_requests_per_minute,
-        )
-    if kind == "hf" and where:
-        from evaluation.scorers.classifier import ClassifierScorer
-
-        return ClassifierScorer(
-            where, attributes=wanted, device=args.device, batch_size=args.scorer_batch_size
-        )
-    if kind == "embedded" and where:
-        from evaluation.scorers.embedded import EmbeddedScorer
-
-        return EmbeddedScorer(where, attributes=wanted)
-    raise ValueError(
-        f"--scorer {spec!r} is no scorer; write perspective, hf:FOLDER_OR_HUB_NAME or embedded:FILE"
-    )
-
-
-def chosen_attributes(text: str | None) -> tuple[str, ...]:
-    """The value of `--scorer-attributes` in the order of ATTRIBUTES; empty where the flag is absent."""
-    if text is None:
-        return ()
-    names = {name.strip() for name in text.split(",")}
-    if strange := sorted(names - set(ATTRIBUTES)):
-        raise ValueError(
-            f"--scorer-attributes: no attribute {', '.join(map(repr, strange))}; choose from "
-            f"{', '.join(ATTRIBUTES)}, with commas between them"
-        )
-    return tuple(name for name in ATTRIBUTES if name in names)
 
 
 def attributes_of(
