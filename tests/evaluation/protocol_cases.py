@@ -114,7 +114,10 @@ CASES: tuple[Case, ...] = (
             *("--adversarial", f"{room}/adversarial.jsonl", "--neutral", f"{room}/neutral.jsonl"),
             *("--new-tokens", "3", "--beams", "1", "--nonsense-groups", "2"),
         ],
-        {"adversarial/original/n": 3, "neutral/nonsense/n": 2 * 3, "neutral/blank/n": 3, "failures": 0},
+        {
+            cell("average", checkpoint="causal", method="self", domain=domain, variant=variant): n
+            for domain, variant, n in (("adversarial", "original", 3), ("neutral", "nonsense", 2 * 3))
+        },
         2 * 3 * (1 + 1 + 1 + 2 + 1),
         long=True,
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +23,8 @@ from transformers import (
 from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.scorers.classifier import ClassifierScorer, matched_labels
-from evaluation.scorers.interface import ATTRIBUTES, ScoreFailure, add_scorer_arguments, open_scorer
+from evaluation.scorers.interface import ATTRIBUTES, ScoreFailure
+from evaluation.scorers.open import ScorerOptions, open_scorer
 from tests.data_modules import tiny_language_models
 
 JIGSAW = ("toxic", "severe_toxic", "obscene", "threat", "insult", "identity_hate")
@@ -212,14 +212,9 @@ def test_what_is_no_classifier(tmp_path: Path) -> None:
 
 
 def test_by_name(civil: Path) -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--device", default="cpu")
-    add_scorer_arguments(parser)
     spec = f"hf:{civil}?profanity=insult"
-    scorer = open_scorer(spec, parser.parse_args(["--scorer", spec]))
+    scorer = open_scorer(ScorerOptions(spec), "cpu")
     assert scorer.name == spec
     assert scorer.about()["labels"]["profanity"] == "insult"
-    with pytest.raises(ValueError, match="--scorer-batch-size"):
-        open_scorer(spec, parser.parse_args(["--scorer", spec, "--scorer-batch-size", "0"]))
-    with pytest.raises(ValueError, match="device"):
-        open_scorer(spec, parser.parse_args(["--scorer", spec, "--device", "tpu9"]))
+    with pytest.raises(ValueError, match="tpu9"):
+        open_scorer(ScorerOptions(spec), "tpu9")

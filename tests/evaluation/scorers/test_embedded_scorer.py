@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import copy
 import hashlib
 import json
@@ -20,7 +19,8 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 
 from data_modules.tasks.labelled_texts import LabelledTexts
 from evaluation.scorers.embedded import EmbeddedScorer, read_model, write_model
-from evaluation.scorers.interface import ATTRIBUTES, add_scorer_arguments, open_scorer
+from evaluation.scorers.interface import ATTRIBUTES
+from evaluation.scorers.open import ScorerOptions, open_scorer
 from evaluation.scorers.train import held_out_rows, train
 from storage.errors import DataError
 from tests.evaluation.scorers.labelled import labelled_rows, trained_scorer
@@ -162,15 +162,8 @@ def test_what_is_no_scorer_at_all(content: bytes, tmp_path: Path) -> None:
         EmbeddedScorer(str(tmp_path / "bad.json"))
 
 
-def parsed(*flags: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--device", default="cpu")
-    add_scorer_arguments(parser)
-    return parser.parse_args(["--scorer", "x", *flags])
-
-
 def test_by_name_and_with_some_attributes_only(path: Path) -> None:
-    scorer = open_scorer(f"embedded:{path}", parsed("--scorer-attributes", "threat, toxicity"))
+    scorer = open_scorer(ScorerOptions(f"embedded:{path}", "threat, toxicity"))
     assert scorer.attributes == ("toxicity", "threat")
     assert [tuple(scores) for scores in scorer.score(["a", ""]) if isinstance(scores, dict)] == [
         ("toxicity", "threat")
@@ -180,12 +173,12 @@ def test_by_name_and_with_some_attributes_only(path: Path) -> None:
 @pytest.mark.parametrize("spec", ["", "embedded", "embedded:", "hf:", "perspectives", "file.json"])
 def test_what_is_no_scorer_by_name(spec: str) -> None:
     with pytest.raises(ValueError, match="is no scorer; write perspective, hf:"):
-        open_scorer(spec, parsed())
+        open_scorer(ScorerOptions(spec))
 
 
 def test_an_attribute_that_there_is_not(path: Path) -> None:
     with pytest.raises(ValueError, match="no attribute 'insult'"):
-        open_scorer(f"embedded:{path}", parsed("--scorer-attributes", "insult,threat"))
+        open_scorer(ScorerOptions(f"embedded:{path}", "insult,threat"))
 
 
 def test_missing_attributes_are_told_unless_the_user_leaves_them_out(tmp_path: Path) -> None:
@@ -195,5 +188,5 @@ def test_missing_attributes_are_told_unless_the_user_leaves_them_out(tmp_path: P
     path = tmp_path / "s.json"
     write_model(train(data, ("threat",), held_out=0.2, seed=0, max_features=100), path)
     with pytest.raises(ValueError, match=r"does not score toxicity, .*add --scorer-attributes threat"):
-        open_scorer(f"embedded:{path}", parsed())
-    assert open_scorer(f"embedded:{path}", parsed("--scorer-attributes", "threat")).attributes == ("threat",)
+        open_scorer(ScorerOptions(f"embedded:{path}"))
+    assert open_scorer(ScorerOptions(f"embedded:{path}", "threat")).attributes == ("threat",)

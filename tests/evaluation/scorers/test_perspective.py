@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 from collections.abc import Callable
@@ -10,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from evaluation.scorers.interface import ATTRIBUTES, ScoreFailure, add_scorer_arguments, open_scorer
+from evaluation.scorers.interface import ATTRIBUTES, ScoreFailure
+from evaluation.scorers.open import ScorerOptions, open_scorer
 from evaluation.scorers.perspective import PerspectiveScorer
 from models.language.endpoint_client import MAX_FAILURES_IN_A_ROW
 from tests.data_modules.fake_endpoint import Reply, serve
@@ -208,17 +208,10 @@ def test_wrong_settings(changed: dict[str, Any], told: str) -> None:
         PerspectiveScorer(**changed)
 
 
-def parsed(*flags: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--device", default="cpu")
-    add_scorer_arguments(parser)
-    return parser.parse_args(["--scorer", "perspective", *flags])
-
-
 def test_by_name() -> None:
-    opened = open_scorer("perspective", parsed("--scorer-attributes", "threat,toxicity"))
+    opened = open_scorer(ScorerOptions("perspective", "threat,toxicity"))
     assert opened.name == "perspective"
     assert opened.version == "v1alpha1"
     assert opened.attributes == ("toxicity", "threat")
-    other = open_scorer("perspective", parsed("--scorer-url", "http://127.0.0.1:9/"))
+    other = open_scorer(ScorerOptions("perspective", scorer_url="http://127.0.0.1:9/"))
     assert other.name == "perspective@http://127.0.0.1:9"

@@ -163,8 +163,6 @@ WRONG: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
     "a label twice": ([], ("--label", "threat=a", "threat=b"), "twice"),
     "all held out": ([], ("--held-out", "1"), "--held-out"),
     "none held out": ([], ("--held-out", "0"), "--held-out"),
-    "no features wanted": ([], ("--max-features", "0"), "--max-features"),
-    "a negative seed": ([], ("--seed", "-1"), "--seed"),
 }
 
 

@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
+import json
 import math
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from evaluation.protocols.consistency.generation import LocalWriter
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from scipy.stats import ttest_ind, ttest_rel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from evaluation.__main__ import main
+from evaluation.protocols.consistency.command import Decoding, parts_of
+from evaluation.protocols.consistency.continuations import Request, Writer
+from evaluation.protocols.consistency.measures import mean_score
 from evaluation.protocols.consistency.specifications import OWN, nonsense_group
-from metrics.consistency import DOMAINS
+from metrics.consistency import DOMAINS, VARIANTS
 from models.language.perplexity import chunk_loss
 from tests.data_modules.fake_endpoint import Reply, serve
-from tests.evaluation.checkpoints import examples_of, numbers
-from tests.evaluation.protocols.consistency.consistency_runs import (  # noqa: F401  (fixtures are named by tests)
+from tests.data_modules.tiny_language_models import CONTEXT, save
+from tests.evaluation.checkpoints import told
+from tests.evaluation.protocols.consistency.conftest import (
     NEW,
     PROMPTS,
+    SPECIFICATIONS,
     WORDS,
+    Run,
     WordScorer,
     arguments,
-    long_model,
-    made_files,
-    made_folder,
-    made_scorer,
-    report_of,
 )
+
+Files = dict[str, Path]
 
 
 def scored(rows: list[dict[str, Any]], domain: str, variant: str, attribute: str) -> list[float]:
@@ -45,64 +50,46 @@ def scored(rows: list[dict[str, Any]], domain: str, variant: str, attribute: str
 
 
 def test_numbers_are_those_of_the_rows(
-    scorer: WordScorer, folder: Path, files: dict[str, Path], tmp_path: Path
+    scorer: WordScorer, folder: Path, files: Files, tmp_path: Path
 ) -> None:
-    report = report_of(folder, files, tmp_path / "r")
-    rows = examples_of(tmp_path / "r")
+    run = Run(folder, files, tmp_path / "r")
+    rows = run.rows
     assert len(rows) == (4 + 2) * (len(PROMPTS["adversarial"]) + len(PROMPTS["neutral"]))
-    for row in rows:
-        words = row["continuation"].split()
-        assert row["scores"] == {a: min(1.0, 0.5 * words.count(word)) for a, word in WORDS.items()}
+    assert len({row["continuation"] for row in rows}) > 5  # the models do something
     for domain in DOMAINS:
         default = [scored(rows, domain, "default", a) for a in WORDS]
-        for variant in ("default", "original", "opposite", "nonsense", "blank"):
+        base = run.value("average", domain=domain, variant="default")
+        for variant in VARIANTS:
             its = [row for row in rows if (row["domain"], row["variant"]) == (domain, variant)]
+            cell = {"domain": domain, "variant": variant}
             rate = {a: sum(row["scores"][a] >= 0.5 for row in its) / len(its) for a in WORDS}
-            at = f"{domain}/{variant}"
-            assert report[f"{at}/average"] == pytest.approx(sum(rate.values()) / len(WORDS))
-            assert report[f"{at}/n"] == len(its)
+            mean = sum(rate.values()) / len(WORDS)
+            assert run.value("average", **cell) == pytest.approx(mean)
+            assert run.n("average", **cell) == len(its)
+            if base:
+                assert run.value("change", **cell) == pytest.approx((mean - base) / base)  # less is negative
             for a, attribute in enumerate(WORDS):
-                means = scored(rows, domain, variant, attribute)
-                assert report[f"{at}/{attribute}/rate"] == pytest.approx(rate[attribute])
-                assert report[f"{at}/{attribute}/expected_maximum"] == pytest.approx(sum(means) / len(means))
+                means, at = scored(rows, domain, variant, attribute), {**cell, "attribute": attribute}
+                assert run.value("rate", **at) == pytest.approx(rate[attribute])
+                row = run.cells.row("rate", **run.place, **at)
+                assert row["low"] <= row["value"] <= row["high"]
+                assert run.value("expected_maximum", **at) == pytest.approx(sum(means) / len(means))
                 if variant != "default" and len({*means, *default[a]}) > 1:
-                    found = report[f"{at}/{attribute}/p_independent"]
-                    assert found == pytest.approx(ttest_ind(means, default[a]).pvalue)
+                    independent = ttest_ind(means, default[a]).pvalue
+                    assert run.value("p_independent", **at) == pytest.approx(independent)
                     if means != default[a]:
                         paired = ttest_rel(means, default[a]).pvalue
-                        assert report[f"{at}/{attribute}/p_paired"] == pytest.approx(paired)
-    assert len({row["continuation"] for row in rows}) > 5  # the models do something
+                        assert run.value("p_paired", **at) == pytest.approx(paired)
+    b = {v: run.value("average", domain="adversarial", variant=v) for v in VARIANTS}
+    assert run.value("polarity", reading="literal") == (b["opposite"] > b["default"])
+    expected = b["opposite"] > b["default"] and b["original"] <= b["default"]
+    assert run.value("polarity", reading="parity") == expected
+    assert run.about["specifications"]["original"] == ["the red dog . ", "the blue cat . "]
+    assert run.about["specifications"]["nonsense"][1] == ["the who who . ", "the . a . "]
+    assert run.about["debiasing"] == {"decay": 50.0, "floor": 0.01}
 
 
-def test_verdicts_and_what_is_behind_them_are_told(
-    scorer: WordScorer,
-    folder: Path,
-    files: dict[str, Path],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    report = report_of(folder, files, tmp_path / "r")
-    shown = capsys.readouterr().out
-    for name in ("adversarial prompts", "neutral prompts", "Checklist", "Behind the checklist"):
-        assert name in shown
-    b = {variant: report[f"adversarial/{variant}/average"] for variant in ("default", "original", "opposite")}
-    assert report["verdict/literal/polarity"] == int(b["opposite"] > b["default"])
-    expected = int(b["opposite"] > b["default"] and b["original"] <= b["default"])
-    assert report["verdict/parity/polarity"] == expected
-    assert f"default {100 * b['default']:.2f}" in shown
-    assert (tmp_path / "r" / "consistency.png").stat().st_size > 1000
-    assert "toxicity: n 12, roc_auc 0.972" in (tmp_path / "r" / "report.md").read_text()
-    about = report["about"]
-    assert about["scorer"]["version"] == "1"
-    assert about["specifications"]["original"] == ["the red dog . ", "the blue cat . "]
-    assert about["specifications"]["nonsense"][1] == ["the who who . ", "the . a . "]
-    assert about["debiasing"] == {"decay": 50.0, "floor": 0.01}
-    assert len(about["model"]["settings"]["weights"]) == 16
-
-
-def test_our_own_specifications_and_nonsense_from_seeds(scorer: WordScorer, files: dict[str, Path]) -> None:
-    from evaluation.protocols.consistency.command import parts_of
-
+def test_our_own_specifications_and_nonsense_from_seeds() -> None:
     parts = {(part.variant, part.group): part.texts for part in parts_of(OWN["self"], 2)}
     assert parts["original", None] == OWN["self"].filled(OWN["self"].original)
     assert parts["nonsense", 1] == OWN["self"].filled(nonsense_group(1, 6))
@@ -110,23 +97,22 @@ def test_our_own_specifications_and_nonsense_from_seeds(scorer: WordScorer, file
 
 
 def test_the_default_is_the_model_as_it_is(
-    scorer: WordScorer, folder: Path, files: dict[str, Path], tmp_path: Path
+    scorer: WordScorer, folder: Path, files: Files, tmp_path: Path
 ) -> None:
-    report_of(folder, files, tmp_path / "r", "--batch-size", "3")
+    run = Run(folder, files, tmp_path / "r", "--batch-size", "3")
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    for row in examples_of(tmp_path / "r"):
+    how = {
+        "num_beams": 3,
+        "min_new_tokens": NEW,
+        "max_new_tokens": NEW,
+        "pad_token_id": 1,
+        "do_sample": False,
+    }
+    for row in run.rows:
         if row["variant"] == "default":
             ids = tokenizer(row["prompt"], return_tensors="pt")["input_ids"]
-            out = model.generate(
-                input_ids=ids,
-                attention_mask=torch.ones_like(ids),
-                num_beams=3,
-                min_new_tokens=NEW,
-                max_new_tokens=NEW,
-                pad_token_id=1,
-                do_sample=False,
-            )
+            out = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **how)
             assert row["continuation"] == tokenizer.decode(out[0, ids.shape[1] :])
 
 
@@ -134,104 +120,98 @@ def test_the_default_is_the_model_as_it_is(
     "how", [[], ["--sample", "--seed", "3"], ["--method", "instructive", "--beams", "1"]]
 )
 def test_batches_change_nothing(
-    scorer: WordScorer, folder: Path, files: dict[str, Path], tmp_path: Path, how: list[str]
+    scorer: WordScorer, folder: Path, files: Files, tmp_path: Path, how: list[str]
 ) -> None:
-    one, three = (
-        numbers(report_of(folder, files, tmp_path / size, "--batch-size", size, *how)) for size in "13"
-    )
-    assert one == three
-    assert examples_of(tmp_path / "1") == examples_of(tmp_path / "3")
-
-
-def test_draws_depend_on_the_seed(
-    scorer: WordScorer, folder: Path, files: dict[str, Path], tmp_path: Path
-) -> None:
-    for seed in "12":
-        report_of(folder, files, tmp_path / seed, "--sample", "--seed", seed)
-    assert examples_of(tmp_path / "1") != examples_of(tmp_path / "2")
+    one, three = (Run(folder, files, tmp_path / size, "--batch-size", size, *how) for size in "13")
+    assert one.rows == three.rows
+    assert (one.output / "results.csv").read_bytes() == (three.output / "results.csv").read_bytes()
+    if "--sample" in how:
+        assert Run(folder, files, tmp_path / "other", *how[:1], "--seed", "4").rows != one.rows
 
 
 def test_an_interrupted_run_goes_on_and_repeats_nothing(
-    scorer: WordScorer,
-    folder: Path,
-    files: dict[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    scorer: WordScorer, folder: Path, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = tmp_path / "text.txt"
-    text.write_text("the cat sat on the mat . " * 5)
-    whole = [*arguments(folder, files, tmp_path / "whole"), "--batch-size", "2"]
-    assert main(whole) == 0
+    whole = Run(folder, files, tmp_path / "whole", "--batch-size", "2")
     asked = sorted(scorer.asked)
-
     written: list[str] = []
-    write = LocalWriter.write
+    write = Writer.write
 
-    def counted(self: LocalWriter, requests: Any) -> Iterator[Any]:
+    def counted(self: Writer, requests: Sequence[Request]) -> Iterator[Any]:
         for request, answer in zip(requests, write(self, requests), strict=True):
             if len(written) == 11:
                 raise KeyboardInterrupt
             written.append(repr(request))
             yield answer
 
-    monkeypatch.setattr(LocalWriter, "write", counted)
+    monkeypatch.setattr(Writer, "write", counted)
     scorer.asked = []
-    parts = [*arguments(folder, files, tmp_path / "parts"), "--batch-size", "2"]
-    assert main(parts) == 130
+    command = [*arguments(folder, files, tmp_path / "parts"), "--batch-size", "2"]
+    assert main(command) == 130
     assert len(written) == 11
     assert not (tmp_path / "parts").exists()
     written.append("interrupted")  # and on past the eleventh
     scorer.dies_after = 5
-    assert main(parts) == 130
+    assert main(command) == 130
     scorer.dies_after = math.inf
-    assert main(parts) == 0
+    assert main(command) == 0
     assert len(set(written)) == len(written)
     assert sorted(scorer.asked) == asked  # each text once
-    assert (tmp_path / "parts/report.json").read_bytes() == (tmp_path / "whole/report.json").read_bytes()
-    assert (tmp_path / "parts/examples.jsonl").read_bytes() == (
-        tmp_path / "whole/examples.jsonl"
-    ).read_bytes()
+    for name in ("results.csv", "examples.jsonl"):
+        assert (tmp_path / "parts" / name).read_bytes() == (whole.output / name).read_bytes()
 
 
-def test_the_default_is_not_written_again_for_another_strength(
-    scorer: WordScorer,
-    folder: Path,
-    files: dict[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_finished_work_is_that_of_one_model_and_one_strength(
+    scorer: WordScorer, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The default does not depend on the strength of debiasing; all depends on the tokenizer."""
+    folder = save(tmp_path / "model", "gpt2", padded=False, seed=4)
     work = ["--work", str(tmp_path / "work.jsonl")]
-    report_of(folder, files, tmp_path / "r", *work)
-    seen: list[Any] = []
-    write = LocalWriter.write
-    monkeypatch.setattr(LocalWriter, "write", lambda self, r: seen.extend(r) or write(self, r))
-    report_of(folder, files, tmp_path / "again", *work)
+    first = Run(folder, files, tmp_path / "r", *work)
+    seen: list[Request] = []
+    write = Writer.write
+    monkeypatch.setattr(Writer, "write", lambda self, asked: seen.extend(asked) or write(self, asked))
+    Run(folder, files, tmp_path / "again", *work, "--batch-size", "2")
     assert seen == []
-    report_of(folder, files, tmp_path / "stronger", *work, "--decay", "100")
+    Run(folder, files, tmp_path / "stronger", *work, "--decay", "100")
     assert seen
     assert all(request.prefixes for request in seen)
+    path = folder / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    words = tokenizer["model"]["vocab"]
+    words["red"], words["blue"] = words["blue"], words["red"]
+    path.write_text(json.dumps(tokenizer))
+    other = Run(folder, files, tmp_path / "other", *work)
+    assert other.rows == Run(folder, files, tmp_path / "fresh").rows != first.rows
 
 
-def test_perplexity_is_that_of_the_chunks(scorer: WordScorer, files: dict[str, Path], tmp_path: Path) -> None:
+def long_model(folder: Path, positions: int = 40) -> Path:
+    """The tiny model with more positions."""
+    save(folder, "gpt2")
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    torch.manual_seed(0)
+    model.config.n_positions = positions
+    model.transformer.wpe = torch.nn.Embedding(positions, 16)
+    model.save_pretrained(folder)
+    return folder
+
+
+def test_perplexity_is_that_of_the_chunks(scorer: WordScorer, files: Files, tmp_path: Path) -> None:
     """A context of 40 leaves chunks of 8."""
     folder = long_model(tmp_path / "long")
     text = tmp_path / "text.txt"
     text.write_text("the cat sat on the mat . who ran under the red dog ? a blue cat")
-    report = report_of(folder, files, tmp_path / "r", "--perplexity", str(text))
-    model, tokenizer = (
-        AutoModelForCausalLM.from_pretrained(folder).eval(),
-        AutoTokenizer.from_pretrained(folder),
-    )
+    run = Run(folder, files, tmp_path / "r", "--perplexity", str(text))
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     ids = tokenizer(text.read_text())["input_ids"]
-    prefixes = [tokenizer(text)["input_ids"] for text in report["about"]["specifications"]["opposite"]]
+    prefixes = [tokenizer(text)["input_ids"] for text in run.about["specifications"]["opposite"]]
     regular = debiased = 0.0
     for start in range(0, len(ids), 8):
         chunk = ids[start : start + 8]
-        loss = chunk_loss(model, chunk, len(chunk), prefixes, pad=0)
+        loss = chunk_loss(model.eval(), chunk, len(chunk), prefixes, pad=0)
         regular, debiased = regular + loss.regular, debiased + loss.debiased
-    assert report["perplexity/default"] == pytest.approx(math.exp(regular / len(ids)))
-    assert report["perplexity/opposite"] == pytest.approx(math.exp(debiased / len(ids)))
-    assert report["perplexity/original"] != report["perplexity/opposite"]
+    assert run.value("perplexity", variant="default") == pytest.approx(math.exp(regular / len(ids)))
+    assert run.value("perplexity", variant="opposite") == pytest.approx(math.exp(debiased / len(ids)))
 
 
 def instructed(prompt: str, before: int) -> Reply:
@@ -242,54 +222,132 @@ def instructed(prompt: str, before: int) -> Reply:
     return Reply("red red is" if prompt.startswith("is red") else "the dog")
 
 
-def test_an_endpoint_is_instructed(
-    scorer: WordScorer, files: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_endpoint_is_instructed(scorer: WordScorer, files: Files, tmp_path: Path) -> None:
     method = ["--method", "instructive"]
     with serve(instructed) as endpoint:
         model = f"openai:m@{endpoint.url}"
-        report = report_of(model, files, tmp_path / "r", *method)
+        run = Run(model, files, tmp_path / "r", *method)
         sent = len(endpoint.requests)
         assert {request["max_tokens"] for request in endpoint.requests} == {NEW}
-        assert "is not red : the cat sat" in endpoint.prompts
-        assert "the cat sat" in endpoint.prompts
-        report_of(model, files, tmp_path / "again", *method, "--work", f"{tmp_path / 'r'}.work.jsonl")
+        assert {"is not red : the cat sat", "the cat sat"} <= set(endpoint.prompts)
+        Run(model, files, tmp_path / "again", *method, "--work", f"{tmp_path / 'r'}.work.jsonl")
         assert len(endpoint.requests) == sent + 1  # only what had failed
-    rows = examples_of(tmp_path / "r")
-    empty = [row for row in rows if row["variant"] == "nonsense" and row["group"] == 0]
+    empty = [row for row in run.rows if row["variant"] == "nonsense" and row["group"] == 0]
     assert {row["continuation"] for row in empty} == {""}
     assert all(set(row["scores"].values()) == {0.0} for row in empty)
-    failed = [row for row in rows if "failure" in row]
+    failed = [row for row in run.rows if "failure" in row]
     assert [(row["variant"], row["prompt"]) for row in failed] == [("opposite", "the red dog")]
-    assert (report["failures"], report["adversarial/opposite/n"]) == (1, 3)
-    assert report["adversarial/opposite/toxicity/rate"] == 1
-    assert report["adversarial/default/threat/rate"] == 1
-    assert "400" in caplog.text
+    assert run.value("failed") == 1 / len(run.rows)
+    opposite = {"domain": "adversarial", "variant": "opposite", "attribute": "toxicity"}
+    assert (run.value("rate", **opposite), run.n("rate", **opposite)) == (1, 3)
+
+
+def test_an_endpoint_continues_bare_prompts(scorer: WordScorer, files: Files, tmp_path: Path) -> None:
+    body = json.dumps({"id": "1", "object": "text_completion", "choices": [{"index": 0, "text": " red"}]})
+    how = ["--method", "instructive", "--completions"]
+    with serve(lambda prompt, before: Reply(body=body), prompt_of=lambda asked: asked["prompt"]) as endpoint:
+        run = Run(f"openai:m@{endpoint.url}", files, tmp_path / "r", *how)
+    assert set(endpoint.paths) == {"/v1/completions"}
+    assert {row["continuation"] for row in run.rows} == {"red"}
 
 
 def test_failures_of_the_scorer_are_counted_and_asked_again(
-    scorer: WordScorer, folder: Path, files: dict[str, Path], tmp_path: Path
+    scorer: WordScorer, folder: Path, files: Files, tmp_path: Path
 ) -> None:
     work = ["--work", str(tmp_path / "work.jsonl")]
-    complete = report_of(folder, files, tmp_path / "r")
-    victim = examples_of(tmp_path / "r")[0]["continuation"]
+    complete = Run(folder, files, tmp_path / "r")
+    victim = complete.rows[0]["continuation"]
     scorer.failing = lambda text: text == victim
-    report = report_of(folder, files, tmp_path / "holed", *work)
-    lost = sum(row.get("continuation") == victim for row in examples_of(tmp_path / "holed"))
-    assert report["failures"] == lost > 0
-    assert "throttled" in (tmp_path / "holed/report.md").read_text()
-    assert report["adversarial/default/n"] < len(PROMPTS["adversarial"])
+    holed = Run(folder, files, tmp_path / "holed", *work)
+    lost = sum(row.get("continuation") == victim for row in holed.rows)
+    assert holed.value("failed") == pytest.approx(lost / len(holed.rows)) != 0
+    assert holed.n("average", domain="adversarial", variant="default") < len(PROMPTS["adversarial"])
     scorer.failing = lambda text: False
     scorer.asked = []
-    assert numbers(report_of(folder, files, tmp_path / "mended", *work)) == numbers(complete)
+    assert Run(folder, files, tmp_path / "mended", *work).rows == complete.rows
     assert scorer.asked == [victim]
 
 
-def test_help_answers_without_heavy_imports() -> None:
+@pytest.mark.parametrize("counted", [1, 2, 7])
+def test_texts_without_tokens_and_long_ones_are_found_in_any_slice(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, counted: int
+) -> None:
+    monkeypatch.setattr("evaluation.protocols.consistency.continuations.COUNTED", counted)
+    writer = Writer(f"hf:{folder}", "self", Decoding(device="cpu"))
+    texts = ["the cat", "a", "who", "the dog sat"]
+    writer.check([Request(text) for text in texts])
+    with pytest.raises(ValueError, match="''"):
+        writer.check([Request(text) for text in [*texts, ""]])
+    with pytest.raises(ValueError, match=r"1 of 5 texts.* 60"):
+        writer.check([Request(text) for text in [*texts[:3], "cat " * 60, texts[3]]])
 
-    code = (
-        "import sys, argparse, evaluation.protocols.consistency.command as c; "
-        "c.add_arguments(argparse.ArgumentParser()); "
-        "assert not {'torch', 'transformers', 'scipy', 'numpy'} & set(sys.modules), sys.modules.keys()"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
+
+@pytest.mark.parametrize(
+    ("more", "names"),
+    [
+        (["--new-tokens", str(CONTEXT)], "--new-tokens"),
+        (["--sample", "--beams", "2"], "--beams"),
+        (["--nonsense-groups", "3"], "--nonsense-groups"),
+        (["--method", "instructive", "--perplexity", "x"], "--perplexity"),
+        (["--method", "instructive", "--decay", "10"], "--decay"),
+        (["--completions"], "--completions"),
+        (["--perplexity", "nowhere.txt"], "--perplexity"),
+        (["--model", "gpt2"], "--model"),
+        (["--model", "openai:m@http://127.0.0.1:1/v1"], "--method self"),
+        (["--model", "openai:m@http://127.0.0.1:1/v1", "--method", "instructive", "--sample"], "--sample"),
+    ],
+)
+def test_mistakes_cost_one_line_at_once(
+    scorer: WordScorer,
+    folder: Path,
+    files: Files,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    more: list[str],
+    names: str,
+) -> None:
+    assert names in told(capsys, *arguments(folder, files, tmp_path / "r", *more))
+    assert scorer.asked == []
+    assert not (tmp_path / "r").exists()
+
+
+def test_mistakes_in_files_and_models(
+    scorer: WordScorer, folder: Path, files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "r"
+    scorer.failing = lambda text: True
+    assert "throttled" in told(capsys, *arguments(folder, files, output))
+    scorer.failing = lambda text: text != PROMPTS["adversarial"][0]
+    assert "adversarial prompts, default" in told(capsys, *arguments(folder, files, output))
+    scorer.failing = lambda text: False
+    swapped = files | {"adversarial": files["neutral"], "neutral": files["adversarial"]}
+    assert "--adversarial" in told(capsys, *arguments(folder, swapped, output))
+    assert "causal" in told(capsys, *arguments(save(tmp_path / "t5", "t5"), files, output))
+    content = json.loads(json.dumps(SPECIFICATIONS))
+    content["self"]["opposite"][1] = "mat " * 40
+    long = files | {"specifications": tmp_path / "long.json"}
+    long["specifications"].write_text(json.dumps(content))
+    (tmp_path / "text.txt").write_text("the cat")
+    perplexity = ["--perplexity", str(tmp_path / "text.txt")]
+    command = arguments(long_model(tmp_path / "long", 80), long, output, *perplexity)
+    assert "--perplexity" in told(capsys, *command)
+    Run(folder, files, output)
+    work = tmp_path / "r.work.jsonl"
+    keys = [json.loads(line)["key"] for line in work.read_text().splitlines()]
+    work.write_text("".join(json.dumps({"key": key}) + "\n" for key in keys))
+    assert "r.work.jsonl" in told(capsys, *arguments(folder, files, output, "--overwrite"))
+
+
+@given(arrays(np.float64, (4, 2), elements=st.floats(0, 1)), st.integers(1, 7))
+def test_the_mean_of_equal_scores_is_that_score(score_NA: np.ndarray, groups: int) -> None:
+    """To the bit: a paired test of rounding errors would find differences."""
+    assert mean_score(np.stack([score_NA] * groups)).tolist() == score_NA.tolist()
+
+
+def test_groups_without_a_score_are_left_out() -> None:
+    nan = math.nan
+    score_GNA = np.array([[[0.2, nan], [nan, 0.5]], [[0.6, nan], [0.3, 0.7]], [[0.1, nan]] * 2])
+    mean_NA = mean_score(score_GNA)
+    assert mean_NA[:, 0].tolist() == pytest.approx([0.3, 0.2])
+    assert math.isnan(mean_NA[0, 1])
+    assert mean_NA[1, 1] == pytest.approx(0.6)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from transformers import AutoModelForCausalLM
 
 from evaluation.__main__ import main
 from evaluation.scorers.interface import ScoreFailure, Scores, zeros
 from tests.data_modules.tiny_language_models import save
+from tests.evaluation.cells import Cells
+from tests.evaluation.checkpoints import examples_of
 
 WORDS = {"toxicity": "red", "threat": "dog", "profanity": "is"}
 """What raises the score of an attribute: a half for each such word."""
@@ -80,20 +80,20 @@ class WordScorer:
                 yield {a: min(1.0, 0.5 * words.count(word)) for a, word in WORDS.items()}
 
 
-@pytest.fixture(name="scorer")
-def made_scorer(monkeypatch: pytest.MonkeyPatch) -> WordScorer:
+@pytest.fixture
+def scorer(monkeypatch: pytest.MonkeyPatch) -> WordScorer:
     found = WordScorer()
-    monkeypatch.setattr("evaluation.protocols.consistency.command.open_scorer", lambda spec, args: found)
+    monkeypatch.setattr("evaluation.protocols.consistency.command.open_scorer", lambda options, device: found)
     return found
 
 
-@pytest.fixture(name="folder", scope="module")
-def made_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save(tmp_path_factory.mktemp("model"), "gpt2", padded=False, seed=4)
 
 
-@pytest.fixture(name="files")
-def made_files(tmp_path: Path) -> dict[str, Path]:
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
     found = {"specifications": tmp_path / "specifications.json"}
     found["specifications"].write_text(json.dumps(SPECIFICATIONS))
     for domain, texts in PROMPTS.items():
@@ -103,27 +103,25 @@ def made_files(tmp_path: Path) -> dict[str, Path]:
     return found
 
 
-def arguments(folder: str | Path, files: dict[str, Path], output: Path, *more: str) -> list[str]:
-    model = folder if isinstance(folder, str) else f"hf:{folder}"
-    flags = [part for name, path in files.items() for part in (f"--{name}", str(path))]
+def arguments(model: str | Path, files: dict[str, Path], output: Path, *more: str) -> list[str]:
+    name = model if isinstance(model, str) else f"hf:{model}"
+    flags = [part for flag, path in files.items() for part in (f"--{flag}", str(path))]
     end = ["--new-tokens", str(NEW), "--nonsense-groups", "2", "--scorer", "words", "--device", "cpu"]
     method = [] if "--method" in more else ["--method", "self"]
-    return ["consistency", "--model", model, *flags, *end, *method, *more, "--output", str(output)]
+    return ["consistency", "--model", name, *flags, *end, *method, *more, "--output", str(output)]
 
 
-def report_of(folder: str | Path, files: dict[str, Path], output: Path, *more: str) -> dict[str, Any]:
-    assert main(arguments(folder, files, output, *more)) == 0
-    found = json.loads((output / "report.json").read_text())
-    assert isinstance(found, dict)
-    return found
+class Run:
+    """A run with what it left behind."""
 
+    def __init__(self, model: str | Path, files: dict[str, Path], output: Path, *more: str) -> None:
+        assert main(arguments(model, files, output, *more)) == 0
+        self.output, self.cells, self.rows = output, Cells(output), examples_of(output)
+        self.about = json.loads((output / "report.json").read_text())["about"]
+        self.place = {name: self.cells.frame[name].iloc[0] for name in ("checkpoint", "method")}
 
-def long_model(folder: Path, positions: int = 40) -> Path:
-    """The tiny model with more positions."""
-    save(folder, "gpt2")
-    model = AutoModelForCausalLM.from_pretrained(folder)
-    torch.manual_seed(0)
-    model.config.n_positions = positions
-    model.transformer.wpe = torch.nn.Embedding(positions, 16)
-    model.save_pretrained(folder)
-    return folder
+    def value(self, measure: str, **cell: str) -> float:
+        return self.cells(measure, **self.place, **cell)
+
+    def n(self, measure: str, **cell: str) -> int:
+        return self.cells.n(measure, **self.place, **cell)
