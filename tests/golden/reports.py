@@ -181,17 +181,16 @@ FLAT_KEYS: dict[str, Callable[[Cell, bool], Numbers]] = {
     "predicate-argument": predicate_argument,
     "bias": bias,
     "ask": ask,
-
-
     "consistency": consistency,
 }
 """Protocol to the flat keys, with their values, that a row of its long table stands for; `several` says
 whether there is more than one checkpoint. Numbers that the flat report did not have yield nothing."""
 
-NEW_FIELDS = {"faithfulness": {"domain"}, "bias": {"data", "category", "attribute"}}
-
-
-NEW_FIELDS = {"faithfulness": {"domain"}, "consistency": {"checkpoint", "method"}}
+NEW_FIELDS = {
+    "faithfulness": {"domain"},
+    "bias": {"data", "category", "attribute"},
+    "consistency": {"checkpoint", "method"},
+}
 """Fields of examples.jsonl that the goldens do not have yet."""
 
 RENAMED = {

@@ -118,7 +118,7 @@ def test_nonsense_of_a_users_file(tmp_path: Path) -> None:
 )
 def test_mistakes_name_the_field(tmp_path: Path, change: dict[str, Any], told: str) -> None:
     path = saved(tmp_path, {"self": SELF | change})
-    with pytest.raises(DataError, match=r"specifications\.json, self") as caught:
+    with pytest.raises(DataError, match=r"specifications\.json") as caught:
         read_specifications(path, "self")
     assert told in str(caught.value)
 
