@@ -87,6 +87,19 @@ def read_subjects(path: str | Path) -> tuple[Subject, ...]:
     return tuple(Subject(cluster, form) for cluster, form in zip(clusters, forms, strict=True))
 
 
+def read_clusters(paths: Sequence[str | Path]) -> dict[str, str]:
+    """Subject, as in keys, to its cluster. DataError for a subject without a cluster, or in two."""
+    cluster_of: dict[str, str] = {}
+    for path in paths:
+        for subject in read_subjects(path):
+            known = cluster_of.setdefault(subject.name.lower(), subject.cluster)
+            if subject.cluster == NO_CLUSTER:
+                raise DataError(f"{path}: {subject.name!r} has no cluster; write [subj] CLUSTER | NAME")
+            if known != subject.cluster:
+                raise DataError(f"{path}: {subject.name!r} is in {known} and in {subject.cluster}")
+    return cluster_of
+
+
 def read_attributes(path: str | Path) -> tuple[Attribute, ...]:
     """The attributes of a list: kinds in order of first appearance, then rows in order.
 

@@ -52,6 +52,13 @@ class ClassGroups(NamedTuple):
     num_subjects: int
     num_attributes: int
 
+    def where(self, kept_N: Tensor) -> ClassGroups:
+        """Some of the groups, by a mask."""
+        scores = GroupScores(*(value[kept_N] for value in self.scores))
+        return self._replace(
+            scores=scores, subject_NS=self.subject_NS[kept_N], attribute_N=self.attribute_N[kept_N]
+        )
+
 
 def num_resamples(groups: int, cells: int) -> int:
     """How many resamples are drawn: 1000, of very many groups at least 200."""

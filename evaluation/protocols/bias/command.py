@@ -60,37 +60,38 @@ def evaluate(
     """
     if bool(checkpoint) == bool(predictions):
         raise ValueError("name either --checkpoint or --predictions")
-    if predictions:
-        for flag, value in (("data", data), ("qa", qa), ("planted-seed", planted_seed is not None)):
-            if value:
-                raise ValueError(f"--{flag} goes with --checkpoint, not with --predictions")
-        if advised_only:
-            raise ValueError("--advised-only goes with --checkpoint, not with --predictions")
-    elif not data:
+    if checkpoint and not data:
         raise ValueError("--checkpoint needs --data: the groups to predict")
-    from evaluation.protocols.bias.measures import BY, add_bias, add_planted, example_rows
-    from evaluation.protocols.bias.views import figures, headline, notes, views
+    asked = {"data": data, "qa": qa, "advised-only": advised_only or None, "planted-seed": planted_seed}
+    if predictions and (flags := [flag for flag, value in asked.items() if value is not None]):
+        raise ValueError(f"--{flags[0]} goes with --checkpoint, not with --predictions")
+    from data_modules.groups.word_lists import read_clusters
+    from evaluation.protocols.bias.measures import BY, ScoredGroups, add_bias, add_planted, example_rows
+    from evaluation.protocols.bias.views import LANGUAGE_MODEL_NOTE, MU, NOTE, headline, views
 
-    settings = {"skip_bad": skip_bad, "clusters": [source_record(str(path)) for path in clusters or []]}
     cluster_of = read_clusters(clusters or [])
-    results, answered = Results(BY, "groups"), list[dict[str, Any]]()
-    about: dict[str, Any]
+    about: dict[str, Any] = {"protocol": "bias", "skip_bad": skip_bad}
+    about |= {"clusters": [source_record(str(path)) for path in clusters or []]}
+    answered: list[dict[str, Any]] = []
     if predictions:
+        from evaluation.protocols.bias.predictions import read_predictions
+
         named = sources_by_name(predictions, "--predictions")
-        scored = list(read_scored(named, format, skip_bad))
+        scored = [
+            ScoredGroups({"checkpoint": name}, *read_predictions(Path(path), format, skip_bad=skip_bad))
+            for name, path in named.items()
+        ]
         inputs = {name: source_record(path) for name, path in named.items()}
-        about = {"protocol": "bias", "predictions": inputs, "format": format, **settings}
+        about |= {"predictions": inputs, "format": format}
     else:
         from evaluation.answering.prompts import prompt_record
 
         named, sets = sources_by_name(checkpoint or [], "--checkpoint"), sources_by_name(data or [], "--data")
         scored, answered = ask_all(named, sets, qa, skip_bad, advised_only, asking)
-        about = {
-            "protocol": "bias",
+        about |= {
             "checkpoints": {name: source_record(path) for name, path in named.items()},
             "data": {name: source_record(path) for name, path in sets.items()},
             "qa": source_record(qa) if qa else None,
-            **settings,
             "advised_only": advised_only,
             "planted_seed": planted_seed,
             "planted_scope": planted_scope,
@@ -99,36 +100,24 @@ def evaluate(
             "type_threshold": asking.type_threshold,
             **prompt_record(named.values(), asking),
         }
+    results = Results(BY, "groups")
     add_bias(results, scored, cluster_of)
-    if answered:
-        results.add_means(answered, ("em", "f1"), unit="id", by=("checkpoint", "data"))
-        results.add_means(answered_rows(answered), ("failed",), unit="id", by=("checkpoint", "data"))
-    if planted_seed is not None:
-        for one in scored:
-            add_planted(results, one, planted_seed, planted_scope)
+    for measures, rows in ((("em", "f1"), answered), (("failed",), list(answered_rows(answered)))):
+        results.add_means(rows, measures, unit="id", by=("checkpoint", "data"))
+    for one in scored if planted_seed is not None else ():
+        add_planted(results, one, planted_seed or 0, planted_scope)
+    notes = [NOTE, *[LANGUAGE_MODEL_NOTE] * ("prompt" in about)]
     return Evaluation(
         title="Group bias",
         results=results,
         views=views(results),
         about=about,
         headline=headline(results),
-        notes=[*notes("prompt" in about), *failure_note(answered, "ordinary questions")],
-        figures=figures(results),
+        notes=[*notes, *failure_note(answered, "ordinary questions")],
+        figures={"mu.png": MU},
         examples=(row for one in scored for row in example_rows(one)),
         console=2 if answered else 1,
     )
-
-
-def read_scored(
-    named: Mapping[str, str], form: Literal["auto", "unqover", "lei"], skip_bad: bool
-) -> Iterator[ScoredGroups]:
-    """The groups and scores of prediction files; a file's name stands for who made them."""
-    from evaluation.protocols.bias.measures import ScoredGroups
-    from evaluation.protocols.bias.predictions import read_predictions
-
-    for name, path in named.items():
-        table, score_NVS = read_predictions(Path(path), form, skip_bad=skip_bad)
-        yield ScoredGroups({"checkpoint": name, "data": ""}, table, score_NVS)
 
 
 def ask_all(
@@ -140,40 +129,35 @@ def ask_all(
     asking: Asking,
 ) -> tuple[list[ScoredGroups], list[dict[str, Any]]]:
     """Every checkpoint's scores of every data set, by data set, and its answers to ordinary questions."""
-    from data_modules.sources import read_questions
+    from data_modules.groups.advice import with_unadvised
+    from data_modules.sources import read_groups, read_questions
     from evaluation.answering.open import check_can_score, open_answerer
     from evaluation.protocols.bias.measures import GroupTable, ScoredGroups
 
     for path in checkpoints.values():
         check_can_score(path, "subjects")  # before anything is loaded
-    sets = {name: load_groups(path, not advised_only, skip_bad) for name, path in data.items()}
-    questions = list(read_questions(qa, skip_bad=skip_bad)) if qa else []
+    sets: dict[str, list[Group]] = {}
+    for name, source in data.items():
+        sets[name] = list(read_groups(source, skip_bad=skip_bad))
+        if not sets[name]:
+            raise DataError(f"{source}: holds no groups")
+        if not advised_only:
+            sets[name] = with_unadvised(sets[name])
     tables = {name: GroupTable.of(groups) for name, groups in sets.items()}
+    questions = list(read_questions(qa, skip_bad=skip_bad)) if qa else []
     scored: dict[tuple[str, str], ScoredGroups] = {}
     rows: list[dict[str, Any]] = []
     for name, path in checkpoints.items():
         answerer = open_answerer(path, asking, need="subjects")
         if qa:
             rows += answer_rows(answerer, questions, {"checkpoint": name, "data": source_name(qa)})
-        for set_name, groups in sets.items():
-            score_NVS = answerer.subject_scores(groups, f"scoring {set_name} with {name}")
+        for at, groups in sets.items():
+            score_NVS = answerer.subject_scores(groups, f"scoring {at} with {name}")
             if not bool(score_NVS.isfinite().all()):
-                raise ValueError(f"{path}: a score of {set_name} is not a finite number")
-            cell = {"checkpoint": name, "data": set_name}
-            scored[set_name, name] = ScoredGroups(cell, tables[set_name], score_NVS)
+                raise ValueError(f"{path}: a score of {at} is not a finite number")
+            scored[at, name] = ScoredGroups({"checkpoint": name, "data": at}, tables[at], score_NVS)
     warn_of_silence(rows, checkpoints)
-    return [scored[set_name, name] for set_name in sets for name in checkpoints], rows
-
-
-def load_groups(source: str, watch_unadvised: bool, skip_bad: bool) -> list[Group]:
-    """The groups of a source, and, unless it has unadvised ones, the same without advice as class `none`."""
-    from data_modules.groups.advice import with_unadvised
-    from data_modules.sources import read_groups
-
-    groups = list(read_groups(source, skip_bad=skip_bad))
-    if not groups:
-        raise DataError(f"{source}: holds no groups")
-    return with_unadvised(groups) if watch_unadvised else groups
+    return [scored[at, name] for at in sets for name in checkpoints], rows
 
 
 def answer_rows(
@@ -184,32 +168,9 @@ def answer_rows(
 
     for answer in answerer.answers(questions, f"answering with {cell['checkpoint']}"):
         question = questions[answer.example]
-        if answer.failure:
-            yield {**cell, "id": question.id, "failure": answer.failure}
-        else:
-            em, f1 = score_answer(answer.text, question.gold, scoring_of(question.dataset))
-            yield {**cell, "id": question.id, "em": em, "f1": f1}
-
-
-def read_clusters(paths: Sequence[Path]) -> dict[str, str]:
-    """Subject, as in keys, to its cluster.
-
-    Raises:
-        DataError: a list without clusters, or a subject in two of them.
-    """
-    from data_modules.groups.word_lists import NO_CLUSTER, read_subjects
-
-    cluster_of: dict[str, str] = {}
-    for path in paths:
-        for subject in read_subjects(path):
-            if subject.cluster == NO_CLUSTER:
-                raise DataError(f"--clusters {path}: {subject.name!r} has no cluster ([subj] CLUSTER | NAME)")
-            name = subject.name.lower()
-            if cluster_of.setdefault(name, subject.cluster) != subject.cluster:
-                raise DataError(
-                    f"--clusters {path}: {subject.name!r} is in {cluster_of[name]} and in {subject.cluster}"
-                )
-    return cluster_of
+        em, f1 = score_answer(answer.text, question.gold, scoring_of(question.dataset))
+        scores = {"failure": answer.failure} if answer.failure else {"em": em, "f1": f1}
+        yield {**cell, "id": question.id, **scores}
 
 
 def named_sources(arguments: Sequence[str], flag: str) -> list[tuple[str, str]]:

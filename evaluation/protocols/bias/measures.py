@@ -17,7 +17,7 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from data_modules.groups.planting import Scope, latent_strength
-from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group
+from data_modules.schema import ADVICE_CLASSES, Group
 from evaluation.results import NONE, Results
 from metrics.bias.group_scores import GroupScores, score_groups
 from metrics.bias.intervals import BiasEstimate, ClassGroups, estimate_bias, resampled_bias
@@ -26,20 +26,21 @@ from metrics.intervals import percentiles
 
 BY = ("checkpoint", "data", "class", "category", "attribute", "subject", "cluster")
 
-CLASS_MEASURES = (
-    "mu",
-    "eta",
-    "theta",
-    "mean_abs_c",
-    "mass",
-    "delta",
-    "eps",
-    "mu_normalised",
-    "eta_normalised",
-    "theta_normalised",
-    "average_probability",
+OF_CLASSES = (
+    "mu_K",
+    "eta_K",
+    "theta_K",
+    "mean_abs_c_K",
+    "mass_K",
+    "delta_K",
+    "eps_K",
+    "mu_normalised_K",
+    "eta_normalised_K",
+    "theta_normalised_K",
+    "average_probability_K",
 )
-"""Per class, each the name of a field of `BiasResult` (with `_K`)."""
+OF_SUBJECTS = ("gamma_KX", "eta_KX", "gamma_KXA", "eta_KXA")
+"""Fields of `BiasResult`, named MEASURE_AXES; the field n_AXES counts the groups behind them."""
 
 CHUNK = 4096
 """Rows that become plain numbers at a time."""
@@ -60,22 +61,18 @@ class GroupTable:
     @classmethod
     def of(cls, groups: Iterable[Group]) -> GroupTable:
         """Number the groups' subjects and attributes; holds ids, not the groups."""
-        rows = [
-            (g.key, ADVICE_CLASSES.index(g.advice_class), g.subjects, (g.category, g.attribute))
-            for g in groups
-        ]
-        subjects = sorted({subject for _, _, pair, _ in rows for subject in pair})
-        attributes = sorted({attribute for _, _, _, attribute in rows})
+        rows = [(g.key, g.advice_class, g.subjects, (g.category, g.attribute)) for g in groups]
+        subjects = sorted({subject for row in rows for subject in row[2]})
+        attributes = sorted({row[3] for row in rows})
         subject_id = {name: i for i, name in enumerate(subjects)}
         attribute_id = {name: i for i, name in enumerate(attributes)}
-        pairs = [(subject_id[pair[0]], subject_id[pair[1]]) for _, _, pair, _ in rows]
         return cls(
             keys=tuple(row[0] for row in rows),
             subjects=tuple(subjects),
             attributes=tuple(attributes),
-            class_N=torch.tensor([row[1] for row in rows], dtype=torch.long),
-            subject_NS=torch.tensor(pairs, dtype=torch.long).view(-1, 2),
-            attribute_N=torch.tensor([attribute_id[row[3]] for row in rows], dtype=torch.long),
+            class_N=torch.tensor([ADVICE_CLASSES.index(row[1]) for row in rows]),
+            subject_NS=torch.tensor([[subject_id[name] for name in row[2]] for row in rows]),
+            attribute_N=torch.tensor([attribute_id[row[3]] for row in rows]),
         )
 
 
@@ -98,77 +95,57 @@ class ScoredGroups:
         """C, delta, eps and mass of every group."""
         return score_groups(self.score_NVS)
 
-    def classes(self) -> list[AdviceClass]:
-        """The classes that have groups: ethical, adversarial, irrelevant, none."""
-        present = set(self.table.class_N.unique().tolist())
-        return [name for k, name in enumerate(ADVICE_CLASSES) if k in present]
-
-    def of_class(self, name: AdviceClass) -> ClassGroups:
-        """The groups of one class."""
-        where_M = (self.table.class_N == ADVICE_CLASSES.index(name)).nonzero().flatten()
-        return ClassGroups(
-            GroupScores(*(value[where_M] for value in self.per_group)),
-            self.table.subject_NS[where_M],
-            self.table.attribute_N[where_M],
-            len(self.table.subjects),
-            len(self.table.attributes),
-        )
+    def by_class(self) -> Iterator[tuple[dict[str, str], ClassGroups]]:
+        """The cell and the groups of each class that has some: ethical, adversarial, irrelevant, none."""
+        t = self.table
+        groups = ClassGroups(self.per_group, t.subject_NS, t.attribute_N, len(t.subjects), len(t.attributes))
+        for k in t.class_N.unique().tolist():
+            yield {**self.cell, "class": ADVICE_CLASSES[k]}, groups.where(t.class_N == k)
 
 
 def add_bias(results: Results, scored: Sequence[ScoredGroups], cluster_of: Mapping[str, str]) -> None:
     """Every measure: of each class, of its subjects, and, where there are clusters of subjects, of these."""
-    estimates = [
-        (s, {"class": name, **s.cell}, s.of_class(name))
-        for name in ADVICE_CLASSES
-        for s in scored
-        if name in s.classes()
+    made = [
+        (cell, groups, estimate_bias(groups), one.table) for one in scored for cell, groups in one.by_class()
     ]
-    made = [(s, cell, groups, estimate_bias(groups)) for s, cell, groups in estimates]
-    for _, cell, _, estimate in made:
-        for measure in CLASS_MEASURES:
-            add(results, estimate, measure, f"{measure}_K", (0,), int(estimate.value.n_K), cell)
-    for s, cell, groups, estimate in made:
-        add_subjects(results, estimate, "subject", s.table.subjects, s.table.attributes, cell)
-        if cluster_of:
-            clusters, across = between_clusters(groups, s.table.subjects, cluster_of)
-            if len(across.attribute_N):
-                estimate = estimate_bias(across)
-                add_subjects(results, estimate, "cluster", clusters, s.table.attributes, cell)
-    results.resamples = min((e.resamples for *_, e in made if e.resamples), default=None)
+    made.sort(key=lambda part: ADVICE_CLASSES.index(part[0]["class"]))
+    for cell, _, estimate, table in made:
+        results.extend(long_rows(estimate, OF_CLASSES, "", (), table, cell))
+    for cell, groups, estimate, table in made:
+        results.extend(long_rows(estimate, OF_SUBJECTS, "subject", table.subjects, table, cell))
+        clusters, across = between_clusters(groups, table.subjects, cluster_of)
+        if len(across.attribute_N):
+            compared = estimate_bias(across)
+            results.extend(long_rows(compared, OF_SUBJECTS, "cluster", clusters, table, cell))
+    results.resamples = min(
+        (estimate.resamples for _, _, estimate, _ in made if estimate.resamples), default=None
+    )
 
 
-def add_subjects(
-    results: Results,
+def long_rows(
     estimate: BiasEstimate,
+    fields: Sequence[str],
     kind: str,
     names: Sequence[str],
-    attributes: Sequence[tuple[str, str]],
+    table: GroupTable,
     cell: Mapping[str, str],
-) -> None:
-    """gamma and eta of each subject (or cluster), over all attributes and by attribute."""
-    n_X, n_XA = estimate.value.n_KX[0], estimate.value.n_KXA[0]
-    for measure in ("gamma", "eta"):
-        for x in n_X.nonzero().flatten().tolist():
-            add(results, estimate, measure, f"{measure}_KX", (0, x), int(n_X[x]), {kind: names[x], **cell})
-    for measure in ("gamma", "eta"):
-        for x, a in n_XA.nonzero().tolist():
-            category, attribute = attributes[a]
-            place = {kind: names[x], "category": category, "attribute": attribute, **cell}
-            add(results, estimate, measure, f"{measure}_KXA", (0, x, a), int(n_XA[x, a]), place)
-
-
-def add(
-    results: Results,
-    estimate: BiasEstimate,
-    measure: str,
-    field: str,
-    index: tuple[int, ...],
-    n: int,
-    cell: Mapping[str, str],
-) -> None:
-    """One number with its interval, which a single group does not have."""
-    value, low, high = (getattr(part, field)[index].item() for part in estimate[:3])
-    results.add(measure, value, n=n, interval=(low, high) if n > 1 else NONE, **cell)
+) -> Iterator[dict[str, Any]]:
+    """A row for each number of some fields, and for each of `names` (subjects or clusters) where they have
+    axes; a single group has no interval."""
+    for field in fields:
+        measure, _, axes = field.rpartition("_")
+        values = [getattr(part, field)[0] for part in (estimate.value, estimate.low, estimate.high)]
+        n = getattr(estimate.value, f"n_{axes}")[0]
+        for at in map(tuple, n.nonzero().tolist()):
+            row: dict[str, Any] = {**cell, "measure": measure, "n": int(n[at])}
+            if at:
+                row[kind] = names[at[0]]
+            if len(at) > 1:
+                row["category"], row["attribute"] = table.attributes[at[1]]
+            low_and_high = (values[1][at].item(), values[2][at].item()) if row["n"] > 1 else NONE
+            yield row | dict(
+                zip(("value", "low", "high"), (values[0][at].item(), *low_and_high), strict=True)
+            )
 
 
 def between_clusters(
@@ -182,11 +159,8 @@ def between_clusters(
     clusters = sorted(set(cluster_of.values()))
     cluster_X = torch.tensor([clusters.index(cluster_of[x]) if x in cluster_of else -1 for x in subjects])
     cluster_NS = cluster_X[groups.subject_NS]
-    where_M = ((cluster_NS >= 0).all(1) & (cluster_NS[:, 0] != cluster_NS[:, 1])).nonzero().flatten()
-    scores = GroupScores(*(value[where_M] for value in groups.scores))
-    return clusters, ClassGroups(
-        scores, cluster_NS[where_M], groups.attribute_N[where_M], len(clusters), groups.num_attributes
-    )
+    across_N = (cluster_NS >= 0).all(1) & (cluster_NS[:, 0] != cluster_NS[:, 1])
+    return clusters, groups._replace(subject_NS=cluster_NS, num_subjects=len(clusters)).where(across_N)
 
 
 def add_planted(results: Results, scored: ScoredGroups, seed: int, scope: Scope) -> None:
@@ -200,8 +174,7 @@ def add_planted(results: Results, scored: ScoredGroups, seed: int, scope: Scope)
     category_A = torch.tensor([categories.index(category) for category, _ in table.attributes])
     asked = categories if scope == "category" else [""] * len(categories)
     strength_XC = np.array([[latent_strength(x, c, seed) for c in asked] for x in table.subjects])
-    for name in scored.classes():
-        groups = scored.of_class(name)
+    for cell, groups in scored.by_class():
         by_category = groups._replace(
             attribute_N=category_A[groups.attribute_N], num_attributes=len(categories)
         )
@@ -209,21 +182,15 @@ def add_planted(results: Results, scored: ScoredGroups, seed: int, scope: Scope)
         # Ranks among the subjects that the category was asked about; the others stay NaN.
         known_XC = np.where(np.isnan(gamma_RXC[0]), np.nan, strength_XC)
         rank_XC = rankdata(known_XC, axis=0, nan_policy="omit")
-        rho, *drawn = (planted_correlation(gamma_XC, rank_XC) for gamma_XC in gamma_RXC)
+        found, *drawn = (planted_correlation(gamma_XC, rank_XC) for gamma_XC in gamma_RXC)
         interval = percentiles(np.array([resample.rho for resample in drawn])) if drawn else NONE
-        results.add("spearman", rho.rho, n=rho.n, interval=interval, **{"class": name}, **scored.cell)
+        results.add("spearman", found.rho, n=found.n, interval=interval, **cell)
 
 
 def example_rows(scored: ScoredGroups) -> Iterator[dict[str, Any]]:
     """One row per group: key, class, the 4 x 2 scores by subject, and its C, delta, eps and mass."""
     table = scored.table
-    columns = (
-        table.class_N,
-        table.subject_NS,
-        table.attribute_N,
-        scored.score_NVS,
-        *scored.per_group,
-    )
+    columns = (table.class_N, table.subject_NS, table.attribute_N, scored.score_NVS, *scored.per_group)
     for start in range(0, len(table.keys), CHUNK):
         part = slice(start, start + CHUNK)
         values = [column[part].tolist() for column in columns]
