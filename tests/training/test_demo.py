@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.__main__ import main as evaluate
+from tests.evaluation.cells import Cells
 from training import demo
 from training.cli import main as train
 
@@ -37,10 +38,10 @@ def test_the_half_on_advice_runs_from_reading_to_report(tmp_path: Path, commands
     assert commands == [["training", "fit"], ["training", "fit"], ["evaluation", "bias"]]
 
     report = tmp_path / "demo" / "seed_3" / "report"
-    metrics = json.loads((report / "report.json").read_text())
+    cells = Cells(report)
     for run in ("before", "after"):
-        assert metrics[f"{run}/ethical/n"] == 72
-        assert metrics[f"{run}/qa/n"] == 300
+        assert cells.n("mu", **{"checkpoint": run, "data": "unseen", "class": "ethical"}) == 72
+        assert cells.n("f1", checkpoint=run, data="stories:dev?seed=3") == 300
     assert (report / "mu.png").stat().st_size > 0
     assert "before" in (report / "report.md").read_text()
 
@@ -55,11 +56,11 @@ def test_the_half_on_deletion_runs_from_reading_to_histograms(
     assert [name for _, name in commands] == ["fit", "fit", "fit", "faithfulness", "shift"]
 
     folder = tmp_path / "demo" / "seed_3"
-    answers = json.loads((folder / "faithfulness" / "report.json").read_text())
+    answers = Cells(folder / "faithfulness")
     shift = json.loads((folder / "shift" / "report.json").read_text())
     for run in ("ot", "ibt"):
         for variant in ("os", "ts", "ts_r", "ts_r_aug"):
-            assert answers[f"{run}/{variant}/n"] == 20
+            assert answers.n("em", checkpoint=run, variant=variant) == 20
         assert -1 <= shift[f"{run}/shift/cls/ts_r/mean"] <= 1
     for variant in ("ts", "ts_r", "ts_r_aug"):
         assert (folder / "shift" / f"histogram_{variant}.png").stat().st_size > 0

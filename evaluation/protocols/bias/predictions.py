@@ -15,21 +15,18 @@ import torch
 from torch import Tensor
 
 from data_modules.groups import lei, unqover_source
-from data_modules.groups.pairing import ScoredGroup
 from data_modules.schema import Group
 from data_modules.sources import format_of
 from evaluation.protocols.bias.measures import GroupTable
 from metrics.bias.group_scores import span_score
 from storage.errors import DataError
 
-Format = Literal["auto", "unqover", "lei"]
-
 LARGEST = 1.001
 """A probability above this is a mistake; just above 1 is rounding."""
 
 
 def read_predictions(
-    path: Path, form: Format = "auto", *, skip_bad: bool = False
+    path: Path, form: Literal["auto", "unqover", "lei"] = "auto", *, skip_bad: bool = False
 ) -> tuple[GroupTable, Tensor]:
     """All groups of a prediction file and their scores S, float64, shape (N, 4, 2), by subject.
 
@@ -37,10 +34,14 @@ def read_predictions(
         DataError: another format, a group without scores, a score that is no probability, or no group; it
             names the file and the key.
     """
+    name = format_of(path).name
+    if name not in ("unqover", "lei") or form not in ("auto", name):
+        raise DataError(f"{path}: looks like {name}; --format {form} needs predictions in UnQover's or LEI's")
+    read_scored = unqover_source.read_scored if name == "unqover" else lei.read_scored
     values = array("d")
 
     def groups() -> Iterator[Group]:
-        for record in scored_groups(path, form, skip_bad=skip_bad):
+        for record in read_scored(path, skip_bad=skip_bad):
             where = f"{path}: group {record.group.key!r}"
             if record.base_scores is None:
                 raise DataError(
@@ -54,20 +55,7 @@ def read_predictions(
             yield record.group
 
     table = GroupTable.of(groups())
-    if not len(table.keys):
+    if not table.keys:
         raise DataError(f"{path}: holds no groups")
     probability_NVSE = torch.from_numpy(np.frombuffer(values).reshape(-1, 4, 2, 2).copy())
     return table, span_score(probability_NVSE)
-
-
-def scored_groups(path: Path, form: Format, *, skip_bad: bool) -> Iterator[ScoredGroup]:
-    """The file's groups with their scores, by the reader of its format; DataError for a third format."""
-    found = format_of(path).name
-    if form not in ("auto", found):
-        raise DataError(f"{path}: --format {form}, but the file looks like {found}")
-    if found == "unqover":
-        yield from unqover_source.read_scored(path, skip_bad=skip_bad)
-    elif found == "lei":
-        yield from lei.read_scored(path, skip_bad=skip_bad)
-    else:
-        raise DataError(f"{path}: expected predictions in UnQover's or LEI's format, found {found}")

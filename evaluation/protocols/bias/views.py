@@ -58,7 +58,12 @@ def views(results: Results) -> Sequence[View | Table]:
         View(
             "Ordinary questions, in percent", ("checkpoint", "data"), {"f1": "F1", "em": "EM"}, percent=True
         ),
-        View("Rank correlation of gamma with the planted strengths", PLACE, {"spearman": "rho"}),
+        View(
+            "Rank correlation of gamma with the planted strengths",
+            ("data", "checkpoint"),
+            {"spearman": "rho"},
+            across="class",
+        ),
         View("Clusters of subjects", (*PLACE, "cluster"), gamma, where=by_cluster),
         View("Normalised scores and errors by class", PLACE, MORE, where=WHOLE, interval=False, most=24),
         largest_gamma(results.frame),
@@ -66,15 +71,16 @@ def views(results: Results) -> Sequence[View | Table]:
 
 
 def largest_gamma(frame: DataFrame) -> Table:
-    """The subjects that a model is most for or against, over all attributes."""
+    """The subjects that a model is most for or against, over all attributes and at least two groups."""
     rows = frame[(frame["measure"] == "gamma") & (frame["subject"] != "") & (frame["attribute"] == "")]
+    rows = rows[rows["n"] > 1]
     by = [name for name in PLACE if rows[name].nunique() > 1]
     largest = rows.sort_values("value", key=lambda gamma: -gamma.abs(), kind="stable").head(MOST_SUBJECTS)
     lines = tuple(
         (row["subject"], *(row[name] for name in by), shown(row, GAMMA), row["n"])
         for row in largest.to_dict("records")
     )
-    caption = f"All {len(rows)} subjects, and each by attribute, are in results.csv."
+    caption = "All subjects, and each by attribute, are in results.csv."
     return Table("Subjects of largest |gamma|", ("subject", *by, "gamma", "n"), lines, caption)
 
 

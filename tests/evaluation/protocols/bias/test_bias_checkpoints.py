@@ -244,7 +244,7 @@ def test_embedded_groups_need_no_file(room: Path, tmp_path: Path) -> None:
         (["--checkpoint", "openai:gpt-4o", "--data", "dev.json"], "likelihood"),
         (["--checkpoint", "a", "--data", "none.json"], "none.json"),
         (["--checkpoint", "a", "--data", "qa.json"], "qa.json"),
-        (["--checkpoint", "a", "--data", "dev.json", "--qa", "dev.json"], "questions about a text"),
+        (["--checkpoint", "a", "--data", "dev.json", "--qa", "dev.json"], "dev.json: holds groups"),
         (["--checkpoint", "a", "--data", "dev.json", "--device", "nonsense"], "--device nonsense"),
         (["--checkpoint", "a", "./a", "--data", "dev.json"], "NAME=PATH"),
         (["--checkpoint", "a", "--data", "dev.json", "./dev.json"], "--data"),
