@@ -15,11 +15,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from evaluation.processes import launched
 from evaluation.protocol import COMMANDS, PROTOCOLS, Row, load_function
-from evaluation.protocols.shift.distributed import launched
 from storage.command_line import Parser, add_arguments, add_traceback, call, one_line
 
-LATER_PROCESSES_WAIT_S = 3.0
+LATER_PROCESSES_WAIT_S = 10.0
 """Before another process than the first tells an error: most are everybody's, and torchrun then ends it."""
 
 

@@ -1,7 +1,8 @@
-"""Figures of reports: one palette, and bars and lines of the long table with their intervals."""
+"""Figures of reports: one palette; bars and lines of the long table with their intervals, and heat maps."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#777777")
 """Okabe and Ito's, which colour-blind readers tell apart (grey for black, which is for lines of chance);
 lines beyond them repeat them in dashes."""
+
+MOST_NUMBERS = 14
+"""Columns of a heat map; in narrower ones numbers would not fit."""
 
 DASHES = ("-", "--", ":", "-.")
 MARKERS = "osD^vPX"
@@ -75,30 +79,23 @@ class Bars:
 
     def draw(self, frame: DataFrame, path: Path) -> None:
         """Write the picture."""
-        frame = cells_of(frame, self.where)
-        frame = frame[frame["measure"].isin(list(self.measures))]
-        names, hues = list(dict.fromkeys(frame[self.x])), list(dict.fromkeys(frame[self.hue]))
-        others = list(dict.fromkeys(frame[self.panels])) if self.panels else [""]
-        shown = [(measure, other) for other in others for measure in self.measures]
-        columns = min(3, len(shown))
-        lines = -(-len(shown) // columns)
+        parts = panel_parts(frame, self.measures, self.panels, self.where)
+        names, hues = (
+            list(dict.fromkeys(value for _, part in parts for value in part[name]))
+            for name in (self.x, self.hue)
+        )
+        columns = min(3, len(parts))
+        lines = -(-len(parts) // columns)
         width = 1.6 + len(names) * (0.5 + 0.35 * len(hues))
         figure = new_figure(max(4.0, width) * columns, 0.8 + 2.8 * lines)
         grid = list(figure.subplots(lines, columns, sharey=True, squeeze=False).flat)
-        for axes, (measure, other) in zip(grid, shown, strict=False):
-            part = frame[frame["measure"] == measure]
-            part = part[part[self.panels] == other] if self.panels else part
+        for axes, (title, part) in zip(grid, parts, strict=False):
             self._panel(axes, part, names, hues)
-            titles = [str(other)] * bool(self.panels) + [self.measures[measure]] * (len(self.measures) > 1)
-            axes.set_title(", ".join(titles), loc="left", fontsize=10)
-        for axes in grid[len(shown) :]:
+            axes.set_title(title, loc="left", fontsize=10)
+        for axes in grid[len(parts) :]:
             axes.set_axis_off()
         grid[0].set_ylabel(self.label)
-        handles, labels = grid[0].get_legend_handles_labels()
-        if len(labels) > 1:
-            figure.legend(
-                handles, labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False
-            )
+        legend(figure, grid[0])
         if self.note:
             figure.supxlabel(self.note, fontsize=8)
         figure.savefig(path, dpi=150)
@@ -152,17 +149,11 @@ class Lines:
 
     def draw(self, frame: DataFrame, path: Path) -> None:
         """Write the picture."""
-        frame = cells_of(frame, self.where)
-        frame = frame[frame["measure"].isin(list(self.measures))]
-        others = list(dict.fromkeys(frame[self.panels])) if self.panels else [""]
-        shown = [(measure, other) for other in others for measure in self.measures]
-        figure = new_figure(4.4 * len(shown), 3.4)
-        grid = list(figure.subplots(1, len(shown), squeeze=False).flat)
+        parts = panel_parts(frame, self.measures, self.panels, self.where)
+        figure = new_figure(4.4 * len(parts), 3.4)
+        grid = list(figure.subplots(1, len(parts), squeeze=False).flat)
         scale = 100 if self.percent else 1
-        for axes, (measure, other) in zip(grid, shown, strict=True):
-            part = frame[frame["measure"] == measure]
-            part = part[part[self.panels] == other] if self.panels else part
-            title = " ".join(filter(None, (str(other), self.measures[measure])))
+        for axes, (title, part) in zip(grid, parts, strict=True):
             for h, hue in enumerate(dict.fromkeys(part[self.hue])):
                 its = part[part[self.hue] == hue].assign(at=lambda rows: rows[self.x].astype(float))
                 its = its.sort_values("at")
@@ -177,11 +168,94 @@ class Lines:
             axes.set_xlabel(self.x_label or self.x)
             if self.log_x:
                 axes.set_xscale("log")
+            elif all(isinstance(value, int) for value in part[self.x]):
+                axes.xaxis.get_major_locator().set_params(integer=True)
             bare(axes)
         grid[0].set_ylabel(self.label)
-        handles, labels = grid[0].get_legend_handles_labels()
-        if len(labels) > 1:
-            figure.legend(
-                handles, labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False
-            )
+        legend(figure, grid[0])
         figure.savefig(path, dpi=150)
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """Values as colours in one scale, and as numbers where there is room; grey where there is none: a panel
+    for each measure and value of `panels`.
+
+    Args:
+        x: the dimension of the columns.
+        y: the dimension of the lines, from below.
+        measures: measure to title of its panels.
+        panels: another dimension with panels of its own.
+        where: dimension to the value or values that are shown.
+        low: the end of the scale (default: the smallest value); high likewise.
+        x_label: of the horizontal axis (default: the dimension); y_label likewise.
+    """
+
+    x: str
+    y: str
+    measures: Mapping[str, str]
+    panels: str = ""
+    where: Mapping[str, Any] = field(default_factory=dict)
+    low: float | None = None
+    high: float | None = None
+    x_label: str = ""
+    y_label: str = ""
+
+    def draw(self, frame: DataFrame, path: Path) -> None:
+        """Write the picture."""
+        parts = panel_parts(frame, self.measures, self.panels, self.where)
+        shown = cells_of(frame, self.where)
+        shown = shown[shown["measure"].isin(list(self.measures))]
+        columns, lines = list(dict.fromkeys(shown[self.x])), sorted(set(shown[self.y]))
+        low = float(shown["value"].min()) if self.low is None else self.low
+        high = float(shown["value"].max()) if self.high is None else self.high
+        across = min(len(parts), 2 if len(columns) > 3 else 4)
+        down = -(-len(parts) // across)
+        longest = max(map(len, map(str, columns)))
+        upright = 90 if len(columns) * longest > 16 else 0
+        width, height = max(1.9, 0.55 * len(columns) + 0.5), 0.9 + 0.26 * len(lines)
+        figure = new_figure(1.4 + across * width, 0.6 + down * height + (0.065 * longest if upright else 0))
+        grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
+        for axes in grid.flat[len(parts) :]:
+            axes.set_axis_off()
+        for axes, (title, part) in zip(grid.flat, parts, strict=False):
+            values = part.pivot(index=self.y, columns=self.x, values="value")
+            values = values.reindex(index=lines, columns=columns).to_numpy(dtype=float)
+            image = axes.imshow(values, vmin=low, vmax=high, cmap="cividis", aspect="auto", origin="lower")
+            axes.set_facecolor("0.85")
+            axes.set_title(title, fontsize=10, loc="left")
+            axes.set_xticks(range(len(columns)), columns, rotation=upright, fontsize=8)
+            for i, line in enumerate(values if len(columns) <= MOST_NUMBERS else []):
+                for j, value in enumerate(line):
+                    colour = "white" if value < (high + low) / 2 else "black"
+                    text = f"{value:.3f}" if math.isfinite(value) else "–"
+                    axes.text(j, i, text, ha="center", va="center", fontsize=7, color=colour)
+        for axes in grid[:, 0]:
+            axes.set_ylabel(self.y_label or self.y)
+            axes.set_yticks(range(len(lines)), lines)
+        figure.supxlabel(self.x_label or self.x, fontsize=10)
+        figure.colorbar(image, ax=grid, fraction=0.04, pad=0.02)
+        figure.savefig(path, dpi=150)
+
+
+def panel_parts(
+    frame: DataFrame, measures: Mapping[str, str], panels: str, where: Mapping[str, Any]
+) -> list[tuple[str, DataFrame]]:
+    """(title, cells): for each value of the dimension `panels` and each measure, at the given places."""
+    frame = cells_of(frame, where)
+    frame = frame[frame["measure"].isin(list(measures))]
+    return [
+        (
+            " ".join(filter(None, (str(other), title))),
+            frame[(frame["measure"] == measure) & ((frame[panels] == other) if panels else True)],
+        )
+        for other in (dict.fromkeys(frame[panels]) if panels else [""])
+        for measure, title in measures.items()
+    ]
+
+
+def legend(figure: Any, axes: Any) -> None:
+    """One legend over all panels, where there are several lines or bars to tell apart."""
+    handles, labels = axes.get_legend_handles_labels()
+    if len(labels) > 1:
+        figure.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False)

@@ -4,7 +4,7 @@ The embedding of a whole input is the last hidden state of its CLS token; those 
 states of the story tokens that both inputs share. Source: the paper's h_CLS and h_t; faithfulness spec 4.2.
 
 Shape letters: N examples (B pairs of stories in a batch), T tokens of a half, P pairs of aligned tokens,
-L layers, D hidden, H bins.
+L layers, D hidden, H bins, U blocks of examples.
 """
 
 from __future__ import annotations
@@ -86,23 +86,34 @@ def histogram_edges(bins: int, device: torch.device | None = None) -> Tensor:
 
 
 class ShiftSums(NamedTuple):
-    """Sums of u = 1 - cosine: float64, counts and histograms int64.
+    """Sums of u = 1 - cosine by block of examples: float64, counts and histograms int64.
 
     Cosines are close to 1; their squares would cancel in the variance, those of u do not.
     """
 
-    cls_u_L: Tensor
-    cls_square_L: Tensor
-    cls_histogram_LH: Tensor
-    token_u_L: Tensor
-    token_square_L: Tensor
-    token_histogram_LH: Tensor
-    macro_u_L: Tensor
+    cls_u_UL: Tensor
+    cls_square_UL: Tensor
+    token_u_UL: Tensor
+    token_square_UL: Tensor
+    macro_u_UL: Tensor
     """Sum over examples of the mean u of their tokens."""
-    n: Tensor
-    pairs: Tensor
-    paired: Tensor
-    skipped: Tensor
+    n_U: Tensor
+    pairs_U: Tensor
+    paired_U: Tensor
+    skipped_U: Tensor
+    cls_histogram_LH: Tensor
+    """Of all blocks together, as the next."""
+    token_histogram_LH: Tensor
+
+
+class ShiftMeans(NamedTuple):
+    """Means and population standard deviations of cosines per layer; NaN where there are none."""
+
+    cls_mean_L: Tensor
+    cls_std_L: Tensor
+    token_mean_L: Tensor
+    token_std_L: Tensor
+    token_macro_L: Tensor
 
 
 class ShiftResult(NamedTuple):
@@ -128,13 +139,17 @@ class ShiftResult(NamedTuple):
     """Examples and token pairs left out, since a cosine of theirs is not a finite number in some layer."""
 
 
-def shift_sums(cls_cos_NL: Tensor, token_cos_PL: Tensor, example_P: Tensor, bins: int) -> ShiftSums:
+def shift_sums(
+    cls_cos_NL: Tensor, token_cos_PL: Tensor, example_P: Tensor, block_N: Tensor, blocks: int, bins: int
+) -> ShiftSums:
     """The sums of one batch. No value travels to the host.
 
     Args:
         cls_cos_NL: cosines of N examples, shape (N, L).
         token_cos_PL: cosines of all their token pairs, shape (P, L).
         example_P: whose pair it is, 0 .. N-1 in any order, shape (P,).
+        block_N: which block an example counts for, 0 .. U-1, shape (N,).
+        blocks: U.
         bins: H.
     """
     fine_N, fine_P = (cos.isfinite().all(1) for cos in (cls_cos_NL, token_cos_PL))
@@ -144,18 +159,24 @@ def shift_sums(cls_cos_NL: Tensor, token_cos_PL: Tensor, example_P: Tensor, bins
     )
     count_N = torch.zeros_like(fine_N, dtype=torch.int64).index_add_(0, example_P, fine_P.long())
     sum_NL = torch.zeros_like(cls_u_NL).index_add_(0, example_P, token_u_PL)
+    block_P = block_N[example_P]
+
+    def summed(values: Tensor, block: Tensor) -> Tensor:
+        total = torch.zeros(blocks, *values.shape[1:], dtype=values.dtype, device=values.device)
+        return total.index_add_(0, block, values)
+
     return ShiftSums(
-        cls_u_L=cls_u_NL.sum(0),
-        cls_square_L=cls_u_NL.square().sum(0),
+        cls_u_UL=summed(cls_u_NL, block_N),
+        cls_square_UL=summed(cls_u_NL.square(), block_N),
+        token_u_UL=summed(token_u_PL, block_P),
+        token_square_UL=summed(token_u_PL.square(), block_P),
+        macro_u_UL=summed(sum_NL / count_N.clamp(min=1)[:, None], block_N),
+        n_U=summed(fine_N.long(), block_N),
+        pairs_U=summed(fine_P.long(), block_P),
+        paired_U=summed((count_N > 0).long(), block_N),
+        skipped_U=summed((~fine_N).long(), block_N) + summed((~fine_P).long(), block_P),
         cls_histogram_LH=histogram(cls_cos_NL, fine_N, bins),
-        token_u_L=token_u_PL.sum(0),
-        token_square_L=token_u_PL.square().sum(0),
         token_histogram_LH=histogram(token_cos_PL, fine_P, bins),
-        macro_u_L=(sum_NL / count_N.clamp(min=1)[:, None]).sum(0),
-        n=fine_N.sum(),
-        pairs=fine_P.sum(),
-        paired=(count_N > 0).sum(),
-        skipped=(~fine_N).sum() + (~fine_P).sum(),
     )
 
 
@@ -174,21 +195,33 @@ def histogram(cos_NL: Tensor, counted_N: Tensor, bins: int) -> Tensor:
     return counts.view(layers, bins)
 
 
+def shift_means(sums: ShiftSums) -> ShiftMeans:
+    """Means and deviations of each block; only the sums of cosines and the counts are read.
+
+    Sums may have any leading shape in place of U, such as that of resamples of blocks.
+    """
+    n, pairs, paired = (count[..., None] for count in (sums.n_U, sums.pairs_U, sums.paired_U))
+    return ShiftMeans(
+        1 - sums.cls_u_UL / n,
+        population_std(sums.cls_u_UL, sums.cls_square_UL, n),
+        1 - sums.token_u_UL / pairs,
+        population_std(sums.token_u_UL, sums.token_square_UL, pairs),
+        1 - sums.macro_u_UL / paired,
+    )
+
+
 def shift_result(sums: ShiftSums) -> ShiftResult:
-    """Means and deviations read off the sums."""
-    n, pairs = sums.n, sums.pairs
+    """Means and deviations over all blocks."""
+    by_block = {name: value for name, value in sums._asdict().items() if "_U" in name}
+    total = sums._replace(**{name: value.sum(0) for name, value in by_block.items()})
     return ShiftResult(
-        cls_mean_L=1 - sums.cls_u_L / n,
-        cls_std_L=population_std(sums.cls_u_L, sums.cls_square_L, n),
-        token_mean_L=1 - sums.token_u_L / pairs,
-        token_std_L=population_std(sums.token_u_L, sums.token_square_L, pairs),
-        token_macro_L=1 - sums.macro_u_L / sums.paired,
-        cls_histogram_LH=sums.cls_histogram_LH,
-        token_histogram_LH=sums.token_histogram_LH,
-        n=n,
-        pairs=pairs,
-        paired=sums.paired,
-        skipped=sums.skipped,
+        *shift_means(total),
+        cls_histogram_LH=total.cls_histogram_LH,
+        token_histogram_LH=total.token_histogram_LH,
+        n=total.n_U,
+        pairs=total.pairs_U,
+        paired=total.paired_U,
+        skipped=total.skipped_U,
     )
 
 
@@ -205,6 +238,7 @@ class EmbeddingShift(SumMetric):
     Args:
         layers: L, 1 for the last layer alone.
         bins: H, equal bins over [-1, 1].
+        blocks: U, groups of examples that are summed apart, for bootstraps over them.
 
     Example:
         >>> metric = EmbeddingShift(layers=1, bins=4)
@@ -221,23 +255,29 @@ class EmbeddingShift(SumMetric):
 
     higher_is_better = None
 
-    def __init__(self, layers: int, bins: int = 100, **kwargs: Any) -> None:
+    def __init__(self, layers: int, bins: int = 100, blocks: int = 1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if layers < 1 or bins < 1:
-            raise ValueError(f"layers and bins: expected at least 1, got {layers} and {bins}")
-        self.layers, self.bins = layers, bins
-        empty = torch.zeros(0, layers)
-        for name, like in zip(
-            ShiftSums._fields, shift_sums(empty, empty, torch.zeros(0, dtype=torch.long), bins), strict=True
-        ):
-            self.add_sum(name, like.shape, like.dtype)
+        if min(layers, bins, blocks) < 1:
+            raise ValueError(f"layers, bins, blocks: expected at least 1, got {layers}, {bins}, {blocks}")
+        self.layers, self.bins, self.blocks = layers, bins, blocks
+        empty, nobody = torch.zeros(0, layers), torch.zeros(0, dtype=torch.long)
+        like = shift_sums(empty, empty, nobody, nobody, blocks, bins)
+        for name, value in zip(ShiftSums._fields, like, strict=True):
+            self.add_sum(name, value.shape, value.dtype)
 
     @property
     def sums(self) -> ShiftSums:
         """The states, as the functions of this room take them."""
         return ShiftSums(*(getattr(self, name) for name in ShiftSums._fields))
 
-    def update(self, cls_cos_NL: Tensor, token_cos_PL: Tensor, example_P: Tensor, n_examples: int) -> None:
+    def update(
+        self,
+        cls_cos_NL: Tensor,
+        token_cos_PL: Tensor,
+        example_P: Tensor,
+        n_examples: int,
+        block_N: Tensor | None = None,
+    ) -> None:
         """Add N examples with all their P token pairs: an example never splits over two updates.
 
         Args:
@@ -245,6 +285,7 @@ class EmbeddingShift(SumMetric):
             token_cos_PL: cosines of aligned tokens, of all examples together, shape (P, L).
             example_P: whose pair it is, 0 .. N-1 in any order. An example without one counts for CLS alone.
             n_examples: N.
+            block_N: which block each example counts for (default: the first).
 
         Raises:
             ValueError: shapes that do not fit, and on the CPU (elsewhere it would cost a wait) a pair that is
@@ -260,7 +301,9 @@ class EmbeddingShift(SumMetric):
                 raise ValueError(f"{name}: expected shape {shape}, got {tuple(value.shape)}")
         if example_P.device.type == "cpu" and bool(((example_P < 0) | (example_P >= n_examples)).any()):
             raise ValueError(f"example_P: expected numbers from 0 to {n_examples - 1}")
-        batch = shift_sums(cls_cos_NL, token_cos_PL, example_P.long(), self.bins)
+        if block_N is None:
+            block_N = torch.zeros(n_examples, dtype=torch.long, device=cls_cos_NL.device)
+        batch = shift_sums(cls_cos_NL, token_cos_PL, example_P.long(), block_N, self.blocks, self.bins)
         for state, value in zip(self.sums, batch, strict=True):
             state += value
 

@@ -15,7 +15,7 @@ from evaluation.failures import answered_rows, failure_note, warn_of_silence
 from evaluation.figures import Bars
 from evaluation.report import Evaluation, source_record
 from evaluation.results import Results
-from evaluation.variants import VariantOptions, Variants, load_variants, rejection_note
+from evaluation.variants import Stories, VariantOptions, read_stories
 from evaluation.views import View, number
 from storage.command_line import Named
 
@@ -46,21 +46,22 @@ def evaluate(*, checkpoint: list[Named], variants: VariantOptions, asking: Askin
     from evaluation.answering.prompts import prompt_record
 
     named = named_sources(checkpoint, "--checkpoint")
-    data = load_variants(variants)
-    asks_yes_no = any(e.answer_type in ("yes", "no") for examples in data.sets.values() for e in examples)
-    abstain = any(e.answer_type == "unknown" for examples in data.sets.values() for e in examples)
+    data = read_stories(variants)
+    sets, types = data.examples(), data.types()
+    asks_yes_no = any(e.answer_type in ("yes", "no") for examples in sets.values() for e in examples)
+    abstain = any(e.answer_type == "unknown" for examples in sets.values() for e in examples)
     rows: list[dict[str, Any]] = []
     for name, path in named.items():
         answerer = open_answerer(path, asking, need="types" if asks_yes_no else "spans")
         answerer.may_abstain = abstain
-        for variant, examples in data.sets.items():
+        for variant, examples in sets.items():
             answers = answerer.answers(examples, f"{name} on {variant}")
-            rows += scored_rows(name, variant, examples, answers, data.types)
+            rows += scored_rows(name, variant, examples, answers, types)
     warn_of_silence(rows, named)
     about = {
         "protocol": "faithfulness",
         "checkpoints": {name: source_record(path) for name, path in named.items()},
-        **data.about(variants),
+        **data.about(),
         "unknown_threshold": asking.unknown_threshold,
         "type_threshold": asking.type_threshold,
         "precision": asking.precision,
@@ -97,7 +98,7 @@ def scored_rows(
             yield row | {"em": em, "f1": f1, "unknown": is_unknown(answer.text)}
 
 
-def report(rows: Sequence[dict[str, Any]], data: Variants, about: dict[str, Any]) -> Evaluation:
+def report(rows: Sequence[dict[str, Any]], data: Stories, about: dict[str, Any]) -> Evaluation:
     """The evaluation of all rows: by variant, then by the type of the original answer and by domain."""
     results = Results(BY, "questions")
     cells = [("checkpoint", "variant"), ("checkpoint", "variant", "answer_type")]
@@ -134,13 +135,13 @@ def report(rows: Sequence[dict[str, Any]], data: Variants, about: dict[str, Any]
         starred=DELETED,
         note="* rationale deleted: EM is the share of old answers",
     )
-    notes = [NOTE, rejection_note(data), *failure_note(rows, "questions, over all variants")]
+    notes = [NOTE, data.rejection_note(), *failure_note(rows, "questions, over all variants")]
     return Evaluation(
         title=f"Semantic faithfulness on {data.dataset or 'this data'}",
         results=results,
         views=views,
         about=about,
-        headline=headline(results, list(about["checkpoints"]), list(data.sets)),
+        headline=headline(results, list(about["checkpoints"]), data.variants),
         notes=[note for note in notes if note],
         figures={"faithfulness.png": figure},
         examples=rows,

@@ -86,7 +86,10 @@ CASES: tuple[Case, ...] = (
         "shift",
         "qa",
         lambda _: ["--checkpoint", "{}", "--data", "stories:conversation_dev", "--limit", "6"],
-        {"stories": 6, "shift/cls/ts/n": 6, "shift/cls/ts_r/n": 6},
+        {
+            cell("cosine", checkpoint="qa", variant=variant, stories="all", embedding="cls", layer="2"): 6
+            for variant in ("ts", "ts_r")
+        },
         2 * 6,
     ),
     Case(

@@ -174,9 +174,40 @@ def consistency(row: Cell, several: bool) -> Numbers:
             yield f"{row['domain']}/{row['variant']}/n", row["n"]
 
 
+def shift(row: Cell, several: bool) -> Numbers:
+    """`[CHECKPOINT/]shift/[single_window/]WHERE/VARIANT/[layer_01/]WHAT` and
+    `between/FIRST_SECOND/WHERE/layer_01/WHAT`; the last layer of one checkpoint has no layer."""
+    measure, where = row["measure"], {"common": "tokens"}.get(row["embedding"], row["embedding"])
+    if measure == "stories":
+        yield "stories", row["value"]
+    elif row["reference"]:
+        yield (
+            f"between/{row['reference']}_{row['checkpoint']}/{where}/layer_{row['layer']:02d}/{measure}",
+            row["value"],
+        )
+    else:
+        family = "/".join(
+            [row["checkpoint"]] * several + ["shift"] + ["single_window"] * (row["stories"] != "all")
+        )
+        variant = row["variant"]
+        if measure == "skipped":
+            yield f"{family}/{variant}/skipped", row["value"]
+        elif measure == "pairs":
+            yield f"{family}/{where}/{variant}/pairs", row["value"]
+            yield f"{family}/{where}/{variant}/n", row["n"]
+        else:
+            layer = "" if row["layer"] == LAYERS else f"layer_{row['layer']:02d}/"
+            yield f"{family}/{where}/{variant}/{layer}{measure.replace('cosine', 'mean')}", row["value"]
+            yield f"{family}/{where}/{variant}/n", row["n"]
+
+
+LAYERS = 2
+"""Of the models of the goldens."""
+
 FLAT_KEYS: dict[str, Callable[[Cell, bool], Numbers]] = {
     "confusion": confusion,
     "faithfulness": faithfulness,
+    "shift": shift,
     "negation": negation,
     "predicate-argument": predicate_argument,
     "bias": bias,
@@ -209,7 +240,7 @@ def report_numbers(folder: Path, protocol: str) -> dict[str, float | None]:
     rows = [
         {key: math.nan if value is None else value for key, value in row.items()} for row in found["results"]
     ]
-    several = len({row.get("checkpoint", row.get("model")) for row in rows}) > 1
+    several = len({row.get("checkpoint", row.get("model")) for row in rows} - {""}) > 1
     flat = (pair for row in rows for pair in FLAT_KEYS[protocol](row, several))
     return {key: None if value != value else value for key, value in flat}
 

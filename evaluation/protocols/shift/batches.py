@@ -18,8 +18,8 @@ from data_modules.batching.samplers import sorted_batches
 from data_modules.encoding.pairs import PairFeature, check_pair, first_windows, pair_feature
 from data_modules.encoding.windows import EncodedRow, Encoding
 from data_modules.schema import QAExample, Variant
-from evaluation.protocols.shift.distributed import Processes
-from evaluation.protocols.shift.pairs import Story
+from evaluation.processes import Processes
+from evaluation.variants import Story
 
 CKA_TOKENS = 32
 """Of one story at most so many context tokens enter CKA, evenly spread: its cost grows with the square of the

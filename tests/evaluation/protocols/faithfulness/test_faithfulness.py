@@ -77,7 +77,7 @@ def test_old_answers_and_unknown_by_variant(models: None, tmp_path: Path) -> Non
     rows = [json.loads(line) for line in (tmp_path / "r" / "examples.jsonl").read_text().splitlines()]
     assert len(rows) == 2 * (60 + 60 + with_rationale)
     text = (tmp_path / "r" / "report.md").read_text()
-    assert f"`ts_r` leaves out {60 - with_rationale} questions" in text
+    assert f"`ts_r` leaves out {60 - with_rationale} of 60 questions" in text
     assert "stubborn still gives the old answer in 100.0 %, says unknown in 0.0 %" in text
     assert (tmp_path / "r" / "faithfulness.png").stat().st_size > 0
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
@@ -17,9 +19,11 @@ from data_modules.interventions.deletion import perturb
 from data_modules.schema import QAExample, Variant
 from data_modules.stories.questions import qa_examples, vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
+from evaluation.__main__ import main
 from models.backbones import Backbone
 from models.checkpoint import HEADS, KEY, describe, start
-from tests.evaluation.checkpoints import report_of, save_folder
+from tests.evaluation.cells import Cells
+from tests.evaluation.checkpoints import save_folder
 
 DATA = "stories:conversation_dev"
 LIMIT = 12
@@ -46,9 +50,27 @@ def moved(folder: Path, noise: float) -> None:
     model.save_pretrained(folder)
 
 
-def shift(output: Path, *arguments: str | Path) -> dict[str, Any]:
+def shift(output: Path, *arguments: str | Path, data: Sequence[str | Path] = (DATA,)) -> Cells:
     flags = () if "--limit" in arguments else ("--limit", str(LIMIT))
-    return report_of(output, "shift", "--data", DATA, *flags, *arguments)
+    command = ["shift", "--data", *data, *flags, *arguments, "--device", "cpu", "--output", output]
+    assert main([*map(str, command)]) == 0
+    return Cells(output)
+
+
+def numbers(cells: Cells) -> dict[Any, tuple[float, float, float, float]]:
+    """Value, interval and n of every cell."""
+    keys = [*cells.by, "measure"]
+    return {
+        tuple(row[key] for key in keys): (row["value"], row["low"], row["high"], row["n"])
+        for row in cells.frame.to_dict("records")
+    }
+
+
+def assert_same(found: Cells, expected: Cells, tolerance: float) -> None:
+    one, two = numbers(found), numbers(expected)
+    assert one.keys() == two.keys()
+    for key, values in one.items():
+        assert values == pytest.approx(two[key], abs=tolerance, nan_ok=True), key
 
 
 class Naive:

@@ -7,13 +7,30 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, pstdev
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from data_modules.questions.rows import write_rows
 from data_modules.schema import QAExample
-from evaluation.__main__ import main
-from tests.evaluation.checkpoints import examples_of, numbers, report_of, save_ckpt, save_folder, told
-from tests.evaluation.protocols.shift.shift_oracle import STORIES, Naive, cosines, made, related, shift
+from evaluation.answering.interface import Asking
+from evaluation.processes import Processes
+from evaluation.protocols.shift.measure import measure
+from evaluation.protocols.shift.report import MOST_BINS, joined_bins
+from evaluation.protocols.shift.sums import BINS
+from evaluation.variants import VariantOptions, read_stories
+from metrics.intervals import mean_interval
+from tests.evaluation.checkpoints import examples_of, save_ckpt, save_folder, told
+from tests.evaluation.protocols.shift.shift_oracle import (
+    STORIES,
+    Naive,
+    assert_same,
+    cosines,
+    made,
+    related,
+    shift,
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +54,7 @@ def common(example: QAExample) -> int:
 @pytest.mark.parametrize("architecture", ["bert", "xlnet"])
 def test_every_layer_equals_a_loop_over_single_texts(room: Path, tmp_path: Path, architecture: str) -> None:
     folder = room / {"bert": "a"}.get(architecture, architecture)
-    report = shift(tmp_path / "out", "--checkpoint", folder, "--layers", "all", "--batch-size", "5")
+    cells = shift(tmp_path / "out", "--checkpoint", f"m={folder}", "--layers", "all", "--batch-size", "5")
     rows = {(row["variant"], row["id"]): row for row in examples_of(tmp_path / "out")}
     naive = Naive(folder, architecture)
     for variant in ("ts", "ts_r"):
@@ -54,28 +71,35 @@ def test_every_layer_equals_a_loop_over_single_texts(room: Path, tmp_path: Path,
             assert row["cls"] == pytest.approx(cls[-1][-1], abs=1e-5)
             assert row["tokens"] == pytest.approx(fmean(cos[-1] for cos in tokens[-1]), abs=1e-5)
         for layer in range(3):
-            at = "" if layer == 2 else f"layer_{layer:02d}/"
-            every = [cos[layer] for story in tokens for cos in story]
+            every = [(cos[layer], i) for i, story in enumerate(tokens) for cos in story]
             expected = {
-                f"cls/{variant}/{at}mean": fmean(cos[layer] for cos in cls),
-                f"cls/{variant}/{at}std": pstdev(cos[layer] for cos in cls),
-                f"tokens/{variant}/{at}mean": fmean(every),
-                f"tokens/{variant}/{at}std": pstdev(every),
-                f"tokens/{variant}/{at}macro": fmean(fmean(cos[layer] for cos in s) for s in tokens),
+                ("cls", "cosine"): fmean(cos[layer] for cos in cls),
+                ("cls", "std"): pstdev(cos[layer] for cos in cls),
+                ("common", "cosine"): fmean(cos for cos, _ in every),
+                ("common", "std"): pstdev(cos for cos, _ in every),
+                ("common", "macro"): fmean(fmean(cos[layer] for cos in s) for s in tokens),
             }
-            for key, value in expected.items():
-                assert report[f"shift/{key}"] == pytest.approx(value, abs=1e-5), key
-                assert report[f"shift/single_window/{key}"] == report[f"shift/{key}"]
-        assert report[f"shift/cls/{variant}/n"] == len(cls)
-        assert report[f"shift/tokens/{variant}/pairs"] == len(every)
+            cell = {"checkpoint": "m", "variant": variant, "layer": layer}
+            for (embedding, name), value in expected.items():
+                for stories in ("all", "single window"):
+                    row = cells.row(name, embedding=embedding, stories=stories, **cell)
+                    assert row["value"] == pytest.approx(value, abs=1e-5)
+                    assert row["n"] == len(cls)
+            for embedding, (_, interval, _) in (
+                ("cls", mean_interval([cos[layer] for cos in cls], range(len(cls)))),
+                ("common", mean_interval([cos for cos, _ in every], [i for _, i in every])),
+            ):
+                row = cells.row("cosine", embedding=embedding, stories="all", **cell)
+                assert (row["low"], row["high"]) == pytest.approx(interval, abs=1e-5)
+        cell = {"checkpoint": "m", "variant": variant, "stories": "all", "embedding": "common"}
+        assert cells("pairs", **cell) == len(every)
 
 
 def test_neither_chunks_nor_batches_change_a_number(room: Path, tmp_path: Path) -> None:
-    named = [f"{name}={room / name}" for name in "ab"]
-    flags = ("--checkpoint", *named, "--layers", "all")
+    flags = ("--checkpoint", *(f"{name}={room / name}" for name in "ab"), "--layers", "all")
     whole = shift(tmp_path / "whole", *flags)
     parts = shift(tmp_path / "parts", *flags, "--chunk", "5", "--batch-size", "3")
-    assert numbers(parts) == pytest.approx(numbers(whole), abs=1e-6, nan_ok=True)
+    assert_same(parts, whole, 1e-6)
     ids = [
         [(r["checkpoint"], r["id"], r["variant"]) for r in examples_of(tmp_path / n)]
         for n in ("whole", "parts")
@@ -87,62 +111,61 @@ def test_neither_chunks_nor_batches_change_a_number(room: Path, tmp_path: Path) 
 def test_prepared_rows_give_the_same_numbers(room: Path, tmp_path: Path) -> None:
     checkpoint = ("--checkpoint", str(room / "a"))
     here = shift(tmp_path / "here", *checkpoint, "--variants", "ts_r")
-    files = [str(room / "os.jsonl"), str(room / "ts_r.jsonl")]
-    rows = report_of(tmp_path / "rows", "shift", *checkpoint, "--data", *files, "--chunk", "4")
-    assert numbers(rows) == pytest.approx(numbers(here), abs=1e-6)
+    files = [room / "ts_r.jsonl", room / "os.jsonl"]
+    assert_same(shift(tmp_path / "rows", *checkpoint, "--chunk", "4", data=files), here, 1e-6)
 
 
 def test_stories_of_several_windows_are_reported_apart(tmp_path: Path) -> None:
     checkpoint = save_ckpt(tmp_path / "short.ckpt", max_length=44, stride=8)
-    report = shift(tmp_path / "out", "--checkpoint", checkpoint, "--variants", "ts")
+    cells = shift(tmp_path / "out", "--checkpoint", checkpoint, "--variants", "ts")
     rows = examples_of(tmp_path / "out")
     single = [row for row in rows if row["windows"] == 1]
-    assert 0 < len(single) < len(rows) == report["shift/cls/ts/n"]
-    assert report["shift/single_window/cls/ts/n"] == len(single)
-    for key, chosen in (("shift", rows), ("shift/single_window", single)):
-        assert report[f"{key}/cls/ts/mean"] == pytest.approx(fmean(row["cls"] for row in chosen), abs=1e-6)
-        assert report[f"{key}/tokens/ts/macro"] == pytest.approx(fmean(r["tokens"] for r in chosen), abs=1e-6)
-        assert report[f"{key}/tokens/ts/pairs"] == sum(row["pairs"] for row in chosen)
+    assert 0 < len(single) < len(rows)
+    for stories, chosen in (("all", rows), ("single window", single)):
+        cell = {"checkpoint": "short", "variant": "ts", "stories": stories}
+        row = cells.row("cosine", embedding="cls", layer=2, **cell)
+        assert (row["value"], row["n"]) == (
+            pytest.approx(fmean(r["cls"] for r in chosen), abs=1e-6),
+            len(chosen),
+        )
+        macro = cells("macro", embedding="common", layer=2, **cell)
+        assert macro == pytest.approx(fmean(r["tokens"] for r in chosen), abs=1e-6)
+        assert cells("pairs", embedding="common", **cell) == sum(row["pairs"] for row in chosen)
     assert (tmp_path / "out" / "histogram_ts_single_window.png").exists()
-    assert (
-        "## The same without stories of more than one window" in (tmp_path / "out" / "report.md").read_text()
-    )
+    assert "stories of more than one window" in (tmp_path / "out" / "report.md").read_text()
 
 
 def test_question_tokens_and_generated_sentences(room: Path, tmp_path: Path) -> None:
-    flags = ("--checkpoint", str(room / "a"), "--variants", "ts_r", "ts_r_aug")
+    flags = ("--checkpoint", f"m={room / 'a'}", "--variants", "ts_r", "ts_r_aug")
     plain = shift(tmp_path / "plain", *flags)
     asked = shift(tmp_path / "asked", *flags, "--include-question")
-    assert asked["shift/tokens/ts_r/pairs"] > plain["shift/tokens/ts_r/pairs"]
-    assert asked["shift/cls/ts_r/mean"] == plain["shift/cls/ts_r/mean"]
+    cell = {"checkpoint": "m", "stories": "all"}
+    pairs = {"measure": "pairs", "embedding": "common", **cell}
+    cosine = {"measure": "cosine", "embedding": "cls", "layer": 2, **cell}
+    assert asked(variant="ts_r", **pairs) > plain(variant="ts_r", **pairs)
+    assert asked(variant="ts_r", **cosine) == plain(variant="ts_r", **cosine)
     # What is appended is no common token, be it the bare answer or a sentence around it.
-    assert plain["shift/tokens/ts_r_aug/pairs"] == plain["shift/tokens/ts_r/pairs"]
-    assert plain["shift/cls/ts_r_aug/mean"] != plain["shift/cls/ts_r/mean"]
+    assert plain(variant="ts_r_aug", **pairs) == plain(variant="ts_r", **pairs)
+    assert plain(variant="ts_r_aug", **cosine) != plain(variant="ts_r", **cosine)
 
 
 def test_mistakes_cost_one_line(room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = write_named(tmp_path / "other.jsonl", [replace(e, dataset="coqa") for e in made("ts_r")])
     strange = write_named(tmp_path / "strange.jsonl", [replace(e, id="x" + e.id) for e in made("ts_r")])
-    mixed = write_named(tmp_path / "mixed.jsonl", [*STORIES, *made("ts_r")])
     edited = [replace(example, context="Z" + example.context) for example in made("ts_r")]
     changed = write_named(tmp_path / "changed.jsonl", edited)
     os = str(room / "os.jsonl")
 
-    def error(*arguments: str) -> str:
-        common = ["shift", "--checkpoint", f"m={room / 'a'}", "--output", str(tmp_path / "no")]
-        return told(capsys, *common, *arguments)
+    def error(*arguments: str, checkpoint: str = f"m={room / 'a'}") -> str:
+        return told(capsys, "shift", "--checkpoint", checkpoint, "--output", tmp_path / "no", *arguments)
 
-    assert "different data sets (coqa in" in error("--data", os, other)
+    assert "coqa in" in error("--data", os, other)
     assert "without an original" in error("--data", os, strange)
-    assert "originals (variant os)" in error("--data", str(room / "ts_r.jsonl"))
-    assert "a file of its own" in error("--data", mixed)
+    assert "originals" in error("--data", str(room / "ts_r.jsonl"))
     assert "not made from the story" in error("--data", os, changed)
     assert "--variants" in error("--data", os, "--variants", "os")
-    assert "at least 1" in error("--data", os, "--chunk", "0")
     assert "two checkpoints" in error("--data", os, "--between", "first")
-    assert "language models" in told(
-        capsys, "shift", "--checkpoint", "openai:gpt", "--data", os, "--output", tmp_path / "no"
-    )
+    assert "openai:gpt" in error("--data", os, checkpoint="openai:gpt")
     assert not (tmp_path / "no").exists()
 
 
@@ -151,26 +174,39 @@ def write_named(path: Path, rows: list[QAExample]) -> str:
     return str(path)
 
 
-def test_memory_does_not_grow_with_the_number_of_stories(room: Path, tmp_path: Path) -> None:
-    """Python's own memory (records, tokens, lines); torch's holds one batch and sums of fixed size."""
+def test_memory_does_not_grow_with_the_number_of_stories(room: Path) -> None:
+    """Python's own memory (records, tokens, rows); torch's holds one batch and sums of fixed size."""
 
     def peak(limit: int, chunk: int) -> int:
-        flags = ["--variants", "ts_r", "--chunk", str(chunk), "--limit", str(limit), "--device", "cpu"]
-        data = ["--data", "stories:conversation_train", "--output", str(tmp_path / "out"), "--overwrite"]
+        options = VariantOptions(data=["stories:conversation_train"], variants=["ts_r"], limit=limit)
+        named, asking = {"a": str(room / "a")}, Asking(device="cpu")
+        flags = {"every_layer": False, "between": None, "include_question": False}
         tracemalloc.start()
-        assert main(["shift", "--checkpoint", str(room / "a"), *data, *flags]) == 0
+        measure(named, read_stories(options), Processes(), asking, chunk=chunk, **flags)  # type: ignore[arg-type]
         _, highest = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return highest
 
     peak(32, 32)  # imports and caches
+    peak(384, 32)  # the cache of sentence boundaries, which has a bound
     few, many, at_once = peak(64, 32), peak(384, 32), peak(384, 384)
     assert many < 1.3 * few
     assert at_once > 1.6 * few  # so that the bound above means something
 
 
-def test_help_answers_without_torch(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(["shift", "--help"])
-    assert stopped.value.code == 0
-    assert "--between" in capsys.readouterr().out
+@given(
+    st.lists(
+        st.dictionaries(st.integers(0, BINS - 1), st.integers(1, 50), max_size=6), min_size=1, max_size=3
+    )
+)
+def test_joined_bins_keep_every_count_in_its_place(sparse: list[dict[int, int]]) -> None:
+    counts = [np.bincount(list(c), list(c.values()), minlength=BINS) if c else np.zeros(BINS) for c in sparse]
+    edges, shares = joined_bins(counts)
+    assert len(edges) - 1 <= MOST_BINS
+    assert np.allclose(np.diff(edges), edges[1] - edges[0])
+    fine = np.linspace(-1, 1, BINS + 1)
+    for count, share in zip(counts, shares, strict=True):
+        assert share.sum() == pytest.approx(1 if count.sum() else 0)
+        for k in range(len(share)):
+            inside = (fine[:-1] >= edges[k] - 1e-9) & (fine[1:] <= edges[k + 1] + 1e-9)
+            assert share[k] == pytest.approx(count[inside].sum() / max(1, count.sum()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from statistics import fmean
 
@@ -31,41 +32,35 @@ def naive_cka(x_ND: np.ndarray, y_ND: np.ndarray) -> float:
 
 def test_three_checkpoints_are_compared_with_the_first_by_layer(room: Path, tmp_path: Path) -> None:
     named = [f"{name}={room / name}" for name in "abc"]
-    report = shift(tmp_path / "out", "--checkpoint", *named, "--variants", "ts_r", "--batch-size", "5")
-    assert {"between.png", "histogram_ts_r.png"} <= {path.name for path in (tmp_path / "out").iterdir()}
-    text = (tmp_path / "out" / "report.md").read_text()
-    assert "## Between checkpoints, by layer: CLS cosine\n\n| layer | a – b | a – c |" in text
+    flags = ("--variants", "ts_r", "--batch-size", "5", "--layers", "all")
+    cells = shift(tmp_path / "out", "--checkpoint", *named, *flags)
+    drawn = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"between.png", "histogram_ts_r.png", "layers_ts_r.png"} <= drawn
     states = {name: [Naive(room / name, "bert").states(story) for story in STORIES] for name in "abc"}
     for other in "bc":
         for layer in range(3):
             pairs = list(zip(states["a"], states[other], strict=True))
-            key = f"layer_{layer:02d}"
-            cls_cosines = [cosines(x, y)[layer] for (x, _), (y, _) in pairs]
-            token_cosines = [cosines(x[at], y[at])[layer] for (_, x), (_, y) in pairs for at in x]
-            assert report[f"between/a_{other}/cls/{key}/cosine"] == pytest.approx(
-                fmean(cls_cosines), abs=1e-5
+            cell = {"checkpoint": other, "reference": "a", "layer": layer}
+            row = cells.row("cosine", embedding="cls", **cell)
+            assert row["value"] == pytest.approx(
+                fmean(cosines(x, y)[layer] for (x, _), (y, _) in pairs), abs=1e-5
             )
-            found = report[f"between/a_{other}/tokens/{key}/cosine"]
-            assert found == pytest.approx(fmean(token_cosines), abs=1e-5)
+            assert row["n"] == len(STORIES)
+            assert row["low"] <= row["value"] <= row["high"]
+            every = [cosines(x[at], y[at])[layer] for (_, x), (_, y) in pairs for at in x]
+            assert cells("cosine", embedding="common", **cell) == pytest.approx(fmean(every), abs=1e-5)
             # At most 32 tokens of a story take part: these have fewer than 32 or an even choice of 32.
             chosen = [[list(x)[i] for i in evenly(len(x))] for _, x in states["a"]]
             x_ND, y_ND = (
-                np.array(
-                    [
-                        places[at][layer].numpy()
-                        for (_, places), c in zip(side, chosen, strict=True)
-                        for at in c
-                    ]
-                )
+                np.array([x[at][layer].numpy() for (_, x), c in zip(side, chosen, strict=True) for at in c])
                 for side in (states["a"], states[other])
             )
-            found = report[f"between/a_{other}/tokens/{key}/cka"]
-            assert found == pytest.approx(naive_cka(x_ND, y_ND), abs=1e-5)
+            assert cells("cka", embedding="common", **cell) == pytest.approx(naive_cka(x_ND, y_ND), abs=1e-5)
+            found = cells("cka", embedding="cls", **cell)
             if layer == 0:  # the same for every story
-                assert report[f"between/a_{other}/cls/{key}/cka"] is None
+                assert math.isnan(found)
             else:
                 x_ND, y_ND = (np.array([cls[layer].numpy() for cls, _ in states[n]]) for n in ("a", other))
-                found = report[f"between/a_{other}/cls/{key}/cka"]
                 assert found == pytest.approx(naive_cka(x_ND, y_ND), abs=1e-5)
 
 
@@ -78,13 +73,12 @@ def test_a_checkpoint_is_equal_to_itself_and_its_neighbour_is_the_one_before(
     room: Path, tmp_path: Path
 ) -> None:
     named = [f"one={room / 'a'}", f"again={room / 'a'}", f"b={room / 'b'}"]
-    flags = ("--variants", "ts", "--between", "consecutive")
-    report = shift(tmp_path / "out", "--checkpoint", *named, *flags)
-    between = {key: value for key, value in report.items() if key.startswith("between/")}
-    assert {key.split("/")[1] for key in between} == {"one_again", "again_b"}
-    same = [value for key, value in between.items() if "one_again" in key and value is not None]
-    assert same == pytest.approx([1] * 11, abs=1e-6)
-    assert min(v for key, v in between.items() if "again_b" in key and v is not None) < 0.999
+    cells = shift(tmp_path / "out", "--checkpoint", *named, "--variants", "ts", "--between", "consecutive")
+    between = cells.frame[cells.frame["reference"] != ""].dropna(subset="value")
+    pairs = between.groupby(["reference", "checkpoint"])["value"]
+    assert set(pairs.groups) == {("one", "again"), ("again", "b")}
+    assert list(pairs.get_group(("one", "again"))) == pytest.approx([1] * 11, abs=1e-6)
+    assert pairs.get_group(("again", "b")).min() < 0.999
 
 
 def test_models_of_other_depths_and_widths_are_compared_as_far_as_they_go(tmp_path: Path) -> None:
@@ -93,34 +87,36 @@ def test_models_of_other_depths_and_widths_are_compared_as_far_as_they_go(tmp_pa
         "deep": built(tmp_path / "deep.ckpt", num_hidden_layers=4),
         "wide": built(tmp_path / "wide.ckpt", hidden_size=48),
     }
-    report = shift(
-        tmp_path / "out", "--checkpoint", *(f"{n}={p}" for n, p in paths.items()), "--layers", "all"
-    )
-    layers = {key.split("/")[3] for key in report if key.startswith("between/base_deep")}
-    assert layers == {"layer_00", "layer_01", "layer_02"}
-    assert "deep/shift/cls/ts/layer_03/mean" in report
-    wide = {key.rsplit("/", 1)[1] for key in report if key.startswith("between/base_wide")}
-    assert wide == {"cka"}
+    named = [f"{name}={path}" for name, path in paths.items()]
+    frame = shift(tmp_path / "out", "--checkpoint", *named, "--layers", "all").frame
+    between = frame[frame["reference"] == "base"]
+    assert set(between[between["checkpoint"] == "deep"]["layer"].astype(str)) == {"0", "1", "2"}
+    assert set(between[between["checkpoint"] == "wide"]["measure"]) == {"cka"}
+    deep = frame[(frame["checkpoint"] == "deep") & (frame["reference"] == "")]
+    assert set(deep["layer"].astype(str)) - {""} == {"0", "1", "2", "3", "4"}
     assert "different hidden widths" in (tmp_path / "out" / "report.md").read_text()
 
 
 def test_answer_heads_do_not_matter(tmp_path: Path) -> None:
     plain = built(tmp_path / "plain.ckpt")
     typed = built(tmp_path / "typed.ckpt", "rationale")
-    report = shift(tmp_path / "out", "--checkpoint", f"plain={plain}", f"typed={typed}", "--variants", "ts")
-    assert report["typed/shift/cls/ts/mean"] == pytest.approx(report["plain/shift/cls/ts/mean"])
-    assert report["between/plain_typed/tokens/layer_02/cosine"] == pytest.approx(1)
+    cells = shift(tmp_path / "out", "--checkpoint", f"plain={plain}", f"typed={typed}", "--variants", "ts")
+    cell = {"variant": "ts", "stories": "all", "embedding": "cls", "layer": 2}
+    one, other = (cells("cosine", checkpoint=name, **cell) for name in ("plain", "typed"))
+    assert one == pytest.approx(other)
+    cell = {"checkpoint": "typed", "reference": "plain", "embedding": "common", "layer": "2"}
+    assert cells("cosine", **cell) == pytest.approx(1)
 
 
 def test_other_tokens_cannot_be_compared(
     room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     named = [f"bert={room / 'a'}", f"xlnet={room / 'xlnet'}"]
-    report = shift(tmp_path / "out", "--checkpoint", *named, "--variants", "ts")
-    assert not [key for key in report if key.startswith("between/")]
+    cells = shift(tmp_path / "out", "--checkpoint", *named, "--variants", "ts")
+    assert set(cells.frame["reference"]) == {""}
     assert "bert and xlnet cannot be compared" in (tmp_path / "out" / "report.md").read_text()
     asked = ["shift", "--checkpoint", *named, "--data", DATA, "--limit", "4", "--between", "first"]
-    error = told(capsys, *asked, "--output", tmp_path / "no")
+    error = told(capsys, *asked, "--device", "cpu", "--output", tmp_path / "no")
     assert "vocabularies" in error
     assert "--between none" in error
     assert not (tmp_path / "no").exists()

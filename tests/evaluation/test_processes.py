@@ -6,15 +6,17 @@ import json
 import os
 import subprocess
 import sys
-from io import StringIO
 from pathlib import Path
 
 import pytest
 
-from evaluation.protocols.shift.distributed import Processes, launched, local_device, process_group
-from tests.evaluation.checkpoints import examples_of, numbers, report_of, save_folder, told
+from evaluation.processes import launched, local_device, process_group
+from storage.spool import Spool
+from tests.evaluation.cells import Cells
+from tests.evaluation.checkpoints import examples_of, report_of, save_folder, told
+from tests.evaluation.protocols.shift.shift_oracle import assert_same
 
-REPOSITORY = Path(__file__).resolve().parents[4]
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def torchrun(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -34,14 +36,15 @@ def test_two_gloo_processes_equal_one(tmp_path: Path) -> None:
     data = ("--data", "stories:conversation_dev", "--limit", "50", "--variants", "ts_r_aug", "ts")
     flags = ("--layers", "all", "--batch-size", "7", "--chunk", "20")
     arguments = ("shift", "--checkpoint", *paths, *data, *flags)
-    one = report_of(tmp_path / "one", *arguments)
+    report_of(tmp_path / "one", *arguments)
     done = torchrun(*arguments, "--output", tmp_path / "two")
     assert done.returncode == 0, done.stderr[-3000:]
     two = json.loads((tmp_path / "two" / "report.json").read_text())
     assert two["about"]["processes"] == 2
-    assert two["stories"] == 50
-    assert two["between/a_b/tokens/layer_02/cka"] is not None
-    assert numbers(two) == pytest.approx(numbers(one), abs=1e-5)
+    cells = Cells(tmp_path / "two")
+    assert cells("stories") == 50
+    assert cells("cka", checkpoint="b", reference="a", embedding="common", layer=2) < 1
+    assert_same(cells, Cells(tmp_path / "one"), 1e-5)
     assert examples_of(tmp_path / "two") == examples_of(tmp_path / "one")
     assert done.stdout.count("report: ") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "one", "two"]
@@ -65,7 +68,7 @@ def test_protocols_of_one_process_refuse_torchrun(
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", str(rank))
-    monkeypatch.setattr("evaluation.__main__.ALONE", 0)
+    monkeypatch.setattr("evaluation.__main__.LATER_PROCESSES_WAIT_S", 0)
     error = told(capsys, "bias", "--predictions", tmp_path / "p.json", "--output", tmp_path / "out")
     assert "bias runs in one process" in error
     assert error.endswith("(process 1)") == (rank == 1)
@@ -79,10 +82,9 @@ def test_without_torchrun_there_is_one_process(monkeypatch: pytest.MonkeyPatch) 
     with process_group("auto") as team:
         assert (team.first, team.size, team.device) == (True, 1, "auto")
         assert team.from_first(lambda: 3) == 3
-        file = StringIO("a\nb\n")
-        file.read()
-        (same,) = team.gather_lines(file, StringIO)
-        assert same.read() == "a\nb\n"
+        spool: Spool[str] = Spool()
+        spool.append("a")
+        assert team.gather(spool) == [spool]
 
 
 def test_every_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +99,3 @@ def test_every_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
         local_device("cuda", 2, 1)
     with pytest.raises(ValueError, match="no GPU"):
         local_device("cuda", 2, 0)
-
-
-def test_the_first_process_is_the_one_of_rank_0() -> None:
-    assert [Processes(rank, 3).first for rank in range(3)] == [True, False, False]

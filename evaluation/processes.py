@@ -3,8 +3,8 @@
 torchrun --nproc_per_node 2 -m evaluation shift --checkpoint PATH --data SOURCE --output DIR
 
 Every process reads all data in the same order and scores its share of the batches; sums are added up by the
-metrics themselves, lines of text come to the first process, which alone writes and prints. Without torchrun
-there is one process, and everything here does nothing.
+metrics themselves, rows come to the first process, which alone writes and prints. Without torchrun there is
+one process, and everything here does nothing.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TextIO, TypeVar
+from itertools import islice
+from typing import Any, TypeVar
+
+from storage.spool import Spool
 
 T = TypeVar("T")
 
-PATIENCE = timedelta(hours=12)
-"""How long processes wait for the first, which may be writing sentences. If it dies, torchrun ends them."""
+LONGEST_WAIT = timedelta(hours=12)
+"""For the first process, which may be writing sentences. If it dies, torchrun ends the others."""
 
-_BLOCK = 1 << 20
-"""Characters of lines that a process sends at a time."""
+_BLOCK = 4096
+"""Items that a process sends at a time."""
 
 
 @dataclass(frozen=True)
@@ -47,39 +50,40 @@ class Processes:
         return self.rank == 0
 
     def from_first(self, make: Callable[[], T]) -> T:
-        """What `make` returns in the first process, everywhere; the others do not call it."""
+        """What `make` returns (or its ValueError) in the first process, everywhere; others do not call it."""
         if self.size == 1:
             return make()
         import torch.distributed as dist
 
-        made: list[T | None] = [make() if self.first else None]
+        made: list[Any] = [None, None]
+        if self.first:
+            try:
+                made[0] = make()
+            except ValueError as error:
+                made[1] = error
         dist.broadcast_object_list(made, src=0, group=self.group)
-        return made[0]  # type: ignore[return-value]
+        if made[1] is not None:
+            raise made[1]
+        value: T = made[0]
+        return value
 
-    def gather_lines(self, file: TextIO, new_file: Callable[[], TextIO]) -> list[TextIO]:
-        """The files of all processes, by rank, in the first; none in the others.
-
-        Every process gives its own file of lines, which is read from the start; what comes from the others
-        goes, a block at a time, into files that `new_file` opens. All returned files stand at their start.
-        """
-        file.seek(0)
+    def gather(self, items: Spool[T]) -> list[Spool[T]]:
+        """The spools of all processes, by rank, in the first; none in the others."""
         if self.size == 1:
-            return [file]
+            return [items]
         import torch.distributed as dist
 
-        files = [file, *(new_file() for _ in range(1, self.size))] if self.first else []
+        spools: list[Spool[T]] = [items, *(Spool() for _ in range(1, self.size))] if self.first else []
+        mine = iter(() if self.first else items)
         while True:
-            mine = "" if self.first else "".join(file.readlines(_BLOCK))
-            received = [""] * self.size
+            received: list[list[T]] = [[]] * self.size
             # Everybody gets every block, so that everybody knows when the last one has come.
-            dist.all_gather_object(received, mine, group=self.group)
+            dist.all_gather_object(received, list(islice(mine, _BLOCK)), group=self.group)
             if not any(received):
-                break
-            for rank in range(1, len(files)):
-                files[rank].write(received[rank])
-        for one in files:
-            one.seek(0)
-        return files
+                return spools
+            for spool, block in zip(spools, received, strict=False):
+                for item in block:
+                    spool.append(item)
 
 
 def launched() -> tuple[int, int]:
@@ -107,7 +111,7 @@ def process_group(device: str) -> Iterator[Processes]:
         dist.init_process_group("nccl", device_id=torch.device(device))
     else:
         dist.init_process_group("gloo")
-    yield Processes(rank, size, device, dist.new_group(backend="gloo", timeout=PATIENCE))
+    yield Processes(rank, size, device, dist.new_group(backend="gloo", timeout=LONGEST_WAIT))
     # Not in a `finally`: after an error the others may still wait, and torchrun ends them.
     dist.destroy_process_group()
 
