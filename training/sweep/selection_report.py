@@ -89,7 +89,7 @@ def write_report(
 ) -> None:
     """Show the table and write the files; `about` says how the models were selected."""
     by = str(about["by"])
-    table = pd.DataFrame(_rows(selections, tests, by))
+    table = pd.DataFrame(_rows(selections, tests, by)).astype({"n": "Int64"})
     write_text(folder / "selection.csv", table.to_csv(index=False))
     shown = _as_text(table[table["metric"].isin(SHOWN)].drop(columns="values"))
     print(shown.to_string(index=False), LEGEND, folder, sep="\n")

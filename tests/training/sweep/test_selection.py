@@ -79,7 +79,7 @@ def test_mean_and_deviation_of_the_best_are_numpys(
     assert f1["values"] == pytest.approx(kept + len(str(small_data.qa_dev)))
 
     rows = list(csv.DictReader((study / "selection" / "selection.csv").open()))
-    assert {row["test_set"] for row in rows} == {"far", "qa_dev"}
+    assert {(row["test_set"], row["n"]) for row in rows} == {("far", "9"), ("qa_dev", "13")}
     shown = capsys.readouterr().out
     assert f"{np.mean(kept):.4f}" in shown
     assert f"{np.std(kept, ddof=1):.4f}" in (study / "selection" / "selection.md").read_text()
