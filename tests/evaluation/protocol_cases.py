@@ -62,6 +62,7 @@ def cell(measure: str, **place: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     return measure, tuple(place.items())
 
 
+UPPERCASE = {"how": "in context", "task": "stories:uppercase", "intervention": "none"}
 RANDOM_PARALYSIS = {"probe": "choice_paralysis", "sampling": "random"}
 
 CASES: tuple[Case, ...] = (
@@ -148,7 +149,13 @@ CASES: tuple[Case, ...] = (
             *("--model", "{}", "--task", "stories:uppercase"),
             *("--shots", "2", "--seeds", "2", "--limit", "3"),
         ],
-        {f"stories:uppercase/none/n_{cell}": 3 for cell in ("1_1", "0_0", "1_0", "0_1")},
+        {
+            cell("h1", checkpoint="causal", **UPPERCASE): 2 * 2 * 3,
+            **{
+                cell("ones", checkpoint="causal", **UPPERCASE, seed="1", cell=name): 3
+                for name in ("1_1", "0_0", "1_0", "0_1")
+            },
+        },
         2 * 4 * 3,
         long=True,
     ),

@@ -204,9 +204,33 @@ def shift(row: Cell, several: bool) -> Numbers:
 LAYERS = 2
 """Of the models of the goldens."""
 
+
+def feature_bias(row: Cell, several: bool) -> Numbers:
+    """`[CHECKPOINT/]TASK/INTERVENTION/[STEER/]MEASURE`."""
+    parts = (
+        [row["checkpoint"]] * several
+        + [row["task"], row["intervention"]]
+        + [row["steer"]] * bool(row["steer"])
+    )
+    at, measure, value = "/".join(parts), row["measure"], row["value"]
+    if not row["task"] or measure == "intended":
+        return
+    if measure == "ones":
+        if row["seed"] == 0:
+            yield f"{at}/n_{row['cell']}", row["n"]
+    elif measure == "failed":
+        yield f"{at}/failures", round(value * row["n"])
+    elif measure == "h1_sd":
+        yield from ((f"{at}/sd", value), (f"{at}/seeds", row["n"]))
+    else:
+        renamed = {"h1": "h1_acc", "h2": "h2_acc", "h1_se": "se", "uncalibrated_h1": "uncalibrated_h1_acc"}
+        yield f"{at}/{renamed.get(measure, measure)}", value
+
+
 FLAT_KEYS: dict[str, Callable[[Cell, bool], Numbers]] = {
     "confusion": confusion,
     "faithfulness": faithfulness,
+    "feature-bias": feature_bias,
     "shift": shift,
     "negation": negation,
     "predicate-argument": predicate_argument,
@@ -225,6 +249,7 @@ NEW_FIELDS = {
 """Fields of examples.jsonl that the goldens do not have yet."""
 
 RENAMED = {
+    "feature-bias": {"checkpoint": "model", "path": "checkpoint"},
     "negation": {"data": "dataset"},
     "predicate-argument": {"data": "set"},
     "bias": {"checkpoint": "run"},

@@ -13,16 +13,21 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
-from typing import Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
 
 from data_modules.tasks.feature_bias import AGREEING, DISAMBIGUATING, WORDS, Cell, FeatureTask, TaskExample
-from data_modules.tasks.wording import ANSWER, Hypothesis, Wording
+from data_modules.tasks.wording import ANSWER, HYPOTHESES, Hypothesis, Wording
+from storage.command_line import AtLeast, Count
 from storage.errors import DataError
 
 Intervention = Literal["none", "verbalizer", "instruction", "explanation", "disambiguation"]
+Steer = Literal["h1", "h2", ""]
+"""The feature that is meant; empty without an intervention."""
+NO_STEER: list[Steer] = [""]
 INTERVENTIONS: tuple[Intervention, ...] = get_args(Intervention)
 KEY = "Category:"
 """What stands before a label, with no space between."""
@@ -34,6 +39,65 @@ PARITY_STEP = 10
 """How far the authors' second set of demonstrations begins behind the first."""
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+@dataclass(frozen=True)
+class Prompting:
+    """Prompts of language models.
+
+    Args:
+        intervention: what tells the model which feature is meant (default: none).
+        steer: toward which feature interventions steer: the label (h1) or the other (default: each in turn).
+        wording: keys, label words, instructions, explanations (a JSON file).
+        shots: demonstrations.
+        seeds: sets of demonstrations.
+        parity: as the authors' code: demonstrations from position 0, 10, ... in one fixed order, and label
+            words among the five most probable tokens only.
+        truncate: cut prompts that are too long for a local model at their beginning (default: an error).
+        completions: have an endpoint continue the bare prompt rather than answer a turn of a chat.
+        max_new_tokens: longest explanation; labels take one.
+    """
+
+    intervention: list[Intervention] | None = None
+    steer: list[Hypothesis] | None = None
+    wording: Path | None = None
+    shots: Annotated[int, AtLeast(2)] = 16
+    seeds: Count = 3
+    parity: bool = False
+    truncate: bool = False
+    completions: bool = False
+    max_new_tokens: Count = 32
+
+    @property
+    def interventions(self) -> list[Intervention]:
+        """Each once."""
+        return list(dict.fromkeys(self.intervention or ["none"]))
+
+    def runs(self, tasks: Iterable[str]) -> list[Run]:
+        """Every combination of task, intervention, steered feature and set of demonstrations."""
+        steers: list[Steer] = list(dict.fromkeys(self.steer or HYPOTHESES))
+        return [
+            Run(task, intervention, steer, seed)
+            for task in tasks
+            for intervention in self.interventions
+            for steer in (NO_STEER if intervention == "none" else steers)
+            for seed in range(self.seeds)
+        ]
+
+
+class Run(NamedTuple):
+    """One set of demonstrations."""
+
+    task: str
+    intervention: Intervention
+    steer: Steer
+    seed: int
+
+    @property
+    def title(self) -> str:
+        """For errors and warnings."""
+        way = f"{self.intervention} to {self.steer}" if self.steer else self.intervention
+        return f"{self.task}, {way}, set {self.seed + 1}"
 
 
 class Style(NamedTuple):
@@ -83,25 +147,6 @@ def style_of(
     )
 
 
-def shot_cells(
-    task: FeatureTask, intervention: Intervention, shots: int
-) -> list[tuple[Cell, tuple[TaskExample, ...], int]]:
-    """Which cells demonstrations come from: (cell, its pool, how many of it).
-
-    Raises:
-        DataError: shots cannot be divided among the cells, or a pool is smaller than its part.
-    """
-    pools: list[tuple[Cell, tuple[TaskExample, ...]]] = [(cell, task.demos[cell]) for cell in AGREEING]
-    if intervention == "disambiguation":
-        pools += [(cell, task.tests[cell]) for cell in DISAMBIGUATING]
-    if shots < len(pools) or shots % len(pools):
-        raise DataError(
-            f"--shots {shots}: {intervention} takes as many from each of {len(pools)} cells; name a multiple "
-            f"of {len(pools)}"
-        )
-    return [(cell, pool, shots // len(pools)) for cell, pool in pools]
-
-
 def draw_shots(
     task: FeatureTask,
     *,
@@ -111,34 +156,42 @@ def draw_shots(
     steer: Hypothesis = "h1",
     parity: bool = False,
 ) -> tuple[Shot, ...]:
-    """Demonstrations in the order in which they stand in the prompt.
+    """Demonstrations in the order in which they stand in the prompt, as many from each cell.
 
-    By default each pool gives its part at random and the order is random, both from the seed. With `parity`,
-    as the authors' code has it: the next ones from position 10 x seed on, fewer where the pool ends, in the
+    By default each cell gives its part at random and the order is random, both from the seed. With `parity`,
+    as the authors' code has it: the next ones from position 10 x seed on, fewer where a cell ends, in the
     order that Python's generator makes from 2022.
 
     Raises:
-        DataError: as in `shot_cells`; a pool is smaller than its part (not with parity, unless it gives
-            nothing at all).
+        DataError: shots cannot be divided among the cells; a cell has fewer (not with parity, unless nothing
+            is left at all).
     """
-    rng = Random(f"feature-bias/{task.name}/shots/{seed}")
-    first = PARITY_STEP * seed
-    chosen: list[Shot] = []
-    for cell, pool, count in shot_cells(task, intervention, shots):
-        if parity:
-            found = list(pool[first : first + count])
-        elif len(pool) < count:
+    pools: list[tuple[Cell, tuple[TaskExample, ...]]] = [(cell, task.demos[cell]) for cell in AGREEING]
+    if intervention == "disambiguation":
+        pools += [(cell, task.tests[cell]) for cell in DISAMBIGUATING]
+    if shots < len(pools) or shots % len(pools):
+        raise DataError(
+            f"--shots {shots}: {intervention} takes as many from each of {len(pools)} cells; name a multiple "
+            f"of {len(pools)}"
+        )
+    rng, first, count = (
+        Random(f"feature-bias/{task.name}/shots/{seed}"),
+        PARITY_STEP * seed,
+        shots // len(pools),
+    )
+    drawn: list[Shot] = []
+    for cell, pool in pools:
+        if not parity and len(pool) < count:
             raise DataError(
                 f"{task.name}: {count} demonstrations of cell {cell} are needed for {shots} shots, and there "
                 f"are {len(pool)}; lower --shots, or take --parity, which goes on with fewer"
             )
-        else:
-            found = rng.sample(pool, count)
-        chosen += [Shot(example, shown_label(example, steer)) for example in found]
-    if not chosen:
+        part = pool[first : first + count] if parity else rng.sample(pool, count)
+        drawn += [Shot(example, shown_label(example, steer)) for example in part]
+    if not drawn:
         raise DataError(f"{task.name}: no demonstration is left from position {first} on; lower --seeds")
-    (Random(ORDER_SEED) if parity else rng).shuffle(chosen)
-    return tuple(chosen)
+    (Random(ORDER_SEED) if parity else rng).shuffle(drawn)
+    return tuple(drawn)
 
 
 def shown_label(example: TaskExample, steer: Hypothesis) -> int:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
 import torch
 
 from data_modules.tasks.feature_bias import CELLS, read_task
-from evaluation.figures import new_figure
-from evaluation.protocols.feature_bias import figures as feature_bias_figures
-from evaluation.protocols.feature_bias import runs as feature_bias_runs
+from evaluation.protocols.feature_bias.measures import stratified
+from models.language import open_model
 from models.language.local_model import LocalTextModel
 from models.language.text_models import TextFailure, TextModel
 from tests.evaluation.answering.test_choosers import save_choice_ckpt
+from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import examples_of, report_of, told
 from tests.evaluation.protocol_cases import save_causal
 
@@ -26,6 +28,22 @@ TASK = read_task("stories:uppercase")
 H2 = {x.question.strip(): int(x.split[2]) for cell in CELLS for x in TASK.tests[cell]}
 ASK = ["feature-bias", "--model", "m=openai:fake", "--task", "stories:uppercase", "--seeds", "2"]
 LOCAL = ["--task", "stories:uppercase", "--shots", "2", "--device", "cpu"]
+UPPERCASE = {"task": "stories:uppercase", "intervention": "none"}
+
+
+def cells_of(output: Path, *arguments: str | Path) -> Cells:
+    report_of(output, *arguments)
+    cells = Cells(output)
+    cells.check()
+    return cells
+
+
+def in_context(name: str = "m", **cell: Any) -> dict[str, Any]:
+    return {"checkpoint": name, "how": "in context", **UPPERCASE, **cell}
+
+
+def tuned(**cell: Any) -> dict[str, Any]:
+    return {"checkpoint": "tuned", "how": "fine-tuned", **UPPERCASE, **cell}
 
 
 class FakeModel(TextModel):
@@ -60,59 +78,99 @@ class FakeModel(TextModel):
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeModel:
     model = FakeModel()
-    monkeypatch.setattr(feature_bias_runs, "open_text_model", lambda *_, **__: model)
+    monkeypatch.setattr(open_model, "open_text_model", lambda *_, **__: model)
     return model
 
 
 def test_a_model_that_sees_the_other_feature(fake: FakeModel, tmp_path: Path) -> None:
     """Its bias to one label word, which hides what it learned, is calibrated away."""
-    report = report_of(tmp_path / "r", *ASK, "--limit", "20")
-    at = "stories:uppercase/none/"
-    expected = {"h1_acc": 0, "h2_acc": 1, "agreement": 1, "sd": 0, "seeds": 2, "uncalibrated_h1_acc": 0.5}
-    assert {key: report[at + key] for key in expected} == expected
-    assert {cell: report[f"{at}n_{cell}"] for cell in CELLS} == dict.fromkeys(CELLS, 20)
+    cells = cells_of(tmp_path / "r", *ASK, "--limit", "20")
+    expected = {"h1": 0, "h2": 1, "agreement": 1, "h1_sd": 0, "uncalibrated_h1": 0.5, "failed": 0}
+    assert {measure: cells(measure, **in_context()) for measure in expected} == expected
+    assert cells.n("h1_sd", **in_context()) == 2
+    assert cells("h1", checkpoint="m", how="in context", intervention="none") == 0  # the mean over tasks
+    for cell in CELLS:
+        assert cells("ones", **in_context(seed=1, cell=cell)) == int(cell[2])
+        assert cells.n("ones", **in_context(seed=1, cell=cell)) == 20
     rows = examples_of(tmp_path / "r")
     assert len(rows) == 2 * 4 * 20
     assert all(row["predicted"] == row["h2"] and row["uncalibrated"] == 0 for row in rows)
     assert len({tuple(row["demonstrations"]) for row in rows}) == 2
-    page = (tmp_path / "r/report.md").read_text()
-    assert (
-        "| stories:uppercase | m | in context | 0.0 | 100.0 | 0.0 | 0.0 | 100.0 | 2 | 20 | 20 | 0 |" in page
-    )
+    assert "m follows the label in 0.0 [0.0, 0.0] % of dis" in (tmp_path / "r/report.md").read_text()
     assert (tmp_path / "r/learned.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_interventions_stand_beside_the_baseline(fake: FakeModel, tmp_path: Path) -> None:
     ways = ("none", "verbalizer", "instruction", "explanation", "disambiguation")
     flags = ["--intervention", *ways, "--seeds", "1", "--limit", "10"]
-    report = report_of(tmp_path / "r", *ASK, *flags)
-    for steer in ("h1", "h2"):
+    cells = cells_of(tmp_path / "r", *ASK, *flags)
+    for steer, intended in (("h1", 0), ("h2", 1)):
+        means = {"checkpoint": "m", "how": "in context", "steer": steer}
+        assert cells("intended", **means, intervention="none") == intended
         for way in ways[1:]:
-            key = f"stories:uppercase/{way}/{steer}/"
-            assert report[f"{key}h2_acc"] == 1
+            cell = in_context(intervention=way, steer=steer)
+            assert (cells("h2", **cell), cells("intended", **cell)) == (1, intended)
+            assert cells("intended", **means, intervention=way) == intended
+            assert cells("gain", **means, intervention=way) == 0
             if way == "explanation":
-                assert (report[f"{key}failures"], report[f"{key}n_1_0"]) == (8, 8)
-    page = (tmp_path / "r/report.md").read_text()
-    assert "| h1 | m | 0.0 | 0.0 (+0.0) |" in page
-    assert "| h2 | m | 100.0 | 100.0 (+0.0) |" in page
-    assert "no label in the explanation" in page
+                assert cells("failed", **cell) * cells.n("failed", **cell) == pytest.approx(8)
+                assert cells.n("ones", **cell, seed=0, cell="1_0") == 8
+    assert "no label in the explanation" in (tmp_path / "r/report.md").read_text()
     assert (tmp_path / "r/steered.png").exists()
 
 
 def test_parity_counts_an_unreadable_explanation_as_0(fake: FakeModel, tmp_path: Path) -> None:
     flags = ["--intervention", "explanation", "--steer", "h1", "--seeds", "1", "--parity"]
-    report = report_of(tmp_path / "r", *ASK, *flags)
-    assert report["stories:uppercase/explanation/h1/failures"] == 0
-    assert 0 < report["stories:uppercase/explanation/h1/h1_acc"] < 0.5
-    assert "authors' code" in (tmp_path / "r/report.md").read_text()
+    cells = cells_of(tmp_path / "r", *ASK, *flags)
+    cell = in_context(intervention="explanation", steer="h1")
+    assert cells("failed", **cell) == 0
+    assert 0 < cells("h1", **cell) < 0.5
 
 
 def test_several_tasks_have_means(fake: FakeModel, tmp_path: Path) -> None:
-    tasks = ["--task", "stories:uppercase", "stories:lexicon"]
-    report = report_of(tmp_path / "r", *ASK, *tasks, "--seeds", "1", "--limit", "4")
-    parts = [report[f"stories:{name}/none/h1_acc"] for name in ("uppercase", "lexicon")]
-    assert report["mean/none/h1_acc"] == pytest.approx(sum(parts) / 2)
-    assert report["mean/none/tasks"] == 2
+    tasks = ["--task", "stories:uppercase", "again=stories:uppercase", "stories:lexicon"]
+    cells = cells_of(tmp_path / "r", *ASK, *tasks, "--seeds", "1", "--limit", "4")
+    parts = [
+        cells("h1", **in_context(task=name)) for name in ("stories:uppercase", "again", "stories:lexicon")
+    ]
+    mean = {"checkpoint": "m", "how": "in context", "intervention": "none"}
+    assert cells("h1", **mean) == pytest.approx(sum(parts) / 3)
+    stories = cells("h1", **mean, family="stories")
+    assert stories == pytest.approx((parts[0] + parts[2]) / 2), "a name of the user's tells no family"
+    row = cells.row("h1", **in_context(task="stories:lexicon"))
+    assert row["low"] <= row["value"] <= row["high"]
+
+
+def test_shares_do_not_depend_on_the_sizes_of_cells_tasks_and_seeds() -> None:
+    """Against a naive mean of means."""
+    rng = random.Random(0)
+    rows = [
+        {"intervention": "none", "task": task, "seed": seed, "cell": cell, "id": str(i)}
+        | {"h1": int(cell[0]), "predicted": int(rng.random() < 0.6)}
+        for task, seeds in (("a", 1), ("b", 3))
+        for seed in range(seeds)
+        for cell in CELLS
+        for i in range(rng.randint(2, 30))
+    ]
+    means = {
+        task: fmean(
+            fmean(
+                r["predicted"] == r["h1"]
+                for r in rows
+                if (r["task"], r["seed"], r["cell"]) == (task, s, cell)
+            )
+            for s in range(seeds)
+            for cell in ("1_0", "0_1")
+        )
+        for task, seeds in (("a", 1), ("b", 3))
+    }
+    value, (low, high), n = stratified(rows, ("1_0", "0_1"), "h1")
+    assert value == pytest.approx(fmean(means.values()))
+    assert low < value < high
+    assert n == sum(row["cell"] in ("1_0", "0_1") for row in rows)
+    both = [*rows, *({**row, "intervention": "other", "predicted": row["h1"]} for row in rows)]
+    gain, _, _ = stratified(both, ("1_0", "0_1"), "h1", minus="none")
+    assert gain == pytest.approx(1 - value)
 
 
 def test_going_on_repeats_nothing_and_gives_the_same_report(
@@ -121,7 +179,7 @@ def test_going_on_repeats_nothing_and_gives_the_same_report(
     save_causal(tmp_path / "causal")
     command = ["feature-bias", "--model", f"hf:{tmp_path / 'causal'}", *LOCAL, "--seeds", "2", "--limit", "6"]
     command += ["--batch-size", "2", "--work", str(tmp_path / "work.jsonl")]
-    whole = report_of(tmp_path / "a", *command)
+    report_of(tmp_path / "a", *command)
     lines = (tmp_path / "work.jsonl").read_bytes().splitlines(keepends=True)
     (tmp_path / "work.jsonl").write_bytes(b"".join(lines[:21]) + lines[21][:30])  # killed in the middle
     asked: list[str] = []
@@ -132,13 +190,14 @@ def test_going_on_repeats_nothing_and_gives_the_same_report(
         return ask(self, prompts, *args, **kwargs)
 
     monkeypatch.setattr(LocalTextModel, "next_token_logprobs", spy)
-    assert report_of(tmp_path / "b", *command) == whole
+    report_of(tmp_path / "b", *command)
     assert len(lines) - 21 <= len(asked) < len(lines) - 21 + 8  # a chunk of a local model is read whole
-    assert (tmp_path / "b/examples.jsonl").read_bytes() == (tmp_path / "a/examples.jsonl").read_bytes()
+    for name in ("examples.jsonl", "results.csv", "report.md"):
+        assert (tmp_path / "b" / name).read_bytes() == (tmp_path / "a" / name).read_bytes()
     assert (tmp_path / "work.jsonl").read_bytes() == b"".join(lines)
     asked.clear()
-    report_of(tmp_path / "c", *command)
-    assert not asked
+    report_of(tmp_path / "c", *command, "--batch-size", "3")
+    assert not asked, "the batch size is in no key"
 
 
 def test_in_context_and_fine_tuned_in_one_table(tmp_path: Path) -> None:
@@ -156,21 +215,17 @@ def test_in_context_and_fine_tuned_in_one_table(tmp_path: Path) -> None:
         "5",
     ]
     checkpoints = ["--checkpoint", f"tuned={tmp_path / 'a.ckpt'}", f"tuned={tmp_path / 'b.ckpt'}"]
-    report = report_of(tmp_path / "r", *command, *checkpoints)
-    at = "tuned/stories:uppercase/none/"
-    assert (report[f"{at}seeds"], report[f"{at}n_1_0"]) == (2, 5)
-    assert report[f"{at}h1_acc"] + report[f"{at}h2_acc"] == pytest.approx(1)
-    assert "icl/stories:uppercase/none/h1_acc" in report
-    page = (tmp_path / "r/report.md").read_text()
-    assert "| stories:uppercase | tuned | fine-tuned |" in page
-    assert "| stories:uppercase | icl | in context |" in page
+    cells = cells_of(tmp_path / "r", *command, *checkpoints)
+    assert (cells.n("h1_sd", **tuned()), cells.n("ones", **tuned(seed=1, cell="1_0"))) == (2, 5)
+    assert cells("h1", **tuned()) + cells("h2", **tuned()) == pytest.approx(1)
+    assert cells.n("h1", **in_context("icl")) == 10
     only = [*checkpoints[:2], f"tuned={tmp_path / 'b.ckpt'}@stories:lexicon"]
     tasks = ["--task", "stories:uppercase", "stories:lexicon", "--limit", "5", "--device", "cpu"]
-    apart = report_of(tmp_path / "o", "feature-bias", *only, *tasks)
-    assert [apart[f"stories:{task}/none/seeds"] for task in ("uppercase", "lexicon")] == [1, 2]
-    alone = report_of(tmp_path / "s", *command[:1], *checkpoints, *LOCAL, "--limit", "5", "--no-agreement")
-    assert alone["stories:uppercase/none/h1_acc"] == report[f"{at}h1_acc"]
-    assert alone["stories:uppercase/none/n_1_1"] == 0
+    apart = cells_of(tmp_path / "o", "feature-bias", *only, *tasks)
+    assert [apart.n("h1_sd", **tuned(task=f"stories:{task}")) for task in ("uppercase", "lexicon")] == [1, 2]
+    alone = cells_of(tmp_path / "s", *command[:1], *checkpoints, *LOCAL, "--limit", "5", "--no-agreement")
+    assert alone("h1", **tuned()) == cells("h1", **tuned())
+    assert alone.n("ones", **tuned(seed=0, cell="1_1")) == 0
 
 
 def test_a_prompt_that_is_too_long_is_an_error_or_cut(
@@ -190,8 +245,8 @@ def test_a_prompt_that_is_too_long_is_an_error_or_cut(
     said = told(capsys, *command, "--output", tmp_path / "r")
     assert "takes 256; lower --shots, or add --truncate" in said
     assert not (tmp_path / "r").exists()
-    report = report_of(tmp_path / "r", *command, "--truncate")
-    assert report["stories:uppercase/none/n_1_0"] == 2
+    cells = cells_of(tmp_path / "r", *command, "--truncate")
+    assert cells.n("ones", **in_context("causal", seed=0, cell="1_0")) == 2
     assert sum(row["cut"] for row in examples_of(tmp_path / "r")) == 24
     assert "causal: 24 of 24 prompts" in (tmp_path / "r/report.md").read_text()
 
@@ -199,32 +254,10 @@ def test_a_prompt_that_is_too_long_is_an_error_or_cut(
 def test_steering_alone_beside_a_checkpoint_has_its_means(fake: FakeModel, tmp_path: Path) -> None:
     save_choice_ckpt(tmp_path / "a.ckpt")
     flags = ["--checkpoint", f"tuned={tmp_path / 'a.ckpt'}", "--device", "cpu", "--limit", "4"]
-    report_of(tmp_path / "r", *ASK, *flags, "--intervention", "instruction", "--steer", "h2")
-    page = (tmp_path / "r/report.md").read_text()
-    assert "| toward | model | instruction |" in page
-    assert "| stories:uppercase | m | 100.0 ± 0.0 |" in page
-    assert "4 to 4 texts with an answer" in page
-    assert "| h2 | m | 100.0 |" in page
-
-
-def test_figures_name_every_model_and_intervention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[Any] = []
-
-    def spy(width: float, height: float) -> Any:
-        drawn.append(new_figure(width, height))
-        return drawn[-1]
-
-    monkeypatch.setattr(feature_bias_figures, "new_figure", spy)
-    shares = {("a", "one"): (0.5, math.nan), ("a", "two"): (0.5, 0.1), ("b", "two"): (0.25, 0.1)}
-    feature_bias_figures.learned_figure(shares, ("a", "b"), ("one", "two"))(tmp_path / "learned.png")
-    ways = ("none", "verbalizer", "instruction", "disambiguation", "explanation")
-    feature_bias_figures.steered_figure({("a", "h2"): dict.fromkeys(ways, 0.5)}, ("a",))(tmp_path / "s.png")
-    for figure, names in zip(drawn, (("a", "b", "no preference"), ways), strict=True):
-        (legend,) = figure.legends
-        assert {text.get_text() for text in legend.get_texts()} == set(names)
-        box = legend.get_window_extent()
-        assert box.x0 >= 0
-        assert box.x1 <= figure.bbox.x1
+    cells = cells_of(tmp_path / "r", *ASK, *flags, "--intervention", "instruction", "--steer", "h2")
+    cell = in_context(intervention="instruction", steer="h2")
+    assert cells("intended", **cell) == cells("intended", **cell | {"task": ""}) == 1
+    assert not (cells.frame["measure"] == "gain").any()
 
 
 def test_a_wording_that_no_task_has_is_warned_of(
@@ -242,12 +275,6 @@ def test_a_wording_that_no_task_has_is_warned_of(
         assert ("has no task stories:uppercase" in caplog.text) == warned
         assert any("Do as I say." in prompt for prompt in fake.prompts) == (not warned)
         fake.prompts.clear()
-
-
-def test_tasks_of_one_name_can_be_told_apart(fake: FakeModel, tmp_path: Path) -> None:
-    tasks = ["--task", "stories:uppercase", "again=stories:uppercase", "--limit", "2"]
-    report = report_of(tmp_path / "r", *ASK, *tasks)
-    assert [report[f"{name}/none/h2_acc"] for name in ("stories:uppercase", "again")] == [1, 1]
 
 
 def test_a_checkpoint_that_diverged_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -271,8 +298,6 @@ WORDING = {"stories:uppercase": {"h1": {"key": "Glad:", "words": ["red", "red on
 MISTAKES = [
     (["--shots", "3"], "--shots 3"),
     (["--shots", "400"], "demonstrations of cell 1_1 are needed"),
-    (["--seeds", "0"], "--seeds"),
-    (["--limit", "0"], "--limit"),
     (["--task", "none.json"], "none.json"),
     (["--task", "stories:length", "stories:length"], "'stories:length' was given already"),
     (["--intervention", "verbalizer", "--wording", "{}/wording.json"], "begin with the same token"),

@@ -1,0 +1,149 @@
+"""What the report of the feature-bias protocol shows: tables, figures and a headline."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evaluation.failures import failure_note, warn_of_silence
+from evaluation.figures import Bars
+from evaluation.protocols.feature_bias.measures import long_table
+from evaluation.report import Evaluation, Figure
+from evaluation.results import Results
+from evaluation.views import View, cells_of, shown
+
+NOTE = (
+    "Demonstrations (and training texts) agree with two features: h1, the label, and h2, another one. On "
+    "the disambiguating texts the features differ, so every prediction follows one of them: h1 + h2 = 100 "
+    "%, and guessing gets 50 %. Each share is the mean over the two disambiguating cells, whatever their "
+    "sizes, then over sets of demonstrations or training seeds (the paper's metric); `sd` is over those "
+    "sets. `agree` is the accuracy where both features agree: near 50 % a model has learned neither. In- "
+    "context predictions are calibrated with content-free texts, except explanations (the paper's way); "
+    "fine-tuned ones are not."
+)
+PARITY = (
+    "`--parity`: demonstrations, their order and the label words that count are those of the authors' code; "
+    "where a pool ends early, fewer demonstrations stand in the prompt, as there."
+)
+
+WHOLE = {"task": "", "family": ""}
+PERCENT = View("", (), {}, percent=True)
+
+
+def report(
+    rows: Sequence[dict[str, Any]], names: Sequence[str], tasks: Sequence[str], about: dict[str, Any]
+) -> Evaluation:
+    """The report of all rows."""
+    warn_of_silence(rows, names)
+    results = long_table(rows, names)
+    steers = sorted({row["steer"] for row in rows} - {""})
+    return Evaluation(
+        title="Feature bias",
+        results=results,
+        views=views(tasks, " or ".join(steers)),
+        about=about,
+        headline=headline(results),
+        notes=[NOTE, *([PARITY] if about["parity"] else []), *failure_note(rows, "texts"), *cut_note(rows)],
+        figures=figures(tasks, learned="none" in about["interventions"], steered=bool(steers)),
+        examples=rows,
+        console=3,
+    )
+
+
+def headline(results: Results) -> str:
+    """Which feature each follows, and which intervention adds most."""
+    frame = results.frame
+    means = cells_of(frame[frame["measure"] == "h1"], WHOLE | {"intervention": "none"}).to_dict("records")
+    parts = [f"{row['checkpoint']} follows the label in {shown(row, PERCENT)} %" for row in means]
+    texts = [f"{'; '.join(parts)} of disambiguating texts (guessing: 50 %)."] if parts else []
+    gains = frame[(frame["measure"] == "gain") & (frame["value"] > 0)]
+    for _, rows in gains.groupby(["checkpoint", "steer"], sort=False):
+        row = rows.loc[rows["value"].idxmax()].to_dict()
+        most = f"{row['intervention']} adds most ({shown(row, PERCENT)} points)"
+        texts.append(f"{row['checkpoint']} toward {row['steer']}: {most}.")
+    return " ".join(texts)
+
+
+def views(tasks: Sequence[str], steers: str) -> list[View]:
+    """By task without an intervention, means over tasks, and what interventions toward `steers` do."""
+    features = {"h1": "h1", "h2": "h2"}
+    learned = features | {"h1_sd": "sd", "uncalibrated_h1": "h1 uncalibrated", "agreement": "agree"}
+    return [
+        View(
+            "Which feature is learned, in percent of disambiguating texts",
+            ("task", "checkpoint", "how"),
+            learned | {"failed": "no answer"},
+            where={"task": list(tasks), "intervention": "none", "steer": "", "cell": ""},
+            percent=True,
+        ),
+        View(
+            "Means over tasks, each file counted once, in percent",
+            ("family", "checkpoint"),
+            features,
+            where={"task": "" if len(tasks) > 1 else [], "intervention": "none", "steer": ""},
+            percent=True,
+        ),
+        View(
+            f"Texts that follow the intended feature ({steers}), means over tasks, in percent",
+            ("steer", "checkpoint"),
+            {"intended": "follows it"},
+            across="intervention",
+            where={"task": ""},
+            percent=True,
+            caption="Only tasks with every intervention count.",
+        ),
+        View(
+            "What an intervention adds to it, in points",
+            ("steer", "checkpoint"),
+            {"gain": "more"},
+            across="intervention",
+            percent=True,
+        ),
+        View(
+            f"Texts that follow the intended feature ({steers}) by task, in percent",
+            ("steer", "task", "checkpoint"),
+            {"intended": "follows it"},
+            across="intervention",
+            where={"task": list(tasks) if len(tasks) > 1 else []},
+            percent=True,
+            most=24,
+        ),
+    ]
+
+
+def figures(tasks: Sequence[str], *, learned: bool, steered: bool) -> dict[str, Figure]:
+    """Which feature is learned, and how far interventions steer."""
+    drawn: dict[str, Figure] = {}
+    if learned:
+        drawn["learned.png"] = Bars(
+            x="task",
+            hue="checkpoint",
+            measures={"h1": "h1"},
+            where={"task": list(tasks), "intervention": "none"},
+            percent=True,
+            label="texts that follow the label (%)",
+            chance=0.5,
+        )
+    if steered:
+        drawn["steered.png"] = Bars(
+            x="checkpoint",
+            hue="intervention",
+            measures={"intended": "follows it"},
+            panels="steer",
+            where={"task": ""},
+            percent=True,
+            label="follow it, mean over tasks (%)",
+            chance=0.5,
+        )
+    return drawn
+
+
+def cut_note(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A paragraph on prompts that --truncate cut; none where all fitted."""
+    asked = Counter(row["checkpoint"] for row in rows if "cut" in row)
+    cut = Counter(row["checkpoint"] for row in rows if row.get("cut"))
+    parts = [f"{name}: {n} of {asked[name]} prompts" for name, n in cut.items()]
+    return [f"Cut at their beginning, where demonstrations stand (`--truncate`): {'; '.join(parts)}."] * bool(
+        cut
+    )
