@@ -53,10 +53,11 @@ def evaluate(
     asked = {"without advice": QAExample("--question", context, question)}
     if advice:
         asked["with advice"] = QAExample("--question", context, question, advice=advice)
-    answers = {name: answer(answerer, example) for name, example in asked.items()}
+    answers = {name: next(answerer.spans([example])) for name, example in asked.items()}
     if not candidates:
-        # Yes, no and unknown stand nowhere in the context: there is no span to score.
-        candidates = list(dict.fromkeys(span for span in answers.values() if span.start >= 0))
+        # Yes, no and unknown, which begin at -1, stand nowhere in the context: there is no span to score.
+        places = dict.fromkeys((answer.start, answer.text) for answer in answers.values())
+        candidates = [Span(start, start + len(text), text) for start, text in places if start >= 0]
     results, rows = Results(("asked", "candidate"), "questions"), list[tuple[str | float, ...]]()
     for name, example in asked.items():
         scores = candidate_scores(answerer, example, candidates)
@@ -78,14 +79,8 @@ def evaluate(
             "candidate": candidate or [],
             "precision": compute.precision,
         },
-        examples=[{"asked": name, "answer": span.text} for name, span in answers.items()],
+        examples=[{"asked": name, "answer": answer.text} for name, answer in answers.items()],
     )
-
-
-def answer(answerer: QuestionCheckpoint, example: QAExample) -> Span:
-    """The model's answer: cut from the context, or, beginning at -1, yes, no, unknown, or nothing."""
-    found = next(answerer.spans([example]))
-    return Span(found.start, found.start + len(found.text), found.text)
 
 
 def candidate_scores(

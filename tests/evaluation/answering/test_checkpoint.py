@@ -11,6 +11,7 @@ from transformers import AutoModelForQuestionAnswering
 
 from data_modules.encoding.windows import Encoding
 from data_modules.schema import QAExample
+from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.answering.checkpoint import QuestionCheckpoint, pick_device
 from evaluation.answering.interface import Asking
 from tests.data_modules.encoded import rows_of_groups
@@ -133,3 +134,14 @@ def test_identity_is_of_what_answers_depend_on(tmp_path: Path) -> None:
     assert opened(path, precision="bf16").identity != one
     assert opened(save_ckpt(tmp_path / "c.ckpt", seed=2)).identity != one
     assert opened(save_ckpt(tmp_path / "d.ckpt", max_length=64, stride=16)).identity != one
+
+
+def test_a_tokenizer_that_does_not_fit_is_one_line(tmp_path: Path) -> None:
+    folder = save_folder(tmp_path / "none")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+    with pytest.raises(ValueError, match="has no vocabulary"):
+        opened(folder)
+    build_tokenizer("bert", [f"word{i}" for i in range(400)]).save_pretrained(folder)
+    with pytest.raises(ValueError, match="405 tokens"):
+        opened(folder)

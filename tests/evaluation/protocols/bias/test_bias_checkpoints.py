@@ -6,7 +6,6 @@ import json
 from collections import Counter, defaultdict
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import pytest
 import torch
@@ -17,7 +16,6 @@ from data_modules.groups.advice import unadvised
 from data_modules.groups.lei import write_lei
 from data_modules.groups.pairing import ScoredGroup
 from data_modules.groups.planting import latent_strength
-from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.__main__ import main
 from metrics.answers import score_answer
 from tests.evaluation.cells import Cells
@@ -48,13 +46,6 @@ def cells_of(output: Path, *arguments: str | Path) -> Cells:
 
 def of_class(name: str, **place: str) -> dict[str, str]:
     return {"class": name, **(place or A)}
-
-
-def assert_same(one: Cells, other: Cells, tolerance: float) -> None:
-    """The same cells with the same values, but for what hangs on the sign of almost nothing."""
-    place = [*one.by, "measure"]
-    values, others = (cells.frame.set_index(place)["value"].sort_index() for cells in (one, other))
-    assert values.to_dict() == pytest.approx(others.to_dict(), abs=tolerance, nan_ok=True)
 
 
 @pytest.fixture(scope="module")
@@ -157,11 +148,13 @@ def test_spearman_is_that_of_gamma_and_the_planted_rank_within_the_category(
         assert one.n("spearman", **of_class(name)) == len(cells)
 
 
-@pytest.mark.parametrize("batch_size", ["1", "6", "1000"])
-def test_batch_size_changes_nothing(batch_size: str, one: Cells, room: Path, tmp_path: Path) -> None:
-    flags = ("--qa", room / "qa.json", "--planted-seed", "5", "--batch-size", batch_size)
+def test_batch_size_changes_nothing(one: Cells, room: Path, tmp_path: Path) -> None:
+    flags = ("--qa", room / "qa.json", "--planted-seed", "5", "--batch-size", "6")
     again = cells_of(tmp_path / "r", "--checkpoint", room / "a", "--data", room / "dev.json", *flags)
-    assert_same(again, one, 1e-6)
+    values, others = (
+        cells.frame.set_index([*cells.by, "measure"])["value"].to_dict() for cells in (again, one)
+    )
+    assert values == pytest.approx(others, abs=1e-6)
     rows = zip(examples_of(tmp_path / "r"), examples_of(room / "one"), strict=True)
     for found, expected in rows:
         assert found["key"] == expected["key"]
@@ -217,14 +210,6 @@ def test_groups_without_advice(room: Path, one: Cells, tmp_path: Path) -> None:
     assert set(advised.frame["class"]) == set(CLASSES[:3])
 
 
-def test_half_precision_is_close(one: Cells, room: Path, tmp_path: Path) -> None:
-    flags = ("--precision", "bf16")
-    half = cells_of(tmp_path / "r", "--checkpoint", room / "a", "--data", room / "dev.json", *flags)
-    exact = one("mass", **of_class("none"))
-    assert half("mass", **of_class("none")) == pytest.approx(exact, rel=0.05)
-    assert half("mass", **of_class("none")) != exact
-
-
 def test_embedded_groups_need_no_file(room: Path, tmp_path: Path) -> None:
     """The planted control's classes come in equal number."""
     flags = ("--advised-only", "--batch-size", "256")
@@ -243,7 +228,6 @@ def test_embedded_groups_need_no_file(room: Path, tmp_path: Path) -> None:
         (["--checkpoint", "dev.json", "--data", "dev.json"], "dev.json"),
         (["--checkpoint", "openai:gpt-4o", "--data", "dev.json"], "likelihood"),
         (["--checkpoint", "a", "--data", "none.json"], "none.json"),
-        (["--checkpoint", "a", "--data", "qa.json"], "qa.json"),
         (["--checkpoint", "a", "--data", "dev.json", "--qa", "dev.json"], "dev.json: holds groups"),
         (["--checkpoint", "a", "--data", "dev.json", "--device", "nonsense"], "--device nonsense"),
         (["--checkpoint", "a", "./a", "--data", "dev.json"], "NAME=PATH"),
@@ -260,22 +244,3 @@ def test_mistakes_cost_one_line(
     monkeypatch.chdir(room)
     assert word in told(capsys, "bias", *arguments, "--output", "mistake")
     assert not Path("mistake").exists()
-
-
-def test_broken_checkpoints_cost_one_line(
-    room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def message(path: Path) -> str:
-        flags: tuple[Any, ...] = ("--data", room / "dev.json", "--output", tmp_path / "r")
-        return told(capsys, "bias", "--checkpoint", path, *flags)
-
-    ckpt = save_ckpt(tmp_path / "cut.ckpt")
-    ckpt.write_bytes(ckpt.read_bytes()[:5000])
-    assert "cut.ckpt" in message(ckpt)
-    folder = save_folder(tmp_path / "no_tokenizer")
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (folder / name).unlink()
-    assert "has no vocabulary" in message(folder)
-    other = save_folder(tmp_path / "other_tokenizer")
-    build_tokenizer("bert", [f"word{i}" for i in range(400)]).save_pretrained(other)
-    assert "405 tokens" in message(other)
