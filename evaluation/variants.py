@@ -179,7 +179,7 @@ def read_stories(options: VariantOptions, once: Once = lambda make: make()) -> S
     for variant in prepared:
         if variant in wanted and not kept[variant] and not result.others.get(variant):
             raise DataError(
-                f"--limit {count}: none of the first {count} questions is among the rows of {variant}"
+                f"--limit {options.limit}: none of the first {count} questions is among the rows of {variant}"
             )
     return result
 

@@ -7,14 +7,17 @@ Faithfulness spec 5.1: five schemas, 26 colour pairs, 130 stories, and 520 quest
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
+
+from pydantic import Field
 
 from data_modules.schema import QAExample
 from storage.errors import DataError
-from storage.json_files import field, load_json
+from storage.json_files import load_json
 
 Wording = Literal["org", "mod", "new"]
 """`Was the car red?`, `Was there a red car?`, and the ungrammatical `Was the a red car?`."""
@@ -78,19 +81,25 @@ COLOUR_PAIRS: tuple[tuple[str, str], ...] = tuple(
 )
 
 
+Text = Annotated[str, Field(pattern=r"\S")]
+"""A text that is not empty."""
+
+YesNo = Literal["yes", "no"]
+
+
 @dataclass(frozen=True, slots=True)
 class ProbeRow:
     """One question about one story, in three wordings; the row of a file of stimuli."""
 
     schema: int
     """From 1 on."""
-    col1: str
-    col2: str
-    story: str
-    answer: Literal["yes", "no"]
-    org: str
-    mod: str
-    new: str
+    col1: Text
+    col2: Text
+    story: Text
+    answer: YesNo
+    org: Text
+    mod: Text
+    new: Text
 
     def example(self, wording: Wording, name: str) -> QAExample:
         """The question as asked in `wording`; `name` becomes its id."""
@@ -104,40 +113,31 @@ class ProbeRow:
         )
 
 
-def predicate_argument_rows(
-    *,
-    pairs: Sequence[tuple[str, str]] = COLOUR_PAIRS,
-    schemas: Sequence[Schema] = SCHEMAS,
-    negated: bool = False,
-) -> list[ProbeRow]:
+def predicate_argument_rows(*, negated: bool = False) -> list[ProbeRow]:
     """Every schema with every pair of colours: four questions a story, two of them yes.
 
     Args:
-        pairs: colours of the first and the second thing.
-        schemas: kinds of stories.
         negated: the second thing is *not* of its colour. Then two questions have an answer that the story
             decides, one yes (the first thing, its colour) and one no (the second, the colour it has not).
-
-    Raises:
-        DataError: a pair of the same colour, or a colour that would need "an".
     """
-    for first, second in pairs:
-        if first == second:
-            raise DataError(f"colour pair ({first}, {second}): the two must differ")
-        for colour in (first, second):
-            if not colour or colour[0].lower() in "aeiou":
-                raise DataError(f'colour {colour!r}: stories and questions say "a", not "an"; name another')
     return [
-        _row(number, schema, first, second, thing, colour, answer, negated)
-        for number, schema in enumerate(schemas, 1)
-        for first, second in pairs
+        ProbeRow(
+            schema=number,
+            col1=first,
+            col2=second,
+            story=(schema.negated if negated else schema.story).format(col1=first, col2=second),
+            answer=answer,
+            org=f"Was the {thing} {colour}?",
+            mod=f"Was there a {colour} {thing}?",
+            new=f"Was the a {colour} {thing}?",
+        )
+        for number, schema in enumerate(SCHEMAS, 1)
+        for first, second in COLOUR_PAIRS
         for thing, colour, answer in _questions(schema, first, second, negated)
     ]
 
 
-def _questions(
-    schema: Schema, first: str, second: str, negated: bool
-) -> Iterator[tuple[str, str, Literal["yes", "no"]]]:
+def _questions(schema: Schema, first: str, second: str, negated: bool) -> Iterator[tuple[str, str, YesNo]]:
     yield schema.first, first, "yes"
     if negated:
         yield schema.second, second, "no"
@@ -147,56 +147,17 @@ def _questions(
     yield schema.second, first, "no"
 
 
-def _row(
-    number: int,
-    schema: Schema,
-    first: str,
-    second: str,
-    thing: str,
-    colour: str,
-    answer: Literal["yes", "no"],
-    negated: bool,
-) -> ProbeRow:
-    return ProbeRow(
-        schema=number,
-        col1=first,
-        col2=second,
-        story=(schema.negated if negated else schema.story).format(col1=first, col2=second),
-        answer=answer,
-        org=f"Was the {thing} {colour}?",
-        mod=f"Was there a {colour} {thing}?",
-        new=f"Was the a {colour} {thing}?",
-    )
-
-
 def read_stimuli(path: str | Path) -> list[ProbeRow]:
     """Rows of a JSON file: a list of objects with the fields of `ProbeRow`.
 
     Raises:
         DataError: not such a list, an answer other than yes and no, an empty text, or a row that stands
-            there twice; the error counts rows from 1.
+            there twice.
     """
-    records = load_json(path)
-    if not isinstance(records, list) or not records:
-        raise DataError(f"{path}: expected a list of rows with {', '.join(_fields())}")
-    rows: dict[ProbeRow, int] = {}
-    for number, record in enumerate(records, 1):
-        row = _checked(record, f"{path}: row {number}")
-        if row in rows:
-            raise DataError(f"{path}: row {number} repeats row {rows[row]}; remove one of them")
-        rows[row] = number
-    return list(rows)
-
-
-def _checked(record: Any, where: str) -> ProbeRow:
-    values = {name: field(record, name, int if name == "schema" else str, where) for name in _fields()}
-    for name, value in values.items():
-        if isinstance(value, str) and not value.strip():
-            raise DataError(f"{where}: the field {name!r} is empty")
-    if values["answer"] not in ("yes", "no"):
-        raise DataError(f"{where}: the field 'answer' must be yes or no, found {values['answer']!r}")
-    return ProbeRow(**values)
-
-
-def _fields() -> list[str]:
-    return [item.name for item in fields(ProbeRow)]
+    rows = load_json(path, list[ProbeRow])
+    if not rows:
+        raise DataError(f"{path}: holds no stimuli")
+    for row, count in Counter(rows).items():
+        if count > 1:
+            raise DataError(f"{path}: {count} rows are {row}; remove all but one")
+    return rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -84,7 +84,10 @@ def test_negated_stories_stand_apart(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_own_stimuli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "stimuli.json"
-    rows = predicate_argument_rows(pairs=[("pink", "grey")])[:3]
+    rows = [
+        replace(row, story="The pink car was standing in front of a grey house.")
+        for row in predicate_argument_rows()[:3]
+    ]
     path.write_text(json.dumps([asdict(row) for row in rows]))
     one = install(monkeypatch, {"one": right})["one"]
     row = run(tmp_path / "r", "one", "--stimuli", str(path)).row(
@@ -99,5 +102,5 @@ def test_mistakes_cost_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[st
     asked = ("predicate-argument", "--checkpoint", spans, "--device", "cpu", "--output", tmp_path / "r")
     assert "no heads for yes, no" in told(capsys, *asked)
     (tmp_path / "bad.json").write_text("[{}]")
-    assert "row 1" in told(capsys, *asked, "--stimuli", tmp_path / "bad.json")
+    assert "[0]" in told(capsys, *asked, "--stimuli", tmp_path / "bad.json")
     assert not (tmp_path / "r").exists()

@@ -12,7 +12,6 @@ import pytest
 
 from evaluation.protocols.predicate_argument.stories import (
     COLOUR_PAIRS,
-    SCHEMAS,
     WORDINGS,
     predicate_argument_rows,
     read_stimuli,
@@ -64,18 +63,6 @@ def test_negated_stories_are_asked_what_they_decide() -> None:
         assert (stated, denied) == ((True, False) if row.answer == "yes" else (False, True))
 
 
-def test_pairs_and_schemas_may_be_others() -> None:
-    rows = predicate_argument_rows(pairs=[("green", "grey")], schemas=SCHEMAS[3:])
-    assert len(rows) == 8
-    assert rows[0].story == "The house had a green window and a grey door."
-
-
-@pytest.mark.parametrize(("pair", "word"), [(("red", "red"), "differ"), (("red", "orange"), "orange")])
-def test_pairs_that_make_no_sentence(pair: tuple[str, str], word: str) -> None:
-    with pytest.raises(DataError, match=word):
-        predicate_argument_rows(pairs=[pair])
-
-
 def test_an_example_is_a_yes_no_question() -> None:
     example = ROWS[2].example("new", "3")
     assert (example.context, example.question) == (ROWS[2].story, ROWS[2].new)
@@ -88,13 +75,13 @@ RECORD: dict[str, Any] = asdict(ROWS[0])
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ({}, ("a list of rows",)),
-        ([], ("a list of rows",)),
-        ([RECORD, {**RECORD, "answer": "maybe"}], ("row 2", "answer", "maybe")),
-        ([{**RECORD, "story": " "}], ("row 1", "story", "empty")),
-        ([{key: RECORD[key] for key in RECORD if key != "mod"}], ("row 1", "mod", "missing")),
-        ([{**RECORD, "schema": "1"}], ("row 1", "schema", "whole number")),
-        ([RECORD, RECORD], ("row 2", "repeats row 1")),
+        ({}, ()),
+        ([], ()),
+        ([RECORD, {**RECORD, "answer": "maybe"}], ("[1].answer", "maybe")),
+        ([{**RECORD, "story": " "}], ("[0].story",)),
+        ([{key: RECORD[key] for key in RECORD if key != "mod"}], ("[0].mod",)),
+        ([{**RECORD, "schema": "1"}], ("[0].schema",)),
+        ([RECORD, RECORD], ("2 rows",)),
     ],
 )
 def test_a_mistake_names_file_row_and_field(tmp_path: Path, content: Any, words: tuple[str, ...]) -> None:
