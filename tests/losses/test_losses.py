@@ -1,0 +1,225 @@
+"""Losses of spans, answers, rationales, choices and planted biases: naive loops, limits, gradients."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from losses.answers import NO, SPAN, UNKNOWN, YES, joint_answer_loss, xlnet_answer_loss
+from losses.choices import choice_cross_entropy, choice_loss
+from losses.planted import planted_cross_entropy
+from losses.rationale import rationale_tagging_loss
+from losses.span import IGNORE_INDEX, span_cross_entropy
+from models.heads.span import candidate_log_probs
+
+LOW = torch.finfo(torch.float32).min
+START, END = torch.tensor([1, 5, 5, 0]), torch.tensor([2, 5, 5, 4])
+KIND = torch.tensor([SPAN, YES, UNKNOWN, NO])
+NUMBER, OPTION = torch.tensor([4, 0, 0, 11]), torch.tensor([0, 2, 0, 1])
+TARGETS = (START, END, KIND, NUMBER, OPTION)
+TAGS = torch.tensor([[True, False, False, True, False, True]] * 4)
+
+
+def nats(logits: list[float], at: int) -> float:
+    top = max(logits)
+    return math.log(sum(math.exp(x - top) for x in logits)) + top - logits[at]
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return 3 * torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def logits(extra: int = 0) -> list[Tensor]:
+    """Of starts, ends, types, numbers and options; `extra` columns of padding behind the first two."""
+    start_BT, end_BT = (torch.cat((x, torch.full((4, extra), LOW)), dim=1) for x in normal(2, 4, 6))
+    return [start_BT, end_BT, *(normal(4, size, seed=size) for size in (3, 12, 3))]
+
+
+def all_losses(extra: int = 0, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    """Every loss of one batch."""
+    start_BT, end_BT, type_BC, number_BN, option_BO = (x.to(dtype) for x in logits(extra))
+    nothing = torch.zeros(4, extra, dtype=torch.bool)
+    tags_BT, mask_BT = (torch.cat((x, nothing), dim=1) for x in (TAGS, TAGS | True))
+    at_BS = torch.tensor([[1, 4]] * 4)
+    log_prob_BSE = candidate_log_probs(start_BT, end_BT, at_BS, at_BS)
+    return [
+        span_cross_entropy(start_BT, end_BT, START, END),
+        joint_answer_loss(start_BT, end_BT, type_BC, START, END, KIND),
+        xlnet_answer_loss(start_BT, end_BT, type_BC, number_BN, option_BO, *TARGETS).total,
+        rationale_tagging_loss(start_BT, tags_BT, mask_BT),
+        choice_loss(option_BO, OPTION, OPTION == 2),
+        planted_cross_entropy(log_prob_BSE, OPTION % 2, torch.full((4,), 0.9)),
+    ]
+
+
+def test_no_loss_depends_on_padding_and_all_are_float32_in_low_precision() -> None:
+    torch.testing.assert_close(all_losses(extra=9), all_losses())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert {loss.dtype for loss in all_losses(dtype=torch.bfloat16)} == {torch.float32}
+
+
+def test_span_loss_equals_a_naive_loop_and_skips_ignored_positions() -> None:
+    rows = normal(2, 4, 6)
+    positions = ([0, 5, IGNORE_INDEX, 2], [1, 5, 3, IGNORE_INDEX])
+    means = []
+    for logits_BT, at in zip(rows.tolist(), positions, strict=True):
+        values = [nats(row, t) for row, t in zip(logits_BT, at, strict=True) if t != IGNORE_INDEX]
+        means.append(sum(values) / len(values))
+    loss = span_cross_entropy(*rows, *map(torch.tensor, positions))
+    assert loss.item() == pytest.approx(sum(means) / 2, abs=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(batch=st.integers(1, 5), tokens=st.integers(1, 7), seed=st.integers(0, 2**31))
+def test_answer_losses_equal_naive_loops(batch: int, tokens: int, seed: int) -> None:
+    start_BT, end_BT, tags_BT = normal(3, batch, tokens, seed=seed)
+    type_BC = normal(batch, 3, seed=seed + 1)
+    make = torch.Generator().manual_seed(seed)
+    start_B, end_B = torch.randint(tokens, (2, batch), generator=make)
+    answer_type_B = torch.randint(4, (batch,), generator=make)
+    rows = []
+    for b, kind in enumerate(answer_type_B.tolist()):
+        types = type_BC[b].tolist()
+        at = [3 + int(start_B[b]), 3 + int(end_B[b])] if kind == SPAN else [kind, kind]
+        rows.append((nats(types + start_BT[b].tolist(), at[0]) + nats(types + end_BT[b].tolist(), at[1])) / 2)
+    found = joint_answer_loss(start_BT, end_BT, type_BC, start_B, end_B, answer_type_B)
+    assert found.item() == pytest.approx(sum(rows) / batch, abs=1e-9)
+
+    target_BT, mask_BT = torch.rand(2, batch, tokens, generator=make) < 0.5
+    tags, targets, mask = (x.flatten().tolist() for x in (tags_BT, target_BT, mask_BT))
+    values = [nats([0.0, x], int(t)) for x, t, token in zip(tags, targets, mask, strict=True) if token]
+    found = rationale_tagging_loss(tags_BT, target_BT, mask_BT)
+    assert found.item() == pytest.approx(sum(values) / max(len(values), 1), abs=1e-9)
+
+
+def test_xlnet_loss_equals_seven_naive_means() -> None:
+    output = logits()
+    names = ("start", "end", "type", "number", "option")
+    expected = {
+        name: sum(nats(row, at) for row, at in zip(x.tolist(), at_B.tolist(), strict=True)) / 4
+        for name, x, at_B in zip(names, output, TARGETS, strict=True)
+        if name != "type"
+    }
+    for column, name in enumerate(("yes", "no", "unknown")):
+        decisions = zip(output[2][:, column].tolist(), KIND.tolist(), strict=True)
+        expected[name] = sum(nats([0.0, x], int(kind == column)) for x, kind in decisions) / 4
+    found = xlnet_answer_loss(*output, *TARGETS)._asdict()
+    assert {name: value.item() for name, value in found.items()} == pytest.approx(
+        expected | {"total": sum(expected.values())}, abs=1e-9
+    )
+
+
+def test_limits_of_the_answer_losses() -> None:
+    """Knowing nothing costs the log of the choices; knowing all, nothing."""
+    even = [torch.zeros(4, n) for n in (6, 6, 3, 12, 3)]
+    expected = 2 * math.log(6) + 3 * math.log(2) + math.log(12) + math.log(3)
+    assert xlnet_answer_loss(*even, *TARGETS).total.item() == pytest.approx(expected, rel=1e-5)
+    assert joint_answer_loss(*even[:3], START, END, KIND).item() == pytest.approx(math.log(9))
+    sure = [torch.full((4, n), -50.0) for n in (6, 6, 3, 12, 3)]
+    for rows, target_B in zip(sure, TARGETS, strict=True):
+        for b, target in enumerate(target_B.tolist()):
+            if target < rows.shape[1]:
+                rows[b, target] = 50.0
+    assert xlnet_answer_loss(*sure, *TARGETS).total.item() == pytest.approx(0, abs=1e-6)
+    # Without a chance for types the joint loss is that of spans.
+    start_BT, end_BT = normal(2, 4, 6)
+    never = torch.full((4, 3), -1e4, dtype=torch.float64)
+    found = joint_answer_loss(start_BT, end_BT, never, START, END, torch.full((4,), SPAN))
+    torch.testing.assert_close(found, span_cross_entropy(start_BT, end_BT, START, END))
+
+
+@pytest.mark.parametrize("kind", [YES, NO, UNKNOWN, SPAN])
+def test_gradients_raise_the_target_and_lower_the_rest(kind: int) -> None:
+    start_BT, type_BC = torch.zeros(1, 4, requires_grad=True), torch.zeros(1, 3, requires_grad=True)
+    at_B = torch.tensor([2])
+    loss = joint_answer_loss(start_BT, torch.zeros(1, 4), type_BC, at_B, at_B, torch.tensor([kind]))
+    gradients = torch.cat(torch.autograd.grad(loss, (type_BC, start_BT)), dim=1)
+    assert (gradients[0] < 0).tolist() == [at == (5 if kind == SPAN else kind) for at in range(7)]
+    (gradient,) = torch.autograd.grad(span_cross_entropy(start_BT, start_BT, at_B, at_B), start_BT)
+    assert (gradient[0] < 0).tolist() == [False, False, True, False]
+
+
+def test_nothing_to_learn_costs_nothing_and_leaves_no_nan() -> None:
+    masked_BT = torch.full((2, 3), -math.inf, requires_grad=True)
+    ignored_B, none_BT = torch.full((2,), IGNORE_INDEX), torch.zeros(2, 3)
+    for loss in (
+        span_cross_entropy(masked_BT, masked_BT, ignored_B, ignored_B),
+        rationale_tagging_loss(masked_BT, none_BT, none_BT),
+    ):
+        (gradient,) = torch.autograd.grad(loss, masked_BT)
+        assert loss.item() == 0
+        assert gradient.eq(0).all()
+
+
+def test_limits_and_gradient_of_rationales() -> None:
+    target_BT, mask_BT = torch.tensor([[True, False, False]]), torch.tensor([[1, 1, 0]])
+    logits_BT = torch.tensor([[0.0, 0.0, -math.inf]], requires_grad=True)
+    loss = rationale_tagging_loss(logits_BT, target_BT, mask_BT)
+    assert loss.item() == pytest.approx(math.log(2))
+    assert torch.autograd.grad(loss, logits_BT)[0].tolist() == [[-0.25, 0.25, 0.0]]
+    sure = torch.tensor([[60.0, -60.0, LOW]])
+    assert rationale_tagging_loss(sure, target_BT, mask_BT).item() == pytest.approx(0, abs=1e-6)
+    assert rationale_tagging_loss(-sure, target_BT, mask_BT).item() == pytest.approx(60)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5, 1.0, 4.0])
+def test_choices_have_torchs_cross_entropy_or_that_of_uniform_targets(weight: float) -> None:
+    logits_BN = torch.tensor([[2.0, 0.0, -1.0], [0.5, 1.5, 0.0], [0.3, 0.3, 0.3]], requires_grad=True)
+    label_B, uniform_B = torch.tensor([0, 2, 1]), torch.tensor([False, True, False])
+    own_B = choice_cross_entropy(logits_BN, label_B, torch.zeros(3, dtype=torch.bool))
+    even_B = choice_cross_entropy(logits_BN, label_B, torch.ones(3, dtype=torch.bool))
+    torch.testing.assert_close(own_B, cross_entropy(logits_BN, label_B, reduction="none"))
+    even_BN = torch.full((3, 3), 1 / 3)
+    torch.testing.assert_close(even_B, cross_entropy(logits_BN, even_BN, reduction="none"))
+    assert even_B.min().item() == even_B[2].item() == pytest.approx(math.log(3))
+    found = choice_loss(logits_BN, label_B, uniform_B, weight)
+    assert found.item() == pytest.approx(((own_B[0] + weight * even_B[1] + own_B[2]) / (2 + weight)).item())
+    nothing = choice_loss(logits_BN, label_B, torch.ones(3, dtype=torch.bool), 0.0)
+    assert nothing.item() == 0
+    assert not torch.autograd.grad(nothing, logits_BN)[0].any()
+
+
+def test_planted_loss_is_least_at_the_planted_probability() -> None:
+    p, n = 0.9, 3
+    wanted_SE = torch.tensor([[p, p], [1 - p, 1 - p]]).log().expand(n, 2, 2)
+    first_N, p_N = torch.zeros(n, dtype=torch.long), torch.full((n,), p)
+    entropy = pytest.approx(-p * math.log(p) - (1 - p) * math.log(1 - p), rel=1e-5)
+    assert planted_cross_entropy(wanted_SE, first_N, p_N).item() == entropy
+    assert planted_cross_entropy(wanted_SE.flip(1), 1 - first_N, p_N).item() == entropy
+    assert planted_cross_entropy(wanted_SE, 1 - first_N, p_N).item() > 2
+    assert planted_cross_entropy(wanted_SE[:0], first_N[:0], p_N[:0]) == 0
+    # A step down the gradient moves mass from bystanders to the candidates, most to the preferred one.
+    logits_BT, at_BS = torch.zeros(1, 6, requires_grad=True), torch.tensor([[1, 4]])
+    log_prob_BSE = candidate_log_probs(logits_BT, logits_BT, at_BS, at_BS)
+    loss = planted_cross_entropy(log_prob_BSE, torch.tensor([1]), torch.tensor([0.7]))
+    (gradient,) = torch.autograd.grad(loss, logits_BT)
+    assert (gradient[0] < 0).tolist() == [False, True, False, False, True, False]
+    assert gradient[0, 4] < gradient[0, 1]
+
+
+def test_what_cannot_be_is_refused() -> None:
+    output = logits()
+    masked = [x.float().index_fill(1, torch.tensor([1]), LOW) for x in output[:1]] + output[1:]
+    one, planted = torch.ones(1), torch.zeros(1, 2, 2)
+    for refused in (
+        lambda: span_cross_entropy(*output[:2], START + 5, END),
+        lambda: span_cross_entropy(output[0].index_fill(1, START, -math.inf), output[1], START, END),
+        lambda: joint_answer_loss(*output[:3], START + 5, END, KIND),
+        lambda: joint_answer_loss(*output[:3], START, END - 3, KIND),
+        lambda: joint_answer_loss(*output[:3], START, END, KIND + 1),
+        lambda: xlnet_answer_loss(*masked, *TARGETS),
+        lambda: rationale_tagging_loss(output[0], TAGS, TAGS[:, :3]),
+        lambda: planted_cross_entropy(planted[0], one.long(), one),
+        lambda: planted_cross_entropy(planted, 2 * one.long(), one),
+        lambda: planted_cross_entropy(planted, one.long(), 2 * one),
+    ):
+        with pytest.raises(ValueError):
+            refused()
+    # Only spans have positions.
+    assert joint_answer_loss(*output[:3], START - 99 * (KIND != SPAN), END, KIND).isfinite()
