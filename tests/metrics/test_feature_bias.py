@@ -17,35 +17,27 @@ share = st.floats(0, 1)
 positive = st.floats(0.01, 1)
 
 
-def test_calibration_turns_a_prediction() -> None:
+def test_calibration_turns_a_prediction_and_leaves_out_texts_without_a_label() -> None:
     probability = np.array([[0.6, 0.4]])
     score = calibrated(probability, np.array([0.7, 0.3]))
     np.testing.assert_allclose(score, [[0.8571428571, 1.3333333333]])
     assert (predicted(probability)[0], predicted(score)[0]) == (0, 1)
-
-
-def test_texts_without_a_label_are_left_out_of_calibration() -> None:
-    told = np.array([[0.2, 0.1], [0.0, 0.9], [0.1, 0.3]])
-    np.testing.assert_allclose(content_free(told), np.array([0.3, 0.4]) / 0.7)
-
-
-def test_nothing_left_is_an_error() -> None:
+    free = content_free(np.array([[0.2, 0.1], [0.0, 0.9], [0.1, 0.3]]))
+    np.testing.assert_allclose(free, np.array([0.3, 0.4]) / 0.7)
     with pytest.raises(ValueError, match="content-free"):
         content_free(np.array([[0.0, 1.0], [1.0, 0.0]]))
 
 
 @given(st.lists(st.tuples(positive, positive), min_size=1, max_size=4))
-def test_calibration_with_equal_probabilities_changes_nothing(rows: list[tuple[float, float]]) -> None:
+def test_equal_probabilities_change_nothing_and_a_texts_own_leave_no_preference(
+    rows: list[tuple[float, float]],
+) -> None:
     probability = np.array(rows)
     np.testing.assert_array_equal(
         predicted(calibrated(probability, np.array([0.5, 0.5]))), predicted(probability)
     )
-
-
-@given(positive, positive)
-def test_what_nothing_says_is_no_preference(zero: float, one: float) -> None:
-    free = content_free(np.array([[zero, one]] * 3))
-    np.testing.assert_allclose(calibrated(np.array([[zero, one]]), free), [[1.0, 1.0]])
+    free = content_free(probability[:1].repeat(3, axis=0))
+    np.testing.assert_allclose(calibrated(probability[:1], free), [[1.0, 1.0]])
 
 
 @given(st.lists(st.tuples(share, share), min_size=1, max_size=5))
@@ -65,8 +57,6 @@ def test_spread_is_over_seeds_and_error_over_texts() -> None:
     assert found.se == pytest.approx(np.mean(errors))
     assert math.isnan(feature_accuracy([0.8], [0.2]).sd)
 
-
-def test_a_cell_without_answers_has_no_accuracy() -> None:
     assert math.isnan(feature_accuracy([math.nan], [0.5], [0], [2]).h1)
     assert math.isnan(feature_accuracy([], []).h1)
 
