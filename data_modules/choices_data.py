@@ -9,10 +9,9 @@ from typing import Literal
 
 import numpy as np
 
-from data_modules.batching import processes
 from data_modules.batching.data_module import TextDataModule, by_stage
 from data_modules.batching.eval_sets import EvalSet
-from data_modules.batching.samplers import BatchIndex, length_bucketed, shuffled
+from data_modules.batching.samplers import BatchIndex, here, length_bucketed, shuffled
 from data_modules.choices.benchmarks import split_labels
 from data_modules.choices.probes import no_question, no_right_answer
 from data_modules.encoding.choices import ChoiceEncoding, ChoiceSet, by_count
@@ -103,12 +102,10 @@ class ChoicesDataModule(TextDataModule):
             seed=seed,
         )
         self.train_choices, self.choices = train_choices or [], choices
+        self.encoding = choices.encoding
         self.choice_sources = by_stage(val_choices, test_choices, predict_choices)
 
-    @property
-    def encoding(self) -> ChoiceEncoding:
-        """How a prompt and a choice become a row of tokens."""
-        return self.choices.encoding
+    encoding: ChoiceEncoding
 
     def sources(self) -> Iterable[str]:
         """Every file that the run may read; labels that stand apart are a file of their own."""
@@ -149,7 +146,7 @@ class ChoicesDataModule(TextDataModule):
             members=by_count(train_set.choices.counts),
             batch_size=self.choices.batch_size,
             shuffle=self.choices.shuffle,
-            world_size=processes.here()[1],
+            world_size=here()[1],
         )
 
 

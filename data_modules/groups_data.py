@@ -9,10 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from data_modules.batching import processes
 from data_modules.batching.data_module import at_least, by_stage
 from data_modules.batching.eval_sets import EvalSet
-from data_modules.batching.samplers import BatchIndex, group_batches
+from data_modules.batching.samplers import BatchIndex, group_batches, here
 from data_modules.encoding.groups import encode_groups
 from data_modules.encoding.sets import GroupSet, TrainSet
 from data_modules.encoding.tables import Work
@@ -115,16 +114,8 @@ class GroupsDataModule(QuestionsDataModule):
         self, sources: Sequence[str], options: dict[str, Any], read: Callable[[], list[Group]]
     ) -> GroupSet:
         """The groups that `read` takes from `sources`; `options` (JSON) is all else that they depend on."""
+        options |= {"skip_bad": self.skip_bad, "encoding": asdict(self.encoding)}
         encode = partial(encode_groups, tokenizer=self.tokenizer, encoding=self.encoding)
-
-        def depends() -> dict[str, Any]:
-            digests = {source: self._digest(source) for source in sources}
-            return {
-                "groups": digests,
-                "skip_bad": self.skip_bad,
-                **options,
-                "encoding": asdict(self.encoding),
-            }
 
         def work() -> Work:
             groups = read()
@@ -132,7 +123,7 @@ class GroupsDataModule(QuestionsDataModule):
                 raise DataError(f"{', '.join(sources)}: holds no groups")
             return Work(groups, encode)
 
-        table = self.tables.get(depends, work, "tokenising groups")
+        table = self.tables.get(sources, options, work, "tokenising groups")
         return GroupSet(table, self.tokenizer, self.encoding)
 
     def _read_train_groups(self) -> list[Group]:
@@ -165,5 +156,5 @@ class GroupsDataModule(QuestionsDataModule):
             per_class=self.groups_per_class,
             questions=questions,
             qa_every=self.qa_every,
-            world_size=processes.here()[1],
+            world_size=here()[1],
         )

@@ -14,14 +14,13 @@ import datasets
 import numpy as np
 import pyarrow as pa
 
-from data_modules.batching import processes
 from data_modules.batching.data_module import TextDataModule, at_least, by_stage, refuse_repeated
 from data_modules.batching.eval_sets import EvalSet, variant_name
-from data_modules.batching.samplers import BatchIndex, question_batches
+from data_modules.batching.samplers import BatchIndex, here, question_batches, refuse_different
 from data_modules.encoding.pairs import encode_pairs
 from data_modules.encoding.questions import encode_questions
 from data_modules.encoding.sets import PairSet, QASet, TrainSet, kept_and_rejected
-from data_modules.encoding.tables import Tables, Work, source_digest
+from data_modules.encoding.tables import Tables, Work
 from data_modules.encoding.windows import Encoding
 from data_modules.interventions.augmentation import TEMPLATES
 from data_modules.interventions.variants import (
@@ -98,19 +97,15 @@ class QuestionsDataModule(TextDataModule):
         at_least(1, qa_batch_size=qa_batch_size)
         at_least(0, qa_batch_tokens=qa_batch_tokens, limit_train_qa=limit_train_qa, limit_val_qa=limit_val_qa)
         self.train_qa, self.qa_sources = train_qa, by_stage(val_qa, test_qa, predict_qa)
-        self._encoding, self.interventions = encoding.resolved(architecture), interventions
+        self.encoding, self.interventions = encoding.resolved(architecture), interventions
         self.qa_batch_size, self.qa_batch_tokens = qa_batch_size, qa_batch_tokens
         self.limit_train_qa, self.limit_val_qa = limit_train_qa, limit_val_qa
         self.skip_bad = skip_bad
         self.tables = Tables(cache, self.tokenizer)
         # Several sets have the same questions: within one `setup` each source is read and digested once.
         self._originals = lru_cache(maxsize=None)(self._read_originals)
-        self._digest = lru_cache(maxsize=None)(source_digest)
 
-    @property
-    def encoding(self) -> Encoding:
-        """How text becomes rows of tokens."""
-        return self._encoding
+    encoding: Encoding
 
     def sources(self) -> Iterable[str]:
         """Every source that the run may read."""
@@ -122,9 +117,9 @@ class QuestionsDataModule(TextDataModule):
         """Find the tables that the stage needs, or make them; done once per process."""
         self._written: list[str] = []
         super().setup(stage)
-        processes.refuse_different(self._written)
+        if self._written:
+            refuse_different(self._written)
         self._originals.cache_clear()
-        self._digest.cache_clear()
 
     def make_train_set(self) -> TrainSet:
         """The questions in all variants to train on, one variant after the other."""
@@ -134,7 +129,7 @@ class QuestionsDataModule(TextDataModule):
             self.question_table(self.train_qa, self.limit_train_qa, v) for v in self.interventions.train
         ]
         table = datasets.concatenate_datasets(tables) if len(tables) > 1 else tables[0]
-        return TrainSet(None, QASet(table, self.tokenizer, self.encoding))
+        return TrainSet(None, QASet(table, self.tokenizer, self.encoding, may_abstain=False))
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """The named sets, each in the variants to watch, and the pairs whose embeddings are compared."""
@@ -169,17 +164,12 @@ class QuestionsDataModule(TextDataModule):
         how = self.interventions
         asks = variant in AUGMENTED and how.generator != TEMPLATES
 
-        def depends() -> dict[str, Any]:
-            made: dict[str, Any] = {
-                "source": [source, self._digest(source), limit, self.skip_bad],
-                "variant": variant,
-            }
-            made |= {"pairs": pairs, "rationale": how.rationale, "encoding": asdict(self.encoding)}
-            if variant != "os":
-                made["rules"] = asdict(how.rules)
-            if variant in AUGMENTED:
-                made["generator"] = [how.generator, how.cache, how.seed]
-            return made
+        options: dict[str, Any] = {"limit": limit, "skip_bad": self.skip_bad, "variant": variant}
+        options |= {"pairs": pairs, "rationale": how.rationale, "encoding": asdict(self.encoding)}
+        if variant != "os":
+            options["rules"] = asdict(how.rules)
+        if variant in AUGMENTED:
+            options["generator"] = [how.generator, how.cache, how.seed]
 
         def work() -> Work:
             originals, sentences, failures = self._originals(source, limit), None, Counter[str]()
@@ -198,7 +188,7 @@ class QuestionsDataModule(TextDataModule):
             )
             return Work(originals, encode, keep=not failures)
 
-        table = self.tables.get(depends, work, f"tokenising {variant} of {source}")
+        table = self.tables.get([source], options, work, f"tokenising {variant} of {source}")
         tell(*kept_and_rejected(table), variant, source)
         if asks:
             self._written.append(hashlib.sha256(repr(table.data.column("input_ids")).encode()).hexdigest())
@@ -212,7 +202,7 @@ class QuestionsDataModule(TextDataModule):
 
     def _refuse_many_generators(self) -> None:
         """DataError where every process would ask the same of a language model."""
-        if self.tables.folder is None and processes.here()[1] > 1:
+        if self.tables.folder is None and here()[1] > 1:
             raise DataError(
                 f"data.interventions.generator: {self.interventions.generator} would be asked by every "
                 "process; name a folder for prepared data (data.cache), or write rows with `python -m "
@@ -229,7 +219,7 @@ class QuestionsDataModule(TextDataModule):
             batch_size=self.qa_batch_size,
             batch_tokens=self.qa_batch_tokens,
             multiple=self.encoding.pad_to_multiple_of,
-            world_size=processes.here()[1],
+            world_size=here()[1],
         )
 
 

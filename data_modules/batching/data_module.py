@@ -13,10 +13,9 @@ import numpy as np
 import pytorch_lightning as pl
 from torch.utils.data import DataLoader
 
-from data_modules.batching import processes
 from data_modules.batching.eval_sets import EvalSet
 from data_modules.batching.loaders import eval_loaders, train_loader
-from data_modules.batching.samplers import BatchIndex, EpochSampler
+from data_modules.batching.samplers import BatchIndex, EpochSampler, here
 from data_modules.encoding.sets import TrainSet
 from data_modules.encoding.tables import file_digest
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
@@ -42,6 +41,8 @@ class TextDataModule(pl.LightningDataModule):
 
     kinds: tuple[str, ...]
     """What evaluation sets may hold: `qa` where `data.val_qa` names some."""
+    encoding: Any
+    """How text becomes rows of tokens: a dataclass."""
 
     def __init__(
         self, *, tokenizer: str, architecture: str, eval_batch_size: int, num_workers: int, seed: int | None
@@ -55,11 +56,6 @@ class TextDataModule(pl.LightningDataModule):
         self.tokenizer = load_tokenizer(tokenizer, architecture)
         self.train_set: TrainSet | None = None
         self.eval_sets: dict[str, list[EvalSet]] = {}
-
-    @property
-    @abstractmethod
-    def encoding(self) -> Any:
-        """How text becomes rows of tokens: a dataclass."""
 
     @abstractmethod
     def sources(self) -> Iterable[str]:
@@ -82,16 +78,13 @@ class TextDataModule(pl.LightningDataModule):
         stage = str(getattr(stage, "value", stage))  # Lightning's names are an enumeration
         if stage == "fit" and self.train_set is None:
             self.train_set = self.make_train_set()
-            self.train_sampler = self._sampler(self.train_set)
+            draw, (rank, world_size) = self.train_batches(self.train_set), here()
+            self.train_sampler = EpochSampler(draw, seed=self.seed, rank=rank, world_size=world_size)
         name = STAGES[stage]
         if name not in self.eval_sets:
             self.eval_sets[name] = self.make_eval_sets(name)
         if stage != "fit" and not self.eval_sets[name]:
             raise DataError(f"{self.options_of(name)}: name a set to {stage}")
-
-    def _sampler(self, train_set: TrainSet) -> EpochSampler:
-        rank, world_size = processes.here()
-        return EpochSampler(self.train_batches(train_set), seed=self.seed, rank=rank, world_size=world_size)
 
     def options_of(self, stage: str) -> str:
         """The options that name evaluation sets of a stage, for errors."""

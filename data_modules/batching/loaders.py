@@ -9,9 +9,8 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from data_modules.batching import processes
 from data_modules.batching.eval_sets import EvalSet
-from data_modules.batching.samplers import EpochSampler, EvalSampler, enough_batches
+from data_modules.batching.samplers import EpochSampler, EvalSampler, enough_batches, here
 from data_modules.encoding.sets import GroupSet, TrainSet
 from storage.errors import DataError
 
@@ -68,7 +67,7 @@ def eval_loaders(sets: Sequence[EvalSet], rows: int, num_workers: int, options: 
     Raises:
         DataError: no set has a batch for each process.
     """
-    rank, world_size = processes.here()
+    rank, world_size = here()
     shared = [
         enough_batches(data.batches, max(1, rows // 4) if isinstance(data, GroupSet) else rows, world_size)
         for _, data in sets

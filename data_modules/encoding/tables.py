@@ -1,7 +1,7 @@
 """Tables of encoded records: one `datasets.Dataset` each, in memory, or made once and mapped from a folder.
 
     table = in_memory(examples, partial(encode_questions, tokenizer=tokenizer, encoding=encoding))
-    table = Tables("cache/data", tokenizer).get(depends, lambda: Work(read(), encode))
+    table = Tables("cache/data", tokenizer).get([source], options, work, "tokenising")
 
 A stored table lies in a folder named by a digest of everything that its content follows from. It is made
 under another name and renamed, so that a folder with its final name is whole. Delete the cache at any time to
@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 from filelock import FileLock
 
-from data_modules.batching.processes import here
+from data_modules.batching.samplers import here
 from storage.errors import DataError
 from storage.files import sync
 
@@ -70,16 +70,17 @@ class Tables:
 
     def __init__(self, folder: str, tokenizer: Any) -> None:
         self.folder = Path(folder) if folder else None
-        self.tokenizer = tokenizer
+        self.code = [tokenizer_digest(tokenizer), code_digest()] if folder else []
+        self._digest = cache(source_digest)  # several tables are made of one source
 
     def get(
-        self, depends: Callable[[], Mapping[str, Any]], work: Callable[[], Work], what: str
+        self, sources: Sequence[str], options: Mapping[str, Any], work: Callable[[], Work], what: str
     ) -> datasets.Dataset:
-        """The table that follows from `depends`. One process of a machine makes it, the others wait for it.
+        """The table of some sources. One process of a machine makes it, the others wait for it.
 
         Args:
-            depends: all that the content follows from besides the tokenizer and this code, as JSON; only
-                asked where there is a folder.
+            sources: whose content is read.
+            options: all else that the table follows from besides the tokenizer and this code, as JSON.
             work: reads what the table is made of; only asked where there is no table yet.
             what: is shown with the progress bar.
 
@@ -88,7 +89,8 @@ class Tables:
         """
         if self.folder is None:
             return in_memory(*work()[:2])
-        key = json.dumps([depends(), tokenizer_digest(self.tokenizer), code_digest()], sort_keys=True)
+        content = [[source, self._digest(source)] for source in sources]
+        key = json.dumps([content, options, self.code], sort_keys=True)
         path = self.folder / hashlib.sha256(key.encode()).hexdigest()[:32]
         table = stored(path)
         if table is not None:
@@ -138,25 +140,29 @@ def encode_to_file(records: Sequence[Any], encode: Encode, file: Path, what: str
     source = datasets.Dataset(
         pa.table({"records": pa.array(chunks, pa.large_binary())}), fingerprint="chunks"
     )
-    with _bars(len(records) >= _BAR_FROM and sys.stderr.isatty()):
-        try:
-            made = source.map(
-                partial(_encode_chunk, encode),
-                batched=True,
-                batch_size=1,
-                remove_columns=["records"],
-                num_proc=processes if processes > 1 else None,
-                cache_file_name=str(file),
-                new_fingerprint=file.parent.name,  # ours, because theirs would hash every record
-                load_from_cache_file=False,
-                desc=what,
-            )
-        except RuntimeError as error:
-            if "abruptly died" not in str(error):
-                raise
-            raise DataError(f"{what}: a process was ended from outside; was the memory full?") from None
-        finally:
-            os.environ["TOKENIZERS_PARALLELISM"] = parallelism  # `map` turns it off
+    no_bars = datasets.are_progress_bars_disabled()
+    if len(records) < _BAR_FROM or not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+    try:
+        made = source.map(
+            partial(_encode_chunk, encode),
+            batched=True,
+            batch_size=1,
+            remove_columns=["records"],
+            num_proc=processes if processes > 1 else None,
+            cache_file_name=str(file),
+            new_fingerprint=file.parent.name,  # ours, because theirs would hash every record
+            load_from_cache_file=False,
+            desc=what,
+        )
+    except RuntimeError as error:
+        if "abruptly died" not in str(error):
+            raise
+        raise DataError(f"{what}: a process was ended from outside; was the memory full?") from None
+    finally:
+        os.environ["TOKENIZERS_PARALLELISM"] = parallelism  # `map` turns it off
+        if not no_bars:
+            datasets.enable_progress_bars()
     return len(made)
 
 
@@ -225,17 +231,6 @@ def _writing(folder: Path) -> Iterator[None]:
             f"data.cache: {folder} cannot be written ({error.strerror or error}); name another folder, or "
             "none to prepare all data in memory"
         ) from error
-
-
-@contextmanager
-def _bars(shown: bool) -> Iterator[None]:
-    """Within, the library shows its bars or does not."""
-    before = datasets.are_progress_bars_disabled()
-    (datasets.enable_progress_bars if shown else datasets.disable_progress_bars)()
-    try:
-        yield
-    finally:
-        (datasets.disable_progress_bars if before else datasets.enable_progress_bars)()
 
 
 @contextmanager

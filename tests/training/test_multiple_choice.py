@@ -193,7 +193,7 @@ def test_the_authors_settings_train(choosing: Choosing) -> None:
         (["--model.pooling=parity"], "set data.choices.encoding.padding=parity"),
         (["--model.probe_weight=-1"], "model.probe_weight must not be negative"),
         (
-            ["--data=data_modules.questions_data.QuestionsDataModule"],
+            ["--data=data_modules.questions_data.QuestionsDataModule", "--data.train_qa=stories:dev"],
             "ChoiceModule answers multiple-choice questions only",
         ),
     ],

@@ -312,10 +312,11 @@ def test_a_language_model_is_asked_once(
     monkeypatch.setattr("data_modules.interventions.variants.generate_sentences", generate)
     how = Interventions(train=["ts_r_aug"], generator="hf:nowhere")
     options = {"train_qa": files["coqa"], "encoding": LONG, "interventions": how}
-    monkeypatch.setattr("data_modules.batching.processes.here", lambda: (0, 2))
+    for place in ("batching.samplers", "questions_data"):
+        monkeypatch.setattr(f"data_modules.{place}.here", lambda: (0, 2))
     with pytest.raises(DataError, match="asked by every process"):
         module("", **options)
-    gather = "data_modules.batching.processes.dist.all_gather_object"
+    gather = "data_modules.batching.samplers.dist.all_gather_object"
     monkeypatch.setattr(gather, lambda found, mine: found.__setitem__(slice(None), [mine] * 2))
     module(tmp_path / "cache", **options)
     module(tmp_path / "cache", **options)
@@ -361,7 +362,7 @@ def test_two_at_once_make_it_once(tmp_path: Path) -> None:
 
     def get(_: int) -> Any:
         folder = Tables(str(tmp_path), tokenizer("words_bert"))
-        return folder.get(lambda: {"of": "dev"}, lambda: work(made), "questions")
+        return folder.get([], {"of": "dev"}, lambda: work(made), "questions")
 
     with ThreadPoolExecutor(4) as pool:  # a lock of the file system holds between threads and processes alike
         found = list(pool.map(get, range(4)))
@@ -373,7 +374,7 @@ def test_what_must_not_be_kept_is_made_anew(tmp_path: Path) -> None:
     made: list[int] = []
     folder = Tables(str(tmp_path), tokenizer("words_bert"))
     for _ in range(2):
-        folder.get(dict, lambda: work(made)._replace(keep=False), "questions")
+        folder.get([], {}, lambda: work(made)._replace(keep=False), "questions")
     assert len(made) == 2
     assert count(tmp_path) == 0
 
@@ -384,7 +385,7 @@ def test_a_process_that_is_killed_leaves_nothing_that_counts(tmp_path: Path) -> 
         "from tests.data_modules.encoding.test_tables import *\n"
         "def stop(*rest): (rest[2]).write_bytes(b'half'); print('now', flush=True); time.sleep(60)\n"
         "tables.encode_to_file = stop\n"
-        f"Tables({str(tmp_path)!r}, tokenizer('words_bert')).get(dict, lambda: work([]), 'questions')\n"
+        f"Tables({str(tmp_path)!r}, tokenizer('words_bert')).get([], {{}}, lambda: work([]), 'questions')\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], cwd=REPOSITORY, stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -394,7 +395,7 @@ def test_a_process_that_is_killed_leaves_nothing_that_counts(tmp_path: Path) -> 
     process.stdout.close()
     assert count(tmp_path) == 0
     made: list[int] = []
-    Tables(str(tmp_path), tokenizer("words_bert")).get(dict, lambda: work(made), "questions")
+    Tables(str(tmp_path), tokenizer("words_bert")).get([], {}, lambda: work(made), "questions")
     assert (made, count(tmp_path)) == ([1], 1)
     assert not list(tmp_path.glob(".*.tmp"))
 
