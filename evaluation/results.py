@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+ENDS = ("value", "low", "high", "n")
+"""The last columns of the table, behind the dimensions and the measure."""
+
 Row = Mapping[str, Any]
 NONE = (math.nan, math.nan)
 """No interval."""
@@ -104,7 +107,7 @@ class Results:
         """The table: the dimensions, then measure, value, low, high, n."""
         import pandas as pd
 
-        return pd.DataFrame(self._rows, columns=[*self.by, "measure", "value", "low", "high", "n"])
+        return pd.DataFrame(self._rows, columns=[*self.by, "measure", *ENDS])
 
     def value(self, measure: str, **cell: Any) -> float:
         """One number of the table; NaN where there is none."""

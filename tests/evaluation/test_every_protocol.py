@@ -16,8 +16,8 @@ import torch
 
 from data_modules.questions.squad import write_squad
 from evaluation.__main__ import build_parser, main
-from evaluation.page.found_results import find_results
-from evaluation.page.html_report import page
+from evaluation.page.folders import find_results
+from evaluation.page.page import page
 from evaluation.protocol import PROTOCOLS, Row
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import QUESTIONS, told
@@ -137,19 +137,15 @@ def test_its_numbers_of_examples(case: Case, reports: Callable[[Case], Path]) ->
 
 @EVERY
 def test_its_page(case: Case, reports: Callable[[Case], Path]) -> None:
-    """`report` shows all its numbers, tables and figures."""
+    """`report` shows its tables and figures."""
     folder = reports(case)
     report = report_of(folder)
-    if "schema" in report:
-        pytest.skip("the page reads flat reports")
+    if "schema" not in report:
+        pytest.skip("the page reads long tables")
     found = Page(page(find_results([str(folder)]), title="T"))
-    told = found.values("title")
-    metrics = {key: value for key, value in report.items() if key != "about"}
-    assert {f"{key} = {'–' if value is None else value}" for key, value in metrics.items()} <= set(told)
-    shown = report["about"]["page"]
-    assert all(table["title"] in found.text for table in shown["tables"])
-    assert len(found.values("src")) == len(shown["figures"])
-    if shown["figures"]:
+    assert all(table["title"] in found.text for table in report["tables"])
+    assert len(found.values("src")) == len(report["figures"])
+    if report["figures"]:
         check_self_contained(found)
 
 

@@ -9,10 +9,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from evaluation.old_report import Report, write_report
-from evaluation.old_tables import Table
-from evaluation.page.found_results import find_results
-from evaluation.page.html_report import page
+from evaluation.page.folders import find_results
+from evaluation.page.page import page
+from evaluation.report import Drawing, Evaluation, write_report
+from evaluation.results import Results
+from evaluation.views import Table
 
 HOSTILE = "</td><script>alert('x')</script> \"'><img src=x onerror=alert(1)> &amp; {{ 7*7 }} `c` *e* ‮ß→ 🐟"
 PNG = b"\x89PNG\r\n\x1a\n and so on"
@@ -22,31 +23,32 @@ EXAMPLES = [
     for variant in ("os", "ts_r")
     for i in range(9)
 ]
-METRICS: dict[str, float | int] = {
-    "before/os/em": 0.5,
-    "before/ts_r/em": 1 / 3,
-    "after/os/em": 0.75,
-    "after/ts_r/em": float("nan"),
-    "after/ts_r/p_value": 0.0000123,
-    "n": 9,
-}
 
 
-def a_report(**changes: Any) -> Report:
+def some_results() -> Results:
+    results = Results(("checkpoint", "variant"), unit="questions")
+    results.add_means(EXAMPLES, ("em",), unit="id")
+    results.add("p_value", 0.0000123, n=9, checkpoint="after", variant="ts_r")
+    results.add("p_value", float("nan"), n=0, checkpoint="after", variant="os")
+    return results
+
+
+def a_report(**changes: Any) -> Evaluation:
     rows = (("before", "os", "50.0", 9), ("after", "ts_r", "–", 9))
     content: dict[str, Any] = {
         "title": "Faithfulness of two",
-        "metrics": METRICS,
-        "tables": (Table("By variant", ("checkpoint", "variant", "EM", "n"), rows, "EM: *exact*"),),
+        "results": some_results(),
+        "views": (Table("By variant", ("checkpoint", "variant", "EM", "n"), rows, "EM: *exact*"),),
         "about": {
             "protocol": "faithfulness",
             "checkpoints": {"before": {"path": "a.ckpt", "sha256": "0f" * 32}, "after": {"path": "b.ckpt"}},
         },
+        "headline": "Before and after are alike.",
         "notes": ("Answers to `os` and others.",),
-        "figures": {"em.png": lambda path: path.write_bytes(PNG)},
+        "figures": {"em.png": Drawing(lambda path: path.write_bytes(PNG) and None)},
         "examples": EXAMPLES,
     }
-    return Report(**{**content, **changes})
+    return Evaluation(**{**content, **changes})
 
 
 def a_run(folder: Path, seed: int = 0, text: str = "plain") -> Path:

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evaluation.__main__ import main
-from evaluation.old_report import Report, write_report
-from evaluation.old_tables import Table
+from evaluation.report import Evaluation, write_report
+from evaluation.results import Results
+from evaluation.views import Table
 from tests.evaluation.checkpoints import told
 from tests.evaluation.page.html_pages import (
     HOSTILE,
-    METRICS,
     PNG,
     Page,
     a_report,
@@ -43,7 +43,8 @@ def test_the_command_writes_one_page_of_everything(room: Path, capsys: pytest.Ca
     assert text.startswith("<!doctype html>")
     found = Page(text)
     check_self_contained(found)
-    for part in ("Two & two", "Faithfulness of two", "By variant", "Answers to os", "EM: exact", "0f" * 32):
+    parts = ("Two & two", "Faithfulness of two", "By variant", "Before and after are alike.", "EM: exact")
+    for part in (*parts, "Answers to os", "0f" * 32):
         assert part in found.text, part
     for part in ("learning_rate: 1.0e-4", "packages.torch", "2.13.0", "ab" * 32, "Settings that differ"):
         assert part in found.text, part
@@ -57,34 +58,52 @@ def test_the_command_writes_one_page_of_everything(room: Path, capsys: pytest.Ca
 
 
 def test_every_number_is_there_in_full_precision(room: Path) -> None:
-    found = made(room / "report", room / "runs")
-    for key, value in {**METRICS, "val/qa/f1": 0.25}.items():
-        assert f"{key} = {'–' if value != value else value}" in found.values("title")
-    cells = [text.strip() for text in found.texts]
-    assert {"0.5000", "0.3333", "0.7500", "1.23e-05", "9"} <= set(cells)
+    page = made(room / "report", room / "runs")
+    titles = page.values("title")
+    em = sum(i % 2 for i in range(9)) / 9
+    assert any(title.startswith(f"{em}, 95 % interval 0") and title.endswith("n = 9") for title in titles)
+    assert {"1.23e-05, n = 9", "–, n = 0", "0.25"} <= set(titles)
+    assert {"0.4444", "1.23e-05", "–"} <= {text.strip() for text in page.texts}
+
+
+def test_reports_of_one_protocol_stand_side_by_side(room: Path) -> None:
+    results = Results(("checkpoint", "variant"), unit="questions")
+    results.add("em", 0.125, n=8, checkpoint="before", variant="os")
+    write_report(a_report(results=results), room / "second")
+    text = made(room / "report", room / "second").text
+    assert "report: before" in text
+    assert "second: before" in text
+    alone = made(room / "report").text
+    assert "report: before" not in alone
 
 
 def test_a_number_leads_to_the_rows_behind_it(room: Path) -> None:
-    found = made(room / "report", examples=12)
-    links = {value for tag, name, value in found.attributes if (tag, name) == ("a", "data-finds")}
+    page = made(room / "report", examples=12)
+    links = {value for tag, name, value in page.attributes if (tag, name) == ("a", "data-finds")}
     assert 'checkpoint="before" variant="ts_r"' in links
-    assert "said" not in " ".join(links)  # what is said is no name of a number
-    assert "12 of 36 rows" in found.text
-    assert "The first 3 rows of each checkpoint and variant" in found.text
-    assert [f"after-ts_r-{i}" in found.text for i in range(4)] == [True, True, True, False]
+    assert "12 of 36 rows" in page.text
+    assert "The first 3 rows of each checkpoint and variant" in page.text
+    assert [f"after-ts_r-{i}" in page.text for i in range(4)] == [True, True, True, False]
     assert "all 36" in made(room / "report").text
     assert "before-os-0" not in made(room / "report", examples=0).text
     assert "36 examples are in" in made(room / "report", examples=0).text
 
 
+def hostile_results() -> Results:
+    results = Results((HOSTILE,), unit="rows")
+    results.add(HOSTILE, 0.5, n=1, **{HOSTILE: HOSTILE})
+    return results
+
+
 def test_nobodys_text_becomes_markup(tmp_path: Path) -> None:
     hostile = a_report(
         title=HOSTILE,
-        metrics={f"a/{HOSTILE}": 0.5},
-        tables=(Table(HOSTILE, (HOSTILE, "n"), ((HOSTILE, 1),), HOSTILE),),
+        results=hostile_results(),
+        headline=HOSTILE,
+        views=(Table(HOSTILE, (HOSTILE, "n"), ((HOSTILE, 1),), HOSTILE),),
         about={"protocol": HOSTILE, "checkpoints": {HOSTILE: HOSTILE}, "nested": {HOSTILE: [HOSTILE]}},
         notes=(HOSTILE, "![p](http://example.org/p.png) [l](javascript:alert) <b>x</b>"),
-        examples=[{"id": HOSTILE, HOSTILE: [HOSTILE], "half": "\ud83d"}],
+        examples=[{"id": HOSTILE, HOSTILE: [HOSTILE], "half": "\\ud83d"}],
     )
     write_report(hostile, tmp_path / 'r "<b>')
     a_run(tmp_path / "<i>run" / "0", text=HOSTILE)
@@ -104,10 +123,11 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     return folder, made(folder).tags
 
 
-def with_text(text: str) -> Report:
+def with_text(text: str) -> Evaluation:
     return a_report(
         title=text,
-        tables=(Table(text, ("", text), (("a", text),)),),
+        headline=f"x{text}",
+        views=(Table(text, ("", text), (("a", text),)),),
         about={"protocol": "p", "said": f"x{text}"},
         notes=(),
         examples=[{"id": "1", "said": f"x{text}"}],
@@ -127,62 +147,54 @@ def test_what_the_folder_lost_is_told(room: Path) -> None:
     (room / "report/examples.jsonl").unlink()
     found = made(room / "report")
     assert "Not in the folder any more: em.png." in found.text
-    assert "0.7500" in found.text
+    assert "0.4444" in found.text
+
+
+def edit(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
 def test_pictures_come_from_the_folder_alone(room: Path) -> None:
     secret = room / "secret.png"
     secret.write_bytes(b"secret")
-    path = room / "report/report.json"
-    content = json.loads(path.read_text())
-    content["about"]["page"]["figures"] = ["../secret.png", str(secret), "report.json", "em.png"]
-    path.write_text(json.dumps(content))
+    edit(room / "report/report.json", figures=["../secret.png", str(secret), "report.json", "em.png"])
     assert [b64decode(src.partition(",")[2]) for src in made(room / "report").values("src")] == [PNG]
 
 
-def test_a_report_of_an_older_version(room: Path) -> None:
-    path = room / "report/report.json"
-    content = json.loads(path.read_text())
-    del content["about"]["page"]
-    path.write_text(json.dumps(content))
-    found = made(room / "report")
-    assert "its tables are in report.md" in found.text
-    assert "before/os/em = 0.5" in found.values("title")
-    assert len(found.values("src")) == 1
-
-
 @pytest.mark.parametrize(
-    ("damage", "part"),
+    ("file", "text", "names"),
     [
-        (
-            lambda room: (room / "report/report.json").write_text('{"a": 1, "ab'),
-            "report.json: not JSON (line 1",
-        ),
-        (lambda room: (room / "report/report.json").write_text("[1]"), "no report of `python -m evaluation`"),
-        (lambda room: (room / "report/report.json").write_text('{"a": 1}'), "'about'"),
-        (lambda room: (room / "report/report.json").write_text('{"a": "x", "about": {}}'), "the metric 'a'"),
-        (
-            lambda room: (room / "report/report.json").write_text(
-                '{"about": {"page": {"tables": [{"header": ["a"], "rows": [[1, 2]]}]}}}'
-            ),
-            "about.page.tables[0]: row 0",
-        ),
-        (
-            lambda room: (room / "report/examples.jsonl").write_text('{"id": 1}\n{"id"'),
-            "examples.jsonl, line 2",
-        ),
-        (lambda room: (room / "runs/ot/0/config.yaml").write_text("a: [1"), "config.yaml: not YAML"),
-        (lambda room: (room / "runs/ot/0/config.yaml").write_text("!!python/name:os.system"), "not YAML"),
-        (lambda room: (room / "runs/ot/0/environment.json").write_text("{"), "environment.json: not JSON"),
-        (lambda room: (room / "runs/ot/0/metrics.json").write_text('{"a": "b"}'), "the metric 'a'"),
+        ("report/report.json", '{"a": 1, "ab', "report.json"),
+        ("report/report.json", "[1]", "report.json"),
+        ("report/report.json", '{"a": 1, "about": {}}', "schema"),
+        ("report/examples.jsonl", '{"id": 1}\n{"id"', "examples.jsonl, line 2"),
+        ("runs/ot/0/config.yaml", "a: [1", "config.yaml"),
+        ("runs/ot/0/config.yaml", "!!python/name:os.system", "config.yaml"),
+        ("runs/ot/0/environment.json", "{", "environment.json"),
+        ("runs/ot/0/metrics.json", '{"a": "b"}', "metrics.json"),
     ],
 )
 def test_damaged_files_cost_one_line(
-    damage: Any, part: str, room: Path, capsys: pytest.CaptureFixture[str]
+    file: str, text: str, names: str, room: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    damage(room)
-    assert part in told(capsys, "report", room, "--output", room / "r.html")
+    (room / file).write_text(text)
+    assert names in told(capsys, "report", room, "--output", room / "r.html")
     assert not (room / "r.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({"tables": [{"title": "", "header": ["a"], "rows": [[1, 2]], "caption": ""}]}, "tables.0"),
+        ({"results": [{"measure": "em"}]}, "results.0"),
+        ({"headline": 3}, "headline"),
+    ],
+)
+def test_damaged_fields_cost_one_line(
+    changes: dict[str, Any], names: str, room: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(room / "report/report.json", **changes)
+    assert names in told(capsys, "report", room, "--output", room / "r.html")
 
 
 def test_mistakes_cost_one_line(room: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,7 +205,4 @@ def test_mistakes_cost_one_line(room: Path, capsys: pytest.CaptureFixture[str]) 
     assert "is a file" in told(capsys, "report", room / "report/report.json", "--output", room / "r.html")
     assert "is a folder" in told(capsys, "report", room / "report", "--output", room / "photos")
     assert "does not exist" in told(capsys, "report", room / "report", "--output", room / "no/r.html")
-    assert "--examples" in told(
-        capsys, "report", room / "report", "--output", room / "r.html", "--examples", "-1"
-    )
     assert not (room / "r.html").exists()

@@ -1,0 +1,226 @@
+"""What runs and reports left in folders, read and checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+from typing_extensions import TypedDict  # pydantic asks for it below Python 3.12
+
+from evaluation.report import SCHEMA
+from evaluation.results import ENDS
+from evaluation.views import Table
+from storage.errors import DataError
+from storage.json_files import load_json
+
+REPORT = "report.json"
+RUN = ("config.yaml", "environment.json")
+PICTURES = {".png": "image/png", ".svg": "image/svg+xml"}
+
+
+class TableContent(TypedDict):
+    """A table of report.json."""
+
+    title: str
+    header: list[str]
+    rows: list[list[str | int | float | None]]
+    caption: str
+
+
+class ReportContent(TypedDict):
+    """The fields of report.json that a page shows."""
+
+    schema: int
+    title: str
+    headline: str
+    notes: list[str]
+    about: dict[str, Any]
+    by: list[str]
+    results: list[dict[str, str | int | float | None]]
+    tables: list[TableContent]
+    figures: list[str]
+
+
+@dataclass(frozen=True)
+class FoundReport:
+    """A folder that `python -m evaluation` wrote.
+
+    Args:
+        label: what it is called beside others.
+        content: its report.json.
+        frame: its long table.
+    """
+
+    label: str
+    folder: Path
+    content: ReportContent
+    frame: pd.DataFrame
+
+    @property
+    def protocol(self) -> str:
+        """What may be compared with it: reports of the same protocol."""
+        return str(self.content["about"].get("protocol") or self.content["title"])
+
+    @property
+    def tables(self) -> list[Table]:
+        """The tables of report.md."""
+        return [
+            Table(t["title"], tuple(t["header"]), tuple(map(_cells, t["rows"])), t["caption"])
+            for t in self.content["tables"]
+        ]
+
+    @property
+    def figures(self) -> list[str]:
+        """Names of pictures; one with a folder in it is not of our making, and could lead anywhere."""
+        return [n for n in self.content["figures"] if Path(n).name == n and Path(n).suffix in PICTURES]
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """A folder that `python -m training` wrote; metrics and curves are empty while there are none."""
+
+    label: str
+    folder: Path
+    config_text: str
+    config: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    metrics: Mapping[str, float | None]
+    curves: pd.DataFrame
+    """metrics.csv, by step."""
+
+
+Found = FoundReport | FoundRun
+
+
+def find_results(arguments: Sequence[str]) -> list[Found]:
+    """All runs and reports in the folders of `[NAME=]FOLDER` arguments, or anywhere below them, each once.
+
+    Raises:
+        ValueError: a folder that is not there or holds nothing of ours, a damaged file.
+    """
+    named: dict[Path, tuple[str, Path]] = {}
+    for argument in arguments:
+        name, root = _name_and_path(argument)
+        folders = list(_folders(root))
+        if not folders:
+            raise ValueError(
+                f"{root}: holds neither a report ({REPORT}) nor a run ({' and '.join(RUN)}), nor do the "
+                "folders below; name what --output of an evaluation named, or a runs/NAME/VERSION"
+            )
+        for folder in folders:
+            below = folder.relative_to(root).as_posix()
+            given = name if below == "." else f"{name}/{below}" if name else ""
+            named.setdefault(folder.resolve(), (given, folder))
+    labels = short_names([folder for _, folder in named.values()])
+    read = zip(named.values(), labels, strict=True)
+    return [
+        read_report(given or label, folder)
+        if (folder / REPORT).exists()
+        else read_run(given or label, folder)
+        for (given, folder), label in read
+    ]
+
+
+def short_names(folders: Sequence[Path]) -> list[str]:
+    """The last parts of each path, as few as tell it from the others; of a run at least two.
+
+    >>> short_names([Path("a/bias"), Path("a/shift"), Path("b/shift")])
+    ['bias', 'a/shift', 'b/shift']
+    """
+    parts = [folder.absolute().parts for folder in folders]
+    least = [1 + (folder / RUN[1]).exists() for folder in folders]
+    for size in range(1, max(map(len, parts), default=0) + 1):
+        names = ["/".join(p[-n:]) for p, n in zip(parts, least, strict=True)]
+        least = [
+            n if names.count(name) == 1 else max(n, size + 1) for name, n in zip(names, least, strict=True)
+        ]
+    return ["/".join(p[-n:]).replace("//", "/") for p, n in zip(parts, least, strict=True)]
+
+
+def _name_and_path(argument: str) -> tuple[str, Path]:
+    """`NAME=FOLDER` apart; a folder that exists is a folder, whatever its name holds."""
+    name, equals, rest = argument.partition("=")
+    path = Path(argument)
+    if not path.exists() and equals and name and rest and "/" not in name:
+        path = Path(rest)
+    else:
+        name = ""
+    if not path.is_dir():
+        what = "is a file; name the folder of a run or a report" if path.exists() else "no such folder"
+        raise ValueError(f"{path}: {what}")
+    return name, path
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    """`root` and what is below it, where it is a report or a run; hidden folders are left out."""
+    for place, below, files in os.walk(root):
+        below[:] = sorted(name for name in below if not name.startswith(".") and name != "checkpoints")
+        if REPORT in files or set(RUN) <= set(files):
+            yield Path(place)
+
+
+def read_report(label: str, folder: Path) -> FoundReport:
+    """The report in a folder, checked. DataError names the file, and the field that is wrong."""
+    path = folder / REPORT
+    if load_json(path, dict[str, Any]).get("schema") != SCHEMA:
+        raise DataError(
+            f"{path}: not of this version (schema {SCHEMA}); run the protocol again, with --overwrite"
+        )
+    content = load_json(path, ReportContent)
+    for i, table in enumerate(content["tables"]):
+        if any(len(row) != len(table["header"]) for row in table["rows"]):
+            raise DataError(f"{path}: tables.{i}: each row must have a cell for each column")
+    columns = [*content["by"], "measure", *ENDS]
+    for i, row in enumerate(content["results"]):
+        if list(row) != columns:
+            raise DataError(f"{path}: results.{i}: must have the fields {', '.join(columns)}")
+    return FoundReport(label, folder, content, pd.DataFrame(content["results"], columns=columns))
+
+
+def _cells(row: Sequence[str | int | float | None]) -> tuple[str | int | float, ...]:
+    return tuple("–" if cell is None else cell for cell in row)
+
+
+def read_run(label: str, folder: Path) -> FoundRun:
+    """The run in a folder, checked. DataError names the file."""
+    path = folder / RUN[0]
+    try:
+        text = path.read_text(encoding="utf-8")
+        config = yaml.safe_load(text) or {}
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise DataError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(config, dict):
+        raise DataError(f"{path}: must hold keys and values")
+    final, curves = folder / "metrics.json", folder / "metrics.csv"
+    return FoundRun(
+        label=label,
+        folder=folder,
+        config_text=text,
+        config=config,
+        environment=load_json(folder / RUN[1], dict[str, Any]),
+        metrics=load_json(final, dict[str, float | None]) if final.exists() else {},
+        curves=read_curves(curves) if curves.exists() else pd.DataFrame(columns=["step"]),
+    )
+
+
+def read_curves(path: Path) -> pd.DataFrame:
+    """A metrics.csv: a column for each metric, NaN where a step has none; rows without a step are left out.
+
+    Raises:
+        DataError: no CSV, no column `step`, a cell that is no number.
+    """
+    try:
+        frame = pd.read_csv(path)
+        if "step" not in frame:
+            raise DataError(f"{path}: has no column 'step'")
+        numbers = frame.drop(columns="epoch", errors="ignore").apply(pd.to_numeric)
+    except (ValueError, pd.errors.ParserError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path}: {' '.join(str(error).split())}") from None
+    return numbers[numbers["step"].notna()]
