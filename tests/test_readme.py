@@ -24,12 +24,12 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def shell_commands(page: str) -> list[list[str]]:
     """Every `python -m ...` of the page's shell blocks, as arguments."""
-    blocks = re.findall(r"```(?:bash)?\n(.*?)```", (ROOT / page).read_text(), re.S)
-    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    blocks = re.findall(r"```(\w*)\n(.*?)```", (ROOT / page).read_text(), re.S)
+    lines = "\n".join(text for language, text in blocks if language in ("", "bash")).replace("\\\n", " ").splitlines()
     return [shlex.split(line, comments=True)[2:] for line in lines if line.startswith("python -m ")]
 
 
-PAGES = ("README.md", "docs/measurements.md", "docs/protocols.md")
+PAGES = ("README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))))
 COMMANDS = [command for page in PAGES for command in shell_commands(page)]
 
 
@@ -74,9 +74,17 @@ def test_every_file_that_the_pages_name_exists() -> None:
             assert (ROOT / path).exists(), f"{page}: {path}"
 
 
+def json_blocks(page: str) -> list[str]:
+    return re.findall(r"```json\n(.*?)```", (ROOT / page).read_text(), re.S)
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_bytes()) <= 9_000
+
+
 def test_the_files_that_a_page_shows_are_read(tmp_path: Path) -> None:
-    page = (ROOT / "docs/protocols.md").read_text()
-    specifications, wording = re.findall(r"```json\n(.*?)```", page, re.S)
+    (specifications,) = json_blocks("docs/consistency.md")
+    (wording,) = json_blocks("docs/feature_bias.md")
     path = tmp_path / "shown.json"
     path.write_text(specifications)
     for method in METHODS:
