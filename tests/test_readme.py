@@ -25,7 +25,11 @@ ROOT = Path(__file__).resolve().parents[1]
 def shell_commands(page: str) -> list[list[str]]:
     """Every `python -m ...` of the page's shell blocks, as arguments."""
     blocks = re.findall(r"```(\w*)\n(.*?)```", (ROOT / page).read_text(), re.S)
-    lines = "\n".join(text for language, text in blocks if language in ("", "bash")).replace("\\\n", " ").splitlines()
+    lines = (
+        "\n".join(text for language, text in blocks if language in ("", "bash"))
+        .replace("\\\n", " ")
+        .splitlines()
+    )
     return [shlex.split(line, comments=True)[2:] for line in lines if line.startswith("python -m ")]
 
 
