@@ -12,6 +12,7 @@ import sys
 import warnings
 from argparse import ArgumentError
 from pathlib import Path
+from pydoc import locate
 from typing import Any
 
 import pytorch_lightning as pl
@@ -23,13 +24,10 @@ from pytorch_lightning.plugins import AsyncCheckpointIO, CheckpointIO
 from data_modules.batching.data_module import TextDataModule
 from models.backbones import Backbone
 from models.checkpoint import inspect
-from models.heads.choice import ChoiceModel
-from models.heads.span import SpanModel
 from training.callbacks.best_checkpoint import MonitorCheck
 from training.callbacks.compiled import Compiled
 from training.callbacks.run_record import RunRecord
 from training.config_errors import check_trainer_keys, one_line
-from training.modules.answers import resolved_heads
 from training.modules.fine_tuning import FineTuning
 from training.run import Run, resumable_step
 from training.stopping.batch_seed import BatchSeed
@@ -118,6 +116,13 @@ class InterventuneCLI(LightningCLI):
             raise ValueError(f"--ckpt_path {wanted}: no checkpoint under {where}; start without it")
         config.ckpt_path = None  # a folder that a run left before its first checkpoint is started over
 
+    def instantiate_classes(self) -> None:
+        """Build model, data and trainer. ValueError in one line where a constructor refuses an option."""
+        try:
+            super().instantiate_classes()
+        except ValueError as error:
+            raise ValueError(one_line(str(error))) from error
+
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         """The run's loggers beside those of the user; checkpoints written whole; our own `fsdp`."""
         assert self.subcommand is not None
@@ -154,12 +159,8 @@ def heads_of(config: Any) -> str:
     model = config.get("model")
     if model is None or not str(model.class_path).startswith("training."):
         return ""
-    if str(model.class_path).endswith(".ChoiceModule"):
-        return ChoiceModel.heads
-    if not str(model.class_path).endswith(".AnswerModule"):
-        return SpanModel.heads
-    chosen = model.init_args.get("heads", "auto")
-    return resolved_heads(chosen, config.backbone.architecture)
+    kind: type[FineTuning] = locate(model.class_path)  # type: ignore[assignment]
+    return kind.heads(config.backbone.architecture, model.init_args)
 
 
 def follow_seed(config: Any, seed: int) -> None:

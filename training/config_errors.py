@@ -82,6 +82,8 @@ def one_line(message: str) -> str:
     ...   Given value: NestedArg(key='loss.ethical_wieght', val='2')''')
     "model.loss: option 'ethical_wieght' is not accepted (losses.group.GroupLoss)"
     """
+    if "\n" not in message and "Parser key" not in message:
+        return message
     key = ".".join(re.findall(r'Parser key "([^"]+)"', message))
     value = re.search(r"Given value: (?!Namespace|NestedArg|\{)(.*)", message)
     lines = [re.sub(r'^(- )?(Parser key "[^"]+": ?)?', "", line.strip()) for line in message.splitlines()]

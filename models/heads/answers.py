@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-AnswerHeadsName = Literal["rationale", "xlnet"]
 ClsSource = Literal["hidden", "pooler"]
 
 TYPES = 3

@@ -40,9 +40,3 @@ def test_every_backbone_file_parses(backbone: str, capsys: pytest.CaptureFixture
     files = ["-c", str(CONFIGS / "experiments" / "squad.yaml")]
     text = resolved(capsys, "fit", *files, "-c", str(CONFIGS / "backbones" / f"{backbone}.yaml"))
     assert "architecture:" in text
-
-
-def test_an_experiment_never_names_a_backbone() -> None:
-    for experiment in EXPERIMENTS:
-        text = (CONFIGS / "experiments" / f"{experiment}.yaml").read_text()
-        assert "backbone:" not in text, experiment

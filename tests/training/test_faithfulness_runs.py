@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -110,23 +109,6 @@ def test_predictions_of_every_variant_are_written(commands: Commands, rows: dict
     folder = commands.root / "stories_ot" / "version_0" / "predictions"
     assert {path.stem for path in folder.iterdir()} == {"main", "ts", "ts_r", "ts_r_aug"}
     assert len(json.loads((folder / "main.json").read_text())) == 13
-
-
-@pytest.mark.parametrize(
-    ("flags", "told"),
-    [
-        (["--data.interventions.shift=[os]"], "leave it out"),
-        (["--data.interventions.train=[]"], "one variant at least"),
-        (["--data.interventions.train=[os, tsr]"], "tsr"),
-        (["--model.heads=xlnett"], "heads"),
-    ],
-)
-def test_mistakes_are_told_before_a_model_is_built(
-    flags: list[str], told: str, commands: Commands, rows: dict[str, Path], capsys: pytest.CaptureFixture[Any]
-) -> None:
-    with pytest.raises((SystemExit, ValueError)) as stop:
-        train(arguments(commands, rows, "fit", "stories_ot", "bert", *flags))
-    assert told in capsys.readouterr().err + str(stop.value)
 
 
 def test_a_plain_span_model_refuses_yes_and_no(commands: Commands, rows: dict[str, Path]) -> None:

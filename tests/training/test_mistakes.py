@@ -32,11 +32,8 @@ def fails(arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch:
         ("--backbone.architecture=gpt", ["architecture", "gpt"]),
         ("--backbone.checkpoint=/no/such/folder", ["/no/such/folder"]),
         ("--data.train_qa=/no/such/file.json", ["/no/such/file.json"]),
-        ("--data.val_groups={main: 'stories:nowhere'}", ["nowhere"]),
         ("--data.encoding.stride=999", ["stride", "999"]),
-        ("--data.encoding.max_length=40", ["max_length"]),
         ("--ckpt_path=last", ["ckpt_path", "no checkpoint"]),
-        ("--model.loss.ethical_weight=-1", ["ethical_weight", "-1"]),
     ],
 )
 def test_one_clear_line(
@@ -47,6 +44,7 @@ def test_one_clear_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     text = fails(commands.of("fit", "lei_few_shot", "roberta", flag), capsys, monkeypatch)
+    assert len(text.splitlines()) == 1
     for word in words:
         assert word in text
     assert not list(commands.root.rglob("*.ckpt"))
@@ -78,17 +76,6 @@ def test_a_checkpoint_of_another_architecture(
     broken.write_bytes(ckpt.read_bytes()[:1000])
     text = fails(commands.of("validate", "squad", "bert", f"--ckpt_path={broken}"), capsys, monkeypatch)
     assert "broken.ckpt" in text
-
-
-def test_a_checkpoint_of_other_heads(
-    commands: Commands, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from training.cli import main as train
-
-    train(commands.of("fit", "squad_ot", "bert", "--trainer.max_steps=1"))
-    ckpt = commands.root / "squad_ot" / "version_0" / "checkpoints" / "last.ckpt"
-    text = fails(commands.of("validate", "squad", "bert", f"--ckpt_path={ckpt}"), capsys, monkeypatch)
-    assert "'rationale' heads, the configuration asks for 'span'" in text
 
 
 @pytest.mark.parametrize("experiment", ["squad", "squad_ot"])

@@ -208,13 +208,6 @@ def test_mistakes_are_one_line(
     assert said in fails(choosing.of("fit", "bert", *flags), capsys, monkeypatch)
 
 
-def test_options_are_called_by_their_names_where_a_set_is_missing(
-    choosing: Choosing, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said = fails(choosing.of("predict", "bert"), capsys, monkeypatch)
-    assert "data.predict_choices: name a set to predict" in said
-
-
 def test_other_modules_refuse_choices(
     choosing: Choosing, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,20 +19,13 @@ from losses.answers import joint_answer_loss, xlnet_answer_loss
 from losses.rationale import rationale_tagging_loss
 from models.backbones import Backbone
 from models.checkpoint import HEADS, start
-from models.heads.answers import AnswerHeadsName, AnswerModel, ClsSource
+from models.heads.answers import AnswerModel, ClsSource
 from models.heads.xlnet import XLNetOutput
 from training.modules.qa import QAModule, questions_of
 
 PAPER_LEARNING_RATE = {"roberta": 1e-5}
 PAPER_WARMUP = {"xlnet": 3000}
 """Faithfulness spec 3; the other encoders take BERT's 3e-5 and 2000."""
-
-
-def resolved_heads(heads: Literal["auto", "rationale", "xlnet"], architecture: str) -> AnswerHeadsName:
-    """What `auto` means for an architecture."""
-    if heads == "auto":
-        return "xlnet" if architecture == "xlnet" else "rationale"
-    return heads
 
 
 class AnswerModule(QAModule):
@@ -70,22 +63,30 @@ class AnswerModule(QAModule):
         warmup_steps: int | None = None,
         max_answer_tokens: int | None = None,
     ) -> None:
-        self.heads: AnswerHeadsName = resolved_heads(heads, backbone.architecture)
+        self.answer_heads = self.heads(backbone.architecture, {"heads": heads})
         self.cls_source: ClsSource = cls_source
         rate = (
             PAPER_LEARNING_RATE.get(backbone.architecture, 3e-5) if learning_rate is None else learning_rate
         )
-        longest = (16 if self.heads == "xlnet" else 30) if max_answer_tokens is None else max_answer_tokens
+        longest = (
+            (16 if self.answer_heads == "xlnet" else 30) if max_answer_tokens is None else max_answer_tokens
+        )
         super().__init__(
             backbone=backbone, learning_rate=rate, weight_decay=weight_decay, max_answer_tokens=longest
         )
         self.rationale_weight, self.answer_rule = rationale_weight, answer_rule
         self.architecture, self.configured_warmup = backbone.architecture, warmup_steps
 
+    @classmethod
+    def heads(cls, architecture: str, options: Mapping[str, Any]) -> str:
+        """What `auto` means for an architecture, or the option itself."""
+        chosen = str(options.get("heads", "auto"))
+        return chosen if chosen != "auto" else "xlnet" if architecture == "xlnet" else "rationale"
+
     def starting_model(self, backbone: Backbone) -> AnswerModel:
         """Encoder, span head and the heads for answer types."""
-        options = {"cls_source": self.cls_source} if self.heads == "rationale" else {}
-        model = start(backbone, HEADS[self.heads], **options)
+        options = {"cls_source": self.cls_source} if self.answer_heads == "rationale" else {}
+        model = start(backbone, HEADS[self.answer_heads], **options)
         assert isinstance(model, AnswerModel)
         return model
 
@@ -101,7 +102,7 @@ class AnswerModule(QAModule):
 
     def answer_loss(self, batch: QABatch) -> Tensor:
         """All terms of one batch, logged, and their weighted sum."""
-        if self.heads == "xlnet":
+        if self.answer_heads == "xlnet":
             found: XLNetOutput = self.model(batch.inputs, batch.cls_B, batch.context_BT, batch.start_B)
             targets = (batch.start_B, batch.end_B, batch.answer_type_B, batch.number_B, batch.option_B)
             terms = xlnet_answer_loss(*found[:5], *targets)

@@ -5,6 +5,7 @@ Shape letters: B batch (questions), N choices of a question.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import pytorch_lightning as pl
@@ -68,6 +69,11 @@ class ChoiceModule(FineTuning):
             adam_eps=adam_eps,
         )
         self.probe_weight = probe_weight
+
+    @classmethod
+    def heads(cls, architecture: str, options: Mapping[str, Any]) -> str:
+        """The head for choices."""
+        return ChoiceModel.heads
 
     def check_data(self, stage: str) -> None:
         """ValueError for data that no choice is made in, and for rows that do not fit the pooling."""

@@ -59,6 +59,11 @@ class QAModule(FineTuning):
         )
         self.max_answer_tokens = max_answer_tokens
 
+    @classmethod
+    def heads(cls, architecture: str, options: Mapping[str, Any]) -> str:
+        """A plain span head."""
+        return SpanModel.heads
+
     def starting_model(self, backbone: Backbone) -> QAModel:
         """The model that training starts from; a module with other heads builds another."""
         return start(backbone, SpanModel)

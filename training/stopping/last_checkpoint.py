@@ -2,10 +2,7 @@
 happened.
 
 It is written between two batches, every few minutes or steps; when validation ends; when an epoch ends; and
-when the run is told to stop. Lightning can continue from all of these, but counts differently in each (and
-in some of them wrongly: an epoch's end under `max_steps`, a validation that was due). So every checkpoint
-says the same thing in the same way: k batches of this epoch are done with all that belongs to them, or the
-epoch is.
+when the run is told to stop.
 """
 
 from __future__ import annotations
@@ -16,13 +13,20 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
 from training.stopping.checkpoint_io import remove_leftovers
+from training.stopping.loop_progress import (
+    SavePoint,
+    consistent_counters,
+    recount,
+    save_point_of,
+    start_after,
+)
 from training.stopping.processes import (
     Agreement,
     Stopped,
@@ -32,8 +36,7 @@ from training.stopping.processes import (
 )
 
 SAVE = 1
-"""A wish of `Agreement`; a wish to stop is the signal's number, greater than this."""
-Moment = Literal["", "validated", "between batches", "validation due", "epoch done", "epoch cut short"]
+"""A request in `Agreement`; one to stop is the signal's number, greater than this."""
 KEY = "resume"
 """Where our part of the loops' state lies in a checkpoint."""
 CONTACT_S = 10.0
@@ -55,14 +58,14 @@ class LastCheckpoint(Checkpoint):
         self.every_n_steps, self.every_s = every_n_steps, 60 * every_minutes
         self.signals, self.agreement = StopSignals(), Agreement()
         self.path: Path | None = None
-        self.moment: Moment = ""
+        self.save_point: SavePoint = ""
         self.saved_step, self.saved_at, self.wanted = 0, time.monotonic(), 0
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Take over the signals; until training begins, they end the run at once."""
         # Lightning would put its own handlers over ours, and ask all processes in every step.
-        trainer._signal_connector.register_signal_handlers = _nothing
-        trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = _nothing
+        trainer._signal_connector.register_signal_handlers = _do_nothing
+        trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = _do_nothing
         self.signals.install()
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -91,8 +94,8 @@ class LastCheckpoint(Checkpoint):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Save, or stop, between two batches, when no gradients of half a step would be lost."""
-        wish = self.signals.received or (SAVE if trainer.is_global_zero and self._is_late() else 0)
-        self.wanted = max(self.wanted, self.agreement.exchange(wish))
+        request = self.signals.received or (SAVE if trainer.is_global_zero and self._is_late() else 0)
+        self.wanted = max(self.wanted, self.agreement.exchange(request))
         if batch_idx % trainer.accumulate_grad_batches:
             return
         step = trainer.global_step
@@ -154,7 +157,9 @@ class LastCheckpoint(Checkpoint):
     ) -> None:
         """Bring the counters into one form, and note what they count."""
         fit_loop = checkpoint["loops"]["fit_loop"]
-        settle(fit_loop, self.moment or _moment(fit_loop), trainer.accumulate_grad_batches)
+        consistent_counters(
+            fit_loop, self.save_point or save_point_of(fit_loop), trainer.accumulate_grad_batches
+        )
         checkpoint[KEY] = {"processes": trainer.world_size}
 
     def on_load_checkpoint(
@@ -179,16 +184,16 @@ class LastCheckpoint(Checkpoint):
     def _is_late(self) -> bool:
         return self.every_s > 0 and time.monotonic() - self.saved_at >= self.every_s
 
-    def _save(self, trainer: pl.Trainer, moment: Moment) -> None:
+    def _save(self, trainer: pl.Trainer, save_point: SavePoint) -> None:
         if self.path is None:
             return
         for logger in trainer.loggers:  # the curves must not end before the checkpoint does
             logger.save()
-        self.moment = moment
+        self.save_point = save_point
         try:
             trainer.save_checkpoint(self.path)
         finally:
-            self.moment = ""
+            self.save_point = ""
         self.saved_step, self.saved_at = trainer.global_step, time.monotonic()
         self.wanted = 0 if self.wanted == SAVE else self.wanted
 
@@ -208,72 +213,8 @@ class LastCheckpoint(Checkpoint):
         raise Stopped(signum)
 
 
-def _moment(fit_loop: dict[str, Any]) -> Moment:
-    """When somebody else saves: ModelCheckpoint, after validation or when an epoch is done."""
-    epoch = fit_loop["epoch_progress"]["current"]
-    return "epoch done" if epoch["processed"] == epoch["ready"] else "validated"
-
-
-def settle(fit_loop: dict[str, Any], moment: Moment, accumulation: int) -> None:
-    """Bring the state of Lightning's loops into the form that it goes on from correctly, in place.
-
-    Args:
-        fit_loop: `checkpoint["loops"]["fit_loop"]`.
-        moment: when it was taken. "validated" needs nothing: Lightning skips the validation that is due.
-            "between batches": the next batch has been fetched, and its hooks have begun. "validation due":
-            all is done but the validation. "epoch done", "epoch cut short" (by max_steps, say): Lightning has
-            begun to count the epoch as processed.
-        accumulation: batches of a step; gradients of half a step are not saved, so its batches come again.
-    """
-    batches, epochs = fit_loop["epoch_loop.batch_progress"], fit_loop["epoch_progress"]
-    if moment == "validation due":
-        # One batch was begun, none finished: so Lightning goes back into validation, to its first batch.
-        validation = fit_loop["epoch_loop.val_loop.batch_progress"]
-        for counts in (validation["total"], validation["current"]):
-            counts.update(dict.fromkeys(counts, 0))
-        validation["total"].update(ready=1, started=1)
-        validation["is_last_batch"] = False
-    elif moment == "between batches":
-        _set_batches(fit_loop, batches["current"]["processed"])
-    elif moment == "epoch done":
-        for counts in (epochs["total"], epochs["current"]):
-            counts["completed"] = counts["processed"]
-        _set_batches(fit_loop, 0)
-    elif moment == "epoch cut short":
-        for counts in (epochs["total"], epochs["current"]):
-            counts["processed"] -= 1
-            counts["completed"] = counts["processed"]
-        batches["total"]["processed"] -= batches["current"]["processed"] % accumulation
-        _set_batches(fit_loop, batches["current"]["processed"] // accumulation * accumulation)
-
-
-def _set_batches(fit_loop: dict[str, Any], done: int) -> None:
-    """`done` batches of this epoch, all finished."""
-    progress = fit_loop["epoch_loop.batch_progress"]
-    for counts, value in ((progress["total"], progress["total"]["processed"]), (progress["current"], done)):
-        counts.update(dict.fromkeys(counts, value))
-    progress["is_last_batch"] = False
-
-
-def recount(fit_loop: dict[str, Any], before: int, now: int) -> None:
-    """Turn batches of each of `before` processes into those of each of `now`, in place; rounded down."""
-    progress = fit_loop["epoch_loop.batch_progress"]
-    for counts in (progress["total"], progress["current"]):
-        counts.update({name: value * before // now for name, value in counts.items()})
-    progress["is_last_batch"] = False
-
-
-def start_after(trainer: pl.Trainer, batches: int) -> None:
-    """Let the training loader begin after so many batches. Lightning would, but has made its iterator long
-    before it reads the loader's state, to count the steps of an epoch."""
-    loop = trainer.fit_loop
-    for loader in loop._combined_loader.flattened:
-        loader.load_state_dict({"consumed": batches})
-    iter(loop._data_fetcher)
-
-
-def _nothing() -> None:
-    """In the place of Lightning's."""
+def _do_nothing() -> None:
+    """Replaces a method of Lightning."""
 
 
 @rank_zero_only

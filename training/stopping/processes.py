@@ -75,22 +75,22 @@ class Agreement:
             world = dist.group.WORLD
             self._group = world if dist.get_backend() == "gloo" else dist.new_group(backend="gloo")
 
-    def exchange(self, wish: int) -> int:
-        """The greatest wish of any process; with several, that of their last calls. All must call."""
+    def exchange(self, request: int) -> int:
+        """The greatest request of any process; with several, that of their last calls. All must call."""
         if self._group is None:
-            return wish
+            return request
         agreed = self._result()
-        wishes = torch.tensor([wish])
-        work = dist.all_reduce(wishes, op=dist.ReduceOp.MAX, group=self._group, async_op=True)
-        self._pending = (work, wishes)
+        requests = torch.tensor([request])
+        work = dist.all_reduce(requests, op=dist.ReduceOp.MAX, group=self._group, async_op=True)
+        self._pending = (work, requests)
         return agreed
 
     def _result(self) -> int:
         if self._pending is None:
             return 0
-        work, wishes = self._pending
+        work, requests = self._pending
         work.wait()
-        return int(wishes)
+        return int(requests)
 
     def finish(self) -> None:
         """Wait for what is under way."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,8 +41,3 @@ def test_the_line_names_the_sizes() -> None:
     batch = global_batch(trainer(1, 4, 2), 0, 2)
     assert "a step takes 8 batches (qa_batch_size 16), 4 processes x 2 accumulated" in in_words(batch)
     assert "THE CONFIGURATION SAYS 2" in in_words(batch)
-
-
-def test_a_negative_number_of_processes() -> None:
-    with pytest.raises(ValueError, match=r"run\.planned_processes.*-1"):
-        keep_global_batch(trainer(1, 1, 1), -1)
