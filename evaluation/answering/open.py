@@ -1,6 +1,8 @@
 """Opens answerers by name, and says in one place which kind of model can do what.
 
-answerer = open_answerer("ot=runs/.../best.ckpt", asking, need="types")
+answerer = open_answerer("runs/.../best.ckpt", asking, need="types")
+
+Only the code of the kind that is opened is imported.
 """
 
 from __future__ import annotations
@@ -9,9 +11,7 @@ import logging
 from pathlib import Path
 from typing import Literal
 
-from evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
 from evaluation.answering.interface import LACKS, LANGUAGE_MODELS, Ability, Answerer, Asking, Compute
-from evaluation.answering.language_model import LanguageModel, Likelihood
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +28,15 @@ def open_answerer(path: str, asking: Asking, *, need: Ability = "spans") -> Answ
         ValueError: nothing usable is there, or it cannot do what is needed.
     """
     check_can_score(path, need)
-    is_language_model = path.startswith(LANGUAGE_MODELS)
-    answerer: Answerer = (
-        LanguageModel(path, asking) if is_language_model else QuestionCheckpoint(path, asking)
-    )
+    answerer: Answerer
+    if path.startswith(LANGUAGE_MODELS):
+        from evaluation.answering.language_model import LanguageModel
+
+        answerer = LanguageModel(path, asking)
+    else:
+        from evaluation.answering.checkpoint import QuestionCheckpoint
+
+        answerer = QuestionCheckpoint(path, asking)
     if need not in answerer.can:
         raise answerer.lacks(need)
     return answerer
@@ -42,7 +47,7 @@ def open_chooser(
     compute: Compute,
     *,
     prompt: Literal["auto", "plain", "unifiedqa"] = "auto",
-    likelihood: Likelihood = "mean",
+    likelihood: Literal["mean", "sum"] = "mean",
 ) -> Answerer:
     """Who chooses among choices: a checkpoint of multiple choice, or a local language model by likelihood.
 
@@ -51,8 +56,12 @@ def open_chooser(
     """
     check_can_score(path, "choices")
     if path.startswith(LANGUAGE_MODELS):
+        from evaluation.answering.language_model import LanguageModel
+
         asking = Asking(device=compute.device, precision=compute.precision, batch_size=compute.batch_size)
         return LanguageModel(path, asking, choice_prompt=prompt, likelihood=likelihood)
+    from evaluation.answering.checkpoint import ChoiceCheckpoint
+
     if not Path(path).is_file():
         log.warning("%s: was not fine-tuned for multiple choice; its head has random weights", path)
     return ChoiceCheckpoint(path, compute)

@@ -65,11 +65,14 @@ def evaluate(
     asked = {"data": data, "qa": qa, "advised-only": advised_only or None, "planted-seed": planted_seed}
     if predictions and (flags := [flag for flag, value in asked.items() if value is not None]):
         raise ValueError(f"--{flags[0]} goes with --checkpoint, not with --predictions")
-    from data_modules.groups.word_lists import read_clusters
     from evaluation.protocols.bias.measures import BY, ScoredGroups, add_bias, add_planted, example_rows
     from evaluation.protocols.bias.views import LANGUAGE_MODEL_NOTE, MU, NOTE, headline, views
 
-    cluster_of = read_clusters(clusters or [])
+    cluster_of: dict[str, str] = {}
+    if clusters:
+        from data_modules.groups.word_lists import read_clusters
+
+        cluster_of = read_clusters(clusters)
     about: dict[str, Any] = {"protocol": "bias", "skip_bad": skip_bad}
     about |= {"clusters": [source_record(str(path)) for path in clusters or []]}
     answered: list[dict[str, Any]] = []
@@ -102,10 +105,11 @@ def evaluate(
         }
     results = Results(BY, "groups")
     add_bias(results, scored, cluster_of)
-    for measures, rows in ((("em", "f1"), answered), (("failed",), list(answered_rows(answered)))):
-        results.add_means(rows, measures, unit="id", by=("checkpoint", "data"))
-    for one in scored if planted_seed is not None else ():
-        add_planted(results, one, planted_seed or 0, planted_scope)
+    answers = answered_rows(answered)
+    results.add_means(answers, ("em", "f1", "failed"), unit="id", by=("checkpoint", "data"))
+    if planted_seed is not None:
+        for one in scored:
+            add_planted(results, one, planted_seed, planted_scope)
     notes = [NOTE, *[LANGUAGE_MODEL_NOTE] * ("prompt" in about)]
     return Evaluation(
         title="Group bias",

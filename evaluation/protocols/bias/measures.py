@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from scipy.stats import rankdata
 from torch import Tensor
 
-from data_modules.groups.planting import Scope, latent_strength
 from data_modules.schema import ADVICE_CLASSES, Group
 from evaluation.results import NONE, Results
 from metrics.bias.group_scores import GroupScores, score_groups
@@ -163,12 +162,16 @@ def between_clusters(
     return clusters, groups._replace(subject_NS=cluster_NS, num_subjects=len(clusters)).where(across_N)
 
 
-def add_planted(results: Results, scored: ScoredGroups, seed: int, scope: Scope) -> None:
+def add_planted(
+    results: Results, scored: ScoredGroups, seed: int, scope: Literal["category", "subject"]
+) -> None:
     """Per class of advice: Spearman's rho between gamma(subject, category) and the subject's planted rank.
 
     Ranks are those within a category, since gamma compares a subject with its opponents there; all (subject,
     category) cells are pooled. n counts them.
     """
+    from data_modules.groups.planting import latent_strength
+
     table = scored.table
     categories = sorted({category for category, _ in table.attributes})
     category_A = torch.tensor([categories.index(category) for category, _ in table.attributes])
