@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,6 @@ SLACK = 8
 NO_LABEL = "no label in the explanation"
 
 Row = dict[str, Any]
-Ask = Callable[[Sequence[str]], Iterator[Row | TextFailure]]
 
 
 def few_shots(
@@ -136,9 +135,7 @@ class InContextModel:
         shown = [shot.example.name for shot in few.shots]
         whole = [few.test(example.question) for example in chunk]
         prompts = self.fitting(whole, few)
-        answers: Sequence[Any] = (
-            self.explanations(prompts) if few.style.reasons else self.label_logprobs(prompts, few)
-        )
+        answers = self.answers(prompts, few)
         for example, answer, long, prompt in zip(chunk, answers, whole, prompts, strict=True):
             row = text_row(self.name, "in context", run.task, example, run.seed)
             row |= {"intervention": run.intervention, "steer": run.steer, "demonstrations": shown}
@@ -185,7 +182,7 @@ class InContextModel:
         """p_cf (L,); ValueError where nothing can be made of it. Explanations are not calibrated."""
         if few.style.reasons:
             return np.array([0.5, 0.5])
-        answers = self.label_logprobs(self.fitting(few.calibration(), few), few)
+        answers = self.answers(self.fitting(few.calibration(), few), few)
         for answer in answers:
             if isinstance(answer, TextFailure):
                 raise ValueError(f"{run.title}: calibration failed: {answer}; start again to go on")
@@ -199,58 +196,44 @@ class InContextModel:
                 + ("; choose other words (--wording)" if run.intervention == "verbalizer" else "")
             ) from None
 
-    def label_logprobs(self, prompts: Sequence[str], few: FewShot) -> list[tuple[float, ...] | TextFailure]:
-        """Log-probabilities of the two label words behind each prompt; -inf for none."""
-        words, after = few.style.words, few.style.key
-        identity = {**self.model.identity, "max_new_tokens": 1}
-        parts = {"model": identity, "words": words, "after": after, "top": self.top}
-
-        def ask(missing: Sequence[str]) -> Iterator[Row | TextFailure]:
-            for answer in self.model.next_token_logprobs(missing, words, after=after, top=self.top):
-                if isinstance(answer, TextFailure):
-                    yield answer
-                else:
-                    yield {"logprobs": [x if math.isfinite(x) else None for x in answer]}
-
-        return [
-            record
-            if isinstance(record, TextFailure)
-            else tuple(np.nan_to_num(self.work.array(record, "logprobs", 2), nan=-math.inf, neginf=-math.inf))
-            for record in self.remembered(prompts, ask, **parts)
-        ]
-
-    def explanations(self, prompts: Sequence[str]) -> list[str | TextFailure]:
-        """What is written behind each prompt, up to an empty line."""
-
-        def ask(missing: Sequence[str]) -> Iterator[Row | TextFailure]:
-            for answer in self.model.complete(missing):
-                yield answer if isinstance(answer, TextFailure) else {"text": answer}
-
-        return [
-            record
-            if isinstance(record, TextFailure)
-            else field(record, "text", str, f"{self.work.path}").split("\n\n")[0]
-            for record in self.remembered(prompts, ask, model=self.model.identity)
-        ]
-
-    def remembered(self, prompts: Sequence[str], ask: Ask, **parts: Any) -> list[Row | TextFailure]:
-        """A record for each prompt, asked for where it is missing.
+    def answers(self, prompts: Sequence[str], few: FewShot) -> list[Any]:
+        """For each prompt the log-probabilities of the two label words (-inf for one that is not reported),
+        the explanation up to an empty line, or a TextFailure.
 
         A local model reads a chunk whole or not at all, so that the batches, and with them the last bits of
         its numbers, are those of a run that was not interrupted. An endpoint is asked what is missing.
         """
-        keys = [work_key(protocol="feature-bias", prompt=prompt, **parts) for prompt in prompts]
+        words, after, writes = few.style.words, few.style.key, bool(few.style.reasons)
+        labels = {} if writes else {"words": words, "after": after, "top": self.top}
+        identity = self.model.identity | ({} if writes else {"max_new_tokens": 1})
+        parts = {"protocol": "feature-bias", "model": identity, **labels}
+        keys = [work_key(prompt=prompt, **parts) for prompt in prompts]
         wanted = dict(zip(keys, prompts, strict=True))
         missing = {key: prompt for key, prompt in wanted.items() if self.work.get(key) is None}
         failures: dict[str, TextFailure] = {}
         if missing:
             asked = missing if self.local is None else wanted
-            for key, answer in zip(asked, ask(list(asked.values())), strict=True):
+            texts = list(asked.values())
+            told: Iterator[Any] = (
+                self.model.complete(texts)
+                if writes
+                else self.model.next_token_logprobs(texts, words, after=after, top=self.top)
+            )
+            for key, answer in zip(asked, told, strict=True):
                 if isinstance(answer, TextFailure):
                     failures[key] = answer
                 elif key in missing:
-                    self.work.add(key, **answer)
-        return [self.work.get(key) or failures[key] for key in keys]
+                    kept = answer if writes else [x if math.isfinite(x) else None for x in answer]
+                    self.work.add(key, answer=kept)
+        return [failures.get(key) or self.kept(key, writes) for key in keys]
+
+    def kept(self, key: str, writes: bool) -> Any:
+        """A finished answer."""
+        record = self.work.get(key) or {}
+        if writes:
+            return field(record, "answer", str, f"{self.work.path}").split("\n\n")[0]
+        logprob_L = self.work.array(record, "answer", 2)
+        return tuple(np.where(np.isnan(logprob_L), -math.inf, logprob_L))
 
 
 def prediction(answer: Any, free_L: np.ndarray, *, parity: bool) -> Row:

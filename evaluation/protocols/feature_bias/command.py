@@ -122,7 +122,7 @@ def evaluate(
             for name, (source, one) in sourced.items()
         },
         **asdict(prompting),
-        "interventions": prompting.interventions,
+        "intervention": prompting.interventions,
         "demonstration_sets": [
             f"from position {PARITY_STEP * seed}, order of {ORDER_SEED}"
             if prompting.parity

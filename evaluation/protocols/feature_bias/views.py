@@ -45,7 +45,7 @@ def report(
         about=about,
         headline=headline(results),
         notes=[NOTE, *([PARITY] if about["parity"] else []), *failure_note(rows, "texts"), *cut_note(rows)],
-        figures=figures(tasks, learned="none" in about["interventions"], steered=bool(steers)),
+        figures=figures(tasks, learned="none" in about["intervention"], steered=bool(steers)),
         examples=rows,
         console=3,
     )

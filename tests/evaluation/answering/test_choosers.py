@@ -85,16 +85,6 @@ def test_parity_pads_as_in_training(tmp_path: Path) -> None:
     np.testing.assert_allclose(logits, checkpoint.choice_logits(QUESTIONS[:1])[0], atol=1e-5)
 
 
-def test_bfloat16_is_near(tmp_path: Path) -> None:
-    path = str(save_choice_ckpt(tmp_path / "a.ckpt"))
-    exact, near = (
-        np.stack(ChoiceCheckpoint(path, Compute("cpu", precision)).choice_logits(QUESTIONS))  # type: ignore[arg-type]
-        for precision in ("32", "bf16")
-    )
-    np.testing.assert_allclose(near, exact, atol=0.1)
-    assert not np.array_equal(near, exact)
-
-
 def test_embeddings_are_unit_vectors_in_the_order_of_the_texts(tmp_path: Path) -> None:
     checkpoint = ChoiceCheckpoint(str(save_choice_ckpt(tmp_path / "a.ckpt")), replace(CPU, batch_size=2))
     texts = ["Anna is in the kitchen.", "red", "Anna is in the kitchen.", "Who has a ball?"]

@@ -30,7 +30,6 @@ class FakeCheckpoint(Answerer):
     def __init__(self, rule: Rule, weights: str) -> None:
         self.rule, self.weights = rule, weights
         self.asked: list[ChoiceQuestion] = []
-        self.stop_after = 10**9
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -38,8 +37,6 @@ class FakeCheckpoint(Answerer):
 
     def choice_logits(self, questions: Sequence[ChoiceQuestion], what: str = "") -> Iterator[np.ndarray]:
         for question in questions:
-            if len(self.asked) >= self.stop_after:
-                raise KeyboardInterrupt
             self.asked.append(question)
             yield np.array(self.rule(question), dtype=np.float32)
 
@@ -93,7 +90,8 @@ class AnyKind:
 
 @pytest.fixture
 def models(monkeypatch: pytest.MonkeyPatch) -> dict[str, FakeCheckpoint]:
-    """Checkpoints by name."""
+    """Checkpoints by name, asked a few questions at a time."""
+    monkeypatch.setattr(trials, "CHUNK", 16)
     rules: dict[str, Rule] = {"guessing": guessing, "knowing": knowing, "biased": biased}
     found = {name: FakeCheckpoint(rule, name) for name, rule in rules.items()}
     monkeypatch.setattr(evaluation.answering.open, "open_chooser", lambda path, *_, **__: found[path])
@@ -203,34 +201,6 @@ def test_the_order_of_the_choices_changes_nothing(tmp_path: Path, models: dict[s
         frame.drop(frame[frame["measure"] == "label_share"].index, inplace=True)
     assert list(second["measure"]) == list(first["measure"])
     np.testing.assert_allclose(second["value"], first["value"], rtol=1e-6, atol=1e-9)
-
-
-def test_an_interrupted_run_goes_on_and_repeats_nothing(
-    tmp_path: Path, models: dict[str, FakeCheckpoint], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trials, "CHUNK", 16)
-    flags = ("--checkpoint", "guessing", "knowing", *SMALL)
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    ask(whole, *flags)
-    asked = len(models["guessing"].asked)
-    for model in models.values():
-        model.asked.clear()
-    models["guessing"].stop_after = asked // 2 + 3
-    assert main(command(tmp_path, *flags)) == 130
-    assert not (tmp_path / "out").exists()
-    finished = len(models["guessing"].asked)
-    models["guessing"].stop_after = 10**9
-    ask(tmp_path, *flags)
-    assert finished < asked
-    assert len(models["guessing"].asked) - asked < 16, "only what the chunk under way had"
-    results = (tmp_path / "out/results.csv").read_bytes()
-    assert results == (whole / "out/results.csv").read_bytes()
-    for model in models.values():
-        model.stop_after = 0
-    monkeypatch.setattr(FakeCheckpoint, "embeddings", None)
-    ask(tmp_path, *flags)  # all is there: nothing is asked
-    assert (tmp_path / "out/results.csv").read_bytes() == results
 
 
 def test_no_shared_words_leaves_out_who_has_no_other_question(

@@ -173,13 +173,12 @@ def test_shares_do_not_depend_on_the_sizes_of_cells_tasks_and_seeds() -> None:
     assert gain == pytest.approx(1 - value)
 
 
-def test_going_on_repeats_nothing_and_gives_the_same_report(
+def test_another_batch_size_goes_on_from_finished_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_causal(tmp_path / "causal")
-    command = ["feature-bias", "--model", f"hf:{tmp_path / 'causal'}", *LOCAL, "--seeds", "2", "--limit", "6"]
-    command += ["--batch-size", "2", "--work", str(tmp_path / "work.jsonl")]
-    report_of(tmp_path / "a", *command)
+    command = ["feature-bias", "--model", f"hf:{tmp_path / 'causal'}", *LOCAL, "--limit", "6", "--batch-size"]
+    report_of(tmp_path / "a", *command, "2", "--work", tmp_path / "work.jsonl")
     lines = (tmp_path / "work.jsonl").read_bytes().splitlines(keepends=True)
     (tmp_path / "work.jsonl").write_bytes(b"".join(lines[:21]) + lines[21][:30])  # killed in the middle
     asked: list[str] = []
@@ -190,30 +189,21 @@ def test_going_on_repeats_nothing_and_gives_the_same_report(
         return ask(self, prompts, *args, **kwargs)
 
     monkeypatch.setattr(LocalTextModel, "next_token_logprobs", spy)
-    report_of(tmp_path / "b", *command)
+    report_of(tmp_path / "b", *command, "2", "--work", tmp_path / "work.jsonl")
     assert len(lines) - 21 <= len(asked) < len(lines) - 21 + 8  # a chunk of a local model is read whole
     for name in ("examples.jsonl", "results.csv", "report.md"):
         assert (tmp_path / "b" / name).read_bytes() == (tmp_path / "a" / name).read_bytes()
-    assert (tmp_path / "work.jsonl").read_bytes() == b"".join(lines)
     asked.clear()
-    report_of(tmp_path / "c", *command, "--batch-size", "3")
-    assert not asked, "the batch size is in no key"
+    report_of(tmp_path / "c", *command, "3", "--work", tmp_path / "work.jsonl")
+    assert not asked
 
 
 def test_in_context_and_fine_tuned_in_one_table(tmp_path: Path) -> None:
     save_causal(tmp_path / "causal")
     save_choice_ckpt(tmp_path / "a.ckpt")
     save_choice_ckpt(tmp_path / "b.ckpt", "roberta")
-    command = [
-        "feature-bias",
-        "--model",
-        f"icl=hf:{tmp_path / 'causal'}",
-        *LOCAL,
-        "--seeds",
-        "1",
-        "--limit",
-        "5",
-    ]
+    command = ["feature-bias", *LOCAL, "--limit", "5", "--seeds", "1"]
+    command += ["--model", f"icl=hf:{tmp_path / 'causal'}"]
     checkpoints = ["--checkpoint", f"tuned={tmp_path / 'a.ckpt'}", f"tuned={tmp_path / 'b.ckpt'}"]
     cells = cells_of(tmp_path / "r", *command, *checkpoints)
     assert (cells.n("h1_sd", **tuned()), cells.n("ones", **tuned(seed=1, cell="1_0"))) == (2, 5)
@@ -237,13 +227,12 @@ def test_a_prompt_that_is_too_long_is_an_error_or_cut(
         "--model",
         f"hf:{tmp_path / 'causal'}",
         *LOCAL,
-        "--shots",
-        "16",
         "--limit",
         "2",
+        "--shots",
+        "16",
     ]
-    said = told(capsys, *command, "--output", tmp_path / "r")
-    assert "takes 256; lower --shots, or add --truncate" in said
+    assert "--truncate" in told(capsys, *command, "--output", tmp_path / "r")
     assert not (tmp_path / "r").exists()
     cells = cells_of(tmp_path / "r", *command, "--truncate")
     assert cells.n("ones", **in_context("causal", seed=0, cell="1_0")) == 2
@@ -288,26 +277,20 @@ def test_a_checkpoint_that_diverged_is_told(tmp_path: Path, capsys: pytest.Captu
     assert "a.ckpt: gives logits that are no numbers" in told(capsys, *command, "--output", tmp_path / "r")
 
 
-def test_a_checkpoint_alone_gets_no_intervention(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["feature-bias", "--checkpoint", "a.ckpt", "--task", "stories:length"]
-    said = told(capsys, *command, "--intervention", "instruction", "--output", tmp_path / "r")
-    assert "--intervention instruction: only a --model gets prompts" in said
-
-
 WORDING = {"stories:uppercase": {"h1": {"key": "Glad:", "words": ["red", "red one"]}}}
 MISTAKES = [
     (["--shots", "3"], "--shots 3"),
-    (["--shots", "400"], "demonstrations of cell 1_1 are needed"),
+    (["--shots", "400"], "cell 1_1"),
     (["--task", "none.json"], "none.json"),
-    (["--task", "stories:length", "stories:length"], "'stories:length' was given already"),
-    (["--intervention", "verbalizer", "--wording", "{}/wording.json"], "begin with the same token"),
-    (["--model", "bert"], "write hf:PATH"),
+    (["--task", "stories:length", "stories:length"], "stories:length"),
+    (["--intervention", "verbalizer", "--wording", "{}/wording.json"], "same token"),
+    (["--model", "bert"], "--model bert"),
     (["--words", "a", "a"], "--words"),
     (["--model", "m=hf:nowhere", "n=hf:{}/causal"], "nowhere"),
     (["--model", "n=hf:{}/causal", "m=hf:nowhere"], "nowhere"),
-    (["--checkpoint", "nowhere.ckpt"], "--checkpoint nowhere.ckpt: no such file"),
-    (["--checkpoint", "a.ckpt@stories:overlap"], "no task is called 'stories:overlap'"),
-    (["--parity", "--seeds", "20"], "lower --seeds"),
+    (["--checkpoint", "nowhere.ckpt"], "nowhere.ckpt"),
+    (["--checkpoint", "a.ckpt@stories:overlap"], "stories:overlap"),
+    (["--parity", "--seeds", "20"], "--seeds"),
 ]
 
 

@@ -107,15 +107,6 @@ def test_shots_that_cannot_be(task: FeatureTask, shots: int, intervention: Inter
         draw_shots(task, shots=shots, seed=0, intervention=intervention)
 
 
-def test_an_intervention_needs_its_wording() -> None:
-    for intervention in INTERVENTIONS:
-        if intervention in ("none", "disambiguation"):
-            assert style_of(intervention, {}) == Style()
-        else:
-            with pytest.raises(DataError, match=r'--wording, as \{TASK: \{"h1": \{"'):
-                style_of(intervention, {})
-
-
 def test_every_released_task_has_our_wording() -> None:
     names = "boolq_answer_length boolq_answer_qword nli_entailment_negation nli_entailment_genre_gov_tele "
     names += (
