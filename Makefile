@@ -42,6 +42,7 @@ bench-gpu: $(STAMP)  ## the same for roberta-base and roberta-large shapes; skip
 
 chaos: $(STAMP)  ## kills trainings and sweeps at random moments, fills disks, and looks what is lost
 	$(BIN)/python -m tests.chaos
+	MALFORMED=all $(BIN)/python -m pytest tests/malformed
 
 format: $(STAMP)  ## put the code into shape
 	$(BIN)/ruff format .

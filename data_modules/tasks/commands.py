@@ -17,10 +17,10 @@ from data_modules.tasks.feature_bias import (
     FeatureTask,
     build_task,
     choice_rows,
-    read_task,
     training_examples,
     write_task,
 )
+from data_modules.tasks.own_tasks import open_task
 from data_modules.tasks.predicates import FeatureName, LabelledText
 from data_modules.tasks.predicates import feature as make_feature
 from data_modules.tasks.wording import Meaning
@@ -239,7 +239,7 @@ def write_feature_rows(
     if len(set(outputs)) < len(outputs):
         raise DataError("--output, --dev-output, --test-output and --rest: name a file of its own for each")
     refuse_existing(*outputs, overwrite=overwrite)
-    whole = read_task(task)
+    whole = open_task(task)
     chosen, left = training_examples(whole, agreement_tests=agreement_tests, size=size, seed=seed)
     written = [f"{output}: {write_choices(output, choice_rows(whole, chosen, words))} rows"]
     for path, cells in ((dev_output, AGREEING), (test_output, DISAMBIGUATING)):

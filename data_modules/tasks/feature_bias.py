@@ -2,7 +2,6 @@
 
     from data_modules.tasks.feature_bias import read_task, build_task, write_task
     task = read_task("boolq_answer_qword.json")        # a file in the released schema
-    task = read_task("stories:uppercase")              # embedded, needs no download
     task = build_task("mine", rows, feature("uppercase"))
 
 Every text has two binary features: h1, the label, and h2. Cells are named `h1_h2`: in 1_1 and 0_0 both agree
@@ -17,14 +16,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, NotRequired, cast, get_args
+
+from pydantic import StrictInt
+from typing_extensions import TypedDict
 
 from data_modules.schema import ChoiceQuestion
 from data_modules.tasks.predicates import Feature, LabelledText
-from data_modules.tasks.wording import HYPOTHESES, Meaning, feature_meaning
+from data_modules.tasks.wording import Hypothesis, Meaning, feature_meaning
 from storage.errors import DataError
 from storage.files import atomic_text
-from storage.json_files import field as json_field
 from storage.json_files import load_json
 
 Cell = Literal["1_1", "0_0", "1_0", "0_1"]
@@ -78,66 +79,69 @@ class FeatureTask:
                 yield from part[cell]
 
 
-def read_task(source: str | Path) -> FeatureTask:
-    """A task from a file in the released schema, or `stories:NAME[?seed=N]`.
+class _Example(TypedDict):
+    id: str | StrictInt
+    question: str
+    answer: str | StrictInt
+    split: NotRequired[Any]
+
+
+class _Meaning(TypedDict):
+    key: str
+    words: tuple[str, str]
+    zero: str
+    one: str
+
+
+class _Task(TypedDict):
+    dataset: str
+    features: NotRequired[dict[Hypothesis, _Meaning]]
+    made_from: NotRequired[dict[str, Any]]
+    demos_1_1: list[_Example]
+    demos_0_0: list[_Example]
+    testset_1_1: list[_Example]
+    testset_0_0: list[_Example]
+    testset_1_0: list[_Example]
+    testset_0_1: list[_Example]
+
+
+def read_task(path: str | Path) -> FeatureTask:
+    """A task from a file in the released schema; see also `own_tasks.open_task`.
 
     Raises:
-        DataError: no such source; a field is missing or of the wrong type; a label is not 0 or 1, or is not
-            that of its cell; a disambiguating cell is empty. The error names file, list and index.
+        DataError: a field is missing or of the wrong type; a label is not 0 or 1, or is not that of its cell;
+            a disambiguating cell is empty. The error names file, list and index.
     """
-    if str(source).startswith("stories:"):
-        from data_modules.sources import parse_stories
-        from data_modules.tasks.own_tasks import own_task
-
-        return own_task(*parse_stories(str(source)))
-    document = load_json(source)
-    name = json_field(document, "dataset", str, str(source))
-    if not name.strip():
-        raise DataError(f"{source}: the field 'dataset' (the task's name) is empty")
-    demos = {cell: _examples(document, f"demos_{cell}", cell, source) for cell in AGREEING}
-    tests = {cell: _examples(document, f"testset_{cell}", cell, source) for cell in CELLS}
+    document = load_json(path, _Task)
+    if not document["dataset"].strip():
+        raise DataError(f"{path}: the field 'dataset' (the task's name) is empty")
+    demos = {cell: _examples(document, f"demos_{cell}", cell, path) for cell in AGREEING}
+    tests = {cell: _examples(document, f"testset_{cell}", cell, path) for cell in CELLS}
     for cell in DISAMBIGUATING:
         if not tests[cell]:
-            raise DataError(f"{source}: testset_{cell} is empty, so nothing can tell the two features apart")
-    made_from = json_field(document, "made_from", dict, str(source)) if "made_from" in document else {}
-    return FeatureTask(name, demos, tests, _meanings(document, source), made_from)
+            raise DataError(f"{path}: testset_{cell} is empty, so nothing can tell the two features apart")
+    meanings: dict[str, Meaning] = {
+        h: Meaning(**stated) for h, stated in document.get("features", {}).items()
+    }
+    return FeatureTask(document["dataset"], demos, tests, meanings, document.get("made_from", {}))
 
 
-def _examples(document: Any, key: str, cell: Cell, source: str | Path) -> Examples:
-    found, seen = [], set[str]()
-    for i, record in enumerate(json_field(document, key, list, str(source))):
-        where = f"{source}, {key}[{i}]"
-        answer = str(json_field(record, "answer", (str, int), where))
-        if answer not in WORDS:
-            raise DataError(f"{where}: the label must be 0 or 1, found {answer!r}")
+def _examples(document: _Task, key: str, cell: Cell, path: str | Path) -> Examples:
+    found: dict[str, TaskExample] = {}
+    for i, record in enumerate(document[key]):  # type: ignore[literal-required]
+        where = f"{path}, {key}[{i}]"
+        answer = str(record["answer"])
         if answer != cell[0]:
             raise DataError(f"{where}: the label is {answer}, but in {key} it must be {cell[0]}")
         if (split := record.get("split", cell)) != cell:
             raise DataError(f"{where}: says split {split!r}, but stands in {key}")
-        question = json_field(record, "question", str, where)
-        if not question.strip():
+        if not record["question"].strip():
             raise DataError(f"{where}: the question is empty")
-        example = TaskExample(str(json_field(record, "id", (str, int), where)), question, answer, cell)
-        if example.id in seen:
-            raise DataError(f"{where}: the id {example.id!r} is there twice")
-        seen.add(example.id)
-        found.append(example)
-    return tuple(found)
-
-
-def _meanings(document: Any, source: str | Path) -> dict[str, Meaning]:
-    stated = document.get("features", {})
-    where = f"{source}, features"
-    if not isinstance(stated, dict) or not stated.keys() <= set(HYPOTHESES):
-        raise DataError(f"{where}: expected an object with h1 and h2")
-    found = {}
-    for h, record in stated.items():
-        key, zero, one = (json_field(record, name, str, f"{where}, {h}") for name in ("key", "zero", "one"))
-        words = json_field(record, "words", list, f"{where}, {h}")
-        if len(words) != 2 or not all(isinstance(word, str) for word in words):
-            raise DataError(f"{where}, {h}: words must be two texts, for 0 and for 1")
-        found[h] = Meaning(key, (words[0], words[1]), zero, one)
-    return found
+        name = str(record["id"])
+        if name in found:
+            raise DataError(f"{where}: the id {name!r} is there twice")
+        found[name] = TaskExample(name, record["question"], answer, cell)
+    return tuple(found.values())
 
 
 def write_task(path: str | Path, task: FeatureTask) -> None:

@@ -6,10 +6,12 @@ label. What a label means has to be read from a word that varies.
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 
+from data_modules.sources import parse_stories
 from data_modules.stories import words
-from data_modules.tasks.feature_bias import FeatureTask, build_task
+from data_modules.tasks.feature_bias import FeatureTask, build_task, read_task
 from data_modules.tasks.predicates import LabelledText, feature
 from data_modules.tasks.wording import LABELS
 from storage.errors import DataError
@@ -34,6 +36,13 @@ OWN_TASKS: dict[str, dict[str, str]] = {
     "overlap": {},
 }
 """Name of a task, which is its feature, to the feature's options."""
+
+
+def open_task(source: str | Path) -> FeatureTask:
+    """A task from a file in the released schema, or `stories:NAME[?seed=N]`. DataError as in `read_task`."""
+    if str(source).startswith("stories:"):
+        return own_task(*parse_stories(str(source)))
+    return read_task(source)
 
 
 def own_task(name: str, seed: int = 0) -> FeatureTask:

@@ -17,11 +17,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, NotRequired
+
+from pydantic import ConfigDict, with_config
+from typing_extensions import TypedDict
 
 from data_modules.tasks.predicates import Feature
 from storage.errors import DataError
-from storage.json_files import field, load_json
+from storage.json_files import load_json
 
 Hypothesis = Literal["h1", "h2"]
 HYPOTHESES: tuple[Hypothesis, ...] = ("h1", "h2")
@@ -198,38 +201,32 @@ def own_wordings(task: str, about: Mapping[str, Meaning] | None = None) -> dict[
     return {h: found.wording() if (found := meanings[h]) else Wording() for h in HYPOTHESES}
 
 
+@with_config(ConfigDict(extra="forbid"))  # a misspelt field would go unnoticed
+class _Wording(TypedDict):
+    key: NotRequired[str]
+    words: NotRequired[tuple[str, str]]
+    instruction: NotRequired[str]
+    explanation: NotRequired[tuple[str, str]]
+
+
 def read_wordings(path: str | Path) -> dict[str, dict[Hypothesis, Wording]]:
     """The user's file (see the module). DataError names the file, the task and the field."""
-    document = load_json(path)
-    if not isinstance(document, dict):
-        raise DataError(f"{path}: expected an object from task names to wordings")
-    found: dict[str, dict[Hypothesis, Wording]] = {}
+    document = load_json(path, dict[str, dict[Hypothesis, _Wording]])
     for task, sides in document.items():
-        where = f"{path}, task {task!r}"
-        if not isinstance(sides, dict) or not sides or not sides.keys() <= set(HYPOTHESES):
-            raise DataError(f"{where}: expected an object with h1, h2 or both")
-        found[task] = {h: _wording(sides[h], f"{where}, {h}") for h in HYPOTHESES if h in sides}
-    return found
+        if not sides:
+            raise DataError(f"{path}, task {task!r}: expected an object with h1, h2 or both")
+        for h, stated in sides.items():
+            _check_wording(stated, f"{path}, task {task!r}, {h}")
+    return {task: {h: Wording(**stated) for h, stated in sides.items()} for task, sides in document.items()}
 
 
-def _wording(record: Any, where: str) -> Wording:
-    if not isinstance(record, dict) or not record.keys() <= {"key", "words", "instruction", "explanation"}:
-        raise DataError(f"{where}: expected an object with key, words, instruction and explanation")
-    text = {name: field(record, name, str, where) for name in ("key", "instruction") if name in record}
-    pairs = {name: _pair(record, name, where) for name in ("words", "explanation") if name in record}
-    for i, told in enumerate(pairs.get("explanation", ())):
-        if not told.rstrip().rstrip(".").endswith(f"{ANSWER}{i}"):
-            raise DataError(f'{where}: explanation {i} must end in "{ANSWER}{i}.", found {told!r}')
-    return Wording(
-        text.get("key", ""), pairs.get("words"), text.get("instruction", ""), pairs.get("explanation")
-    )
-
-
-def _pair(record: Any, name: str, where: str) -> tuple[str, str]:
-    values = field(record, name, list, where)
-    if len(values) != 2 or not all(isinstance(value, str) and value.strip() for value in values):
-        raise DataError(f"{where}: {name} must be two texts, for 0 and for 1, found {values!r}")
-    return values[0], values[1]
+def _check_wording(stated: _Wording, where: str) -> None:
+    for name, texts in (("words", stated.get("words", ())), ("explanation", stated.get("explanation", ()))):
+        if not all(text.strip() for text in texts):
+            raise DataError(f"{where}: {name} must be two texts, for 0 and for 1, found {texts!r}")
+    for i, text in enumerate(stated.get("explanation", ())):
+        if not text.rstrip().rstrip(".").endswith(f"{ANSWER}{i}"):
+            raise DataError(f'{where}: explanation {i} must end in "{ANSWER}{i}.", found {text!r}')
 
 
 def chosen_wordings(

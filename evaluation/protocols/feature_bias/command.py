@@ -18,7 +18,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from data_modules.tasks.feature_bias import FeatureTask, read_task
+from data_modules.tasks.feature_bias import FeatureTask
 from data_modules.tasks.wording import chosen_wordings, own_wordings, read_wordings
 from evaluation.answering.interface import LANGUAGE_MODELS, Compute, named_sources
 from evaluation.protocols.feature_bias.prompts import CONTENT_FREE, KEY, ORDER_SEED, PARITY_STEP, Prompting
@@ -151,7 +151,7 @@ def read_tasks(arguments: Sequence[str]) -> dict[str, tuple[str, FeatureTask]]:
         name, equals, source = argument.partition("=")
         if not equals or not name or ":" in name or Path(argument).exists():
             name, source = "", argument
-        task = read_task(source)
+        task = open_task(source)
         task = replace(task, name=name or task.name)
         if task.name in tasks:
             raise ValueError(

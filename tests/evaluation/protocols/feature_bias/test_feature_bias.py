@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from data_modules.tasks.feature_bias import CELLS, read_task
+from data_modules.tasks.feature_bias import CELLS
+from data_modules.tasks.own_tasks import open_task
 from evaluation.protocols.feature_bias.measures import stratified
 from models.language import open_model
 from models.language.local_model import LocalTextModel
@@ -24,7 +25,7 @@ from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import examples_of, report_of, told
 from tests.evaluation.protocol_cases import save_causal
 
-TASK = read_task("stories:uppercase")
+TASK = open_task("stories:uppercase")
 H2 = {x.question.strip(): int(x.split[2]) for cell in CELLS for x in TASK.tests[cell]}
 ASK = ["feature-bias", "--model", "m=openai:fake", "--task", "stories:uppercase", "--seeds", "2"]
 LOCAL = ["--task", "stories:uppercase", "--shots", "2", "--device", "cpu"]

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.tasks.feature_bias import FeatureTask, read_task
+from data_modules.tasks.own_tasks import open_task
 from data_modules.tasks.wording import HYPOTHESES, Wording, own_wordings
 from evaluation.protocols.feature_bias.prompts import (
     INTERVENTIONS,
@@ -33,12 +34,12 @@ WORDINGS = {
 }
 
 
-LEXICON = read_task("stories:lexicon")
+LEXICON = open_task("stories:lexicon")
 
 
 @pytest.fixture(scope="module")
 def task() -> FeatureTask:
-    return read_task("stories:uppercase")
+    return open_task("stories:uppercase")
 
 
 def test_a_prompt(task: FeatureTask) -> None:
