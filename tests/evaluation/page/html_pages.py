@@ -15,7 +15,9 @@ from evaluation.report import Drawing, Evaluation, write_report
 from evaluation.results import Results
 from evaluation.views import Table
 
-HOSTILE = "</td><script>alert('x')</script> \"'><img src=x onerror=alert(1)> &amp; {{ 71911*7 }} `c` *e* ‮ß→ 🐟"
+HOSTILE = (
+    "</td><script>alert('x')</script> \"'><img src=x onerror=alert(1)> &amp; {{ 71911*7 }} `c` *e* ‮ß→ 🐟"
+)
 PNG = b"\x89PNG\r\n\x1a\n and so on"
 EXAMPLES = [
     {"checkpoint": name, "variant": variant, "id": f"{name}-{variant}-{i}", "em": i % 2 / 1, "said": "yes"}
