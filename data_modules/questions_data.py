@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache, partial
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import datasets
@@ -22,7 +23,7 @@ from data_modules.encoding.questions import encode_questions
 from data_modules.encoding.sets import PairSet, QASet, TrainSet, kept_and_rejected
 from data_modules.encoding.tables import Tables, Work
 from data_modules.encoding.windows import Encoding
-from data_modules.interventions.augmentation import TEMPLATES
+from data_modules.interventions.augmentation import TEMPLATES, OpenGenerator
 from data_modules.interventions.variants import (
     AUGMENTED,
     Interventions,
@@ -65,6 +66,8 @@ class QuestionsDataModule(TextDataModule):
     """
 
     kinds: tuple[str, ...] = ("qa",)
+    open_generator: OpenGenerator | None = None
+    """Opens the language model of `interventions.generator`; who starts the run hands it in."""
 
     def __init__(
         self,
@@ -168,14 +171,21 @@ class QuestionsDataModule(TextDataModule):
         options |= {"pairs": pairs, "rationale": how.rationale, "encoding": asdict(self.encoding)}
         if variant != "os":
             options["rules"] = asdict(how.rules)
+        sources = [source]
         if variant in AUGMENTED:
             options["generator"] = [how.generator, how.cache, how.seed]
+            kind, _, folder = how.generator.partition(":")
+            sources += (
+                [folder] if kind == "hf" and Path(folder).is_dir() else []
+            )  # weights may change in place
 
         def work() -> Work:
             originals, sentences, failures = self._originals(source, limit), None, Counter[str]()
             if asks:
                 self._refuse_many_generators()
-                sentences, failures = sentences_for(originals, variant, how, skip_bad=self.skip_bad)
+                sentences, failures = sentences_for(
+                    originals, variant, how, skip_bad=self.skip_bad, open_generator=self.open_generator
+                )
             encode = partial(
                 encode_variant,
                 variant=variant,
@@ -188,7 +198,7 @@ class QuestionsDataModule(TextDataModule):
             )
             return Work(originals, encode, keep=not failures)
 
-        table = self.tables.get([source], options, work, f"tokenising {variant} of {source}")
+        table = self.tables.get(sources, options, work, f"tokenising {variant} of {source}")
         tell(*kept_and_rejected(table), variant, source)
         if asks:
             self._written.append(hashlib.sha256(repr(table.data.column("input_ids")).encode()).hexdigest())

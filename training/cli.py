@@ -127,6 +127,7 @@ class InterventuneCLI(LightningCLI):
         """The run's loggers beside those of the user; checkpoints written whole; our own `fsdp`."""
         assert self.subcommand is not None
         config, given = self.config[self.subcommand], self.config_init[self.subcommand].trainer
+        self.datamodule.open_generator = open_generator
         run = Run(**vars(config.run))
         loggers = [logger for logger in _listed(given.logger) if isinstance(logger, Logger)]
         kwargs["logger"] = [*run.loggers(self.resumed_step), *loggers]
@@ -195,6 +196,13 @@ def _tokenizer(backbone: Backbone) -> str:
 
 def _architecture(backbone: Backbone) -> str:
     return backbone.architecture
+
+
+def open_generator(*args: Any, **options: Any) -> Any:
+    """The language model that writes sentences of `_aug` variants (`data.interventions.generator`)."""
+    from models.language.text_cache import open_cached_model  # few runs need one
+
+    return open_cached_model(*args, **options)
 
 
 def main(args: list[str] | None = None) -> InterventuneCLI:

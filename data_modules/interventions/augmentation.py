@@ -16,13 +16,26 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from data_modules.interventions.frames import FRAMES
 from data_modules.schema import AnswerType, QAExample
 
-if TYPE_CHECKING:
-    from models.language.text_models import TextModel
+
+class TextGenerator(Protocol):
+    """What answers prompts, such as models.language.text_models.TextModel."""
+
+    def complete(self, prompts: Sequence[str]) -> Iterator[Any]:
+        """One text a prompt, in order; where there is none, an object whose `reason` says why."""
+
+
+class OpenGenerator(Protocol):
+    """Opens a language model by name, such as models.language.text_cache.open_cached_model."""
+
+    def __call__(
+        self, name: str, cache: Path | None, *, max_requests: int | None, seed: int
+    ) -> TextGenerator: ...
+
 
 TEMPLATES = "templates"
 """The generator that needs no model."""
@@ -57,6 +70,7 @@ def generate_sentences(
     max_requests: int | None = None,
     seed: int = 0,
     progress: bool = True,
+    open_generator: OpenGenerator | None = None,
 ) -> tuple[dict[str, str], Counter[str]]:
     """One sentence an example that contains `example.gold[0]`, by the example's id.
 
@@ -64,12 +78,13 @@ def generate_sentences(
 
     Args:
         examples: of the original stories, so that their rationales are known.
-        generator: `templates`, or a model as `open_text_model` takes it (`openai:...`, `hf:...`).
+        generator: `templates`, or a model as `open_generator` takes it (`openai:...`, `hf:...`).
         cache: JSONL file of the model's answers with their provenance. What it holds is not asked again, so
             the same call goes on where an earlier one was stopped. Templates need none.
         max_requests: how many prompts may be sent to the model in this call; None for no bound.
         seed: of the choice among templates. (Models decode greedily.)
         progress: show a bar where there is a terminal.
+        open_generator: opens a model; this room knows none.
 
     Returns:
         The sentences, and how many examples got none, by reason.
@@ -80,10 +95,9 @@ def generate_sentences(
     wanted, failures = _wanted(examples)
     if generator == TEMPLATES:
         return {example.id: template_sentence(example, seed) for example in wanted}, failures
-    from models.language.open_model import open_text_model
-    from models.language.text_cache import CachedTextModel
-
-    model = CachedTextModel(open_text_model(generator, seed=seed), cache, max_requests=max_requests)
+    if open_generator is None:
+        raise ValueError(f"{generator}: a language model cannot be opened here; use templates")
+    model = open_generator(generator, cache, max_requests=max_requests, seed=seed)
     sentences, rejected = write_sentences(wanted, model, progress=progress)
     return sentences, failures + rejected
 
@@ -97,7 +111,7 @@ def template_sentence(example: QAExample, seed: int = 0) -> str:
 
 
 def write_sentences(
-    examples: Sequence[QAExample], model: TextModel, *, progress: bool = True
+    examples: Sequence[QAExample], model: TextGenerator, *, progress: bool = True
 ) -> tuple[dict[str, str], Counter[str]]:
     """What a model writes for examples with an answer: sentences by id, and the failures by reason.
 
@@ -158,18 +172,16 @@ def _wanted(examples: Iterable[QAExample]) -> tuple[list[QAExample], Counter[str
 
 
 def _ask(
-    examples: Sequence[QAExample], model: TextModel, prompt: str, what: str, progress: bool
+    examples: Sequence[QAExample], model: TextGenerator, prompt: str, what: str, progress: bool
 ) -> Iterator[tuple[QAExample, str, str]]:
     """(example, sentence, "") or (example, rejected sentence, reason) or (example, "", reason)."""
     from tqdm.auto import tqdm
-
-    from models.language.text_models import TextFailure
 
     prompts = [prompt.format(answer=_phrase(e), question=" ".join(e.question.split())) for e in examples]
     texts = model.complete(prompts)
     bar = tqdm(texts, total=len(prompts), desc=what, unit="q", disable=None if progress else True)
     for example, text in zip(examples, bar, strict=True):
-        if isinstance(text, TextFailure):
+        if not isinstance(text, str):
             yield example, "", text.reason
         else:
             sentence = clean_sentence(text, _phrase(example))

@@ -159,6 +159,7 @@ def _sentences(
     """Generated sentences for the examples that need one: those whose story lost its answer."""
     from data_modules.interventions.augmentation import generate_sentences
     from data_modules.interventions.variants import needing_sentences
+    from models.language.text_cache import open_cached_model  # a command may bring rooms together
 
     return generate_sentences(
         needing_sentences(examples, variant, rules=rules, skip_bad=skip_bad),
@@ -166,6 +167,7 @@ def _sentences(
         cache=generated.cache,
         max_requests=generated.max_requests,
         seed=seed,
+        open_generator=open_cached_model,
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from data_modules.interventions.augmentation import generate_sentences
+from data_modules.interventions.augmentation import OpenGenerator, generate_sentences
 from data_modules.interventions.deletion import (
     AUGMENTED,
     PAPER_RULES,
@@ -147,7 +147,12 @@ def needing_sentences(
 
 
 def sentences_for(
-    examples: Sequence[QAExample], variant: Variant, how: Interventions, *, skip_bad: bool = False
+    examples: Sequence[QAExample],
+    variant: Variant,
+    how: Interventions,
+    *,
+    skip_bad: bool = False,
+    open_generator: OpenGenerator | None = None,
 ) -> tuple[Mapping[str, str], Counter[str]]:
     """The sentences that a `_aug` variant of these originals appends, by id, and the failures by reason."""
     found, failures = generate_sentences(
@@ -156,6 +161,7 @@ def sentences_for(
         cache=Path(how.cache) if how.cache else None,
         max_requests=how.max_requests or None,
         seed=how.seed,
+        open_generator=open_generator,
     )
     if failures:
         logger.warning("%s: no sentence for %s", how.generator, dict(failures))

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from models.language.open_model import open_text_model
 from models.language.text_models import Ability, Settings, TextFailure, TextModel
 from storage.finished_work import FinishedWork
 
@@ -90,3 +91,10 @@ class CachedTextModel(TextModel):
 def cache_key(model: str, settings: Settings, prompt: str) -> str:
     """sha256 of model name, settings (in whatever order) and prompt."""
     return hashlib.sha256(json.dumps([model, settings, prompt], sort_keys=True).encode()).hexdigest()
+
+
+def open_cached_model(
+    name: str, cache: Path | None, *, max_requests: int | None = None, seed: int = 0
+) -> CachedTextModel:
+    """A model by name, with its answers remembered. ValueError as from both."""
+    return CachedTextModel(open_text_model(name, seed=seed), cache, max_requests=max_requests)

@@ -22,6 +22,7 @@ from data_modules.interventions.augmentation import (
 from data_modules.interventions.frames import frame_words
 from data_modules.schema import AnswerType, QAExample, Span
 from data_modules.stories.questions import qa_examples
+from models.language.text_cache import open_cached_model
 from models.language.text_models import Settings, TextFailure
 from tests.data_modules.fake_endpoint import Reply, serve
 
@@ -205,7 +206,12 @@ def test_an_endpoint_writes_sentences_within_a_bound_and_goes_on_later(
     def run(bound: int | None) -> tuple[dict[str, str], Counter[str]]:
         generator = f"openai:m@{endpoint.url}"
         return generate_sentences(
-            examples, generator=generator, cache=cache, max_requests=bound, progress=False
+            examples,
+            generator=generator,
+            cache=cache,
+            max_requests=bound,
+            progress=False,
+            open_generator=open_cached_model,
         )
 
     with serve(write) as endpoint:
@@ -222,4 +228,6 @@ def test_an_endpoint_writes_sentences_within_a_bound_and_goes_on_later(
 
 def test_an_unknown_generator_is_told() -> None:
     with pytest.raises(ValueError, match="no text model 'template'"):
-        generate_sentences([example("Anna")], generator="template")
+        generate_sentences([example("Anna")], generator="template", open_generator=open_cached_model)
+    with pytest.raises(ValueError, match="use templates"):
+        generate_sentences([example("Anna")], generator="hf:folder")

@@ -153,7 +153,7 @@ def test_only_examples_that_lost_their_answer_cost_a_request(
 ) -> None:
     seen: dict[str, Any] = {}
 
-    def generate(examples: list[Any], **settings: Any) -> Any:
+    def generate(examples: list[Any], *, open_generator: Any, **settings: Any) -> Any:
 
         seen.update(settings, ids=[example.id for example in examples])
         return {"s 2": "A note said a blue bell."}, Counter({"timed out": 1})
