@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from data_modules.tasks.feature_bias import FeatureTask
+from data_modules.tasks.own_tasks import open_task
 from data_modules.tasks.wording import chosen_wordings, own_wordings, read_wordings
 from evaluation.answering.interface import LANGUAGE_MODELS, Compute, named_sources
 from evaluation.protocols.feature_bias.prompts import CONTENT_FREE, KEY, ORDER_SEED, PARITY_STEP, Prompting
