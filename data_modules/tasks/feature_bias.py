@@ -18,7 +18,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal, NotRequired, cast, get_args
 
-from pydantic import StrictInt
 from typing_extensions import TypedDict
 
 from data_modules.schema import ChoiceQuestion
@@ -80,9 +79,9 @@ class FeatureTask:
 
 
 class _Example(TypedDict):
-    id: str | StrictInt
+    id: str | int
     question: str
-    answer: str | StrictInt
+    answer: str | int
     split: NotRequired[Any]
 
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NotRequired
 
-from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
 
 from data_modules.tasks.predicates import Feature
@@ -201,12 +200,14 @@ def own_wordings(task: str, about: Mapping[str, Meaning] | None = None) -> dict[
     return {h: found.wording() if (found := meanings[h]) else Wording() for h in HYPOTHESES}
 
 
-@with_config(ConfigDict(extra="forbid"))  # a misspelt field would go unnoticed
 class _Wording(TypedDict):
     key: NotRequired[str]
     words: NotRequired[tuple[str, str]]
     instruction: NotRequired[str]
     explanation: NotRequired[tuple[str, str]]
+
+
+_Wording.__pydantic_config__ = {"extra": "forbid"}  # type: ignore[attr-defined]  # no misspelt field
 
 
 def read_wordings(path: str | Path) -> dict[str, dict[Hypothesis, Wording]]:
