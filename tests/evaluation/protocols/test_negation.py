@@ -21,7 +21,6 @@ from evaluation.answering.checkpoint import QuestionCheckpoint
 from evaluation.answering.interface import Asking
 from models.backbones import Backbone
 from models.checkpoint import HEADS, KEY, describe, start
-from models.heads.answers import AnswerHeadsName
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import examples_of, save_ckpt, told
 from tests.evaluation.fake_answerer import install, right
@@ -54,7 +53,7 @@ def pairs(tmp_path: Path) -> Path:
     return path
 
 
-def save_typed(path: Path, architecture: str, heads: AnswerHeadsName) -> Path:
+def save_typed(path: Path, architecture: str, heads: str) -> Path:
     """A checkpoint of random weights with heads for yes, no and unknown."""
     torch.manual_seed(3)
     sizes = {"d_model": 32, "d_inner": 64} if architecture == "xlnet" else {"hidden_size": 32}
@@ -125,9 +124,7 @@ def test_history_goes_along(pairs: Path, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(("architecture", "heads"), [("bert", "rationale"), ("xlnet", "xlnet")])
-def test_a_checkpoint_with_answer_heads(
-    architecture: str, heads: AnswerHeadsName, pairs: Path, tmp_path: Path
-) -> None:
+def test_a_checkpoint_with_answer_heads(architecture: str, heads: str, pairs: Path, tmp_path: Path) -> None:
     """Each prediction stands beside its own question."""
     path = save_typed(tmp_path / "typed.ckpt", architecture, heads)
     cells = run(tmp_path / "r", pairs, str(path), "--batch-size", "3")
