@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from models.backbones import ARCHITECTURES, ArchitectureName, Backbone
 from models.checkpoint import start
 from models.cpu_kernels import ATTENTION, Dropout, cpu_attention, keep_bits, keep_probability
 from models.heads.span import SpanModel
-from tests.models.tiny import backbone, rows
+from tests.models.tiny import NAMES, at, backbone, rows
 
 FIRST_TOKENS = 7
 
@@ -47,17 +46,14 @@ def test_attention_and_its_gradients_equal_torchs(
 ) -> None:
     ours, theirs = heads(dtype), heads(dtype)
     mixed = cpu_attention(*ours, mask, scaling=8**-0.5)
-    expected = scaled_dot_product_attention(*theirs, attn_mask=mask if _boolean(mask) else mask.to(dtype))  # type: ignore[union-attr]
+    theirs_mask = mask if mask is None or mask.dtype == torch.bool else mask.to(dtype)
+    expected = scaled_dot_product_attention(*theirs, attn_mask=theirs_mask)
     torch.testing.assert_close(mixed, expected, atol=tolerance, rtol=tolerance)
     upstream = torch.randn(mixed.shape, generator=torch.Generator().manual_seed(1)).to(dtype)
     mixed.backward(upstream)
     expected.backward(upstream)
     for mine, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(mine.grad, other.grad, atol=tolerance, rtol=tolerance)
-
-
-def _boolean(mask: Tensor | None) -> bool:
-    return mask is None or mask.dtype == torch.bool
 
 
 def test_the_gradient_with_dropout_is_that_of_the_drawn_mask() -> None:
@@ -80,46 +76,32 @@ def test_the_gradient_with_dropout_is_that_of_the_drawn_mask() -> None:
 @given(p=st.floats(0.01, 0.9), seed=st.integers(0, 100))
 def test_dropout_drops_its_share_and_scales_the_rest(p: float, seed: int) -> None:
     torch.manual_seed(seed)
-    layer, count = Dropout(p), 40_000
-    dropped = layer(torch.ones(count))
+    layer, values = Dropout(p), torch.ones(40_000)
+    dropped = layer(values)
     share = (dropped == 0).double().mean().item()
-    assert share == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / count) + 2**-15)
+    assert share == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / 40_000) + 2**-15)
     assert dropped[dropped != 0].unique().tolist() == pytest.approx([1 / keep_probability(p)])
+    assert not torch.equal(layer(values), dropped)
+    torch.manual_seed(seed)
+    assert torch.equal(layer(values), dropped)
+    assert torch.equal(layer.eval()(values), values)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_dropouts_gradient_passes_where_its_values_passed(dtype: torch.dtype) -> None:
-    torch.manual_seed(0)
-    values = (
-        torch.full((33, 5), 2.0, dtype=dtype).t().requires_grad_()
-    )  # an odd number of elements, not contiguous
+    values = torch.full((33, 5), 2.0, dtype=dtype).t().requires_grad_()  # odd in number, not contiguous
     dropped = Dropout(0.4)(values)
     dropped.sum().backward()
     assert values.grad is not None
     assert torch.equal(values.grad != 0, dropped != 0)
+    assert not Dropout(1.0)(values).any()
 
 
-def test_dropout_repeats_itself_from_a_seed_and_rests_in_evaluation() -> None:
-    layer, values = Dropout(0.5), torch.randn(100)
-    torch.manual_seed(7)
-    first = layer(values)
-    second = layer(values)
-    torch.manual_seed(7)
-    assert torch.equal(layer(values), first)
-    assert not torch.equal(first, second)
-    assert torch.equal(layer.eval()(values), values)
-    assert torch.equal(Dropout(1.0)(values), torch.zeros(100))
-
-
-@pytest.mark.parametrize("architecture", sorted(ARCHITECTURES))
-def test_a_model_with_our_kernels_computes_what_it_computes_with_transformers_own(
-    architecture: ArchitectureName,
-) -> None:
+@pytest.mark.parametrize("architecture", NAMES)
+def test_a_model_computes_what_it_computes_with_transformers_kernels(architecture: str) -> None:
     torch.manual_seed(0)
-    ours = start(Backbone(architecture=architecture, checkpoint="random"), SpanModel).eval()
-    theirs = start(
-        Backbone(architecture=architecture, checkpoint="random", attention="eager"), SpanModel
-    ).eval()
+    ours = start(at("random", architecture), SpanModel).eval()
+    theirs = start(at("random", architecture, attention="eager"), SpanModel).eval()
     theirs.load_state_dict(ours.state_dict())
     expected_kernel = "eager" if architecture in ("xlnet", "deberta-v3") else ATTENTION
     assert ours.config._attn_implementation == expected_kernel
@@ -132,15 +114,12 @@ def test_a_model_with_our_kernels_computes_what_it_computes_with_transformers_ow
         torch.testing.assert_close(mine.start_BT, other.start_BT, atol=tolerance, rtol=tolerance)
 
 
-def test_a_machine_with_a_gpu_takes_transformers_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    built = start(backbone("bert"), SpanModel)
-    assert built.config._attn_implementation == "sdpa"
-    assert [m for m in built.modules() if type(m) is nn.Dropout]
-
-
-def test_the_compiler_sees_torchs_own() -> None:
+def test_gpus_and_the_compiler_get_torchs_own(monkeypatch: pytest.MonkeyPatch) -> None:
     built = start(backbone("bert"), SpanModel)
     built.encoder.compile(dynamic=True, backend="aot_eager")
     built(rows([16, 16])).start_BT[:, 0].sum().backward()
     assert all(p.grad is not None for p in built.encoder.parameters())
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    built = start(backbone("bert"), SpanModel)
+    assert built.config._attn_implementation == "sdpa"
+    assert [m for m in built.modules() if type(m) is nn.Dropout]

@@ -33,11 +33,16 @@ _SIZES: dict[str, dict[str, Any]] = {
 }
 
 
+def at(path: Path | str, name: str = "bert", **changes: Any) -> Backbone:
+    """The backbone of a checkpoint."""
+    return Backbone(architecture=name, checkpoint=str(path), **changes)  # type: ignore[arg-type]
+
+
 def backbone(name: str, **changes: Any) -> Backbone:
     """Random weights, 32 hidden units."""
     sizes = _SIZES.get(name, {"hidden_size": 32, "intermediate_size": 64})
     config = {"vocab_size": VOCABULARY, "pad_token_id": PAD} | sizes | changes.pop("config", {})
-    return Backbone(architecture=name, checkpoint="random", config=config, **changes)  # type: ignore[arg-type]
+    return at("random", name, config=config, **changes)
 
 
 MODELS = (
@@ -59,14 +64,16 @@ def model(name: str, heads: str = "span", seed: int = 0, **options: Any) -> Any:
 
 
 def asked(built: EncoderModel, lengths: list[int], **padding: Any) -> tuple[Any, ...]:
-    """What a model is called with: one question of `lengths` choices, or rows with what their heads need."""
-    inputs = rows(lengths, **padding)
+    """What a model is called with: random rows of these lengths, see `call`."""
+    return call(built, rows(lengths, **padding))
+
+
+def call(built: EncoderModel, inputs: dict[str, Tensor]) -> tuple[Any, ...]:
+    """One question whose choices are the rows, or the rows with what their heads need."""
     if built.heads == "choice":
         return ({key: value[None] for key, value in inputs.items()},)
-    if built.heads == "span":
-        return (inputs,)
     cls_B = cls_of(built.architecture, inputs["attention_mask"])
-    return (inputs, cls_B) if built.heads == "rationale" else (inputs, cls_B, context_of(inputs))
+    return (inputs, cls_B, context_of(inputs))[: {"span": 1, "rationale": 2, "xlnet": 3}[built.heads]]
 
 
 def tensors(output: Any) -> list[Tensor]:

@@ -9,13 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForSeq2SeqLM,
-    AutoTokenizer,
-    MambaConfig,
-    MambaForCausalLM,
-)
+from transformers import AutoTokenizer, MambaConfig, MambaForCausalLM
 
 from models.language import next_token
 from models.language.endpoint import label_logprobs
@@ -24,7 +18,8 @@ from models.language.next_token import first_tokens, last_tokens
 from models.language.open_model import open_text_model
 from models.language.text_models import TextFailure
 from tests.data_modules.fake_endpoint import Reply, serve
-from tests.data_modules.tiny_language_models import CONTEXT, save
+from tests.data_modules.tiny_language_models import CONTEXT
+from tests.models.language.one_by_one import lead, next_log_probs
 
 LABELS = ("red", "blue")
 PROMPTS = (
@@ -34,26 +29,6 @@ PROMPTS = (
     "the cat sat on the mat . where is the cat ?",
     "the cat ran",
 )
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    root = tmp_path_factory.mktemp("models")
-    return {kind: save(root / kind, kind) for kind in ("gpt2", "t5", "bart")}
-
-
-def alone(folder: Path, prompt: str) -> torch.Tensor:
-    """Log-probabilities of the next token, (V,)."""
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
-    with torch.no_grad():
-        if folder.name == "gpt2":
-            model = AutoModelForCausalLM.from_pretrained(folder).eval()
-            return model(input_ids=ids).logits[0, -1].log_softmax(-1)
-        model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
-        forced = model.generation_config.forced_bos_token_id
-        start = [[model.config.decoder_start_token_id] + [forced] * (forced is not None)]
-        return model(input_ids=ids, decoder_input_ids=torch.tensor(start)).logits[0, -1].log_softmax(-1)
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "t5", "bart"])
@@ -67,7 +42,9 @@ def test_a_local_model_tells_what_it_tells_of_each_prompt_alone(
     ids = first_tokens(model.tokenizer, LABELS, "")
     found = list(model.next_token_logprobs(PROMPTS, LABELS))
     for prompt, told in zip(PROMPTS, found, strict=True):
-        assert told == pytest.approx(alone(folders[kind], prompt)[ids].tolist(), abs=1e-4)
+        assert told == pytest.approx(
+            next_log_probs(folders[kind], prompt, lead(folders[kind]))[ids].tolist(), abs=1e-4
+        )
     assert len({round(told[0], 3) for told in found}) > 2  # the prompt matters  # type: ignore[index]
 
 
@@ -89,7 +66,7 @@ def test_only_the_most_probable_tokens_count_in_parity(folders: dict[str, Path])
     model = LocalTextModel(str(folders["gpt2"]), device="cpu")
     tokenizer = model.tokenizer
     for prompt in PROMPTS:
-        log_V = alone(folders["gpt2"], prompt)
+        log_V = next_log_probs(folders["gpt2"], prompt)
         best = tokenizer.convert_ids_to_tokens(log_V.topk(5).indices[-1].item())
         sixth = tokenizer.convert_ids_to_tokens(log_V.topk(6).indices[-1].item())
         ((told, not_told),) = model.next_token_logprobs([prompt], [best, sixth], top=5)  # type: ignore[misc]
@@ -97,25 +74,16 @@ def test_only_the_most_probable_tokens_count_in_parity(folders: dict[str, Path])
         assert not_told == -math.inf
 
 
-def test_prompts_that_do_not_fit_fail_alone(folders: dict[str, Path]) -> None:
+def test_prompts_that_do_not_fit_fail_alone_and_labels_must_begin_differently(
+    folders: dict[str, Path],
+) -> None:
     model = LocalTextModel(str(folders["gpt2"]), device="cpu")
-    told = list(model.next_token_logprobs(["the " * CONTEXT, "the " * (CONTEXT + 1), ""], LABELS))
-    assert isinstance(told[0], tuple)
-    assert [failure.reason for failure in told[1:] if isinstance(failure, TextFailure)] == [
-        "longer than the model's context",
-        "empty prompt",
-    ]
-
-
-def test_label_words_must_begin_differently(folders: dict[str, Path]) -> None:
-    model = LocalTextModel(str(folders["gpt2"]), device="cpu")
-    with pytest.raises(ValueError, match=r"'red' and 'red dog' begin with the same token \('red'\)"):
+    answers = list(model.next_token_logprobs(["the " * CONTEXT, "the " * (CONTEXT + 1), ""], LABELS))
+    assert [isinstance(answer, TextFailure) for answer in answers] == [False, True, True]
+    with pytest.raises(ValueError, match="'red' and 'red dog'"):
         list(model.next_token_logprobs(["the cat"], ["red", "red dog"]))
     with pytest.raises(ValueError, match="no tokens"):
         first_tokens(model.tokenizer, ["red", " "], "")
-
-
-def test_the_end_of_a_prompt_is_kept(folders: dict[str, Path]) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folders["t5"])  # adds </s>
     assert last_tokens(tokenizer, "the cat sat on the mat", 4).strip() == "on the mat"
     assert last_tokens(tokenizer, "the cat", 9) == "the cat"
@@ -129,12 +97,6 @@ def test_tokens_that_begin_one_label_add_up() -> None:
     assert label_logprobs([("n", -1.0)], ("no", "nil"), exact=False) == (-math.inf, -math.inf)
 
 
-@pytest.fixture(autouse=True)
-def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def chat_reply(tokens: dict[str, float] | None) -> Reply:
     """A chat completion with the tokens' log-probabilities."""
     top = [{"token": t, "logprob": x, "bytes": None} for t, x in (tokens or {}).items()]
@@ -146,7 +108,7 @@ def chat_reply(tokens: dict[str, float] | None) -> Reply:
     return Reply(body=json.dumps(body))
 
 
-def test_an_endpoint_tells_the_most_probable_tokens() -> None:
+def test_an_endpoint_tells_the_most_probable_tokens_or_ends_the_run() -> None:
     with serve(
         lambda prompt, before: chat_reply({"0": -0.5, " 1": -1.5} if prompt == "a" else {})
     ) as endpoint:
@@ -157,12 +119,9 @@ def test_an_endpoint_tells_the_most_probable_tokens() -> None:
     first, last = endpoint.requests[0], endpoint.requests[-1]
     assert (first["logprobs"], first["top_logprobs"], first["max_tokens"]) == (True, 20, 1)
     assert last["top_logprobs"] == 5
-
-
-def test_an_endpoint_without_probabilities_ends_the_run() -> None:
     with serve(lambda prompt, before: chat_reply(None)) as endpoint:
         model = open_text_model(f"openai:m@{endpoint.url}")
-        with pytest.raises(ValueError, match="reports no log-probabilities"):
+        with pytest.raises(ValueError, match="log-probabilities"):
             list(model.next_token_logprobs(["a"], ("0", "1")))
 
 

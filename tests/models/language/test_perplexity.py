@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM
 
 from models.language.perplexity import ChunkLoss, chunk_loss, chunks, perplexity
-from tests.models.language.test_self_debiasing import END, PREFIXES, SIZE, random_model
+from tests.models.language.test_self_debiasing import END, PREFIXES, naive_log_q, random_model
 
 IDS = [5, 9, 2, 2, 17, 4, 8, 1, 23, 11, 0, 7]
 
@@ -42,20 +40,11 @@ def test_the_numbers_of_the_oracle(shared: Path) -> None:
 
 def test_losses_are_those_of_a_naive_loop() -> None:
     model = random_model()
-
-    def p(ids: list[int]) -> torch.Tensor:
-        with torch.no_grad():
-            return model(input_ids=torch.tensor([ids])).logits[0, -1].double().softmax(-1)
-
     regular, debiased = 0.0, 0.0
     for t in range(1, len(IDS)):
-        plain = p(IDS[:t])
-        biased = torch.stack([p(prefix + IDS[:t]) for prefix in PREFIXES]).amax(0)
-        alpha = torch.tensor(
-            [max(0.01, math.exp(50 * min(0.0, float(plain[v] - biased[v])))) for v in range(SIZE)]
-        )
-        regular -= math.log(plain[IDS[t]])
-        debiased -= math.log(alpha[IDS[t]] * plain[IDS[t]] / (alpha * plain).sum())
+        prefixed = [prefix + IDS[:t] for prefix in PREFIXES]
+        regular -= float(naive_log_q(model, IDS[:t], [], ends=True)[IDS[t]])
+        debiased -= float(naive_log_q(model, IDS[:t], prefixed, ends=True)[IDS[t]])
     found = chunk_loss(model, IDS, len(IDS), PREFIXES, pad=END)
     weight = len(IDS) / (len(IDS) - 1)  # the first quirk: a target less than the weight
     assert found == pytest.approx((regular * weight, debiased * weight), rel=1e-4)

@@ -27,14 +27,7 @@ from transformers import (
     MambaForCausalLM,
 )
 
-from models.language.self_debiasing import (
-    SeededDraw,
-    SelfDebiasing,
-    continued,
-    debiased,
-    padded,
-    parents,
-)
+from models.language.self_debiasing import SeededDraw, SelfDebiasing, continued, debiased, padded
 
 SIZE, END = 31, 30
 TEXTS = [[3, 4, 5, 6], [7, 8], [9, 3, 3, 12, 5]]
@@ -67,28 +60,31 @@ def model() -> Any:
     return random_model()
 
 
-def naive_log_q(model: Any, text: Sequence[int], prefixed: Sequence[Sequence[int]], decay: float) -> Tensor:
-    """Spec A1 word by word, from whole forward passes, with the end ruled out."""
+def naive_log_q(
+    model: Any, text: list[int], prefixed: list[list[int]], decay: float = 50, *, ends: bool = False
+) -> Tensor:
+    """Spec A1 word by word, from whole forward passes; the end ruled out unless it may come."""
 
-    def p(ids: Sequence[int]) -> list[float]:
+    def p(ids: list[int]) -> list[float]:
         with torch.no_grad():
-            logits = model(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0, -1].double()
-        logits[END] = -math.inf
+            logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].double()
+        if not ends:
+            logits[END] = -math.inf
         return [float(value) for value in logits.softmax(-1)]
 
     plain, biased = p(text), [p(ids) for ids in prefixed]
     found = []
     for v in range(SIZE):
-        delta = plain[v] - max(each[v] for each in biased)
+        delta = plain[v] - max((each[v] for each in biased), default=0.0)
         alpha = 1.0 if delta >= 0 else max(0.01, math.exp(decay * delta))
         found.append(alpha * plain[v])
-    return (torch.tensor(found) / sum(found)).log()
+    return (torch.tensor(found, dtype=torch.float64) / sum(found)).log()
 
 
-def naive_greedy(model: Any, text: list[int], prefixed: list[list[int]], decay: float = 50) -> list[int]:
+def naive_greedy(model: Any, text: list[int], prefixed: list[list[int]]) -> list[int]:
     new: list[int] = []
     for _ in range(NEW):
-        new.append(int(naive_log_q(model, text + new, [ids + new for ids in prefixed], decay).argmax()))
+        new.append(int(naive_log_q(model, text + new, [ids + new for ids in prefixed]).argmax()))
     return new
 
 
@@ -127,31 +123,21 @@ def logs(*rows: Sequence[float]) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64).log()
 
 
-def test_the_worked_example() -> None:
+def test_worked_examples(shared: Path) -> None:
     plain, prefixed = logs([0.4, 0.3, 0.2, 0.1]), logs([0.6, 0.1, 0.2, 0.1], [0.25] * 4)[:, None]
     q = debiased(plain, prefixed, decay=50).exp()[0]
     assert q.tolist() == pytest.approx([0.012445, 0.933367, 0.051077, 0.003111], abs=1e-6)
-
-
-@pytest.mark.parametrize("decay", [10, 50, 100])
-def test_the_toy_of_the_oracle(shared: Path, decay: int) -> None:
-    toy = json.loads((shared / "oracle/protocols/selfdebias_toy.json").read_text())[f"toy1_lambda{decay}"]
-    plain, prefixed = logs(toy["p_regular"]), logs(*toy["p_biased"])[:, None]
-    log_q = debiased(plain, prefixed, decay=decay, floor=toy["epsilon"])[0]
-    assert log_q.tolist() == pytest.approx(toy["out_row0_logprob"], abs=1e-5)
-
-
-def test_blocks_of_rows_are_prefix_major(shared: Path) -> None:
-    toy = json.loads((shared / "oracle/protocols/selfdebias_toy.json").read_text())
-    rows = toy["toy2_batch2_prefix2_lambda50"]
-    scores = torch.tensor(rows["scores_in"])
-    found = RowLayout(2)(torch.zeros(6, 1), scores)
+    ruled_out = debiased(logs([0.5, 0.5]), logs([1.0, 1e-9])[None], decay=1e6, floor=0)
+    assert ruled_out.tolist() == [[-math.inf, 0.0]]
+    oracle = json.loads((shared / "oracle/protocols/selfdebias_toy.json").read_text())
+    for decay in (10, 50, 100):
+        toy = oracle[f"toy1_lambda{decay}"]
+        plain, prefixed = logs(toy["p_regular"]), logs(*toy["p_biased"])[:, None]
+        log_q = debiased(plain, prefixed, decay=decay, floor=toy["epsilon"])[0]
+        assert log_q.tolist() == pytest.approx(toy["out_row0_logprob"], abs=1e-5)
+    rows = oracle["toy2_batch2_prefix2_lambda50"]
+    found = RowLayout(2)(torch.zeros(6, 1), torch.tensor(rows["scores_in"]))
     assert torch.allclose(found, torch.tensor(rows["scores_out"]), atol=1e-5)
-
-
-def test_a_floor_of_zero_may_rule_a_token_out() -> None:
-    found = debiased(logs([0.5, 0.5]), logs([1.0, 1e-9])[None], decay=1e6, floor=0)
-    assert found.tolist() == [[-math.inf, 0.0]]
 
 
 numbers = st.floats(-8, 8, width=32)
@@ -182,24 +168,16 @@ def test_greedy_tokens_are_those_of_a_naive_loop(kind: str) -> None:
     assert expected != continued(model, TEXTS, new_tokens=NEW, pad=END)  # debiasing does something
 
 
-def test_greedy_tokens_of_the_oracle(shared: Path) -> None:
-    folder = shared / "oracle/protocols"
-    oracle = json.loads((folder / "selfdebias_tiny_gpt2.json").read_text())
-    model = AutoModelForCausalLM.from_pretrained(folder / "tiny_gpt2").eval()
-    texts, prefixes, pad = oracle["prompts"], oracle["prefixes"], oracle["pad_eos"]
-    prefixed = [[prefix + text for text in texts] for prefix in prefixes]
-    assert continued(model, texts, new_tokens=8, pad=pad) == oracle["default"]["tokens"]
-    for decay in (10, 50, 100):
-        found = continued(model, texts, prefixed, new_tokens=8, pad=pad, decay=decay)
-        assert found == oracle[f"lambda{decay}"]["tokens"]
-
-
-def test_scores_of_the_oracle(shared: Path) -> None:
+def test_tokens_and_scores_of_the_oracle(shared: Path) -> None:
     folder = shared / "oracle/protocols"
     oracle = json.loads((folder / "selfdebias_tiny_gpt2.json").read_text())
     model = AutoModelForCausalLM.from_pretrained(folder / "tiny_gpt2").eval()
     texts, pad = oracle["prompts"], oracle["pad_eos"]
     prefixed = [[prefix + text for text in texts] for prefix in oracle["prefixes"]]
+    assert continued(model, texts, new_tokens=8, pad=pad) == oracle["default"]["tokens"]
+    for decay in (10, 50, 100):
+        found = continued(model, texts, prefixed, new_tokens=8, pad=pad, decay=decay)
+        assert found == oracle[f"lambda{decay}"]["tokens"]
     ids_BT, mask_BT = padded(texts, pad, left=True)
     out = model.generate(
         input_ids=ids_BT,
@@ -225,13 +203,11 @@ def test_beams_are_those_of_the_authors_rows(beams: int, seed: int) -> None:
     assert all(END not in row for row in expected)  # the end is suppressed, all have the same length
 
 
-@pytest.mark.parametrize("how", [{}, {"beams": 3}, {"seeds": True}])
+@pytest.mark.parametrize("how", [{}, {"beams": 3}, {"seeds": [5, 6, 7]}])
 def test_a_batch_gives_what_each_text_gives_alone(model: Any, how: dict[str, Any]) -> None:
-    seeds = [5, 6, 7]
-    whole = how | ({"seeds": seeds} if how.get("seeds") else {})
-    together = continued(model, TEXTS, PREFIXED, new_tokens=NEW, pad=END, **whole)
+    together = continued(model, TEXTS, PREFIXED, new_tokens=NEW, pad=END, **how)
     for i, text in enumerate(TEXTS):
-        own = how | ({"seeds": seeds[i : i + 1]} if how.get("seeds") else {})
+        own = {"seeds": how["seeds"][i : i + 1]} if "seeds" in how else how
         alone = continued(model, [text], [[c[i]] for c in PREFIXED], new_tokens=NEW, pad=END, **own)
         assert alone == together[i : i + 1]
 
@@ -253,7 +229,7 @@ def test_sampling_by_generate_draws_from_the_transformed_distribution(model: Any
         pad_token_id=END,
         logits_processor=[SelfDebiasing(model, [[ids] for ids in prefixed], pad=END)],
     )
-    expected = naive_log_q(model, text, prefixed, 50).exp()
+    expected = naive_log_q(model, text, prefixed).exp()
     found = torch.bincount(out[:, -1], minlength=SIZE) / count
     assert float((found - expected).abs().sum()) < 0.08
 
@@ -269,40 +245,26 @@ def test_seeded_draws_are_exact_and_of_the_likeliest_only() -> None:
     assert torch.equal(chosen, again(torch.zeros(count, 1), p.log().repeat(count, 1)).argmax(-1))
 
 
-def test_a_models_own_settings_are_set_aside_and_put_back(model: Any) -> None:
+def test_a_models_own_settings_are_set_aside_and_put_back(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain = continued(model, TEXTS, new_tokens=NEW, pad=END)
     own = model.generation_config
-    own.repetition_penalty = 5.0
-    try:
-        assert continued(model, TEXTS, new_tokens=NEW, pad=END) == plain
-        assert model.generation_config is own
-    finally:
-        own.repetition_penalty = None
-
-
-def test_rows_are_followed_by_their_tokens() -> None:
-    old = torch.tensor([[1, 2], [1, 3], [1, 2], [4, 4]])
-    assert parents(old, old.clone(), texts=2) is None
-    new = torch.tensor([[1, 3], [1, 3], [4, 4], [1, 2]])
-    moved = parents(old, new, texts=2)
-    assert moved is not None
-    assert moved.tolist() == [1, 1, 3, 2]
+    monkeypatch.setattr(own, "repetition_penalty", 5.0)
+    assert continued(model, TEXTS, new_tokens=NEW, pad=END) == plain
+    assert model.generation_config is own
 
 
 def test_mistakes_are_told(model: Any) -> None:
-    for wrong in ([[[1], [2]], [[1]]], [[[]]]):
-        with pytest.raises(ValueError, match="every prefix needs the same texts"):
-            SelfDebiasing(model, wrong, pad=END)
-    with pytest.raises(ValueError, match="beams are not drawn"):
-        continued(model, TEXTS, new_tokens=2, pad=END, beams=2, seeds=[1, 2, 3])
-    processor = SelfDebiasing(model, [[[1], [2]]], pad=END)
-    with pytest.raises(ValueError, match="3 rows of 2 texts"):
-        processor(torch.zeros(3, 1, dtype=torch.long), torch.zeros(3, SIZE))
-
-
-def test_a_model_without_keys_and_values_is_told() -> None:
-    torch.manual_seed(0)
     recurrent = MambaForCausalLM(MambaConfig(vocab_size=20, hidden_size=8, num_hidden_layers=1)).eval()
     assert len(continued(recurrent, [[3, 4]], new_tokens=2, pad=0)[0]) == 2
-    with pytest.raises(ValueError, match="MambaForCausalLM does not"):
-        continued(recurrent, [[3, 4]], [[[5, 3, 4]]], new_tokens=2, pad=0)
+    processor = SelfDebiasing(model, [[[1], [2]]], pad=END)
+    for mistake, word in (
+        (lambda: SelfDebiasing(model, [[[1], [2]], [[1]]], pad=END), "prefix"),
+        (lambda: SelfDebiasing(model, [[[]]], pad=END), "prefix"),
+        (lambda: continued(model, TEXTS, new_tokens=2, pad=END, beams=2, seeds=[1, 2, 3]), "beams"),
+        (lambda: processor(torch.zeros(3, 1, dtype=torch.long), torch.zeros(3, SIZE)), "3 rows"),
+        (lambda: continued(recurrent, [[3, 4]], [[[5, 3, 4]]], new_tokens=2, pad=0), "MambaForCausalLM"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            mistake()

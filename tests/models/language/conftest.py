@@ -1,0 +1,27 @@
+"""Tiny language models for all tests of this folder, and an environment without keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.data_modules.tiny_language_models import save
+
+CHAT = "<s> {% for m in messages %}who : {{ m['content'] }}{% endfor %} is"
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Causal and sequence-to-sequence models by name; all of gpt2 have the same weights."""
+    root = tmp_path_factory.mktemp("models")
+    built = {kind: save(root / kind, kind) for kind in ("gpt2", "t5", "bart")}
+    built["gpt2_unpadded"] = save(root / "gpt2_unpadded", "gpt2", padded=False)
+    built["gpt2_chat"] = save(root / "gpt2_chat", "gpt2", chat=CHAT)
+    return built
+
+
+@pytest.fixture(autouse=True)
+def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ADMIN_KEY"):
+        monkeypatch.delenv(name, raising=False)

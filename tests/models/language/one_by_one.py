@@ -1,0 +1,56 @@
+"""What a language model says of one prompt, by forward passes without padding, cache or `generate`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+
+
+@cache
+def loaded(folder: Path) -> tuple[Any, Any]:
+    kind = AutoModelForCausalLM if "gpt2" in folder.name else AutoModelForSeq2SeqLM
+    return kind.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+
+
+def lead(folder: Path) -> list[int]:
+    """What every answer begins with: BART's kin force a token."""
+    forced = loaded(folder)[0].generation_config.forced_bos_token_id
+    return [] if forced is None else [forced]
+
+
+def next_log_probs(folder: Path, prompt: str, written: Sequence[int] = ()) -> Tensor:
+    """Log-probabilities (V,) of the token behind a prompt and what was written since; float64."""
+    model, tokenizer = loaded(folder)
+    ids = tokenizer(prompt)["input_ids"]
+    if "gpt2" in folder.name:
+        inputs = {"input_ids": torch.tensor([[*ids, *written]])}
+    else:
+        decoder = torch.tensor([[model.config.decoder_start_token_id, *written]])
+        inputs = {"input_ids": torch.tensor([ids]), "decoder_input_ids": decoder}
+    with torch.no_grad():
+        log_V: Tensor = model(**inputs, use_cache=False).logits[0, -1].double().log_softmax(-1)
+    return log_V
+
+
+def greedy(folder: Path, prompt: str, new: int) -> str:
+    """At most `new` tokens, the likeliest one each time."""
+    model, tokenizer = loaded(folder)
+    written = lead(folder)
+    while len(written) < new and written[-1:] != [model.generation_config.eos_token_id]:
+        written.append(int(next_log_probs(folder, prompt, written).argmax()))
+    return str(tokenizer.decode(written, skip_special_tokens=True)).strip()
+
+
+def log_likelihood(folder: Path, prompt: str, continuation: str) -> float:
+    """One softmax a token."""
+    total, written = 0.0, lead(folder)
+    for token in loaded(folder)[1](continuation, add_special_tokens=False)["input_ids"]:
+        total += float(next_log_probs(folder, prompt, written)[token])
+        written.append(token)
+    return total
