@@ -20,6 +20,8 @@ lines beyond them repeat them in dashes."""
 MOST_NUMBERS = 14
 """Columns of a heat map; in narrower ones numbers would not fit."""
 
+GROUP_INCHES, BAR_INCHES, LETTER_INCHES = 0.5, 0.35, 0.09
+"""Widths of the gap between groups of bars, of a bar, and of a letter under them."""
 DASHES = ("-", "--", ":", "-.")
 MARKERS = "osD^vPX"
 
@@ -86,11 +88,15 @@ class Bars:
         )
         columns = min(3, len(parts))
         lines = -(-len(parts) // columns)
-        width = 1.6 + len(names) * (0.5 + 0.35 * len(hues))
-        figure = new_figure(max(4.0, width) * columns, 0.8 + 2.8 * lines)
+        group = GROUP_INCHES + BAR_INCHES * len(hues)
+        longest = max((len(str(name)) for name in names), default=0) * LETTER_INCHES
+        turned = longest > group  # names stand upright then, and the panels get room for them
+        height = 2.8 + longest * turned
+        figure = new_figure(max(4.0, 1.6 + len(names) * group) * columns, 0.8 + height * lines)
         grid = list(figure.subplots(lines, columns, sharey=True, squeeze=False).flat)
         for axes, (title, part) in zip(grid, parts, strict=False):
             self._panel(axes, part, names, hues)
+            axes.tick_params("x", labelrotation=90 if turned else 0)
             axes.set_title(title, loc="left", fontsize=10)
         for axes in grid[len(parts) :]:
             axes.set_axis_off()
@@ -114,9 +120,8 @@ class Bars:
             shares = [given[name] * scale for name in names]
             ends = [i - 0.5 for i in range(len(names))], [i + 0.5 for i in range(len(names))]
             axes.hlines(shares, *ends, color="black", linestyle="--", linewidth=1)
-        axes.set_xticks(
-            range(len(names)), [f"{name} *" if name in self.starred else str(name) for name in names]
-        )
+        labels = [f"{name} *" if name in self.starred else str(name) for name in names]
+        axes.set_xticks(range(len(names)), labels)
         bare(axes)
 
 

@@ -34,7 +34,7 @@ MEANS = (
 )
 """Columns of the frame that become means; one that a probe does not have is empty."""
 SPREADS = ("confidence", "paralysis", "anc_post_minus_sac", "anc_minus_rac")
-"""Those whose standard deviation over answers is told too."""
+"""Those whose standard deviation over answers is a number too."""
 SPLITS = 5
 """Random halves of MaxProb; the paper has one."""
 
@@ -158,8 +158,8 @@ def add_maxprob(results: Results, cell: Cell, group: pd.DataFrame, seed: int) ->
         tau = of.maxprob(before_P, after_P, train, test).tau
         changed, unchanged = after_P[test] <= tau, before_P[test] > tau
         mixed = (changed.astype(float) + unchanged) / 2
-        told = {"acc_perturbed_only": changed.astype(float), "acc_mixed": mixed}
-        parts.append(pd.DataFrame({**told, "tau": tau, "index": index_P[test], "split": split}))
+        flags = {"acc_perturbed_only": changed.astype(float), "acc_mixed": mixed}
+        parts.append(pd.DataFrame({**flags, "tau": tau, "index": index_P[test], "split": split}))
     every = pd.concat(parts)
     for measure in ("acc_perturbed_only", "acc_mixed"):
         add_mean(results, cell, measure, parts[0], split="first")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -175,7 +176,8 @@ def figures(frame: DataFrame, plan: Plan, names: Sequence[str], chance: float) -
             probe.replace("_", " "): by_checkpoint(frame[frame["probe"] == probe], "confidence")
             for probe in ("original", *probes)
         }
-        draw = partial(draw_boxes, boxes, names, [chance] * len(boxes), "confidence in the labelled choice")
+        ideal = [math.nan, *[chance] * len(probes)]
+        draw = partial(draw_boxes, boxes, names, ideal, "confidence in the labelled choice")
         drawn["confidences.png"] = Drawing(draw)
     if gaps := [gap for gap in GAPS if gap in frame]:
         boxes = {GAPS[gap][0]: by_checkpoint(frame.dropna(subset=gap), gap) for gap in gaps}
@@ -183,9 +185,14 @@ def figures(frame: DataFrame, plan: Plan, names: Sequence[str], chance: float) -
         draw = partial(draw_boxes, boxes, names, ideal, "difference of confidences")
         drawn["differences.png"] = Drawing(draw)
     for kind in plan.sampling if "choice_paralysis" in plan.probes else ():
-        panels, shown = "n_choices", {"sampling": kind}
-        label, titles = f"hits@k ({kind})", {"hits": "choices"}
-        drawn[f"hits_{kind}.png"] = Lines("k", "checkpoint", titles, panels, shown, label=label)
+        drawn[f"hits_{kind}.png"] = Lines(
+            x="k",
+            hue="checkpoint",
+            measures={"hits": "choices"},
+            panels="n_choices",
+            where={"sampling": kind},
+            label=f"hits@k ({kind})",
+        )
     return drawn
 
 
@@ -196,15 +203,8 @@ def draw_boxes(
     label: str,
     path: Path,
 ) -> None:
-    """Groups of boxes, one box for each name: median, quartiles, mean as a diamond, whiskers to 1.5 IQR.
-
-    Args:
-        columns: title of a group to the values of every name.
-        names: of the boxes in a group.
-        ideal: a dashed line in each group.
-        label: of the vertical axis.
-        path: of the picture.
-    """
+    """Groups of boxes with a dashed line at the ideal, one box for each name: median, quartiles, mean as a
+    diamond, whiskers to 1.5 IQR. `columns` maps the title of a group to the values of every name."""
     figure = new_figure(2.6 + len(columns) * (0.6 + 0.45 * len(names)), 3.6)
     axes: Axes = figure.subplots()
     width = 0.8 / len(names)
@@ -224,7 +224,7 @@ def draw_boxes(
         )
         boxes["boxes"][0].set_label(name)
     for g, value in enumerate(ideal):
-        mark = "without bias" if g == 0 else None
+        mark = "without bias" if g == len(ideal) - 1 else None
         axes.plot([g - 0.46, g + 0.46], [value] * 2, "k--", linewidth=1, label=mark)
     # The first model's counts are all models': they get the same questions.
     axes.set_xticks(range(len(columns)), [f"{name}\nn = {len(v[0])}" for name, v in columns.items()])

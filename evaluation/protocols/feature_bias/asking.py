@@ -40,7 +40,7 @@ from storage.json_files import field
 log = logging.getLogger(__name__)
 
 TOP = 5
-"""Tokens that the authors' endpoint told (probes spec C5)."""
+"""Most probable tokens that the authors' endpoint reports (probes spec C5)."""
 BATCHES = 4
 """Of a local model that are kept at once: what an interruption costs at most."""
 REQUESTS = 64
@@ -214,12 +214,12 @@ class InContextModel:
         if missing:
             asked = missing if self.local is None else wanted
             texts = list(asked.values())
-            told: Iterator[Any] = (
+            answers: Iterator[Any] = (
                 self.model.complete(texts)
                 if writes
                 else self.model.next_token_logprobs(texts, words, after=after, top=self.top)
             )
-            for key, answer in zip(asked, told, strict=True):
+            for key, answer in zip(asked, answers, strict=True):
                 if isinstance(answer, TextFailure):
                     failures[key] = answer
                 elif key in missing:
@@ -248,7 +248,9 @@ def prediction(answer: Any, free_L: np.ndarray, *, parity: bool) -> Row:
     probability_1L = np.exp(np.array([answer], dtype=float))
     if not probability_1L.sum():
         # The authors' code goes on with 0 for both, and so predicts 0.
-        return {"predicted": 0, "uncalibrated": 0} if parity else {"failure": "neither label word was told"}
+        return (
+            {"predicted": 0, "uncalibrated": 0} if parity else {"failure": "neither label word was reported"}
+        )
     score_1L = calibrated(probability_1L, free_L)
     return {
         "probabilities": probability_1L[0].tolist(),

@@ -119,7 +119,7 @@ def figures(tasks: Sequence[str], *, learned: bool, steered: bool) -> dict[str, 
         drawn["learned.png"] = Bars(
             x="task",
             hue="checkpoint",
-            measures={"h1": "h1"},
+            measures={"h1": ""},
             where={"task": list(tasks), "intervention": "none"},
             percent=True,
             label="texts that follow the label (%)",
@@ -129,11 +129,11 @@ def figures(tasks: Sequence[str], *, learned: bool, steered: bool) -> dict[str, 
         drawn["steered.png"] = Bars(
             x="checkpoint",
             hue="intervention",
-            measures={"intended": "follows it"},
+            measures={"intended": ""},
             panels="steer",
             where={"task": ""},
             percent=True,
-            label="follow it, mean over tasks (%)",
+            label="follow the intended feature (%)",
             chance=0.5,
         )
     return drawn
