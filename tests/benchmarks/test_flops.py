@@ -28,16 +28,12 @@ def counted(architecture: str, config: dict, rows: int, tokens: int) -> int:
 @pytest.mark.parametrize(("rows", "tokens"), [(1, 7), (3, 64)])
 def test_a_step_counts_as_torch_counts_it(rows: int, tokens: int) -> None:
     assert training_flops(CONFIG, [tokens] * rows) == counted("bert", CONFIG, rows, tokens)
+    roberta = CONFIG | {"pad_token_id": 1, "max_position_embeddings": 514, "type_vocab_size": 1}
+    assert training_flops(roberta, [tokens] * rows) == counted("roberta", roberta, rows, tokens)
 
 
-def test_roberta_counts_like_bert() -> None:
-    config = CONFIG | {"pad_token_id": 1, "max_position_embeddings": 514, "type_vocab_size": 1}
-    assert training_flops(config, [33]) == counted("roberta", config, 1, 33)
-
-
-def test_rows_add_up_and_padding_costs_nothing() -> None:
+def test_rows_add_up() -> None:
     assert training_flops(CONFIG, [10, 20]) == training_flops(CONFIG, [10]) + training_flops(CONFIG, [20])
-    assert training_flops(CONFIG, [10, 20]) < training_flops(CONFIG, [20, 20])
 
 
 def test_weights_of_the_large_shapes_are_the_published_ones() -> None:

@@ -68,13 +68,6 @@ def test_rows_are_padded_to_384_for_the_defaults_alone(job_and_file: tuple[Job, 
     assert all(row["start_positions"] <= row["end_positions"] < len(row["input_ids"]) for row in short)
 
 
-def test_flags_that_the_command_refuses_are_an_error_and_no_exit(job_and_file: tuple[Job, Path]) -> None:
-    job, file = job_and_file
-    wrong = Job(architecture="bert", config=job.config, tokenizer=job.tokenizer, flags=("--no.such=1",))
-    with pytest.raises(ValueError, match=r"--no\.such=1"):
-        SYSTEMS["interventune"](wrong, file, 0)
-
-
 def test_a_process_of_its_own_reports_imports_steps_and_windows(
     job_and_file: tuple[Job, Path], tmp_path: Path
 ) -> None:
@@ -86,28 +79,17 @@ def test_a_process_of_its_own_reports_imports_steps_and_windows(
     assert record["first_step_seconds"] > record["seconds"][0] / record["steps"][0] / 100
 
 
-def test_systems_take_turns() -> None:
+def test_systems_take_turns_in_processes_of_their_own() -> None:
     order: list[tuple[str, int]] = []
     in_turns(["a", "b"], 2, lambda name, turn: order.append((name, turn)))
     assert order == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
-
-
-def test_a_system_keeps_its_process() -> None:
     with own_processes(["a", "b"]) as call:
         first, second, other = call["a"](os.getpid), call["a"](os.getpid), call["b"](os.getpid)
     assert first == second
     assert len({first, other, os.getpid()}) == 3
 
 
-def test_without_a_gpu_nothing_is_measured(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert gpu.measure(repeats=1, quick=True) == []
-    assert "skipped" in capsys.readouterr().out
-
-
-def test_a_variant_that_does_not_run_is_left_out_and_said(
+def test_a_variant_that_does_not_run_is_left_out_and_without_a_gpu_nothing_is_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(gpu, "VARIANTS", {"interventune": (), "interventune, odd": ("--no.such=1",)})
@@ -121,6 +103,8 @@ def test_a_variant_that_does_not_run_is_left_out_and_said(
     assert {result.notes["steps"] for result in results} == {5}
     assert results[0].notes["waits"] == 0
     assert "interventune, odd left out" in capsys.readouterr().out
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert gpu.measure(repeats=1, quick=True) == []
 
 
 def test_synchronisations_are_counted_after_the_first_steps() -> None:

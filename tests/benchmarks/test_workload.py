@@ -39,6 +39,6 @@ def test_the_same_seed_draws_the_same(tmp_path: Path) -> None:
     texts = []
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
         (tmp_path / name).mkdir()
-        work = make_workload(tmp_path / name, draws=[5], vocabulary=100, seed=seed)
-        texts.append(work.files[0].read_text())
+        (file,) = make_workload(tmp_path / name, draws=[5], vocabulary=100, seed=seed).files
+        texts.append(file.read_text())
     assert texts[0] == texts[1] != texts[2]

@@ -14,7 +14,6 @@ import os
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,25 +50,20 @@ def disks(root: Path) -> bool:
     from tests.chaos.disks import Skipped, scenarios
 
     logging.disable(logging.WARNING)
-    counts: Counter[str] = Counter()
+    held = True
     for number, (name, scenario) in enumerate(scenarios().items()):
         work = root / str(number)
         work.mkdir(parents=True)
-        start = time.monotonic()
+        start, outcome, detail = time.monotonic(), "holds", ""
         try:
             scenario(work)
-            outcome, said = "holds", ""
         except Skipped as reason:
-            outcome, said = "skipped", str(reason)
-        except AssertionError as error:
-            outcome, said = "FAILS", str(error)
+            outcome, detail = "skipped", str(reason)
         except Exception as error:
-            outcome, said = "FAILS", f"{type(error).__name__}: {error}"
-        counts[outcome] += 1
-        print(f"{outcome:8} {name} ({time.monotonic() - start:.0f} s) {said}".rstrip(), flush=True)
+            outcome, detail, held = "FAILS", f"{type(error).__name__}: {error}", False
+        print(f"{outcome:8} {name} ({time.monotonic() - start:.0f} s) {detail}".rstrip(), flush=True)
     logging.disable(logging.NOTSET)
-    print(f"disks and files: {told(counts)}", flush=True)
-    return not counts["FAILS"]
+    return held
 
 
 def training(kills: int, seed: int, root: Path) -> bool:
@@ -77,11 +71,7 @@ def training(kills: int, seed: int, root: Path) -> bool:
     from tests.chaos.training_kills import kill_training
 
     result = kill_training(kills, seed, root)
-    ending = "ended as if nothing had happened" if not result.problems else "PROBLEMS"
-    print(f"training: {result.told()}: {ending}", flush=True)
-    for problem in result.problems:
-        print(f"  {problem}", flush=True)
-    return not result.problems and result.made >= kills
+    return shown("training", result.summary(), result.problems) and result.made.total() >= kills
 
 
 def sweeps(kills: int, seed: int, root: Path) -> bool:
@@ -94,16 +84,16 @@ def sweeps(kills: int, seed: int, root: Path) -> bool:
             print(f"sweep on {engine.name}: skipped, it is not installed", flush=True)
             continue
         result = kill_sweep(engine, kills, seed, root / engine.name)
-        print(f"sweep on {engine.name}: {result.summary()}", flush=True)
-        for problem in result.problems:
-            print(f"  {problem}", flush=True)
-        held = held and not result.problems
+        held = shown(f"sweep on {engine.name}", result.summary(), result.problems) and held
     return held
 
 
-def told(counts: Counter[str]) -> str:
-    """`3 holds, 1 skipped`."""
-    return ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+def shown(part: str, summary: str, problems: list[str]) -> bool:
+    """Print how a part ended; whether it held."""
+    print(f"{part}: {summary}: {'PROBLEMS' if problems else 'ended as if nothing had happened'}", flush=True)
+    for problem in problems:
+        print(f"  {problem}", flush=True)
+    return not problems
 
 
 if __name__ == "__main__":

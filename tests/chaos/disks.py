@@ -10,9 +10,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -51,17 +52,13 @@ def small_disk(folder: Path, size: str = "4m") -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def fill(disk: Path, room: int = ROOM) -> Path:
-    """Leave so many bytes free; the file that takes the rest."""
-    filler = disk / "filler"
-    free = shutil.disk_usage(disk).free
-    filler.write_bytes(bytes(max(0, free - room)))
-    return filler
-
-
-def read_only(disk: Path) -> None:
-    """No more writing there, not even by root."""
-    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+def break_disk(disk: Path, trouble: str) -> None:
+    """Leave `ROOM` bytes free, or allow no more writing, not even by root."""
+    if trouble == "full":
+        free = shutil.disk_usage(disk).free
+        (disk / "filler").write_bytes(bytes(max(0, free - ROOM)))
+    else:
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
 
 
 def run(main: Callable[..., int | None], arguments: list[str]) -> tuple[int, str]:
@@ -103,28 +100,6 @@ def snapshot(folder: Path) -> dict[str, bytes]:
     }
 
 
-class Writer:
-    """Something that writes to a disk.
-
-    Args:
-        name: of the command.
-        work: a folder elsewhere, for its input.
-        disk: where it writes.
-    """
-
-    def __init__(self, name: str, work: Path, disk: Path) -> None:
-        self.name, self.work, self.disk = name, work, disk
-        self.main, self.arguments = WRITERS[name](work, disk)
-
-    def write(self) -> None:
-        """Write for the first time."""
-        succeeds(self.main, self.arguments)
-
-    def again(self) -> list[str]:
-        """The arguments that would replace what was written."""
-        return self.arguments if self.main is models_command else [*self.arguments, "--overwrite"]
-
-
 Command = tuple[Callable[..., int | None], list[str]]
 
 
@@ -151,12 +126,7 @@ def _export(work: Path, disk: Path) -> Command:
     return models_command, ["export", str(save_ckpt(work / "model.ckpt")), str(disk / "model")]
 
 
-WRITERS: dict[str, Callable[[Path, Path], Command]] = {
-    "stories": _stories,
-    "perturb": _perturb,
-    "report": _report,
-    "export": _export,
-}
+WRITERS = {"stories": _stories, "perturb": _perturb, "report": _report, "export": _export}
 
 
 def check_writer(name: str, trouble: str, work: Path) -> None:
@@ -165,15 +135,12 @@ def check_writer(name: str, trouble: str, work: Path) -> None:
         if earlier and name == "export":
             continue  # never replaces a folder
         with small_disk(work / f"{name}_{trouble}_{earlier}") as disk:
-            writer = Writer(name, work, disk)
+            main, arguments = WRITERS[name](work, disk)
             if earlier:
-                writer.write()
+                succeeds(main, arguments)
             before = snapshot(disk)
-            if trouble == "full":
-                fill(disk)
-            else:
-                read_only(disk)
-            fails(writer.main, writer.again() if earlier else writer.arguments, str(disk))
+            break_disk(disk, trouble)
+            fails(main, [*arguments, *["--overwrite"] * earlier], str(disk))
             assert snapshot(disk) == before, "something was lost, or left behind"
 
 
@@ -196,15 +163,12 @@ def check_training(trouble: str, work: Path) -> None:
         succeeds(training_command, _fit(disk / "runs", 4, cache))
         last = disk / "runs" / "squad" / "0" / "checkpoints" / "last.ckpt"
         before = last.read_bytes()
-        if trouble == "full":
-            filler = fill(disk)
-        else:
-            read_only(disk)
+        break_disk(disk, trouble)
         fails(training_command, _fit(disk / "runs", 8, cache), str(disk))
         assert last.read_bytes() == before, "the last checkpoint has changed"
         assert not unreadable(last.parent.parent), unreadable(last.parent.parent)
         if trouble == "full":
-            filler.unlink()
+            (disk / "filler").unlink()
             succeeds(training_command, _fit(disk / "runs", 8, cache))
             assert torch.load(last, weights_only=True)["global_step"] == 8
 
@@ -216,9 +180,8 @@ def check_sentence_cache(trouble: str, work: Path) -> None:
     def reply(prompt: str, before: int) -> Reply:
         return Reply("It was said to be " + prompt[-200:] * 20 + ".")
 
-    with small_disk(work / f"sentences_{trouble}") as disk, serve(reply) as endpoint, ExitStack() as stack:
-        stack.callback(_restore, "OPENAI_API_KEY", os.environ.get("OPENAI_API_KEY"))
-        os.environ["OPENAI_API_KEY"] = "none"
+    no_key = patch.dict(os.environ, OPENAI_API_KEY="none")
+    with small_disk(work / f"sentences_{trouble}") as disk, serve(reply) as endpoint, no_key:
         cache = disk / "cache.jsonl"
         arguments = [
             *("perturb", "--dataset", "stories", "--input", "stories:conversation_dev"),
@@ -228,10 +191,7 @@ def check_sentence_cache(trouble: str, work: Path) -> None:
         run(data_command, [*arguments, "3"])
         before = cache.read_bytes()
         assert before.count(b"\n") == 3
-        if trouble == "full":
-            fill(disk)
-        else:
-            read_only(disk)
+        break_disk(disk, trouble)
         fails(data_command, [*arguments, "200", "--overwrite"], str(cache))
         assert cache.read_bytes().startswith(before)
         if trouble == "full":
@@ -241,13 +201,6 @@ def check_sentence_cache(trouble: str, work: Path) -> None:
             found = cache.read_bytes().splitlines()
             assert len(found) == lines + 1, "what was whole is not used again"
             assert all(json.loads(line)["text"] for line in found)
-
-
-def _restore(name: str, value: str | None) -> None:
-    if value is None:
-        os.environ.pop(name, None)
-    else:
-        os.environ[name] = value
 
 
 def check_data_cache(work: Path) -> None:

@@ -10,11 +10,7 @@ import pytorch_lightning as pl
 
 
 class Phases(pl.Callback):
-    """Writes the phase into a file, in one write, whenever it changes.
-
-    Args:
-        path: the file.
-    """
+    """Writes the phase into the file `path`, in one write, whenever it changes."""
 
     def __init__(self, *, path: str) -> None:
         self.path = path
@@ -27,24 +23,20 @@ class Phases(pl.Callback):
         os.pwrite(self.file, f"{phase:<12}".encode(), 0)
 
     def on_train_start(self, *args: Any) -> None:
-        """The first batch is next."""
         self.tell("training")
 
     def on_validation_start(self, *args: Any) -> None:
-        """Between two training steps."""
         self.tell("validation")
 
     def on_validation_end(self, *args: Any) -> None:
-        """Back to training."""
         self.tell("training")
 
     def on_train_end(self, *args: Any) -> None:
-        """What is left is to write the last files."""
         self.tell("ending")
 
 
 def phase_of(path: Path) -> str:
-    """The phase that was told last; `start-up` before any."""
+    """The phase that stands there; `start-up` before any."""
     try:
         return path.read_text().strip() or "start-up"
     except FileNotFoundError:

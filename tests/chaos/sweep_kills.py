@@ -5,20 +5,18 @@ On three engines: two workers of this machine, a SLURM array of three tasks in t
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
-import sys
 import time
-from collections import Counter, deque
+from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
 
-from tests.chaos.training_kills import CONFIGS, ROOT, SIZES
+from tests.chaos.training_kills import CONFIGS, SIZES, Kills, start_command
 from training.sweep.file import read_sweep
 from training.sweep.point import Study
 
@@ -84,27 +82,12 @@ def engines() -> list[Engine]:
     return [engine for engine in ENGINES if engine.name != "ray" or find_spec("ray")]
 
 
-@dataclass
-class SweepKills:
-    """What was killed, and what became of the points."""
-
-    killed: Counter[str] = field(default_factory=Counter)
-    states: Counter[str] = field(default_factory=Counter)
-    problems: list[str] = field(default_factory=list)
-
-    def summary(self) -> str:
-        """One line."""
-        killed = ", ".join(f"{count} {what}" for what, count in sorted(self.killed.items()))
-        states = ", ".join(f"{count} {state}" for state, count in sorted(self.states.items()))
-        return f"killed {killed or 'nothing'}; points: {states}"
-
-
-def kill_sweep(engine: Engine, kills: int, seed: int, root: Path) -> SweepKills:
+def kill_sweep(engine: Engine, kills: int, seed: int, root: Path) -> Kills:
     """Kill `kills` workers or trials, and one command with all below it; every point must end once."""
     root.mkdir(parents=True, exist_ok=True)
     file, folder, log = root / "chaos.yaml", root / "study", root / "sweep.log"
     file.write_text(SWEEP + engine.space)
-    result, dice, end = SweepKills(), random.Random(seed), time.monotonic() + TIMEOUT_S
+    result, dice, end = Kills(), random.Random(seed), time.monotonic() + TIMEOUT_S
     waiting, running = deque(engine.commands), dict[str, subprocess.Popen[bytes]]()
     try:
         while (waiting or running) and time.monotonic() < end:
@@ -132,7 +115,7 @@ def kill_sweep(engine: Engine, kills: int, seed: int, root: Path) -> SweepKills:
     if waiting or running:
         result.problems.append(f"the sweep did not end in {TIMEOUT_S:.0f} s")
     points = Study(sweep=read_sweep(file), folder=folder).points()
-    result.states.update(point.state for point in points)
+    result.ended.update(point.state for point in points)
     result.problems += [f"{point.name} has not ended" for point in points if not point.ended]
     failures = [f"{p.name}: {p.reason}" for p in points if p.state == "failed" and "signal 9" not in p.reason]
     result.problems += failures
@@ -140,39 +123,33 @@ def kill_sweep(engine: Engine, kills: int, seed: int, root: Path) -> SweepKills:
 
 
 def _start(file: Path, flag: str, folder: Path, log: Path) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    if flag.startswith("--point"):
-        environment |= {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_ARRAY_TASK_ID": flag[-1]}
-    with open(log, "ab") as out:
-        return subprocess.Popen(
-            [sys.executable, "-m", "training", "sweep", str(file), flag, f"--output={folder}"],
-            cwd=ROOT,
-            stdout=out,
-            stderr=out,
-            env=environment,
-            start_new_session=True,
-        )
+    array = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_ARRAY_TASK_ID": flag[-1]}
+    return start_command(
+        ["sweep", str(file), flag, f"--output={folder}"],
+        log,
+        **(array if flag.startswith("--point") else {}),
+    )
 
 
 def _kill_something(
-    commands: list[subprocess.Popen[bytes]], kills: int, dice: random.Random, result: SweepKills
+    commands: list[subprocess.Popen[bytes]], kills: int, dice: random.Random, result: Kills
 ) -> None:
     """One worker or trial, until there were enough; then one command with all that it has started."""
-    made = sum(result.killed.values())
+    made = result.made.total()
     if made < kills:
         below = [process for command in commands for process in _below(command.pid)]
         kinds = [("workers", _named(below, "guard.py"))]
-        if not result.killed["trials"]:  # which fails its point, as when memory ran out
+        if not result.made["trials"]:  # which fails its point, as when memory ran out
             kinds.append(("trials", _named(below, "-m training fit")))
         if ray_workers := _named(below, "ray::run_point"):
             kinds.append(("Ray workers", ray_workers))
         what, victims = dice.choice(kinds)
         with suppress(psutil.Error, IndexError):
             dice.choice(victims).kill()
-            result.killed[what] += 1
-    elif not result.killed["commands"]:
+            result.made[what] += 1
+    elif not result.made["commands"]:
         _end(dice.choice(commands))
-        result.killed["commands"] += 1
+        result.made["commands"] += 1
 
 
 def _below(pid: int) -> list[psutil.Process]:

@@ -27,7 +27,7 @@ SIZES = (
     "bos_token_id: 0, eos_token_id: 2, type_vocab_size: 1, hidden_dropout_prob: 0.1, "
     "attention_probs_dropout_prob: 0.1}"
 )
-PATIENCE_S = 300.0
+LONGEST_S = 300.0
 """Longest wait for a process to begin training, or to end."""
 TIMES = ("time", "seconds", "per_s", "per_second")
 """Parts of the names of columns that differ from run to run."""
@@ -35,17 +35,33 @@ TIMES = ("time", "seconds", "per_s", "per_second")
 
 @dataclass
 class Kills:
-    """What was done to a run, and how it ended."""
+    """What was killed, or when, and how that ended."""
 
-    made: int = 0
-    phases: Counter[str] = field(default_factory=Counter)
-    runs: int = 0
+    made: Counter[str] = field(default_factory=Counter)
+    ended: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """One line."""
-        where = ", ".join(f"{count} {phase}" for phase, count in sorted(self.phases.items()))
-        return f"{self.made} kills ({where}) in {self.runs} run(s)"
+        made, ended = (
+            ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
+            for counts in (self.made, self.ended)
+        )
+        return f"killed {made or 'nothing'}; ended: {ended}"
+
+
+def start_command(arguments: list[str], log: Path, **environment: str) -> subprocess.Popen[bytes]:
+    """Begin `python -m training ...` of this checkout; what it prints is added to `log`."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "ab") as out:
+        return subprocess.Popen(
+            [sys.executable, "-m", "training", *arguments],
+            cwd=ROOT,
+            stdout=out,
+            stderr=out,
+            env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", **environment},
+            start_new_session=True,
+        )
 
 
 @dataclass(frozen=True)
@@ -72,12 +88,16 @@ class Training:
         """Where the process says what it does."""
         return self.root / f"{self.name}.phase"
 
+    @property
+    def log(self) -> Path:
+        """What all its processes printed."""
+        return self.root / f"{self.name}.log"
+
     def command(self) -> list[str]:
-        """The command that starts the run, and goes on with it."""
+        """The arguments that start the run, and go on with it."""
         tell = {"class_path": "tests.chaos.phases.Phases", "init_args": {"path": str(self.phase)}}
         return [
-            *(sys.executable, "-m", "training", "fit"),
-            *("-c", str(CONFIGS / "experiments" / "lei_planted.yaml")),
+            *("fit", "-c", str(CONFIGS / "experiments" / "lei_planted.yaml")),
             *("-c", str(CONFIGS / "backbones" / "tiny_roberta.yaml")),
             *(f"--backbone.config={SIZES}", f"--run.root={self.root}", f"--run.name={self.name}"),
             *("--run.version=0", "--run.wandb=off", "--run.save_every_n_steps=3", "--ckpt_path=auto"),
@@ -93,26 +113,12 @@ class Training:
         ]
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Begin, or go on; what it prints goes into a file beside the run."""
+        """Begin, or go on."""
         self.phase.unlink(missing_ok=True)
-        self.root.mkdir(parents=True, exist_ok=True)
-        with open(self.log, "ab") as log:
-            return subprocess.Popen(
-                self.command(),
-                cwd=ROOT,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
-                start_new_session=True,
-            )
-
-    @property
-    def log(self) -> Path:
-        """What all its processes printed."""
-        return self.root / f"{self.name}.log"
+        return start_command(self.command(), self.log)
 
     def tail(self) -> str:
-        """The end of that."""
+        """The end of the log."""
         return self.log.read_text(errors="replace")[-2000:]
 
 
@@ -122,14 +128,13 @@ def kill_training(kills: int, seed: int, root: Path, *, steps: int = 300) -> Kil
     A third of the kills comes while a process starts, the others anywhere in the training, of which some wait
     for a checkpoint that is being written, some for a validation.
     """
-    result = Kills()
+    result, dice = Kills(), random.Random(seed)
     undisturbed = Training(root, "undisturbed", steps)
-    begun, length = _timed(undisturbed, result)
-    dice = random.Random(seed)
-    while result.made < kills and not result.problems:
-        result.runs += 1
-        run = Training(root, f"killed_{result.runs}", steps)
-        _kill_until_done(run, kills, result, dice, begun, length)
+    seconds = _timed(undisturbed, result)
+    while result.made.total() < kills and not result.problems:
+        run = Training(root, f"killed_{result.ended['runs']}", steps)
+        result.ended["runs"] += 1
+        _kill_until_done(run, kills, result, dice, seconds)
         result.problems += [f"{run.name}: {text}" for text in differences(undisturbed.folder, run.folder)]
     return result
 
@@ -140,51 +145,44 @@ def _timed(run: Training, result: Kills) -> tuple[float, float]:
     process = run.start()
     _until(lambda: phase_of(run.phase) != "start-up" or process.poll() is not None)
     begun = time.monotonic()
-    if process.wait(PATIENCE_S):
+    if process.wait(LONGEST_S):
         result.problems.append(f"the undisturbed run failed: {run.tail()}")
     return begun - start, time.monotonic() - begun
 
 
 def _kill_until_done(
-    run: Training, kills: int, result: Kills, dice: random.Random, begun: float, length: float
+    run: Training, kills: int, result: Kills, dice: random.Random, seconds: tuple[float, float]
 ) -> None:
     while True:
         left = set(temporary_files(run.folder))  # by the kill before, and removed when training begins
         process = run.start()
-        if result.made < kills:
-            _await_moment(run, process, left, kills, dice, begun, length)
+        begun, length = seconds
+        aim = dice.choice(("start-up", "start-up", "anywhere", "anywhere", "writing", "validation"))
+        longest = begun if aim == "start-up" else 1.2 * length / max(4, kills)
+        if result.made.total() < kills:
+            _await_moment(run, process, left, aim, dice.uniform(0.02, longest))
         else:
-            process.wait(PATIENCE_S)
+            process.wait(LONGEST_S)
         if process.poll() is not None:
             if process.returncode:
                 result.problems.append(f"{run.name}: going on failed: {run.tail()}")
             return
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        result.made += 1
-        result.phases[_doing(run, left)] += 1
+        result.made[_doing(run, left)] += 1
         if broken := unreadable(run.folder):
-            result.problems.append(f"{run.name}: not readable after kill {result.made}: {broken}")
+            result.problems.append(f"{run.name}: not readable after {result.summary()}: {broken}")
             return
 
 
 def _await_moment(
-    run: Training,
-    process: subprocess.Popen[bytes],
-    left: set[Path],
-    kills: int,
-    dice: random.Random,
-    begun: float,
-    length: float,
+    run: Training, process: subprocess.Popen[bytes], left: set[Path], aim: str, seconds: float
 ) -> None:
-    """Return when it is time to kill, or nothing is left to be killed."""
-    aim = dice.choice(("start-up", "start-up", "anywhere", "anywhere", "writing", "validation"))
-    if aim == "start-up":
-        _wait(process, dice.uniform(0.02, begun))
-        return
-    _until(lambda: phase_of(run.phase) != "start-up" or process.poll() is not None)
-    _wait(process, dice.uniform(0.02, 1.2 * length / max(4, kills)))
-    if aim != "anywhere":
+    """Return some seconds into the start or the training, when the run does what is aimed at or has ended."""
+    if aim != "start-up":
+        _until(lambda: phase_of(run.phase) != "start-up" or process.poll() is not None)
+    _wait(process, seconds)
+    if aim in ("writing", "validation"):
         _until(lambda: process.poll() is not None or _doing(run, left) == aim, seconds=2.0)
 
 
@@ -246,7 +244,7 @@ def read_curves(path: Path) -> list[dict[str, str]]:
         ]
 
 
-def _until(reached: Any, seconds: float = PATIENCE_S) -> None:
+def _until(reached: Any, seconds: float = LONGEST_S) -> None:
     end = time.monotonic() + seconds
     while not reached() and time.monotonic() < end:
         time.sleep(0.001)
