@@ -74,6 +74,7 @@ def evaluate(
         compute: how models run.
         work: finished pieces of work, from which the same command goes on (default: OUTPUT.work.jsonl).
     """
+    from data_modules.choices.benchmarks import split_labels
     from data_modules.choices.probes import Probe
     from data_modules.sources import read_choices
     from evaluation.answering.checkpoint import ChoiceCheckpoint
@@ -136,7 +137,9 @@ def evaluate(
             name: {**source_record(path), "model": identities[name]} for name, path in named.items()
         },
         "input": input,
-        "sources": [source_record(path) for path in input_files(input, labels)],
+        "sources": [
+            source_record(name) for name in split_labels(input, labels) if name and Path(name).is_file()
+        ],
         "benchmark": questions[0].benchmark or "rows",
         "limit": limit,
         "n": len(questions),
@@ -168,10 +171,3 @@ def check_model(path: str, prompt: Prompt, *, most: int, embeds: bool) -> None:
     seq2seq = getattr(model_config(path.removeprefix("hf:")), "is_encoder_decoder", False)
     kind = ("unifiedqa" if seq2seq else "plain") if prompt == "auto" else prompt
     check_letters(most, CHOICE_WORDINGS[kind], f"--choices, with {path}")
-
-
-def input_files(source: str, labels: str) -> list[str]:
-    """The local files that questions and labels come from."""
-    from data_modules.choices.benchmarks import split_labels
-
-    return [name for name in (*split_labels(source), labels) if name and Path(name).is_file()]

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import product
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -59,10 +59,8 @@ def add_task(results: Results, cell: Row, rows: Sequence[Row]) -> None:
     found = feature_accuracy(one_10, one_01, n_10, n_01)
     results.add("h1_sd", found.sd, n=found.seeds, **cell)
     results.add("h1_se", found.se, n=sum(n_10) + sum(n_01), **cell)
-    share, interval, n = stratified(rows, DISAMBIGUATING, "h1", what="uncalibrated")
-    results.add("uncalibrated_h1", share, n=n, interval=interval, **cell)
-    share, interval, n = stratified(rows, AGREEING, "h1")
-    results.add("agreement", share, n=n, interval=interval, **cell)
+    add_share(results, "uncalibrated_h1", stratified(rows, DISAMBIGUATING, "h1", what="uncalibrated"), **cell)
+    add_share(results, "agreement", stratified(rows, AGREEING, "h1"), **cell)
     units = ({**row, "text": (row["cell"], row["id"])} for row in answered_rows(rows))
     results.add_means(units, ("failed",), unit="text", by=(), **cell)
 
@@ -70,8 +68,7 @@ def add_task(results: Results, cell: Row, rows: Sequence[Row]) -> None:
 def add_features(results: Results, rows: Sequence[Row], **cell: Any) -> None:
     """The shares that follow h1 and h2."""
     for feature in HYPOTHESES:
-        share, interval, n = stratified(rows, DISAMBIGUATING, feature)
-        results.add(feature, share, n=n, interval=interval, **cell)
+        add_share(results, feature, stratified(rows, DISAMBIGUATING, feature), **cell)
 
 
 def add_intended(results: Results, rows: Sequence[Row]) -> None:
@@ -85,22 +82,36 @@ def add_intended(results: Results, rows: Sequence[Row]) -> None:
         for place, members in grouped(shown, ("task",)):
             by_way = {way["intervention"]: its for way, its in grouped(members, ("intervention",))}
             for way, its in by_way.items():
-                share, interval, n = stratified(its, DISAMBIGUATING, steer)
-                results.add("intended", share, n=n, interval=interval, **cell, **place, intervention=way)
+                share = stratified(its, DISAMBIGUATING, steer)
+                add_share(results, "intended", share, **cell, **place, intervention=way)
             whole += members if len(by_way) == len(ways) else []
         for way in ways if whole else ():
             its = [row for row in whole if row["intervention"] == way]
-            share, interval, n = stratified(its, DISAMBIGUATING, steer)
-            results.add("intended", share, n=n, interval=interval, **cell, intervention=way)
+            share = stratified(its, DISAMBIGUATING, steer)
+            add_share(results, "intended", share, **cell, intervention=way)
             if way != "none" and "none" in ways:
-                its = [row for row in whole if row["intervention"] in (way, "none")]
-                gain, interval, n = stratified(its, DISAMBIGUATING, steer, minus="none")
-                results.add("gain", gain, n=n, interval=interval, **cell, intervention=way)
+                its += [row for row in whole if row["intervention"] == "none"]
+                gain = stratified(its, DISAMBIGUATING, steer, minus="none")
+                add_share(results, "gain", gain, **cell, intervention=way)
+
+
+class Share(NamedTuple):
+    """A mean over strata."""
+
+    value: float
+    interval: Interval
+    n: int
+    """Answers."""
+
+
+def add_share(results: Results, measure: str, share: Share, **cell: Any) -> None:
+    """A row of the long table."""
+    results.add(measure, share.value, n=share.n, interval=share.interval, **cell)
 
 
 def stratified(
     rows: Sequence[Row], cells: Sequence[str], feature: str, *, what: str = "predicted", minus: str = ""
-) -> tuple[float, Interval, int]:
+) -> Share:
     """How often predictions follow a feature: the mean over tasks, over seeds and cells of each, whatever
     their sizes; with its interval over texts and the number of answers. NaN where a stratum has none.
 
@@ -123,7 +134,7 @@ def stratified(
     )
     counted = [row for row in rows if row["cell"] in cells and "failure" not in row]
     if not counted:
-        return math.nan, NONE, 0
+        return Share(math.nan, NONE, 0)
     units: dict[tuple[str, str, str], int] = {}
     at = [units.setdefault((row["task"], row["cell"], row["id"]), len(units)) for row in counted]
     sums_US2 = np.zeros((len(units), len(strata), 2))
@@ -137,7 +148,7 @@ def stratified(
             return np.asarray(total_RS2[..., 0] / total_RS2[..., 1] @ weight_S)
 
     sums_UC = sums_US2.reshape(len(units), -1)
-    return float(statistic(sums_UC.sum(0))[0]), bootstrap(sums_UC, statistic), len(counted)
+    return Share(float(statistic(sums_UC.sum(0))[0]), bootstrap(sums_UC, statistic), len(counted))
 
 
 def mean(values: Sequence[float]) -> float:
