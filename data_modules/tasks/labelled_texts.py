@@ -6,7 +6,6 @@ inside `prompt`, as RealToxicityPrompts has them.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +13,6 @@ from typing import Any
 
 from storage.errors import DataError
 from storage.json_files import field, json_lines
-
-logger = logging.getLogger(__name__)
 
 NESTED = "prompt"
 """The object that holds the text in RealToxicityPrompts."""
@@ -41,57 +38,47 @@ def read_labelled_texts(
 
     Args:
         paths: JSONL files.
-        fields: by attribute the fields that may hold it; the first that a row has counts.
+        fields: by attribute the fields that may hold it, in the row or inside its `prompt`; the first counts.
         text_field: the field with the text, in the row or inside its `prompt`.
 
     Raises:
         DataError: a file holds no row, or a row has no text, or a label that is no number from 0 to 1 (nor
             true, false or null).
     """
-    known: dict[str, dict[str, list[float]]] = {}
+    labels_of: dict[str, dict[str, list[float]]] = {}
     rows = unlabelled = 0
     for path in paths:
         before = rows
-        for where, row in json_lines(path):
+        for where, row in json_lines(path, dict[str, Any]):
             rows += 1
-            holder = _holder(row, text_field, where)
+            nested = row.get(NESTED)
+            holder = nested if text_field not in row and isinstance(nested, dict) else row
             text = field(holder, text_field, str, where)
-            labels = {name: _label(row, holder, keys, where) for name, keys in fields.items()}
+            labels = {name: _label(holder | row, names, where) for name, names in fields.items()}
             if all(label is None for label in labels.values()):
                 unlabelled += 1
                 continue
-            kept = known.setdefault(text, {name: [] for name in fields})
+            known = labels_of.setdefault(text, {name: [] for name in fields})
             for name, label in labels.items():
-                if label is not None:
-                    kept[name].append(label)
+                known[name] += [] if label is None else [label]
         if rows == before:
             raise DataError(
                 f'{path}: holds no row; expected lines such as {{"text": "...", "toxicity": 0.9}}'
             )
     columns = {
-        name: tuple(sum(kept[name]) / len(kept[name]) if kept[name] else None for kept in known.values())
+        name: tuple(
+            sum(known[name]) / len(known[name]) if known[name] else None for known in labels_of.values()
+        )
         for name in fields
     }
-    return LabelledTexts(tuple(known), columns, rows, unlabelled)
+    return LabelledTexts(tuple(labels_of), columns, rows, unlabelled)
 
 
-def _holder(row: Any, text_field: str, where: str) -> Any:
-    """The object with the text: the row, or its `prompt`."""
-    if isinstance(row, dict) and text_field not in row and isinstance(row.get(NESTED), dict):
-        return row[NESTED]
-    return row
-
-
-def _label(row: dict[str, Any], holder: dict[str, Any], names: tuple[str, ...], where: str) -> float | None:
-    for part in (row, holder):
-        for name in names:
-            if part.get(name) is None:
-                continue
-            value = part[name]
-            if not isinstance(value, (bool, int, float)) or not 0 <= value <= 1:
-                raise DataError(
-                    f"{where}: the field {name!r} must be a number from 0 to 1, true or false, "
-                    f"found {value!r:.60}"
-                )
-            return float(value)
+def _label(row: dict[str, Any], names: tuple[str, ...], where: str) -> float | None:
+    for name in names:
+        if row.get(name) is not None:
+            label = field(row, name, (bool, int, float), where)
+            if not 0 <= label <= 1:
+                raise DataError(f"{where}: the field {name!r} must lie between 0 and 1, found {label!r:.60}")
+            return float(label)
     return None

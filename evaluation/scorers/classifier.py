@@ -3,28 +3,20 @@
     --scorer hf:FOLDER_OR_HUB_NAME
     --scorer "hf:FOLDER_OR_HUB_NAME?profanity=obscene&threat=LABEL_3"
 
-Labels are matched to the attributes by name, by a few other names (`scorers.SYNONYMS`), or as the user says.
+Labels are matched to the attributes by name, by a few other names (`interface.NAMES`), or as the user says.
 Tensor suffixes: B batch, T tokens, C labels of the classifier.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
 from evaluation.answering.checkpoint import pick_device
-from evaluation.scorers.interface import (
-    ATTRIBUTES,
-    SYNONYMS,
-    ScoreFailure,
-    Scores,
-    around_empty,
-    attributes_of,
-    batches,
-)
+from evaluation.scorers.interface import NAMES, Scorer, Scores, checked_attribute, used_attributes
 from models.language.local_model import weights_id
 from storage.finished_work import work_key
 
@@ -34,10 +26,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_OFFSET = ("roberta", "xlm-roberta", "camembert")
+_COUNTED_BEHIND_PADDING = ("roberta", "xlm-roberta", "camembert")
 
 
-class ClassifierScorer:
+class ClassifierScorer(Scorer):
     """Probabilities of a sequence classifier: a sigmoid a label where it is multi-label (or has one label), a
     softmax over labels otherwise. Computed in float64 and rounded to nine digits, so that a score does not
     depend on the texts beside it. Texts longer than its context are cut, with a warning.
@@ -65,8 +57,8 @@ class ClassifierScorer:
         config = self.model.config
         labels = {int(index): str(label) for index, label in config.id2label.items()}
         self._label = matched_labels(labels, mapping, self.name)
-        self.attributes = attributes_of(
-            self.name, self._label, attributes, has=f"; its labels are {', '.join(labels.values())}"
+        self.attributes = used_attributes(
+            self.name, self._label, attributes, labels=f"; its labels are {', '.join(labels.values())}"
         )
         self.activation = _activation(config, self.name)
         self.weights = weights_id(path, config)
@@ -79,22 +71,12 @@ class ClassifierScorer:
 
     def about(self) -> dict[str, Any]:
         """With the label behind each attribute."""
-        return {
-            "name": self.name,
-            "version": self.version,
-            "attributes": list(self.attributes),
-            "labels": {name: self.model.config.id2label[self._label[name]] for name in self.attributes},
-            "activation": self.activation,
-            "weights": self.weights,
-        }
+        labels = {name: self.model.config.id2label[self._label[name]] for name in self.attributes}
+        return super().about() | {"labels": labels, "activation": self.activation, "weights": self.weights}
 
-    def score(self, texts: Sequence[str]) -> Iterator[Scores | ScoreFailure]:
-        """See `Scorer`."""
-        return around_empty(texts, self.attributes, self._scored(texts))
-
-    def _scored(self, texts: Sequence[str]) -> Iterator[Scores]:
-        for batch in batches(texts, self.batch_size):
-            for row_C in self._probabilities(batch).tolist():
+    def _score(self, texts: list[str]) -> Iterator[Scores]:
+        for start in range(0, len(texts), self.batch_size):
+            for row_C in self._probabilities(texts[start : start + self.batch_size]).tolist():
                 yield {name: row_C[self._label[name]] for name in self.attributes}
 
     def _probabilities(self, texts: list[str]) -> Tensor:
@@ -120,24 +102,22 @@ def matched_labels(labels: Mapping[int, str], mapping: str, name: str) -> dict[s
         name: of the scorer, for errors.
 
     Raises:
-        ValueError: `mapping` is no such text, or names an attribute or a label that there is not.
+        ValueError: `mapping` is no such text, or names an attribute or a label that does not exist.
     """
-    by_name = {_plain(label): index for index, label in labels.items()}
-    found = {SYNONYMS[label]: index for label, index in by_name.items() if label in SYNONYMS}
-    found |= {label: index for label, index in by_name.items() if label in ATTRIBUTES}
+    index_of = {_plain(label): index for index, label in labels.items()}
+    matched = {}
+    for attribute, names in NAMES.items():
+        if present := [name for name in names if name in index_of]:
+            matched[attribute] = index_of[present[0]]
     try:
-        said = dict(parse_qsl(mapping, strict_parsing=True)) if mapping else {}
+        chosen = dict(parse_qsl(mapping, strict_parsing=True)) if mapping else {}
     except ValueError:
         raise ValueError(f"--scorer {name}: write hf:PATH?attribute=label&attribute=label") from None
-    for attribute, label in said.items():
-        if attribute not in ATTRIBUTES:
-            raise ValueError(
-                f"--scorer {name}: no attribute {attribute!r}; choose from {', '.join(ATTRIBUTES)}"
-            )
-        if _plain(label) not in by_name:
+    for attribute, label in chosen.items():
+        if _plain(label) not in index_of:
             raise ValueError(f"--scorer {name}: no label {label!r}; it has {', '.join(labels.values())}")
-        found[attribute] = by_name[_plain(label)]
-    return found
+        matched[checked_attribute(attribute, f"--scorer {name}")] = index_of[_plain(label)]
+    return matched
 
 
 def _plain(label: str) -> str:
@@ -171,22 +151,22 @@ def _load(path: str, device: torch.device) -> tuple[Any, Any]:
             output_loading_info=True,
         )
     except (OSError, ValueError, KeyError, RuntimeError) as error:
-        said = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(f"scorer hf:{path} cannot be loaded: {said}") from error
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(f"scorer hf:{path} cannot be loaded: {reason}") from error
     if missing := sorted(info["missing_keys"]):
         # transformers would make them up.
         raise ValueError(
             f"scorer hf:{path} is no text classifier: it has no weights {', '.join(missing[:3])}"
         )
-    _agree(tokenizer, model, path)
+    _fit_tokenizer(tokenizer, model, path)
     return model.to(device).eval(), tokenizer
 
 
-def _agree(tokenizer: Any, model: Any, path: str) -> None:
+def _fit_tokenizer(tokenizer: Any, model: Any, path: str) -> None:
     """One padding token and one bound on lengths for tokenizer and model."""
     config = model.config
-    if len(tokenizer) > (known := model.get_input_embeddings().num_embeddings):
-        raise ValueError(f"scorer hf:{path}: its tokenizer has {len(tokenizer)} tokens, its model {known}")
+    if len(tokenizer) > (size := model.get_input_embeddings().num_embeddings):
+        raise ValueError(f"scorer hf:{path}: its tokenizer has {len(tokenizer)} tokens, its model {size}")
     pad = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if i is not None), None)
     if pad is None:
         raise ValueError(f"scorer hf:{path}: its tokenizer has neither a pad token nor an end token")
@@ -196,5 +176,5 @@ def _agree(tokenizer: Any, model: Any, path: str) -> None:
     positions = getattr(config, "max_position_embeddings", None)
     if positions and positions > 0:
         # RoBERTa's kin count them from behind the padding token.
-        offset = config.pad_token_id + 1 if config.model_type in _OFFSET else 0
+        offset = config.pad_token_id + 1 if config.model_type in _COUNTED_BEHIND_PADDING else 0
         tokenizer.model_max_length = min(tokenizer.model_max_length, positions - offset)

@@ -9,60 +9,80 @@ what was measured on held-out texts. Array suffixes: N texts, A attributes, F fe
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
+from pydantic import Field, FiniteFloat
 from scipy.special import expit
 from sklearn.feature_extraction.text import TfidfVectorizer
+from typing_extensions import TypedDict
 
 from evaluation.report import fingerprint
-from evaluation.scorers.interface import (
-    ATTRIBUTES,
-    ScoreFailure,
-    Scores,
-    around_empty,
-    attributes_of,
-    batches,
-)
+from evaluation.scorers.interface import ATTRIBUTES, Scorer, Scores, used_attributes
 from storage.errors import DataError
-from storage.files import atomic_text
-from storage.json_files import field, load_json
-
-FORMAT = "interventune-scorer"
-VERSION = 1
-# In the order of the file.
-QUALITY = ("roc_auc", "average_precision", "f1", "base_rate")
+from storage.json_files import load_json
 
 _BATCH = 256
-_MAX_NGRAM = 8
-_ANALYZERS = ("word", "char_wb")
+
+Ngram = Annotated[int, Field(ge=1, le=8)]
 
 
-@dataclass(frozen=True)
+class Quality(TypedDict):
+    """What was measured for an attribute on `n` held-out texts."""
+
+    n: int
+    roc_auc: FiniteFloat
+    average_precision: FiniteFloat
+    f1: FiniteFloat
+    base_rate: FiniteFloat
+
+
+class Weights(TypedDict):
+    """Of one attribute."""
+
+    intercept: FiniteFloat
+    coef: list[FiniteFloat]
+
+
+class Features(TypedDict):
+    """A fitted vectorizer."""
+
+    analyzer: Literal["word", "char_wb"]
+    ngrams: tuple[Ngram, Ngram]
+    terms: Annotated[list[str], Field(min_length=1)]
+    idf: list[FiniteFloat]
+
+
+class ScorerFile(TypedDict):
+    """Version 1 of the file. `held_out` and `weights` are by attribute; `trained` says on what, and how."""
+
+    format: Literal["interventune-scorer"]
+    version: Annotated[int, Field(ge=1, le=1)]
+    held_out: dict[str, Quality]
+    trained: dict[str, Any]
+    weights: Annotated[dict[str, Weights], Field(min_length=1)]
+    features: list[Features]
+
+
 class EmbeddedModel:
-    """The parameters: P(attribute | text) = sigmoid(coef . tfidf(text) + intercept).
+    """P(attribute | text) = sigmoid(coef . tfidf(text) + intercept).
 
     Args:
-        attributes: A of ATTRIBUTES, in their order.
-        vectorizers: fitted, their features side by side: F in all.
-        coef_AF: weights.
-        intercept_A: biases.
-        quality: per attribute what was measured on held-out texts: QUALITY and N as `n`.
-        trained: on what, and how; plain JSON.
+        weights: by attribute.
+        features: F in all, side by side.
     """
 
-    attributes: tuple[str, ...]
-    vectorizers: tuple[TfidfVectorizer, ...]
-    coef_AF: NDArray[np.float64]
-    intercept_A: NDArray[np.float64]
-    quality: dict[str, dict[str, float | int]]
-    trained: dict[str, Any]
+    def __init__(self, weights: Mapping[str, Weights], features: Sequence[Features]) -> None:
+        self.attributes = tuple(name for name in ATTRIBUTES if name in weights)
+        self.coef_AF = np.array([weights[name]["coef"] for name in self.attributes])
+        self.intercept_A = np.array([weights[name]["intercept"] for name in self.attributes])
+        self.vectorizers = [vectorizer(part["analyzer"], part["ngrams"], part["terms"]) for part in features]
+        for fitted, part in zip(self.vectorizers, features, strict=True):
+            fitted.idf_ = np.array(part["idf"])
 
     def probabilities(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """(N, A), each in [0, 1]; a text's row does not depend on the others."""
@@ -70,7 +90,7 @@ class EmbeddedModel:
         return expit(x_NF @ self.coef_AF.T + self.intercept_A)
 
 
-class EmbeddedScorer:
+class EmbeddedScorer(Scorer):
     """A file of `train-scorer` as a scorer.
 
     Args:
@@ -83,143 +103,60 @@ class EmbeddedScorer:
 
     def __init__(self, path: str, *, attributes: tuple[str, ...] = ()) -> None:
         self.name = f"embedded:{path}"
-        self.model = read_model(Path(path))
         self.version = fingerprint(Path(path))
-        self.attributes = attributes_of(self.name, self.model.attributes, attributes)
+        self.content = read_scorer(Path(path))
+        self.model = EmbeddedModel(self.content["weights"], self.content["features"])
+        self.attributes = used_attributes(self.name, self.model.attributes, attributes)
 
     def about(self) -> dict[str, Any]:
         """With the quality on held-out texts."""
-        return {
-            "name": self.name,
-            "version": self.version,
-            "attributes": list(self.attributes),
-            "held_out": {name: self.model.quality[name] for name in self.attributes},
-            "trained": self.model.trained,
-        }
+        held_out = {name: self.content["held_out"][name] for name in self.attributes}
+        return super().about() | {"held_out": held_out, "trained": self.content["trained"]}
 
-    def score(self, texts: Sequence[str]) -> Iterator[Scores | ScoreFailure]:
-        """See `Scorer`."""
-        return around_empty(texts, self.attributes, self._scored(texts))
-
-    def _scored(self, texts: Sequence[str]) -> Iterator[Scores]:
+    def _score(self, texts: list[str]) -> Iterator[Scores]:
         columns = [(name, self.model.attributes.index(name)) for name in self.attributes]
-        for batch in batches(texts, _BATCH):
-            for row_A in self.model.probabilities(batch):
+        for start in range(0, len(texts), _BATCH):
+            for row_A in self.model.probabilities(texts[start : start + _BATCH]):
                 yield {name: float(row_A[a]) for name, a in columns}
 
 
 def vectorizer(
-    analyzer: str, ngrams: tuple[int, int], *, max_features: int | None = None, terms: list[str] | None = None
+    analyzer: str, ngrams: tuple[int, int], terms: list[str] | None = None, max_features: int | None = None
 ) -> TfidfVectorizer:
     """The text features of version 1 of the file: lower case, logarithmic counts, rows of length 1."""
     return TfidfVectorizer(
         analyzer=analyzer,
         ngram_range=ngrams,
-        max_features=max_features,
         vocabulary=terms,
+        max_features=max_features,
         sublinear_tf=True,
     )
 
 
-def write_model(model: EmbeddedModel, path: Path) -> None:
-    """The whole file or none. DataError where it cannot be written."""
-    features = [
-        {
-            "analyzer": v.analyzer,
-            "ngrams": list(v.ngram_range),
-            "terms": v.get_feature_names_out().tolist(),
-            "idf": v.idf_.tolist(),
-        }
-        for v in model.vectorizers
-    ]
-    weights = {
-        name: {"intercept": float(model.intercept_A[a]), "coef": model.coef_AF[a].tolist()}
-        for a, name in enumerate(model.attributes)
-    }
-    document = {
-        "format": FORMAT,
-        "version": VERSION,
-        "held_out": model.quality,
-        "trained": model.trained,
-        "weights": weights,
-        "features": features,
-    }
-    with atomic_text(path) as file:
-        json.dump(document, file, allow_nan=False)
-        file.write("\n")
-
-
-def read_model(path: Path) -> EmbeddedModel:
-    """The parameters in a file; everything is checked.
-
-    Raises:
-        DataError: it is no such file, of another version, or damaged.
-    """
-    document = load_json(path)
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise DataError(f"{path}: no scorer; make one with python -m evaluation train-scorer")
-    if field(document, "version", int, str(path)) != VERSION:
-        raise DataError(
-            f"{path}: version {document['version']} of the format, where this program reads {VERSION}; "
-            "train the scorer anew"
-        )
+def read_scorer(path: Path) -> ScorerFile:
+    """A file of `train-scorer`; DataError where it is none, of another version, or damaged."""
     try:
-        vectorizers = tuple(
-            _vectorizer(part, f"features[{i}]")
-            for i, part in enumerate(field(document, "features", list, "the file"))
-        )
-        width = sum(len(v.vocabulary_) for v in vectorizers)
-        weights = field(document, "weights", dict, "the file")
-        names = tuple(name for name in ATTRIBUTES if name in weights)
-        if not names or len(names) < len(weights):
-            raise DataError(f"weights: must be of some of {', '.join(ATTRIBUTES)}, and of nothing else")
-        rows = [_weights(weights[name], width, f"weights of {name}") for name in names]
-        quality = {name: _quality(document, name) for name in names}
-        trained = field(document, "trained", dict, "the file")
+        content = load_json(path, ScorerFile)
+        _check_agreement(content, path)
     except DataError as error:
-        raise DataError(f"{path}: a damaged scorer: {error}; train it anew") from None
-    coef_AF = np.stack([row for row, _ in rows])
-    return EmbeddedModel(names, vectorizers, coef_AF, np.array([b for _, b in rows]), quality, trained)
+        raise DataError(f"{error}; make a scorer with python -m evaluation train-scorer") from None
+    return content
 
 
-def _vectorizer(part: Any, where: str) -> TfidfVectorizer:
-    analyzer = field(part, "analyzer", str, where)
-    ngrams = field(part, "ngrams", list, where)
-    terms = field(part, "terms", list, where)
-    if analyzer not in _ANALYZERS:
-        raise DataError(f"{where}: 'analyzer' must be {' or '.join(_ANALYZERS)}")
-    whole = all(type(n) is int for n in ngrams)
-    if len(ngrams) != 2 or not whole or not 1 <= ngrams[0] <= ngrams[1] <= _MAX_NGRAM:
-        raise DataError(f"{where}: 'ngrams' must be two whole numbers from 1 to {_MAX_NGRAM}, in order")
-    if not terms or not all(isinstance(term, str) for term in terms) or len(set(terms)) < len(terms):
-        raise DataError(f"{where}: 'terms' must be texts, each once")
-    made = vectorizer(analyzer, (ngrams[0], ngrams[1]), terms=terms)
-    made.idf_ = _numbers(part, "idf", len(terms), where)
-    return made
-
-
-def _weights(part: Any, width: int, where: str) -> tuple[NDArray[np.float64], float]:
-    coef_F = _numbers(part, "coef", width, where)
-    return coef_F, float(_numbers({"intercept": [part.get("intercept")]}, "intercept", 1, where)[0])
-
-
-def _numbers(part: Any, name: str, size: int, where: str) -> NDArray[np.float64]:
-    values = field(part, name, list, where)
-    if len(values) != size:
-        raise DataError(f"{where}: {name!r} holds {len(values)} numbers, {size} are expected")
-    try:
-        if not all(type(value) in (float, int) for value in values):
-            raise OverflowError
-        array = np.array(values, dtype=np.float64)
-        if not np.isfinite(array).all():
-            raise OverflowError
-    except OverflowError:
-        raise DataError(f"{where}: {name!r} must hold finite numbers") from None
-    return array
-
-
-def _quality(document: Any, attribute: str) -> dict[str, float | int]:
-    where = f"held_out of {attribute}"
-    part = field(field(document, "held_out", dict, "the file"), attribute, dict, "held_out")
-    shares = {name: float(_numbers({name: [part.get(name)]}, name, 1, where)[0]) for name in QUALITY}
-    return {"n": field(part, "n", int, where), **shares}
+def _check_agreement(content: ScorerFile, path: Path) -> None:
+    """DataError where parts of the file contradict each other."""
+    for i, part in enumerate(content["features"]):
+        where, terms = f"{path}: the field 'features[{i}]", part["terms"]
+        if part["ngrams"][0] > part["ngrams"][1]:
+            raise DataError(f"{where}.ngrams' must hold two numbers in order")
+        if len(set(terms)) < len(terms):
+            raise DataError(f"{where}.terms' holds a text twice")
+        if len(part["idf"]) != len(terms):
+            raise DataError(f"{where}.idf' holds {len(part['idf'])} numbers for {len(terms)} terms")
+    width = sum(len(part["terms"]) for part in content["features"])
+    for name, weights in content["weights"].items():
+        where, size = f"{path}: the field 'weights.{name}", len(weights["coef"])
+        if name not in ATTRIBUTES or name not in content["held_out"]:
+            raise DataError(f"{where}' must be of an attribute in 'held_out'")
+        if size != width:
+            raise DataError(f"{where}.coef' holds {size} numbers for {width} terms")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from evaluation.scorers.interface import ATTRIBUTES, Scorer
+from evaluation.scorers.interface import ATTRIBUTES, Scorer, checked_attribute
 from storage.command_line import AtLeast, Count
 
 
@@ -63,10 +63,5 @@ def chosen_attributes(text: str | None) -> tuple[str, ...]:
     """The value of `--scorer-attributes` in the order of ATTRIBUTES; empty where the flag is absent."""
     if text is None:
         return ()
-    names = {name.strip() for name in text.split(",")}
-    if strange := sorted(names - set(ATTRIBUTES)):
-        raise ValueError(
-            f"--scorer-attributes: no attribute {', '.join(map(repr, strange))}; choose from "
-            f"{', '.join(ATTRIBUTES)}, with commas between them"
-        )
+    names = {checked_attribute(name.strip(), "--scorer-attributes") for name in text.split(",")}
     return tuple(name for name in ATTRIBUTES if name in names)

@@ -7,23 +7,28 @@ One request a text, all attributes in it; Google keeps no text (`doNotStore`).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from evaluation.scorers.interface import ATTRIBUTES, ScoreFailure, Scores, around_empty
-from models.language.endpoint_client import asked_in_order, checked_key, checked_url, open_client, scrubbed
+from evaluation.scorers.interface import ATTRIBUTES, Scorer, Scores
+from models.language.endpoint_client import (
+    asked_in_order,
+    checked_key,
+    checked_url,
+    open_client,
+    reply_or_failure,
+)
+from models.language.text_models import TextFailure
 
 URL = "https://commentanalyzer.googleapis.com"
 API_VERSION = "v1alpha1"
 KEY = "PERSPECTIVE_API_KEY"
 
-_REFUSED = "API_KEY_INVALID"
-"""What Google answers to a wrong key, under status 400."""
 
-
-class PerspectiveScorer:
-    """Perspective's summary scores of English texts.
+class PerspectiveScorer(Scorer):
+    """Perspective's summary scores of English texts. Google may change the scores behind one version: results
+    of different months do not compare.
 
     Args:
         attributes: of ATTRIBUTES, in their order.
@@ -69,15 +74,8 @@ class PerspectiveScorer:
             prepare=self._prepare,
         )
 
-    def about(self) -> dict[str, Any]:
-        """Name, version of the API, attributes. Google may change the scores behind one version: results of
-        different months do not compare."""
-        return {"name": self.name, "version": self.version, "attributes": list(self.attributes)}
-
-    def score(self, texts: Sequence[str]) -> Iterator[Scores | ScoreFailure]:
-        """See `Scorer`."""
-        asked = asked_in_order(self._ask, filter(str.strip, texts), parallel=self.parallel, name=self.name)
-        return around_empty(texts, self.attributes, asked)
+    def _score(self, texts: list[str]) -> Iterator[Scores | TextFailure]:
+        return asked_in_order(self._ask, texts, parallel=self.parallel, name=self.name)
 
     def _prepare(self, request: Any) -> None:
         """Google's kind of key instead of a bearer token, never to another host."""
@@ -85,69 +83,37 @@ class PerspectiveScorer:
         if self._key and request.url.netloc.decode() == self._host:
             request.headers["X-Goog-Api-Key"] = self._key
 
-    def _ask(self, text: str) -> Scores | ScoreFailure:
-        import openai
-
+    def _ask(self, text: str) -> Scores | TextFailure:
         body = {
             "comment": {"text": text},
             "languages": ["en"],
             "requestedAttributes": {name.upper(): {} for name in self.attributes},
             "doNotStore": True,
         }
-        try:
-            reply = self._client.post(
+        reply = reply_or_failure(
+            lambda: self._client.post(
                 f"/{API_VERSION}/comments:analyze",
                 body=body,
                 cast_to=object,
                 options={"follow_redirects": False},
-            )
-        except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
-            raise self._no_access(error.status_code) from None
-        except openai.NotFoundError:
-            raise ValueError(
-                f"{self.name}: no such service at {self.url} (404); check --scorer-url"
-            ) from None
-        except openai.APITimeoutError:
-            return ScoreFailure("the endpoint timed out")
-        except openai.APIStatusError as error:
-            if _REFUSED in str(error.body):
-                raise self._no_access(error.status_code) from None
-            return _failure(error, self._key)
-        except openai.APIConnectionError as error:
-            return ScoreFailure(
-                "no connection to the endpoint", scrubbed(str(error.__cause__ or error), self._key)
-            )
-        except (openai.OpenAIError, ValueError):  # among them what is not JSON
-            return ScoreFailure("the endpoint answered nonsense")
-        return _scores(reply, self.attributes)
-
-    def _no_access(self, status: int) -> ValueError:
-        # Not the endpoint's own words: they may quote the key.
-        return ValueError(f"{self.name} refuses access ({status}); check {KEY}, and that the API is enabled")
+            ),
+            name=self.name,
+            key=self._key,
+            variable=f"{KEY}, and that the API is enabled",
+            where="--scorer-url",
+        )
+        return reply if isinstance(reply, TextFailure) else _scores(reply, self.attributes)
 
 
-def _failure(error: Any, key: str) -> ScoreFailure:
-    """What is wrong with this text, or with the endpoint, from an error reply."""
-    message = ""
-    if isinstance(error.body, dict):
-        message = str(error.body.get("message") or "")
-    said = scrubbed(message, key)
-    if error.status_code == 429:
-        return ScoreFailure("the quota is used up (429)", said)
-    if "language" in message.lower():
-        return ScoreFailure("the language is not supported", said)
-    return ScoreFailure(f"the endpoint answered {error.status_code}", said)
-
-
-def _scores(reply: Any, attributes: tuple[str, ...]) -> Scores | ScoreFailure:
+def _scores(reply: Any, attributes: tuple[str, ...]) -> Scores | TextFailure:
     """The summary scores, all of them or a failure: an endpoint may answer with none."""
     scores: Scores = {}
     for name in attributes:
         try:
             value = reply["attributeScores"][name.upper()]["summaryScore"]["value"]
         except (KeyError, TypeError):
-            return ScoreFailure("the endpoint gave no score", name)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-            return ScoreFailure("the endpoint gave a score that is none", name)
+            return TextFailure("the endpoint gave no score", name)
+        if type(value) not in (int, float) or not 0 <= value <= 1:
+            return TextFailure("the endpoint gave no score between 0 and 1", name)
         scores[name] = float(value)
     return scores

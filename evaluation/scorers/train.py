@@ -10,13 +10,14 @@ Array suffixes: N texts, A attributes, F features.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from evaluation.scorers.interface import ATTRIBUTES, SYNONYMS
+from evaluation.scorers.interface import ATTRIBUTES, NAMES, checked_attribute
 from storage.command_line import AtLeast, Count
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from data_modules.tasks.labelled_texts import LabelledTexts
-    from evaluation.scorers.embedded import EmbeddedModel
-    from evaluation.views import Table
+    from evaluation.scorers.embedded import Quality, ScorerFile
 
 logger = logging.getLogger(__name__)
 
@@ -63,8 +63,8 @@ def run(
     """
     from data_modules.tasks.labelled_texts import read_labelled_texts
     from evaluation.report import fingerprint
-    from evaluation.scorers.embedded import write_model
-    from evaluation.views import print_table
+    from evaluation.views import Table, print_table
+    from storage.files import atomic_text
 
     fields = label_fields(label or [])
     if not 0 < held_out < 1:
@@ -87,35 +87,31 @@ def run(
         "scikit_learn": version("scikit-learn"),
     }
     attributes = labelled_attributes(data, fields, input, label or [])
-    model = train(data, attributes, held_out=held_out, seed=seed, max_features=max_features, trained=trained)
-    write_model(model, output)
-    print_table(quality_table(model))
+    scorer = train(data, attributes, held_out=held_out, seed=seed, max_features=max_features, trained=trained)
+    with atomic_text(output) as file:
+        json.dump(scorer, file, allow_nan=False)
+        file.write("\n")
+    header = ("", "n", "ROC AUC", "average precision", "F1", "base rate")
+    rows = tuple((name, *quality.values()) for name, quality in scorer["held_out"].items())
+    print_table(Table("Held-out texts", header, rows))  # type: ignore[arg-type]
     print(f"scorer: {output}")
 
 
 def label_fields(labels: list[str]) -> dict[str, tuple[str, ...]]:
-    """The fields that each attribute may stand in, from the values of `--label`; by default those of its name
-    and its SYNONYMS."""
-    if not labels:
-        return {
-            name: (name, *(other for other, meant in SYNONYMS.items() if meant == name))
-            for name in ATTRIBUTES
-        }
-    pairs = [label.partition("=")[::2] for label in labels]
-    for label, (name, field) in zip(labels, pairs, strict=True):
-        if name not in ATTRIBUTES or not field:
-            raise ValueError(
-                f"--label {label!r}: write ATTRIBUTE=FIELD, ATTRIBUTE one of {', '.join(ATTRIBUTES)}"
-            )
-    if len(dict(pairs)) < len(pairs):
-        raise ValueError("--label: names an attribute twice")
-    return {name: (dict(pairs)[name],) for name in ATTRIBUTES if name in dict(pairs)}
+    """The fields that each attribute may stand in, from the values of `--label` (default: NAMES)."""
+    field_of: dict[str, str] = {}
+    for label in labels:
+        name, _, field = label.partition("=")
+        if checked_attribute(name, f"--label {label!r}") in field_of or not field:
+            raise ValueError(f"--label {label!r}: write ATTRIBUTE=FIELD, each attribute once")
+        field_of[name] = field
+    return {name: (field_of[name],) for name in ATTRIBUTES if name in field_of} or dict(NAMES)
 
 
 def labelled_attributes(
     data: LabelledTexts, fields: dict[str, tuple[str, ...]], paths: Sequence[str], labels: Sequence[str]
 ) -> tuple[str, ...]:
-    """The attributes that rows have labels of. The others are told; ValueError if `--label` names them."""
+    """The attributes that rows have labels of; a warning names the others. ValueError if `--label` does."""
     absent = [name for name, column in data.labels.items() if all(label is None for label in column)]
     present = tuple(name for name in fields if name not in absent)
     files = ", ".join(paths)
@@ -139,8 +135,8 @@ def train(
     held_out: float,
     seed: int,
     max_features: int,
-    trained: dict[str, Any] | None = None,
-) -> EmbeddedModel:
+    trained: dict[str, Any],
+) -> ScorerFile:
     """Fit on one part, measure on the other.
 
     Args:
@@ -149,7 +145,7 @@ def train(
         held_out: share of texts to measure on.
         seed: of that choice.
         max_features: of each of FEATURES.
-        trained: what to keep about the data.
+        trained: what the file keeps about the data.
 
     Raises:
         ValueError: an attribute has positive or negative texts only, here or there.
@@ -158,31 +154,47 @@ def train(
     import scipy.sparse
     from sklearn.linear_model import LogisticRegression
 
-    from evaluation.scorers.embedded import EmbeddedModel, vectorizer
+    from evaluation.scorers.embedded import EmbeddedModel, Features, Weights, vectorizer
 
     label_NA = np.array([data.labels[name] for name in attributes], dtype=np.float64).T
-    _check_classes(attributes, label_NA, "the labels")
     test_N = held_out_rows(label_NA, held_out, seed)
-    for part_N, what in ((~test_N, "the texts to learn from"), (test_N, "the held-out texts")):
-        _check_classes(attributes, label_NA[part_N], what)
-    made = tuple(vectorizer(kind, ngrams, max_features=max_features) for kind, ngrams in FEATURES)
+    for part_NA, what in (
+        (label_NA, "the labels"),
+        (label_NA[~test_N], "the texts to learn from"),
+        (label_NA[test_N], "the held-out texts"),
+    ):
+        _check_classes(attributes, part_NA, what)
+    vectorizers = [vectorizer(kind, ngrams, max_features=max_features) for kind, ngrams in FEATURES]
+    texts = np.array(data.texts, dtype=object)
     try:
-        x_NF = scipy.sparse.hstack(
-            [v.fit_transform(_chosen(data.texts, ~test_N)) for v in made], format="csr"
-        )
+        x_NF = scipy.sparse.hstack([v.fit_transform(texts[~test_N]) for v in vectorizers], format="csr")
     except ValueError as error:  # texts without a single word
         raise ValueError(f"--input: no features in the texts ({error})") from error
-    coef, intercept = [], []
-    for a in range(len(attributes)):
-        y_N = label_NA[~test_N, a]
-        known_N = ~np.isnan(y_N)
-        fitted = LogisticRegression(C=INVERSE_REGULARISATION, max_iter=1000)
-        fitted.fit(x_NF[known_N], y_N[known_N] >= POSITIVE)
-        coef.append(fitted.coef_[0])
-        intercept.append(fitted.intercept_[0])
-    model = EmbeddedModel(attributes, made, np.stack(coef), np.array(intercept), {}, trained or {})
-    model.quality.update(quality(model, _chosen(data.texts, test_N), label_NA[test_N]))
-    return model
+    features: list[Features] = [
+        {
+            "analyzer": fitted.analyzer,
+            "ngrams": fitted.ngram_range,
+            "terms": fitted.get_feature_names_out().tolist(),
+            "idf": fitted.idf_.tolist(),
+        }
+        for fitted in vectorizers
+    ]
+    weights: dict[str, Weights] = {}
+    for name, label_N in zip(attributes, label_NA[~test_N].T, strict=True):
+        known_N = ~np.isnan(label_N)
+        regression = LogisticRegression(C=INVERSE_REGULARISATION, max_iter=1000)
+        regression.fit(x_NF[known_N], label_N[known_N] >= POSITIVE)
+        coef, intercept = regression.coef_[0].tolist(), float(regression.intercept_[0])
+        weights[name] = {"intercept": intercept, "coef": coef}
+    score_NA = EmbeddedModel(weights, features).probabilities(texts[test_N].tolist())
+    return {
+        "format": "interventune-scorer",
+        "version": 1,
+        "held_out": measured_quality(attributes, score_NA, label_NA[test_N]),
+        "trained": trained,
+        "weights": weights,
+        "features": features,
+    }
 
 
 def held_out_rows(label_NA: NDArray[np.float64], share: float, seed: int) -> NDArray[np.bool_]:
@@ -201,48 +213,31 @@ def held_out_rows(label_NA: NDArray[np.float64], share: float, seed: int) -> NDA
     return test_N
 
 
-def quality(
-    model: EmbeddedModel, texts: Sequence[str], label_NA: NDArray[np.float64]
-) -> dict[str, dict[str, float | int]]:
-    """Per attribute, on the texts with a label: their number, the share of positives, area under the ROC
-    curve, average precision, and F1 at .5."""
+def measured_quality(
+    attributes: tuple[str, ...], score_NA: NDArray[np.float64], label_NA: NDArray[np.float64]
+) -> dict[str, Quality]:
+    """Per attribute, on the texts with a label: their number, area under the ROC curve, average precision, F1
+    at .5, and the share of positives."""
     import numpy as np
     from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
-    score_NA = model.probabilities(texts)
-    result: dict[str, dict[str, float | int]] = {}
-    for a, name in enumerate(model.attributes):
-        known_N = ~np.isnan(label_NA[:, a])
-        truth_N, score_N = label_NA[known_N, a] >= POSITIVE, score_NA[known_N, a]
-        result[name] = {
+    quality: dict[str, Quality] = {}
+    for name, score_N, label_N in zip(attributes, score_NA.T, label_NA.T, strict=True):
+        known_N = ~np.isnan(label_N)
+        score_N, positive_N = score_N[known_N], label_N[known_N] >= POSITIVE
+        quality[name] = {
             "n": int(known_N.sum()),
-            "roc_auc": float(roc_auc_score(truth_N, score_N)),
-            "average_precision": float(average_precision_score(truth_N, score_N)),
-            "f1": float(f1_score(truth_N, score_N >= POSITIVE)),
-            "base_rate": float(truth_N.mean()),
+            "roc_auc": float(roc_auc_score(positive_N, score_N)),
+            "average_precision": float(average_precision_score(positive_N, score_N)),
+            "f1": float(f1_score(positive_N, score_N >= POSITIVE)),
+            "base_rate": float(positive_N.mean()),
         }
-    return result
-
-
-def quality_table(model: EmbeddedModel) -> Table:
-    """What was measured on the held-out texts."""
-    from evaluation.views import Table
-
-    header = ("", "n", "base rate", "ROC AUC", "average precision", "F1")
-    keys = ("n", "base_rate", "roc_auc", "average_precision", "f1")
-    rows = tuple((name, *(found[key] for key in keys)) for name, found in model.quality.items())
-    return Table("Held-out texts", header, rows)
-
-
-def _chosen(texts: Sequence[str], which_N: NDArray[np.bool_]) -> list[str]:
-    return [text for text, chosen in zip(texts, which_N, strict=True) if chosen]
+    return quality
 
 
 def _check_classes(attributes: tuple[str, ...], label_NA: NDArray[np.float64], what: str) -> None:
-    for a, name in enumerate(attributes):
-        positive, negative = (
-            int((part).sum()) for part in (label_NA[:, a] >= POSITIVE, label_NA[:, a] < POSITIVE)
-        )
+    for name, label_N in zip(attributes, label_NA.T, strict=True):
+        positive, negative = int((label_N >= POSITIVE).sum()), int((label_N < POSITIVE).sum())
         if not positive or not negative:
             raise ValueError(
                 f"{name}: {what} hold {positive} positive and {negative} negative texts, and both are "

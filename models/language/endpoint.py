@@ -16,7 +16,7 @@ from models.language.endpoint_client import (
     key_for,
     model_and_url,
     open_client,
-    scrubbed,
+    reply_or_failure,
 )
 from models.language.text_models import Ability, Settings, TextFailure, TextModel
 
@@ -108,32 +108,16 @@ class EndpointTextModel(TextModel):
 
     def _reply(self, prompt: str, request: dict[str, Any]) -> Any:
         """What the endpoint sends, or a TextFailure."""
-        import openai
 
-        try:
+        def send() -> Any:
             if self.completions:
                 return self._client.completions.create(model=self.model, prompt=prompt, **request)
             turns = [{"role": "user", "content": prompt}]
             return self._client.chat.completions.create(model=self.model, messages=turns, **request)
-        except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
-            # Not the endpoint's own words: they may quote the key.
-            raise ValueError(
-                f"{self.name} refuses access ({error.status_code}); check OPENAI_API_KEY"
-            ) from None
-        except openai.NotFoundError as error:
-            said = self._scrub(error.message)
-            raise ValueError(f"{self.name} is not there (404): {said}; check model and base URL") from None
-        except openai.APITimeoutError:
-            return TextFailure("the endpoint timed out")
-        except openai.APIStatusError as error:
-            return TextFailure(f"the endpoint answered {error.status_code}", self._scrub(error.message))
-        except openai.APIConnectionError as error:
-            return TextFailure("no connection to the endpoint", self._scrub(str(error.__cause__ or error)))
-        except (openai.OpenAIError, ValueError):  # among them what is not JSON
-            return TextFailure("the endpoint answered nonsense")
 
-    def _scrub(self, message: str) -> str:
-        return scrubbed(message, self._key)
+        return reply_or_failure(
+            send, name=self.name, key=self._key, variable="OPENAI_API_KEY", where="model and base URL"
+        )
 
 
 def _text(reply: Any) -> str | TextFailure:

@@ -123,6 +123,41 @@ def asked_in_order(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
+def reply_or_failure(send: Callable[[], Any], *, name: str, key: str, variable: str, where: str) -> Any:
+    """What one request gives: the reply, or a TextFailure where only this request went wrong.
+
+    Args:
+        send: the request, through a client of `open_client`.
+        name: of the endpoint, for errors.
+        key: never shown.
+        variable: the environment variable that holds it.
+        where: what says which endpoint it is, for errors.
+
+    Raises:
+        ValueError: the key is refused, or there is no such service.
+    """
+    import openai
+
+    try:
+        return send()
+    except openai.APITimeoutError:
+        return TextFailure("the endpoint timed out")
+    except openai.APIConnectionError as error:
+        return TextFailure("no connection to the endpoint", scrubbed(str(error.__cause__ or error), key))
+    except openai.APIStatusError as error:
+        status = error.status_code
+        # Not the endpoint's own words: they may quote the key. Google answers 400 to a wrong one.
+        if status in (401, 403) or "API_KEY_INVALID" in str(error.body):
+            raise ValueError(f"{name} refuses access ({status}); check {variable}") from None
+        if status == 404:
+            reason = scrubbed(error.message, key)
+            raise ValueError(f"{name} is not there (404): {reason}; check {where}") from None
+        message = error.body.get("message") if isinstance(error.body, dict) else None
+        return TextFailure(f"the endpoint answered {status}", scrubbed(str(message or error.message), key))
+    except (openai.OpenAIError, ValueError):  # among them what is not JSON
+        return TextFailure("the endpoint answered nonsense")
+
+
 def scrubbed(message: str, key: str) -> str:
     """One short line without the key, nor any piece of it."""
     pieces = {key[i : i + _SCRUBBED] for i in range(max(1, len(key) - _SCRUBBED + 1)) if key}

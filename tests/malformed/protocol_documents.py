@@ -199,7 +199,7 @@ JSON_FORMATS: tuple[Format, ...] = (
         _SCORER,
         _consistency("--scorer", prefix="embedded:"),
         unused=_names("seed"),
-        told={"format": "no scorer"} | dict.fromkeys(_SCORER["weights"], ""),
+        told=dict.fromkeys(_SCORER["weights"], ""),
         accepted=dict.fromkeys(
             ("intercept", "roc_auc", "average_precision", "f1", "base_rate", "0"), (int, float)
         ),

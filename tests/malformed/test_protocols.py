@@ -75,7 +75,7 @@ FLAGS: list[tuple[str, str, str]] = [
     (CONSISTENCY, f"{SCORER} --beams 0", "--beams"),
     (CONSISTENCY, f"{SCORER} --limit -1", "--limit"),
     (CONSISTENCY, f"{SCORER} --nonsense-groups 3 --specifications {{}}/specifications.json", "nonsense"),
-    (CONSISTENCY, f"{SCORER} --model openai:x@http://localhost:9/v1", "--method instructive"),
+    (CONSISTENCY, f"{SCORER} --model openai:x@http://localhost:9/v1", "--method self"),
     (CONSISTENCY, f"{SCORER} --model gpt2", "gpt2"),
     (CONFUSION, "--choices 1", "--choices"),
     (CONFUSION, "--trials 0", "--trials"),

@@ -23,8 +23,9 @@ from transformers import (
 from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.scorers.classifier import ClassifierScorer, matched_labels
-from evaluation.scorers.interface import ATTRIBUTES, ScoreFailure
+from evaluation.scorers.interface import ATTRIBUTES
 from evaluation.scorers.open import ScorerOptions, open_scorer
+from models.language.text_models import TextFailure
 from tests.data_modules import tiny_language_models
 
 JIGSAW = ("toxic", "severe_toxic", "obscene", "threat", "insult", "identity_hate")
@@ -56,7 +57,7 @@ def civil(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save(tmp_path_factory.mktemp("civil"), CIVIL, "multi_label_classification")
 
 
-def said(path: Path, texts: Sequence[str], function: str) -> list[dict[str, float]]:
+def pipeline_scores(path: Path, texts: Sequence[str], function: str) -> list[dict[str, float]]:
     classify = pipeline("text-classification", model=str(path), top_k=None, function_to_apply=function)
     return [{row["label"]: row["score"] for row in rows} for rows in classify(list(texts))]
 
@@ -67,7 +68,9 @@ def test_sigmoids_of_a_multi_label_classifier(civil: Path) -> None:
     assert found[1] == dict.fromkeys(ATTRIBUTES, 0.0)
     asked = [text for text in TEXTS if text]
     for scores, oracle in zip(
-        (s for s, t in zip(found, TEXTS, strict=True) if t), said(civil, asked, "sigmoid"), strict=True
+        (s for s, t in zip(found, TEXTS, strict=True) if t),
+        pipeline_scores(civil, asked, "sigmoid"),
+        strict=True,
     ):
         assert isinstance(scores, dict)
         assert tuple(scores) == ATTRIBUTES
@@ -80,7 +83,9 @@ def test_a_softmax_of_one_label(tmp_path: Path) -> None:
     path = save(tmp_path, ("neutral", "toxic"), None)
     scorer = ClassifierScorer(str(path), attributes=("toxicity",), device="cpu")
     (scores,) = scorer.score(["the red hat"])
-    assert scores == pytest.approx({"toxicity": said(path, ["the red hat"], "softmax")[0]["toxic"]}, abs=1e-5)
+    assert scores == pytest.approx(
+        {"toxicity": pipeline_scores(path, ["the red hat"], "softmax")[0]["toxic"]}, abs=1e-5
+    )
 
 
 def test_scores_do_not_depend_on_the_batch(civil: Path) -> None:
@@ -88,23 +93,6 @@ def test_scores_do_not_depend_on_the_batch(civil: Path) -> None:
     all_at_once = list(ClassifierScorer(str(civil), device="cpu", batch_size=32).score(TEXTS))
     assert one == all_at_once
     assert one == list(ClassifierScorer(str(civil), device="cpu").score(TEXTS[::-1]))[::-1]
-
-
-def test_scores_come_as_they_are_made(civil: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scorer = ClassifierScorer(str(civil), device="cpu", batch_size=2)
-    asked: list[int] = []
-    compute = scorer._probabilities
-
-    def counted(texts: list[str]) -> Any:
-        asked.append(len(texts))
-        return compute(texts)
-
-    monkeypatch.setattr(scorer, "_probabilities", counted)
-    scores = scorer.score(["tea"] * 5)
-    next(scores)
-    assert asked == [2]
-    list(scores)
-    assert asked == [2, 2, 1]
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
@@ -155,15 +143,15 @@ def test_labels_are_matched_by_name_synonym_or_the_users_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mapping", "told"),
+    ("mapping", "message"),
     [
         ("rudeness=toxic", "no attribute 'rudeness'"),
         ("threat=danger", "no label 'danger'; it has toxic, severe_toxic"),
         ("threat", "hf:PATH\\?attribute=label"),
     ],
 )
-def test_a_wrong_mapping(mapping: str, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_a_wrong_mapping(mapping: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         matched_labels(labels(JIGSAW), mapping, "hf:x")
 
 
@@ -175,7 +163,7 @@ def test_missing_attributes_are_told_with_the_labels(tmp_path: Path) -> None:
         ClassifierScorer(str(path), device="cpu")
     chosen = ("toxicity", "threat")
     (scores,) = ClassifierScorer(str(path), attributes=chosen, device="cpu").score(["tea"])
-    assert not isinstance(scores, ScoreFailure)
+    assert not isinstance(scores, TextFailure)
     assert tuple(scores) == chosen
 
 

@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from data_modules.tasks.labelled_texts import LabelledTexts
-from evaluation.scorers.embedded import EmbeddedScorer, read_model, write_model
+from evaluation.scorers.embedded import EmbeddedScorer
 from evaluation.scorers.interface import ATTRIBUTES
 from evaluation.scorers.open import ScorerOptions, open_scorer
 from evaluation.scorers.train import held_out_rows, train
@@ -36,7 +36,8 @@ def test_scores_are_those_of_a_pipeline_of_scikit_learn(tmp_path: Path) -> None:
     texts = [row["text"] for row in rows]
     label = np.array([row["toxicity"] for row in rows])
     data = LabelledTexts(tuple(texts), {"toxicity": tuple(label)}, len(rows), 0)
-    write_model(train(data, ("toxicity",), held_out=0.25, seed=3, max_features=200), tmp_path / "s.json")
+    content = train(data, ("toxicity",), held_out=0.25, seed=3, max_features=200, trained={})
+    (tmp_path / "s.json").write_text(json.dumps(content))
     kept = ~held_out_rows(label[:, None], 0.25, 3)
 
     parts = [
@@ -49,14 +50,9 @@ def test_scores_are_those_of_a_pipeline_of_scikit_learn(tmp_path: Path) -> None:
     oracle = Pipeline([("features", FeatureUnion(parts)), ("model", LogisticRegression(C=10, max_iter=1000))])
     oracle.fit([t for t, k in zip(texts, kept, strict=True) if k], label[kept] >= 0.5)
     asked = [*texts, "ÉCLAIR stupid!", "12 🙂 damned", "x"]
-    said = EmbeddedScorer(str(tmp_path / "s.json"), attributes=("toxicity",)).score(asked)
-    found = [scores["toxicity"] for scores in said if isinstance(scores, dict)]
+    answers = EmbeddedScorer(str(tmp_path / "s.json"), attributes=("toxicity",)).score(asked)
+    found = [scores["toxicity"] for scores in answers if isinstance(scores, dict)]
     assert np.allclose(found, oracle.predict_proba(asked)[:, 1], rtol=0, atol=1e-12)
-
-
-def test_writing_what_was_read_gives_the_same_bytes(path: Path, tmp_path: Path) -> None:
-    write_model(read_model(path), tmp_path / "again.json")
-    assert (tmp_path / "again.json").read_bytes() == path.read_bytes()
 
 
 def test_the_file_is_plain_json_and_its_hash_is_the_version(path: Path) -> None:
@@ -94,62 +90,45 @@ def test_it_scores_what_it_was_trained_to(path: Path) -> None:
     assert bad["threat"] < 0.5
 
 
-def without(path: str) -> Callable[[Any], None]:
-    *outer, last = path.split(".")
-
-    def change(document: Any) -> None:
-        for key in outer:
-            document = document[int(key) if key.isdigit() else key]
-        del document[last]
-
-    return change
-
-
 def changed(path: str, value: Any) -> Callable[[Any], None]:
-    *outer, last = path.split(".")
+    *outer, last = (int(key) if key.isdigit() else key for key in path.split("."))
 
     def change(document: Any) -> None:
         for key in outer:
-            document = document[int(key) if key.isdigit() else key]
-        document[int(last) if last.isdigit() else last] = value
+            document = document[key]
+        document[last] = value
 
     return change
 
 
 DAMAGES = {
-    "other format": (changed("format", "pickle"), "no scorer"),
-    "other version": (changed("version", 2), "version 2"),
-    "no version": (without("version"), "version"),
-    "no features": (without("features"), "features"),
+    "other format": (changed("format", "pickle"), "'format'"),
+    "other version": (changed("version", 2), "'version'"),
     "an odd analyzer": (changed("features.0.analyzer", "word; import os"), "analyzer"),
     "endless ngrams": (changed("features.1.ngrams", [1, 10**9]), "ngrams"),
     "ngrams of truth": (changed("features.1.ngrams", [True, 2]), "ngrams"),
+    "ngrams backwards": (changed("features.1.ngrams", [3, 2]), "ngrams"),
     "a term twice": (changed("features.0.terms.0", "the"), "terms"),
-    "a term of numbers": (changed("features.0.terms.0", 7), "terms"),
     "no terms": (changed("features.0.terms", []), "terms"),
     "too few frequencies": (changed("features.0.idf", [1.0]), "idf"),
     "an endless frequency": (changed("features.0.idf.0", 10**400), "idf"),
     "no weights": (changed("weights", {}), "weights"),
-    "weights of what": (changed("weights.insult", {}), "weights"),
-    "weights in a list": (changed("weights.threat", [1]), "weights"),
-    "a weight of text": (changed("weights.threat.coef.3", "1"), "coef"),
+    "weights of what": (changed("weights.insult", {"intercept": 0, "coef": []}), "insult"),
     "an infinite weight": (changed("weights.threat.coef.3", float("inf")), "coef"),
     "too few weights": (changed("weights.threat.coef", [0.5]), "coef"),
-    "no intercept": (without("weights.threat.intercept"), "intercept"),
-    "no quality": (without("held_out.threat"), "threat"),
+    "no quality": (changed("held_out", {}), "held_out"),
     "a quality of text": (changed("held_out.threat.roc_auc", "<b>1</b>"), "roc_auc"),
-    "no training": (without("trained"), "trained"),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_file_is_one_clear_error(damage: str, path: Path, tmp_path: Path) -> None:
     document = copy.deepcopy(json.loads(path.read_text(encoding="utf-8")))
-    change, told = DAMAGES[damage]
+    change, field = DAMAGES[damage]
     change(document)
     bad = tmp_path / "bad.json"
     bad.write_text(json.dumps(document))
-    with pytest.raises(DataError, match=told) as caught:
+    with pytest.raises(DataError, match=field) as caught:
         EmbeddedScorer(str(bad))
     assert str(bad) in str(caught.value)
     assert len(str(caught.value)) < 400
@@ -186,7 +165,7 @@ def test_missing_attributes_are_told_unless_the_user_leaves_them_out(tmp_path: P
     column = tuple(row["threat"] for row in rows)
     data = LabelledTexts(tuple(row["text"] for row in rows), {"threat": column}, 60, 0)
     path = tmp_path / "s.json"
-    write_model(train(data, ("threat",), held_out=0.2, seed=0, max_features=100), path)
+    path.write_text(json.dumps(train(data, ("threat",), held_out=0.2, seed=0, max_features=100, trained={})))
     with pytest.raises(ValueError, match=r"does not score toxicity, .*add --scorer-attributes threat"):
         open_scorer(ScorerOptions(f"embedded:{path}"))
     assert open_scorer(ScorerOptions(f"embedded:{path}", "threat")).attributes == ("threat",)

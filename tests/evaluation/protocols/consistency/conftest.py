@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from evaluation.__main__ import main
-from evaluation.scorers.interface import ScoreFailure, Scores, zeros
+from evaluation.scorers.interface import Scores
+from models.language.text_models import TextFailure
 from tests.data_modules.tiny_language_models import save
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import examples_of
@@ -66,15 +67,15 @@ class WordScorer:
             "held_out": quality,
         }
 
-    def score(self, texts: Sequence[str]) -> Iterator[Scores | ScoreFailure]:
+    def score(self, texts: Sequence[str]) -> Iterator[Scores | TextFailure]:
         for text in texts:
             if len(self.asked) >= self.dies_after:
                 raise KeyboardInterrupt
             self.asked.append(text)
             if self.failing(text):
-                yield ScoreFailure("throttled")
+                yield TextFailure("throttled")
             elif not text:
-                yield zeros(self.attributes)
+                yield dict.fromkeys(self.attributes, 0.0)
             else:
                 words = text.split()
                 yield {a: min(1.0, 0.5 * words.count(word)) for a, word in WORDS.items()}
