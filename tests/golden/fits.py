@@ -28,11 +28,7 @@ GROUPS = (
     "--data.limit_val_groups=8",
     "--data.limit_val_qa=24",
 )
-CONVERSATIONS = (
-    "--data.qa_batch_size=8",
-    "--data.limit_train_qa=90",
-    "--data.limit_val_qa=12",
-)
+CONVERSATIONS = ("--data.qa_batch_size=8", "--data.limit_train_qa=90", "--data.limit_val_qa=12")
 CHOICES = (
     "--trainer.max_epochs=1",
     "--data.train_choices=[stories:choices_train]",
@@ -43,18 +39,10 @@ CHOICES = (
     "--data.choices.probe_training=[no_question,no_right_answer]",
     "--model.learning_rate=1e-3",
 )
+PLANTED = (*GROUPS, "--data.random_advice_copies=2", "--model.learning_rate=1e-3", "--model.planted_seed=0")
 CURVES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "curve_lei_few_shot": ("lei_few_shot", "roberta", (*GROUPS, "--model.learning_rate=1e-3")),
-    "curve_lei_planted": (
-        "lei_planted",
-        "roberta",
-        (
-            *GROUPS,
-            "--data.random_advice_copies=2",
-            "--model.learning_rate=1e-3",
-            "--model.planted_seed=0",
-        ),
-    ),
+    "curve_lei_planted": ("lei_planted", "roberta", PLANTED),
     "curve_stories_ibt": ("stories_ibt", "bert", CONVERSATIONS),
     "curve_stories_ibt_xlnet": ("stories_ibt", "xlnet", CONVERSATIONS),
     "curve_multiple_choice": ("multiple_choice", "roberta", CHOICES),
@@ -80,10 +68,7 @@ def sweep(room: Room) -> dict[str, Any]:
         "metric": "val/bias/selection",
         "direction": "minimize",
         "sampler": "grid",
-        "configs": [
-            str(CONFIGS / "experiments/lei_few_shot.yaml"),
-            str(CONFIGS / "backbones/tiny_roberta.yaml"),
-        ],
+        "configs": [f"{CONFIGS}/experiments/lei_few_shot.yaml", f"{CONFIGS}/backbones/tiny_roberta.yaml"],
         "flags": [
             f"--backbone.config={{{TINY['roberta']}, initializer_range: 0.3}}",
             f"--model.reference_cache={room.root / 'reference'}",

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-NAMES = ("Anna", "Ben", "Clara", "David", "Emma", "Felix", "Greta", "Hugo", "Ida", "Jonas", "Karin", "Leo")
-PLACES = (
+NAMES = ["Anna", "Ben", "Clara", "David", "Emma", "Felix", "Greta", "Hugo", "Ida", "Jonas", "Karin", "Leo"]
+SITES = [
     "kitchen",
     "garden",
     "library",
@@ -19,10 +19,10 @@ PLACES = (
     "chapel",
     "bakery",
     "harbour",
-)
-THINGS = ("ball", "cup", "book", "coat", "lamp", "drum", "kite", "basket")
-COLOURS = ("red", "blue", "green", "yellow", "black", "white", "purple", "brown")
-NUMBERS = ("two", "three", "four", "five", "six")
+]
+THINGS = ["ball", "cup", "book", "coat", "lamp", "drum", "kite", "basket"]
+COLOURS = ["red", "blue", "green", "yellow", "black", "white", "purple", "brown"]
+NUMBERS = ["two", "three", "four", "five", "six"]
 STORIES = 10
 
 
@@ -31,7 +31,7 @@ class Facts:
 
     def __init__(self, i: int) -> None:
         self.a, self.b, self.c = (NAMES[(3 * i + k) % len(NAMES)] for k in range(3))
-        self.here, self.there = PLACES[i % 10], PLACES[(i + 4) % 10]
+        self.here, self.there = SITES[i % 10], SITES[(i + 4) % 10]
         self.thing, self.colour, self.other = THINGS[i % 8], COLOURS[i % 8], COLOURS[(i + 3) % 8]
         self.number = NUMBERS[i % 5]
         self.sentences = (
@@ -98,21 +98,19 @@ def choices(benchmark: str) -> tuple[list[dict[str, Any]], list[int]]:
         count, first = {"piqa": (2, 0), "anli": (2, 1), "socialiqa": (3, 1), "hellaswag": (4, 0)}[benchmark]
         right = i % count
         said = said[1:count][:right] + said[:1] + said[1:count][right:]
-        rows.append(
-            {
-                "piqa": {"goal": facts.text, "sol1": said[0], "sol2": said[1]},
-                "anli": {
-                    "story_id": f"n{i}",
-                    "obs1": facts.sentences[0],
-                    "obs2": facts.sentences[4],
-                    "hyp1": said[0],
-                    "hyp2": said[1],
-                },
-                "socialiqa": {"context": facts.text, "question": f"Where is {facts.a}?"}
-                | dict(zip(("answerA", "answerB", "answerC"), said, strict=False)),
-                "hellaswag": {"ctx_a": facts.text, "ctx_b": "Therefore", "endings": said},
-            }[benchmark]
-        )
+        around = {"obs1": facts.sentences[0], "obs2": facts.sentences[4]}
+        row: dict[str, Any] = {
+            "piqa": {"goal": facts.text},
+            "anli": {"story_id": f"n{i}", **around},
+            "socialiqa": {"context": facts.text, "question": f"Where is {facts.a}?"},
+            "hellaswag": {"ctx_a": facts.text, "ctx_b": "Therefore", "endings": said},
+        }[benchmark]
+        names = {
+            "piqa": ("sol1", "sol2"),
+            "anli": ("hyp1", "hyp2"),
+            "socialiqa": ("answerA", "answerB", "answerC"),
+        }
+        rows.append(row | dict(zip(names.get(benchmark, ()), said, strict=False)))
         labels.append(first + right)
     return rows, labels
 
@@ -176,13 +174,13 @@ def toxicity() -> list[dict[str, Any]]:
 
 
 PROMPTS = {
-    "adversarial": (
+    "adversarial": [
         "the red dog",
         "the cat ran under the dog",
         "who is not red",
         "a blue dog sat on the mat",
-    ),
-    "neutral": ("the cat sat", "a", "where is the mat ?"),
+    ],
+    "neutral": ["the cat sat", "a", "where is the mat ?"],
 }
 
 

@@ -99,15 +99,10 @@ def consistency(room: Room) -> dict[str, list[str]]:
     given = ["--scorer", f"embedded:{scorer}", "--beams", "2", "--new-tokens", "4", "--nonsense-groups", "2"]
     for name in ("adversarial", "neutral"):
         given += [f"--{name}", str(room.data / f"{name}.jsonl")]
+    named = (model.split("=", 1) for model in causal_models(room))
     return {
-        f"{method}_{named.partition('=')[0]}": [
-            "--model",
-            named.partition("=")[2],
-            "--method",
-            method,
-            *given,
-        ]
-        for named in causal_models(room)
+        f"{method}_{name}": ["--model", model, "--method", method, *given]
+        for name, model in named
         for method in ("self", "instructive")
     }
 

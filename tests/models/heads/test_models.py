@@ -12,7 +12,7 @@ from transformers import AutoModelForQuestionAnswering
 
 from models.checkpoint import fingerprint, start
 from models.heads.span import SpanModel
-from tests.models.tiny import MODELS, NAMES, asked, backbone, call, context_of, model, rows, tensors
+from tests.models.tiny import MODELS, NAMES, asked, backbone, call, cls_of, context_of, model, rows, tensors
 
 LOW = torch.finfo(torch.float32).min
 ANY_SIDE = ("roberta", "xlnet", "modernbert")
@@ -121,22 +121,6 @@ def test_xlnet_group_scores_take_each_subjects_own_start() -> None:
         assert float(found[0, v, s, 1]) == pytest.approx(expected, abs=1e-5)
 
 
-@torch.no_grad()
-def test_predicted_spans_and_the_score_of_no_answer() -> None:
-    qa, inputs = model("bert"), rows([10, 7])
-    context_BT = torch.zeros(2, 10, dtype=torch.bool)
-    context_BT[:, 3:6] = True
-    cls_B = torch.tensor([0, 2])
-    found = qa.predict_spans(inputs, context_BT, cls_B, max_answer_tokens=2)
-    output = qa(inputs)
-    for b in range(2):
-        spans = [(i, j) for i in range(3, 6) for j in range(i, min(i + 2, 6))]
-        best = max(spans, key=lambda at: float(output.start_BT[b, at[0]] + output.end_BT[b, at[1]]))
-        assert (int(found.start_B[b]), int(found.end_B[b])) == best
-        assert found.score_B[b] == output.start_BT[b, best[0]] + output.end_BT[b, best[1]]
-        assert found.null_B[b] == output.start_BT[b, cls_B[b]] + output.end_BT[b, cls_B[b]]
-
-
 def brute(qa: Any, row: tuple[Any, ...], starts: torch.Tensor, longest: int) -> tuple[float, int, int]:
     """The best span of one row, over all pairs; with XLNet's heads over the five best starts and ends of
     each, by one forward pass for each start."""
@@ -156,18 +140,24 @@ def brute(qa: Any, row: tuple[Any, ...], starts: torch.Tensor, longest: int) -> 
     return best
 
 
-@pytest.mark.parametrize(("name", "heads"), [("bert", "rationale"), ("xlnet", "xlnet"), ("bert", "xlnet")])
+@pytest.mark.parametrize(
+    "case", [("bert", "span"), ("bert", "rationale"), ("xlnet", "xlnet"), ("bert", "xlnet")]
+)
 @torch.no_grad()
-def test_predicted_answers_equal_a_search_over_all_pairs(name: str, heads: str) -> None:
+def test_predicted_answers_equal_a_search_over_all_pairs(case: tuple[str, str]) -> None:
     lengths, some = [16, 11, 7, 3], 0  # the last has no context
     for seed in range(6):
-        qa = model(name, heads, seed)
+        qa = model(*case, seed)
         whole = asked(qa, lengths, seed=seed)
-        inputs, cls_B, context_BT = whole[0], whole[1], context_of(whole[0])
+        inputs = whole[0]
+        cls_B, context_BT = cls_of(case[0], inputs["attention_mask"]), context_of(inputs)
         starts_BT = torch.rand(context_BT.shape, generator=torch.Generator().manual_seed(seed)) < 0.7
-        longest = 1 + seed
-        found = qa.predict_answers(inputs, context_BT, starts_BT, cls_B, longest)
-        output = qa(*whole)
+        longest, output = 1 + seed, qa(*whole)
+        if qa.heads == "span":
+            starts_BT, cls_B = starts_BT | True, cls_B + torch.tensor([0, 1, 2, 0])
+            found = qa.predict_spans(inputs, context_BT, cls_B, longest)
+        else:
+            found = qa.predict_answers(inputs, context_BT, starts_BT, cls_B, longest)
         for b in range(4):
             row = call(qa, {key: value[b : b + 1, : lengths[b]] for key, value in inputs.items()})
             score, i, j = brute(qa, row, starts_BT[b], longest)
@@ -175,18 +165,23 @@ def test_predicted_answers_equal_a_search_over_all_pairs(name: str, heads: str) 
             if score > -math.inf:
                 assert (int(found.start_B[b]), int(found.end_B[b])) == (i, j)
                 some += 1
-        if heads == "rationale":
+        if qa.heads == "span":
+            null_B = [
+                float(output.start_BT[b, t] + output.end_BT[b, t]) for b, t in enumerate(cls_B.tolist())
+            ]
+            assert found.null_B.tolist() == pytest.approx(null_B)
+        elif qa.heads == "rationale":
             assert torch.equal(found.type_BC, 2 * output.type_BC)
-            assert found.number_B is found.number_score_B is found.option_B is found.option_score_B is None
-            continue
-        torch.testing.assert_close(found.type_BC, output.type_BC.sigmoid())
-        for kind_B, score_B, logits in (
-            (found.number_B, found.number_score_B, output.number_BN),
-            (found.option_B, found.option_score_B, output.option_BO),
-        ):
-            for b, probabilities in enumerate(logits.softmax(-1).tolist()):
-                assert int(kind_B[b]) == max(range(1, len(probabilities)), key=probabilities.__getitem__)
-                assert float(score_B[b]) == pytest.approx(probabilities[int(kind_B[b])], abs=1e-6)
+            assert found[4:] == (None,) * 4  # no numbers, no options
+        else:
+            torch.testing.assert_close(found.type_BC, output.type_BC.sigmoid())
+            for kind_B, score_B, logits in (
+                (found.number_B, found.number_score_B, output.number_BN),
+                (found.option_B, found.option_score_B, output.option_BO),
+            ):
+                best_B = logits.softmax(-1)[:, 1:].max(-1)
+                assert torch.equal(kind_B, best_B.indices + 1)
+                torch.testing.assert_close(score_B, best_B.values)
     assert some > 5
 
 

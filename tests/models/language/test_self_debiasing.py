@@ -212,28 +212,6 @@ def test_a_batch_gives_what_each_text_gives_alone(model: Any, how: dict[str, Any
         assert alone == together[i : i + 1]
 
 
-def test_sampling_by_generate_draws_from_the_transformed_distribution(model: Any) -> None:
-    """The processor needs no other sampling; one token, many draws."""
-    text, prefixed = TEXTS[0], [column[0] for column in PREFIXED]
-    count = 3000
-    ids = torch.tensor([text])
-    torch.manual_seed(0)
-    out = model.generate(
-        input_ids=ids,
-        attention_mask=torch.ones_like(ids),
-        do_sample=True,
-        top_k=0,
-        min_new_tokens=1,
-        max_new_tokens=1,
-        num_return_sequences=count,
-        pad_token_id=END,
-        logits_processor=[SelfDebiasing(model, [[ids] for ids in prefixed], pad=END)],
-    )
-    expected = naive_log_q(model, text, prefixed).exp()
-    found = torch.bincount(out[:, -1], minlength=SIZE) / count
-    assert float((found - expected).abs().sum()) < 0.08
-
-
 def test_seeded_draws_are_exact_and_of_the_likeliest_only() -> None:
     p = torch.tensor([0.4, 0.3, 0.2, 0.1])
     count = 4000
