@@ -8,7 +8,6 @@ torchrun --nproc_per_node 2 -m evaluation shift --checkpoint PATH --data SOURCE 
 from __future__ import annotations
 
 import argparse
-import importlib
 import logging
 import sys
 import time
@@ -30,10 +29,7 @@ def build_parser(argv: Sequence[str]) -> Parser:
     for row in (*PROTOCOLS, *COMMANDS):
         command = commands.add_parser(row.name, help=row.summary, description=row.summary)
         if row.name in argv[:1]:
-            if is_old(row):
-                importlib.import_module(row.module).add_arguments(command)
-            else:
-                add_arguments(command, load_function(row))
+            add_arguments(command, load_function(row))
         if row in PROTOCOLS:
             command.add_argument(
                 "--output", type=Path, required=row.keeps_report, metavar="DIR", help="folder for the report"
@@ -41,11 +37,6 @@ def build_parser(argv: Sequence[str]) -> Parser:
             command.add_argument("--overwrite", action="store_true", help="replace the report that DIR holds")
         add_traceback(command)
     return parser
-
-
-def is_old(row: Row) -> bool:
-    """Whether a protocol still declares its flags itself."""
-    return hasattr(importlib.import_module(row.module), "add_arguments")
 
 
 def run(row: Row, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
@@ -82,30 +73,6 @@ def run(row: Row, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
         print(evaluation.headline)
 
 
-def run_old(row: Row, arguments: argparse.Namespace) -> None:
-    """A protocol that has not moved to the long table yet."""
-    from evaluation.old_report import check_output, write_report
-    from evaluation.old_tables import print_table
-
-    module, (rank, size) = importlib.import_module(row.module), launched()
-    if size > 1 and not row.parallel:
-        raise ValueError(f"{row.name} runs in one process; start it with python -m evaluation, not torchrun")
-    if row in COMMANDS:
-        module.run(arguments)
-        return
-    if arguments.output is not None and rank == 0:
-        check_output(arguments.output, overwrite=arguments.overwrite)
-    report = module.run(arguments)
-    if rank:
-        return
-    if arguments.output is not None:
-        write_report(report, arguments.output, overwrite=arguments.overwrite)
-    for table in report.tables[: report.console]:
-        print_table(table)
-    if arguments.output is not None:
-        print(f"report: {arguments.output / 'report.md'}")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """0 when the report is written, 2 for what the user can mend (told in one line on stderr)."""
     argv = sys.argv[1:] if argv is None else argv
@@ -115,10 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser(argv).parse_args(argv)
     row = next(row for row in (*PROTOCOLS, *COMMANDS) if row.name == arguments.protocol)
     try:
-        if is_old(row):
-            run_old(row, arguments)
-        else:
-            run(row, arguments, argv)
+        run(row, arguments, argv)
     except (ValueError, OSError) as error:
         if arguments.traceback:
             raise

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
@@ -26,6 +25,7 @@ from models.heads.encoder import EncoderModel
 from tests.evaluation.checkpoints import GROUPS, save_folder, save_groups
 from tests.evaluation.scorers.labelled import trained_scorer
 
+Cell = tuple[str, tuple[tuple[str, str], ...]]
 ADVICE = Counter(group.advice_class for group in GROUPS)
 
 
@@ -37,7 +37,7 @@ class Case:
         protocol: its name on the command line.
         model: the file or folder in the room that is asked, as the command line names it.
         flags: what else the command line says, given the room; `{}` stands for the model.
-        n: cells of results.csv (or keys of a flat report.json) and their numbers of examples.
+        n: cells of results.csv and their numbers of examples.
         examples: rows of examples.jsonl.
         long: whether it keeps finished work, and goes on from it.
     """
@@ -45,7 +45,7 @@ class Case:
     protocol: str
     model: str
     flags: Callable[[Path], list[str]]
-    n: dict[Any, int] = field(default_factory=dict)
+    n: dict[Cell, int] = field(default_factory=dict)
     examples: int = 0
     long: bool = False
 
@@ -57,7 +57,7 @@ class Case:
         return [self.protocol, *flags, "--device", "cpu", "--output", str(output)]
 
 
-def cell(measure: str, **place: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+def cell(measure: str, **place: str) -> Cell:
     """A cell of results.csv, as a key."""
     return measure, tuple(place.items())
 
@@ -163,14 +163,8 @@ CASES: tuple[Case, ...] = (
         "ask",
         "qa",
         lambda _: [
-            "--checkpoint",
-            "{}",
-            "--context",
-            "anna is in the attic .",
-            "--question",
-            "where is anna ?",
-            "--candidate",
-            "attic",
+            *("--checkpoint", "{}", "--context", "anna is in the attic ."),
+            *("--question", "where is anna ?", "--candidate", "attic"),
         ],
         {cell("score", asked="without advice", candidate="attic"): 1},
         1,
@@ -203,18 +197,9 @@ def make_room(room: Path) -> None:
         ],
     )
     stimuli = [
-        {
-            "schema": 1,
-            "col1": a,
-            "col2": b,
-            "story": f"the {a} car was behind a {b} house .",
-            "answer": answer,
-        }
-        | {
-            "org": f"was the car {asked} ?",
-            "mod": f"was there a {asked} car ?",
-            "new": f"was the a {asked} car ?",
-        }
+        {"schema": 1, "col1": a, "col2": b, "answer": answer}
+        | {"story": f"the {a} car was behind a {b} house .", "org": f"was the car {asked} ?"}
+        | {"mod": f"was there a {asked} car ?", "new": f"was the a {asked} car ?"}
         for a, b in (("red", "blue"), ("blue", "red"), ("black", "white"), ("white", "black"))
         for asked, answer in ((a, "yes"), (b, "no"))
     ]
@@ -240,15 +225,8 @@ def save_causal(folder: Path) -> None:
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    config = GPT2Config(
-        vocab_size=len(words),
-        n_embd=16,
-        n_layer=2,
-        n_head=2,
-        n_positions=256,
-        bos_token_id=3,
-        eos_token_id=1,
-    )
+    sizes = {"vocab_size": len(words), "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 256}
+    config = GPT2Config(**sizes, bos_token_id=3, eos_token_id=1)
     torch.manual_seed(6)
     GPT2LMHeadModel(config).save_pretrained(folder)
     names = {"eos_token": "</s>", "unk_token": "<unk>", "bos_token": "<s>", "pad_token": "<pad>"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -94,22 +95,28 @@ def test_the_folder_holds_everything_and_the_same_bytes_again(results: Results, 
 
 def test_only_reports_are_replaced(results: Results, tmp_path: Path) -> None:
     output = tmp_path / "r"
+    output.mkdir()
     write_report(Evaluation("T", results, [], {}), output)
+    check_output(output, overwrite=True)
     with pytest.raises(ValueError, match="--overwrite"):
         check_output(output, overwrite=False)
-    check_output(output, overwrite=True)
     (output / "mine.txt").write_text("kept")
-    with pytest.raises(ValueError, match=r"mine\.txt"):
-        check_output(output, overwrite=True)
-    with pytest.raises(ValueError, match="file"):
-        check_output(output / "mine.txt", overwrite=True)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "thesis.tex").touch()
+    for path in (output, output / "mine.txt", tmp_path / "notes"):
+        with pytest.raises(ValueError, match=path.name):
+            check_output(path, overwrite=True)
 
 
-def test_a_failure_leaves_nothing_behind(results: Results, tmp_path: Path) -> None:
-    def examples() -> object:
+def test_a_failure_leaves_the_older_report_or_nothing(results: Results, tmp_path: Path) -> None:
+    def examples() -> Iterator[dict[str, int]]:
         yield {"a": 1}
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        write_report(Evaluation("T", results, [], {}, examples=examples()), tmp_path / "r")  # type: ignore[arg-type]
-    assert list(tmp_path.iterdir()) == []
+    output = tmp_path / "r"
+    for before in ([], ["r"]):
+        with pytest.raises(KeyboardInterrupt):
+            write_report(Evaluation("B", results, [], {}, examples=examples()), output, overwrite=True)
+        assert [path.name for path in tmp_path.iterdir()] == before
+        write_report(Evaluation("A", results, [], {}), output, overwrite=True)
+    assert (output / "report.md").read_text().startswith("# A")

@@ -12,11 +12,12 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("torch", "pytorch_lightning", "transformers", "scipy", "matplotlib", "pandas", "datasets", "wandb")
 
 
-@pytest.mark.parametrize("room", ["training", "evaluation"])
-def test_help_imports_nothing_heavy(room: str) -> None:
+@pytest.mark.parametrize("words", ["training --help", "evaluation --help", "evaluation bias --help"])
+def test_help_imports_nothing_heavy(words: str) -> None:
+    room, *arguments = words.split()
     code = (
         f"import sys; from {room}.__main__ import main\n"
-        "try: main(['--help'])\n"
+        f"try: main({arguments})\n"
         "except SystemExit: pass\n"
         f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
     )
@@ -26,8 +27,7 @@ def test_help_imports_nothing_heavy(room: str) -> None:
 
 
 def test_an_unknown_command_names_those_there_are() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "training", "fti"], capture_output=True, text=True, cwd=ROOT, check=False
-    )
+    done = subprocess.run([sys.executable, "-m", "training", "fti"], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 2
-    assert done.stderr == ("error: fti: expected one of fit, validate, test, predict, sweep, select, demo\n")
+    (line,) = done.stderr.splitlines()
+    assert all(name in line for name in ("fti", "fit", "validate", "test", "predict", "sweep", "demo"))
