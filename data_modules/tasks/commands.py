@@ -30,8 +30,11 @@ from storage.files import file_digest, refuse_existing
 from storage.json_files import json_lines
 
 Input = Annotated[Path, "FILE"]
-PAIRS = (("premise", "hypothesis"), ("passage", "question"), ("sentence1", "sentence2"))
-SINGLE = ("text", "sentence", "comment_text")
+TEXT_FIELDS = (
+    *(("premise", "hypothesis"), ("passage", "question"), ("sentence1", "sentence2")),
+    *(("text",), ("sentence",), ("comment_text",)),
+)
+"""Fields that hold the texts of a row, pairs first."""
 _LABELS = {"0": 0, "1": 1, "false": 0, "true": 1}
 
 
@@ -50,12 +53,12 @@ def write_condaqa(*, input: Input, output: Input, overwrite: bool = False) -> st
     from data_modules.tasks.condaqa import TURNING, read_condaqa, write_pairs
 
     refuse_existing(output, overwrite=overwrite)
-    found = read_condaqa(input)
-    count = write_pairs(found.pairs, output)
-    kinds = Counter(pair.edit for pair in found.pairs)
-    made = ", ".join(f"{kinds[edit]} {edit}" for edit in TURNING)
-    left_out = ", ".join(f"{n} {reason}" for reason, n in found.left_out.items()) or "none"
-    return f"{output}: {count} pairs ({made}); edited passages left out: {left_out}"
+    pair_set = read_condaqa(input)
+    count = write_pairs(pair_set.pairs, output)
+    kinds = Counter(pair.edit for pair in pair_set.pairs)
+    edits = ", ".join(f"{kinds[edit]} {edit}" for edit in TURNING)
+    left_out = ", ".join(f"{n} {reason}" for reason, n in pair_set.left_out.items()) or "none"
+    return f"{output}: {count} pairs ({edits}); edited passages left out: {left_out}"
 
 
 @dataclass(frozen=True)
@@ -81,19 +84,15 @@ class Labels:
         value = row[self.label]
         if self.positive:
             return int(str(value) in self.positive)
-        if self.threshold is not None:
-            try:
+        try:
+            if self.threshold is not None:
                 return int(float(value) >= self.threshold)
-            except (TypeError, ValueError):
-                raise DataError(
-                    f"{where}: the label must be a number for --threshold, found {value!r}"
-                ) from None
-        label = _LABELS.get(str(value).lower())
-        if label is None:
-            raise DataError(
-                f"{where}: the label must be 0 or 1, found {value!r}; see --positive and --threshold"
-            )
-        return label
+            return _LABELS[str(value).lower()]
+        except (TypeError, ValueError):
+            wanted = "a number for --threshold"
+        except KeyError:
+            wanted = "0 or 1 (see --positive and --threshold)"
+        raise DataError(f"{where}: the label must be {wanted}, found {value!r}")
 
 
 def write_feature_task(
@@ -145,7 +144,7 @@ def write_feature_task(
         cap=cap,
         max_demos=max_demos,
         min_demos=min_demos,
-        h1=Meaning("Label:", ("no", "yes"), h1_means[1], h1_means[0]) if h1_means else None,
+        h1=Meaning("Label:", h1_means[1], h1_means[0]) if h1_means else None,
         made_from={"input": str(input), "sha256": file_digest(input), "label": labels.label},
     )
     write_task(output, task)
@@ -173,21 +172,15 @@ def _options(arguments: list[str]) -> dict[str, str]:
 def _labelled_texts(path: Path, labels: Labels) -> Iterator[LabelledText]:
     """The rows of a JSONL file. DataError names file, line and field."""
     for where, row in json_lines(path, dict[str, Any]):
-        text, second = _texts(row, where)
+        names = next((names for names in TEXT_FIELDS if all(name in row for name in names)), ())
+        if not names:
+            known = ", ".join(" and ".join(names) for names in TEXT_FIELDS)
+            raise DataError(f"{where}: no text; expected one of {known}")
+        for name in names:
+            if not isinstance(row[name], str) or not row[name].strip():
+                raise DataError(f"{where}: the field {name!r} must be a text, found {row[name]!r}")
+        text, second = (row[names[0]], row[names[1]]) if len(names) == 2 else (row[names[0]], "")
         yield LabelledText(where, text, second, labels.of(row, where), row)
-
-
-def _texts(row: Mapping[str, Any], where: str) -> tuple[str, str]:
-    pair = next((names for names in PAIRS if all(name in row for name in names)), None)
-    names = pair or next(((name,) for name in SINGLE if name in row), ())
-    if not names:
-        known = ", ".join((*(" and ".join(pair) for pair in PAIRS), *SINGLE))
-        raise DataError(f"{where}: no text; expected one of {known}")
-    texts = [row[name] for name in names]
-    for name, text in zip(names, texts, strict=True):
-        if not isinstance(text, str) or not text.strip():
-            raise DataError(f"{where}: the field {name!r} must be a text, found {text!r}")
-    return texts[0], texts[1] if pair else ""
 
 
 def write_feature_rows(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -109,11 +109,11 @@ def read_pairs(path: str | Path) -> PairSet:
 
 def read_condaqa(path: str | Path) -> PairSet:
     """The pairs that CondaQA's file makes; DataError as in `condaqa_pairs`, and where it makes none."""
-    found = condaqa_pairs(json_lines(path, dict[str, Any]))
-    if not found.pairs:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in found.left_out.items())
+    made = condaqa_pairs(json_lines(path, dict[str, Any]))
+    if not made.pairs:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in made.left_out.items())
         raise DataError(f"{path}: makes no pair; edited passages left out: {reasons or 'none'}")
-    return found
+    return made
 
 
 def write_pairs(pairs: Iterable[ContrastPair], path: str | Path) -> int:
@@ -121,18 +121,7 @@ def write_pairs(pairs: Iterable[ContrastPair], path: str | Path) -> int:
     count = 0
     with atomic_text(path) as file:
         for pair in pairs:
-            record = {
-                "id": pair.id,
-                "dataset": pair.dataset,
-                "turn_id": pair.turn_id,
-                "history": [[turn.question, turn.answer] for turn in pair.history],
-                "question": pair.question,
-                "story_org": pair.story_org,
-                "story_mod": pair.story_mod,
-                "answer_org": pair.answer_org,
-                "answer_mod": pair.answer_mod,
-                "edit": pair.edit,
-            }
+            record = asdict(pair) | {"history": [[turn.question, turn.answer] for turn in pair.history]}
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
             count += 1
     return count
@@ -150,23 +139,36 @@ def condaqa_pairs(records: Iterable[tuple[str, Any]]) -> PairSet:
     Raises:
         DataError: a record lacks a field, or has one of another kind.
     """
-    read = [_Edited.of(record, where) for where, record in records]
     left_out: Counter[str] = Counter()
-    originals: dict[tuple[str, str, str], _Edited] = {}
-    edits: dict[tuple[str, str, str, int], _Edited] = {}
-    for item in read:
-        if item.edit == 0:
-            originals.setdefault(item.key, item)
-        elif edits.setdefault((*item.key, item.edit), item) is not item:
+    originals: dict[tuple[str, str, str], _EditRow] = {}
+    edits: dict[tuple[str, str, str, int], _EditRow] = {}
+    for where, record in records:
+        row = check(record, _EditRow, where)
+        _refuse_blank(row, ("sentence1", "sentence2"), where)
+        key, edit = (str(row["PassageID"]), str(row["QuestionID"]), row["sentence2"]), row["PassageEditID"]
+        if edit == 0:
+            originals.setdefault(key, row)
+        elif edits.setdefault((*key, edit), row) is not row:
             left_out["that stand there twice"] += 1
     pairs = []
-    for edited in edits.values():
-        original = originals.get(edited.key)
-        reason = _unfit(original, edited)
-        if original is None or reason:
+    for (passage, number, question, edit), row in edits.items():
+        original = originals.get((passage, number, question))
+        if reason := _unfit(original, row):
             left_out[reason] += 1
-        else:
-            pairs.append(_condaqa_pair(original, edited))
+            continue
+        assert original is not None
+        pairs.append(
+            ContrastPair(
+                id=f"{passage}-{number}-{EDITS[edit]}",
+                question=question,
+                story_org=original["sentence1"],
+                story_mod=row["sentence1"],
+                answer_org=_answer(original["label"]),  # type: ignore[arg-type]  # _unfit has looked
+                answer_mod=_answer(row["label"]),  # type: ignore[arg-type]
+                dataset="condaqa",
+                edit=EDITS[edit],
+            )
+        )
     return PairSet(pairs, dict(left_out.most_common()))
 
 
@@ -194,47 +196,18 @@ class _PairRow(TypedDict):
     edit: NotRequired[str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Edited:
-    """A passage of CondaQA, which `key` (PassageID, QuestionID, question) shares with its edits."""
-
-    key: tuple[str, str, str]
-    edit: int
-    passage: str
-    label: str
-
-    @classmethod
-    def of(cls, record: Any, where: str) -> _Edited:
-        row = check(record, _EditRow, where)
-        _refuse_blank(row, ("sentence1", "sentence2"), where)
-        key = (str(row["PassageID"]), str(row["QuestionID"]), row["sentence2"])
-        return cls(key, row["PassageEditID"], row["sentence1"], _answer(row["label"]))
-
-
-def _unfit(original: _Edited | None, edited: _Edited) -> str:
+def _unfit(original: _EditRow | None, edited: _EditRow) -> str:
     """Why the two make no pair; empty if they do."""
-    if EDITS[edited.edit] not in TURNING:
+    if EDITS[edited["PassageEditID"]] not in TURNING:
         return "paraphrases"
     if original is None:
         return "without the original's answer"
-    if original.passage == edited.passage:
+    if original["sentence1"] == edited["sentence1"]:
         return "that change nothing"
-    if not {original.label, edited.label} <= {"yes", "no"}:
+    labels = {_answer(original["label"]), _answer(edited["label"])}
+    if not labels <= {"yes", "no"}:
         return "with an answer other than yes and no"
-    return "with the original's answer unchanged" if original.label == edited.label else ""
-
-
-def _condaqa_pair(original: _Edited, edited: _Edited) -> ContrastPair:
-    return ContrastPair(
-        id="-".join((*edited.key[:2], EDITS[edited.edit])),
-        question=edited.key[2],
-        story_org=original.passage,
-        story_mod=edited.passage,
-        answer_org=original.label,  # type: ignore[arg-type]  # _unfit has looked
-        answer_mod=edited.label,  # type: ignore[arg-type]
-        dataset="condaqa",
-        edit=EDITS[edited.edit],
-    )
+    return "with the original's answer unchanged" if len(labels) == 1 else ""
 
 
 def _pair(row: _PairRow, where: str) -> ContrastPair:

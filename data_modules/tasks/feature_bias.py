@@ -67,7 +67,7 @@ class FeatureTask:
     demos: Mapping[Cell, Examples]
     """Of the agreeing cells."""
     tests: Mapping[Cell, Examples]
-    meanings: Mapping[str, Meaning] = field(default_factory=dict)
+    meanings: Mapping[Hypothesis, Meaning] = field(default_factory=dict)
     """h1 and h2 in words, where the file states them."""
     made_from: Mapping[str, Any] = field(default_factory=dict)
 
@@ -85,16 +85,9 @@ class _Example(TypedDict):
     split: NotRequired[Any]
 
 
-class _Meaning(TypedDict):
-    key: str
-    words: tuple[str, str]
-    zero: str
-    one: str
-
-
 class _Task(TypedDict):
     dataset: str
-    features: NotRequired[dict[Hypothesis, _Meaning]]
+    features: NotRequired[dict[Hypothesis, Meaning]]
     made_from: NotRequired[dict[str, Any]]
     demos_1_1: list[_Example]
     demos_0_0: list[_Example]
@@ -119,14 +112,13 @@ def read_task(path: str | Path) -> FeatureTask:
     for cell in DISAMBIGUATING:
         if not tests[cell]:
             raise DataError(f"{path}: testset_{cell} is empty, so nothing can tell the two features apart")
-    meanings: dict[str, Meaning] = {
-        h: Meaning(**stated) for h, stated in document.get("features", {}).items()
-    }
-    return FeatureTask(document["dataset"], demos, tests, meanings, document.get("made_from", {}))
+    return FeatureTask(
+        document["dataset"], demos, tests, document.get("features", {}), document.get("made_from", {})
+    )
 
 
 def _examples(document: _Task, key: str, cell: Cell, path: str | Path) -> Examples:
-    found: dict[str, TaskExample] = {}
+    examples: dict[str, TaskExample] = {}
     for i, record in enumerate(document[key]):  # type: ignore[literal-required]
         where = f"{path}, {key}[{i}]"
         answer = str(record["answer"])
@@ -137,26 +129,22 @@ def _examples(document: _Task, key: str, cell: Cell, path: str | Path) -> Exampl
         if not record["question"].strip():
             raise DataError(f"{where}: the question is empty")
         name = str(record["id"])
-        if name in found:
+        if name in examples:
             raise DataError(f"{where}: the id {name!r} is there twice")
-        found[name] = TaskExample(name, record["question"], answer, cell)
-    return tuple(found.values())
+        examples[name] = TaskExample(name, record["question"], answer, cell)
+    return tuple(examples.values())
 
 
 def write_task(path: str | Path, task: FeatureTask) -> None:
     """The released schema, and what the features mean beside it; whole or not at all."""
     lists = {f"demos_{cell}": task.demos[cell] for cell in AGREEING}
     lists |= {f"testset_{cell}": task.tests[cell] for cell in CELLS}
-    document = {
-        "dataset": task.name,
-        **(
-            {"features": {h: asdict(meaning) for h, meaning in task.meanings.items()}}
-            if task.meanings
-            else {}
-        ),
-        **({"made_from": task.made_from} if task.made_from else {}),
-        **{key: [asdict(example) for example in examples] for key, examples in lists.items()},
-    }
+    document: dict[str, Any] = {"dataset": task.name}
+    if task.meanings:
+        document["features"] = {h: asdict(meaning) for h, meaning in task.meanings.items()}
+    if task.made_from:
+        document["made_from"] = task.made_from
+    document |= {key: [asdict(example) for example in examples] for key, examples in lists.items()}
     with atomic_text(path) as file:
         json.dump(document, file, ensure_ascii=False, indent=1)
         file.write("\n")
@@ -198,20 +186,22 @@ def build_task(
     demos: dict[Cell, Examples] = dict.fromkeys(AGREEING, ())
     tests: dict[Cell, Examples] = {}
     for cell in CELLS:
-        found = sorted(texts[cell])
-        Random(f"feature-bias/{name}/{seed}/{cell}").shuffle(found)
-        if not found:
-            told = ", ".join(f"{len(texts[c])} in {c}" for c in CELLS)
+        drawn = sorted(texts[cell])
+        Random(f"feature-bias/{name}/{seed}/{cell}").shuffle(drawn)
+        if not drawn:
+            sizes = ", ".join(f"{len(texts[c])} in {c}" for c in CELLS)
             raise DataError(
-                f"{name}: no text in cell {cell} (label_feature) of feature {feature.name}: {told}"
+                f"{name}: no text in cell {cell} (label_feature) of feature {feature.name}: {sizes}"
             )
-        most = min(cap, max(0, len(found) - min_demos)) if cell in AGREEING else cap
-        examples = tuple(TaskExample(str(i), text, cell[0], cell) for i, text in enumerate(found))
+        most = min(cap, max(0, len(drawn) - min_demos)) if cell in AGREEING else cap
+        examples = tuple(TaskExample(str(i), text, cell[0], cell) for i, text in enumerate(drawn))
         tests[cell] = examples[:most]
         if cell in AGREEING:
             demos[cell] = examples[most : most + max_demos]
     about = {"feature": feature.name, "options": dict(feature.options), "seed": seed, **counts}
-    meanings = {"h2": feature_meaning(feature), **({"h1": h1} if h1 else {})}
+    meanings: dict[Hypothesis, Meaning] = {"h2": feature_meaning(feature)}
+    if h1:
+        meanings["h1"] = h1
     return FeatureTask(name, demos, tests, meanings, {**(made_from or {}), **about})
 
 
@@ -272,9 +262,7 @@ def training_examples(
         pools[cell] = [*task.demos[cell], *task.tests[cell][:taken]]
         tests[cell] = task.tests[cell][taken:]
         if not pools[cell]:
-            raise DataError(
-                f"{task.name}: no demonstration has the label {cell[0]}; there is nothing to train on"
-            )
+            raise DataError(f"{task.name}: no demonstration has the label {cell[0]} to train on")
     each = min(map(len, pools.values()))
     each = min(each, max(1, size // 2)) if size else each
     chosen = [x for cell in AGREEING for x in rng.sample(pools[cell], each)]

@@ -97,8 +97,8 @@ def punctuation() -> Predicate:
 
 def lexicon(*, word: str) -> Predicate:
     """1: the text contains `word` (a whole word, in any case); 0: it does not."""
-    found = re.compile(rf"\b{re.escape(word)}\b", re.I)
-    return lambda x: int(bool(found.search(x.joined)))
+    pattern = re.compile(rf"\b{re.escape(word)}\b", re.I)
+    return lambda x: int(bool(pattern.search(x.joined)))
 
 
 def uppercase() -> Predicate:
@@ -183,15 +183,7 @@ FeatureName = Literal[
 """The functions above."""
 
 _SINGLE: tuple[Callable[..., Predicate], ...] = (length, punctuation, lexicon, uppercase, column, identity)
-_PAIR: tuple[Callable[..., Predicate], ...] = (
-    shorter_second,
-    overlap,
-    negation,
-    question_word,
-    content_overlap,
-    same_as,
-    passage_length,
-)
+_PAIR = (shorter_second, overlap, negation, question_word, content_overlap, same_as, passage_length)
 FEATURES: dict[str, Callable[..., Predicate]] = {make.__name__: make for make in (*_SINGLE, *_PAIR)}
 """Name to a function that takes the feature's options and returns its predicate."""
 

@@ -15,11 +15,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal, NotRequired
-
-from typing_extensions import TypedDict
+from typing import Literal
 
 from data_modules.tasks.predicates import Feature
 from storage.errors import DataError
@@ -43,95 +41,93 @@ class Wording:
     explanation: tuple[str, str] | None = None
 
 
+Wording.__pydantic_config__ = {"extra": "forbid"}  # type: ignore[attr-defined]  # no misspelt field
+
+
 @dataclass(frozen=True, slots=True)
 class Meaning:
     """A feature in plain words, of which a wording can be made."""
 
     key: str
-    words: tuple[str, str]
     zero: str
     """A sentence without its full stop, true where the feature is 0."""
     one: str
+    words: tuple[str, str] = ("no", "yes")
 
     def wording(self) -> Wording:
         """
-        >>> Meaning("Loud?", ("no", "yes"), "nobody shouts", "somebody shouts").wording().instruction
+        >>> Meaning("Loud?", "nobody shouts", "somebody shouts").wording().instruction
         'Write 1 when somebody shouts, and 0 when nobody shouts.'
         """
-        zero, one = (f"Here, {told}, so the {ANSWER}{i}." for i, told in enumerate((self.zero, self.one)))
+        zero, one = (f"Here, {fact}, so the {ANSWER}{i}." for i, fact in enumerate((self.zero, self.one)))
         return Wording(self.key, self.words, f"Write 1 when {self.one}, and 0 when {self.zero}.", (zero, one))
 
 
-def _asked(key: str, zero: str, one: str) -> Meaning:
-    return Meaning(key, ("no", "yes"), zero, one)
-
-
 LABELS: dict[str, Meaning] = {
-    "boolq": _asked(
+    "boolq": Meaning(
         "Reply:", "the question is to be answered with no", "the question is to be answered with yes"
     ),
-    "comments": _asked("Hurtful:", "the comment is polite enough", "the comment is toxic"),
-    "nli": _asked("Follows:", "the second sentence need not be true", "the second sentence must be true"),
-    "sa": Meaning("Opinion:", ("bad", "good"), "the writer did not like it", "the writer liked it"),
-    "stories": Meaning("Opinion:", ("bad", "good"), "the thing is found bad", "the thing is found good"),
-    "stories_pair": _asked(
+    "comments": Meaning("Hurtful:", "the comment is polite enough", "the comment is toxic"),
+    "nli": Meaning("Follows:", "the second sentence need not be true", "the second sentence must be true"),
+    "sa": Meaning("Opinion:", "the writer did not like it", "the writer liked it", ("bad", "good")),
+    "stories": Meaning("Opinion:", "the thing is found bad", "the thing is found good", ("bad", "good")),
+    "stories_pair": Meaning(
         "Follows:", "the second sentence need not be true", "the second sentence must be true"
     ),
 }
 """What h1 means, by family of tasks."""
 
-_FEMALE = Meaning("About:", ("men", "women"), "it is about men", "it is about women")
 _OTHERS = {
     "boolq_answer_length": Meaning(
-        "Passage:", ("brief", "long"), "the passage is brief", "the passage is long"
+        "Passage:", "the passage is brief", "the passage is long", ("brief", "long")
     ),
-    "boolq_answer_overlap": _asked(
+    "boolq_answer_overlap": Meaning(
         "All found:", "a word of the question is not in the passage", "the passage has the question's words"
     ),
     "boolq_answer_qword": Meaning(
-        "Begins:", ("do", "is"), "the question begins with a form of do", "the question begins with is or was"
+        "Begins:", "the question begins with a form of do", "the question begins with is or was", ("do", "is")
     ),
-    "boolq_answer_structure": _asked(
+    "boolq_answer_structure": Meaning(
         "Compares:", "the question does not say same as", "the question says same as"
     ),
     "nli_entailment_genre_gov_fic": Meaning(
-        "From:", ("novel", "office"), "the text is from a novel", "the text is from a government office"
+        "From:", "the text is from a novel", "the text is from a government office", ("novel", "office")
     ),
     "nli_entailment_genre_gov_tele": Meaning(
-        "From:", ("phone", "office"), "the text is from a phone call", "the text is from a government office"
+        "From:", "the text is from a phone call", "the text is from a government office", ("phone", "office")
     ),
-    "nli_entailment_length": _asked(
+    "nli_entailment_length": Meaning(
         "Gets shorter:", "the second sentence is the longer one", "the second sentence is the shorter one"
     ),
-    "nli_entailment_negation": _asked(
+    "nli_entailment_negation": Meaning(
         "Denies:", "the second sentence has no negation", "the second sentence has a negation"
     ),
-    "nli_entailment_overlap": _asked(
+    "nli_entailment_overlap": Meaning(
         "All found:",
         "a word of the second sentence is not in the first",
         "the first sentence has all words of the second",
     ),
     "domain": Meaning(
-        "Reviewed:", ("place", "film"), "the review is of a shop or restaurant", "the review is of a film"
+        "Reviewed:", "the review is of a shop or restaurant", "the review is of a film", ("place", "film")
     ),
-    "lexicon_food": _asked("Says food:", "the word food does not occur", "the word food occurs"),
-    "lexicon_nice": _asked("Says nice:", "the word nice does not occur", "the word nice occurs"),
-    "gender_lgbtq": _asked("Names them:", "nobody is named as LGBTQ", "somebody is named as LGBTQ"),
-    "gender": _FEMALE,
+    "lexicon_food": Meaning("Says food:", "the word food does not occur", "the word food occurs"),
+    "lexicon_nice": Meaning("Says nice:", "the word nice does not occur", "the word nice occurs"),
+    "gender_lgbtq": Meaning("Names them:", "nobody is named as LGBTQ", "somebody is named as LGBTQ"),
+    "gender": Meaning("About:", "it is about men", "it is about women", ("men", "women")),
     "race_black_white": Meaning(
-        "About:", ("white", "black"), "it is about white people", "it is about black people"
+        "About:", "it is about white people", "it is about black people", ("white", "black")
     ),
     "religion_muslim_christian": Meaning(
-        "About:", ("Christians", "Muslims"), "it is about Christians", "it is about Muslims"
+        "About:", "it is about Christians", "it is about Muslims", ("Christians", "Muslims")
     ),
     "religion_muslim_jewish": Meaning(
-        "About:", ("Jews", "Muslims"), "it is about Jews", "it is about Muslims"
+        "About:", "it is about Jews", "it is about Muslims", ("Jews", "Muslims")
     ),
-    "length": Meaning("Text:", ("long", "brief"), "the text is long", "the text is brief"),
+    "length": Meaning("Text:", "the text is long", "the text is brief", ("long", "brief")),
     "punctuation": Meaning(
-        "Ends in:", ("dot", "mark"), "it ends in a full stop", "it ends in an exclamation mark"
+        "Ends in:", "it ends in a full stop", "it ends in an exclamation mark", ("dot", "mark")
     ),
-    "uppercase": _asked("Shouts:", "no word is in capitals", "a word is in capitals"),
+    "uppercase": Meaning("Shouts:", "no word is in capitals", "a word is in capitals"),
 }
 """What h2 means: by the released tasks' own names, or by how they end."""
 
@@ -162,10 +158,10 @@ def feature_meaning(feature: Feature) -> Meaning:
     options = feature.options
     if feature.name == "lexicon":
         word = options["word"]
-        return _asked(f"Says {word}:", f"the word {word} does not occur", f"the word {word} occurs")
+        return Meaning(f"Says {word}:", f"the word {word} does not occur", f"the word {word} occurs")
     if feature.name in ("column", "identity"):
         one, zero = options["one"], options.get("zero", "") or "other"
-        return Meaning("Kind:", (zero, one), f"it is of the kind {zero}", f"it is of the kind {one}")
+        return Meaning("Kind:", f"it is of the kind {zero}", f"it is of the kind {one}", (zero, one))
     known = {
         "shorter_second": "nli_entailment_length",
         "overlap": "nli_entailment_overlap",
@@ -178,7 +174,7 @@ def feature_meaning(feature: Feature) -> Meaning:
     return _OTHERS[known.get(feature.name, feature.name)]
 
 
-def own_wordings(task: str, about: Mapping[str, Meaning] | None = None) -> dict[Hypothesis, Wording]:
+def own_wordings(task: str, about: Mapping[Hypothesis, Meaning] | None = None) -> dict[Hypothesis, Wording]:
     """Our wording of a task's two features; an empty one where nothing is known of it.
 
     Args:
@@ -187,45 +183,36 @@ def own_wordings(task: str, about: Mapping[str, Meaning] | None = None) -> dict[
     """
     about, kind = about or {}, family(task)
     # Length means one thing of a review, another of a pair: a feature of another family is none.
-    told, like = re.sub(r"\W+", "_", task.lower()), kind if kind in ("boolq", "nli") else ""
+    name, like = re.sub(r"\W+", "_", task.lower()), kind if kind in ("boolq", "nli") else ""
     ends = [
-        name
-        for name in _OTHERS
-        if told == name or (kind and family(name) == like and told.endswith(f"_{_OF_PAIRS.sub('', name)}"))
+        known
+        for known in _OTHERS
+        if name == known or (kind and family(known) == like and name.endswith(f"_{_OF_PAIRS.sub('', known)}"))
     ]
     meanings = {
         "h1": about.get("h1") or LABELS.get(kind),
         "h2": about.get("h2") or (_OTHERS[max(ends, key=len)] if ends else None),
     }
-    return {h: found.wording() if (found := meanings[h]) else Wording() for h in HYPOTHESES}
-
-
-class _Wording(TypedDict):
-    key: NotRequired[str]
-    words: NotRequired[tuple[str, str]]
-    instruction: NotRequired[str]
-    explanation: NotRequired[tuple[str, str]]
-
-
-_Wording.__pydantic_config__ = {"extra": "forbid"}  # type: ignore[attr-defined]  # no misspelt field
+    return {h: meaning.wording() if (meaning := meanings[h]) else Wording() for h in HYPOTHESES}
 
 
 def read_wordings(path: str | Path) -> dict[str, dict[Hypothesis, Wording]]:
     """The user's file (see the module). DataError names the file, the task and the field."""
-    document = load_json(path, dict[str, dict[Hypothesis, _Wording]])
+    document = load_json(path, dict[str, dict[Hypothesis, Wording]])
     for task, sides in document.items():
         if not sides:
             raise DataError(f"{path}, task {task!r}: expected an object with h1, h2 or both")
-        for h, stated in sides.items():
-            _check_wording(stated, f"{path}, task {task!r}, {h}")
-    return {task: {h: Wording(**stated) for h, stated in sides.items()} for task, sides in document.items()}
+        for h, wording in sides.items():
+            _check_wording(wording, f"{path}, task {task!r}, {h}")
+    return document
 
 
-def _check_wording(stated: _Wording, where: str) -> None:
-    for name, texts in (("words", stated.get("words", ())), ("explanation", stated.get("explanation", ()))):
+def _check_wording(wording: Wording, where: str) -> None:
+    explanation = wording.explanation or ()
+    for name, texts in (("words", wording.words or ()), ("explanation", explanation)):
         if not all(text.strip() for text in texts):
             raise DataError(f"{where}: {name} must be two texts, for 0 and for 1, found {texts!r}")
-    for i, text in enumerate(stated.get("explanation", ())):
+    for i, text in enumerate(explanation):
         if not text.rstrip().rstrip(".").endswith(f"{ANSWER}{i}"):
             raise DataError(f'{where}: explanation {i} must end in "{ANSWER}{i}.", found {text!r}')
 
@@ -235,14 +222,5 @@ def chosen_wordings(
 ) -> dict[Hypothesis, Wording]:
     """The user's wording of a task, filled up field by field with ours."""
     theirs = given.get(task, given.get("*", {}))
-
-    def joined(h: Hypothesis) -> Wording:
-        first, second = theirs.get(h, Wording()), own[h]
-        return Wording(
-            first.key or second.key,
-            first.words or second.words,
-            first.instruction or second.instruction,
-            first.explanation or second.explanation,
-        )
-
-    return {h: joined(h) for h in HYPOTHESES}
+    stated = {h: {k: v for k, v in asdict(wording).items() if v} for h, wording in theirs.items()}
+    return {h: replace(own[h], **stated.get(h, {})) for h in HYPOTHESES}
