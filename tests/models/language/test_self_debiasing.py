@@ -123,12 +123,15 @@ def logs(*rows: Sequence[float]) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64).log()
 
 
-def test_worked_examples(shared: Path) -> None:
+def test_a_worked_example() -> None:
     plain, prefixed = logs([0.4, 0.3, 0.2, 0.1]), logs([0.6, 0.1, 0.2, 0.1], [0.25] * 4)[:, None]
     q = debiased(plain, prefixed, decay=50).exp()[0]
     assert q.tolist() == pytest.approx([0.012445, 0.933367, 0.051077, 0.003111], abs=1e-6)
     ruled_out = debiased(logs([0.5, 0.5]), logs([1.0, 1e-9])[None], decay=1e6, floor=0)
     assert ruled_out.tolist() == [[-math.inf, 0.0]]
+
+
+def test_the_toys_of_the_oracle(shared: Path) -> None:
     oracle = json.loads((shared / "oracle/protocols/selfdebias_toy.json").read_text())
     for decay in (10, 50, 100):
         toy = oracle[f"toy1_lambda{decay}"]

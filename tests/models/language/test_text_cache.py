@@ -14,7 +14,6 @@ from torch import Tensor
 
 from models.language.text_cache import BOUND_REACHED, CachedTextModel, cache_key
 from models.language.text_models import TextFailure, TextModel
-from storage.errors import DataError
 from storage.finished_work import read_work
 
 DOWN = TextFailure("down")
@@ -75,14 +74,6 @@ def test_a_run_that_was_killed_goes_on_where_it_was(
     answered = {prompt for prompt in prompts if "x" not in prompt}
     assert len(read_work(path)) == len(answered)
     assert len(answered) == len(path.read_text().splitlines() if path.exists() else [])
-
-
-def test_a_file_that_is_no_cache_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_text('{"key": "a", "text": 5}\n')
-    with pytest.raises(DataError, match="line 1"):
-        CachedTextModel(Upper(), path)
-    assert path.read_text() == '{"key": "a", "text": 5}\n'
 
 
 def test_the_bound_counts_new_prompts_of_the_whole_run(tmp_path: Path) -> None:
