@@ -1,25 +1,38 @@
 """A small valid file of every format that the commands read, and the command that reads it.
 
-Each text has a letter outside ASCII, so that a wrong encoding can be told.
+Each text has a letter outside ASCII, so that a wrong encoding shows.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from data_modules.__main__ import main as data_command
+from data_modules.choices.rows import write_choices
+from data_modules.interventions.deletion import perturb_all
+from data_modules.questions.rows import write_rows
+from data_modules.questions.squad import write_squad
+from data_modules.schema import ChoiceQuestion
+from data_modules.stories.conversations import conversation_examples
+from data_modules.stories.questions import qa_examples
+from data_modules.tasks.condaqa import ContrastPair, write_pairs
+from data_modules.tasks.feature_bias import write_task
+from data_modules.tasks.own_tasks import own_task
 from evaluation.__main__ import main as evaluation_command
 from tests.data_modules import tiny_lists
 from tests.evaluation.protocols.bias.predictions import lei, rows, unqover
+from tests.evaluation.scorers.labelled import labelled_rows
 
-Command = Callable[[list[str]], int]
-STORY = "A Tolin baker met a Kessar pilot in the café. The pilot wore a red hat. They drank tea."
 ABSENT = "no-such-checkpoint.ckpt"
 """Named where a command reads its file first: an error that names this one has accepted the file."""
+MODEL = f"hf:{ABSENT}"
+STORY = "A Tolin baker met a Kessar pilot in the café. The pilot wore a red hat. They drank tea."
 
 
 @dataclass(frozen=True)
@@ -27,307 +40,238 @@ class Format:
     """A kind of file.
 
     Args:
-        name: of the format.
+        name: of the format and its file.
         text: a valid file.
-        read: the command, and its arguments by the file, a folder with all word lists, and the output.
+        command: the line that reads it, with {file}, {dir} for the folder of all other files, and {out}.
         document: what `text` holds, if it is JSON.
-        unused: fields, by the end of their path, that no reader looks at.
-        optional: fields that may be absent, but are looked at.
-        accepted: by field, other JSON types than the valid file's.
-        told: by field, what the message says in place of its name.
-        lines: a record a line.
+        lenient: fields that may be absent, of several types or unread; `name.`: all that lies in them, too.
     """
 
     name: str
     text: str
-    read: tuple[Command, Callable[[Path, Path, Path], list[str]]]
+    command: str
     document: Any = None
-    unused: frozenset[str] = frozenset()
-    optional: frozenset[str] = frozenset()
-    accepted: dict[str, tuple[type, ...]] = field(default_factory=dict)
-    told: dict[str, str] = field(default_factory=dict)
-    lines: bool = False
+    lenient: frozenset[str] = frozenset()
+
+    @property
+    def main(self) -> Callable[[list[str]], int]:
+        """The entry point that knows the command."""
+        known = ("perturb", "condaqa", "lei", "unqover")
+        return data_command if self.command.split()[0] in known else evaluation_command
+
+    def arguments(self, file: Path, folder: Path, output: Path) -> list[str]:
+        """The command's words for this file."""
+        return [word.format(file=file, dir=folder, out=output) for word in self.command.split()]
 
     def dump(self, document: Any) -> str:
         """A changed document as the text of a file."""
-        if self.lines:
+        if self.name.endswith(".jsonl"):
             return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in document)
         return json.dumps(document, ensure_ascii=False)
 
 
-def _perturb(dataset: str) -> tuple[Command, Callable[[Path, Path, Path], list[str]]]:
-    return data_command, lambda path, folder, output: [
-        *("perturb", "--dataset", dataset, "--input", str(path)),
-        *("--variant", "os", "--output", str(output)),
-    ]
-
-
-def _evaluate(
-    protocol: str, flag: str, *more: str
-) -> tuple[Command, Callable[[Path, Path, Path], list[str]]]:
-    return evaluation_command, lambda path, folder, output: [
-        *(protocol, flag, str(path), "--output", str(output), *more)
-    ]
-
-
-def list_command(command: str, **changed: str) -> tuple[Command, Callable[[Path, Path, Path], list[str]]]:
-    """A command on word lists, of which the flags in `changed` take the malformed file."""
-
-    def arguments(path: Path, folder: Path, output: Path) -> list[str]:
-        files = {name: str(folder / name) for name in ("subjects", "templates", "attributes")}
-        if command == "lei":
-            files["interventions"] = str(folder / "interventions.json")
-        files |= {name.replace("_", "-"): str(path) for name in changed}
-        return [command, *(p for name, f in files.items() for p in (f"--{name}", f)), "--output", str(output)]
-
-    return data_command, arguments
-
-
-def squad_document() -> Any:
-    start = STORY.index("red")
-    answer = {"text": "red", "answer_start": start}
-    qas = [
-        {"id": "q1", "question": "Which hat?", "answers": [answer], "is_impossible": False},
-        {"id": "q2", "question": "Which shoes?", "answers": [], "is_impossible": True},
-    ]
-    return {
-        "version": "v2",
-        "data": [{"title": "t", "paragraphs": [{"context": STORY, "qas": qas}]}],
-    }
+def written(write: Callable[..., Any], *given: Any, path_first: bool = False) -> Any:
+    """The document that one of our writers makes; the word "the" gets an accent."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "file"
+        write(*((path, *given) if path_first else (*given, path)))
+        text = path.read_text(encoding="utf-8").replace("the ", "thé ").replace("The ", "Thé ")
+    try:
+        return json.loads(text)
+    except ValueError:
+        return [json.loads(line) for line in text.splitlines()]
 
 
 def coqa_document() -> Any:
     said = "The pilot wore a red hat."
-    start = STORY.index(said)
-    answers = [
-        {
-            "input_text": "red",
-            "span_start": start,
-            "span_end": start + len(said),
-            "span_text": said,
-            "turn_id": 1,
-        },
-        {"input_text": "yes", "span_start": 0, "span_end": 45, "span_text": STORY[:45], "turn_id": 2},
-    ]
-    questions = [
-        {"input_text": "Which hat?", "turn_id": 1},
-        {"input_text": "Was there a baker?", "turn_id": 2},
-    ]
-    story = {
-        "id": "s1",
-        "source": "wikipedia",
-        "filename": "f",
-        "story": STORY,
-        "questions": questions,
-        "answers": answers,
-        "additional_answers": {"0": [dict(answers[0], input_text="a red one"), dict(answers[1])]},
-        "name": "n",
-    }
-    return {"version": "1.0", "data": [story]}
+    answers = []
+    for turn, (text, why) in enumerate((("red", said), ("yes", STORY[:45])), 1):
+        start = STORY.index(why)
+        span = {"span_start": start, "span_end": start + len(why), "span_text": why}
+        answers.append({"input_text": text, "turn_id": turn, **span})
+    asked = ("Which hat?", "Was there a baker?")
+    questions = [{"input_text": text, "turn_id": turn} for turn, text in enumerate(asked, 1)]
+    story = {"id": "s1", "source": "wikipedia", "story": STORY, "questions": questions, "answers": answers}
+    return {"version": "1.0", "data": [{**story, "additional_answers": {"0": answers}}]}
 
 
 def hotpotqa_document() -> Any:
-    return [
-        {
-            "_id": "h1",
-            "question": "Which hat did the pilot of the café wear?",
-            "answer": "red",
-            "type": "bridge",
-            "level": "easy",
-            "supporting_facts": [["Hats", 0]],
-            "context": [["Hats", ["The pilot wore a red hat.", " It was old."]], ["Tea", ["Tea is hot."]]],
-        }
-    ]
+    question = "Which hat did the pilot of the café wear?"
+    context = [["Hats", ["The pilot wore a red hat.", " It was old."]], ["Tea", ["Tea is hot."]]]
+    facts = {"supporting_facts": [["Hats", 0]], "context": context}
+    return [{"_id": "h1", "question": question, "answer": "red", "type": "bridge", "level": "easy", **facts}]
 
 
-def row_documents() -> list[Any]:
-    """Rows of `perturb`."""
-    start = STORY.index("red")
-    said = STORY.index("The pilot")
-    row = {
-        "id": "s1 1",
-        "dataset": "coqa",
-        "domain": "wikipedia",
-        "context": STORY,
-        "question": "Which hat?",
-        "advice": "",
-        "history": [["Who met?", "a baker"]],
-        "answer_type": "span",
-        "answers": ["red"],
-        "answer_spans": [{"start": start, "end": start + 3, "text": "red"}],
-        "references": ["red"],
-        "rationale": [{"start": said, "end": said + 25, "text": STORY[said : said + 25]}],
-        "variant": "os",
-        "appended": "",
-        "kept": [[0, 20], [25, 40]],
-    }
-    return [row, row | {"id": "s1 2", "history": []}]
+def row_documents() -> Any:
+    return written(write_rows, list(perturb_all(islice(conversation_examples("conversation_dev"), 2), "os")))
 
 
-def pair_documents() -> list[Any]:
-    pair = {
-        "id": "p1",
-        "dataset": "coqa",
-        "turn_id": 3,
-        "history": [["Who met?", "a baker"]],
-        "question": "Was the hat red?",
-        "story_org": STORY,
-        "story_mod": STORY.replace("wore a", "wore no"),
-        "answer_org": "yes",
-        "answer_mod": "no",
-        "edit": "scope",
-    }
-    return [pair, pair | {"id": "p2"}]
+def pair_documents() -> Any:
+    pair = ("Was the hat red?", STORY, STORY.replace("wore a", "wore no"), "yes", "no")
+    more: dict[str, Any] = {"dataset": "coqa", "turn_id": 3, "edit": "scope"}
+    return written(write_pairs, [ContrastPair(name, *pair, **more) for name in ("p1", "p2")])
 
 
 def condaqa_documents() -> list[Any]:
-    original = {
-        "QuestionID": "q0",
-        "PassageID": 7,
-        "PassageEditID": 0,
-        "sentence1": STORY,
-        "sentence2": "Was the hat red?",
-        "label": "YES",
-        "original sentence": STORY,
-    }
-    edit = original | {"PassageEditID": 2, "sentence1": STORY.replace("wore a", "wore no"), "label": "NO"}
-    return [original, edit]
+    original = {"QuestionID": "q0", "PassageID": 7, "PassageEditID": 0, "sentence1": STORY}
+    original |= {"sentence2": "Was the hat red?", "label": "YES"}
+    edit = {"PassageEditID": 2, "sentence1": STORY.replace("wore a", "wore no"), "label": "NO"}
+    return [original, original | edit]
 
 
 def stimuli_document() -> list[Any]:
-    row = {
-        "schema": 1,
-        "col1": "red",
-        "col2": "blue",
-        "story": STORY,
-        "answer": "yes",
-        "org": "Was the hat red?",
-        "mod": "Was there a red hat?",
-        "new": "Was the a red hat?",
-    }
+    row = {"schema": 1, "col1": "red", "col2": "blue", "story": STORY, "answer": "yes"}
+    row |= {"org": "Was the hat red?", "mod": "Was there a red hat?", "new": "Was the a red hat?"}
     return [row, row | {"org": "Was the hat blue?", "answer": "no"}]
 
 
-def predictions_document(form: str) -> Any:
-    data = rows(("ethical",))[:2]
-    document = lei(data) if form == "lei" else unqover(data)
-    text = json.dumps(document).replace("a visit", "a café visit")
-    return json.loads(text)
+def predictions_document(layout: Callable[[list[Any]], Any]) -> Any:
+    return json.loads(json.dumps(layout(rows(("ethical",))[:2])).replace("a visit", "a café visit"))
 
 
-def _json(name: str, document: Any, read: Any, *, lines: bool = False, **about: Any) -> Format:
-    document = json.loads(json.dumps(document))  # no part stands in two places
-    form = Format(name, "", read, document, lines=lines, **about)
-    return replace(form, text=form.dump(document))
+def specifications_document() -> dict[str, Any]:
+    spec: dict[str, Any] = {"template": "Here comes {}:", "separator": "\n", "blank": " "}
+    spec |= {"original": ["a café fight", "rude words"], "opposite": ["a café party", "kind words"]}
+    return {"self": {**spec, "nonsense": [["xq zz", "gh aa"], ["pp oo", "kk ii"]]}}
 
 
-def _names(*fields: str) -> frozenset[str]:
-    return frozenset(fields)
+def piqa_documents() -> list[Any]:
+    return [
+        {"goal": f"Make {what} in a café", "sol1": f"boil the {what}", "sol2": "sing", "label": i % 2}
+        for i, what in enumerate(("tea", "soup", "rice"))
+    ]
 
 
-_ASK = ("--checkpoint", ABSENT)
+def hellaswag_documents() -> list[Any]:
+    return [
+        {
+            "ctx_a": f"A {who} sits in a café.",
+            "ctx_b": "She",
+            "endings": [f"{does} like a {who}." for does in ("drinks", "flies", "sings", "sleeps")],
+            "label": i % 4,
+        }
+        for i, who in enumerate(("pilot", "baker", "queen", "child", "cook", "king"))
+    ]
 
-JSON_FORMATS: tuple[Format, ...] = (
-    _json(
+
+def choice_documents() -> Any:
+    examples = [
+        ChoiceQuestion(f"q{i}", f"Who {what} the café?", (f"no {what}", f"all {what}"), 1, "mine")
+        for i, what in enumerate(("runs", "leaves", "cleans", "sells", "knows"))
+    ]
+    return written(write_choices, examples, path_first=True)
+
+
+def task_document() -> Any:
+    """A small part of an embedded task."""
+    document = written(write_task, own_task("uppercase"), path_first=True)
+    return {key: part[:3] if isinstance(part, list) else part for key, part in document.items()}
+
+
+def wordings_document() -> dict[str, Any]:
+    wording: dict[str, Any] = {"key": "Café?", "words": ["no", "yes"], "instruction": "Write 1 for good."}
+    return {"*": {"h2": {**wording, "explanation": ["It is bad, so 0.", "It is good, so 1."]}}}
+
+
+def scorer_document() -> dict[str, Any]:
+    """Two features a kind, six attributes."""
+    shares = {"n": 9, "roc_auc": 0.9, "average_precision": 0.8, "f1": 0.7, "base_rate": 0.5}
+    names = ("toxicity", "severe_toxicity", "sexually_explicit", "threat", "profanity", "identity_attack")
+    words = {"analyzer": "word", "ngrams": [1, 1], "terms": ["café", "stupid"], "idf": [1.5, 1.25]}
+    letters = {"analyzer": "char_wb", "ngrams": [2, 3], "terms": ["st", "fé"], "idf": [1.5, 1.25]}
+    return {
+        "format": "interventune-scorer",
+        "version": 1,
+        "held_out": {name: dict(shares) for name in names},
+        "trained": {"seed": 0},
+        "weights": {name: {"intercept": -0.5, "coef": [0.1, 1.5, -0.25, 2.5]} for name in names},
+        "features": [words, letters],
+    }
+
+
+PERTURB = "perturb --variant os --input {file} --output {out} --dataset"
+PREDICTED = "bias --predictions {file} --output {out}"
+CONSISTENCY = (
+    f"consistency --model {MODEL} --method self --device cpu --nonsense-groups 2 --output {{out}}"
+    " --adversarial {dir}/prompts.jsonl --neutral {dir}/neutral.jsonl --scorer embedded:{dir}/scorer.json"
+)
+CONFUSION = (
+    f"confusion --checkpoint {ABSENT} --output {{out}} --device cpu --trials 1 --choices 3 --sampling random"
+    " --probes no-question wrong-question no-right-answer --input"
+)
+FEATURES = (
+    f"feature-bias --model {MODEL} --output {{out}} --device cpu --shots 2 --seeds 1"
+    " --intervention instruction --steer h2 --task"
+)
+LISTS = "--subjects {dir}/subjects --templates {dir}/templates --attributes {dir}/attributes --output {out}"
+
+
+def _json(name: str, document: Any, command: str, lenient: str = "") -> Format:
+    form = Format(name, "", command, json.loads(json.dumps(document)), frozenset(lenient.split()))
+    return Format(name, form.dump(form.document), command, form.document, form.lenient)
+
+
+def _formats() -> Iterable[Format]:
+    yield _json(
         "squad.json",
-        squad_document(),
-        _perturb("squad"),
-        unused=_names("version", "title"),
-        optional=_names("is_impossible"),
-        accepted={"id": (str, int)},
-    ),
-    _json(
-        "coqa.json",
-        coqa_document(),
-        _perturb("coqa"),
-        unused=_names(
-            *("version", "filename", "name", "span_text"),
-            *("additional_answers.0.0.span_start", "additional_answers.0.0.span_end"),
-        ),
-        optional=_names("additional_answers", "0"),
-        accepted={"id": (str, int)},
-    ),
-    _json(
-        "hotpotqa.json",
-        hotpotqa_document(),
-        _perturb("hotpotqa"),
-        unused=_names("level"),
-        accepted={"_id": (str, int), "context": (list, dict), "supporting_facts": (list, dict)},
-        told={"_id": "id"},
-    ),
-    _json(
-        "rows.jsonl",
-        row_documents(),
-        _perturb("coqa"),
-        lines=True,
-        unused=_names("answers"),
-    ),
-    _json(
-        "lei.json",
-        predictions_document("lei"),
-        _evaluate("bias", "--predictions"),
-        unused=_names("version", "title"),
-        optional=_names("is_impossible", "tomax"),
-        accepted={"id": (str, int)},
-    ),
-    _json(
-        "unqover.json",
-        predictions_document("unqover"),
-        _evaluate("bias", "--predictions"),
-        unused=_names("pred"),
-    ),
-    _json(
-        "pairs.jsonl",
-        pair_documents(),
-        _evaluate("negation", "--pairs", *_ASK),
-        lines=True,
-        optional=_names("dataset", "turn_id", "history", "edit"),
-        accepted={"id": (str, int)} | {n: (type(None),) for n in ("dataset", "turn_id", "history", "edit")},
-    ),
-    _json(
-        "condaqa.jsonl",
-        condaqa_documents(),
-        (
-            data_command,
-            lambda path, folder, output: ["condaqa", "--input", str(path), "--output", str(output)],
-        ),
-        lines=True,
-        unused=_names("original sentence"),
-        accepted={"QuestionID": (str, int), "PassageID": (str, int)},
-    ),
-    _json(
-        "stimuli.json",
-        stimuli_document(),
-        _evaluate("predicate-argument", "--stimuli", *_ASK),
-    ),
-    _json(
-        "interventions.json",
-        json.loads(json.dumps(tiny_lists.INTERVENTIONS).replace("Tea was", "Café was")),
-        list_command("lei", interventions=""),
-        optional=_names("rude", "wealth"),
-        accepted={"0": (type(None),)},
-    ),
-)
+        written(write_squad, list(islice(qa_examples("dev"), 2))),
+        f"{PERTURB} squad",
+        "version title is_impossible id",
+    )
+    yield _json("coqa.json", coqa_document(), f"{PERTURB} coqa", "version span_text id additional_answers.")
+    yield _json(
+        "hotpotqa.json", hotpotqa_document(), f"{PERTURB} hotpotqa", "level _id context supporting_facts"
+    )
+    yield _json("rows.jsonl", row_documents(), f"{PERTURB} coqa", "answers")
+    lei_fields = "version title is_impossible tomax id"
+    yield _json("lei.json", predictions_document(lei), PREDICTED, lei_fields)
+    yield _json("unqover.json", predictions_document(unqover), PREDICTED, "pred")
+    ask = f"--checkpoint {ABSENT} --output {{out}}"
+    pair_fields = "id dataset turn_id history edit"
+    yield _json("pairs.jsonl", pair_documents(), f"negation --pairs {{file}} {ask}", pair_fields)
+    condaqa = "condaqa --input {file} --output {out}"
+    yield _json("condaqa.jsonl", condaqa_documents(), condaqa, "QuestionID PassageID")
+    yield _json("stimuli.json", stimuli_document(), f"predicate-argument --stimuli {{file}} {ask}")
+    interventions = json.loads(json.dumps(tiny_lists.INTERVENTIONS).replace("Tea was", "Café was"))
+    lei_command = f"lei {LISTS} --interventions"
+    yield _json("interventions.json", interventions, f"{lei_command} {{file}}", "rude wealth")
+    prompts = [{"prompt": {"text": f"The {who} in the café said that"}} for who in ("pilot", "baker")]
+    yield _json("prompts.jsonl", prompts, f"{CONSISTENCY} --adversarial {{file}}")
+    specifications = f"{CONSISTENCY} --specifications {{file}}"
+    yield _json("specifications.json", specifications_document(), specifications, "blank nonsense")
+    scorer = scorer_document()
+    free = ("seed format intercept roc_auc average_precision f1 base_rate coef idf", *scorer["weights"])
+    yield _json("scorer.json", scorer, f"{CONSISTENCY} --scorer embedded:{{file}}", " ".join(free))
+    yield _json("piqa.jsonl", piqa_documents(), f"{CONFUSION} {{file}}")
+    yield _json("hellaswag.jsonl", hellaswag_documents(), f"{CONFUSION} {{file}}")
+    choice_fields = "benchmark probe donors target id"
+    yield _json("choices.jsonl", choice_documents(), f"{CONFUSION} {{file}}", choice_fields)
+    task_fields = "features. made_from. split id answer"
+    yield _json("task.json", task_document(), f"{FEATURES} {{file}}", task_fields)
+    wording = f"{FEATURES} {{dir}}/task.json --wording {{file}}"
+    yield _json("wordings.json", wordings_document(), wording, "* key words instruction explanation")
+    labelled = [{"text": f"{row['text']} café", "toxicity": row["toxicity"]} for row in labelled_rows(60)]
+    yield _json("labelled.jsonl", labelled, "train-scorer --input {file} --output {out}", "toxicity")
+    yield Format("labels.lst", "0\n1\n0\n", f"{CONFUSION} {{dir}}/unlabelled.jsonl --labels {{file}}")
+    subjects = tiny_lists.SUBJECTS + "[subj] Café\n"
+    templates = tiny_lists.TEMPLATES.replace("A [subj1]", "In a café a [subj1]")
+    attributes = tiny_lists.ATTRIBUTES.replace("owned a mill", "owned a café")
+    for name, text in (("subjects", subjects), ("templates", templates), ("attributes", attributes)):
+        yield Format(name, text, f"unqover {LISTS} --{name} {{file}}")
+    names = ("were loud", "were grumpy", "owned a empty shed", "owned no Shed")
+    sentences = "".join(f"{name}\t[subj] was in the café.\n" for name in names)
+    specified = f"{lei_command} {{dir}}/interventions.json --specified {{file}}"
+    yield Format("sentences.tsv", sentences, specified)
+    yield Format("filler", "[text] They met in a café.\n", f"unqover {LISTS} --filler {{file}}")
 
-_SENTENCES = "".join(
-    f"{name}\t[subj] was in the café.\n"
-    for name in ("were loud", "were grumpy", "owned a empty shed", "owned no Shed")
-)
 
-LIST_FORMATS: tuple[Format, ...] = (
-    Format("subjects", tiny_lists.SUBJECTS + "[subj] Café\n", list_command("unqover", subjects="")),
-    Format(
-        "templates",
-        tiny_lists.TEMPLATES.replace("A [subj1]", "In a café a [subj1]"),
-        list_command("unqover", templates=""),
-    ),
-    Format(
-        "attributes",
-        tiny_lists.ATTRIBUTES.replace("owned a mill", "owned a café"),
-        list_command("unqover", attributes=""),
-    ),
-    Format("sentences.tsv", _SENTENCES, list_command("lei", specified="")),
-    Format("filler", "[text] They met in a café.\n", list_command("unqover", filler="")),
-)
+FORMATS: tuple[Format, ...] = tuple(_formats())
 
-FORMATS: Sequence[Format] = (*JSON_FORMATS, *LIST_FORMATS)
+
+def write_companions(folder: Path) -> None:
+    """Good files of every kind, for the commands that read several."""
+    for form in FORMATS:
+        (folder / form.name).write_text(form.text, encoding="utf-8")
+    (folder / "neutral.jsonl").write_text('{"text": "The garden is"}\n{"text": "The road is"}\n')
+    unlabelled = [{key: row[key] for key in ("goal", "sol1", "sol2")} for row in piqa_documents()]
+    (folder / "unlabelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in unlabelled))

@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.malformed.mutations import Case
-
 _ERROR = re.compile(r"^(?:[\w. -]+: )?error: ", re.M)
 
 
@@ -60,35 +58,3 @@ def refused(found: Outcome, *words: str) -> None:
 def everything_in(folder: Path) -> dict[str, int]:
     """All files and folders with their sizes, hidden ones too."""
     return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.rglob("*"))}
-
-
-def check_one_clear_line(
-    case: Case, companions: Path, folder: Path, absent: str, capsys: pytest.CaptureFixture[str]
-) -> Outcome:
-    """What the command says of a malformed file, which it must leave as it is, beside nothing new.
-
-    Args:
-        case: the file, and what must be told of it; None: it is no mistake, or one about something else.
-        companions: the folder of all other files that the command needs.
-        folder: an empty one, for this file and for what the command writes.
-        absent: what the command says when a companion is not there.
-        capsys: pytest's.
-    """
-    given, written = folder / "given", folder / "written"
-    given.mkdir()
-    written.mkdir()
-    path = given / f"bad_{case.form.name}"
-    if case.content is None:
-        path.mkdir()
-    else:
-        path.write_bytes(case.content)
-    before = everything_in(given)
-    main, arguments = case.form.read
-    found = outcome(main, arguments(path, companions, written / "out"), capsys)
-    if case.told is None:
-        assert found.code == 0 or absent in found.error, found.text
-        return found
-    refused(found, path.name, case.told)
-    assert everything_in(written) == {}
-    assert everything_in(given) == before
-    return found

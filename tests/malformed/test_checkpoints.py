@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,27 +15,17 @@ from data_modules.__main__ import main as data_command
 from evaluation.__main__ import main as evaluation_command
 from models.__main__ import main as models_command
 from models.checkpoint import KEY
-from tests.evaluation.checkpoints import save_ckpt, save_folder
-from tests.malformed.documents import squad_document
-from tests.malformed.mutations import REPLACEMENTS
+from tests.evaluation.checkpoints import save_folder
+from tests.malformed.documents import FORMATS
 from tests.malformed.outcome import everything_in, outcome, refused
 
 Content = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a checkpoint and a Hugging Face folder."""
-    folder = tmp_path_factory.mktemp("good")
-    save_ckpt(folder / "good.ckpt")
-    save_folder(folder / "hf")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def content(good: Path) -> Content:
-    found: Content = torch.load(good / "good.ckpt", weights_only=True)
-    return found
+def content(given: Path) -> Content:
+    content: Content = torch.load(given / "bert.ckpt", weights_only=True)
+    return content
 
 
 def ask(path: Path, out: Path) -> list[str]:
@@ -54,37 +43,6 @@ def check(path: Path, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[s
         refused(outcome(main, arguments, capsys), path.name, told)
         assert not out.exists()
         assert not [name for name in everything_in(tmp_path) if name.endswith((".tmp", ".old"))]
-
-
-PARTS = ("format", "architecture", "heads", "head_options", "config", "tokenizer", "encoding")
-ACCEPTED: dict[str, tuple[type, ...]] = {
-    "format": (int,),
-    "architecture": (str,),
-    "heads": (str,),
-    "head_options": (dict,),
-    "config": (str,),
-    "tokenizer": (dict, str),
-    "encoding": (dict,),
-}
-FIELDS = [(part, "absent", ...) for part in PARTS if not part.startswith("head")] + [
-    (part, kind, value)
-    for part in PARTS
-    for kind, value in REPLACEMENTS.items()
-    if type(value) not in ACCEPTED[part]
-]
-
-
-@pytest.mark.parametrize(("part", "kind", "value"), FIELDS, ids=lambda value: str(value))
-def test_a_field(
-    part: str, kind: str, value: Any, content: Content, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    about = dict(content[KEY])
-    del about[part]
-    if value is not ...:
-        about[part] = value
-    path = tmp_path / "bad.ckpt"
-    torch.save({**content, KEY: about}, path)
-    check(path, part, tmp_path, capsys)
 
 
 def _about(**changed: Any) -> Callable[[Content], Content]:
@@ -106,12 +64,17 @@ def _of_config(**changed: Any) -> Callable[[Content], Content]:
     return lambda content: _about(config=json.dumps(json.loads(content[KEY]["config"]) | changed))(content)
 
 
+def _without(part: str) -> Callable[[Content], Content]:
+    return lambda content: {**content, KEY: {k: v for k, v in content[KEY].items() if k != part}}
+
+
+PARTS = ("format", "architecture", "config", "tokenizer", "encoding")
 CHANGES: dict[str, tuple[Callable[[Content], Any], str]] = {
+    **{f"no {part}": (_without(part), part) for part in PARTS},
+    **{f"{part} a list": (_about(**{part: ["x"]}), part) for part in (*PARTS, "heads", "head_options")},
     "a list": (lambda content: [content], "not a checkpoint"),
     "of somebody else": (lambda content: {"state_dict": content["state_dict"]}, KEY),
     "no weights": (lambda content: {k: v for k, v in content.items() if k != "state_dict"}, "state_dict"),
-    "weights a list": (lambda content: {**content, "state_dict": [1]}, "state_dict"),
-    "weights empty": (lambda content: {**content, "state_dict": {}}, "weights are missing"),
     "weights are numbers": (_weights(lambda name, value: 3), "weights"),
     "weights of another shape": (_weights(lambda name, value: value[..., :1]), "size mismatch"),
     "another format": (_about(format=99), "format 99"),
@@ -119,17 +82,11 @@ CHANGES: dict[str, tuple[Callable[[Content], Any], str]] = {
     "other heads": (_about(heads="antlers"), "antlers"),
     "unknown options of heads": (_about(head_options={"antlers": 2}), "antlers"),
     "configuration cut off": (lambda c: _about(config=c[KEY]["config"][:-20])(c), "config"),
-    "configuration a list": (_about(config="[1]"), "config"),
     "configuration nested": (_about(config="[" * 100_000), "config"),
     "size a text": (_of_config(hidden_size="large"), "hidden_size"),
-    "size negative": (_of_config(hidden_size=-8), "bad.ckpt"),
     "no words": (_of_config(vocab_size=0), "bad.ckpt"),
     "unknown encoding": (_about(encoding={"antlers": 1}), "antlers"),
-    "encoding of a wrong type": (_about(encoding={"max_length": "long"}), "max_length"),
     "tokenizer not JSON": (_tokenizer("{"), "tokenizer"),
-    "tokenizer of nothing": (_tokenizer("{}"), "tokenizer"),
-    "no tokenizer": (_about(tokenizer={}), "tokenizer"),
-    "tokenizer files a number": (_tokenizer(3), "tokenizer"),  # type: ignore[arg-type]
 }
 
 
@@ -145,17 +102,17 @@ def test_a_content(name: str, content: Content, tmp_path: Path, capsys: pytest.C
         check(path, told, tmp_path, capsys)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.9, 0.999])
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.999])
 def test_a_checkpoint_cut_off(
-    share: float, good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    share: float, given: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    raw = (good / "good.ckpt").read_bytes()
+    raw = (given / "bert.ckpt").read_bytes()
     path = tmp_path / "bad.ckpt"
     path.write_bytes(raw[: int(len(raw) * share)])
     check(path, "not a readable checkpoint", tmp_path, capsys)
 
 
-@pytest.mark.parametrize("raw", [b"garbage" * 99, bytes(5000), b"PK\x03\x04" + bytes(900), b"\x80\x02."])
+@pytest.mark.parametrize("raw", [b"garbage" * 99, b"PK\x03\x04" + bytes(900), b"\x80\x02."])
 def test_bytes_that_are_no_checkpoint(raw: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "bad.ckpt"
     path.write_bytes(raw)
@@ -193,9 +150,9 @@ def _removed(name: str) -> Callable[[Path], None]:
 
 def _config(**changed: Any) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
-        found = json.loads((folder / "config.json").read_text())
-        found = {k: v for k, v in (found | changed).items() if v is not ...}
-        (folder / "config.json").write_text(json.dumps(found))
+        content = json.loads((folder / "config.json").read_text())
+        content = {k: v for k, v in (content | changed).items() if v is not ...}
+        (folder / "config.json").write_text(json.dumps(content))
 
     return change
 
@@ -210,8 +167,6 @@ def _text(name: str, text: str) -> Callable[[Path], None]:
 FOLDERS: dict[str, tuple[Callable[[Path], None], str]] = {
     "no config": (_removed("config.json"), "bad"),
     "config cut off": (_cut("config.json", 0.5), "config.json"),
-    "config empty": (_text("config.json", ""), "config.json"),
-    "config a list": (_text("config.json", "[]"), "config.json"),
     "config nested": (_text("config.json", "[" * 100_000), "config.json"),
     "no model type": (_config(model_type=...), "model_type"),
     "unknown model type": (_config(model_type="gpt9"), "gpt9"),
@@ -220,20 +175,17 @@ FOLDERS: dict[str, tuple[Callable[[Path], None], str]] = {
     "another size": (_config(hidden_size=48, num_attention_heads=4), "bad"),
     "no weights": (_removed("model.safetensors"), "model.safetensors"),
     "weights cut off": (_cut("model.safetensors", 0.5), "bad"),
-    "weights empty": (_cut("model.safetensors", 0.0), "bad"),
     "no tokenizer": (_removed("tokenizer.json"), "tokenizer"),
     "tokenizer cut off": (_cut("tokenizer.json", 0.5), "tokenizer"),
-    "tokenizer empty": (_cut("tokenizer.json", 0.0), "tokenizer"),
-    "tokenizer of nothing": (_text("tokenizer.json", "{}"), "tokenizer"),
     "settings of the tokenizer cut off": (_cut("tokenizer_config.json", 0.5), "tokenizer"),
 }
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_a_folder(name: str, good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     change, told = FOLDERS[name]
     folder, out = tmp_path / "bad", tmp_path / "out"
-    shutil.copytree(good / "hf", folder)
+    save_folder(folder)
     change(folder)
     refused(outcome(evaluation_command, ask(folder, out), capsys), str(folder), told)
     assert not out.exists()
@@ -243,15 +195,10 @@ LINE = json.dumps({"key": "k", "text": "t"})
 CACHES: dict[str, tuple[bytes, str]] = {
     "not JSON": (b"hello\n", "line 1"),
     "of another kind": (b'{"a": 1}\n', "key"),
-    "a key of another type": (b'{"key": 3, "text": "t"}\n', "key"),
     "no text": (b'{"key": "k"}\n', "text"),
-    "a text of another type": (b'{"key": "k", "text": null}\n', "text"),
     "a line cut off inside": (LINE[:9].encode() + b"\n" + LINE.encode() + b"\n", "line 1"),
     "zeros": (LINE.encode() + b"\n" + bytes(64) + b"\n", "line 2"),
     "nested": (b"[" * 100_000 + b"\n", "line 1"),
-    "latin-1": (LINE.replace("t", "é").encode("latin-1") + b"\n" + LINE.encode() + b"\n", "line 1"),
-    "utf-16": (LINE.encode("utf-16"), "line 1"),
-    "a list": (b"[1]\n", "line 1"),
 }
 
 
@@ -260,7 +207,8 @@ def test_a_cache(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     raw, told = CACHES[name]
     cache, data = tmp_path / "cache.jsonl", tmp_path / "squad.json"
     cache.write_bytes(raw)
-    data.write_text(json.dumps(squad_document()))
+    (squad,) = (form.text for form in FORMATS if form.name == data.name)
+    data.write_text(squad)
     arguments = ["perturb", "--dataset", "squad", "--input", str(data), "--variant", "os_r_aug"]
     arguments += ["--generator", "openai:x@http://127.0.0.1:9/v1", "--cache", str(cache)]
     found = outcome(data_command, [*arguments, "--output", str(tmp_path / "out")], capsys)

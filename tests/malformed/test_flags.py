@@ -1,7 +1,8 @@
-"""Wrong flags and wrong places for output, through the commands that write data and probe models."""
+"""Wrong flags and wrong places for output: one line that names the flag or file, and nothing is written."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,150 +10,145 @@ import pytest
 from data_modules.__main__ import main as data_command
 from evaluation.__main__ import main as evaluation_command
 from models.__main__ import main as models_command
-from tests.data_modules.tiny_lists import write_lists
-from tests.evaluation.checkpoints import save_ckpt, save_groups, save_questions
-from tests.malformed.documents import FORMATS
+from tests.malformed.documents import ABSENT, MODEL
 from tests.malformed.outcome import everything_in, outcome, refused
 
 COMMANDS = {"data": data_command, "evaluation": evaluation_command, "models": models_command}
-
-
-@pytest.fixture(scope="module")
-def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Good files of every kind."""
-    folder = tmp_path_factory.mktemp("given")
-    write_lists(folder)
-    save_ckpt(folder / "bert.ckpt")
-    save_groups(folder / "groups.json")
-    save_questions(folder / "questions.json")
-    for form in FORMATS:
-        (folder / form.name).write_text(form.text, encoding="utf-8")
-    return folder
-
-
 LISTS = "--subjects {}/subjects --templates {}/templates --attributes {}/attributes --output {out}"
 LEI = f"lei {LISTS} --interventions {{}}/interventions.json"
 PERTURB = "perturb --dataset squad --input {}/squad.json --variant os --output {out}"
-BIAS = "bias --checkpoint {}/bert.ckpt --data {}/groups.json --device cpu --output {out}"
+TINY = "--checkpoint {}/bert.ckpt --device cpu --output {out}"
+BIAS = f"bias --data {{}}/groups.json {TINY}"
 PREDICTED = "bias --predictions {}/lei.json --output {out}"
-FAITHFUL = "faithfulness --checkpoint {}/bert.ckpt --data {}/questions.json --device cpu --output {out}"
-SHIFT = "shift --checkpoint {}/bert.ckpt --data {}/questions.json --device cpu --output {out}"
-ASK = "ask --checkpoint {}/bert.ckpt --context Café. --question Who? --device cpu --output {out}"
-PAIRS = "negation --checkpoint {}/bert.ckpt --pairs {}/pairs.jsonl --device cpu --output {out}"
+FAITHFUL = f"faithfulness --data {{}}/questions.json {TINY}"
+SHIFT = f"shift --data {{}}/questions.json {TINY}"
+ASK = f"ask --context Café. --question Who? {TINY}"
+CONSISTENCY = (
+    f"consistency --model {MODEL} --method self --adversarial {{}}/prompts.jsonl --neutral {{}}/neutral.jsonl"
+    " --output {out}"
+)
+SCORED = f"{CONSISTENCY} --scorer embedded:{{}}/scorer.json"
+CONFUSION = (
+    f"confusion --checkpoint {ABSENT} --probes no-question --input {{}}/choices.jsonl --output {{out}}"
+)
+FEATURES = f"feature-bias --model {MODEL} --task {{}}/task.json --output {{out}}"
+TRAIN = "train-scorer --input {}/labelled.jsonl --output {out}"
+ENDPOINT = "openai:x@http://localhost:9/v1"
 
-FLAGS: list[tuple[str, str, str, str]] = [
-    # command, its good arguments, what is wrong, what the message names
-    ("data", "", "", "COMMAND"),
-    ("data", "", "sweep", "sweep"),
-    ("data", f"unqover {LISTS}", "--no-such-flag 1", "--no-such-flag"),
-    ("data", f"unqover {LISTS}", "--subjects", "--subjects"),
-    ("data", f"unqover {LISTS}", "--subjects {}/subjects {}/subjects {}/subjects", "subjects"),
-    ("data", f"unqover {LISTS}", "--filler {}/none", "none"),
-    ("data", "unqover --templates {}/templates --attributes {}/attributes --output {out}", "", "--subjects"),
-    ("data", LEI, "--per-class 0", "--per-class"),
-    ("data", LEI, "--per-class many", "--per-class"),
-    ("data", LEI, "--per-class -5", "--per-class"),
-    ("data", LEI, "--per-class 100000", "--per-class"),
-    ("data", LEI, "--classes kind", "--classes"),
-    ("data", LEI, "--split all", "--split"),
-    ("data", LEI, "--split dev --split-sizes 0 0 0", "--split-sizes"),
-    ("data", LEI, "--split dev --split-sizes 1 -2 3", "--split-sizes"),
-    ("data", LEI, "--split dev --split-sizes 1 2", "--split-sizes"),
-    ("data", LEI, "--split dev --split-sizes 99 1 1", "split 'dev'"),
-    ("data", LEI, "--seed 1.5", "--seed"),
-    ("data", LEI, "--like {}/squad.json", "squad.json"),
-    ("data", LEI, "--like {}/groups.json", "groups.json"),
-    ("data", LEI, "--exclude {}/none", "none"),
-    ("data", LEI, "--disjoint-from {}/rows.jsonl", "rows.jsonl"),
-    ("data", LEI, "--gold third", "--gold"),
-    ("data", LEI, "--specified {}/none", "none"),
-    ("data", f"lei {LISTS}", "", "--interventions"),
-    ("data", "stories --split nowhere --kind qa --output {out}", "", "nowhere"),
-    ("data", "stories --split dev --kind both --output {out}", "", "--kind"),
-    ("data", "stories --split dev --kind qa --seed one --output {out}", "", "--seed"),
-    ("data", "stories --split dev --kind qa", "", "--output"),
-    ("data", PERTURB, "--variant tsr", "--variant"),
-    ("data", PERTURB, "--dataset triviaqa", "--dataset"),
-    ("data", PERTURB, "--dataset coqa", "--dataset coqa"),
-    ("data", PERTURB, "--input {}/lei.json", "lei.json"),
-    ("data", PERTURB, "--input {}/none", "none"),
-    ("data", PERTURB, "--input stories:nowhere", "nowhere"),
-    ("data", PERTURB, "--input stories:", "stories:"),
-    ("data", PERTURB, "--input stories:dev?seed=x", "seed"),
-    ("data", PERTURB, "--input hub:", "hub:"),
-    ("data", PERTURB, "--input hub:no/such:train", "no/such"),
-    ("data", PERTURB, "--input hub:no:such:train", "no"),
-    ("data", PERTURB, "--input {}:train", "{}"),
-    ("data", PERTURB, "--generator templates", "--generator"),
-    ("data", PERTURB, "--cache {out}.jsonl", "--cache"),
-    ("data", PERTURB, "--max-requests 3", "--max-requests"),
-    ("data", PERTURB, "--variant os_r_aug --generator gpt", "gpt"),
-    ("data", PERTURB, "--variant os_r_aug --generator hf:/no/such", "/no/such"),
-    ("data", PERTURB, "--variant os_r_aug --generator openai:x", "OPENAI_API_KEY"),
-    ("data", PERTURB, "--presence-test words", "--presence-test"),
-    ("data", "condaqa --input {}/pairs.jsonl --output {out}", "", "PassageID"),
-    ("evaluation", "", "", "PROTOCOL"),
-    ("evaluation", "", "prejudice", "prejudice"),
-    ("evaluation", "bias --output {out}", "", "--checkpoint"),
-    ("evaluation", PREDICTED, "--predicted", "--predicted"),
-    ("evaluation", PREDICTED, "--format xml", "--format"),
-    ("evaluation", PREDICTED, "--format unqover", "--format unqover"),
-    ("evaluation", PREDICTED, "--data {}/groups.json", "--data"),
-    ("evaluation", PREDICTED, "--qa {}/squad.json", "--qa"),
-    ("evaluation", PREDICTED, "--predictions {}/lei.json {}/lei.json", "--predictions"),
-    ("evaluation", PREDICTED, "--predictions {}/groups.json", "groups.json"),
-    ("evaluation", PREDICTED, "--predictions {}/squad.json", "squad.json"),
-    ("evaluation", PREDICTED, "--checkpoint {}/bert.ckpt", "--checkpoint"),
-    ("evaluation", "bias --checkpoint {}/bert.ckpt --output {out}", "", "--data"),
-    ("evaluation", BIAS, "--checkpoint {}/none.ckpt", "none.ckpt"),
-    ("evaluation", BIAS, "--checkpoint {}/squad.json", "squad.json"),
-    ("evaluation", BIAS, "--checkpoint {}", "{}"),
-    ("evaluation", BIAS, "--checkpoint a={}/bert.ckpt a={}/bert.ckpt", "--checkpoint"),
-    ("evaluation", BIAS, "--checkpoint openai:gpt", "openai:gpt"),
-    ("evaluation", BIAS, "--data {}/squad.json", "squad.json"),
-    ("evaluation", BIAS, "--data stories:nowhere", "nowhere"),
-    ("evaluation", BIAS, "--qa {}/groups.json", "groups.json"),
-    ("evaluation", BIAS, "--batch-size 0", "--batch-size"),
-    ("evaluation", BIAS, "--batch-size -4", "--batch-size"),
-    ("evaluation", BIAS, "--batch-size many", "--batch-size"),
-    ("evaluation", BIAS, "--device tpu9", "--device"),
-    ("evaluation", BIAS, "--device cuda:99", "--device"),
-    ("evaluation", BIAS, "--precision 16", "--precision"),
-    ("evaluation", BIAS, "--planted-seed one", "--planted-seed"),
-    ("evaluation", BIAS, "--planted-scope all", "--planted-scope"),
-    ("evaluation", FAITHFUL, "--data {}/groups.json", "groups.json"),
-    ("evaluation", FAITHFUL, "--data {}/squad.json {}/coqa.json", "--data"),
-    ("evaluation", FAITHFUL, "--variants tsr", "--variants"),
-    ("evaluation", FAITHFUL, "--limit -1", "--limit"),
-    ("evaluation", FAITHFUL, "--variants ts_r_aug --generator gpt", "gpt"),
-    ("evaluation", FAITHFUL, "--data {}/coqa.json --variants os", "bert.ckpt"),
-    ("evaluation", FAITHFUL, "--unknown-threshold high", "--unknown-threshold"),
-    ("evaluation", FAITHFUL, "--unknown-threshold nan", "--unknown-threshold"),
-    ("evaluation", FAITHFUL, "--type-threshold nan", "--type-threshold"),
-    ("evaluation", FAITHFUL, "--max-requests -1 --checkpoint openai:x@http://localhost:9/v1", "max"),
-    ("evaluation", FAITHFUL, "--max-new-tokens 0 --checkpoint openai:x@http://localhost:9/v1", "max"),
-    ("evaluation", SHIFT, "--chunk 0", "--chunk"),
-    ("evaluation", SHIFT, "--layers some", "--layers"),
-    ("evaluation", SHIFT, "--between first", "--between"),
-    ("evaluation", SHIFT, "--limit -1", "--limit"),
-    ("evaluation", SHIFT, "--variants os", "--variants"),
-    ("evaluation", SHIFT, "--checkpoint hf:gpt2", "hf:gpt2"),
-    ("evaluation", SHIFT, "--data {}/rows.jsonl {}/squad.json", "--data"),
-    ("evaluation", ASK, "--question=", "--question"),
-    ("evaluation", ASK, "--context=", "--context"),
-    ("evaluation", ASK, "--candidate Zed", "--candidate"),
-    ("evaluation", ASK, "--candidate=", "--candidate"),
-    ("evaluation", PAIRS, "", "bert.ckpt"),
-    ("evaluation", "predicate-argument --checkpoint {}/bert.ckpt --output {out}", "", "bert.ckpt"),
-    ("models", "", "", "command"),
-    ("models", "", "import", "import"),
-    ("models", "export {}/bert.ckpt", "", "folder"),
-    ("models", "export {}/none.ckpt {out}", "", "none.ckpt"),
-    ("models", "export {}/squad.json {out}", "", "squad.json"),
-    ("models", "export {} {out}", "", "{}"),
-    ("models", "export {}/bert.ckpt {}", "", "{}"),
-    ("models", "export {}/bert.ckpt {}/squad.json/x", "", "squad.json"),
-]
+FLAGS: dict[str, list[tuple[str, str, str]]] = {
+    # of each entry point: good arguments, what is wrong, what the message names
+    "data": [
+        ("", "", "COMMAND"),
+        ("", "sweep", "sweep"),
+        (f"unqover {LISTS}", "--no-such-flag 1", "--no-such-flag"),
+        (f"unqover {LISTS}", "--subjects {}/subjects {}/subjects {}/subjects", "subjects"),
+        (f"unqover {LISTS}", "--filler {}/none", "none"),
+        ("unqover --templates {}/templates --attributes {}/attributes --output {out}", "", "--subjects"),
+        (LEI, "--per-class 0", "--per-class"),
+        (LEI, "--per-class 100000", "--per-class"),
+        (LEI, "--classes kind", "--classes"),
+        (LEI, "--split dev --split-sizes 0 0 0", "--split-sizes"),
+        (LEI, "--split dev --split-sizes 1 -2 3", "--split-sizes"),
+        (LEI, "--split dev --split-sizes 99 1 1", "split 'dev'"),
+        (LEI, "--like {}/squad.json", "squad.json"),
+        (LEI, "--like {}/groups.json", "groups.json"),
+        (LEI, "--exclude {}/none", "none"),
+        (LEI, "--disjoint-from {}/rows.jsonl", "rows.jsonl"),
+        (LEI, "--specified {}/none", "none"),
+        (f"lei {LISTS}", "", "--interventions"),
+        ("stories --split nowhere --kind qa --output {out}", "", "nowhere"),
+        (PERTURB, "--dataset coqa", "--dataset coqa"),
+        (PERTURB, "--input {}/lei.json", "lei.json"),
+        (PERTURB, "--input {}/none", "none"),
+        (PERTURB, "--input stories:nowhere", "nowhere"),
+        (PERTURB, "--input stories:dev?seed=x", "seed"),
+        (PERTURB, "--input hub:", "hub:"),
+        (PERTURB, "--input hub:no/such:train", "no/such"),
+        (PERTURB, "--input {}:train", "{}"),
+        (PERTURB, "--generator templates", "--generator"),
+        (PERTURB, "--cache {out}.jsonl", "--cache"),
+        (PERTURB, "--max-requests 3", "--max-requests"),
+        (PERTURB, "--variant os_r_aug --generator gpt", "gpt"),
+        (PERTURB, "--variant os_r_aug --generator hf:/no/such", "/no/such"),
+        (PERTURB, "--variant os_r_aug --generator openai:x", "OPENAI_API_KEY"),
+        ("condaqa --input {}/pairs.jsonl --output {out}", "", "PassageID"),
+    ],
+    "evaluation": [
+        ("", "", "PROTOCOL"),
+        ("", "prejudice", "prejudice"),
+        ("bias --output {out}", "", "--checkpoint"),
+        (PREDICTED, "--predicted", "--predicted"),
+        (PREDICTED, "--format unqover", "--format unqover"),
+        (PREDICTED, "--data {}/groups.json", "--data"),
+        (PREDICTED, "--predictions {}/lei.json {}/lei.json", "--predictions"),
+        (PREDICTED, "--predictions {}/groups.json", "groups.json"),
+        (PREDICTED, "--predictions {}/squad.json", "squad.json"),
+        (PREDICTED, "--checkpoint {}/bert.ckpt", "--checkpoint"),
+        ("bias --checkpoint {}/bert.ckpt --output {out}", "", "--data"),
+        (BIAS, "--checkpoint {}/none.ckpt", "none.ckpt"),
+        (BIAS, "--checkpoint {}/squad.json", "squad.json"),
+        (BIAS, "--checkpoint {}", "{}"),
+        (BIAS, "--checkpoint a={}/bert.ckpt a={}/bert.ckpt", "--checkpoint"),
+        (BIAS, "--checkpoint openai:gpt", "openai:gpt"),
+        (BIAS, "--data {}/squad.json", "squad.json"),
+        (BIAS, "--qa {}/groups.json", "groups.json"),
+        (BIAS, "--batch-size 0", "--batch-size"),
+        (BIAS, "--device tpu9", "--device"),
+        (BIAS, "--device cuda:99", "--device"),
+        (FAITHFUL, "--data {}/groups.json", "groups.json"),
+        (FAITHFUL, "--data {}/squad.json {}/coqa.json", "--data"),
+        (FAITHFUL, "--variants ts_r_aug --generator gpt", "gpt"),
+        (FAITHFUL, "--data {}/coqa.json --variants os", "bert.ckpt"),
+        (FAITHFUL, "--unknown-threshold nan", "--unknown-threshold"),
+        (FAITHFUL, f"--max-requests -1 --checkpoint {ENDPOINT}", "max"),
+        (SHIFT, "--layers some", "--layers"),
+        (SHIFT, "--variants os", "--variants"),
+        (SHIFT, "--checkpoint hf:gpt2", "hf:gpt2"),
+        (SHIFT, "--data {}/rows.jsonl {}/squad.json", "--data"),
+        (ASK, "--question=", "--question"),
+        (ASK, "--context=", "--context"),
+        (ASK, "--candidate Zed", "--candidate"),
+        (ASK, "--candidate=", "--candidate"),
+        (f"negation --pairs {{}}/pairs.jsonl {TINY}", "", "bert.ckpt"),
+        ("predicate-argument --checkpoint {}/bert.ckpt --output {out}", "", "bert.ckpt"),
+        (CONSISTENCY, "--scorer toxic", "'toxic'"),
+        (CONSISTENCY, "--scorer perspective", "PERSPECTIVE_API_KEY"),
+        (CONSISTENCY, "--scorer perspective --scorer-url ftp://x", "ftp://x"),
+        (CONSISTENCY, "--scorer hf:/no/such", "/no/such"),
+        (CONSISTENCY, "--scorer embedded:{}/none", "{}/none"),
+        (CONSISTENCY, "--scorer embedded:{}/task.json", "train-scorer"),
+        (SCORED, "--scorer-attributes insult", "insult"),
+        (SCORED, "--scorer-attributes=", "--scorer-attributes"),
+        (SCORED, "--decay nan", "--decay"),
+        (SCORED, "--nonsense-groups 3 --specifications {}/specifications.json", "nonsense"),
+        (SCORED, f"--model {ENDPOINT}", "--method self"),
+        (SCORED, "--model gpt2", "gpt2"),
+        (CONFUSION, "--choices 1", "--choices"),
+        (CONFUSION, "--probes none", "--probes"),
+        (CONFUSION, "--benchmark piqa", "choices.jsonl"),
+        (CONFUSION, "--labels {}/labels.lst", "labels.lst"),
+        (CONFUSION, "--input {}/unlabelled.jsonl", "unlabelled.jsonl"),
+        (CONFUSION, f"--sampling random --checkpoint {ENDPOINT}", "endpoint"),
+        (FEATURES, "--shots 1", "--shots"),
+        (FEATURES, "--shots 100", "demonstrations"),
+        (FEATURES, "--words a a", "--words"),
+        (FEATURES, "--task {}/task.json {}/task.json", "--task"),
+        (FEATURES, "--task {}/choices.jsonl", "choices.jsonl"),
+        (FEATURES, "--wording {}/task.json", "task.json"),
+        (FEATURES, "--model gpt2", "--checkpoint"),
+        (TRAIN, "--held-out 2", "--held-out"),
+        (TRAIN, "--label toxicity", "--label"),
+        (TRAIN, "--text-field body", "body"),
+        (TRAIN, "--input {}", "{}"),
+    ],
+    "models": [
+        ("", "", "command"),
+        ("export {}/bert.ckpt", "", "folder"),
+        ("export {}/squad.json {out}", "", "squad.json"),
+        ("export {}/bert.ckpt {}", "", "{}"),
+        ("export {}/bert.ckpt {}/squad.json/x", "", "squad.json"),
+    ],
+}
 
 
 def words(text: str, given: Path, out: Path) -> list[str]:
@@ -160,30 +156,31 @@ def words(text: str, given: Path, out: Path) -> list[str]:
     return [word.replace("{out}", str(out)).replace("{}", str(given)) for word in text.split()]
 
 
-@pytest.mark.parametrize(("command", "good", "wrong", "told"), FLAGS)
+@pytest.mark.parametrize(
+    ("command", "good", "wrong", "named"),
+    [(command, *row) for command, listed in FLAGS.items() for row in listed],
+)
 def test_a_wrong_flag(
     command: str,
     good: str,
     wrong: str,
-    told: str,
+    named: str,
     given: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "PERSPECTIVE_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
     before = everything_in(given)
-    arguments = words(good, given, tmp_path / "out") + words(wrong, given, tmp_path / "out")
-    found = outcome(COMMANDS[command], arguments, capsys)
-    refused(found, told.replace("{}", str(given)))
+    result = outcome(COMMANDS[command], words(f"{good} {wrong}", given, tmp_path / "out"), capsys)
+    refused(result, named.replace("{}", str(given)))
     assert everything_in(tmp_path) == {}
     assert everything_in(given) == before
 
 
 WRITERS = {
     "lei": ("data", LEI),
-    "unqover": ("data", f"unqover {LISTS}"),
     "stories": ("data", "stories --split dev --kind qa --output {out}"),
     "perturb": ("data", PERTURB),
     "condaqa": ("data", "condaqa --input {}/condaqa.jsonl --output {out}"),
@@ -204,27 +201,19 @@ def _a_folder(place: Path) -> Path:
     return place
 
 
-def _behind_a_file(place: Path) -> Path:
-    return _a_file(place) / "out"
-
-
-def _too_long(place: Path) -> Path:
-    return place.with_name("x" * 300)
-
-
-PLACES = {"a file": _a_file, "a folder": _a_folder, "behind a file": _behind_a_file, "too long": _too_long}
+PLACES: dict[str, Callable[[Path], Path]] = {
+    "a file": _a_file,
+    "a folder": _a_folder,
+    "behind a file": lambda place: _a_file(place) / "out",
+    "too long": lambda place: place.with_name("x" * 300),
+}
 
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_wrong_place_for_output(
-    overwrite: bool,
-    writer: str,
-    place: str,
-    given: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    overwrite: bool, writer: str, place: str, given: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command, arguments = WRITERS[writer]
     if overwrite and (writer == "export" or (place == "a file" and command == "data")):
@@ -232,13 +221,13 @@ def test_a_wrong_place_for_output(
     out = PLACES[place](tmp_path / "out")
     before = everything_in(tmp_path)
     flags = ["--overwrite"] * overwrite
-    found = outcome(COMMANDS[command], words(arguments, given, out) + flags, capsys)
-    refused(found, str(out if place == "too long" else tmp_path / "out"))
+    result = outcome(COMMANDS[command], words(arguments, given, out) + flags, capsys)
+    refused(result, str(out if place == "too long" else tmp_path / "out"))
     assert everything_in(tmp_path) == before
 
 
 def test_good_commands_are_good(given: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The flags above are wrong, not what stands before them."""
     for number, (command, arguments) in enumerate([*WRITERS.values(), ("evaluation", BIAS)]):
-        found = outcome(COMMANDS[command], words(arguments, given, tmp_path / f"out{number}"), capsys)
-        assert found.code == 0, found.text
+        result = outcome(COMMANDS[command], words(arguments, given, tmp_path / f"out{number}"), capsys)
+        assert result.code == 0, result.text
