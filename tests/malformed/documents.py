@@ -170,7 +170,9 @@ def task_document() -> Any:
 
 def wordings_document() -> dict[str, Any]:
     wording: dict[str, Any] = {"key": "Café?", "words": ["no", "yes"], "instruction": "Write 1 for good."}
-    return {"*": {"h2": {**wording, "explanation": ["It is bad, so 0.", "It is good, so 1."]}}}
+    return {
+        "*": {"h2": {**wording, "explanation": ["Bad, so the answer is 0.", "Good, so the answer is 1."]}}
+    }
 
 
 def scorer_document() -> dict[str, Any]:
@@ -222,7 +224,7 @@ def _formats() -> Iterable[Format]:
     yield _json(
         "hotpotqa.json", hotpotqa_document(), f"{PERTURB} hotpotqa", "level _id context supporting_facts"
     )
-    yield _json("rows.jsonl", row_documents(), f"{PERTURB} coqa", "answers")
+    yield _json("rows.jsonl", row_documents(), f"{PERTURB} stories", "answers")
     lei_fields = "version title is_impossible tomax id"
     yield _json("lei.json", predictions_document(lei), PREDICTED, lei_fields)
     yield _json("unqover.json", predictions_document(unqover), PREDICTED, "pred")
@@ -240,7 +242,7 @@ def _formats() -> Iterable[Format]:
     specifications = f"{CONSISTENCY} --specifications {{file}}"
     yield _json("specifications.json", specifications_document(), specifications, "blank nonsense")
     scorer = scorer_document()
-    free = ("seed format intercept roc_auc average_precision f1 base_rate coef idf", *scorer["weights"])
+    free = ("seed intercept roc_auc average_precision f1 base_rate coef idf", *scorer["weights"])
     yield _json("scorer.json", scorer, f"{CONSISTENCY} --scorer embedded:{{file}}", " ".join(free))
     yield _json("piqa.jsonl", piqa_documents(), f"{CONFUSION} {{file}}")
     yield _json("hellaswag.jsonl", hellaswag_documents(), f"{CONFUSION} {{file}}")
