@@ -9,13 +9,15 @@ from typing import Literal
 
 import numpy as np
 
+from data_modules.batching.choice_set import ChoiceSet, by_count
 from data_modules.batching.data_module import TextDataModule, by_stage
 from data_modules.batching.eval_sets import EvalSet
-from data_modules.batching.samplers import BatchIndex, here, length_bucketed, shuffled
+from data_modules.batching.samplers import BatchIndex, length_bucketed, shuffled
+from data_modules.batching.sets import TrainSet
 from data_modules.choices.benchmarks import split_labels
 from data_modules.choices.probes import no_question, no_right_answer
-from data_modules.encoding.choices import ChoiceEncoding, ChoiceSet, by_count
-from data_modules.encoding.sets import TrainSet
+from data_modules.encoding.choices import ChoiceEncoding
+from data_modules.encoding.tables import process_rank
 from data_modules.schema import ChoiceQuestion
 from data_modules.sources import read_choices
 from storage.errors import DataError
@@ -146,7 +148,7 @@ class ChoicesDataModule(TextDataModule):
             members=by_count(train_set.choices.counts),
             batch_size=self.choices.batch_size,
             shuffle=self.choices.shuffle,
-            world_size=here()[1],
+            world_size=process_rank()[1],
         )
 
 

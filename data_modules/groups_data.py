@@ -11,10 +11,10 @@ import numpy as np
 
 from data_modules.batching.data_module import at_least, by_stage
 from data_modules.batching.eval_sets import EvalSet
-from data_modules.batching.samplers import BatchIndex, group_batches, here
+from data_modules.batching.samplers import BatchIndex, group_batches
+from data_modules.batching.sets import GroupSet, TrainSet
 from data_modules.encoding.groups import encode_groups
-from data_modules.encoding.sets import GroupSet, TrainSet
-from data_modules.encoding.tables import Work
+from data_modules.encoding.tables import Work, process_rank
 from data_modules.groups.advice import unadvised, with_unadvised
 from data_modules.groups.planting import randomly_advised
 from data_modules.groups.subsets import balanced_sample, spread
@@ -156,5 +156,5 @@ class GroupsDataModule(QuestionsDataModule):
             per_class=self.groups_per_class,
             questions=questions,
             qa_every=self.qa_every,
-            world_size=here()[1],
+            world_size=process_rank()[1],
         )

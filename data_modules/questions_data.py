@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from data_modules.batching.data_module import TextDataModule, at_least, by_stage, refuse_repeated
 from data_modules.batching.eval_sets import EvalSet, variant_name
-from data_modules.batching.samplers import BatchIndex, here, question_batches, refuse_different
+from data_modules.batching.samplers import BatchIndex, question_batches, refuse_different
+from data_modules.batching.sets import PairSet, QASet, TrainSet, kept_and_rejected
 from data_modules.encoding.pairs import encode_pairs
 from data_modules.encoding.questions import encode_questions
-from data_modules.encoding.sets import PairSet, QASet, TrainSet, kept_and_rejected
-from data_modules.encoding.tables import Tables, Work
+from data_modules.encoding.tables import Tables, Work, process_rank
 from data_modules.encoding.windows import Encoding
 from data_modules.interventions.augmentation import TEMPLATES, OpenGenerator
 from data_modules.interventions.variants import (
@@ -212,7 +212,7 @@ class QuestionsDataModule(TextDataModule):
 
     def _refuse_many_generators(self) -> None:
         """DataError where every process would ask the same of a language model."""
-        if self.tables.folder is None and here()[1] > 1:
+        if self.tables.folder is None and process_rank()[1] > 1:
             raise DataError(
                 f"data.interventions.generator: {self.interventions.generator} would be asked by every "
                 "process; name a folder for prepared data (data.cache), or write rows with `python -m "
@@ -229,7 +229,7 @@ class QuestionsDataModule(TextDataModule):
             batch_size=self.qa_batch_size,
             batch_tokens=self.qa_batch_tokens,
             multiple=self.encoding.pad_to_multiple_of,
-            world_size=here()[1],
+            world_size=process_rank()[1],
         )
 
 

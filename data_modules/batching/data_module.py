@@ -15,9 +15,9 @@ from torch.utils.data import DataLoader
 
 from data_modules.batching.eval_sets import EvalSet
 from data_modules.batching.loaders import eval_loaders, train_loader
-from data_modules.batching.samplers import BatchIndex, EpochSampler, here
-from data_modules.encoding.sets import TrainSet
-from data_modules.encoding.tables import file_digest
+from data_modules.batching.samplers import BatchIndex, EpochSampler
+from data_modules.batching.sets import TrainSet
+from data_modules.encoding.tables import file_digest, process_rank
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
 from data_modules.schema import DataError
 
@@ -78,7 +78,7 @@ class TextDataModule(pl.LightningDataModule):
         stage = str(getattr(stage, "value", stage))  # Lightning's names are an enumeration
         if stage == "fit" and self.train_set is None:
             self.train_set = self.make_train_set()
-            draw, (rank, world_size) = self.train_batches(self.train_set), here()
+            draw, (rank, world_size) = self.train_batches(self.train_set), process_rank()
             self.train_sampler = EpochSampler(draw, seed=self.seed, rank=rank, world_size=world_size)
         name = STAGES[stage]
         if name not in self.eval_sets:

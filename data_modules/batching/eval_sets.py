@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from data_modules.encoding.choices import ChoiceSet
-from data_modules.encoding.sets import GroupSet, PairSet, QASet
+from data_modules.batching.choice_set import ChoiceSet
+from data_modules.batching.sets import GroupSet, PairSet, QASet
 from data_modules.schema import Variant
 
 MAIN = "main"

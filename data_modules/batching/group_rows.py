@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from data_modules.encoding.sets import GroupSet
+from data_modules.batching.sets import GroupSet
 from data_modules.encoding.tables import flat
 
 CPU_TOKENS = 1024

@@ -10,8 +10,9 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from data_modules.batching.eval_sets import EvalSet
-from data_modules.batching.samplers import EpochSampler, EvalSampler, enough_batches, here
-from data_modules.encoding.sets import GroupSet, TrainSet
+from data_modules.batching.samplers import EpochSampler, EvalSampler, enough_batches
+from data_modules.batching.sets import GroupSet, TrainSet
+from data_modules.encoding.tables import process_rank
 from storage.errors import DataError
 
 
@@ -67,7 +68,7 @@ def eval_loaders(sets: Sequence[EvalSet], rows: int, num_workers: int, options: 
     Raises:
         DataError: no set has a batch for each process.
     """
-    rank, world_size = here()
+    rank, world_size = process_rank()
     shared = [
         enough_batches(data.batches, max(1, rows // 4) if isinstance(data, GroupSet) else rows, world_size)
         for _, data in sets

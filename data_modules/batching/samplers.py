@@ -13,6 +13,7 @@ import numpy as np
 import torch.distributed as dist
 from torch.utils.data import Sampler
 
+from data_modules.encoding.tables import process_rank
 from storage.errors import DataError
 
 
@@ -24,16 +25,9 @@ class BatchIndex(NamedTuple):
     choices: tuple[int, ...] = ()
 
 
-def here() -> tuple[int, int]:
-    """The rank of this process and how many there are; (0, 1) where it is alone."""
-    if dist.is_available() and dist.is_initialized():
-        return dist.get_rank(), dist.get_world_size()
-    return 0, 1
-
-
 def refuse_different(generated: list[str]) -> None:
     """DataError where a language model wrote other sentences on another machine."""
-    everywhere: list[list[str]] = [[] for _ in range(here()[1])]
+    everywhere: list[list[str]] = [[] for _ in range(process_rank()[1])]
     if generated and len(everywhere) > 1:
         dist.all_gather_object(everywhere, generated)
         if any(theirs != generated for theirs in everywhere):

@@ -27,9 +27,9 @@ from typing import Any, NamedTuple
 import datasets
 import numpy as np
 import pyarrow as pa
+import torch.distributed as dist
 from filelock import FileLock
 
-from data_modules.batching.samplers import here
 from storage.errors import DataError
 from storage.files import sync
 
@@ -186,7 +186,7 @@ def stored(path: Path) -> datasets.Dataset | None:
     except (OSError, ValueError, LookupError, TypeError) as error:  # pyarrow's errors are among them
         log.warning("%s: damaged (%s); it is made anew", path, str(error).splitlines()[0])
         return None
-    for level, message in about["messages"] if here()[0] == 0 else ():
+    for level, message in about["messages"] if process_rank()[0] == 0 else ():
         log.log(level, "%s", message)
     return table
 
@@ -311,3 +311,10 @@ def file_digest(path: Path) -> str:
     """SHA-256 of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def process_rank() -> tuple[int, int]:
+    """The rank of this process and how many there are; (0, 1) where it is alone."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return 0, 1

@@ -18,15 +18,16 @@ from torch import Tensor
 from tqdm.auto import tqdm
 from transformers.utils.logging import disable_progress_bar
 
+from data_modules.batching.choice_set import ChoiceSet
 from data_modules.batching.collate import QABatch
+from data_modules.batching.decoding import Answer as Span
+from data_modules.batching.decoding import decode_answers
 from data_modules.batching.group_rows import score_rows, token_budget
 from data_modules.batching.samplers import sorted_batches
-from data_modules.encoding.choices import ChoiceEncoding, ChoiceSet
-from data_modules.encoding.decoding import Answer as Span
-from data_modules.encoding.decoding import decode_answers
-from data_modules.encoding.sets import GroupSet, QASet
+from data_modules.batching.sets import GroupSet, QASet
+from data_modules.batching.typed_decoding import AnswerRule, WindowScores, decode_typed_answers
+from data_modules.encoding.choices import ChoiceEncoding
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
-from data_modules.encoding.typed_decoding import AnswerRule, WindowScores, decode_typed_answers
 from data_modules.encoding.windows import Encoding
 from data_modules.schema import ChoiceQuestion, Group, QAExample
 from evaluation.answering.interface import Ability, Answer, Answerer, Asking, Compute

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_modules.batching.choice_set import by_count
 from data_modules.batching.samplers import EpochSampler
 from data_modules.choices_data import Choices, ChoicesDataModule, choice_batches, with_probes
-from data_modules.encoding.choices import by_count
 from data_modules.schema import ChoiceQuestion
 from data_modules.sources import read_choices
 from storage.errors import DataError

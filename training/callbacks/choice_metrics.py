@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from data_modules.encoding.choices import ChoiceSet
+from data_modules.batching.choice_set import ChoiceSet
 from metrics.choices import ChoiceScores
 from training.callbacks.eval_sets import EvalSetMetrics, Outputs
 

@@ -11,7 +11,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from data_modules.encoding.sets import PairSet
+from data_modules.batching.sets import PairSet
 from metrics.shift import EmbeddingShift, ShiftResult
 from storage.files import write_text
 from training.callbacks.eval_sets import EvalSetMetrics, Outputs, metric_key

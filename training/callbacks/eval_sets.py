@@ -9,9 +9,9 @@ import pytorch_lightning as pl
 from torch import Tensor
 from torchmetrics import Metric
 
+from data_modules.batching.choice_set import ChoiceSet
 from data_modules.batching.eval_sets import MAIN, EvalSet
-from data_modules.encoding.choices import ChoiceSet
-from data_modules.encoding.sets import GroupSet, PairSet, QASet
+from data_modules.batching.sets import GroupSet, PairSet, QASet
 
 Outputs = Mapping[str, Any]
 FAMILIES: dict[type, str] = {QASet: "qa", GroupSet: "bias", PairSet: "shift", ChoiceSet: "choices"}

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from data_modules.encoding.sets import GroupSet
+from data_modules.batching.sets import GroupSet
 from data_modules.schema import ADVICE_CLASSES
 from metrics.bias.group_bias import GroupBias
 from metrics.bias.sums import BiasResult

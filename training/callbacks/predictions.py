@@ -14,9 +14,9 @@ from typing import Any
 import pytorch_lightning as pl
 import torch.distributed as dist
 
+from data_modules.batching.choice_set import ChoiceSet
 from data_modules.batching.eval_sets import EvalSet
-from data_modules.encoding.choices import ChoiceSet
-from data_modules.encoding.sets import GroupSet, PairSet, QASet
+from data_modules.batching.sets import GroupSet, PairSet, QASet
 from data_modules.groups.lei import write_lei
 from data_modules.groups.pairing import ScoredGroup
 from storage.files import write_text

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from data_modules.encoding.sets import QASet
+from data_modules.batching.sets import QASet
 from data_modules.schema import ANSWER_TYPES
 from metrics.answers import AnswerResult, AnswerScores, scoring_of
 from training.callbacks.eval_sets import EvalSetMetrics, Outputs

@@ -12,9 +12,8 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from data_modules.batching.collate import TrainBatch
+from data_modules.batching.collate import ChoiceBatch, TrainBatch
 from data_modules.choices_data import ChoicesDataModule
-from data_modules.encoding.choices import ChoiceBatch
 from losses.choices import choice_cross_entropy, choice_loss
 from models.backbones import Backbone
 from models.checkpoint import start

@@ -19,7 +19,7 @@ from data_modules.batching.group_rows import (
     side_by_side,
     token_budget,
 )
-from data_modules.encoding.sets import GroupSet
+from data_modules.batching.sets import GroupSet
 from data_modules.encoding.windows import Encoding
 from data_modules.stories.groups import groups
 from tests.data_modules.encoded import rows_of_groups

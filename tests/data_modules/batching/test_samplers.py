@@ -22,7 +22,7 @@ from data_modules.batching.samplers import (
     sorted_batches,
     token_bucketed,
 )
-from data_modules.encoding.sets import QASet
+from data_modules.batching.sets import QASet
 from storage.errors import DataError
 
 LENGTHS = st.lists(st.integers(1, 400), min_size=1, max_size=60)

@@ -11,7 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.encoding.choices import ChoiceEncoding, ChoiceSet
+from data_modules.batching.choice_set import ChoiceSet
+from data_modules.encoding.choices import ChoiceEncoding
 from data_modules.schema import ChoiceQuestion
 from storage.errors import DataError
 from tests.data_modules.small_tokenizers import KINDS, tokenizer

@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 from data_modules.batching.samplers import BatchIndex
-from data_modules.encoding.sets import GroupSet, QASet, TrainSet
+from data_modules.batching.sets import GroupSet, QASet, TrainSet
 from data_modules.encoding.windows import Encoding
 from data_modules.groups.advice import drop_advice, unadvised
 from data_modules.schema import ADVICE_CLASSES, QAExample, Span
@@ -59,7 +59,7 @@ def test_group_ids_name_subjects_attributes_and_classes() -> None:
     for b, i in enumerate((3, 0)):
         group = GROUPS[i]
         assert tuple(data.ids.subjects[x] for x in batch.subject_BS[b]) == group.subjects
-        assert data.ids.attributes[batch.attribute_B[b]] == group.attribute
+        assert data.ids.attributes[batch.attribute_B[b]] == (group.category, group.attribute)
         assert ADVICE_CLASSES[batch.advice_class_B[b]] == group.advice_class
     assert batch.inputs["input_ids"].shape[0] == 8
     assert batch.group_B.tolist() == [3, 0]

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_modules.encoding.decoding import decode_answers
-from data_modules.encoding.sets import QASet
+from data_modules.batching.decoding import decode_answers
+from data_modules.batching.sets import QASet
 from data_modules.encoding.windows import Encoding
 from data_modules.schema import QAExample, Span
 from tests.data_modules.small_tokenizers import KINDS, tokenizer

@@ -11,8 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data_modules.batching.sets import PairSet
 from data_modules.encoding.pairs import check_pair, encode_pairs, first_windows, in_original, pair_feature
-from data_modules.encoding.sets import PairSet
 from data_modules.encoding.tables import in_memory
 from data_modules.encoding.windows import Encoding
 from data_modules.interventions.deletion import perturb

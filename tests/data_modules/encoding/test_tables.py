@@ -23,9 +23,9 @@ from typing import Any
 import pytest
 import torch
 
+from data_modules.batching.sets import GroupSet, PairSet, QASet
 from data_modules.encoding import tables
 from data_modules.encoding.questions import encode_questions
-from data_modules.encoding.sets import GroupSet, PairSet, QASet
 from data_modules.encoding.tables import Tables, Work, encode_to_file, in_memory, source_digest
 from data_modules.encoding.windows import Encoding
 from data_modules.groups.lei import write_lei

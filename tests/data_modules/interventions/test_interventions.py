@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from data_modules.batching.eval_sets import variant_name
-from data_modules.encoding.sets import PairSet, QASet
+from data_modules.batching.sets import PairSet, QASet
 from data_modules.encoding.windows import Encoding
 from data_modules.groups_data import GroupsDataModule
 from data_modules.interventions.augmentation import generate_sentences

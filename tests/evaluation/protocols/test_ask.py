@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from data_modules.encoding.decoding import Answer
+from data_modules.batching.decoding import Answer
 from evaluation.__main__ import main
 from evaluation.answering.checkpoint import QuestionCheckpoint
 from tests.evaluation.cells import Cells

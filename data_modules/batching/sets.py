@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
+from data_modules.batching.choice_set import ChoiceSet
 from data_modules.batching.collate import Collator, GroupBatch, PairBatch, QABatch, TrainBatch, numbers
 from data_modules.batching.samplers import BatchIndex, sorted_batches
-from data_modules.encoding.choices import ChoiceSet
 from data_modules.encoding.groups import decode_groups, encode_groups
 from data_modules.encoding.questions import encode_questions
 from data_modules.encoding.tables import flat, in_memory, list_lengths
@@ -131,8 +131,8 @@ class GroupIds(NamedTuple):
     """Groups in integers; names are numbered in their alphabetical order."""
 
     subjects: list[str]
-    attributes: list[str]
-    """UnQover tells them apart by their text alone."""
+    attributes: list[tuple[str, str]]
+    """(category, attribute)."""
     advice_class_N: np.ndarray
     """Index into schema.ADVICE_CLASSES."""
     subject_NS: np.ndarray
@@ -168,10 +168,11 @@ class GroupSet(Dataset):
     def ids(self) -> GroupIds:
         """What the metrics sum over, as integers."""
         columns = self.table.data
-        first, second, attribute = (
-            columns.column(name).to_pylist() for name in ("first", "second", "attribute")
+        first, second, category, attribute = (
+            columns.column(name).to_pylist() for name in ("first", "second", "category", "attribute")
         )
-        subjects, attributes = sorted({*first, *second}), sorted(set(attribute))
+        named = list(zip(category, attribute, strict=True))
+        subjects, attributes = sorted({*first, *second}), sorted(set(named))
         number = {name: i for i, name in enumerate(subjects)}
         of_name = {name: i for i, name in enumerate(attributes)}
         classes = {str(name): k for k, name in enumerate(ADVICE_CLASSES)}
@@ -182,7 +183,7 @@ class GroupSet(Dataset):
             attributes,
             np.array(of_class, dtype=np.int64),
             np.array(subject_NS, dtype=np.int64).reshape(-1, 2),
-            np.array([of_name[name] for name in attribute], dtype=np.int64),
+            np.array([of_name[name] for name in named], dtype=np.int64),
         )
 
     def __getitem__(self, index: Sequence[int]) -> GroupBatch:

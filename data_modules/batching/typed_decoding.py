@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from data_modules.encoding.decoding import Answer, span_texts
-from data_modules.encoding.sets import QASet
+from data_modules.batching.decoding import Answer, span_texts
+from data_modules.batching.sets import QASet
 from data_modules.questions.answer_spans import NUMBER_WORDS, option_words
 from data_modules.schema import AnswerType
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from data_modules.encoding.sets import QASet
+from data_modules.batching.sets import QASet
 from data_modules.schema import AnswerType
 
 
