@@ -260,8 +260,6 @@ RENAMED = {
 def report_numbers(folder: Path, protocol: str) -> dict[str, float | None]:
     """Every number of a report by its flat key; None where there is nothing to divide by."""
     found = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    if "schema" not in found:
-        return {key: value for key, value in found.items() if key != "about"}
     rows = [
         {key: math.nan if value is None else value for key, value in row.items()} for row in found["results"]
     ]

@@ -10,11 +10,11 @@ Probes spec A. Specifications: specifications.py beside this file; scorers: eval
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from evaluation.answering.interface import source_name
+from evaluation.protocols.consistency.decoding import Decoding
 from evaluation.protocols.consistency.specifications import (
     OWN,
     Method,
@@ -31,31 +31,6 @@ from storage.errors import DataError
 if TYPE_CHECKING:
     from evaluation.protocols.consistency.continuations import Part
     from metrics.consistency import Domain
-
-
-@dataclass(frozen=True)
-class Decoding:
-    """How continuations are written.
-
-    Args:
-        decay: self: strength, lambda (default: 50).
-        new_tokens: tokens of each continuation.
-        beams: 1 is greedy (default: 3).
-        sample: draw from the five likeliest tokens instead.
-        seed: of what is drawn.
-        completions: have an endpoint continue the bare prompt rather than answer a turn of a chat.
-        device: cpu, cuda, cuda:1, ...; auto is a GPU where there is one.
-        batch_size: prompts at once.
-    """
-
-    decay: Annotated[float, AtLeast(0)] | None = None
-    new_tokens: Count = 20
-    beams: Count | None = None
-    sample: bool = False
-    seed: int = 0
-    completions: bool = False
-    device: str = "auto"
-    batch_size: Count = 8
 
 
 def evaluate(

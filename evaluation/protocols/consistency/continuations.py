@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from evaluation.protocols.consistency.command import Decoding
+from evaluation.protocols.consistency.decoding import Decoding
 from evaluation.protocols.consistency.specifications import Method
 from metrics.consistency import Domain, Variant
 from models.language.local_model import LocalTextModel

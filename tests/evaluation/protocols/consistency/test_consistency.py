@@ -18,8 +18,9 @@ from scipy.stats import ttest_ind, ttest_rel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from evaluation.__main__ import main
-from evaluation.protocols.consistency.command import Decoding, parts_of
+from evaluation.protocols.consistency.command import parts_of
 from evaluation.protocols.consistency.continuations import Request, Writer
+from evaluation.protocols.consistency.decoding import Decoding
 from evaluation.protocols.consistency.measures import mean_score
 from evaluation.protocols.consistency.specifications import OWN, nonsense_group
 from metrics.consistency import DOMAINS, VARIANTS

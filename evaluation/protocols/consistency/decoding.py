@@ -1,0 +1,33 @@
+"""How continuations are written: the flags. Imports nothing heavy, for `--help`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from storage.command_line import AtLeast, Count
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How continuations are written.
+
+    Args:
+        decay: self: strength, lambda (default: 50).
+        new_tokens: tokens of each continuation.
+        beams: 1 is greedy (default: 3).
+        sample: draw from the five likeliest tokens instead.
+        seed: of what is drawn.
+        completions: have an endpoint continue the bare prompt rather than answer a turn of a chat.
+        device: cpu, cuda, cuda:1, ...; auto is a GPU where there is one.
+        batch_size: prompts at once.
+    """
+
+    decay: Annotated[float, AtLeast(0)] | None = None
+    new_tokens: Count = 20
+    beams: Count | None = None
+    sample: bool = False
+    seed: int = 0
+    completions: bool = False
+    device: str = "auto"
+    batch_size: Count = 8
