@@ -313,7 +313,7 @@ def test_a_language_model_is_asked_once(
     how = Interventions(train=["ts_r_aug"], generator="hf:nowhere")
     options = {"train_qa": files["coqa"], "encoding": LONG, "interventions": how}
     for place in ("batching.samplers", "questions_data"):
-        monkeypatch.setattr(f"data_modules.{place}.here", lambda: (0, 2))
+        monkeypatch.setattr(f"data_modules.{place}.process_rank", lambda: (0, 2))
     with pytest.raises(DataError, match="asked by every process"):
         module("", **options)
     gather = "data_modules.batching.samplers.dist.all_gather_object"
