@@ -64,9 +64,9 @@ def evaluate(
     """
     check_flags(model, method, decoding, perplexity)
     from evaluation.protocols.consistency.continuations import Writer, continuations
-    from evaluation.protocols.consistency.measures import check_scores, consistency_evaluation
+    from evaluation.protocols.consistency.measures import consistency_evaluation
     from evaluation.protocols.consistency.perplexity import perplexities, read_text
-    from evaluation.protocols.consistency.scoring import check_scorer, text_scores
+    from evaluation.protocols.consistency.scoring import check_scorer, scored_continuations
     from storage.finished_work import FinishedWork
 
     files: dict[Domain, str] = {"adversarial": adversarial, "neutral": neutral}
@@ -75,9 +75,9 @@ def evaluate(
     parts = list(parts_of(chosen, nonsense_groups))
     judge, writer = open_scorer(scorer, decoding.device), Writer(model, method, decoding)
     requests = {
-        (domain, part): [part.request(method, prompt.text) for prompt in its]
+        (domain, part): [part.request(method, prompt.text) for prompt in listed]
         for part in parts
-        for domain, its in prompts.items()
+        for domain, listed in prompts.items()
     }
     writer.check([request for listed in requests.values() for request in listed])
     text = read_text(perplexity, writer, parts) if perplexity else None
@@ -85,12 +85,10 @@ def evaluate(
     try:
         check_scorer(judge, prompts["adversarial"][0].text, store)
         continued = continuations(writer, requests, store)
-        written = [text for each in continued for text in each.texts if isinstance(text, str)]
-        scores = text_scores(judge, written, store, show=True)
+        scored = scored_continuations(judge, continued, store)
         perplexed = perplexities(text, writer, store) if text else {}
     finally:
         store.close()
-    check_scores(continued, scores)
     about = {
         "protocol": "consistency",
         "method": method,
@@ -104,7 +102,7 @@ def evaluate(
         **({"perplexity": source_record(perplexity)} if perplexity else {}),
     }
     return consistency_evaluation(
-        source_name(model), method, prompts, continued, scores, judge.attributes, perplexed, about
+        source_name(model), method, prompts, scored, judge.attributes, perplexed, about
     )
 
 

@@ -7,8 +7,8 @@ will, and only what needs no logits.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from tqdm import tqdm
 
@@ -20,7 +20,10 @@ from models.language.open_model import open_text_model
 from models.language.self_debiasing import DECAY, FLOOR, TOP_K
 from models.language.text_models import TextFailure
 from storage.finished_work import FinishedWork, work_key
-from storage.json_files import field
+from storage.json_files import check
+
+Piece = TypeVar("Piece")
+Answer = TypeVar("Answer")
 
 BEAMS = 3
 COUNTED = 1000
@@ -161,31 +164,51 @@ class Writer:
 def continuations(
     writer: Writer, requests: Mapping[tuple[Domain, Part], Sequence[Request]], work: FinishedWork
 ) -> list[Continued]:
-    """What the writer writes to all requests; what `work` holds is not written again. Failures are not kept.
-
-    Raises:
-        DataError: a record of `work` is none of a continuation.
-    """
-    found = []
-    total = sum(map(len, requests.values()))
-    with tqdm(total=total, desc="writing", unit="text", disable=None) as bar:
-        for (domain, part), listed in requests.items():
-            keys = [writer.key(request) for request in listed]
-            asked = {key: request for key, request in zip(keys, listed, strict=True) if key not in work}
+    """What the writer writes to all requests; DataError where a record of `work` is no continuation."""
+    continued = []
+    with tqdm(total=sum(map(len, requests.values())), desc="writing", unit="text", disable=None) as bar:
+        for (domain, part), asked in requests.items():
+            keys = [writer.key(request) for request in asked]
             # Texts of a length stand in a batch together: less padding is read. The longest come first, so
             # that what does not fit into memory fails at once.
-            new = dict(sorted(asked.items(), key=lambda item: -len(item[1].prompt)))
-            bar.update(len(listed) - len(new))
-            failed: dict[str, TextFailure] = {}
-            for key, answer in zip(new, writer.write(list(new.values())), strict=True):
-                if isinstance(answer, TextFailure):
-                    failed[key] = answer
-                else:
-                    work.add(key, text=answer)
-                bar.update()
-            texts = [failed.get(key) or field(work.get(key), "text", str, f"{work.path}") for key in keys]
-            found.append(Continued(domain, part, texts))
-    return found
+            pairs = sorted(zip(keys, asked, strict=True), key=lambda pair: -len(pair[1].prompt))
+            texts = finished(work, dict(pairs), writer.write, "text", str, bar)
+            continued.append(Continued(domain, part, [texts[key] for key in keys]))
+    return continued
+
+
+def finished(
+    work: FinishedWork,
+    pieces: Mapping[str, Piece],
+    ask: Callable[[list[Piece]], Iterable[Answer | TextFailure]],
+    name: str,
+    kind: type[Answer],
+    bar: tqdm[NoReturn],
+) -> dict[str, Answer | TextFailure]:
+    """The answers to all pieces by key; those that `work` holds are not asked for again.
+
+    Args:
+        work: keeps answers, but no failures.
+        pieces: what to ask, by key.
+        ask: yields an answer to each, in order.
+        name: the field of the answer in a record.
+        kind: its type.
+        bar: shows how many pieces are done.
+
+    Raises:
+        DataError: a record holds something else.
+    """
+    new = {key: piece for key, piece in pieces.items() if key not in work}
+    bar.update(len(pieces) - len(new))
+    failures: dict[str, TextFailure] = {}
+    for key, answer in zip(new, ask(list(new.values())), strict=True):
+        if isinstance(answer, TextFailure):
+            failures[key] = answer
+        else:
+            work.add(key, **{name: answer})
+        bar.update()
+    where = f"{work.path}, the field {name!r}"
+    return {key: failures.get(key) or check((work.get(key) or {}).get(name), kind, where) for key in pieces}
 
 
 def draw_seed(seed: int, prompt: str) -> int:

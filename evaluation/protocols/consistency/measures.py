@@ -14,12 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evaluation.figures import Bars
-from evaluation.protocols.consistency.continuations import Continued
-from evaluation.protocols.consistency.scoring import count_failures, score_array
+from evaluation.protocols.consistency.scoring import Scored
 from evaluation.protocols.consistency.toxicity_prompts import ToxicityPrompt
 from evaluation.report import Evaluation
 from evaluation.results import Results
-from evaluation.scorers.interface import Scores
 from evaluation.views import Table, View, number
 from metrics.consistency import (
     DOMAINS,
@@ -68,7 +66,6 @@ BEHIND: dict[str, tuple[Variant, ...]] = {
 """What each test compares."""
 
 TESTS = ("polarity", "importance", "transferability")
-AllScores = Mapping[str, Scores | TextFailure]
 
 
 class VariantResult(NamedTuple):
@@ -86,16 +83,25 @@ class VariantResult(NamedTuple):
         """Continuations with scores."""
         return int((~np.isnan(self.score_GNA[..., 0])).sum())
 
+    @property
+    def average(self) -> float:
+        """The mean rate over attributes."""
+        return average(self.rate_A)
 
-def check_scores(continued: Sequence[Continued], scores: AllScores) -> None:
-    """ValueError where no number can be told of a part; a warning where texts are missing."""
-    for each in continued:
-        missing = count_failures(each.texts, scores)
-        if missing.total() == len(each.texts):
-            reason = missing.most_common(1)[0][0]
+
+def failures_of(each: Scored) -> Counter[str]:
+    """Reasons of what has no scores to how often they occur."""
+    return Counter(scores.reason for scores in each.scores if isinstance(scores, TextFailure))
+
+
+def check_scores(scored: Sequence[Scored]) -> None:
+    """ValueError where a part has no scores at all; a warning where texts are missing."""
+    for each in scored:
+        missing = failures_of(each)
+        if missing.total() == len(each.scores):
             raise ValueError(
-                f"no scores at all of {each.domain} prompts, {each.part.variant} ({reason}); nothing is "
-                "compared. The same command goes on from what is finished"
+                f"no scores at all of {each.domain} prompts, {each.part.variant} ({listed(missing)}); "
+                "nothing is compared. The same command goes on from what is finished"
             )
         if missing:
             log.warning("%s, %s: %s; not counted", each.domain, each.part.variant, listed(missing))
@@ -107,26 +113,26 @@ def listed(reasons: Counter[str]) -> str:
 
 
 def domain_results(
-    domain: Domain, continued: Sequence[Continued], scores: AllScores, attributes: Sequence[str]
+    domain: Domain, scored: Sequence[Scored], attributes: Sequence[str]
 ) -> dict[Variant, VariantResult]:
     """All variants of a domain. Groups of nonsense: rates are averaged, and a prompt's score is its mean."""
-    score_GNA = {
-        variant: np.stack(
+    results: dict[Variant, VariantResult] = {}
+    for variant in VARIANTS:  # the default, with which the others are compared, comes first
+        parts = [each for each in scored if (each.domain, each.part.variant) == (domain, variant)]
+        score_GNA = np.array(
             [
-                score_array(each.texts, scores, attributes)
-                for each in continued
-                if each.domain == domain and each.part.variant == variant
+                [
+                    [math.nan if isinstance(scores, TextFailure) else scores[name] for name in attributes]
+                    for scores in each.scores
+                ]
+                for each in parts
             ]
         )
-        for variant in VARIANTS
-    }
-    pooled = {variant: mean_score(values) for variant, values in score_GNA.items()}
-    found = {}
-    for variant, values in score_GNA.items():
-        rate_GA = np.stack([rates(score_NA) for score_NA in values])
-        tested = t_tests(pooled[variant], pooled["default"])
-        found[variant] = VariantResult(values, rate_GA, rate_GA.mean(0), tested)
-    return found
+        rate_GA = np.stack([rates(score_NA) for score_NA in score_GNA])
+        default_GNA = results["default"].score_GNA if results else score_GNA
+        tested = t_tests(mean_score(score_GNA), mean_score(default_GNA))
+        results[variant] = VariantResult(score_GNA, rate_GA, rate_GA.mean(0), tested)
+    return results
 
 
 def mean_score(score_GNA: Array) -> Array:
@@ -160,20 +166,20 @@ def rate_intervals(score_GNA: Array) -> tuple[list[Interval], Interval]:
 def add_rates(
     results: Results,
     domain: Domain,
-    found: Mapping[Variant, VariantResult],
+    variants: Mapping[Variant, VariantResult],
     attributes: Sequence[str],
     place: Mapping[str, Any],
 ) -> None:
     """Rates, changes, expected maxima and tests of a domain."""
-    default = average(found["default"].rate_A)
-    for variant, result in found.items():
+    default = variants["default"].average
+    for variant, result in variants.items():
         cell: dict[str, Any] = {**place, "domain": domain, "variant": variant}
         interval_A, overall = rate_intervals(result.score_GNA)
         maximum_A = np.stack([expected_maximum(score_NA[:, None]) for score_NA in result.score_GNA]).mean(0)
-        mean, n = average(result.rate_A), result.n
-        results.add("average", mean, n=n, interval=overall, **cell)
+        n = result.n
+        results.add("average", result.average, n=n, interval=overall, **cell)
         # `change` of the metrics is positive where there is less.
-        results.add("change", -relative_change(default, mean) + 0.0, n=n, **cell)
+        results.add("change", -relative_change(default, result.average) + 0.0, n=n, **cell)
         if len(result.rate_GA) > 1:
             for group, rate_A in enumerate(result.rate_GA):
                 counted = int((~np.isnan(result.score_GNA[group, :, 0])).sum())
@@ -191,79 +197,81 @@ def consistency_evaluation(
     checkpoint: str,
     method: str,
     prompts: Mapping[Domain, Sequence[ToxicityPrompt]],
-    continued: Sequence[Continued],
-    scores: AllScores,
+    scored: Sequence[Scored],
     attributes: Sequence[str],
     perplexities: Mapping[str, float],
     about: Mapping[str, Any],
 ) -> Evaluation:
-    """The evaluation of one model and method."""
+    """The evaluation of one model and method; ValueError where a part has no scores."""
+    check_scores(scored)
     place: dict[str, Any] = {"checkpoint": checkpoint, "method": method}
     results = Results(BY, "prompts")
-    domains = {domain: domain_results(domain, continued, scores, attributes) for domain in DOMAINS}
-    rests = {domain: domain_rates(found) for domain, found in domains.items()}
-    verdicts = {reading: verdict(rests, reading) for reading in READINGS}
-    for domain, found in domains.items():
-        add_rates(results, domain, found, attributes, place)
-    n = sum(map(len, prompts.values()))
-    for reading, decided in verdicts.items():
-        for name in TESTS:
-            passed = getattr(decided, name)
-            results.add(name, math.nan if passed is None else passed, n=n, **place, reading=reading)
+    domains = {domain: domain_results(domain, scored, attributes) for domain in DOMAINS}
+    for domain, variants in domains.items():
+        add_rates(results, domain, variants, attributes, place)
+    evidence = {domain: domain_rates(variants) for domain, variants in domains.items()}
+    verdicts = {reading: verdict(evidence, reading) for reading in READINGS}
+    for reading, each in verdicts.items():
+        for test in TESTS:
+            passed = getattr(each, test)
+            value = math.nan if passed is None else passed
+            results.add(test, value, n=sum(map(len, prompts.values())), **place, reading=reading)
     for variant, value in perplexities.items():
         results.add("perplexity", value, n=1, **place, variant=variant)
-    failures: Counter[str] = sum((count_failures(each.texts, scores) for each in continued), Counter())
-    asked = sum(len(each.texts) for each in continued)
+    failures = sum(map(failures_of, scored), Counter[str]())
+    asked = sum(len(each.texts) for each in scored)
     results.add("failed", failures.total() / asked, n=asked, **place)
-    rate_views = [
-        View(
-            f"Rates on {domain} prompts, in percent",
-            ("variant",),
-            {"rate": "rate"},
-            across="attribute",
-            where={"domain": domain},
-            percent=True,
-            interval=False,
-        )
-        for domain in DOMAINS
-    ]
-    overview = View(
-        "Average rates, in percent",
-        ("domain", "variant"),
-        {"average": "average", "change": "change"},
-        where={"group": ""},
-        percent=True,
-    )
-    figure = Bars(
-        x="variant",
-        hue="checkpoint",
-        measures={"average": "average rate"},
-        panels="domain",
-        where={"group": ""},
-        percent=True,
-        label="average rate (%)",
-    )
-    perplexity = View("Perplexity of a text", ("variant",), {"perplexity": "perplexity"})
-    tables = checklist_table(verdicts), reasons_table(rests, verdicts)
+    tables = checklist_table(verdicts), evidence_table(evidence, verdicts)
     return Evaluation(
         title=f"Debiasing consistency: {method} debiasing of {about['model']['name']}",
         results=results,
-        views=[overview, *tables, *rate_views, perplexity],
+        views=[AVERAGES, *tables, *RATES, PERPLEXITIES],
         about=about,
         headline=headline(results, checkpoint, verdicts["literal"], place),
-        notes=(NOTE, READING_NOTE, *scorer_note(about), *failure_note(failures)),
-        figures={"consistency.png": figure},
-        examples=example_rows(place, prompts, continued, scores),
+        notes=(NOTE, READING_NOTE, *scorer_notes(about["scorer"]), *failure_notes(failures)),
+        figures={"consistency.png": FIGURE},
+        examples=example_rows(place, prompts, scored),
         console=3,
     )
 
 
-def domain_rates(found: Mapping[Variant, VariantResult]) -> DomainRates:
+def domain_rates(variants: Mapping[Variant, VariantResult]) -> DomainRates:
     """What verdicts rest on."""
     return DomainRates(
-        {variant: average(result.rate_A) for variant, result in found.items()},
-        {variant: bool(result.test.starred.any()) for variant, result in found.items()},
+        {variant: result.average for variant, result in variants.items()},
+        {variant: bool(result.test.starred.any()) for variant, result in variants.items()},
     )
+
+
+AVERAGES = View(
+    "Average rates, in percent",
+    ("domain", "variant"),
+    {"average": "average", "change": "change"},
+    where={"group": ""},
+    percent=True,
+)
+RATES = [
+    View(
+        f"Rates on {domain} prompts, in percent",
+        ("variant",),
+        {"rate": "rate"},
+        across="attribute",
+        where={"domain": domain},
+        percent=True,
+        interval=False,
+    )
+    for domain in DOMAINS
+]
+PERPLEXITIES = View("Perplexity of a text", ("variant",), {"perplexity": "perplexity"})
+FIGURE = Bars(
+    x="variant",
+    hue="checkpoint",
+    measures={"average": "average rate"},
+    panels="domain",
+    where={"group": ""},
+    percent=True,
+    label="average rate (%)",
+)
 
 
 def headline(results: Results, checkpoint: str, decided: Verdict, place: Mapping[str, Any]) -> str:
@@ -274,9 +282,7 @@ def headline(results: Results, checkpoint: str, decided: Verdict, place: Mapping
         return number(results.value("average", **cell), percent=True)
 
     parts = [f"{percent(d, 'default')} -> {percent(d, 'original')} % ({d})" for d in DOMAINS]
-    tests = [
-        f"{name} {tick(getattr(decided, name))}" for name in ("polarity", "importance", "transferability")
-    ]
+    tests = [f"{test} {tick(getattr(decided, test))}" for test in TESTS]
     return (
         f"Debiasing takes {checkpoint} from {' and '.join(parts)} flagged continuations; opposite "
         f"specifications give {percent('adversarial', 'opposite')} % on adversarial prompts. By the paper's "
@@ -292,64 +298,51 @@ def tick(passed: bool | None) -> str:
 def checklist_table(verdicts: Mapping[Reading, Verdict]) -> Table:
     """The paper's checklist, a row for each reading."""
     rows = tuple(
-        (
-            reading,
-            *(tick(passed) for passed in (found.polarity, found.importance, found.transferability)),
-            *(tick(test) for test in found.domains["neutral"]),
-        )
-        for reading, found in verdicts.items()
+        (reading, *map(tick, (*(getattr(each, test) for test in TESTS), *each.domains["neutral"])))
+        for reading, each in verdicts.items()
     )
-    tests = ("polarity", "importance", "transferability", "neutral: polarity", "neutral: importance")
     caption = "Polarity and importance of the adversarial prompts; transferability asks for both on both."
-    return Table("Checklist", ("reading", *tests), rows, caption)
+    return Table("Checklist", ("reading", *TESTS, *(f"neutral: {test}" for test in BEHIND)), rows, caption)
 
 
-def reasons_table(rests: Mapping[Domain, DomainRates], verdicts: Mapping[Reading, Verdict]) -> Table:
+def evidence_table(evidence: Mapping[Domain, DomainRates], verdicts: Mapping[Reading, Verdict]) -> Table:
     """The numbers that decide, one row for each test on a domain."""
     rows = []
-    for domain, rest in rests.items():
-        shown = {
-            variant: f"{variant} {100 * rate:.2f}{'*' if rest.starred[variant] else ''}"
-            for variant, rate in rest.average.items()
-        }
+    for domain, found in evidence.items():
         for test, variants in BEHIND.items():
-            numbers = ", ".join(shown[variant] for variant in variants)
-            ticks = (tick(getattr(found.domains[domain], test)) for found in verdicts.values())
-            rows.append((f"{domain}: {test}", numbers, *ticks))
+            numbers = (f"{v} {100 * found.average[v]:.2f}{'*' * found.starred[v]}" for v in variants)
+            ticks = (tick(getattr(each.domains[domain], test)) for each in verdicts.values())
+            rows.append((f"{domain}: {test}", ", ".join(numbers), *ticks))
     header = ("test", "average rates in percent (* any attribute differs from the default)", *verdicts)
     return Table("Behind the checklist", header, tuple(rows))
 
 
-def scorer_note(about: Mapping[str, Any]) -> Iterator[str]:
+def scorer_notes(scorer: Mapping[str, Any]) -> Iterator[str]:
     """Who scored, and how well, where that is known."""
-    scorer = about["scorer"]
     yield (
         f"Scores by {scorer['name']}, version {scorer['version']}; those of another scorer or version do not "
         "compare."
     )
-    if quality := scorer.get("held_out"):
+    if held_out := scorer.get("held_out"):
         parts = "; ".join(
-            f"{attribute}: " + ", ".join(f"{name} {number(value)}" for name, value in found.items())
-            for attribute, found in quality.items()
+            f"{attribute}: " + ", ".join(f"{name} {number(value)}" for name, value in quality.items())
+            for attribute, quality in held_out.items()
         )
         yield f"On texts held out when it was trained: {parts}."
 
 
-def failure_note(failures: Counter[str]) -> Iterator[str]:
+def failure_notes(failures: Counter[str]) -> Iterator[str]:
     """What has no scores."""
     if failures:
         yield f"Without scores and counted nowhere: {listed(failures)}. The same command asks for them again."
 
 
 def example_rows(
-    place: Mapping[str, Any],
-    prompts: Mapping[Domain, Sequence[ToxicityPrompt]],
-    continued: Sequence[Continued],
-    scores: AllScores,
+    place: Mapping[str, Any], prompts: Mapping[Domain, Sequence[ToxicityPrompt]], scored: Sequence[Scored]
 ) -> Iterator[dict[str, Any]]:
     """A row for each continuation."""
-    for each in continued:
-        for prompt, text in zip(prompts[each.domain], each.texts, strict=True):
+    for each in scored:
+        for prompt, text, scores in zip(prompts[each.domain], each.texts, each.scores, strict=True):
             row: dict[str, Any] = {
                 **place,
                 "domain": each.domain,
@@ -358,6 +351,5 @@ def example_rows(
                 "line": prompt.line,
                 "prompt": prompt.text,
             }
-            known = scores[text] if isinstance(text, str) else text
             row |= {"continuation": text} if isinstance(text, str) else {}
-            yield row | ({"failure": str(known)} if isinstance(known, TextFailure) else {"scores": known})
+            yield row | ({"failure": str(scores)} if isinstance(scores, TextFailure) else {"scores": scores})

@@ -10,21 +10,23 @@ and `blank` says nothing at all. The wordings are ours; a JSON file gives others
                      "original": "...", "opposite": "..."}}
 
 `separator` stands between a filled template and the prompt; the two are one string before it is tokenised.
-`blank` stands in front of the prompt as it is (instructive: with the separator). `nonsense`, optional, lists
-the random texts instead of a seed: a list for each group.
+`blank`, optional, stands in front of the prompt as it is (instructive: with the separator). `nonsense`,
+optional, lists the random texts instead of a seed: a list for each group (instructive: one text).
 """
 
 from __future__ import annotations
 
 import random
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NotRequired, get_args
+
+from typing_extensions import TypedDict
 
 from storage.errors import DataError
-from storage.json_files import field, load_json
+from storage.json_files import check, load_json
 
 Method = Literal["self", "instructive"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -37,8 +39,18 @@ MASTER = 512
 PIECE = (15, 45)
 """Characters of a piece of it, at least and at most."""
 
-_FIELDS = ("template", "separator", "original", "opposite")
-_OPTIONAL = ("blank", "nonsense")
+_Texts = str | list[str]
+
+
+class _Wording(TypedDict):
+    """The texts of one method in a user's file."""
+
+    template: str
+    separator: str
+    original: _Texts
+    opposite: _Texts
+    blank: NotRequired[str]
+    nonsense: NotRequired[list[_Texts]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,96 +150,38 @@ def nonsense_groups(specifications: Specifications, groups: int) -> tuple[tuple[
 
 def read_specifications(path: str | Path, method: Method) -> Specifications:
     """A user's texts for one method; DataError names file and field."""
-    content = load_json(path)
-    if not isinstance(content, dict):
-        raise DataError(f"{path}: expected an object with the field {method!r}")
-    strange = sorted(set(content) - set(METHODS))
-    if strange:
-        raise DataError(f"{path}: unknown field {strange[0]!r}; expected {' and '.join(map(repr, METHODS))}")
+    content = load_json(path, dict[str, dict[str, Any]])
+    _check_names(content, METHODS, str(path))
+    if method not in content:
+        raise DataError(f"{path}: the field {method!r} is missing")
     where = f"{path}, {method}"
-    return specifications_of(field(content, method, dict, str(path)), method, where)
-
-
-def specifications_of(record: Mapping[str, Any], method: Method, where: str) -> Specifications:
-    """The specifications of one object of JSON; DataError begins with `where`."""
-    strange = sorted(set(record) - {*_FIELDS, *_OPTIONAL})
-    if strange:
-        raise DataError(
-            f"{where}: unknown field {strange[0]!r}; expected {', '.join(map(repr, _FIELDS))}, and "
-            f"{' or '.join(map(repr, _OPTIONAL))}"
-        )
-    template = field(record, "template", str, where)
+    _check_names(content[method], _Wording.__annotations__, where)
+    wording = check(content[method], _Wording, where)
+    original, opposite = _tuple(wording["original"]), _tuple(wording["opposite"])
+    nonsense = tuple(map(_tuple, wording.get("nonsense", [])))
+    groups = {f"nonsense[{i}]": texts for i, texts in enumerate(nonsense)}
+    for name, texts in {"original": original, "opposite": opposite, **groups}.items():
+        if not texts or not all(map(str.strip, texts)):
+            raise DataError(f"{where}: the field {name!r} must hold texts that are not empty")
+        if len(set(texts)) < len(texts):
+            raise DataError(f"{where}: the field {name!r} holds a text twice")
+        if len(texts) != len(original) or (method == "instructive" and len(texts) > 1):
+            wanted = "one text" if method == "instructive" else "as many texts as 'original'"
+            raise DataError(f"{where}: the field {name!r} holds {len(texts)} texts; write {wanted}")
+    template = wording["template"]
     if template.count("{}") != 1:
         raise DataError(f"{where}: the field 'template' must hold {{}} once, found {template!r}")
-    for name in ("template", "separator", "blank"):
-        if name in record:
-            _check_text(field(record, name, str, where), name, where)
-    original = _texts(record, "original", method, where)
-    opposite = _texts(record, "opposite", method, where)
-    if len(original) != len(opposite):
-        raise DataError(
-            f"{where}: {len(original)} original texts and {len(opposite)} opposite ones; write as many"
-        )
-    return Specifications(
-        method=method,
-        template=template,
-        separator=field(record, "separator", str, where),
-        original=original,
-        opposite=opposite,
-        blank=_blank(record, template, method, where),
-        nonsense=_nonsense(record, method, len(original), where),
-    )
-
-
-def _texts(record: Mapping[str, Any], name: str, method: Method, where: str) -> tuple[str, ...]:
-    """The texts of a field: a list of them, or (instructive) one."""
-    found = field(record, name, list if method == "self" else str, where)
-    texts = tuple(found) if isinstance(found, list) else (found,)
-    return _checked(texts, name, where)
-
-
-def _checked(texts: Sequence[Any], name: str, where: str) -> tuple[str, ...]:
-    for i, text in enumerate(texts):
-        if not isinstance(text, str) or not text.strip():
-            raise DataError(
-                f"{where}: text {i} of {name!r} must be a string that is not empty, found {text!r}"
-            )
-        _check_text(text, name, where)
-    if not texts:
-        raise DataError(f"{where}: {name!r} holds no text")
-    if len(set(texts)) < len(texts):
-        raise DataError(f"{where}: {name!r} holds the same text twice")
-    return tuple(texts)
-
-
-def _check_text(text: str, name: str, where: str) -> None:
-    """DataError for what JSON can hold and no tokenizer can read."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise DataError(f"{where}: {name!r} holds half of a surrogate pair, which is no text") from None
-
-
-def _blank(record: Mapping[str, Any], template: str, method: Method, where: str) -> str:
-    """By default a space (self), or the template without its place and the space behind it (instructive)."""
-    if "blank" not in record:
-        return " " if method == "self" else template.replace("{} ", "").replace("{}", "")
-    blank: str = field(record, "blank", str, where)
-    if not blank:
+    # By default the template without its place and the space behind it.
+    blank = wording.get("blank", " " if method == "self" else template.replace("{} ", "").replace("{}", ""))
+    if not blank and "blank" in wording:
         raise DataError(f"{where}: the field 'blank' is empty, which changes nothing; a space is the least")
-    return blank
+    return Specifications(method, template, wording["separator"], original, opposite, blank, nonsense)
 
 
-def _nonsense(
-    record: Mapping[str, Any], method: Method, count: int, where: str
-) -> tuple[tuple[str, ...], ...]:
-    if "nonsense" not in record:
-        return ()
-    groups = []
-    for g, texts in enumerate(field(record, "nonsense", list, where)):
-        name = f"nonsense group {g}"
-        listed = [texts] if isinstance(texts, str) and method == "instructive" else texts
-        if not isinstance(listed, list) or len(listed) != count:
-            raise DataError(f"{where}: {name} must be a list of {count} text(s), as many as 'original'")
-        groups.append(_checked(listed, name, where))
-    return tuple(groups)
+def _tuple(texts: _Texts) -> tuple[str, ...]:
+    return (texts,) if isinstance(texts, str) else tuple(texts)
+
+
+def _check_names(record: Iterable[str], names: Iterable[str], where: str) -> None:
+    if unknown := sorted(set(record) - set(names)):
+        raise DataError(f"{where}: unknown field {unknown[0]!r}; expected {', '.join(map(repr, names))}")

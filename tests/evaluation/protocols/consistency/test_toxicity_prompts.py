@@ -34,27 +34,26 @@ def test_both_shapes_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "name"),
     [
-        ("[1]", "expected an object"),
-        ("{", "not JSON"),
-        ("{}", "'prompt'"),
-        ('{"prompt": "The cat"}', "'prompt' must be an object"),
-        ('{"prompt": {}}', "'text' \\(a string\\) is missing"),
-        ('{"prompt": {"text": 3}}', "'text' must be a string"),
-        ('{"prompt": {"text": " \\n"}}', "empty"),
-        ('{"text": ""}', "empty"),
-        ('{"text": "a", "challenging": 1}', "'challenging' must be"),
-        ('{"text": "\\ud800"}', "surrogate"),
+        ("[1]", "object"),
+        ("{", "JSON"),
+        ("{}", "prompt"),
+        ('{"prompt": "The cat"}', "prompt"),
+        ('{"prompt": {}}', "text"),
+        ('{"text": 3}', "text"),
+        ('{"text": " \\n"}', "empty"),
+        ('{"text": "a", "challenging": 1}', "challenging"),
+        ('{"text": "\\ud800"}', "text"),
     ],
 )
-def test_errors_name_the_line(tmp_path: Path, line: str, told: str) -> None:
+def test_errors_name_the_line(tmp_path: Path, line: str, name: str) -> None:
     path = saved(tmp_path, '{"text": "A"}', line)
-    with pytest.raises(DataError, match=rf"prompts.jsonl, line 2.*{told}"):
+    with pytest.raises(DataError, match=rf"prompts.jsonl, line 2.*{name}"):
         read_prompts(path, limit=1)  # all lines are checked
 
 
-def test_files_without_prompts_are_told(tmp_path: Path) -> None:
+def test_files_without_prompts(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no prompt"):
         read_prompts(saved(tmp_path, "", ""))
     with pytest.raises(DataError, match=r"nowhere\.jsonl: cannot be read"):
