@@ -112,15 +112,13 @@ def labelled_attributes(
     data: LabelledTexts, fields: dict[str, tuple[str, ...]], paths: Sequence[str], labels: Sequence[str]
 ) -> tuple[str, ...]:
     """The attributes that rows have labels of; a warning names the others. ValueError if `--label` does."""
-    absent = [name for name, column in data.labels.items() if all(label is None for label in column)]
-    present = tuple(name for name in fields if name not in absent)
+    present = tuple(name for name in fields if set(data.labels[name]) - {None})
+    absent = [name for name in fields if name not in present]
     files = ", ".join(paths)
     if labels and absent:
         raise ValueError(f"--label {absent[0]}={fields[absent[0]][0]}: no row of {files} has this field")
     if not present:
-        raise ValueError(
-            f"{files}: no row has a field {', '.join(ATTRIBUTES)}; name fields with --label ATTRIBUTE=FIELD"
-        )
+        raise ValueError(f"{files}: no row has a label; name fields with --label ATTRIBUTE=FIELD")
     if absent:
         logger.warning("no row has labels of %s: the scorer will not score them", ", ".join(absent))
     if data.unlabelled:
@@ -158,12 +156,9 @@ def train(
 
     label_NA = np.array([data.labels[name] for name in attributes], dtype=np.float64).T
     test_N = held_out_rows(label_NA, held_out, seed)
-    for part_NA, what in (
-        (label_NA, "the labels"),
-        (label_NA[~test_N], "the texts to learn from"),
-        (label_NA[test_N], "the held-out texts"),
-    ):
-        _check_classes(attributes, part_NA, what)
+    _check_classes(attributes, label_NA, "the labels")
+    _check_classes(attributes, label_NA[~test_N], "the texts to learn from")
+    _check_classes(attributes, label_NA[test_N], "the held-out texts")
     vectorizers = [vectorizer(kind, ngrams, max_features=max_features) for kind, ngrams in FEATURES]
     texts = np.array(data.texts, dtype=object)
     try:

@@ -63,27 +63,28 @@ def perplexities(text: LongText, writer: Writer, work: FinishedWork) -> dict[str
     """Variant to perplexity; `default` is that of the model as it is."""
     local = writer.local
     assert local is not None
-    at_all = list(chunks(len(text.ids), text.longest, text.longest))
-    found: dict[str, float] = {}
+    pieces = list(chunks(len(text.ids), text.longest, text.longest))
+    by_variant: dict[str, float] = {}
     for part in text.parts:
         prefix_rows, losses = local.plain_ids(part.texts), []
-        for at in tqdm(at_all, desc=f"perplexity, {part.variant}", unit="chunk", disable=None):
-            ids = text.ids[at.begin : at.end]
+        for chunk in tqdm(pieces, desc=f"perplexity, {part.variant}", unit="chunk", disable=None):
+            ids = text.ids[chunk.begin : chunk.end]
             key = work_key(
                 kind="perplexity",
                 model=[local.name, *(writer.settings[name] for name in ("weights", "dtype", "tokenizer"))],
                 debiasing=writer.debiasing,
                 prefixes=part.texts,
                 ids=ids,
-                targets=at.targets,
+                targets=chunk.targets,
             )
-            record = work.get(key)
-            if record is None:
+            if key not in work:
                 loss = chunk_loss(
-                    local.model, ids, at.targets, prefix_rows, pad=local.pad, **writer.debiasing
+                    local.model, ids, chunk.targets, prefix_rows, pad=local.pad, **writer.debiasing
                 )
-                record = work.add(key, **loss._asdict())
-            fields = (field(record, name, float, f"{work.path}") for name in ChunkLoss._fields)
-            losses.append(ChunkLoss(*fields))
-        found["default"], found[part.variant] = perplexity(losses, len(text.ids))
-    return found
+                work.add(key, **loss._asdict())
+            record = work.get(key)
+            losses.append(
+                ChunkLoss(*(field(record, name, float, f"{work.path}") for name in ChunkLoss._fields))
+            )
+        by_variant["default"], by_variant[part.variant] = perplexity(losses, len(text.ids))
+    return by_variant

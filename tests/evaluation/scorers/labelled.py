@@ -18,21 +18,7 @@ _WORDS = {
     "profanity": ("damn", "bloody"),
     "identity_attack": ("you people", "your kind"),
 }
-_PLAIN = (
-    "the",
-    "a",
-    "train",
-    "map",
-    "book",
-    "garden",
-    "went",
-    "saw",
-    "under",
-    "with",
-    "café",
-    "road",
-    "green",
-)
+_PLAIN = ("the", "a", "train", "map", "book", "garden", "went", "under", "with", "café", "road", "green")
 
 
 def labelled_rows(n: int = 120, seed: int = 0) -> list[dict[str, Any]]:

@@ -81,15 +81,6 @@ def test_any_text_has_six_probabilities_that_do_not_depend_on_its_neighbours(
         assert text.strip() or set(scores.values()) == {0.0}
 
 
-def test_it_scores_what_it_was_trained_to(path: Path) -> None:
-    scorer = EmbeddedScorer(str(path))
-    bad, good = scorer.score(["went stupid awful under the train", "went under the green train"])
-    assert isinstance(bad, dict)
-    assert isinstance(good, dict)
-    assert bad["toxicity"] > 0.5 > good["toxicity"]
-    assert bad["threat"] < 0.5
-
-
 def changed(path: str, value: Any) -> Callable[[Any], None]:
     *outer, last = (int(key) if key.isdigit() else key for key in path.split("."))
 
@@ -102,22 +93,16 @@ def changed(path: str, value: Any) -> Callable[[Any], None]:
 
 
 DAMAGES = {
-    "other format": (changed("format", "pickle"), "'format'"),
     "other version": (changed("version", 2), "'version'"),
-    "an odd analyzer": (changed("features.0.analyzer", "word; import os"), "analyzer"),
     "endless ngrams": (changed("features.1.ngrams", [1, 10**9]), "ngrams"),
-    "ngrams of truth": (changed("features.1.ngrams", [True, 2]), "ngrams"),
     "ngrams backwards": (changed("features.1.ngrams", [3, 2]), "ngrams"),
     "a term twice": (changed("features.0.terms.0", "the"), "terms"),
-    "no terms": (changed("features.0.terms", []), "terms"),
     "too few frequencies": (changed("features.0.idf", [1.0]), "idf"),
     "an endless frequency": (changed("features.0.idf.0", 10**400), "idf"),
-    "no weights": (changed("weights", {}), "weights"),
     "weights of what": (changed("weights.insult", {"intercept": 0, "coef": []}), "insult"),
     "an infinite weight": (changed("weights.threat.coef.3", float("inf")), "coef"),
     "too few weights": (changed("weights.threat.coef", [0.5]), "coef"),
     "no quality": (changed("held_out", {}), "held_out"),
-    "a quality of text": (changed("held_out.threat.roc_auc", "<b>1</b>"), "roc_auc"),
 }
 
 
@@ -134,30 +119,12 @@ def test_a_damaged_file_is_one_clear_error(damage: str, path: Path, tmp_path: Pa
     assert len(str(caught.value)) < 400
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"\x80\x04pickled", b'{"format": "interventune-scorer"'])
-def test_what_is_no_scorer_at_all(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "bad.json").write_bytes(content)
-    with pytest.raises(DataError, match=r"bad\.json"):
-        EmbeddedScorer(str(tmp_path / "bad.json"))
-
-
 def test_by_name_and_with_some_attributes_only(path: Path) -> None:
     scorer = open_scorer(ScorerOptions(f"embedded:{path}", "threat, toxicity"))
     assert scorer.attributes == ("toxicity", "threat")
     assert [tuple(scores) for scores in scorer.score(["a", ""]) if isinstance(scores, dict)] == [
         ("toxicity", "threat")
     ] * 2
-
-
-@pytest.mark.parametrize("spec", ["", "embedded", "embedded:", "hf:", "perspectives", "file.json"])
-def test_what_is_no_scorer_by_name(spec: str) -> None:
-    with pytest.raises(ValueError, match="is no scorer; write perspective, hf:"):
-        open_scorer(ScorerOptions(spec))
-
-
-def test_an_attribute_that_there_is_not(path: Path) -> None:
-    with pytest.raises(ValueError, match="no attribute 'insult'"):
-        open_scorer(ScorerOptions(f"embedded:{path}", "insult,threat"))
 
 
 def test_missing_attributes_are_told_unless_the_user_leaves_them_out(tmp_path: Path) -> None:
