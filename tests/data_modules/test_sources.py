@@ -174,13 +174,3 @@ def test_the_syntax_of_stories() -> None:
     for wrong in ("stories:", "stories:train?seed=x", "stories:train?speed=1", "stories:?seed=1"):
         with pytest.raises(DataError, match="stories:SPLIT"):
             parse_stories(wrong)
-
-
-def test_skipping_is_passed_on(tmp_path: Path) -> None:
-    write_lei([make_group(), make_group(template="1")], tmp_path / "lei")
-    content = json.loads((tmp_path / "lei").read_text())
-    content["data"][0]["paragraphs"][0]["context"] = "changed"
-    (tmp_path / "lei").write_text(json.dumps(content))
-    with pytest.raises(DataError, match="cuts"):
-        list(read_groups(tmp_path / "lei"))
-    assert list(read_groups(tmp_path / "lei", skip_bad=True)) == [make_group(template="1")]

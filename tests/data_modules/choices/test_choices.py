@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ from hypothesis import strategies as st
 
 from data_modules.choices.rows import choice_of, write_choices
 from data_modules.schema import ChoiceQuestion
-from storage.errors import DataError
 from storage.json_files import json_lines
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=6)
@@ -47,24 +45,3 @@ def test_rows_come_back_as_they_were(
 def test_four_fields_are_enough() -> None:
     row = {"id": 7, "prompt": "p", "choices": ["a", "b"], "label": 1}
     assert choice_of(row, "here") == ChoiceQuestion("7", "p", ("a", "b"), 1)
-
-
-@pytest.mark.parametrize(
-    ("change", "names"),
-    [
-        ({"label": 2}, "label 2"),
-        ({"label": True}, "label"),
-        ({"choices": ["a"]}, "at least 2"),
-        ({"choices": ["a", 3]}, r"choices\[1\]"),
-        ({"prompt": None}, "prompt"),
-        ({"target": "all"}, "target"),
-        ({"donors": "ab"}, "donors"),
-        ({"donors": [True]}, r"donors\[0\]"),
-    ],
-)
-def test_a_bad_row_is_told_with_file_and_line(tmp_path: Path, change: dict, names: str) -> None:
-    path = tmp_path / "rows.jsonl"
-    good = {"id": "x", "prompt": "p", "choices": ["a", "b"], "label": 1}
-    path.write_text(json.dumps(good) + "\n\n" + json.dumps(good | change) + "\n")
-    with pytest.raises(DataError, match=f"{path}, line 3: .*{names}"):
-        rows_of(path)

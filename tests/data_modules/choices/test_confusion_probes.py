@@ -163,28 +163,3 @@ def test_a_question_with_the_same_prompt_never_donates() -> None:
         assert set(choice_paralysis(examples, seed, 3, targets=[0])[0].donors) == {2, 3}
         most = choice_paralysis(examples, seed, 3, "heuristic", similarity, targets=[0])
         assert most[0].donors == (2, 3), "ties go to the lower index"
-
-
-@pytest.mark.parametrize("probe", SEEDED)
-def test_questions_that_are_all_alike_are_an_error(probe: Probe) -> None:
-    same = [question(i, "why", "this", "that") for i in range(3)]
-    with pytest.raises(DataError, match=r"question 0: no other question has .*; give more questions"):
-        probe(same, 0)
-    with pytest.raises(DataError, match="there are no questions"):
-        probe([], 0)
-
-
-def test_too_few_distinct_donors_are_an_error() -> None:
-    examples = [question(i, f"why {i}", f"this {i // 2}", "that") for i in range(6)]
-    with pytest.raises(DataError, match=r"question 0: .* 4 choices needs 3 different right choices .* are 2"):
-        choice_paralysis(examples, 0, 4)
-    assert len(choice_paralysis(examples, 0, 3)) == 6
-
-
-def test_wrong_use_is_told() -> None:
-    with pytest.raises(ValueError, match="similarities of shape \\(200, 200\\), got none"):
-        choice_paralysis(MANY, 0, 3, "heuristic")
-    with pytest.raises(ValueError, match="at least 2 choices, not 1"):
-        choice_paralysis(MANY, 0, 1)
-    with pytest.raises(ValueError, match="choose one of random, heuristic"):
-        choice_paralysis(MANY, 0, 3, "other")  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ import pytest
 from data_modules.choices.benchmarks import split_labels
 from data_modules.choices.rows import write_choices
 from data_modules.schema import ChoiceQuestion
-from data_modules.sources import read_choices, read_questions
+from data_modules.sources import read_choices
 from data_modules.stories.choices import CHOICE_SIZES, FAVOURED, FAVOURED_SHARE, KINDS
 from storage.errors import DataError
 
@@ -151,23 +151,12 @@ HELLASWAG = RECORDS["hellaswag"]
     [
         ([PIQA, PIQA], ["0"], "labels: 1 .*rows has 2"),
         ([PIQA, PIQA], ["0", "2"], "labels, line 2: label 2"),
-        ([PIQA, PIQA], ["1", "3"], "labels, line 2: label 3"),
         ([PIQA, PIQA, PIQA], ["0", "", "1"], "labels, line 2"),
-        ([PIQA], ["first"], "labels, line 1: .*'first'"),
         ([PIQA], None, "rows, line 1: .*'label'"),
-        ([PIQA | {"label": True}], None, "line 1: .*label"),
         ([PIQA | {"label": -1}], None, "label -1"),
-        ([PIQA | {"label": None}], None, "line 1: .*label"),
         ([HELLASWAG | {"label": 0}, HELLASWAG | {"endings": ["a", "b"], "label": 1}], None, "line 2: 2 .*4"),
-        ([HELLASWAG | {"endings": ["a"], "label": 0}], None, "line 1: 1 choice"),
-        ([HELLASWAG | {"endings": ["a", 3], "label": 0}], None, r"line 1: .*endings\[1\]"),
         ([PIQA | {"label": 0}, {"goal": "x", "label": 0}], None, "line 2: .*sol1"),
-        ([PIQA | {"sol1": 5, "label": 0}], None, "line 1: .*sol1"),
-        ([PIQA | {"label": 0}, "{"], None, "line 2: .*JSON"),
         ([{"question": "?"}], None, "rows: unknown format"),
-        (["3"], None, "rows: unknown format"),
-        (['[{"goal": "x", "sol1": "", "sol2": ""'], None, "rows: .*JSON"),
-        ([], None, "rows"),
         ([{"id": "a", "prompt": "p", "choices": ["x", "y"], "label": 2}], None, "line 1.*label 2"),
     ],
 )
@@ -178,22 +167,6 @@ def test_mistakes_name_the_line(
     apart = str(lines(tmp_path / "labels", list(labels))) if labels is not None else ""
     with pytest.raises(DataError, match=names):
         read_choices(path, labels=apart)
-
-
-def test_a_missing_file_of_labels(tmp_path: Path) -> None:
-    path = lines(tmp_path / "rows", [PIQA])
-    with pytest.raises(DataError, match="gone: cannot be read"):
-        read_choices(f"{path}+{tmp_path / 'gone'}")
-    with pytest.raises(DataError, match="auto, piqa"):
-        read_choices(path, benchmark="swag")
-
-
-def test_labels_that_nobody_would_read(tmp_path: Path) -> None:
-    path, labels = lines(tmp_path / "rows", [PIQA]), lines(tmp_path / "labels", [0])
-    with pytest.raises(DataError, match=r"names the labels .*labels already; leave out other\.lst"):
-        read_choices(f"{path}+{labels}", labels="other.lst")
-    with pytest.raises(DataError, match="embedded questions hold their labels themselves"):
-        read_choices("stories:choices_dev", labels=labels)
 
 
 def test_embedded_choices_need_their_prompt() -> None:
@@ -222,11 +195,6 @@ def test_biased_embedded_choices_plant_a_prior_that_is_known() -> None:
     share = sum(row[question.label] for row, question in zip(liked, questions, strict=True)) / len(liked)
     assert abs(share - FAVOURED_SHARE) < 0.06
     assert len({question.label for question in questions}) == 3
-
-
-def test_embedded_choices_are_no_questions_about_a_text() -> None:
-    with pytest.raises(DataError, match="no split 'choices_dev'"):
-        next(iter(read_questions("stories:choices_dev")))
 
 
 def test_real_piqa(shared: Path) -> None:

@@ -79,17 +79,6 @@ def test_file_order_and_the_number_of_paragraphs_per_item_do_not_matter(tmp_path
     assert list(read_file(saved(tmp_path, together))) == expected
 
 
-def test_scores_and_targets_may_be_absent(tmp_path: Path) -> None:
-    content = document()
-    for item in content["data"]:
-        for qa in item["paragraphs"][0]["qas"]:
-            del qa["tomax"]
-            for answer in qa["answers"]:
-                del answer["start-end-score"]
-    (record,) = read_scored(saved(tmp_path, content))
-    assert (record.base_scores, record.targets) == (None, None)
-
-
 def test_blanks_around_the_advice_and_advice_of_one_order_only_are_the_files_business(tmp_path: Path) -> None:
     content = document()
     qas = content["data"][0]["paragraphs"][0]["qas"]
@@ -120,24 +109,13 @@ BAD = [
     (edit("key", "a|b"), "key"),
     (edit("key", KEY.replace("oro|ulban", "ulban|oro")), "alphabetical"),
     (edit("key", KEY.replace("|was loud|was loud", "|was loud|was odd")), "attribute"),
-    (edit("key", KEY.replace("adversarial", "mean")), "mean_rude-2"),
-    (edit("key", KEY.replace("oro|", "moresk|")), "moresk"),
-    (edit("key", 3), "key"),
     (edit("intervention", "ethical"), "intervention"),
-    (edit("context", "Tarn met Oro."), r"qas\[0\] \(id 70\).answers\[0\]"),
-    (edit("qas.1", ...), "qas"),
     (edit("qas.0.answers.1.answer_start", 7), r"qas\[0\].*answers\[1\]"),
     (edit("qas.0.answers.1", {"text": "Oro", "answer_start": 0}), "answers"),
-    (edit("qas.0.answers.0.start-end-score", ...), "start-end-score"),
-    (edit("qas.0.answers.0.start-end-score", [0.5]), r"qas\[0\].answers\[0\].start-end-score"),
     (edit("qas.0.answers.0.start-end-score", [0.5, 7.0]), r"start-end-score\[1\]"),
-    (edit("qas.0.answers.0.start-end-score", [0.5, float("nan")]), r"start-end-score\[1\]"),
-    (edit("qas.0.tomax", 2), r"qas\[0\].tomax"),
     (edit("qas.0.tomax", ...), "tomax"),
     (edit("qas.0.is_impossible", "true"), "is_impossible"),
-    (edit("qas.0.question", "Who was loud?"), "advice"),
     (edit("qas.0.question", "Note that, x. Who was odd?"), "question"),
-    (edit("qas.0.advice", "Be fair."), "advice"),
 ]
 
 

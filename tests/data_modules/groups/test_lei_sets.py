@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from data_modules.groups import sets as lei_sets
 from data_modules.groups.advice import Advice, attach, read_advice
 from data_modules.groups.lei import read_file
-from data_modules.groups.sets import HeldOut, Parts, advised_pools, parts_of, restrict, sample
+from data_modules.groups.sets import HeldOut, advised_pools, parts_of, restrict, sample
 from data_modules.groups.unqover import Expansion, read_expansion
-from data_modules.schema import Group
 from storage.errors import DataError
 from tests.data_modules.tiny_lists import (
     COUNTS,
@@ -44,17 +43,6 @@ def test_a_pool_is_the_product_of_groups_and_the_advice_of_their_category(tiny: 
         ]
         assert list(pool) == [pool[i] for i in range(len(pool))] == expected
         assert len(pool) == COUNTS["advised"]
-
-
-def test_a_category_with_fewer_sentences_counts_them_only(tiny: Tiny) -> None:
-    expansion, advice = tiny
-    some = [item for item in advice if item.id in ("ethical_rude-1", "ethical_wealth-0", "ethical_wealth-2")]
-    pools = advised_pools(expansion, some)
-    assert list(pools) == ["ethical"]
-    assert Counter(group.advice_id for group in pools["ethical"]) == dict.fromkeys(
-        (item.id for item in some), 40
-    )
-    assert len(pools["ethical"]) == 120
 
 
 def test_a_category_without_advice_is_told(tiny: Tiny) -> None:
@@ -94,26 +82,6 @@ def test_every_group_is_drawn_about_equally_often(tiny: Tiny) -> None:
     assert all(240 < count < 360 for count in counts.values())  # 300 expected, standard deviation about 15
 
 
-def test_a_pool_that_is_too_small_is_told(tiny: Tiny) -> None:
-    pools = advised_pools(*tiny)
-    message = r"class 'ethical': 240 groups asked for, but its pool has 238 \(240 before exclusion\)"
-    with pytest.raises(DataError, match=message):
-        list(sample(pools, 240, seed=0, exclude=HeldOut(pools["ethical"][i] for i in range(2))))
-    assert len(list(sample(pools, 240, seed=0, exclude=HeldOut()))) == 720
-
-
-def test_sampling_builds_only_what_it_draws(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    built = []
-
-    def counted(group: Group, advice: Advice, lead_in: str) -> Group:
-        built.append(group)
-        return attach(group, advice, lead_in)
-
-    monkeypatch.setattr(lei_sets, "attach", counted)
-    list(sample(advised_pools(*tiny), 3, seed=0, exclude=HeldOut()))
-    assert len(built) == 9
-
-
 def test_held_out_keys_also_bar_the_same_variants_without_advice(tiny: Tiny) -> None:
     expansion, advice = tiny
     advised = advised_pools(expansion, advice)["ethical"][0]
@@ -126,28 +94,6 @@ def test_held_out_keys_also_bar_the_same_variants_without_advice(tiny: Tiny) -> 
     assert len(left) == COUNTS["groups"] - 1
 
 
-def test_restriction_to_the_parts_of_a_sample_contains_the_sample(tiny: Tiny) -> None:
-    drawn = list(sample(advised_pools(*tiny), 4, seed=3, exclude=HeldOut()))
-    parts = parts_of(drawn)
-    like = [g for pool in advised_pools(*restrict(*tiny, to=parts)).values() for g in pool]
-    assert {group.key for group in drawn} <= {group.key for group in like}
-    again = parts_of(like)
-    assert again.subjects == parts.subjects
-    assert again.attributes <= parts.attributes
-    assert again.advice_ids <= parts.advice_ids
-
-
-def test_what_is_disjoint_from_a_set_shares_nothing_with_it(tiny: Tiny) -> None:
-    expansion, advice = tiny
-    seen = Parts(frozenset({"oro", "tarn"}), frozenset({"were loud"}), frozenset({"ethical_rude-0"}))
-    train = [g for pool in advised_pools(*restrict(expansion, advice, to=seen)).values() for g in pool]
-    rest = restrict(expansion, advice, without=[parts_of(train)])
-    test = [g for pool in advised_pools(*rest).values() for g in pool]
-    assert train
-    assert test
-    assert not shared_parts(train, test)
-
-
 def test_the_same_words_under_another_id_are_kept_out_too(tiny: Tiny) -> None:
     expansion, advice = tiny
     weather = [item for item in advice if item.sentence == "The weather was fine."]
@@ -155,16 +101,6 @@ def test_the_same_words_under_another_id_are_kept_out_too(tiny: Tiny) -> None:
     train = [attach(make_group("Ann", "Bo"), weather[0])]
     _, left = restrict(expansion, advice, without=[parts_of(train)])
     assert not set(weather) & set(left)
-
-
-def test_parts_that_the_lists_lack_are_told(tiny: Tiny) -> None:
-    expansion, advice = tiny
-    with pytest.raises(DataError, match=r"file: .*'elf'"):
-        lei_sets.check_known(Parts(frozenset({"elf", "oro"})), expansion, advice, "file")
-    unknown = Parts(advice_ids=frozenset({"ethical_rude-99"}))
-    with pytest.raises(DataError, match="1 of its advice ids"):
-        lei_sets.check_known(unknown, expansion, advice, "file")
-    lei_sets.check_known(unknown, expansion, None, "file")
 
 
 @pytest.mark.parametrize(("name", "keys"), [("addedbias_train_4096", 9492), ("addedbias_noniid_dev", 4620)])

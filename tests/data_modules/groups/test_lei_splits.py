@@ -59,16 +59,6 @@ def test_splits_never_leak_and_cover_everything(long: Tiny, seed: int) -> None:
         }
 
 
-def test_groups_of_different_splits_pass_the_check(long: Tiny) -> None:
-    parts = split_parts(*long, seed=1)
-    sets = [
-        [g for pool in advised_pools(*restrict(*long, to=parts[s])).values() for g in pool] for s in SPLITS
-    ]
-    assert all(sets)
-    for one, two in combinations(sets, 2):
-        assert not shared_parts(one, two)
-
-
 def test_two_subject_lists_are_divided_each(tmp_path: Path) -> None:
     put(tmp_path / "jobs.json", json.dumps({name: {"none": ["A.", "B.", "C."]} for name in INTERVENTIONS}))
     advice = read_advice(tmp_path / "jobs.json")

@@ -30,11 +30,6 @@ def test_the_slot_takes_the_form_that_the_context_uses(tmp_path: Path) -> None:
     assert [context.rsplit(" ", 1)[1] for context in contexts] == ["Tarnland.", "Tarnish."]
 
 
-def test_articles_of_the_sentence_are_repaired() -> None:
-    specified = specify(make_group(), "A [subj] and a [subj] sang.", 0)
-    assert specified.group.variants[0].context == "Oro met Ulban. An Oro and an Oro sang."
-
-
 def test_gold_examples_are_the_questions_of_both_orders_with_one_answer() -> None:
     advised = attach(make_group(), Advice("ethical", "rude", 2, "Be fair."))
     one, two = gold_examples([specify(advised, "It was [subj].", 0)])
@@ -80,7 +75,6 @@ def test_sentences_are_read_and_checked_against_the_attributes(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no sentence found"),
         ("was a baker [subj] baked.", "line 1: expected an attribute, a tab and a sentence"),
         ("was a baker\tSomebody baked.", r"line 1: .*\[subj\]"),
         ("a\t[subj].\nA\t[subj]!", "line 2: a second sentence for the attribute 'A'"),

@@ -61,14 +61,6 @@ def test_the_file_equals_the_nested_loops_byte_for_byte(tmp_path: Path) -> None:
     assert path.read_text() == json.dumps(by_hand(), indent=4)
 
 
-def test_groups_are_made_when_they_are_asked_for(tmp_path: Path) -> None:
-    expansion = tiny_expansion(tmp_path)
-    assert [expansion[i] for i in range(len(expansion))] == list(expansion)
-    for index in (len(expansion), -1):
-        with pytest.raises(IndexError):
-            expansion[index]
-
-
 NAMES = st.lists(st.text("aAnmoetB", min_size=1, max_size=5), min_size=2, max_size=4, unique_by=str.lower)
 
 
@@ -159,21 +151,12 @@ def test_article_repair_follows_the_tokens_between_single_blanks(line: str) -> N
 @pytest.mark.parametrize(
     ("name", "text", "names"),
     [
-        ("subjects", "", "subjects"),
-        ("subjects", "[subj] Tarn\n", "two subjects"),
         ("subjects", "[subj] Tarn\nOro\n", "subjects, line 2"),
-        ("subjects", "[subj] a | b | c\n", "line 1"),
-        ("subjects", "[place] Tarn\n", r"\[subj\]"),
         ("subjects", SUBJECTS + "[subj] tarn\n", r"line 8: 'tarn' is already at .*line 3"),
         ("subjects", SUBJECTS + "[subj:dem] X\n", r"1 rows \[subj:dem\] but 5 rows \[subj\]"),
         ("attributes", ATTRIBUTES + "[p_act] rude | were odd\n", r"5 .*\[p_act\].* 4 .*\[p_act:neg\]"),
-        ("attributes", "[x-single] was\n[x-single:neg] was not\n", r"0 rows \[x\]"),
-        ("attributes", "[q] was odd\n[q:neg] was not\n", r"template 0.*\[q\]"),
-        ("templates", "# nothing\n", "templates"),
         ("templates", "A [subj1] met [subj2].\tWho [p_act]?\n", "line 1"),
         ("templates", TEMPLATES + "\nNobody.\tWho [p_act]?\tWho [p_act:neg]?", r"line 5: .*\[subj1\]"),
-        ("templates", "[subj1] met [subj2:dem].\tWho [p_act]?\tWho [p_act:neg]?", r"\[subj:dem\]"),
-        ("templates", "[subj1] or [subj1:x] [subj2].\tWho [p_act]?\tWho [p_act:neg]?", "line 1"),
     ],
 )
 def test_malformed_lists_name_file_and_line(tmp_path: Path, name: str, text: str, names: str) -> None:
@@ -181,18 +164,6 @@ def test_malformed_lists_name_file_and_line(tmp_path: Path, name: str, text: str
     put(files[name], text)
     with pytest.raises(DataError, match=names):
         read_expansion([files["subjects"]], files["templates"], files["attributes"])
-
-
-def test_a_name_in_both_lists_is_told(tmp_path: Path) -> None:
-    files = write_lists(tmp_path)
-    with pytest.raises(DataError, match="'Ulban'"):
-        read_expansion([files["subjects"]] * 2, files["templates"], files["attributes"])
-
-
-def test_restriction_keeps_pairs_within_and_template_ids(tmp_path: Path) -> None:
-    smaller = tiny_expansion(tmp_path).restricted({"oro", "tarn"}.__contains__, {"were loud"}.__contains__)
-    assert [group.subjects for group in smaller] == [("oro", "tarn")] * 2
-    assert [group.template for group in smaller] == ["0", "1"]
 
 
 def shared_expansion(folder: Path, domain: str) -> Expansion:

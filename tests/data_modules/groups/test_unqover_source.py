@@ -89,12 +89,8 @@ def renamed(records: dict[str, Any], old: str, new: str) -> dict[str, Any]:
     [
         (lambda r: {"a|b|c|d|e|f|g": next(iter(r.values()))} | r, "a\\|b"),
         (lambda r: renamed(r, "|was a pilot|was a pilot", "|was a pilot|was a baker"), "attribute"),
-        (lambda r: renamed(r, "|Carl|", "|Ada|"), "'ada'"),
-        (lambda r: {f"{k}|kind_none-1": v for k, v in r.items()}, "kind_none-1"),
         (lambda r: {f"{k}|ethical_none-1": v for k, v in r.items()}, "advice"),
         (lambda r: {k: v | {"context": "Nobody met nobody."} for k, v in r.items()}, "context"),
-        (lambda r: {k: {"context": v["context"]} for k, v in r.items()}, "q0"),
-        (lambda r: {k: v | {"q1": {"question": "Who?"}} for k, v in r.items()}, "q1.ans0"),
         (lambda r: r | {next(iter(r)).lower(): next(iter(r.values()))}, "second time"),
     ],
 )
@@ -103,10 +99,3 @@ def test_malformed_records_name_the_id(tmp_path: Path, change: Any, names: str) 
     with pytest.raises(DataError, match=names) as caught:
         list(read_file(path))
     assert "changed.json: id" in str(caught.value)
-
-
-def test_orders_that_ask_different_questions_are_refused(tmp_path: Path) -> None:
-    records = source(tmp_path)
-    next(iter(records.values()))["q0"]["question"] = "Who else?"
-    with pytest.raises(DataError, match="must ask the same question, found 'Who else"):
-        list(read_file(saved(tmp_path, records)))

@@ -19,7 +19,6 @@ from data_modules.interventions.augmentation import (
     template_sentence,
     write_sentences,
 )
-from data_modules.interventions.frames import frame_words
 from data_modules.schema import AnswerType, QAExample, Span
 from data_modules.stories.questions import qa_examples
 from models.language.text_cache import open_cached_model
@@ -81,16 +80,6 @@ def test_templates_depend_on_example_and_seed() -> None:
     assert len(set(by_seed[0])) > 5
 
 
-def test_frames_are_few_plain_words() -> None:
-    words = frame_words()
-    assert list(words) == sorted(set(words))
-    assert len(words) <= 45
-    for frame in FRAMES:
-        assert frame.count("{answer}") == 1
-        assert re.fullmatch(r"[A-Z][a-zA-Z ]*\{answer\}[a-z ]*\.", frame)
-        assert set(frame.replace("{answer}", "").lower().strip(".").split()) <= set(words)
-
-
 def test_only_answers_with_words_of_their_own_get_a_sentence() -> None:
     examples = [
         example("the garden", 0),
@@ -122,9 +111,7 @@ def test_embedded_stories_get_sentences_without_their_rationale() -> None:
         ("“The sign said Anna.”", "Anna", "The sign said Anna."),
         ('"Anna" was on the sign.', "Anna", '"Anna" was on the sign.'),
         ("It said the U.S. was big. Yes.", "the U.S. was big", "It said the U.S. was big."),
-        ("The sign said Anna", "Anna", "The sign said Anna"),
         ("He paid 3.50 today. Fine.", "3.50", "He paid 3.50 today."),
-        ("", "Anna", ""),
     ],
 )
 def test_a_reply_is_cut_to_its_first_sentence(text: str, answer: str, cleaned: str) -> None:
@@ -224,10 +211,3 @@ def test_an_endpoint_writes_sentences_within_a_bound_and_goes_on_later(
         assert run(0) == (sentences, failures)
         assert len(endpoint.prompts) == 7
         assert len(set(endpoint.prompts)) == 7
-
-
-def test_an_unknown_generator_is_told() -> None:
-    with pytest.raises(ValueError, match="no text model 'template'"):
-        generate_sentences([example("Anna")], generator="template", open_generator=open_cached_model)
-    with pytest.raises(ValueError, match="use templates"):
-        generate_sentences([example("Anna")], generator="hf:folder")

@@ -2,15 +2,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.interventions.sentences import sentence_library, sentence_spans, trim
+from data_modules.interventions.sentences import sentence_spans, trim
 
 
 def sentences(text: str) -> list[str]:
@@ -33,11 +31,6 @@ def test_abbreviations_numbers_and_quotations_are_not_cut() -> None:
         '"We go. Now!" he said.',
         "Then St. Mary shone.",
     ]
-
-
-@pytest.mark.parametrize("text", ["", " ", "\n\n", " \n \n\t"])
-def test_nothing_has_no_sentence(text: str) -> None:
-    assert sentence_spans(text) == ()
 
 
 def test_offsets_count_characters_not_bytes() -> None:
@@ -72,14 +65,6 @@ def test_trim_is_strip(text: str, data: st.DataObject) -> None:
     left, right = trim(text, start, end)
     assert start <= left <= right <= end
     assert text[left:right] == text[start:end].strip()
-
-
-def test_the_library_is_named_and_loaded_only_when_needed() -> None:
-    assert re.fullmatch(r"sentencex \d+\.\d+\.\d+", sentence_library())
-    code = "import sys, data_modules.interventions.sentences; print('sentencex' in sys.modules)"
-    root = Path(__file__).resolve().parents[3]
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
 
 
 def test_boundaries_agree_with_hotpotqas_own(shared: Path) -> None:

@@ -102,26 +102,11 @@ def test_read_qa_knows_rows_by_their_content(tmp_path: Path) -> None:
     assert list(read_questions(tmp_path / "any.name")) == variants
 
 
-def test_a_byte_order_mark_and_empty_lines_are_passed_over(tmp_path: Path) -> None:
-    path = tmp_path / "rows"
-    half = replace(EXAMPLE, id="half")
-    path.write_text("\ufeff" + to_line(EXAMPLE) + "\n  \n" + to_line(half), encoding="utf-8")
-    assert list(read_file(path)) == [EXAMPLE, half]
-
-
 @pytest.mark.parametrize(
     ("line", "field"),
     [
-        ("{", "JSON"),
-        ("[]", ""),
-        (changed(id=3), "'id'"),
-        (changed(variant="tsr"), "'variant'"),
-        (changed(history=[["q"]]), r"history\[0\]"),
-        (changed(kept=[[0, True]]), r"kept\[0\]\[1\]"),
         (changed(kept=[[3, 1]]), "kept"),
         (changed(kept=[[0, 99]]), "kept"),
-        (changed(references=[1]), r"references\[0\]"),
-        (changed(question="half a pair \ud800"), "question"),
         (changed(answer_spans=[{"start": 0, "end": 3, "text": "Bob"}]), r"answer_spans\[0\]"),
         (changed(rationale=[{"start": -3, "end": 3, "text": ""}]), r"rationale\[0\]"),
         (changed(answer_type="yes"), "answer_spans"),
@@ -133,13 +118,3 @@ def test_mistakes_name_file_line_and_field(tmp_path: Path, line: str, field: str
     path.write_text(to_line(EXAMPLE) + line)
     with pytest.raises(DataError, match=f"rows.jsonl, line 2: .*{field}"):
         list(read_file(path))
-
-
-def test_an_error_on_the_way_leaves_no_file(tmp_path: Path) -> None:
-    def broken() -> Any:
-        yield EXAMPLE
-        raise DataError("here")
-
-    with pytest.raises(DataError, match="here"):
-        write_rows(broken(), tmp_path / "rows")
-    assert not list(tmp_path.iterdir())

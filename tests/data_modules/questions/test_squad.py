@@ -82,23 +82,6 @@ def test_what_was_skipped_is_told_where_reading_stops_early(
     assert "skipped 1 bad record" in caplog.text
 
 
-@pytest.mark.parametrize("skip_bad", [True, False])
-@pytest.mark.parametrize(
-    ("content", "field"),
-    [
-        (document(question=None), r"data\[0\]\.paragraphs\[0\]\.qas\[0\]\.question"),
-        (document(answers=[{"text": "Rome"}]), r"qas\[0\]\.answers\[0\]\.answer_start"),
-        (document(answers=[{"text": "Rome", "answer_start": True}]), r"answers\[0\]\.answer_start"),
-        (document(question="half a pair: \ud800"), "question"),
-    ],
-)
-def test_a_wrong_shape_names_file_and_field_and_is_never_skipped(
-    tmp_path: Path, content: Any, field: str, skip_bad: bool
-) -> None:
-    with pytest.raises(DataError, match=f"data.json: .*{field}"):
-        list(read_file(saved(tmp_path, content), skip_bad=skip_bad))
-
-
 @st.composite
 def examples(draw: st.DrawFn) -> QAExample:
     context = draw(st.text(min_size=1, max_size=30))

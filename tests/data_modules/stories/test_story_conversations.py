@@ -5,25 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from itertools import islice
 
-import pytest
-
 from data_modules.interventions.deletion import perturb
 from data_modules.schema import QAExample
-from data_modules.sources import read_questions
 from data_modules.stories.conversations import MAX_TURNS, conversation_examples
-from storage.errors import DataError
 
 PLAIN = tuple(islice(conversation_examples("conversation_train"), 2000))
 TRAIN = tuple(islice(conversation_examples("mixed_train"), 2000))
 DEV = tuple(conversation_examples("conversation_dev"))
-
-
-def test_a_split_depends_on_its_seed_only() -> None:
-    again = tuple(islice(conversation_examples("mixed_train"), 50))
-    other = tuple(islice(conversation_examples("mixed_train", 1), 50))
-    assert again == TRAIN[:50]
-    assert other != again
-    assert next(iter(read_questions("stories:mixed_train?seed=1"))) == other[0]
 
 
 def test_no_story_of_dev_is_in_train() -> None:
@@ -84,8 +72,3 @@ def test_deleting_the_rationale_always_leaves_a_story() -> None:
             deleted = perturb(example, "ts_r")
             assert isinstance(deleted, QAExample), deleted
             assert example.rationale[0].text not in deleted.context
-
-
-def test_an_unknown_split_is_told() -> None:
-    with pytest.raises(DataError, match="conversation_test"):
-        list(conversation_examples("conversation_test"))

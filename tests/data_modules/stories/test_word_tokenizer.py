@@ -10,15 +10,11 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from data_modules.stories.questions import qa_examples, vocabulary
-from data_modules.stories.word_tokenizer import LAYOUTS, Architecture, build_tokenizer
+from data_modules.stories.word_tokenizer import Architecture, build_tokenizer
 
 WORDS = ["who", "has", "the", "red", "ball", "anna", "?", ".", "'", "-"]
 QUESTION, CONTEXT = "Who has the ball?", "Anna has the red ball."
 ARCHITECTURES: list[Architecture] = ["bert", "roberta", "xlnet"]
-
-
-def test_every_layout_is_tested() -> None:
-    assert set(LAYOUTS) == set(ARCHITECTURES)
 
 
 @pytest.mark.parametrize(
@@ -44,15 +40,6 @@ def test_pairs_follow_the_layout_of_the_architecture(
     encoded = tokenizer(QUESTION, CONTEXT)
     assert tokenizer.convert_ids_to_tokens(encoded["input_ids"]) == tokens.split()
     assert encoded.get("token_type_ids") == segments
-
-
-@pytest.mark.parametrize(
-    ("architecture", "tokens"),
-    [("bert", "[CLS] the ball [SEP]"), ("roberta", "<s> the ball </s>"), ("xlnet", "the ball <sep> <cls>")],
-)
-def test_single_texts_follow_the_layout(architecture: Architecture, tokens: str) -> None:
-    tokenizer = build_tokenizer(architecture, WORDS)
-    assert tokenizer.convert_ids_to_tokens(tokenizer("the ball")["input_ids"]) == tokens.split()
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -122,23 +109,3 @@ def test_save_and_load_change_nothing(architecture: Architecture, tmp_path: Path
         assert loaded.model_max_length == 96
         assert loaded.padding_side == tokenizer.padding_side
         assert loaded.special_tokens_map == tokenizer.special_tokens_map
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_truncation_keeps_the_question(architecture: Architecture) -> None:
-    tokenizer = build_tokenizer(architecture, WORDS, max_length=12)
-    encoded = tokenizer(QUESTION, CONTEXT, truncation="only_second")
-    assert len(encoded["input_ids"]) == 12
-    assert encoded.sequence_ids(0).count(0) == 5
-
-
-def test_ids_are_dense_and_repeated_words_count_once() -> None:
-    tokenizer = build_tokenizer("roberta", ["ball", "Ball", "red"])
-    assert sorted(tokenizer.get_vocab().values()) == list(range(len(tokenizer)))
-    assert len(tokenizer) == 7
-    assert tokenizer("unheard", add_special_tokens=False)["input_ids"] == [tokenizer.unk_token_id]
-
-
-def test_unknown_architecture_is_an_error() -> None:
-    with pytest.raises(ValueError, match="bert, roberta, xlnet"):
-        build_tokenizer("gpt", WORDS)  # type: ignore[arg-type]

@@ -64,19 +64,12 @@ def put(key: str, index: int, field: str, value: Any) -> dict[str, Any]:
 
 
 BROKEN = [
-    (put("demos_1_1", 1, "answer", "2"), r"demos_1_1\[1\].*2"),
     (put("testset_1_0", 0, "answer", "0"), r"testset_1_0\[0\].*must be 1"),
     (put("testset_0_1", 1, "split", "1_0"), r"testset_0_1\[1\].*1_0"),
     (put("testset_0_1", 1, "question", " "), r"testset_0_1\[1\].*empty"),
-    (put("testset_0_1", 1, "question", 3), r"testset_0_1\[1\].question"),
     (put("testset_0_1", 1, "id", "0"), "'0' is there twice"),
     ({**released(), "testset_1_0": []}, "testset_1_0 is empty"),
-    ({**released(), "dataset": 3}, "dataset"),
-    ({**released(), "dataset": " "}, "'dataset' .the task's name. is empty"),
-    ({k: v for k, v in released().items() if k != "demos_0_0"}, "'demos_0_0'"),
-    ([], "object"),
     ({**released(), "features": {"h3": {}}}, "features.*h1.*h2"),
-    ({**released(), "features": {"h2": {"key": "a", "zero": "b", "one": "c", "words": ["x"]}}}, "words"),
 ]
 
 
@@ -98,11 +91,6 @@ def test_embedded_tasks_need_no_file(tmp_path: Path, name: str) -> None:
         assert predicate.value(LabelledText("", first, second, 0)) == int(x.split[2])
     write_task(tmp_path / "task.json", task)
     assert read_task(tmp_path / "task.json") == task
-
-
-def test_an_unknown_embedded_task_is_named() -> None:
-    with pytest.raises(DataError, match="stories:overlap"):
-        open_task("stories:nothing")
 
 
 @given(
@@ -133,11 +121,6 @@ def test_caps_and_what_stays_a_demonstration() -> None:
     assert [x.id for x in task.demos["1_1"]] == [str(i) for i in range(12, 18)]  # behind the tests
 
 
-def test_pairs_are_needed_where_the_feature_reads_them() -> None:
-    with pytest.raises(DataError, match=r"row 0: .*overlap needs pairs"):
-        build_task("t", rows([("a", 1)]), feature("overlap"))
-
-
 def test_training_rows_are_balanced_and_leave_the_task(tmp_path: Path) -> None:
     task = own_task("uppercase")
     chosen, rest = training_examples(task, agreement_tests=0.5, seed=1)
@@ -151,12 +134,6 @@ def test_training_rows_are_balanced_and_leave_the_task(tmp_path: Path) -> None:
     read = read_choices(tmp_path / "rows.jsonl")
     assert read == written
     assert all(row.choices == ("no", "yes") and str(row.label) == row.benchmark[-3] for row in read)
-
-
-def test_nothing_to_train_on(tmp_path: Path) -> None:
-    task = read_task(saved(tmp_path, {**released(), "demos_0_0": []}))
-    with pytest.raises(DataError, match="label 0"):
-        training_examples(task)
 
 
 def test_the_released_files(shared: Path) -> None:

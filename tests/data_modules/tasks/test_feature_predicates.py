@@ -71,10 +71,6 @@ def test_identities_exclude_each_other() -> None:
     assert side("identity", "x", "", {"gay": 0.1}, one="gay") == 0  # nobody is the other side
 
 
-def test_pairs_are_read_as_two_lines() -> None:
-    assert LabelledText("1", "One.\nTwo. ", "Three?", 0).joined == "One. Two.\nThree?"
-
-
 @pytest.mark.parametrize(
     ("name", "options", "named"),
     [
