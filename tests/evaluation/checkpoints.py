@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
+from data_modules.encoding.choices import ChoiceEncoding
 from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.encoding.windows import Encoding
 from data_modules.groups.lei import write_lei
@@ -25,7 +26,9 @@ from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.__main__ import main
 from models.backbones import Backbone
 from models.checkpoint import KEY, describe, start
+from models.heads.encoder import EncoderModel
 from models.heads.span import SpanModel
+from tests.evaluation.cells import Cells
 
 GROUPS: list[Group] = list(islice(groups("heldout"), 13))
 QUESTIONS: list[QAExample] = list(islice(qa_examples("dev"), 11))
@@ -58,13 +61,14 @@ def save_folder(folder: Path, architecture: str = "bert", seed: int = 0) -> Path
 
 def save_ckpt(path: Path, architecture: str = "bert", seed: int = 0, **encoding: Any) -> Path:
     """The same as a checkpoint of ours."""
-    model = tiny_model(architecture, seed)
-    files = tokenizer_files(build_tokenizer(architecture, vocabulary()))  # type: ignore[arg-type]
-    content = {
-        "state_dict": {f"model.{key}": value for key, value in model.state_dict().items()},
-        "global_step": 1,
-        KEY: describe(model, files, asdict(Encoding(**encoding))),
-    }
+    return save_model(path, tiny_model(architecture, seed), Encoding(**encoding))
+
+
+def save_model(path: Path, model: EncoderModel, encoding: Encoding | ChoiceEncoding) -> Path:
+    """A model with any heads, as training saves it."""
+    files = tokenizer_files(build_tokenizer(model.architecture, vocabulary()))
+    weights = {f"model.{key}": value for key, value in model.state_dict().items()}
+    content = {"state_dict": weights, "global_step": 1, KEY: describe(model, files, asdict(encoding))}
     torch.save(content, path)
     return path
 
@@ -79,16 +83,19 @@ def save_questions(path: Path) -> Path:
     return path
 
 
-def report_of(output: Path, *arguments: str | Path) -> dict[str, Any]:
-    """What `python -m evaluation ...` writes."""
+def evaluate(output: Path, *arguments: str | Path) -> Cells:
+    """What `python -m evaluation ...` writes: its long table."""
     assert main([*map(str, arguments), "--device", "cpu", "--output", str(output)]) == 0
-    found = json.loads((output / "report.json").read_text())
-    assert isinstance(found, dict)
+    cells = Cells(output)
+    cells.check()
+    return cells
+
+
+def report_of(output: Path, *arguments: str | Path) -> dict[str, Any]:
+    """The report.json of a run."""
+    evaluate(output, *arguments)
+    found: dict[str, Any] = json.loads((output / "report.json").read_text())
     return found
-
-
-def numbers(report: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in report.items() if key != "about"}
 
 
 def examples_of(output: Path) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -13,16 +13,13 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from data_modules.encoding.choices import ChoiceEncoding
-from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.encoding.windows import Encoding
 from data_modules.stories.questions import vocabulary
-from data_modules.stories.word_tokenizer import build_tokenizer
 from models.backbones import Backbone
-from models.checkpoint import KEY, describe, start
+from models.checkpoint import start
 from models.heads.answers import RationaleModel
 from models.heads.choice import ChoiceModel
-from models.heads.encoder import EncoderModel
-from tests.evaluation.checkpoints import GROUPS, save_folder, save_groups
+from tests.evaluation.checkpoints import GROUPS, save_folder, save_groups, save_model
 from tests.evaluation.scorers.labelled import trained_scorer
 
 Cell = tuple[str, tuple[tuple[str, str], ...]]
@@ -179,8 +176,8 @@ def make_room(room: Path) -> None:
         architecture="bert", checkpoint="random", config={"vocab_size": 512, "hidden_size": 32}
     )
     torch.manual_seed(5)
-    save(room / "typed.ckpt", start(backbone, RationaleModel), asdict(Encoding()))
-    save(room / "choice.ckpt", start(backbone, ChoiceModel), asdict(ChoiceEncoding()))
+    save_model(room / "typed.ckpt", start(backbone, RationaleModel), Encoding())
+    save_model(room / "choice.ckpt", start(backbone, ChoiceModel), ChoiceEncoding())
     save_causal(room / "causal")
     trained_scorer(room)
     save_groups(room / "groups.json", GROUPS)
@@ -209,14 +206,6 @@ def make_room(room: Path) -> None:
 
 def write_rows(path: Path, rows: list[dict]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
-def save(path: Path, model: EncoderModel, encoding: dict) -> None:
-    """A model with heads of ours as a checkpoint."""
-    files = tokenizer_files(build_tokenizer("bert", vocabulary()))
-    weights = {f"model.{key}": value for key, value in model.state_dict().items()}
-    content = {"state_dict": weights, "global_step": 1, KEY: describe(model, files, encoding)}
-    torch.save(content, path)
 
 
 def save_causal(folder: Path) -> None:

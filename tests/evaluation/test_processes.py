@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import pytest
 from evaluation.processes import launched, local_device, process_group
 from storage.spool import Spool
 from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import examples_of, report_of, save_folder, told
+from tests.evaluation.checkpoints import evaluate, examples_of, save_folder, told
 from tests.evaluation.protocols.shift.shift_oracle import assert_same
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -36,42 +35,34 @@ def test_two_gloo_processes_equal_one(tmp_path: Path) -> None:
     data = ("--data", "stories:conversation_dev", "--limit", "50", "--variants", "ts_r_aug", "ts")
     flags = ("--layers", "all", "--batch-size", "7", "--chunk", "20")
     arguments = ("shift", "--checkpoint", *paths, *data, *flags)
-    report_of(tmp_path / "one", *arguments)
+    one = evaluate(tmp_path / "one", *arguments)
     done = torchrun(*arguments, "--output", tmp_path / "two")
     assert done.returncode == 0, done.stderr[-3000:]
-    two = json.loads((tmp_path / "two" / "report.json").read_text())
-    assert two["about"]["processes"] == 2
     cells = Cells(tmp_path / "two")
     assert cells("stories") == 50
     assert cells("cka", checkpoint="b", reference="a", embedding="common", layer=2) < 1
-    assert_same(cells, Cells(tmp_path / "one"), 1e-5)
+    assert_same(cells, one, 1e-5)
     assert examples_of(tmp_path / "two") == examples_of(tmp_path / "one")
     assert done.stdout.count("report: ") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "one", "two"]
 
 
 def test_a_mistake_ends_all_processes_and_is_told_once(tmp_path: Path) -> None:
-    folder = save_folder(tmp_path / "a")
-    done = torchrun(
-        "shift", "--checkpoint", folder, "--data", tmp_path / "none.json", "--output", tmp_path / "out"
-    )
+    flags = ("--checkpoint", save_folder(tmp_path / "a"), "--data", tmp_path / "none.json")
+    done = torchrun("shift", *flags, "--output", tmp_path / "out")
     assert done.returncode != 0
-    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert len(errors) == 1
-    assert "none.json: no such file" in errors[0]
+    (error,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert "none.json" in error
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("rank", [0, 1])
 def test_protocols_of_one_process_refuse_torchrun(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, rank: int
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("RANK", str(rank))
-    monkeypatch.setattr("evaluation.__main__.LATER_PROCESSES_WAIT_S", 0)
+    monkeypatch.setenv("RANK", "0")
     error = told(capsys, "bias", "--predictions", tmp_path / "p.json", "--output", tmp_path / "out")
-    assert "bias runs in one process" in error
-    assert error.endswith("(process 1)") == (rank == 1)
+    assert "one process" in error
     assert not (tmp_path / "out").exists()
 
 
@@ -93,9 +84,6 @@ def test_every_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
     assert local_device("auto", 4, 0) == "cpu"
     assert local_device("auto", 4, 2) == local_device("cuda", 4, 2) == "cuda:1"
     assert local_device("cpu", 2, 2) == "cpu"
-    with pytest.raises(ValueError, match="--device cuda:0: 2 processes"):
-        local_device("cuda:0", 2, 2)
-    with pytest.raises(ValueError, match="nproc_per_node 1"):
-        local_device("cuda", 2, 1)
-    with pytest.raises(ValueError, match="no GPU"):
-        local_device("cuda", 2, 0)
+    for device, visible in (("cuda:0", 2), ("cuda", 1), ("cuda", 0)):
+        with pytest.raises(ValueError, match=r"GPU|processes"):
+            local_device(device, 2, visible)

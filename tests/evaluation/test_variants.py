@@ -49,35 +49,24 @@ def test_variants_made_here_equal_perturb_on_every_story() -> None:
     stories = [story for chunk in data.chunks(7) for story in chunk]
     assert [story.original for story in stories] == STORIES
     assert [story.number for story in stories] == list(range(80))
-    rejected: dict[str, Counter[str]] = {"ts": Counter(), "ts_r": Counter()}
-    for story in stories:
-        for variant, reasons in rejected.items():
-            expected = perturb(story.original, variant)  # type: ignore[arg-type]
-            if isinstance(expected, Rejected):
-                reasons[expected.reason] += 1
-                assert variant not in story.variants
-            else:
-                assert story.variants[variant] == expected  # type: ignore[index]
-    assert data.rejected == rejected
-    assert rejected["ts_r"].total() > 0
     assert data.examples() == {"ts": made("ts"), "ts_r": made("ts_r")}
+    lost = {variant: [perturb(story, variant) for story in STORIES] for variant in ("ts", "ts_r")}  # type: ignore[arg-type]
+    assert data.rejected == {
+        variant: Counter(result.reason for result in results if isinstance(result, Rejected))
+        for variant, results in lost.items()
+    }
+    assert data.rejected["ts_r"].total() > 0
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("os_1.jsonl", "os_2.jsonl", "ts_r.jsonl"),
-        ("reversed.jsonl", "os_1.jsonl", "os_2.jsonl"),
-        ("mixed.jsonl",),
-    ],
-)
-def test_rows_are_joined_in_any_order_of_files_and_rows(files: Path, names: tuple[str, ...]) -> None:
-    data = read(*(files / name for name in names))
+@pytest.mark.parametrize("names", ["os_1 os_2 ts_r", "reversed os_1 os_2", "mixed"])
+def test_rows_are_joined_in_any_order_of_files_and_rows(files: Path, names: str) -> None:
+    paths = [files / f"{name}.jsonl" for name in names.split()]
+    data = read(*paths)
     assert set(data.variants) == {"os", "ts_r"}
     chunks = list(data.chunks(30))
     assert [len(chunk) for chunk in chunks] == [30, 30, 20]
     assert data.examples() == {"os": STORIES, "ts_r": made("ts_r")}
-    first = read(*(files / name for name in names), limit=10).examples()
+    first = read(*paths, limit=10).examples()
     wanted = {story.id for story in STORIES[:10]}
     assert first == {"os": STORIES[:10], "ts_r": [row for row in made("ts_r") if row.id in wanted]}
 
@@ -108,9 +97,9 @@ def test_sources_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_mistakes_name_the_source(files: Path, tmp_path: Path) -> None:
     write_rows([*STORIES[:5], replace(STORIES[5], dataset="coqa")], tmp_path / "os.jsonl")
-    with pytest.raises(DataError, match=r"different data sets \(coqa in .*os.jsonl"):
+    with pytest.raises(DataError, match=r"coqa in .*os.jsonl"):
         read(tmp_path / "os.jsonl", variants=["ts"])
-    with pytest.raises(DataError, match="--variants ts: the sources hold no original"):
+    with pytest.raises(DataError, match="--variants ts"):
         read(files / "ts_r.jsonl", variants=["ts"])
     write_rows(made("ts_r")[-5:], tmp_path / "last.jsonl")
     with pytest.raises(DataError, match="--limit 3"):

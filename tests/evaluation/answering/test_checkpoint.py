@@ -18,12 +18,6 @@ from tests.data_modules.encoded import rows_of_groups
 from tests.evaluation.checkpoints import GROUPS, QUESTIONS, save_ckpt, save_folder
 
 
-@pytest.fixture(scope="module", params=["bert", "xlnet"])
-def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("answerer")
-    return save_ckpt(folder / "a.ckpt", request.param, max_length=48, stride=12)
-
-
 def opened(path: Path | str, **options: Any) -> QuestionCheckpoint:
     return QuestionCheckpoint(str(path), Asking(**{"device": "cpu"} | options))
 
@@ -36,7 +30,9 @@ def long_questions() -> list[QAExample]:
     ]
 
 
-def test_every_question_is_answered_once_whatever_the_batch(checkpoint: Path) -> None:
+@pytest.mark.parametrize("architecture", ["bert", "xlnet"])
+def test_every_question_is_answered_once_whatever_the_batch(architecture: str, tmp_path: Path) -> None:
+    checkpoint = save_ckpt(tmp_path / "a.ckpt", architecture, max_length=48, stride=12)
     examples = long_questions()
     found = {}
     for size in (1, 3, 64):
@@ -48,11 +44,8 @@ def test_every_question_is_answered_once_whatever_the_batch(checkpoint: Path) ->
             assert context[answer.start : answer.start + len(answer.text)] == answer.text
         found[size] = {answer.example: answer.text for answer in answers}
     assert found[1] == found[3] == found[64]
-
-
-def test_answers_are_no_longer_than_asked(checkpoint: Path) -> None:
-    for answer in opened(checkpoint).spans(QUESTIONS, max_answer_tokens=1):
-        assert len(answer.text.split()) == 1
+    short = opened(checkpoint).spans(QUESTIONS, max_answer_tokens=1)
+    assert {len(answer.text.split()) for answer in short} == {1}
 
 
 def test_scores_come_in_the_order_of_the_groups(tmp_path: Path) -> None:
@@ -96,19 +89,15 @@ def test_scores_are_those_of_each_row_alone(architecture: str, tmp_path: Path) -
                 torch.testing.assert_close(found[n, v, s].exp(), expected.exp(), atol=1e-6, rtol=1e-4)
 
 
-def test_many_groups_are_scored_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answerer = opened(save_ckpt(tmp_path / "a.ckpt"))
-    whole = answerer.group_log_probs(GROUPS)
-    monkeypatch.setattr("evaluation.answering.checkpoint.PART", 5)
-    torch.testing.assert_close(answerer.group_log_probs(GROUPS), whole, atol=1e-5, rtol=1e-5)
-    assert answerer.group_log_probs([]).shape == (0, 4, 2, 2)
-
-
-def test_bfloat16_stays_near(tmp_path: Path) -> None:
+def test_scores_in_parts_and_in_bfloat16_stay_near(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = save_ckpt(tmp_path / "a.ckpt")
-    exact = opened(path).group_log_probs(GROUPS).exp()
-    near = opened(path, precision="bf16").group_log_probs(GROUPS).exp()
-    torch.testing.assert_close(near, exact, atol=0.02, rtol=0.1)
+    whole = opened(path).group_log_probs(GROUPS)
+    monkeypatch.setattr("evaluation.answering.checkpoint.PART", 5)
+    torch.testing.assert_close(opened(path).group_log_probs(GROUPS), whole, atol=1e-5, rtol=1e-5)
+    assert opened(path).group_log_probs([]).shape == (0, 4, 2, 2)
+    near = opened(path, precision="bf16").group_log_probs(GROUPS)
+    torch.testing.assert_close(near.exp(), whole.exp(), atol=0.02, rtol=0.1)
+    assert not torch.equal(near, whole)
 
 
 def test_the_encoding_is_that_of_the_training(tmp_path: Path) -> None:
@@ -116,7 +105,6 @@ def test_the_encoding_is_that_of_the_training(tmp_path: Path) -> None:
     assert ours.encoding == Encoding(max_length=199, order="context_first").resolved("bert")
     folder = opened(save_folder(tmp_path / "folder"))
     assert folder.encoding == Encoding().resolved("bert")
-    assert not folder.model.training
 
 
 def test_devices() -> None:
@@ -140,7 +128,7 @@ def test_a_tokenizer_that_does_not_fit_is_one_line(tmp_path: Path) -> None:
     folder = save_folder(tmp_path / "none")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (folder / name).unlink()
-    with pytest.raises(ValueError, match="has no vocabulary"):
+    with pytest.raises(ValueError, match="vocabulary"):
         opened(folder)
     build_tokenizer("bert", [f"word{i}" for i in range(400)]).save_pretrained(folder)
     with pytest.raises(ValueError, match="405 tokens"):

@@ -14,7 +14,6 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 
 from data_modules.groups.lei import write_lei
 from data_modules.schema import Group, Span, UnderspecifiedQuestion
-from evaluation.__main__ import main
 from evaluation.answering.interface import Answer, Asking, named_sources
 from evaluation.answering.language_model import LanguageModel
 from evaluation.answering.open import open_answerer
@@ -24,7 +23,7 @@ from tests.data_modules.fake_endpoint import Reply, serve
 from tests.data_modules.tiny_language_models import save
 from tests.evaluation.answering.test_prompts import EXAMPLE
 from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import QUESTIONS, examples_of, save_questions, told
+from tests.evaluation.checkpoints import QUESTIONS, evaluate, examples_of, save_questions
 
 
 class Scripted(TextModel):
@@ -63,9 +62,7 @@ GROUP = Group(
     "none",
     "",
     tuple(  # type: ignore[arg-type]
-        UnderspecifiedQuestion(
-            story, question, (Span.locate("dog", story, "t"), Span.locate("red cat", story, "t"))
-        )
+        UnderspecifiedQuestion(story, question, tuple(Span.locate(x, story, "t") for x in ("dog", "red cat")))
         for story in STORIES
         for question in ("who ?", "where ?")
     ),
@@ -115,17 +112,14 @@ def test_bias_of_a_language_model(tmp_path: Path) -> None:
     folder, groups = save(tmp_path / "t5", "t5"), tmp_path / "groups.json"
     write_lei([GROUP], groups)
 
-    def cells_of(name: str, *flags: str) -> Cells:
-        arguments = ["bias", "--checkpoint", f"m=hf:{folder}", "--data", str(groups), *flags]
-        assert main([*arguments, "--device", "cpu", "--output", str(tmp_path / name)]) == 0
-        return Cells(tmp_path / name)
+    def cells_of(name: str, *flags: str | Path) -> Cells:
+        return evaluate(tmp_path / name, "bias", "--checkpoint", f"m=hf:{folder}", "--data", groups, *flags)
 
     cells, place = cells_of("r"), {"checkpoint": "m", "data": "groups", "class": "none"}
     (row,) = examples_of(tmp_path / "r")
-    for v, variant in enumerate(GROUP.variants):
-        for s, subject in enumerate(GROUP.subjects):
-            expected = naive(folder, subject_prompt(variant, "unifiedqa"), subject, seq2seq=True)
-            assert row["scores"][v][s] == pytest.approx(expected, rel=1e-4)
+    asking = Asking(device="cpu", prompt="unifiedqa")
+    own = open_answerer(f"hf:{folder}", asking, need="subjects").subject_scores([GROUP])
+    torch.testing.assert_close(torch.tensor(row["scores"]), own[0].float(), rtol=1e-4, atol=1e-6)
     assert cells.n("mu", **place) == 1
     report = json.loads((tmp_path / "r" / "report.json").read_text())
     assert report["about"]["prompt"]["style"] == "unifiedqa"
@@ -137,19 +131,17 @@ def test_bias_of_a_language_model(tmp_path: Path) -> None:
     assert answered == round((1 - other("failed", **qa)) * len(QUESTIONS)) > 0
 
 
-@pytest.mark.parametrize(
-    ("argument", "name"),
-    [
-        ("hf:google/flan-t5-base", "flan-t5-base"),
-        ("openai:gpt-4.1", "gpt-4.1"),
-        ("openai:llama3@http://localhost:1/v1", "llama3"),
-        ("me=openai:llama3@http://localhost:1/v1", "me"),
-        ("org/bert-v1.5", "bert-v1.5"),
-        ("runs/a/last.ckpt", "last"),
-    ],
-)
-def test_what_a_model_without_a_name_is_called(argument: str, name: str) -> None:
-    assert named_sources([argument], "--checkpoint") == {name: argument.removeprefix("me=")}
+def test_what_a_model_without_a_name_is_called() -> None:
+    for name, argument in {
+        "flan-t5-base": "hf:google/flan-t5-base",
+        "gpt-4.1": "openai:gpt-4.1",
+        "llama3": "openai:llama3@http://localhost:1/v1",
+        "bert-v1.5": "org/bert-v1.5",
+        "last": "runs/a/last.ckpt",
+    }.items():
+        assert named_sources([argument, f"me={argument}"], "--checkpoint") == dict.fromkeys(
+            (name, "me"), argument
+        )
 
 
 def test_a_bounded_run_goes_on_where_it_stopped(
@@ -172,9 +164,6 @@ def test_a_bounded_run_goes_on_where_it_stopped(
     assert "secret" not in written + capsys.readouterr().err
 
 
-def test_mistakes_cost_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_lei([GROUP], tmp_path / "groups.json")
-    flags = ("--data", tmp_path / "groups.json", "--output", tmp_path / "r")
-    assert "absent" in told(capsys, "bias", "--checkpoint", f"hf:{tmp_path / 'absent'}", *flags)
+def test_a_model_without_likelihoods_gives_no_scores() -> None:
     with pytest.raises(ValueError, match="likelihood"):
         open_answerer("openai:gpt-4o", Asking(), need="subjects")

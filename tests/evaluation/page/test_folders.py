@@ -41,7 +41,7 @@ def test_curves_leave_out_what_is_no_point(tmp_path: Path) -> None:
     assert list(curves) == ["step", "a", "b"]
     assert curves["a"].dropna().tolist() == [0.5]
     assert curves["b"].dropna().tolist() == [3.0]
-    for text in ("epoch,a\n0,1\n", "step,a\n1,2\n2,x\n", ""):
+    for text in ("epoch,a\n0,1\n", "step,a\n1,2\n2,x\n"):
         path.write_text(text)
         with pytest.raises(ValueError, match=r"metrics\.csv"):
             read_curves(path)

@@ -10,8 +10,7 @@ import pytest
 from data_modules.batching.decoding import Answer
 from evaluation.__main__ import main
 from evaluation.answering.checkpoint import QuestionCheckpoint
-from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import QUESTIONS, Naive, examples_of, save_ckpt, save_folder, told
+from tests.evaluation.checkpoints import QUESTIONS, Naive, evaluate, examples_of, save_ckpt, save_folder, told
 
 CONTEXT, QUESTION = QUESTIONS[0].context, QUESTIONS[0].question
 ADVICE = "Note that, anna is in the kitchen."
@@ -27,15 +26,10 @@ def asked(checkpoint: Path, *more: str, context: str = CONTEXT) -> list[str]:
     return ["ask", "--checkpoint", str(checkpoint), "--context", context, "--question", QUESTION, *more]
 
 
-def cells_of(output: Path, arguments: list[str]) -> Cells:
-    assert main([*arguments, "--device", "cpu", "--output", str(output)]) == 0
-    return Cells(output)
-
-
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
 def test_answers_and_scores_are_those_of_transformers(architecture: str, tmp_path: Path) -> None:
     checkpoint = save_folder(tmp_path / "m", architecture, seed=2)
-    cells = cells_of(tmp_path / "r", asked(checkpoint, "--advice", ADVICE, "--candidate", WORD, "met"))
+    cells = evaluate(tmp_path / "r", *asked(checkpoint, "--advice", ADVICE, "--candidate", WORD, "met"))
     naive = Naive(checkpoint)
     queries = {"without advice": QUESTION, "with advice": f"{ADVICE} {QUESTION}"}
     rows = {row["asked"]: row["answer"] for row in examples_of(tmp_path / "r")}
@@ -50,12 +44,12 @@ def test_answers_and_scores_are_those_of_transformers(architecture: str, tmp_pat
 
 def test_without_candidates_the_answers_are_scored(folder: Path, tmp_path: Path) -> None:
     """At their own place, also where the same characters stand earlier inside another word."""
-    cells = cells_of(tmp_path / "r", asked(folder, "--advice", ADVICE))
+    cells = evaluate(tmp_path / "r", *asked(folder, "--advice", ADVICE))
     answers = {row["asked"]: row["answer"] for row in examples_of(tmp_path / "r")}
     for text in answers.values():
         assert 0 < cells("score", asked="with advice", candidate=text) <= 1
     glued = f"x{answers['without advice']}x . {CONTEXT}"
-    other = cells_of(tmp_path / "s", asked(folder, context=glued))
+    other = evaluate(tmp_path / "s", *asked(folder, context=glued))
     (text,) = (row["answer"] for row in examples_of(tmp_path / "s"))
     assert list(other.frame["candidate"]) == [text]
 
@@ -64,40 +58,25 @@ def test_a_long_context_is_read_in_windows(tmp_path: Path) -> None:
     checkpoint = save_ckpt(tmp_path / "short.ckpt", max_length=64, stride=16)
     context = " ".join(q.context for q in QUESTIONS[:8])
     last = QUESTIONS[7].context.split()[-1].strip(".")
-    cells = cells_of(tmp_path / "r", asked(checkpoint, "--candidate", WORD, last, context=context))
+    cells = evaluate(tmp_path / "r", *asked(checkpoint, "--candidate", WORD, last, context=context))
     assert cells.frame["value"].between(0, 1, inclusive="neither").all()
 
 
 def test_the_table_needs_no_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(asked(folder, "--advice", ADVICE, "--candidate", WORD)) == 0
-    printed = capsys.readouterr().out
-    for word in ("without advice", "with advice", f"S({WORD})"):
-        assert word in printed
-    assert "report:" not in printed
+    assert WORD in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("text", ["unknown", "yes", ""])
+@pytest.mark.parametrize("text", ["unknown", ""])
 def test_an_answer_that_stands_nowhere_is_shown_and_not_scored(
     text: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Models with answer types say so of every faithful answer to a story without its rationale."""
     answer = Answer(0, text, -1, 0.0, text or "unknown")  # type: ignore[arg-type]
     monkeypatch.setattr(QuestionCheckpoint, "spans", lambda self, examples, **_: iter([answer]))
-    cells = cells_of(tmp_path / "r", asked(folder, "--advice", ADVICE))
+    cells = evaluate(tmp_path / "r", *asked(folder, "--advice", ADVICE))
     assert [row["answer"] for row in examples_of(tmp_path / "r")] == [text, text]
     assert not len(cells.frame)
-    assert f"| {text or '–'} |" in (tmp_path / "r" / "report.md").read_text()
-
-
-def test_precision_applies_to_the_scores(folder: Path, tmp_path: Path) -> None:
-    exact, half = (
-        cells_of(tmp_path / name, asked(folder, "--candidate", WORD, "--precision", name))(
-            "score", asked="without advice", candidate=WORD
-        )
-        for name in ("32", "bf16")
-    )
-    assert half == pytest.approx(exact, rel=0.1)
-    assert half != exact
 
 
 @pytest.mark.parametrize(
@@ -106,8 +85,6 @@ def test_precision_applies_to_the_scores(folder: Path, tmp_path: Path) -> None:
         ({"--candidate": "nobody"}, "'nobody'"),
         ({"--candidate": WORD[:-1]}, repr(WORD)),
         ({"--context": " "}, "--context"),
-        ({"--question": ""}, "--question"),
-        ({"--checkpoint": "none.ckpt"}, "none.ckpt"),
         ({"--device": "nonsense"}, "--device nonsense"),
         ({"--question": "who " * 400}, "--question"),
     ],

@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from data_modules.schema import ADVICE_CLASSES
-from evaluation.__main__ import main
 from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import examples_of, told
+from tests.evaluation.checkpoints import evaluate, examples_of, told
 from tests.evaluation.protocols.bias.predictions import ATTRIBUTES, EX1, SUBJECTS, Row, lei, rows, unqover
 from tests.metrics.batches import Batch, naive_c, naive_class
 
@@ -25,12 +24,7 @@ def save(path: Path, content: Any) -> Path:
 
 
 def cells_of(folder: Path, *predictions: Path | str, flags: tuple[str | Path, ...] = ()) -> Cells:
-    """What the command writes."""
-    arguments = ["bias", "--predictions", *map(str, predictions), *map(str, flags)]
-    assert main([*arguments, "--output", str(folder / "report")]) == 0
-    cells = Cells(folder / "report")
-    cells.check()
-    return cells
+    return evaluate(folder / "report", "bias", "--predictions", *predictions, *flags)
 
 
 def check_against_naive(cells: Cells, data: list[Row], name: str, checkpoint: str = "p") -> None:
@@ -44,9 +38,7 @@ def check_against_naive(cells: Cells, data: list[Row], name: str, checkpoint: st
     place = {"checkpoint": checkpoint, "class": name}
     assert cells.n("mu", **place) == expected["n"]
     for metric in ("mu", "eta", "theta", "mean_abs_c", "mass", "delta", "eps", "mu_normalised"):
-        row = cells.row(metric, **place)
-        assert row["value"] == pytest.approx(expected[metric], abs=1e-12), metric
-        assert row["low"] <= row["value"] <= row["high"]
+        assert cells(metric, **place) == pytest.approx(expected[metric], abs=1e-12), metric
     for x, gamma in expected["gamma_x"].items():
         subject = SUBJECTS[x].lower()
         assert cells("gamma", **place, subject=subject) == pytest.approx(gamma, abs=1e-12)
@@ -74,11 +66,8 @@ def printed_classes(text: str) -> dict[str, dict[str, Any]]:
 def test_worked_example(tmp_path: Path) -> None:
     cells = cells_of(tmp_path, save(tmp_path / "ex1.json", EX1))
     place = {"checkpoint": "ex1", "class": "none"}
-    assert cells("mu", **place) == pytest.approx(0.085, abs=1e-12)
-    assert cells("eta", **place) == 1
-    assert cells("delta", **place) == pytest.approx(0.25, abs=1e-12)
-    assert cells("eps", **place) == pytest.approx(0.25, abs=1e-12)
-    assert cells("average_probability", **place) == pytest.approx(0.3575, abs=1e-12)
+    expected = {"mu": 0.085, "eta": 1, "delta": 0.25, "eps": 0.25, "average_probability": 0.3575}
+    assert {name: cells(name, **place) for name in expected} == pytest.approx(expected, abs=1e-12)
     assert cells("gamma", **place, subject="beta") == pytest.approx(-0.085, abs=1e-12)
 
 
@@ -134,7 +123,7 @@ def test_classes_equal_naive_loops(layout: Any, classes: tuple[str, ...], tmp_pa
     assert set(cells.frame["class"]) == set(classes)
 
 
-def test_files_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_side_by_side(tmp_path: Path) -> None:
     before, after = rows(CLASSES, seed=1), rows(CLASSES[:2], seed=2)
     files = [save(tmp_path / "a.json", lei(before)), save(tmp_path / "b.json", unqover(after))]
     cells = cells_of(tmp_path, f"before={files[0]}", f"after={files[1]}")
@@ -142,18 +131,9 @@ def test_files_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     check_against_naive(cells, after, "adversarial", "after")
     lines = examples_of(tmp_path / "report")
     assert len(lines) == 36 + 24
-    assert {key: lines[0][key] for key in ("checkpoint", "class", "category", "attribute", "subjects")} == {
-        "checkpoint": "before",
-        "class": "ethical",
-        "category": "trait",
-        "attribute": "was rude",
-        "subjects": ["ayan", "boro"],
-    }
-    printed = capsys.readouterr().out
-    assert printed.index("ethical") < printed.index("adversarial") < printed.index("irrelevant")
-    mu = (f"{cells('mu', checkpoint=name, **{'class': 'ethical'}):.3f}" for name in ("before", "after"))
-    assert f"ethical {next(mu)} [" in printed.splitlines()[-1]
-    assert f"→ {next(mu)} [" in printed.splitlines()[-1]
+    expected = {"checkpoint": "before", "class": "ethical", "category": "trait", "attribute": "was rude"}
+    assert lines[0].items() >= expected.items()
+    assert lines[0]["subjects"] == ["ayan", "boro"]
 
 
 def test_one_attribute_in_two_categories_counts_twice(tmp_path: Path) -> None:
@@ -198,29 +178,20 @@ def test_clusters_of_subjects_are_compared_with_each_other(tmp_path: Path) -> No
     assert cells("gamma", **place, cluster="female") == pytest.approx(mean, abs=1e-12)
 
 
-def without_scores() -> dict[str, Any]:
+def damaged(**answer: Any) -> dict[str, Any]:
+    """A file whose first answer has other fields."""
     file = unqover(rows(("none",)))
-    for record in file.values():
-        for q in ("q0", "q1"):
-            for answer in ("ans0", "ans1"):
-                record[q][answer] |= {"start": "[TODO]", "end": "[TODO]"}
-    return file
-
-
-def too_large() -> dict[str, Any]:
-    file = unqover(rows(("none",)))
-    next(iter(file.values()))["q0"]["ans0"]["start"] = 3.5
+    next(iter(file.values()))["q0"]["ans0"] |= answer
     return file
 
 
 @pytest.mark.parametrize(
     ("content", "flags", "word"),
     [
-        (without_scores(), [], "ayan|boro|0"),
-        (too_large(), [], "3.5"),
+        (damaged(start="[TODO]", end="[TODO]"), [], "ayan|boro|0"),
+        (damaged(start=3.5), [], "3.5"),
         ({"data": [{"paragraphs": [{"context": "x", "qas": []}]}]}, [], "p.json"),
         (EX1, ["--format", "lei"], "--format lei"),
-        ({}, [], "p.json"),
         (EX1, ["--data", "p.json"], "--data"),
         (EX1, ["--planted-seed", "0"], "--planted-seed"),
         (EX1, ["--checkpoint", "p.json"], "--predictions"),

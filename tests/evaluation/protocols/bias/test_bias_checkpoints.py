@@ -16,13 +16,13 @@ from data_modules.groups.advice import unadvised
 from data_modules.groups.lei import write_lei
 from data_modules.groups.pairing import ScoredGroup
 from data_modules.groups.planting import latent_strength
-from evaluation.__main__ import main
 from metrics.answers import score_answer
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import (
     GROUPS,
     QUESTIONS,
     Naive,
+    evaluate,
     examples_of,
     save_ckpt,
     save_folder,
@@ -37,11 +37,7 @@ A = {"checkpoint": "a", "data": "dev"}
 
 
 def cells_of(output: Path, *arguments: str | Path) -> Cells:
-    """What `python -m evaluation bias` writes."""
-    assert main(["bias", *map(str, arguments), "--device", "cpu", "--output", str(output)]) == 0
-    cells = Cells(output)
-    cells.check()
-    return cells
+    return evaluate(output, "bias", *arguments)
 
 
 def of_class(name: str, **place: str) -> dict[str, str]:
@@ -96,9 +92,8 @@ def test_scores_are_those_of_transformers(architecture: str, room: Path, tmp_pat
     for name in CLASSES:
         for measure in ("mu", "theta", "mean_abs_c", "mass", "delta", "eps", "average_probability"):
             found = cells(measure, **of_class(name, checkpoint="model", data="dev"))
-            assert found == pytest.approx(
-                expected(measure, **of_class(name, checkpoint="naive")), rel=1e-3, abs=1e-6
-            )
+            wanted = expected(measure, **of_class(name, checkpoint="naive"))
+            assert found == pytest.approx(wanted, rel=1e-3, abs=1e-6)
 
 
 def test_every_group_counts_once(one: Cells, room: Path) -> None:
@@ -110,7 +105,6 @@ def test_every_group_counts_once(one: Cells, room: Path) -> None:
     about = json.loads((room / "one" / "report.json").read_text())["about"]
     assert about["checkpoints"]["a"]["path"] == str(room / "a")
     assert len(about["data"]["dev"]["sha256"]) == 64
-    assert (about["planted_seed"], about["advised_only"], about["type_threshold"]) == (5, False, 0.1)
 
 
 def test_answers_are_those_of_transformers(one: Cells, room: Path) -> None:
@@ -172,18 +166,11 @@ def test_two_checkpoints_on_two_data_sets(one: Cells, room: Path, tmp_path: Path
         for measure in ("mu", "eta", "mass", "spearman"):
             expected = one(measure, **of_class(name))
             assert cells(measure, **of_class(name, **x)) == pytest.approx(expected, abs=1e-9)
-    assert cells("mu", **of_class("none", **x)) != cells("mu", **of_class("none", **x | {"data": "y"}))
-    assert cells("mu", **of_class("none", **x)) != cells(
-        "mu", **of_class("none", **x | {"checkpoint": "after"})
-    )
+    for other in ({"data": "y"}, {"checkpoint": "after"}):
+        assert cells("mu", **of_class("none", **x)) != cells("mu", **of_class("none", **x | other))
     assert cells("f1", checkpoint="before", data="qa") == one("f1", checkpoint="a", data="qa")
     rows = Counter((row["checkpoint"], row["data"]) for row in examples_of(tmp_path / "r"))
     assert rows == {(name, data): n for name in ("before", "after") for data, n in (("x", 26), ("y", 10))}
-    (table,) = (
-        t for t in json.loads((tmp_path / "r/report.json").read_text())["tables"] if "mu" in t["header"]
-    )
-    lines = [row[:3] for row in table["rows"]]
-    assert lines[:4] == [[lines[0][0], data, name] for data in ("x", "y") for name in ("before", "after")]
 
 
 def test_our_own_checkpoint_is_scored_as_it_was_trained(one: Cells, room: Path, tmp_path: Path) -> None:
@@ -191,11 +178,9 @@ def test_our_own_checkpoint_is_scored_as_it_was_trained(one: Cells, room: Path, 
     other = save_ckpt(tmp_path / "other.ckpt", seed=1, order="context_first")
     cells = cells_of(tmp_path / "r", "--checkpoint", same, other, "--data", room / "dev.json")
     expected = one("mean_abs_c", **of_class("none"))
-    same_value, other_value = (
-        cells("mean_abs_c", **of_class("none", checkpoint=name, data="dev")) for name in ("same", "other")
-    )
-    assert same_value == pytest.approx(expected, abs=1e-9)
-    assert other_value != pytest.approx(expected, abs=1e-6)
+    values = [cells("mean_abs_c", **of_class("none", checkpoint=c, data="dev")) for c in ("same", "other")]
+    assert values[0] == pytest.approx(expected, abs=1e-9)
+    assert values[1] != pytest.approx(expected, abs=1e-6)
 
 
 def test_groups_without_advice(room: Path, one: Cells, tmp_path: Path) -> None:
@@ -210,28 +195,16 @@ def test_groups_without_advice(room: Path, one: Cells, tmp_path: Path) -> None:
     assert set(advised.frame["class"]) == set(CLASSES[:3])
 
 
-def test_embedded_groups_need_no_file(room: Path, tmp_path: Path) -> None:
-    """The planted control's classes come in equal number."""
-    flags = ("--advised-only", "--batch-size", "256")
-    cells = cells_of(tmp_path / "r", "--checkpoint", room / "a", "--data", "x=stories:unseen", *flags)
-    counts = {cells.n("mu", **of_class(name, checkpoint="a", data="x")) for name in CLASSES[:3]}
-    assert len(counts) == 1
-    assert counts != {0}
-
-
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
         ([], "--checkpoint"),
         (["--checkpoint", "a"], "--data"),
-        (["--checkpoint", "x=none", "--data", "dev.json"], "none:"),
         (["--checkpoint", "dev.json", "--data", "dev.json"], "dev.json"),
         (["--checkpoint", "openai:gpt-4o", "--data", "dev.json"], "likelihood"),
         (["--checkpoint", "a", "--data", "none.json"], "none.json"),
         (["--checkpoint", "a", "--data", "dev.json", "--qa", "dev.json"], "dev.json: holds groups"),
-        (["--checkpoint", "a", "--data", "dev.json", "--device", "nonsense"], "--device nonsense"),
         (["--checkpoint", "a", "./a", "--data", "dev.json"], "NAME=PATH"),
-        (["--checkpoint", "a", "--data", "dev.json", "./dev.json"], "--data"),
     ],
 )
 def test_mistakes_cost_one_line(

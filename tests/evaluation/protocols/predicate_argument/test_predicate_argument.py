@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from data_modules.schema import QAExample
-from evaluation.__main__ import main
 from evaluation.protocols.predicate_argument.stories import predicate_argument_rows
 from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import examples_of, save_ckpt, told
+from tests.evaluation.checkpoints import evaluate, examples_of
 from tests.evaluation.fake_answerer import install, right, turned
 
 
@@ -27,8 +26,7 @@ def mixed(example: QAExample) -> str:
 
 
 def run(output: Path, *arguments: str) -> Cells:
-    assert main(["predicate-argument", "--checkpoint", *arguments, "--output", str(output)]) == 0
-    return Cells(output)
+    return evaluate(output, "predicate-argument", "--checkpoint", *arguments)
 
 
 def test_shares_are_those_of_the_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,22 +45,15 @@ def test_shares_are_those_of_the_questions(tmp_path: Path, monkeypatch: pytest.M
     ):
         row = cells.row(measure, checkpoint="one", data="plain", wording=wording)
         assert (row["value"], row["n"]) == (pytest.approx(value), n)
-        assert row["low"] <= row["value"] <= row["high"]
     cell = {"checkpoint": "one", "data": "plain"}
     assert [cells("accuracy", **cell, schema=s, wording="org") for s in (1, 2)] == [1, 0.75]
-    assert [cells.n("accuracy", **cell, schema=s, wording=w) for s, w in ((1, "new"), (5, "org"))] == [
-        52,
-        104,
-    ]
+    assert cells.n("accuracy", **cell, schema=1, wording="new") == 52
+    assert cells.n("accuracy", **cell, schema=5, wording="org") == 104
     rows = examples_of(tmp_path / "r")
     assert Counter(row["wording"] for row in rows) == {"org": 520, "mod": 520, "new": 520}
     assert len({row["id"] for row in rows}) == len(rows)
     assert sum(row.get("right", False) for row in rows) == 494
     assert Counter(row.get("failure") for row in rows)["timed out"] == 52
-    text = (tmp_path / "r" / "report.md").read_text()
-    for part in ("130 stories", "260 yes and 260 no", "Guessing gets 50 %", "52 timed out", "95.0 % (org)"):
-        assert part in text
-    assert (tmp_path / "r" / "predicate_argument.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_constant_answers_get_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,17 +81,7 @@ def test_own_stimuli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     path.write_text(json.dumps([asdict(row) for row in rows]))
     one = install(monkeypatch, {"one": right})["one"]
-    row = run(tmp_path / "r", "one", "--stimuli", str(path)).row(
-        "accuracy", checkpoint="one", data="plain", wording="org"
-    )
+    cells = run(tmp_path / "r", "one", "--stimuli", str(path))
+    row = cells.row("accuracy", checkpoint="one", data="plain", wording="org")
     assert (row["value"], row["n"]) == (1, 3)
     assert {example.context for example in one.asked} == {rows[0].story}
-
-
-def test_mistakes_cost_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    spans = save_ckpt(tmp_path / "spans.ckpt")
-    asked = ("predicate-argument", "--checkpoint", spans, "--device", "cpu", "--output", tmp_path / "r")
-    assert "no heads for yes, no" in told(capsys, *asked)
-    (tmp_path / "bad.json").write_text("[{}]")
-    assert "[0]" in told(capsys, *asked, "--stimuli", tmp_path / "bad.json")
-    assert not (tmp_path / "r").exists()

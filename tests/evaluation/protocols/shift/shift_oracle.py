@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,17 +12,14 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.encoding.windows import Encoding, full_query
 from data_modules.interventions.deletion import perturb
 from data_modules.schema import QAExample, Variant
-from data_modules.stories.questions import qa_examples, vocabulary
-from data_modules.stories.word_tokenizer import build_tokenizer
-from evaluation.__main__ import main
+from data_modules.stories.questions import qa_examples
 from models.backbones import Backbone
-from models.checkpoint import HEADS, KEY, describe, start
+from models.checkpoint import HEADS, start
 from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import save_folder
+from tests.evaluation.checkpoints import evaluate, save_folder, save_model
 
 DATA = "stories:conversation_dev"
 LIMIT = 12
@@ -51,10 +47,7 @@ def moved(folder: Path, noise: float) -> None:
 
 
 def shift(output: Path, *arguments: str | Path, data: Sequence[str | Path] = (DATA,)) -> Cells:
-    flags = () if "--limit" in arguments else ("--limit", str(LIMIT))
-    command = ["shift", "--data", *data, *flags, *arguments, "--device", "cpu", "--output", output]
-    assert main([*map(str, command)]) == 0
-    return Cells(output)
+    return evaluate(output, "shift", "--data", *data, "--limit", str(LIMIT), *arguments)
 
 
 def numbers(cells: Cells) -> dict[Any, tuple[float, float, float, float]]:
@@ -104,10 +97,4 @@ def built(path: Path, heads: str = "span", **config: Any) -> Path:
     sizes = {"hidden_size": 32, "intermediate_size": 64, "vocab_size": 320} | config
     backbone = Backbone(architecture="bert", checkpoint="random", config=sizes)
     torch.manual_seed(0)
-    model = start(backbone, HEADS[heads])
-    content = {
-        "state_dict": {f"model.{key}": value for key, value in model.state_dict().items()},
-        KEY: describe(model, tokenizer_files(build_tokenizer("bert", vocabulary())), asdict(Encoding())),
-    }
-    torch.save(content, path)
-    return path
+    return save_model(path, start(backbone, HEADS[heads]), Encoding())

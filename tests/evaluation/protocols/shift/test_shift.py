@@ -100,16 +100,12 @@ def test_neither_chunks_nor_batches_change_a_number(room: Path, tmp_path: Path) 
     whole = shift(tmp_path / "whole", *flags)
     parts = shift(tmp_path / "parts", *flags, "--chunk", "5", "--batch-size", "3")
     assert_same(parts, whole, 1e-6)
-    ids = [
-        [(r["checkpoint"], r["id"], r["variant"]) for r in examples_of(tmp_path / n)]
-        for n in ("whole", "parts")
-    ]
-    assert ids[0] == ids[1]
-    assert ids[0][:2] == [("a", STORIES[0].id, "ts"), ("a", STORIES[0].id, "ts_r")]
+    rows = zip(examples_of(tmp_path / "whole"), examples_of(tmp_path / "parts"), strict=True)
+    assert all(one[name] == other[name] for one, other in rows for name in ("checkpoint", "id", "variant"))
 
 
 def test_prepared_rows_give_the_same_numbers(room: Path, tmp_path: Path) -> None:
-    checkpoint = ("--checkpoint", str(room / "a"))
+    checkpoint = ("--checkpoint", room / "a")
     here = shift(tmp_path / "here", *checkpoint, "--variants", "ts_r")
     files = [room / "ts_r.jsonl", room / "os.jsonl"]
     assert_same(shift(tmp_path / "rows", *checkpoint, "--chunk", "4", data=files), here, 1e-6)
@@ -124,15 +120,11 @@ def test_stories_of_several_windows_are_reported_apart(tmp_path: Path) -> None:
     for stories, chosen in (("all", rows), ("single window", single)):
         cell = {"checkpoint": "short", "variant": "ts", "stories": stories}
         row = cells.row("cosine", embedding="cls", layer=2, **cell)
-        assert (row["value"], row["n"]) == (
-            pytest.approx(fmean(r["cls"] for r in chosen), abs=1e-6),
-            len(chosen),
-        )
+        assert row["value"] == pytest.approx(fmean(r["cls"] for r in chosen), abs=1e-6)
+        assert row["n"] == len(chosen)
         macro = cells("macro", embedding="common", layer=2, **cell)
         assert macro == pytest.approx(fmean(r["tokens"] for r in chosen), abs=1e-6)
         assert cells("pairs", embedding="common", **cell) == sum(row["pairs"] for row in chosen)
-    assert (tmp_path / "out" / "histogram_ts_single_window.png").exists()
-    assert "stories of more than one window" in (tmp_path / "out" / "report.md").read_text()
 
 
 def test_question_tokens_and_generated_sentences(room: Path, tmp_path: Path) -> None:
@@ -150,28 +142,23 @@ def test_question_tokens_and_generated_sentences(room: Path, tmp_path: Path) -> 
 
 
 def test_mistakes_cost_one_line(room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = write_named(tmp_path / "other.jsonl", [replace(e, dataset="coqa") for e in made("ts_r")])
-    strange = write_named(tmp_path / "strange.jsonl", [replace(e, id="x" + e.id) for e in made("ts_r")])
-    edited = [replace(example, context="Z" + example.context) for example in made("ts_r")]
-    changed = write_named(tmp_path / "changed.jsonl", edited)
-    os = str(room / "os.jsonl")
-
-    def error(*arguments: str, checkpoint: str = f"m={room / 'a'}") -> str:
-        return told(capsys, "shift", "--checkpoint", checkpoint, "--output", tmp_path / "no", *arguments)
-
-    assert "coqa in" in error("--data", os, other)
-    assert "without an original" in error("--data", os, strange)
-    assert "originals" in error("--data", str(room / "ts_r.jsonl"))
-    assert "not made from the story" in error("--data", os, changed)
-    assert "--variants" in error("--data", os, "--variants", "os")
-    assert "two checkpoints" in error("--data", os, "--between", "first")
-    assert "openai:gpt" in error("--data", os, checkpoint="openai:gpt")
+    made_here = made("ts_r")
+    for name, rows in (
+        ("strange", [replace(example, id="x" + example.id) for example in made_here]),
+        ("changed", [replace(example, context="Z" + example.context) for example in made_here]),
+    ):
+        write_rows(rows, tmp_path / f"{name}.jsonl")
+    os = room / "os.jsonl"
+    for word, arguments in (
+        ("without an original", (os, tmp_path / "strange.jsonl")),
+        ("not made from the story", (os, tmp_path / "changed.jsonl")),
+        ("originals", (room / "ts_r.jsonl",)),
+        ("--variants", (os, "--variants", "os")),
+        ("two checkpoints", (os, "--between", "first")),
+    ):
+        checkpoint = ("--checkpoint", f"m={room / 'a'}", "--output", tmp_path / "no")
+        assert word in told(capsys, "shift", *checkpoint, "--data", *arguments)
     assert not (tmp_path / "no").exists()
-
-
-def write_named(path: Path, rows: list[QAExample]) -> str:
-    write_rows(rows, path)
-    return str(path)
 
 
 def test_memory_does_not_grow_with_the_number_of_stories(room: Path) -> None:

@@ -15,10 +15,9 @@ from tests.evaluation.protocols.shift.shift_oracle import DATA, STORIES, Naive, 
 
 @pytest.fixture(scope="module")
 def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three related BERTs and an XLNet."""
+    """Three related BERTs."""
     root = tmp_path_factory.mktemp("room")
     related(root)
-    save_folder(root / "xlnet", "xlnet")
     return root
 
 
@@ -34,19 +33,14 @@ def test_three_checkpoints_are_compared_with_the_first_by_layer(room: Path, tmp_
     named = [f"{name}={room / name}" for name in "abc"]
     flags = ("--variants", "ts_r", "--batch-size", "5", "--layers", "all")
     cells = shift(tmp_path / "out", "--checkpoint", *named, *flags)
-    drawn = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {"between.png", "histogram_ts_r.png", "layers_ts_r.png"} <= drawn
     states = {name: [Naive(room / name, "bert").states(story) for story in STORIES] for name in "abc"}
     for other in "bc":
         for layer in range(3):
             pairs = list(zip(states["a"], states[other], strict=True))
             cell = {"checkpoint": other, "reference": "a", "layer": layer}
             row = cells.row("cosine", embedding="cls", **cell)
-            assert row["value"] == pytest.approx(
-                fmean(cosines(x, y)[layer] for (x, _), (y, _) in pairs), abs=1e-5
-            )
-            assert row["n"] == len(STORIES)
-            assert row["low"] <= row["value"] <= row["high"]
+            mean = fmean(cosines(x, y)[layer] for (x, _), (y, _) in pairs)
+            assert (row["value"], row["n"]) == (pytest.approx(mean, abs=1e-5), len(STORIES))
             every = [cosines(x[at], y[at])[layer] for (_, x), (_, y) in pairs for at in x]
             assert cells("cosine", embedding="common", **cell) == pytest.approx(fmean(every), abs=1e-5)
             # At most 32 tokens of a story take part: these have fewer than 32 or an even choice of 32.
@@ -94,7 +88,6 @@ def test_models_of_other_depths_and_widths_are_compared_as_far_as_they_go(tmp_pa
     assert set(between[between["checkpoint"] == "wide"]["measure"]) == {"cka"}
     deep = frame[(frame["checkpoint"] == "deep") & (frame["reference"] == "")]
     assert set(deep["layer"].astype(str)) - {""} == {"0", "1", "2", "3", "4"}
-    assert "different hidden widths" in (tmp_path / "out" / "report.md").read_text()
 
 
 def test_answer_heads_do_not_matter(tmp_path: Path) -> None:
@@ -111,12 +104,9 @@ def test_answer_heads_do_not_matter(tmp_path: Path) -> None:
 def test_other_tokens_cannot_be_compared(
     room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    named = [f"bert={room / 'a'}", f"xlnet={room / 'xlnet'}"]
+    named = [f"bert={room / 'a'}", f"xlnet={save_folder(tmp_path / 'xlnet', 'xlnet')}"]
     cells = shift(tmp_path / "out", "--checkpoint", *named, "--variants", "ts")
     assert set(cells.frame["reference"]) == {""}
-    assert "bert and xlnet cannot be compared" in (tmp_path / "out" / "report.md").read_text()
     asked = ["shift", "--checkpoint", *named, "--data", DATA, "--limit", "4", "--between", "first"]
-    error = told(capsys, *asked, "--device", "cpu", "--output", tmp_path / "no")
-    assert "vocabularies" in error
-    assert "--between none" in error
+    assert "--between none" in told(capsys, *asked, "--output", tmp_path / "no")
     assert not (tmp_path / "no").exists()
