@@ -178,18 +178,21 @@ def test_clusters_of_subjects_are_compared_with_each_other(tmp_path: Path) -> No
     assert cells("gamma", **place, cluster="female") == pytest.approx(mean, abs=1e-12)
 
 
-def damaged(**answer: Any) -> dict[str, Any]:
-    """A file whose first answer has other fields."""
+def damaged(records: int | None, **answer: Any) -> dict[str, Any]:
+    """A file whose first records (None: all) have answers with other fields."""
     file = unqover(rows(("none",)))
-    next(iter(file.values()))["q0"]["ans0"] |= answer
+    for record in list(file.values())[:records]:
+        for place in ("ans0", "ans1"):
+            record["q0"][place] |= answer
+            record["q1"][place] |= answer
     return file
 
 
 @pytest.mark.parametrize(
     ("content", "flags", "word"),
     [
-        (damaged(start="[TODO]", end="[TODO]"), [], "ayan|boro|0"),
-        (damaged(start=3.5), [], "3.5"),
+        (damaged(None, start="[TODO]", end="[TODO]"), [], "ayan|boro|0"),
+        (damaged(1, start=3.5), [], "3.5"),
         ({"data": [{"paragraphs": [{"context": "x", "qas": []}]}]}, [], "p.json"),
         (EX1, ["--format", "lei"], "--format lei"),
         (EX1, ["--data", "p.json"], "--data"),
