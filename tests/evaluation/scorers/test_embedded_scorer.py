@@ -94,6 +94,8 @@ def changed(path: str, value: Any) -> Callable[[Any], None]:
 
 DAMAGES = {
     "other version": (changed("version", 2), "'version'"),
+    "an odd analyzer": (changed("features.0.analyzer", "word; import os"), "analyzer"),
+    "no weights": (changed("weights", {}), "weights"),
     "endless ngrams": (changed("features.1.ngrams", [1, 10**9]), "ngrams"),
     "ngrams backwards": (changed("features.1.ngrams", [3, 2]), "ngrams"),
     "a term twice": (changed("features.0.terms.0", "the"), "terms"),

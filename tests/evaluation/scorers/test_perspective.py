@@ -158,3 +158,5 @@ def test_by_name() -> None:
     assert opened.attributes == ("toxicity", "threat")
     other = open_scorer(ScorerOptions("perspective", scorer_url="http://127.0.0.1:9/"))
     assert other.name == "perspective@http://127.0.0.1:9"
+    with pytest.raises(ValueError, match="--scorer-requests-per-minute"):
+        PerspectiveScorer(requests_per_minute=float("nan"))
