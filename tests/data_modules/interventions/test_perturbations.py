@@ -131,29 +131,25 @@ def test_ts_r_rejects_what_begins_in_the_first_sentence_and_what_has_no_rational
         assert reason(example("", "well"), variant) == p.NO_RATIONALE
 
 
-@pytest.mark.parametrize("kind", ["yes", "no", "unknown"])
-def test_yes_no_and_unknown_are_never_appended(kind: AnswerType) -> None:
-    found = made(example(kind=kind), "ts_r")
-    assert (found.context, found.appended, found.answer_type) == ("Ida sat by the well.", "", "unknown")
+NUMBER = example("They left at ten.", "ten", "number")
 
 
-def test_an_answer_that_is_still_there_is_not_appended() -> None:
-    assert made(example(BELL, references=("the well",), answer="Moro"), "ts_r").appended == ""
-    assert made(example(BELL, references=("The well",), answer="Moro"), "ts_r").appended == "The well"
-
-
-def test_presence_is_told_by_words_or_as_the_authors_do_by_characters() -> None:
-    asked = example(BELL, references=("he",), answer="Moro")
-    assert made(asked, "ts_r").appended == "he"
-    assert made(asked, "ts_r", rules=Rules(presence_test="substring")).appended == ""
-    assert p.is_present("the  well", "by the\nwell.")
-
-
-def test_numbers_and_options_are_appended_unless_only_spans_are_wanted() -> None:
-    number = example("They left at ten.", "ten", "number")
-    assert made(number, "ts_r").appended == "ten"
-    spans_only = made(number, "ts_r", rules=Rules(append_types="span"))
-    assert (spans_only.appended, spans_only.answer_type) == ("", "unknown")
+@pytest.mark.parametrize(
+    ("asked", "rules", "appended"),
+    [
+        *((example(kind=kind), Rules(), "") for kind in ("yes", "no", "unknown")),
+        (example(references=("the well",), answer="Moro"), Rules(), ""),  # still there
+        (example(references=("The well",), answer="Moro"), Rules(), "The well"),
+        (example(references=("he",), answer="Moro"), Rules(), "he"),
+        (example(references=("he",), answer="Moro"), Rules(presence_test="substring"), ""),
+        (NUMBER, Rules(), "ten"),
+        (NUMBER, Rules(append_types="span"), ""),
+    ],
+)
+def test_what_is_appended(asked: QAExample, rules: Rules, appended: str) -> None:
+    result = made(asked, "ts_r", rules=rules)
+    assert (result.appended, result.answer_type) == (appended, "unknown")
+    assert result.context.endswith(appended or ".")
 
 
 @pytest.mark.parametrize(
