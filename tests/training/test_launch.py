@@ -12,12 +12,7 @@ from training.cli import main as train
 from training.sweep.command import parser as sweep_parser
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
-FILES = (
-    "-c",
-    str(CONFIGS / "experiments" / "squad.yaml"),
-    "-c",
-    str(CONFIGS / "backbones" / "bert_base.yaml"),
-)
+FILES = ("-c", f"{CONFIGS}/experiments/squad.yaml", "-c", f"{CONFIGS}/backbones/bert_base.yaml")
 
 
 def stand_in(folder: Path, name: str, script: str) -> None:

@@ -88,11 +88,8 @@ def test_a_run_from_fit_to_resume(choosing: Choosing) -> None:
     # Other commands, another batch size, and the evaluation room from the file alone: the same numbers.
     flags = [f"--ckpt_path={last}", "--data.eval_batch_size=7"]
     train(choosing.of("validate", architecture, *flags, "--run.name=again"))
-    train(
-        choosing.of(
-            "test", architecture, *flags, "--run.name=tested", f"--data.test_choices.main={choosing.dev}"
-        )
-    )
+    tests = f"--data.test_choices.main={choosing.dev}"
+    train(choosing.of("test", architecture, *flags, "--run.name=tested", tests))
     for name, stage in (("again", "val"), ("tested", "test")):
         for metric in ("accuracy", "loss", "n"):
             found = choosing.metrics(name=name)[f"{stage}/choices/{metric}"]
@@ -147,19 +144,13 @@ def test_training_against_probes_unlearns_what_the_choices_alone_tell(
     write_choices(tmp_path / "alone", no_question(examples[256:]))
     choosing = Choosing(commands, tmp_path)
     for name, probes in (("plain", "[]"), ("probed", "[no_question]")):
-        train(
-            choosing.of(
-                "fit",
-                "bert",
-                f"--data.train_choices=[{tmp_path / 'train'}]",
-                f"--data.val_choices={{main: {tmp_path / 'dev'}, alone: {tmp_path / 'alone'}}}",
-                f"--data.choices.probe_training={probes}",
-                f"--run.version={name}",
-                "--data.choices.batch_size=16",
-                "--model.learning_rate=5e-3",
-                "--trainer.max_epochs=6",
-            )
+        flags = (
+            f"--data.train_choices=[{tmp_path / 'train'}]",
+            f"--data.val_choices={{main: {tmp_path / 'dev'}, alone: {tmp_path / 'alone'}}}",
+            *(f"--data.choices.probe_training={probes}", f"--run.version={name}"),
+            *("--data.choices.batch_size=16", "--model.learning_rate=5e-3", "--trainer.max_epochs=6"),
         )
+        train(choosing.of("fit", "bert", *flags))
     plain, probed = choosing.metrics("plain"), choosing.metrics("probed")
     assert plain["step"] == probed["step"]
     assert plain["val/choices/accuracy"] > 0.95
@@ -187,15 +178,12 @@ def test_the_authors_settings_train(choosing: Choosing) -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--data.train_choices=[]"], "data.train_choices: name multiple-choice questions"),
+        (["--data.train_choices=[]"], "data.train_choices"),
         (["--data.choices.probe_training=[wrong]"], "probe_training"),
-        (["--data.choices.encoding.max_length=1000"], "data.choices.encoding.max_length: 1000 tokens, but"),
-        (["--model.pooling=parity"], "set data.choices.encoding.padding=parity"),
-        (["--model.probe_weight=-1"], "model.probe_weight must not be negative"),
-        (
-            ["--data=data_modules.questions_data.QuestionsDataModule", "--data.train_qa=stories:dev"],
-            "ChoiceModule answers multiple-choice questions only",
-        ),
+        (["--data.choices.encoding.max_length=1000"], "data.choices.encoding.max_length"),
+        (["--model.pooling=parity"], "data.choices.encoding.padding"),
+        (["--data=data_modules.questions_data.QuestionsDataModule", "--data.train_qa=stories:dev"], "Choice"),
+        (["--model=training.modules.qa.QAModule"], "ChoiceModule"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -208,23 +196,13 @@ def test_mistakes_are_one_line(
     assert said in fails(choosing.of("fit", "bert", *flags), capsys, monkeypatch)
 
 
-def test_other_modules_refuse_choices(
-    choosing: Choosing, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arguments = choosing.of("fit", "bert", "--model=training.modules.qa.QAModule")
-    assert "are for training.modules.choices.ChoiceModule" in fails(arguments, capsys, monkeypatch)
-
-
 def test_a_choice_checkpoint_goes_nowhere_else(
     choosing: Choosing, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train(choosing.of("fit", "bert", "--trainer.max_steps=1"))
     ckpt = choosing.root / "multiple_choice" / "version_0" / "checkpoints" / "last.ckpt"
-    text = fails(
-        choosing.commands.of("validate", "squad", "bert", f"--ckpt_path={ckpt}"), capsys, monkeypatch
-    )
-    assert "'choice' heads, the configuration asks for 'span'" in text
-    text = fails(
-        choosing.commands.of("fit", "squad", "bert", f"--backbone.checkpoint={ckpt}"), capsys, monkeypatch
-    )
-    assert "from which 'span' heads cannot start" in text
+    for arguments in (
+        ("validate", "squad", "bert", f"--ckpt_path={ckpt}"),
+        ("fit", "squad", "bert", f"--backbone.checkpoint={ckpt}"),
+    ):
+        assert "'span'" in fails(choosing.commands.of(*arguments), capsys, monkeypatch)

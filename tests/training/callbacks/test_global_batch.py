@@ -35,9 +35,3 @@ def test_a_step_takes_what_was_planned_or_says_so(
     if not planned:
         assert made.accumulate_grad_batches == accumulation
     assert ("THE CONFIGURATION SAYS" in in_words(batch)) == (batch["batches_per_step"] != wanted)
-
-
-def test_the_line_names_the_sizes() -> None:
-    batch = global_batch(trainer(1, 4, 2), 0, 2)
-    assert "a step takes 8 batches (qa_batch_size 16), 4 processes x 2 accumulated" in in_words(batch)
-    assert "THE CONFIGURATION SAYS 2" in in_words(batch)

@@ -38,17 +38,9 @@ def test_biases_and_normalisation_weights_are_not_decayed(
 def test_a_class_without_groups_has_no_loss(commands: Commands, tmp_path: Path) -> None:
     trained = (group for group in story_groups.groups("train") if group.advice_class != "irrelevant")
     write_lei(islice(trained, 12), tmp_path / "two.json")
-    train(
-        commands.of(
-            "fit",
-            "lei_few_shot",
-            "bert",
-            f"--data.train_groups=[{tmp_path / 'two.json'}]",
-            f"--model.reference_cache={tmp_path}",
-            "--trainer.max_steps=1",
-            "--trainer.log_every_n_steps=1",
-        )
-    )
+    data = (f"--data.train_groups=[{tmp_path / 'two.json'}]", f"--model.reference_cache={tmp_path}")
+    steps = ("--trainer.max_steps=1", "--trainer.log_every_n_steps=1")
+    train(commands.of("fit", "lei_few_shot", "bert", *data, *steps))
     with open(commands.root / "lei_few_shot" / "version_0" / "metrics.csv", newline="") as file:
         logged = next(csv.reader(file))
     assert "train/loss/ethical" in logged

@@ -29,16 +29,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def fit(commands: Commands, cache: Path, *flags: str) -> Any:
-    cli = train(
-        commands.of(
-            "fit",
-            "lei_few_shot",
-            "roberta",
-            f"--model.reference_cache={cache}",
-            "--trainer.max_steps=1",
-            *flags,
-        )
-    )
+    small = (f"--model.reference_cache={cache}", "--trainer.max_steps=1")
+    cli = train(commands.of("fit", "lei_few_shot", "roberta", *small, *flags))
     return cli.model.reference, cli.datamodule.train_set.groups
 
 
