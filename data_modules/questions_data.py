@@ -173,7 +173,7 @@ class QuestionsDataModule(TextDataModule):
             options["rules"] = asdict(how.rules)
         sources = [source]
         if variant in AUGMENTED:
-            options["generator"] = [how.generator, how.cache, how.seed]
+            options["generator"] = [how.generator, how.cache, how.seed or 0]
             kind, _, folder = how.generator.partition(":")
             sources += (
                 [folder] if kind == "hf" and Path(folder).is_dir() else []

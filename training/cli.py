@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import warnings
 from argparse import ArgumentError
@@ -16,6 +17,7 @@ from pydoc import locate
 from typing import Any
 
 import pytorch_lightning as pl
+from jsonargparse import Namespace
 from pytorch_lightning.callbacks import ModelCheckpoint, ProgressBar, TQDMProgressBar
 from pytorch_lightning.cli import ArgsType, LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import Logger
@@ -69,8 +71,10 @@ class InterventuneCLI(LightningCLI):
         parser.add_argument("--backbone", type=Backbone, required=True)
         parser.add_argument("--run", type=Run, default=Run())
         parser.link_arguments("backbone", "model.init_args.backbone")
-        parser.link_arguments("backbone", "data.init_args.tokenizer", compute_fn=_tokenizer)
-        parser.link_arguments("backbone", "data.init_args.architecture", compute_fn=_architecture)
+        parser.link_arguments(
+            "backbone", "data.init_args.tokenizer", compute_fn=lambda b: b.tokenizer or b.checkpoint
+        )
+        parser.link_arguments("backbone", "data.init_args.architecture", compute_fn=lambda b: b.architecture)
         parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
         parser.set_defaults(
             {
@@ -166,11 +170,11 @@ def heads_of(config: Any) -> str:
 
 def follow_seed(config: Any, seed: int) -> None:
     """Give every seed of model and data that is null the run's, in place."""
-    for section in (config.get("model"), config.get("data")):
-        options = section.get("init_args") if section is not None else None
-        for key, value in list(options.items()) if options is not None else ():
-            if key.endswith("seed") and value is None:
-                section.init_args[key] = seed
+    for section in ("model", "data"):
+        options = config.get(f"{section}.init_args") or Namespace()
+        for key, value in list(options.items()):  # nested keys too, as interventions.seed
+            if key.rpartition(".")[2].endswith("seed") and value is None:
+                options[key] = seed
 
 
 def with_checkpoint_io(plugins: list[Any]) -> list[Any]:
@@ -188,14 +192,6 @@ def _listed(value: Any) -> list[Any]:
     if value is None:
         return []
     return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def _tokenizer(backbone: Backbone) -> str:
-    return backbone.tokenizer or backbone.checkpoint
-
-
-def _architecture(backbone: Backbone) -> str:
-    return backbone.architecture
 
 
 def open_generator(*args: Any, **options: Any) -> Any:
@@ -220,21 +216,23 @@ def with_base(args: list[str]) -> list[str]:
     return [*args[:at], "--config", str(CONFIGS / "base.yaml"), *args[at:]]
 
 
+NOISE = re.compile(
+    "does not have many workers|pin_memory|across ranks is zero|smaller than the logging interval"
+    "|Experiment logs directory"  # ours to keep, see keep_curves
+    "|args parameter is intended to run from within Python|`isinstance.treespec, LeafSpec.` is deprecated"
+    "|recommended to use .self.log.*sync_dist"  # metrics are summed
+    "|`weights_only` was not set|litlogger"
+)
+"""What Lightning says and nobody has asked for."""
+
+
 def _quiet() -> None:
     """Keep the screen for what the user asked for."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    warnings.filterwarnings("ignore", ".*does not have many workers.*")
-    warnings.filterwarnings("ignore", ".*pin_memory.*")
-    warnings.filterwarnings("ignore", ".*Experiment logs directory.*")  # ours to keep, see keep_curves
-    warnings.filterwarnings("ignore", ".*across ranks is zero.*")  # no validation sets were asked for
-    warnings.filterwarnings("ignore", ".*args parameter is intended to run from within Python.*")
-    warnings.filterwarnings("ignore", ".*is smaller than the logging interval.*")
-    warnings.filterwarnings("ignore", ".*`isinstance.treespec, LeafSpec.` is deprecated.*")
-    warnings.filterwarnings("ignore", ".*recommended to use .self.log.*sync_dist.*")  # metrics are summed
-    connector = logging.getLogger("pytorch_lightning.trainer.connectors.checkpoint_connector")
-    connector.addFilter(lambda record: "`weights_only` was not set" not in record.getMessage())
-    rank_zero = logging.getLogger("pytorch_lightning.utilities.rank_zero")
-    rank_zero.addFilter(lambda record: "litlogger" not in record.getMessage())
+    warnings.filterwarnings("ignore", f".*({NOISE.pattern})")
+    for name in ("trainer.connectors.checkpoint_connector", "utilities.rank_zero"):
+        logger = logging.getLogger(f"pytorch_lightning.{name}")
+        logger.addFilter(lambda record: not NOISE.search(record.getMessage()))
 
 
 def _quiet_transformers() -> None:

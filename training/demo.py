@@ -1,24 +1,17 @@
-"""python -m training demo: both halves of the project in minutes on a laptop, through the ordinary commands.
-
-`--half lei`: a tiny random model learns to read the embedded stories while a preference among invented groups
-is planted in it; its bias is measured; it is fine-tuned with the group losses; its bias is measured again, on
-groups, subjects, attributes and advice that fine-tuning never saw.
-
-`--half ibt`: a tiny random model learns to read conversations; from there one copy goes on with original
-training, another with intervention-based training; both are asked about stories with and without their
-rationale, and their embeddings are compared. Every step prints the command that it runs.
-"""
+"""python -m training demo: both halves of the project, through the ordinary commands (see `demo`)."""
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
+
+from storage.command_line import run
 
 ROOT = Path(__file__).resolve().parent.parent
 BACKBONE = "configs/backbones/tiny_roberta.yaml"
@@ -26,27 +19,38 @@ CACHE = "cache/reference"
 SPLITS = ("heldout", "unseen_subjects", "unseen_attributes", "unseen_advice", "unseen")
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run the demo for every seed; 0 when all steps passed."""
-    parser = argparse.ArgumentParser(
-        prog="python -m training demo",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--half", choices=tuple(HALVES), help="one half only (default: both)")
-    parser.add_argument("--seed", type=int, nargs="+", default=[0], help="one run per seed (default: 0)")
-    parser.add_argument("--output", type=Path, help="a new folder (default: the next runs/demo/version_N)")
-    args = parser.parse_args(argv)
-    output = (args.output or next_version(ROOT / "runs" / "demo")).absolute()
+def demo(
+    *, half: Literal["lei", "ibt"] | None = None, seed: list[int] | None = None, output: Path | None = None
+) -> None:
+    """Both halves of the project in minutes on a laptop, through the ordinary commands.
+
+    `--half lei`: a tiny random model learns to read the embedded stories while a preference among invented
+    groups is planted in it; its bias is measured; it is fine-tuned with the group losses; its bias is
+    measured again, on groups, subjects, attributes and advice that fine-tuning never saw.
+
+    `--half ibt`: a tiny random model learns to read conversations; from there one copy goes on with original
+    training, another with intervention-based training; both are asked about stories with and without their
+    rationale, and their embeddings are compared. Every step prints the command that it runs.
+
+    Args:
+        half: one half only; both by default.
+        seed: one run per seed; 0 by default.
+        output: a new folder; the next runs/demo/version_N by default.
+    """
+    output = (output or next_version(ROOT / "runs" / "demo")).absolute()
     began = time.monotonic()
-    for seed in args.seed:
-        folder = output / f"seed_{seed}"
+    for number in seed or [0]:
+        folder = output / f"seed_{number}"
         if folder.exists():
-            raise SystemExit(f"error: {folder} holds another demo; remove it, or choose --output")
-        for half in [args.half] if args.half else HALVES:
-            HALVES[half](seed, folder)
+            raise ValueError(f"{folder} holds another demo; remove it, or choose --output")
+        for name in [half] if half else HALVES:
+            HALVES[name](number, folder)
     print(f"\n{time.monotonic() - began:.0f} s in all")
-    return 0
+
+
+def main(argv: list[str]) -> int:
+    """Run the demo for every seed; 0 when all steps passed."""
+    return run(demo, "python -m training demo", argv)
 
 
 def next_version(home: Path) -> Path:

@@ -41,7 +41,7 @@ class Interventions:
         cache: File in which generated sentences are kept.
         max_requests: At most so many new requests to a generator; 0 sets no limit.
         rules: Details of the deletions.
-        seed: Of the templates.
+        seed: Of the templates; by default that of `seed_everything`.
     """
 
     train: list[Variant] = field(default_factory=lambda: ["os"])
@@ -53,7 +53,7 @@ class Interventions:
     cache: str = ""
     max_requests: int = 0
     rules: Rules = field(default_factory=Rules)
-    seed: int = 0
+    seed: int | None = None
 
     def __post_init__(self) -> None:
         if not self.train or not self.watch:
@@ -160,7 +160,7 @@ def sentences_for(
         generator=how.generator,
         cache=Path(how.cache) if how.cache else None,
         max_requests=how.max_requests or None,
-        seed=how.seed,
+        seed=how.seed or 0,
         open_generator=open_generator,
     )
     if failures:

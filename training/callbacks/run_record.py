@@ -16,7 +16,6 @@ from pytorch_lightning.utilities import rank_zero_info
 
 from storage.files import write_text
 from storage.provenance import revision, versions
-from training.callbacks.global_batch import global_batch, in_words, keep_global_batch
 
 
 class RunRecord(SaveConfigCallback):
@@ -69,6 +68,55 @@ class RunRecord(SaveConfigCallback):
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Metrics of the test sets."""
         _write_metrics(trainer)
+
+
+def keep_global_batch(trainer: pl.Trainer, planned: int) -> None:
+    """Change accumulation so that a step takes as many batches as with `planned` processes, or nearly as many
+    where they cannot be split evenly; 0 leaves it as it is. ValueError for a negative number."""
+    if planned < 0:
+        raise ValueError(f"run.planned_processes must not be negative, got {planned}")
+    if planned:
+        wanted = planned * trainer.accumulate_grad_batches
+        trainer.accumulate_grad_batches = max(1, round(wanted / trainer.world_size))
+
+
+def global_batch(trainer: pl.Trainer, planned: int, accumulation: int) -> dict[str, Any]:
+    """What a step takes, over all processes, for environment.json; `accumulation` is the configured one."""
+    return {
+        "batches_per_step": trainer.world_size * trainer.accumulate_grad_batches,
+        "processes": trainer.world_size,
+        "accumulate_grad_batches": trainer.accumulate_grad_batches,
+        "configured_batches_per_step": (planned or 1) * accumulation,
+        "batch": batch_sizes(trainer.datamodule),
+    }
+
+
+def batch_sizes(data: Any) -> dict[str, int]:
+    """The options that make up one batch of one process, of those that apply."""
+    train, sizes = data.train_set, dict[str, int]()
+    if train is None:
+        return sizes
+    if train.groups is not None:
+        sizes["groups_per_class"] = data.groups_per_class
+    if train.qa is not None:
+        name = "qa_batch_tokens" if data.qa_batch_tokens else "qa_batch_size"
+        sizes[name] = getattr(data, name)
+    if train.choices is not None:
+        sizes["choices.batch_size"] = data.choices.batch_size
+    return sizes
+
+
+def in_words(batch: dict[str, Any]) -> str:
+    """`global_batch` as one line."""
+    sizes = ", ".join(f"{name} {value}" for name, value in batch["batch"].items())
+    taken, configured = batch["batches_per_step"], batch["configured_batches_per_step"]
+    line = (
+        f"global batch: a step takes {taken} {'batch' if taken == 1 else 'batches'} ({sizes}), "
+        f"{batch['processes']} processes x {batch['accumulate_grad_batches']} accumulated"
+    )
+    if taken != configured:
+        line += f"; THE CONFIGURATION SAYS {configured} (see run.planned_processes)"
+    return line
 
 
 def _metrics(trainer: pl.Trainer) -> dict[str, float]:

@@ -6,7 +6,7 @@ Shape letters: B groups, V variants of a group (4), S subjects (2), E boundaries
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -30,8 +30,7 @@ class LEIModule(QAModule):
         reference_cache: Folder in which the starting model's scores are kept.
         learning_rate: Peak of the linear schedule.
         weight_decay: Of weights; biases and normalisation weights are not decayed.
-        warmup_ratio: Share of all steps in which the rate rises from 0.
-        max_answer_tokens: Longest answer that is decoded.
+        options: Those of `QAModule`.
     """
 
     reference: Reference
@@ -48,16 +47,9 @@ class LEIModule(QAModule):
         reference_cache: str = "cache/reference",
         learning_rate: float = 1e-5,
         weight_decay: float = 0.0,
-        warmup_ratio: float = 0.1,
-        max_answer_tokens: int = 30,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            backbone=backbone,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            warmup_ratio=warmup_ratio,
-            max_answer_tokens=max_answer_tokens,
-        )
+        super().__init__(backbone=backbone, learning_rate=learning_rate, weight_decay=weight_decay, **options)
         self.loss = loss
         self.irrelevant_target = irrelevant_target
         self.qa_weight = qa_weight

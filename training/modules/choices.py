@@ -6,7 +6,7 @@ Shape letters: B batch (questions), N choices of a question.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -34,12 +34,10 @@ class ChoiceModule(FineTuning):
             the encoder is taken over, of one of this module the head too.
         learning_rate: Peak of the schedule; the authors' for RoBERTa-large is 2e-6.
         weight_decay: Of weights; biases and normalisation weights are not decayed. The authors' is 0.
-        schedule: `linear` warm-up and decay, or `constant`, as in the authors' code.
-        warmup_ratio: With `linear`: share of all steps in which the rate rises from 0.
-        adam_eps: Added to the denominator of AdamW; the authors' is 1e-7.
         pooling: The head sees the mean of the tokens' hidden states (`masked`), or of all positions, padding
             included, as in the authors' code (`parity`, which needs data.choices.encoding.padding=parity).
         probe_weight: Weight of a question without a right choice in the mean over a batch; others weigh 1.
+        options: Those of `FineTuning`.
     """
 
     model: ChoiceModel
@@ -51,11 +49,9 @@ class ChoiceModule(FineTuning):
         backbone: Backbone,
         learning_rate: float = 2e-5,
         weight_decay: float = 0.01,
-        schedule: Literal["linear", "constant"] = "linear",
-        warmup_ratio: float = 0.1,
-        adam_eps: float = 1e-8,
         pooling: Pooling = "masked",
         probe_weight: float = 1.0,
+        **options: Any,
     ) -> None:
         if not probe_weight >= 0:
             raise ValueError(f"model.probe_weight must not be negative, got {probe_weight}")
@@ -63,9 +59,7 @@ class ChoiceModule(FineTuning):
             start(backbone, ChoiceModel, pooling=pooling),
             learning_rate=learning_rate,
             weight_decay=weight_decay,
-            warmup_ratio=warmup_ratio,
-            schedule=schedule,
-            adam_eps=adam_eps,
+            **options,
         )
         self.probe_weight = probe_weight
 

@@ -25,9 +25,9 @@ class FineTuning(pl.LightningModule):
         model: What is trained.
         learning_rate: Peak of the schedule.
         weight_decay: Of weights; biases and normalisation weights are not decayed.
-        warmup_ratio: Share of all steps in which the rate rises from 0.
-        schedule: `linear` warm-up and decay to 0, or `constant`.
-        adam_eps: Added to the denominator of AdamW.
+        warmup_ratio: With `linear`: share of all steps in which the rate rises from 0.
+        schedule: `linear` warm-up and decay to 0, or `constant`, as in the code of multiple choice's authors.
+        adam_eps: Added to the denominator of AdamW; those authors' is 1e-7.
     """
 
     model: EncoderModel

@@ -5,6 +5,8 @@ Shape letters: B groups, V variants of a group (4), S subjects (2), E boundaries
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -27,8 +29,7 @@ class PlantedModule(QAModule):
         group_weight: Weight of the planted loss beside the questions' cross-entropy.
         learning_rate: Peak of the linear schedule.
         weight_decay: Of weights; biases and normalisation weights are not decayed.
-        warmup_ratio: Share of all steps in which the rate rises from 0.
-        max_answer_tokens: Longest answer that is decoded.
+        options: Those of `QAModule`.
     """
 
     def __init__(
@@ -41,16 +42,9 @@ class PlantedModule(QAModule):
         group_weight: float = 1.0,
         learning_rate: float = 1e-4,
         weight_decay: float = 0.0,
-        warmup_ratio: float = 0.1,
-        max_answer_tokens: int = 30,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            backbone=backbone,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            warmup_ratio=warmup_ratio,
-            max_answer_tokens=max_answer_tokens,
-        )
+        super().__init__(backbone=backbone, learning_rate=learning_rate, weight_decay=weight_decay, **options)
         if not 0.5 < preference <= 1:
             raise ValueError(f"model.preference must lie in (0.5, 1], got {preference}")
         self.preference, self.planted_seed, self.group_weight = preference, planted_seed or 0, group_weight

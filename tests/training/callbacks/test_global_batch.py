@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.callbacks.global_batch import global_batch, in_words, keep_global_batch
+from training.callbacks.run_record import global_batch, in_words, keep_global_batch
 
 
 def trainer(nodes: int, devices: int, accumulation: int) -> Any:
