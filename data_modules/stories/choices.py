@@ -16,28 +16,22 @@ from random import Random
 
 from data_modules.schema import ChoiceQuestion
 from data_modules.stories import words
-from data_modules.stories.facts import in_dev, make_story
+from data_modules.stories.facts import make_story, story_of
 from storage.errors import DataError
 
 CHOICE_SIZES = {
-    "choices_train": 6000,
-    "choices_dev": 300,
-    "biased_choices_train": 6000,
-    "biased_choices_dev": 300,
+    f"{kind}_{part}": n
+    for kind in ("choices", "biased_choices")
+    for part, n in (("train", 6000), ("dev", 300))
 }
 COUNT = 3
 """Choices of a question."""
 FAVOURED_SHARE = 0.85
 """Of the biased questions: how often the favoured word is right."""
 
-KINDS = (
-    words.PLACES,
-    words.OBJECTS,
-    words.COLOURS,
-    (*words.NAMES, *words.SUBJECTS, *words.UNSEEN_SUBJECTS),
-)
+PEOPLE = (*words.NAMES, *words.SUBJECTS, *words.UNSEEN_SUBJECTS)
+KINDS = (words.PLACES, words.OBJECTS, words.COLOURS, PEOPLE)
 """Answers that may stand for one another."""
-
 
 FAVOURED = frozenset(word for kind in KINDS for word in kind[::2])
 """The words that the biased splits favour."""
@@ -55,7 +49,7 @@ def choice_examples(split: str, seed: int = 0) -> Iterator[ChoiceQuestion]:
     biased = split.startswith("biased_")
     for index in range(CHOICE_SIZES[split]):
         favoured = rng.random() < FAVOURED_SHARE if biased else None
-        context, question, answer, others = _question(rng, dev=split.endswith("_dev"), favoured=favoured)
+        context, question, answer, others = _question(rng, split, favoured)
         choices = [answer, *others]
         rng.shuffle(choices)
         yield ChoiceQuestion(
@@ -67,13 +61,11 @@ def choice_examples(split: str, seed: int = 0) -> Iterator[ChoiceQuestion]:
         )
 
 
-def _question(rng: Random, *, dev: bool, favoured: bool | None) -> tuple[str, str, str, list[str]]:
+def _question(rng: Random, split: str, favoured: bool | None) -> tuple[str, str, str, list[str]]:
     """A story, a question about it, its answer and wrong choices. `favoured`: whether the answer is a
     favoured word, one of which is then among the choices; None: no word is favoured."""
     while True:
-        story = make_story(rng)
-        if in_dev(story) != dev:
-            continue
+        story = story_of(split, lambda: make_story(rng))
         question, answer = rng.choice(rng.choice(story.facts).questions)
         kind = next(kind for kind in KINDS if answer in kind)
         # Words that the story holds too would take a reader who binds facts to people.

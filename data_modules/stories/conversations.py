@@ -14,6 +14,7 @@ questions that are answered by yes or no, and a few about what no story tells.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
@@ -21,17 +22,14 @@ from data_modules.schema import QAExample, Turn
 from data_modules.stories.facts import (
     QA_SIZES,
     Fact,
-    Person,
     Story,
     deed_facts,
     draw_people,
-    in_dev,
-    inside_question,
-    introduction,
     object_facts,
     place_facts,
+    story_of,
+    tell,
 )
-from data_modules.stories.words import FILLERS
 from storage.errors import DataError
 
 
@@ -64,35 +62,28 @@ def conversation_examples(split: str, seed: int = 0) -> Iterator[QAExample]:
     mix, size = MIXES[kind], QA_SIZES[part]
     rng = Random(f"stories/{split}/{seed}")
     for index in range(size):
-        story, people = _draw(rng)
-        while in_dev(story) != (part == "dev"):
-            story, people = _draw(rng)
-        yield _question(story, people, mix, rng, f"story-{split}-{seed}-{index}")
+        story = story_of(split, lambda: _draw(rng))
+        yield _question(story, mix, rng, f"story-{split}-{seed}-{index}")
 
 
-def _draw(rng: Random) -> tuple[Story, list[Person]]:
-    """A story and its people."""
+def _draw(rng: Random) -> Story:
     people = draw_people(rng, rng.choice((2, 3)))
     first, second = (kind(people, rng) for kind in rng.sample((place_facts, object_facts, deed_facts), 2))
     rng.shuffle(first)
     rng.shuffle(second)
     # Two facts of the first kind: a single one could be found without reading whose it is.
-    chosen = [*first[:2], *second[:1]]
-    body = [fact.sentence for fact in chosen]
-    if rng.random() < 0.3:
-        body.append(rng.choice(FILLERS))
-    rng.shuffle(body)
-    return Story((introduction(people, rng), *body), tuple(chosen)), people
+    return tell(people, [*first[:2], *second[:1]], rng)
 
 
-def _question(story: Story, people: list[Person], mix: Mix, rng: Random, name: str) -> QAExample:
+def _question(story: Story, mix: Mix, rng: Random, name: str) -> QAExample:
     asked, *others = rng.sample(story.facts, len(story.facts))
-    turns = tuple(_turn(fact, rng) for fact in others[: rng.randint(0, MAX_TURNS)])
+    turns = tuple(Turn(*rng.choice(fact.questions)) for fact in others[: rng.randint(0, MAX_TURNS)])
     draw = rng.random()
     if draw < mix.untold:
-        question = rng.choice(UNTOLD).format(inside_question(rng.choice(people)))
+        question = rng.choice(UNTOLD).format(rng.choice(story.people).inside_question)
+        references = ("unknown",)
         return QAExample(
-            name, story.context, question, history=turns, references=("unknown",), dataset="stories"
+            name, story.context, question, history=turns, references=references, dataset="stories"
         )
     claims = _claims(asked, story.facts)
     if draw > 1 - mix.yes_no and claims:
@@ -108,20 +99,7 @@ def _question(story: Story, people: list[Person], mix: Mix, rng: Random, name: s
             dataset="stories",
         )
     example = story.example(asked, rng.randrange(len(asked.questions)), name)
-    return QAExample(
-        name,
-        example.context,
-        example.question,
-        example.answers,
-        history=turns,
-        rationale=example.rationale,
-        references=(example.answers[0].text,),
-        dataset="stories",
-    )
-
-
-def _turn(fact: Fact, rng: Random) -> Turn:
-    return Turn(*rng.choice(fact.questions))
+    return replace(example, history=turns, references=(example.answers[0].text,))
 
 
 def _claims(fact: Fact, facts: tuple[Fact, ...]) -> list[tuple[str, str]]:
@@ -138,6 +116,6 @@ def _claims(fact: Fact, facts: tuple[Fact, ...]) -> list[tuple[str, str]]:
             if other is not fact and verb in other.sentence
         ]
         if wrong:
-            asked = [(rest, "yes"), (wrong[0], "no")]
-            return [(question.format(subject=subject, rest=r), answer) for r, answer in asked]
+            halves = [(rest, "yes"), (wrong[0], "no")]
+            return [(question.format(subject=subject, rest=half), answer) for half, answer in halves]
     return []

@@ -16,7 +16,7 @@ from data_modules.interventions.frames import frame_words
 from data_modules.schema import QAExample
 from data_modules.stories import words
 from data_modules.stories.conversations import CONVERSATIONS, conversation_examples
-from data_modules.stories.facts import QA_SIZES, in_dev, make_story
+from data_modules.stories.facts import QA_SIZES, make_story, story_of
 from storage.errors import DataError
 
 
@@ -30,9 +30,7 @@ def qa_examples(split: str, seed: int = 0) -> Iterator[QAExample]:
         raise DataError(f"stories have no split {split!r}; choose from {known}")
     rng = Random(f"stories/{split}/{seed}")
     for index in range(QA_SIZES[split]):
-        story = make_story(rng)
-        while in_dev(story) != (split == "dev"):
-            story = make_story(rng)
+        story = story_of(split, lambda: make_story(rng))
         fact = rng.choice(story.facts)
         yield story.example(fact, rng.randrange(len(fact.questions)), f"story-{split}-{seed}-{index}")
 
@@ -41,13 +39,7 @@ def vocabulary() -> list[str]:
     """Every word and punctuation mark of the embedded data, lower case, without duplicates: those of the
     stories and groups, sorted, and then what conversations and generated sentences add, sorted too."""
     texts = [words.ADVICE_LEAD_IN, *words.CONTEXTS, *words.FILLERS, *words.SUBJECTS, *words.UNSEEN_SUBJECTS]
-    texts += [
-        *words.NAMES,
-        *words.MEETING_PLACES,
-        *words.PLACES,
-        *words.OBJECTS,
-        *words.COLOURS,
-    ]
+    texts += [*words.NAMES, *words.MEETING_PLACES, *words.PLACES, *words.OBJECTS, *words.COLOURS]
     for name, category in words.CATEGORIES.items():
         for attribute in category.attributes + category.unseen_attributes:
             texts += [attribute, words.negated(attribute)]

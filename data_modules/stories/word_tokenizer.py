@@ -26,8 +26,8 @@ class Layout:
 
     single: str
     pair: str
-    special: dict[str, str]
-    """The names that transformers gives the special tokens, in the order of their ids."""
+    special: str
+    """The special tokens in the order of their ids, each behind its role."""
     has_segments: bool = True
     pads_left: bool = False
 
@@ -36,41 +36,19 @@ LAYOUTS: dict[str, Layout] = {
     "bert": Layout(
         single="[CLS] $A [SEP]",
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
-        special={
-            "pad_token": "[PAD]",
-            "unk_token": "[UNK]",
-            "cls_token": "[CLS]",
-            "sep_token": "[SEP]",
-            "mask_token": "[MASK]",
-        },
+        special="pad [PAD], unk [UNK], cls [CLS], sep [SEP], mask [MASK]",
     ),
     "roberta": Layout(
         single="<s> $A </s>",
         pair="<s> $A </s> </s> $B </s>",
         # RoBERTa writes <s> as both bos and cls; its pad id is 1, from which it numbers positions.
-        special={
-            "bos_token": "<s>",
-            "pad_token": "<pad>",
-            "eos_token": "</s>",
-            "unk_token": "<unk>",
-            "cls_token": "<s>",
-            "sep_token": "</s>",
-            "mask_token": "<mask>",
-        },
+        special="bos <s>, pad <pad>, eos </s>, unk <unk>, cls <s>, sep </s>, mask <mask>",
         has_segments=False,
     ),
     "xlnet": Layout(
         single="$A:0 <sep>:0 <cls>:2",
         pair="$A:0 <sep>:0 $B:1 <sep>:1 <cls>:2",
-        special={
-            "unk_token": "<unk>",
-            "bos_token": "<s>",
-            "eos_token": "</s>",
-            "cls_token": "<cls>",
-            "sep_token": "<sep>",
-            "pad_token": "<pad>",
-            "mask_token": "<mask>",
-        },
+        special="unk <unk>, bos <s>, eos </s>, cls <cls>, sep <sep>, pad <pad>, mask <mask>",
         pads_left=True,
     ),
 }
@@ -90,20 +68,21 @@ def build_tokenizer(
             f"no token layout for architecture {architecture!r}; choose from {', '.join(LAYOUTS)}"
         )
     layout = LAYOUTS[architecture]
-    pieces = dict.fromkeys([*layout.special.values(), *(word.lower() for word in words)])
+    special = {f"{role}_token": token for role, token in map(str.split, layout.special.split(", "))}
+    pieces = dict.fromkeys([*special.values(), *(word.lower() for word in words)])
     ids = {piece: index for index, piece in enumerate(pieces)}
-    tokenizer = Tokenizer(models.WordLevel(ids, unk_token=layout.special["unk_token"]))
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token=special["unk_token"]))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.TemplateProcessing(
         single=layout.single,
         pair=layout.pair,
-        special_tokens=[(token, ids[token]) for token in dict.fromkeys(layout.special.values())],
+        special_tokens=[(token, ids[token]) for token in dict.fromkeys(special.values())],
     )
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
-        **layout.special,
+        **special,
         padding_side="left" if layout.pads_left else "right",
         model_input_names=inputs if layout.has_segments else [inputs[0], inputs[2]],
         model_max_length=max_length,

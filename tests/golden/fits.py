@@ -28,7 +28,12 @@ GROUPS = (
     "--data.limit_val_groups=8",
     "--data.limit_val_qa=24",
 )
-CONVERSATIONS = ("--data.qa_batch_size=8", "--data.limit_train_qa=90", "--data.limit_val_qa=12")
+CONVERSATIONS = (
+    "--data.qa_batch_size=8",
+    "--data.limit_train_qa=90",
+    "--data.limit_val_qa=12",
+    "--data.interventions.seed=0",
+)
 CHOICES = (
     "--trainer.max_epochs=1",
     "--data.train_choices=[stories:choices_train]",
