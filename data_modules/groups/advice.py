@@ -89,11 +89,11 @@ def category_name(given: str) -> str:
     return given.strip().lower()
 
 
-def by_category(advice: Iterable[Advice]) -> dict[str, tuple[Advice, ...]]:
+def by_category(advice: Iterable[Advice]) -> dict[str, list[Advice]]:
     """Category -> its advice, in the given order."""
-    table: dict[str, tuple[Advice, ...]] = {}
+    table: dict[str, list[Advice]] = {}
     for item in advice:
-        table[item.category] = (*table.get(item.category, ()), item)
+        table.setdefault(item.category, []).append(item)
     return table
 
 
@@ -128,8 +128,7 @@ def with_unadvised(groups: list[Group]) -> list[Group]:
 
 def unadvised(groups: Iterable[Group]) -> list[Group]:
     """Every distinct group without its advice, once, in order of first appearance."""
-    seen: dict[str, Group] = {}
+    first: dict[str, Group] = {}
     for group in groups:
-        if group.unadvised_key not in seen:
-            seen[group.unadvised_key] = drop_advice(group)
-    return list(seen.values())
+        first.setdefault(group.unadvised_key, group)
+    return [drop_advice(group) for group in first.values()]

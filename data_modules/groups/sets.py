@@ -10,7 +10,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from functools import partial
+from itertools import accumulate, islice
 from random import Random
 
 from data_modules.groups.advice import CLASSES, LEAD_IN, Advice, attach, by_category, category_name
@@ -32,17 +33,14 @@ class Parts:
 
 def parts_of(groups: Iterable[Group]) -> Parts:
     """Everything that occurs in `groups`. Without any advice, `advice_ids` is empty."""
-    subjects: set[str] = set()
-    attributes: set[str] = set()
-    advice_ids: set[str] = set()
-    sentences: set[str] = set()
+    subjects, attributes, advice_ids, sentences = set[str](), set[str](), set[str](), set[str]()
     for group in groups:
         subjects.update(group.subjects)
         attributes.add(group.attribute)
         if group.advice_id:
             advice_ids.add(group.advice_id)
             sentences.update(question.advice for question in group.variants)
-    return Parts(frozenset(subjects), frozenset(attributes), frozenset(advice_ids), frozenset(sentences))
+    return Parts(*map(frozenset, (subjects, attributes, advice_ids, sentences)))
 
 
 def restrict(
@@ -51,16 +49,15 @@ def restrict(
     """Only the subjects, attributes and advice in `to`, and none of those in `without` (advice with the same
     words under another id counts as the same)."""
     to = to or Parts()
-    said = {sentence for parts in without for sentence in parts.sentences}
+    known_sentences = {sentence for parts in without for sentence in parts.sentences}
 
-    def kept(name: str, kind: str) -> bool:
-        wanted = getattr(to, kind)
-        return (wanted is None or name in wanted) and not any(
-            name in (getattr(p, kind) or ()) for p in without
-        )
+    def kept(kind: str, name: str) -> bool:
+        wanted, unwanted = getattr(to, kind), [getattr(parts, kind) or () for parts in without]
+        return (wanted is None or name in wanted) and not any(name in names for names in unwanted)
 
-    smaller = expansion.restricted(lambda name: kept(name, "subjects"), lambda name: kept(name, "attributes"))
-    return smaller, tuple(item for item in advice if kept(item.id, "advice_ids") and item.text() not in said)
+    smaller = expansion.restricted(partial(kept, "subjects"), partial(kept, "attributes"))
+    allowed = (item for item in advice if kept("advice_ids", item.id))
+    return smaller, tuple(item for item in allowed if item.text() not in known_sentences)
 
 
 def check_known(parts: Parts, expansion: Expansion, advice: Iterable[Advice] | None, where: str) -> None:
@@ -88,7 +85,7 @@ class AdvisedGroups(Sequence[Group]):
         self.groups = expansion
         self.lead_in = lead_in
         table = by_category(advice)
-        self._advice = [table.get(category_name(cell.attribute.category), ()) for cell in expansion.cells]
+        self._advice = [table.get(category_name(cell.attribute.category), []) for cell in expansion.cells]
         self._ends = list(accumulate(len(items) for items in self._advice))
 
     def __len__(self) -> int:
@@ -159,16 +156,13 @@ def sample(
     """
     for name, pool in pools.items():
         draws = min(len(pool), per_class + len(exclude))
-        found = 0
-        for index in Random(f"{seed}/{name}").sample(range(len(pool)), draws):
-            if found == per_class:
-                break
-            group = pool[index]
-            if group not in exclude:
-                found += 1
-                yield group
-        if found < per_class:
+        drawn = (pool[index] for index in Random(f"{seed}/{name}").sample(range(len(pool)), draws))
+        count = 0
+        for group in islice((group for group in drawn if group not in exclude), per_class):
+            count += 1
+            yield group
+        if count < per_class:
             raise DataError(
-                f"class {name!r}: {per_class} groups asked for, but its pool has {found} "
+                f"class {name!r}: {per_class} groups asked for, but its pool has {count} "
                 f"({len(pool)} before exclusion); lower --per-class or restrict less"
             )

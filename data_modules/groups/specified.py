@@ -73,8 +73,8 @@ def specify(group: Group, sentence: str, gold: int) -> SpecifiedGroup:
     context calls it. Candidates keep their places."""
 
     def longer(question: UnderspecifiedQuestion) -> UnderspecifiedQuestion:
-        said = repair_articles(sentence.replace(SLOT, question.candidates[gold].text))
-        return replace(question, context=f"{question.context} {said}")
+        decisive = repair_articles(sentence.replace(SLOT, question.candidates[gold].text))
+        return replace(question, context=f"{question.context} {decisive}")
 
     one, two, three, four = (longer(question) for question in group.variants)
     return SpecifiedGroup(replace(group, variants=(one, two, three, four)), gold)

@@ -5,12 +5,12 @@ Groups whose three parts do not fall into one split belong to none. Templates ar
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
-from typing import Literal, TypeVar, get_args
+from typing import Literal, get_args
 
 from data_modules.groups.advice import Advice, category_name
-from data_modules.groups.sets import Parts
+from data_modules.groups.sets import Parts, restrict
 from data_modules.groups.unqover import Expansion
 from storage.errors import DataError
 
@@ -18,8 +18,6 @@ Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 WEIGHTS = (4, 3, 4)
 """LEI's religion subjects: 4 train, 3 dev, 4 test."""
-
-K = TypeVar("K", bound=Hashable)
 
 
 def split_parts(
@@ -37,18 +35,17 @@ def split_parts(
     for number, names in enumerate(_subject_lists(expansion)):
         subjects |= _apportion(names, weights, Random(f"{seed}/subjects/{number}"))
     attributes: dict[str, Split] = {}
-    for category, named in _attributes(expansion).items():
-        attributes |= _apportion(named, weights, Random(f"{seed}/attributes/{category}"))
-    advice_ids = _split_advice(advice, weights, seed)
+    for category, names in _attributes(expansion).items():
+        attributes |= _apportion(names, weights, Random(f"{seed}/attributes/{category}"))
+    tables = (subjects, attributes, _split_advice(advice, weights, seed))
     parts: dict[Split, Parts] = {}
-    for split in SPLITS:
-        parts[split] = Parts(*(_of(table, split) for table in (subjects, attributes, advice_ids)))
-    _check_pairs(expansion, parts, weights)
+    for split, weight in zip(SPLITS, weights, strict=True):
+        share = [frozenset(name for name, part in table.items() if part == split) for table in tables]
+        parts[split] = Parts(*share)
+        if weight and not len(restrict(expansion, (), to=parts[split])[0]):
+            sizes = f"{len(share[0])} subject(s) and {len(share[1])} attribute(s)"
+            raise DataError(f"split {split!r}: {sizes} fall to it, which make no group; give longer lists")
     return parts
-
-
-def _of(table: dict[str, Split], split: Split) -> frozenset[str]:
-    return frozenset(name for name, where in table.items() if where == split)
 
 
 def _subject_lists(expansion: Expansion) -> list[list[str]]:
@@ -82,7 +79,7 @@ def _split_advice(advice: Iterable[Advice], weights: Sequence[int], seed: int) -
     return result
 
 
-def _apportion(items: Sequence[K], weights: Sequence[int], random: Random) -> dict[K, Split]:
+def _apportion(items: Sequence[str], weights: Sequence[int], random: Random) -> dict[str, Split]:
     """Each item's split: shuffled, then cut by largest remainder, ties broken at random."""
     total = sum(weights)
     shares = [len(items) * weight / total for weight in weights]
@@ -93,17 +90,3 @@ def _apportion(items: Sequence[K], weights: Sequence[int], random: Random) -> di
     shuffled = random.sample(list(items), len(items))
     labels = [split for split, count in zip(SPLITS, counts, strict=True) for _ in range(count)]
     return dict(zip(shuffled, labels, strict=True))
-
-
-def _check_pairs(expansion: Expansion, parts: dict[Split, Parts], weights: Sequence[int]) -> None:
-    for split, weight in zip(SPLITS, weights, strict=True):
-        allowed = parts[split]
-        smaller = expansion.restricted(
-            lambda name, allowed=allowed: name in (allowed.subjects or ()),  # type: ignore[misc]
-            lambda name, allowed=allowed: name in (allowed.attributes or ()),  # type: ignore[misc]
-        )
-        if weight and not len(smaller):
-            sizes = (
-                f"{len(allowed.subjects or ())} subject(s) and {len(allowed.attributes or ())} attribute(s)"
-            )
-            raise DataError(f"split {split!r}: {sizes} fall to it, which make no group; give longer lists")

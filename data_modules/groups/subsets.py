@@ -19,9 +19,7 @@ def balanced_sample(groups: Sequence[Group], total: int, seed: int) -> list[Grou
     Raises:
         DataError: `total` is negative, or has not one group for each class.
     """
-    members: dict[str, list[int]] = {}
-    for i, group in enumerate(groups):
-        members.setdefault(group.advice_class, []).append(i)
+    members = _by_class(groups)
     if total < len(members):
         raise DataError(
             f"data.limit_train_groups: {total} is too few for {len(members)} classes of advice; "
@@ -38,11 +36,15 @@ def balanced_sample(groups: Sequence[Group], total: int, seed: int) -> list[Grou
 
 def spread(groups: list[Group], per_class: int) -> list[Group]:
     """At most `per_class` groups of each advice class, evenly spread over the file."""
-    by_class: dict[str, list[Group]] = {}
-    for group in groups:
-        by_class.setdefault(group.advice_class, []).append(group)
-    kept = []
-    for members in by_class.values():
+    kept: list[Group] = []
+    for members in _by_class(groups).values():
         step = max(1.0, len(members) / per_class)
-        kept += [members[int(i * step)] for i in range(min(per_class, len(members)))]
+        kept += [groups[members[int(i * step)]] for i in range(min(per_class, len(members)))]
     return kept
+
+
+def _by_class(groups: Sequence[Group]) -> dict[str, list[int]]:
+    members: dict[str, list[int]] = {}
+    for i, group in enumerate(groups):
+        members.setdefault(group.advice_class, []).append(i)
+    return members

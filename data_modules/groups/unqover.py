@@ -71,13 +71,8 @@ class Expansion(Sequence[Group]):
         pair, cell = self.pairs[pair_index], self.cells[cell_index]
         one, two = sorted(pair, key=lambda subject: subject.name.lower())
         template, attribute = cell.template.number, cell.attribute
-        key = GroupKey(
-            (one.name.lower(), two.name.lower()),
-            str(template),
-            attribute.category.lower(),
-            attribute.name.lower(),
-            "",
-        )
+        subjects, category = (one.name.lower(), two.name.lower()), attribute.category.lower()
+        key = GroupKey(subjects, str(template), category, attribute.name.lower(), "")
         forward, swapped = self._asked((one, two), cell), self._asked((two, one), cell)
         return make_group(key, forward, swapped, f"template {template}").group
 

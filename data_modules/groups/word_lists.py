@@ -59,7 +59,6 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    head: str
     cluster: str
     text: str
     where: str
@@ -106,17 +105,16 @@ def read_attributes(path: str | Path) -> tuple[Attribute, ...]:
     The k-th `:neg` row negates the k-th row of its kind; its cluster wins, as in UnQover.
     """
     by_head = _by_head(path)
-    kinds = list(dict.fromkeys(head.partition(":")[0] for head in by_head))
     attributes: list[Attribute] = []
-    for kind in kinds:
+    for kind in dict.fromkeys(head.partition(":")[0] for head in by_head):
         rows, negated = by_head.get(kind, []), by_head.get(f"{kind}:neg", [])
-        names = by_head.get(kind.partition("-")[0], [])
+        base = kind.partition("-")[0]
+        names = by_head.get(base, [])
         if len(rows) != len(negated):
             raise DataError(
                 f"{path}: {len(rows)} rows [{kind}] but {len(negated)} rows [{kind}:neg]; they must pair"
             )
         if len(names) < len(rows):
-            base = kind.partition("-")[0]
             raise DataError(
                 f"{path}: {len(rows)} rows [{kind}] but only {len(names)} rows [{base}] to name them"
             )
@@ -163,15 +161,15 @@ def slot_order(line: str) -> list[int]:
 
 
 def _forms(context: str, where: str) -> tuple[str, str]:
-    found: dict[str, set[str]] = {"1": set(), "2": set()}
-    for match in _SLOT.finditer(context):
-        found[match[1]].add(match[2] or "")
-    for side, forms in found.items():
-        if len(forms) != 1:
+    forms: list[str] = []
+    for side in ("1", "2"):
+        used = {match[2] or "" for match in _SLOT.finditer(context) if match[1] == side}
+        if len(used) != 1:
             raise DataError(
-                f"{where}: the context needs the slot [subj{side}] in exactly one form, found {len(forms)}"
+                f"{where}: the context needs the slot [subj{side}] in exactly one form, found {len(used)}"
             )
-    return (found["1"].pop(), found["2"].pop())
+        forms += used
+    return forms[0], forms[1]
 
 
 def _by_head(path: str | Path) -> dict[str, list[_Row]]:
@@ -182,7 +180,7 @@ def _by_head(path: str | Path) -> dict[str, list[_Row]]:
         if not _HEAD.fullmatch(head) or len(parts) > 2 or not parts[-1]:
             raise DataError(f"{where}: expected [HEAD] TEXT or [HEAD] CLUSTER | TEXT, found {line!r}")
         cluster = parts[0] if len(parts) == 2 else NO_CLUSTER
-        rows.setdefault(head[1:-1], []).append(_Row(head[1:-1], cluster, parts[-1], where))
+        rows.setdefault(head[1:-1], []).append(_Row(cluster, parts[-1], where))
     if not rows:
         raise DataError(f"{path}: the list is empty")
     return rows

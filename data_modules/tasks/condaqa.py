@@ -36,19 +36,19 @@ TURNING = ("scope", "affirmative")
 """Edits that make pairs, where the labels are opposite."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContrastPair:
-    """One question and two stories with opposite answers."""
+    """One question and two stories with opposite answers; fields stand in the order of a file of pairs."""
 
     id: str
+    dataset: str = ""
+    turn_id: int | None = None
+    history: tuple[Turn, ...] = ()
     question: str
     story_org: str
     story_mod: str
     answer_org: YesNo
     answer_mod: YesNo
-    history: tuple[Turn, ...] = ()
-    dataset: str = ""
-    turn_id: int | None = None
     edit: str = ""
     """The kind of change, where it is known."""
 

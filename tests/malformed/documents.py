@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -107,9 +107,18 @@ def row_documents() -> Any:
 
 
 def pair_documents() -> Any:
-    pair = ("Was the hat red?", STORY, STORY.replace("wore a", "wore no"), "yes", "no")
-    more: dict[str, Any] = {"dataset": "coqa", "turn_id": 3, "edit": "scope"}
-    return written(write_pairs, [ContrastPair(name, *pair, **more) for name in ("p1", "p2")])
+    pair = ContrastPair(
+        id="p1",
+        dataset="coqa",
+        turn_id=3,
+        question="Was the hat red?",
+        story_org=STORY,
+        story_mod=STORY.replace("wore a", "wore no"),
+        answer_org="yes",
+        answer_mod="no",
+        edit="scope",
+    )
+    return written(write_pairs, [pair, replace(pair, id="p2")])
 
 
 def condaqa_documents() -> list[Any]:

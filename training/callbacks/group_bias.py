@@ -26,9 +26,8 @@ class GroupBiasMetrics(EvalSetMetrics):
 
     def new_metric(self, data: GroupSet, module: Any) -> GroupBias:
         # The ids come from the set itself, so checking them would only stall the device.
-        return GroupBias(
-            len(ADVICE_CLASSES), len(data.ids.subjects), len(data.ids.attributes), validate_ids=False
-        )
+        ids = data.ids
+        return GroupBias(len(ADVICE_CLASSES), len(ids.subjects), len(ids.attributes), validate_ids=False)
 
     def update(self, metric: GroupBias, data: GroupSet, batch: Any, outputs: Outputs, module: Any) -> None:
         metric.update(outputs["score_BVS"], batch.advice_class_B, batch.subject_BS, batch.attribute_B)

@@ -26,11 +26,11 @@ class PredictionWriter(pl.Callback):
     """Collects predictions by index, from all processes, and writes one file per set."""
 
     def __init__(self) -> None:
-        self.found: list[dict[int, Any]] = []
+        self.predictions: list[dict[int, Any]] = []
 
     def on_predict_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """One collection per set."""
-        self.found = [{} for _ in trainer.datamodule.eval_sets["predict"]]
+        self.predictions = [{} for _ in trainer.datamodule.eval_sets["predict"]]
 
     def on_predict_batch_end(
         self,
@@ -43,22 +43,21 @@ class PredictionWriter(pl.Callback):
     ) -> None:
         """Take in one batch: texts of answers, or boundary probabilities of subjects."""
         data = trainer.datamodule.eval_sets["predict"][dataloader_idx].data
+        predictions = self.predictions[dataloader_idx]
         if isinstance(data, QASet):
-            answers = pl_module.decode(data, batch, outputs)
-            self.found[dataloader_idx].update({answer.example: answer.text for answer in answers})
+            predictions |= {answer.example: answer.text for answer in pl_module.decode(data, batch, outputs)}
         elif isinstance(data, GroupSet):
             probabilities = outputs["log_prob_BVSE"].double().exp().tolist()
-            self.found[dataloader_idx].update(zip(batch.group_B.tolist(), probabilities, strict=True))
+            predictions |= zip(batch.group_B.tolist(), probabilities, strict=True)
         elif isinstance(data, ChoiceSet):
-            logits = outputs["logits_BN"].tolist()
-            self.found[dataloader_idx].update(zip(batch.example_B.tolist(), logits, strict=True))
+            predictions |= zip(batch.example_B.tolist(), outputs["logits_BN"].tolist(), strict=True)
 
     def on_predict_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Write the files, on one process."""
-        folder, parts = trainer.log_dir, [self.found]
+        folder, parts = trainer.log_dir, [self.predictions]
         if dist.is_available() and dist.is_initialized():
             parts = [[] for _ in range(dist.get_world_size())]
-            dist.all_gather_object(parts, self.found)
+            dist.all_gather_object(parts, self.predictions)
         if folder is None or not trainer.is_global_zero:
             return
         for i, evaluated in enumerate(trainer.datamodule.eval_sets["predict"]):
@@ -68,21 +67,22 @@ class PredictionWriter(pl.Callback):
             write_predictions(evaluated, merged, Path(folder) / "predictions" / f"{evaluated.name}.json")
 
 
-def write_predictions(evaluated: EvalSet, found: dict[int, Any], path: Path) -> None:
+def write_predictions(evaluated: EvalSet, predictions: dict[int, Any], path: Path) -> None:
     """Predictions of one set, by index in the set, to one file."""
-    data = evaluated.data
+    data, indices = evaluated.data, sorted(predictions)
+    content: Any
     path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(data, GroupSet):
+        write_lei((ScoredGroup(data.groups[i], base_scores=predictions[i]) for i in indices), path)
+        return
     if isinstance(data, QASet):
-        indices = sorted(found)
-        texts = {question.id: found[i] for i, question in zip(indices, data.questions(indices), strict=True)}
-        write_text(path, json.dumps(texts, indent=1, ensure_ascii=False) + "\n")
-    elif isinstance(data, GroupSet):
-        scored = (ScoredGroup(data.groups[i], base_scores=found[i]) for i in sorted(found))
-        write_lei(scored, path)
-    elif isinstance(data, ChoiceSet):
+        questions = zip(indices, data.questions(indices), strict=True)
+        content = {question.id: predictions[i] for i, question in questions}
+    else:
+        assert isinstance(data, ChoiceSet)
         answers = data.answers()
-        rows = [_chosen(*answers[index], found[index]) for index in sorted(found)]
-        write_text(path, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+        content = [_chosen(*answers[i], predictions[i]) for i in indices]
+    write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def _chosen(question: str, label: int, logits: list[float]) -> dict[str, Any]:

@@ -65,14 +65,15 @@ class AnswerModule(QAModule):
     ) -> None:
         self.answer_heads = self.heads(backbone.architecture, {"heads": heads})
         self.cls_source: ClsSource = cls_source
-        rate = (
-            PAPER_LEARNING_RATE.get(backbone.architecture, 3e-5) if learning_rate is None else learning_rate
-        )
-        longest = (
-            (16 if self.answer_heads == "xlnet" else 30) if max_answer_tokens is None else max_answer_tokens
-        )
+        if learning_rate is None:
+            learning_rate = PAPER_LEARNING_RATE.get(backbone.architecture, 3e-5)
+        if max_answer_tokens is None:
+            max_answer_tokens = 16 if self.answer_heads == "xlnet" else 30
         super().__init__(
-            backbone=backbone, learning_rate=rate, weight_decay=weight_decay, max_answer_tokens=longest
+            backbone=backbone,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            max_answer_tokens=max_answer_tokens,
         )
         self.rationale_weight, self.answer_rule = rationale_weight, answer_rule
         self.architecture, self.configured_warmup = backbone.architecture, warmup_steps
@@ -103,9 +104,9 @@ class AnswerModule(QAModule):
     def answer_loss(self, batch: QABatch) -> Tensor:
         """All terms of one batch, logged, and their weighted sum."""
         if self.answer_heads == "xlnet":
-            found: XLNetOutput = self.model(batch.inputs, batch.cls_B, batch.context_BT, batch.start_B)
+            scores: XLNetOutput = self.model(batch.inputs, batch.cls_B, batch.context_BT, batch.start_B)
             targets = (batch.start_B, batch.end_B, batch.answer_type_B, batch.number_B, batch.option_B)
-            terms = xlnet_answer_loss(*found[:5], *targets)
+            terms = xlnet_answer_loss(*scores[:5], *targets)
             for name, value in terms._asdict().items():
                 self.log(f"train/loss/{name}", value, prog_bar=name == "total")
             return terms.total

@@ -120,15 +120,8 @@ class QAModule(FineTuning):
         original, variant = (
             self.model.hidden_states(half)[-layers:] for half in (batch.original, batch.variant)
         )
-        cls_cos_BL, token_cos_PL = pair_cosines(
-            original,
-            variant,
-            batch.original_cls_B,
-            batch.variant_cls_B,
-            batch.original_P,
-            batch.variant_P,
-            batch.row_P,
-        )
+        cls, common = (batch.original_cls_B, batch.variant_cls_B), (batch.original_P, batch.variant_P)
+        cls_cos_BL, token_cos_PL = pair_cosines(original, variant, *cls, *common, batch.row_P)
         return {"cls_cos_BL": cls_cos_BL, "token_cos_PL": token_cos_PL}
 
     def validation_step(
@@ -139,7 +132,7 @@ class QAModule(FineTuning):
             log_prob_BVSE = self.group_log_probs(batch)
             return {"log_prob_BVSE": log_prob_BVSE, "score_BVS": log_prob_BVSE.mean(-1).exp()}
         if isinstance(batch, PairBatch):
-            return {**self.pair_cosines(batch)}
+            return dict(self.pair_cosines(batch))
         return self.answer_step(batch)
 
     def answer_step(self, batch: QABatch) -> dict[str, Any]:

@@ -97,10 +97,7 @@ def _dominant(groups: GroupSet, index_N: Tensor, bare_log_prob_MVSE: Tensor) -> 
     The sums run over the distinct unadvised groups, so that every template counts once.
     """
     num_subjects = len(groups.ids.subjects)
-    subject_NS, attribute_N = (
-        torch.from_numpy(groups.ids.subject_NS),
-        torch.from_numpy(groups.ids.attribute_N),
-    )
+    subject_NS, attribute_N = map(torch.from_numpy, (groups.ids.subject_NS, groups.ids.attribute_N))
     first_M = torch.full((len(bare_log_prob_MVSE),), -1)
     first_M[index_N] = torch.arange(len(index_N))  # any one advised group of each unadvised one
     sums = empty_sums(1, num_subjects, len(groups.ids.attributes))

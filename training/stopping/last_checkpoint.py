@@ -17,7 +17,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Checkpoint
-from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
+from pytorch_lightning.utilities import rank_zero_info
 
 from training.stopping.checkpoint_io import remove_leftovers
 from training.stopping.loop_progress import (
@@ -27,13 +27,7 @@ from training.stopping.loop_progress import (
     save_point_of,
     start_after,
 )
-from training.stopping.processes import (
-    Agreement,
-    Stopped,
-    StopSignals,
-    is_distributed,
-    lost_contact,
-)
+from training.stopping.processes import Agreement, Stopped, StopSignals, is_distributed, lost_contact
 
 SAVE = 1
 """A request in `Agreement`; one to stop is the signal's number, greater than this."""
@@ -102,7 +96,8 @@ class LastCheckpoint(Checkpoint):
         by_steps = self.every_n_steps > 0 and step % self.every_n_steps == 0
         if (self.wanted or by_steps) and step != self.saved_step:
             self._save(trainer, "between batches")
-        self._stop_if_wanted(trainer)
+        if self.wanted > SAVE:
+            self._stop(trainer, self.wanted)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Several processes finish their batches at different times and cannot agree on one at which to save:
@@ -197,26 +192,18 @@ class LastCheckpoint(Checkpoint):
         self.saved_step, self.saved_at = trainer.global_step, time.monotonic()
         self.wanted = 0 if self.wanted == SAVE else self.wanted
 
-    def _stop_if_wanted(self, trainer: pl.Trainer) -> None:
-        if self.wanted > SAVE:
-            self._stop(trainer, self.wanted)
-
     def _stop(self, trainer: pl.Trainer, signum: int) -> None:
         how = "Ctrl-C" if signum == signal.SIGINT else signal.Signals(signum).name
+        message = f"stopped by {how} before there was anything to save"
         if self.path is not None and self.path.exists():
-            _say(
+            message = (
                 f"stopped by {how} at step {trainer.global_step}; the same command with --ckpt_path "
                 f"auto goes on from {self.path}"
             )
-        else:
-            _say(f"stopped by {how} before there was anything to save")
+        if trainer.is_global_zero:
+            print(message, file=sys.stderr, flush=True)
         raise Stopped(signum)
 
 
 def _do_nothing() -> None:
     """Replaces a method of Lightning."""
-
-
-@rank_zero_only
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)

@@ -56,7 +56,7 @@ def test_categories_are_compared_without_case_or_blanks() -> None:
         Advice("ethical", "b", 0, "Y."),
         Advice("irrelevant", "a", 1, "Z."),
     ]
-    assert by_category(advice) == {"a": (advice[0], advice[2]), "b": (advice[1],)}
+    assert by_category(advice) == {"a": [advice[0], advice[2]], "b": [advice[1]]}
 
 
 def test_only_the_wanted_classes_are_needed(tmp_path: Path) -> None:

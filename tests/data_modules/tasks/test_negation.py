@@ -147,8 +147,19 @@ def test_the_command_writes_pairs_that_read_back(tmp_path: Path, capsys: pytest.
 
 def test_pairs_are_written_and_read_unchanged(tmp_path: Path) -> None:
     pairs = [
-        ContrastPair("ä", 'Q "x"?', "A\nB", "C", "no", "yes", (Turn("a", "b"),), "coqa", 0, "scope"),
-        ContrastPair("b", "Q?", "A", "C", "yes", "no"),
+        ContrastPair(
+            id="ä",
+            dataset="coqa",
+            turn_id=0,
+            history=(Turn("a", "b"),),
+            question='Q "x"?',
+            story_org="A\nB",
+            story_mod="C",
+            answer_org="no",
+            answer_mod="yes",
+            edit="scope",
+        ),
+        ContrastPair(id="b", question="Q?", story_org="A", story_mod="C", answer_org="yes", answer_mod="no"),
     ]
     assert write_pairs(pairs, tmp_path / "p.jsonl") == 2
     assert read_pairs(tmp_path / "p.jsonl").pairs == pairs
