@@ -23,12 +23,12 @@ from data_modules.stories.facts import (
     QA_SIZES,
     Fact,
     Story,
+    compose,
     deed_facts,
     draw_people,
     object_facts,
     place_facts,
     story_of,
-    tell,
 )
 from storage.errors import DataError
 
@@ -72,7 +72,7 @@ def _draw(rng: Random) -> Story:
     rng.shuffle(first)
     rng.shuffle(second)
     # Two facts of the first kind: a single one could be found without reading whose it is.
-    return tell(people, [*first[:2], *second[:1]], rng)
+    return compose(people, [*first[:2], *second[:1]], rng)
 
 
 def _question(story: Story, mix: Mix, rng: Random, name: str) -> QAExample:

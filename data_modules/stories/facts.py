@@ -87,10 +87,10 @@ def make_story(rng: Random) -> Story:
     kinds = rng.sample((place_facts, object_facts, deed_facts), 2)
     facts = [fact for kind in kinds for fact in kind(people, rng)]
     # Two facts of the first kind: a single one could be found without reading whose it is.
-    return tell(people, [*facts[:2], rng.choice(facts[2:])], rng)
+    return compose(people, [*facts[:2], rng.choice(facts[2:])], rng)
 
 
-def tell(people: list[Person], facts: list[Fact], rng: Random) -> Story:
+def compose(people: list[Person], facts: list[Fact], rng: Random) -> Story:
     """An introduction, then the facts and sometimes a filler, shuffled."""
     body = [fact.sentence for fact in facts]
     if rng.random() < 0.3:

@@ -31,8 +31,12 @@ from storage.json_files import json_lines
 
 Input = Annotated[Path, "FILE"]
 TEXT_FIELDS = (
-    *(("premise", "hypothesis"), ("passage", "question"), ("sentence1", "sentence2")),
-    *(("text",), ("sentence",), ("comment_text",)),
+    ("premise", "hypothesis"),
+    ("passage", "question"),
+    ("sentence1", "sentence2"),
+    ("text",),
+    ("sentence",),
+    ("comment_text",),
 )
 """Fields that hold the texts of a row, pairs first."""
 _LABELS = {"0": 0, "1": 1, "false": 0, "true": 1}
