@@ -141,7 +141,7 @@ def write_task(path: str | Path, task: FeatureTask) -> None:
     lists |= {f"testset_{cell}": task.tests[cell] for cell in CELLS}
     document: dict[str, Any] = {"dataset": task.name}
     if task.meanings:
-        document["features"] = {h: asdict(meaning) for h, meaning in task.meanings.items()}
+        document["features"] = {h: meaning.as_row() for h, meaning in task.meanings.items()}
     if task.made_from:
         document["made_from"] = task.made_from
     document |= {key: [asdict(example) for example in examples] for key, examples in lists.items()}

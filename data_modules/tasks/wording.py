@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from data_modules.tasks.predicates import Feature
 from storage.errors import DataError
@@ -53,6 +53,10 @@ class Meaning:
     """A sentence without its full stop, true where the feature is 0."""
     one: str
     words: tuple[str, str] = ("no", "yes")
+
+    def as_row(self) -> dict[str, Any]:
+        """What files say of it."""
+        return {"key": self.key, "words": self.words, "zero": self.zero, "one": self.one}
 
     def wording(self) -> Wording:
         """
