@@ -175,7 +175,7 @@ def check_training(trouble: str, work: Path) -> None:
 
 def check_sentence_cache(trouble: str, work: Path) -> None:
     """Sentences of a language model, kept on a disk that fills up: every whole line is still there."""
-    from tests.data_modules.fake_endpoint import Reply, serve
+    from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 
     def reply(prompt: str, before: int) -> Reply:
         return Reply("It was said to be " + prompt[-200:] * 20 + ".")

@@ -9,7 +9,7 @@ import pytest
 from data_modules.__main__ import main
 from data_modules.schema import Group, QAExample
 from data_modules.sources import read_groups, read_questions
-from tests.data_modules.tiny_lists import ATTRIBUTES, COUNTS, put, shared_parts, write_lists
+from tests.data_modules.fixtures.tiny_lists import ATTRIBUTES, COUNTS, put, shared_parts, write_lists
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from data_modules.questions.squad import write_squad
 from data_modules.schema import QAExample, Span
 from data_modules.sources import format_of, parse_stories, read_choices, read_groups, read_questions
 from storage.errors import DataError
-from tests.data_modules.tiny_lists import make_group, name_expansion
+from tests.data_modules.fixtures.tiny_lists import make_group, name_expansion
 
 EXAMPLE = QAExample("1", "Ann lives in Rome.", "Where?", (Span(13, 17, "Rome"),), dataset="squad")
 READERS = (read_questions, read_groups, read_choices)

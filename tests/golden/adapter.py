@@ -34,7 +34,7 @@ def write_story_files(folder: Path) -> None:
 
 
 def tokenizer_of(kind: str) -> Any:
-    from tests.data_modules.small_tokenizers import tokenizer
+    from tests.data_modules.fixtures.small_tokenizers import tokenizer
 
     return tokenizer(kind)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.data_modules.tiny_lists import ATTRIBUTES, write_lists
+from tests.data_modules.fixtures.tiny_lists import ATTRIBUTES, write_lists
 from tests.golden import adapter
 from tests.golden.adapter import ARCHITECTURES, digest, digests
 from tests.golden.commands import Room

@@ -25,7 +25,7 @@ from data_modules.tasks.condaqa import ContrastPair, write_pairs
 from data_modules.tasks.feature_bias import write_task
 from data_modules.tasks.own_tasks import own_task
 from evaluation.__main__ import main as evaluation_command
-from tests.data_modules import tiny_lists
+from tests.data_modules.fixtures import tiny_lists
 from tests.evaluation.protocols.bias.predictions import lei, rows, unqover
 from tests.evaluation.scorers.labelled import labelled_rows
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.__main__ import main as evaluation_command
-from tests.data_modules import tiny_language_models
+from tests.data_modules.fixtures import tiny_language_models
 from tests.evaluation.scorers.labelled import write_rows
 from tests.malformed.documents import write_companions
 from tests.malformed.outcome import outcome, refused

@@ -18,8 +18,8 @@ from data_modules.schema import ChoiceQuestion
 from data_modules.sources import read_choices
 from evaluation.answering.checkpoint import ChoiceCheckpoint
 from evaluation.answering.interface import Compute
+from tests.training.commands.test_mistakes import fails
 from tests.training.conftest import Commands
-from tests.training.test_mistakes import fails
 from training.cli import main as train
 
 QUESTIONS = read_choices("stories:choices_dev")

@@ -16,8 +16,8 @@ from data_modules.batching.sets import GroupSet, QASet
 from data_modules.encoding.windows import EncodedRow, Encoding
 from data_modules.stories.conversations import conversation_examples
 from data_modules.stories.groups import groups
-from tests.data_modules.encoded import rows_of_groups, windows_of
-from tests.data_modules.small_tokenizers import KINDS, tokenizer
+from tests.data_modules.fixtures.encoded import rows_of_groups, windows_of
+from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
 GROUPS = list(islice(groups("heldout"), 5))
 SEEDS = st.integers(0, 2**32 - 1)

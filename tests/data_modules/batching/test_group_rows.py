@@ -22,8 +22,8 @@ from data_modules.batching.group_rows import (
 from data_modules.batching.sets import GroupSet
 from data_modules.encoding.windows import Encoding
 from data_modules.stories.groups import groups
-from tests.data_modules.encoded import rows_of_groups
-from tests.data_modules.small_tokenizers import tokenizer
+from tests.data_modules.fixtures.encoded import rows_of_groups
+from tests.data_modules.fixtures.small_tokenizers import tokenizer
 
 GROUPS = list(islice(groups("heldout"), 11))
 CPU = torch.device("cpu")

@@ -19,8 +19,8 @@ from data_modules.encoding.windows import (
 )
 from data_modules.schema import QAExample, Span, Turn
 from storage.errors import DataError
-from tests.data_modules.encoded import windows_of
-from tests.data_modules.small_tokenizers import tokenizer
+from tests.data_modules.fixtures.encoded import windows_of
+from tests.data_modules.fixtures.small_tokenizers import tokenizer
 
 STORY = "Anna is in the kitchen. Ben has a red ball. Clara is in the garden."
 TURNS = (Turn("Where is Anna?", "kitchen"), Turn("Who is rude?", "unknown"), Turn("Who has the ball?", "Ben"))

@@ -13,7 +13,7 @@ from data_modules.groups.advice import drop_advice, unadvised
 from data_modules.schema import ADVICE_CLASSES, QAExample, Span
 from data_modules.stories.groups import groups
 from data_modules.stories.questions import qa_examples
-from tests.data_modules.small_tokenizers import tokenizer
+from tests.data_modules.fixtures.small_tokenizers import tokenizer
 
 GROUPS = list(islice(groups("heldout"), 11))
 BERT, XLNET = tokenizer("words_bert"), tokenizer("words_xlnet")

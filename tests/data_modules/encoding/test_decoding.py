@@ -11,7 +11,7 @@ from data_modules.batching.decoding import decode_answers
 from data_modules.batching.sets import QASet
 from data_modules.encoding.windows import Encoding
 from data_modules.schema import QAExample, Span
-from tests.data_modules.small_tokenizers import KINDS, tokenizer
+from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
 CONTEXT = "A  TOL, met Kess.  " * 8 + "a rude tol"
 

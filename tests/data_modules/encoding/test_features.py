@@ -24,8 +24,8 @@ from data_modules.schema import QAExample, Span
 from data_modules.stories.groups import groups
 from data_modules.stories.questions import qa_examples
 from storage.errors import DataError
-from tests.data_modules.encoded import rows_of_groups, windows_of
-from tests.data_modules.small_tokenizers import KINDS, tokenizer
+from tests.data_modules.fixtures.encoded import rows_of_groups, windows_of
+from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
 CONTEXTS = st.text(alphabet="ab tolkesTéß.,'\n  ", min_size=1, max_size=40)
 GROUPS = list(islice(groups("heldout"), 6))

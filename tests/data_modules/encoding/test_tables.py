@@ -37,7 +37,7 @@ from data_modules.schema import QAExample
 from data_modules.stories import groups as story_groups
 from data_modules.stories import questions as stories
 from storage.errors import DataError
-from tests.data_modules.small_tokenizers import KINDS, tokenizer
+from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 SHORT = Encoding(max_length=48, stride=16)

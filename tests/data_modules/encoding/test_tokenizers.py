@@ -15,7 +15,7 @@ from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files, to
 from data_modules.stories.questions import qa_examples
 from data_modules.stories.word_tokenizer import build_tokenizer
 from storage.errors import DataError
-from tests.data_modules.small_tokenizers import KINDS, WORD_LEVEL, tokenizer
+from tests.data_modules.fixtures.small_tokenizers import KINDS, WORD_LEVEL, tokenizer
 
 TEXTS = ("Who was rude?", "A Velan baker met a Kessar, and it isn't far. tol")
 

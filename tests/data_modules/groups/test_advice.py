@@ -8,7 +8,7 @@ import pytest
 
 from data_modules.groups.advice import Advice, attach, by_category, category_name, read_advice
 from storage.errors import DataError
-from tests.data_modules.tiny_lists import INTERVENTIONS, make_group
+from tests.data_modules.fixtures.tiny_lists import INTERVENTIONS, make_group
 
 
 def saved(folder: Path, content: Any) -> Path:

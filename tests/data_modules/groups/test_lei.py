@@ -14,7 +14,7 @@ from data_modules.groups.lei import read_file, read_scored, write_lei
 from data_modules.groups.pairing import ScoredGroup
 from data_modules.groups.unqover_source import locate_pair
 from storage.errors import DataError
-from tests.data_modules.tiny_lists import make_group, place_expansion
+from tests.data_modules.fixtures.tiny_lists import make_group, place_expansion
 
 KEY = "oro|ulban|0|rude|was loud|was loud|adversarial_rude-2"
 

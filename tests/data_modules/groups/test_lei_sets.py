@@ -13,7 +13,7 @@ from data_modules.groups.lei import read_file
 from data_modules.groups.sets import HeldOut, advised_pools, parts_of, restrict, sample
 from data_modules.groups.unqover import Expansion, read_expansion
 from storage.errors import DataError
-from tests.data_modules.tiny_lists import (
+from tests.data_modules.fixtures.tiny_lists import (
     COUNTS,
     Tiny,
     make_group,

@@ -13,7 +13,14 @@ from data_modules.groups.sets import HeldOut, Parts, advised_pools, restrict, sa
 from data_modules.groups.splits import SPLITS, split_parts
 from data_modules.groups.unqover import read_expansion
 from storage.errors import DataError
-from tests.data_modules.tiny_lists import INTERVENTIONS, Tiny, name_expansion, put, religion, shared_parts
+from tests.data_modules.fixtures.tiny_lists import (
+    INTERVENTIONS,
+    Tiny,
+    name_expansion,
+    put,
+    religion,
+    shared_parts,
+)
 
 
 def long_lists(folder: Path) -> Tiny:

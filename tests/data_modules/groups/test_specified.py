@@ -7,7 +7,7 @@ import pytest
 from data_modules.groups.advice import Advice, attach
 from data_modules.groups.specified import check_sentences, gold_examples, read_sentences, specify, specify_all
 from storage.errors import DataError
-from tests.data_modules.tiny_lists import make_group, name_expansion, place_expansion, put
+from tests.data_modules.fixtures.tiny_lists import make_group, name_expansion, place_expansion, put
 
 SENTENCES = {"was a baker": "[subj] lit the oven.", "was a pilot": "The plane was flown by [subj]."}
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from data_modules.groups.unqover import Expansion, read_expansion, repair_articles
 from data_modules.groups.unqover_source import write_source
 from storage.errors import DataError
-from tests.data_modules.tiny_lists import (
+from tests.data_modules.fixtures.tiny_lists import (
     ATTRIBUTES,
     COUNTS,
     SUBJECTS,

@@ -9,7 +9,7 @@ import pytest
 
 from data_modules.groups.unqover_source import read_file, read_scored, write_source
 from storage.errors import DataError
-from tests.data_modules.tiny_lists import name_expansion, place_expansion, tiny_expansion
+from tests.data_modules.fixtures.tiny_lists import name_expansion, place_expansion, tiny_expansion
 
 
 def source(folder: Path) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from data_modules.schema import AnswerType, QAExample, Span
 from data_modules.stories.questions import qa_examples
 from models.language.text_cache import open_cached_model
 from models.language.text_models import Settings, TextFailure
-from tests.data_modules.fake_endpoint import Reply, serve
+from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 
 CONTEXT = "Anna met Tom. The red ball was in the garden. It rained."
 RATIONALE = Span.locate("The red ball was in the garden", CONTEXT, "test")

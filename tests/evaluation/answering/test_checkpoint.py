@@ -14,7 +14,7 @@ from data_modules.schema import QAExample
 from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.answering.checkpoint import QuestionCheckpoint, pick_device
 from evaluation.answering.interface import Asking
-from tests.data_modules.encoded import rows_of_groups
+from tests.data_modules.fixtures.encoded import rows_of_groups
 from tests.evaluation.checkpoints import GROUPS, QUESTIONS, save_ckpt, save_folder
 
 

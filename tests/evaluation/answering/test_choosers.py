@@ -28,7 +28,7 @@ from models.checkpoint import KEY, start
 from models.heads.choice import ChoiceModel, Pooling
 from models.heads.span import SpanModel
 from storage.errors import DataError
-from tests.data_modules.tiny_language_models import save
+from tests.data_modules.fixtures.tiny_language_models import save
 from tests.evaluation.checkpoints import evaluate, examples_of, save_ckpt, save_folder, save_model, tiny_model
 
 QUESTIONS = read_choices("stories:choices_dev")[:9]

@@ -19,8 +19,8 @@ from evaluation.answering.language_model import LanguageModel
 from evaluation.answering.open import open_answerer
 from evaluation.answering.prompts import PromptStyle, subject_prompt
 from models.language.text_models import TextFailure, TextModel
-from tests.data_modules.fake_endpoint import Reply, serve
-from tests.data_modules.tiny_language_models import save
+from tests.data_modules.fixtures.fake_endpoint import Reply, serve
+from tests.data_modules.fixtures.tiny_language_models import save
 from tests.evaluation.answering.test_prompts import EXAMPLE
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import QUESTIONS, evaluate, examples_of, save_questions

@@ -26,7 +26,7 @@ from evaluation.scorers.classifier import ClassifierScorer, matched_labels
 from evaluation.scorers.interface import ATTRIBUTES
 from evaluation.scorers.open import ScorerOptions, open_scorer
 from models.language.text_models import TextFailure
-from tests.data_modules import tiny_language_models
+from tests.data_modules.fixtures import tiny_language_models
 
 JIGSAW = ("toxic", "severe_toxic", "obscene", "threat", "insult", "identity_hate")
 CIVIL = ("Toxicity", "severe toxicity", "obscene", "threat", "insult", "identity_attack", "sexual_explicit")

@@ -13,7 +13,7 @@ from evaluation.scorers.interface import ATTRIBUTES
 from evaluation.scorers.open import ScorerOptions, open_scorer
 from evaluation.scorers.perspective import PerspectiveScorer
 from models.language.text_models import TextFailure
-from tests.data_modules.fake_endpoint import Reply, serve
+from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 
 KEY = "AIzaVerySecret-0123456789"
 

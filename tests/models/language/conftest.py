@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.data_modules.tiny_language_models import save
+from tests.data_modules.fixtures.tiny_language_models import save
 
 CHAT = "<s> {% for m in messages %}who : {{ m['content'] }}{% endfor %} is"
 

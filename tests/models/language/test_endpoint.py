@@ -13,7 +13,7 @@ from models.language.endpoint_client import MAX_FAILURES_IN_A_ROW
 from models.language.open_model import open_text_model
 from models.language.text_cache import CachedTextModel
 from models.language.text_models import TextFailure
-from tests.data_modules.fake_endpoint import Reply, serve
+from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 
 KEY = "sk-proj-SECRET0123456789"
 

@@ -12,7 +12,7 @@ import torch
 from models.language.local_model import LocalTextModel
 from models.language.open_model import open_text_model
 from models.language.text_models import TextFailure
-from tests.data_modules.tiny_language_models import CONTEXT, save
+from tests.data_modules.fixtures.tiny_language_models import CONTEXT, save
 from tests.models.language.one_by_one import greedy, loaded, log_likelihood
 
 KINDS = ("gpt2", "t5", "bart")

@@ -17,8 +17,8 @@ from models.language.local_model import LocalTextModel
 from models.language.next_token import first_tokens, last_tokens
 from models.language.open_model import open_text_model
 from models.language.text_models import TextFailure
-from tests.data_modules.fake_endpoint import Reply, serve
-from tests.data_modules.tiny_language_models import CONTEXT
+from tests.data_modules.fixtures.fake_endpoint import Reply, serve
+from tests.data_modules.fixtures.tiny_language_models import CONTEXT
 from tests.models.language.one_by_one import lead, next_log_probs
 
 LABELS = ("red", "blue")

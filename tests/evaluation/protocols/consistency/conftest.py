@@ -13,7 +13,7 @@ import pytest
 from evaluation.__main__ import main
 from evaluation.scorers.interface import Scores
 from models.language.text_models import TextFailure
-from tests.data_modules.tiny_language_models import save
+from tests.data_modules.fixtures.tiny_language_models import save
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import examples_of
 

@@ -25,8 +25,8 @@ from evaluation.protocols.consistency.measures import mean_score
 from evaluation.protocols.consistency.specifications import OWN, nonsense_group
 from metrics.consistency import DOMAINS, VARIANTS
 from models.language.perplexity import chunk_loss
-from tests.data_modules.fake_endpoint import Reply, serve
-from tests.data_modules.tiny_language_models import CONTEXT, save
+from tests.data_modules.fixtures.fake_endpoint import Reply, serve
+from tests.data_modules.fixtures.tiny_language_models import CONTEXT, save
 from tests.evaluation.checkpoints import told
 from tests.evaluation.protocols.consistency.conftest import (
     NEW,

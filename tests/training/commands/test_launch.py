@@ -11,7 +11,7 @@ import pytest
 from training.cli import main as train
 from training.sweep.command import parser as sweep_parser
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+CONFIGS = Path(__file__).resolve().parents[3] / "configs"
 FILES = ("-c", f"{CONFIGS}/experiments/squad.yaml", "-c", f"{CONFIGS}/backbones/bert_base.yaml")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from training.cli import main as train
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+CONFIGS = Path(__file__).resolve().parents[3] / "configs"
 BACKBONES = sorted(path.stem for path in (CONFIGS / "backbones").glob("*.yaml"))
 EXPERIMENTS = sorted(path.stem for path in (CONFIGS / "experiments").glob("*.yaml"))
 
