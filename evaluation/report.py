@@ -8,20 +8,17 @@ report.json     all of this but the examples as data, with the command, the code
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from evaluation.results import Results
 from evaluation.views import Table, View, make_table, markdown_table
-from storage.files import sync
+from storage.files import atomic, file_digest
 from storage.provenance import revision, versions
 
 if TYPE_CHECKING:
@@ -115,11 +112,11 @@ def write_report(
     """Write the folder; on any error nothing changes. ValueError as in `check_output`, and where it cannot be
     written (a full disk)."""
     check_output(output, overwrite=overwrite)
-    try:
-        with staged_directory(output) as folder:
-            _write_files(evaluation, folder, command)
-    except OSError as error:
-        raise ValueError(f"--output {output}: cannot be written: {error.strerror or error}") from error
+    output = output.absolute()
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with atomic(output) as folder:
+        folder.mkdir()
+        _write_files(evaluation, folder, command)
 
 
 def _write_files(evaluation: Evaluation, folder: Path, command: Sequence[str]) -> None:
@@ -164,29 +161,6 @@ def _write_files(evaluation: Evaluation, folder: Path, command: Sequence[str]) -
     }
     text = json.dumps(plain_json(content), indent=1, ensure_ascii=False, allow_nan=False)
     (folder / "report.json").write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
-    for name in files:
-        sync(folder / name)
-    sync(folder)
-
-
-@contextmanager
-def staged_directory(output: Path) -> Iterator[Path]:
-    """A temporary folder beside `output` that takes its place, and that of an older one, on success."""
-    output = output.absolute()
-    output.parent.mkdir(parents=True, exist_ok=True)
-    staged = output.with_name(f".{output.name}.{os.getpid()}.tmp")
-    older = output.with_name(f".{output.name}.{os.getpid()}.old")
-    staged.mkdir()
-    try:
-        yield staged
-        if output.exists():
-            output.rename(older)
-        staged.rename(output)
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
-        if older.exists() and not output.exists():
-            older.rename(output)
-        shutil.rmtree(older, ignore_errors=True)
 
 
 def markdown(evaluation: Evaluation, tables: Sequence[Table]) -> str:
@@ -218,15 +192,9 @@ def plain_json(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def fingerprint(path: Path) -> str:
-    """SHA-256 of a file, for `about`: which data the numbers come from."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def source_record(source: str) -> dict[str, str]:
     """A source's name and, for a file, its SHA-256."""
-    return {"path": source, "sha256": fingerprint(Path(source)) if Path(source).is_file() else ""}
+    return {"path": source, "sha256": file_digest(source) if Path(source).is_file() else ""}
 
 
 def _files_of_report(output: Path) -> set[str]:

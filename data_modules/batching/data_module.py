@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,10 @@ from data_modules.batching.eval_sets import EvalSet
 from data_modules.batching.loaders import eval_loaders, train_loader
 from data_modules.batching.samplers import BatchIndex, EpochSampler
 from data_modules.batching.sets import TrainSet
-from data_modules.encoding.tables import file_digest, process_rank
-from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
+from data_modules.encoding.tables import process_rank
+from data_modules.encoding.tokenizers import load_tokenizer
 from data_modules.schema import DataError
+from storage.files import file_digest
 
 STAGES = {"fit": "val", "validate": "val", "test": "test", "predict": "predict"}
 """Lightning's stages, and whose sets they evaluate."""
@@ -116,10 +116,6 @@ class TextDataModule(pl.LightningDataModule):
         """SHA-256 of every local file that the run reads, by its source; other sources by name alone."""
         read = dict.fromkeys(source for source in self.sources() if source)
         return {source: file_digest(Path(source)) if Path(source).is_file() else "" for source in read}
-
-    def checkpoint_extras(self) -> dict[str, Any]:
-        """What a checkpoint must hold to be used without this DataModule: tokenizer files and encoding."""
-        return {"tokenizer_files": tokenizer_files(self.tokenizer), "encoding": asdict(self.encoding)}
 
 
 def at_least(least: int, **options: int) -> None:

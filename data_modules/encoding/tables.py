@@ -31,7 +31,7 @@ import torch.distributed as dist
 from filelock import FileLock
 
 from storage.errors import DataError
-from storage.files import sync
+from storage.files import file_digest, sync
 
 log = logging.getLogger(__name__)
 
@@ -305,12 +305,6 @@ def source_digest(source: str) -> str:
         raise DataError(f"{source}: no such file (other sources begin with hub: or stories:)") from None
     except OSError as error:
         raise DataError(f"{source}: cannot be read: {error.strerror}") from None
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def process_rank() -> tuple[int, int]:

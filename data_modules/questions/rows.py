@@ -20,7 +20,7 @@ from typing_extensions import TypedDict
 from data_modules.schema import AnswerType, QAExample, Span, Turn, Variant
 from storage.errors import DataError
 from storage.files import atomic_text
-from storage.json_files import json_lines, parse_json
+from storage.json_files import json_lines
 
 _SPOKEN = ("yes", "no", "unknown")
 """The types whose answer is their name, whatever the story says."""
@@ -74,11 +74,6 @@ def write_rows(examples: Iterable[QAExample], path: str | Path) -> int:
             file.write(to_line(example))
             count += 1
     return count
-
-
-def from_line(line: str, where: str) -> QAExample:
-    """The example of one row; DataError names `where` and the field."""
-    return _example(parse_json(line.encode(), _Row, where), where)
 
 
 def read_file(path: str | Path, *, skip_bad: bool = False) -> Iterator[QAExample]:

@@ -21,9 +21,9 @@ from scipy.special import expit
 from sklearn.feature_extraction.text import TfidfVectorizer
 from typing_extensions import TypedDict
 
-from evaluation.report import fingerprint
 from evaluation.scorers.interface import ATTRIBUTES, Scorer, Scores, used_attributes
 from storage.errors import DataError
+from storage.files import file_digest
 from storage.json_files import load_json
 
 _BATCH = 256
@@ -103,7 +103,7 @@ class EmbeddedScorer(Scorer):
 
     def __init__(self, path: str, *, attributes: tuple[str, ...] = ()) -> None:
         self.name = f"embedded:{path}"
-        self.version = fingerprint(Path(path))
+        self.version = file_digest(path)
         self.content = read_scorer(Path(path))
         self.model = EmbeddedModel(self.content["weights"], self.content["features"])
         self.attributes = used_attributes(self.name, self.model.attributes, attributes)

@@ -62,9 +62,8 @@ def run(
         max_features: most frequent words, and as many pieces of words.
     """
     from data_modules.tasks.labelled_texts import read_labelled_texts
-    from evaluation.report import fingerprint
     from evaluation.views import Table, print_table
-    from storage.files import atomic_text
+    from storage.files import atomic_text, file_digest
 
     fields = label_fields(label or [])
     if not 0 < held_out < 1:
@@ -76,7 +75,7 @@ def run(
         raise ValueError(f"--output {output}: the folder {folder} does not exist; create it first")
     data = read_labelled_texts(input, fields, text_field=text_field)
     trained = {
-        "inputs": [{"path": path, "sha256": fingerprint(Path(path))} for path in input],
+        "inputs": [{"path": path, "sha256": file_digest(path)} for path in input],
         "label": label or [],
         "texts": len(data.texts),
         "rows": data.rows,

@@ -53,11 +53,6 @@ def ranks(confidence_NC: np.ndarray, label_N: np.ndarray) -> np.ndarray:
     return np.asarray(((confidence_NC > own_N1) | ((confidence_NC == own_N1) & before_NC)).sum(1))
 
 
-def hits_at(rank_N: np.ndarray, n: int) -> np.ndarray:
-    """hits@k for k = 1 to n: the share of labels among the k most confident; (n,). hits@1 is accuracy."""
-    return np.asarray([(rank_N < k).mean() for k in range(1, n + 1)])
-
-
 def choice_variance(confidence_NC: np.ndarray, *, ddof: int = 0) -> np.ndarray:
     """Definition 1, prior bias: the variance of a question's confidences over its choices; (N,)."""
     return np.asarray(confidence_NC.var(1, ddof=ddof))

@@ -16,7 +16,7 @@ from typing import Literal
 
 from data_modules.sources import format_of, read_groups, read_questions
 from storage.errors import DataError
-from storage.files import write_text
+from storage.files import file_digest, write_text
 from storage.json_files import load_json
 from training.sweep.point import own_environment
 
@@ -123,8 +123,7 @@ def _key(checkpoint: Path, test: TestSet, flags: Sequence[str]) -> str:
     """What a result depends on: model, source (and its content), flags."""
     content = ""
     if Path(test.source).is_file():
-        with open(test.source, "rb") as file:
-            content = hashlib.file_digest(file, "sha256").hexdigest()
+        content = file_digest(test.source)
     state = checkpoint.stat()
     model = [checkpoint.name, state.st_size, state.st_mtime_ns]
     text = json.dumps([model, test.kind, test.source, content, sorted(flags)])

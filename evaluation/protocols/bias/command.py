@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from data_modules.schema import Group, QAExample
-from evaluation.answering.interface import Asking, source_name
-from evaluation.answering.interface import named_sources as sources_by_name
+from evaluation.answering.interface import Asking, named_sources, source_name
 from evaluation.failures import answered_rows, failure_note, warn_of_silence
 from evaluation.report import Evaluation, source_record
 from evaluation.results import Results
@@ -79,7 +78,7 @@ def evaluate(
     if predictions:
         from evaluation.protocols.bias.predictions import read_predictions
 
-        named = sources_by_name(predictions, "--predictions")
+        named = named_sources(predictions, "--predictions")
         scored = [
             ScoredGroups({"checkpoint": name}, *read_predictions(Path(path), format, skip_bad=skip_bad))
             for name, path in named.items()
@@ -89,7 +88,7 @@ def evaluate(
     else:
         from evaluation.answering.prompts import prompt_record
 
-        named, sets = sources_by_name(checkpoint or [], "--checkpoint"), sources_by_name(data or [], "--data")
+        named, sets = named_sources(checkpoint or [], "--checkpoint"), named_sources(data or [], "--data")
         scored, answered = ask_all(named, sets, qa, skip_bad, advised_only, asking)
         about |= {
             "checkpoints": {name: source_record(path) for name, path in named.items()},
@@ -175,8 +174,3 @@ def answer_rows(
         em, f1 = score_answer(answer.text, question.gold, scoring_of(question.dataset))
         scores = {"failure": answer.failure} if answer.failure else {"em": em, "f1": f1}
         yield {**cell, "id": question.id, **scores}
-
-
-def named_sources(arguments: Sequence[str], flag: str) -> list[tuple[str, str]]:
-    """For the protocols that have not moved to the long table yet."""
-    return list(sources_by_name(arguments, flag).items())
