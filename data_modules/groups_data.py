@@ -19,7 +19,7 @@ from data_modules.groups.advice import unadvised, with_unadvised
 from data_modules.groups.planting import randomly_advised
 from data_modules.groups.subsets import balanced_sample, spread
 from data_modules.questions_data import QuestionsDataModule
-from data_modules.schema import DataError, Group
+from data_modules.schema import DataError
 from data_modules.sources import read_groups
 
 
@@ -93,55 +93,43 @@ class GroupsDataModule(QuestionsDataModule):
         """Groups, and questions beside them."""
         train_set = super().make_train_set()
         if self.train_groups:
-            options: dict[str, Any] = {
-                "limit": self.limit_train_groups,
-                "advice": self.train_advice,
-                "seed": self.seed,
-            }
-            options |= {"share": self.random_advice_share, "copies": self.random_advice_copies}
-            train_set.groups = self._group_set(self.train_groups, options, self._read_train_groups)
+            train_set.groups = self._group_set(self.train_groups, train=True)
         return train_set
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """Sets of questions, then of groups."""
-        options = {"limit": self.limit_val_groups, "unadvised": self.watch_unadvised}
-        return super().make_eval_sets(stage) + [
-            EvalSet(name, self._group_set([source], options, partial(self._read_val_groups, source)))
-            for name, source in self.group_sources[stage].items()
-        ]
+        named = self.group_sources[stage].items()
+        groups = [EvalSet(name, self._group_set([source], train=False)) for name, source in named]
+        return super().make_eval_sets(stage) + groups
 
-    def _group_set(
-        self, sources: Sequence[str], options: dict[str, Any], read: Callable[[], list[Group]]
-    ) -> GroupSet:
-        """The groups that `read` takes from `sources`; `options` (JSON) is all else that they depend on."""
-        options |= {"skip_bad": self.skip_bad, "encoding": asdict(self.encoding)}
-        encode = partial(encode_groups, tokenizer=self.tokenizer, encoding=self.encoding)
+    def _group_set(self, sources: Sequence[str], *, train: bool) -> GroupSet:
+        """The groups of some sources, as training or evaluation takes them."""
+        options: dict[str, Any] = {"skip_bad": self.skip_bad, "encoding": asdict(self.encoding)}
+        share, copies, seed = self.random_advice_share, self.random_advice_copies, self.seed
+        if train:
+            options |= {"limit": self.limit_train_groups, "advice": self.train_advice}
+            options |= {"share": share, "copies": copies, "seed": seed}
+        else:
+            options |= {"limit": self.limit_val_groups, "unadvised": self.watch_unadvised}
 
         def work() -> Work:
-            groups = read()
+            groups = [group for source in sources for group in read_groups(source, skip_bad=self.skip_bad)]
             if not groups:
                 raise DataError(f"{', '.join(sources)}: holds no groups")
-            return Work(groups, encode)
+            if not train and self.limit_val_groups:
+                groups = spread(groups, self.limit_val_groups)
+            if not train and self.watch_unadvised:
+                groups = with_unadvised(groups)
+            if train and self.limit_train_groups:
+                groups = balanced_sample(groups, self.limit_train_groups, seed)
+            if train and self.train_advice == "none":
+                groups = unadvised(groups)
+            if train and self.train_advice == "random":
+                groups = randomly_advised(groups, share=share, copies=copies, seed=seed)
+            return Work(groups, partial(encode_groups, tokenizer=self.tokenizer, encoding=self.encoding))
 
         table = self.tables.get(sources, options, work, "tokenising groups")
         return GroupSet(table, self.tokenizer, self.encoding)
-
-    def _read_train_groups(self) -> list[Group]:
-        groups = [g for source in self.train_groups for g in read_groups(source, skip_bad=self.skip_bad)]
-        if self.limit_train_groups:
-            groups = balanced_sample(groups, self.limit_train_groups, self.seed)
-        if self.train_advice == "none":
-            return unadvised(groups)
-        if self.train_advice == "random":
-            share, copies = self.random_advice_share, self.random_advice_copies
-            return randomly_advised(groups, share=share, copies=copies, seed=self.seed)
-        return groups
-
-    def _read_val_groups(self, source: str) -> list[Group]:
-        groups = list(read_groups(source, skip_bad=self.skip_bad))
-        if self.limit_val_groups:
-            groups = spread(groups, self.limit_val_groups)
-        return with_unadvised(groups) if self.watch_unadvised else groups
 
     def train_batches(self, train_set: TrainSet) -> Callable[[np.random.Generator], list[BatchIndex]]:
         """Draws an epoch of groups with questions beside them, or of questions where there are no groups."""

@@ -21,7 +21,6 @@ from storage.errors import DataError
 
 NAMES = ("template", "category", "attribute", "advice_class", "advice_id")
 TEXTS = ("context", "question", "advice")
-_FOUR_TEXTS = pa.list_(pa.string())
 
 
 def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -> pa.Table:
@@ -40,40 +39,34 @@ def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -
                 "with its question; raise encoding.max_length"
             )
         rows.append(row)
-    fours = [rows[at : at + 4] for at in range(0, len(rows), 4)]
-    columns = {name: pa.array([getattr(g, name) for g in groups], pa.string()) for name in NAMES}
-    for name in TEXTS:
-        columns[name] = pa.array([[getattr(v, name) for v in g.variants] for g in groups], _FOUR_TEXTS)
-    spans = [[end for v in g.variants for s in v.candidates for end in (s.start, s.end)] for g in groups]
-    candidates = [_candidates(group, four) for group, four in zip(groups, fours, strict=True)]
-    return pa.table(
-        {
-            "first": pa.array([g.subjects[0] for g in groups], pa.string()),
-            "second": pa.array([g.subjects[1] for g in groups], pa.string()),
-            **columns,
-            "span": list_column(spans, np.int32),
-            "input_ids": list_column([np.concatenate([r.input_ids_T for r in f]) for f in fours], np.int32),
-            "token_type_ids": list_column(
-                [np.concatenate([r.token_type_ids_T for r in f]) for f in fours], np.uint8
-            ),
-            "length": list_column([[len(r.input_ids_T) for r in f] for f in fours], np.int32),
-            "candidate": list_column(candidates, np.int32),
-        }
-    )
-
-
-def _candidates(group: Group, rows: Sequence[EncodedRow]) -> list[int]:
-    """First and last token of both subjects in all variants."""
-    tokens: list[int] = []
-    for variant, row in zip(group.variants, rows, strict=True):
-        for span in variant.candidates:
-            within = whole_span(span, variant.context, row, group.key)
-            if within is None:
-                raise DataError(
-                    f"{group.key}: the window does not hold the subject {span.text!r} of {variant.context!r}"
-                )
-            tokens += within
-    return tokens
+    spans: list[list[int]] = []
+    candidates: list[list[int]] = []
+    for i, group in enumerate(groups):
+        spans.append([])
+        candidates.append([])
+        for variant, row in zip(group.variants, rows[4 * i : 4 * i + 4], strict=True):
+            for span in variant.candidates:
+                within = whole_span(span, variant.context, row, group.key)
+                if within is None:
+                    shown = f"the subject {span.text!r} of {variant.context!r}"
+                    raise DataError(f"{group.key}: the window does not hold {shown}")
+                spans[i] += (span.start, span.end)
+                candidates[i] += within
+    texts_of = {name: [[getattr(v, name) for v in g.variants] for g in groups] for name in TEXTS}
+    lengths = [len(row.input_ids_T) for row in rows]
+    columns = {
+        "first": pa.array([g.subjects[0] for g in groups], pa.string()),
+        "second": pa.array([g.subjects[1] for g in groups], pa.string()),
+        **{name: pa.array([getattr(g, name) for g in groups], pa.string()) for name in NAMES},
+        **{name: pa.array(texts, pa.list_(pa.string())) for name, texts in texts_of.items()},
+        "span": list_column(spans, np.int32),
+    }
+    for name, dtype in (("input_ids", np.int32), ("token_type_ids", np.uint8)):
+        ids = [getattr(row, f"{name}_T") for row in rows]
+        columns[name] = list_column([np.concatenate(ids[at : at + 4]) for at in range(0, len(ids), 4)], dtype)
+    columns["length"] = list_column([lengths[at : at + 4] for at in range(0, len(rows), 4)], np.int32)
+    columns["candidate"] = list_column(candidates, np.int32)
+    return pa.table(columns)
 
 
 def decode_groups(table: datasets.Dataset) -> Iterator[Group]:

@@ -2,38 +2,63 @@
 
 A paragraph holds one context order of a group: its question and its negated question, each with the two
 subjects as "answers" in context order, and optionally a base model's probabilities (`start-end-score`) and
-the answer that an adversarial loss raises (`tomax`).
+the answer that an adversarial loss raises (`tomax`). UnQover's files (unqover_source.py) store a group as two
+records too, one per context order, which may lie anywhere in the file: both are paired here.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, NamedTuple, NotRequired, TypeVar
 
 from pydantic import Field, StrictFloat, StrictInt
 from typing_extensions import TypedDict
 
-from data_modules.groups.pairing import (
-    Asked,
-    GroupKey,
-    Half,
-    ScoredGroup,
-    advice_class,
-    pair_halves,
-    parse_key,
-    split_advice,
-)
-from data_modules.questions.squad import Answer, TruthValue, is_true, span_at
-from data_modules.schema import Group, UnderspecifiedQuestion
+from data_modules.questions.squad import Answer, TruthValue
+from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group, Span, UnderspecifiedQuestion
 from storage.errors import DataError
 from storage.files import atomic_text
 from storage.json_files import BadRecords, check, load_json
 
 NO_TARGET = -1
 """`tomax` of the classes that have no adversarial loss."""
+
+Record = TypeVar("Record")
+Pair = tuple[float, float]
+"""(start, end) boundary probability of one candidate."""
+BaseScores = tuple[tuple[Pair, Pair], tuple[Pair, Pair], tuple[Pair, Pair], tuple[Pair, Pair]]
+"""[4 variants][2 subjects in the group's order][start, end]: a base model's probabilities."""
+Targets = tuple[int, int, int, int]
+"""Per variant, the index into `group.subjects` of the subject that an adversarial loss should raise."""
+GroupKey = tuple[tuple[str, str], str, str, str, AdviceClass, str]
+"""The fields of a Group but its variants, in their order: what its two records share."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredGroup:
+    """A group with what its file says about a base model; either may be absent."""
+
+    group: Group
+    base_scores: BaseScores | None = None
+    targets: Targets | None = None
+
+
+class Half(NamedTuple):
+    """One record: a question and its negation in one context order; `swapped`: not that of the key.
+
+    Candidates, scores and targets stand in the order of the context.
+    """
+
+    key: GroupKey
+    swapped: bool
+    questions: Sequence[UnderspecifiedQuestion]
+    scores: Sequence[Sequence[Pair | None]] = ((None, None), (None, None))
+    targets: Sequence[int | None] = (None, None)
+
 
 Probability = Annotated[StrictFloat, Field(ge=0, le=1.001)]
 """Just above 1 is rounding."""
@@ -82,80 +107,163 @@ def read_scored(path: str | Path, *, skip_bad: bool = False) -> Iterator[ScoredG
         DataError: names the file, the place and the key or question id; `skip_bad=True` leaves out such
             records and warns how many.
     """
-    document = load_json(path, _Document)
-    with BadRecords(path, skip_bad=skip_bad) as bad:
-        yield from pair_halves(_halves(document, path, bad), bad)
+    articles = load_json(path, _Document)["data"]
+    paragraphs = (
+        (f"{path}: data[{i}].paragraphs[{j}]", paragraph)
+        for i, article in enumerate(articles)
+        for j, paragraph in enumerate(article["paragraphs"])
+    )
+    return pair_halves(paragraphs, _half, path, skip_bad=skip_bad)
 
 
-def _halves(document: _Document, source: str | Path, bad: BadRecords) -> Iterator[Half]:
-    for i, article in enumerate(document["data"]):
-        for j, paragraph in enumerate(article["paragraphs"]):
+def pair_halves(
+    records: Iterable[tuple[str, Record]],
+    half_of: Callable[[str, Record], Half],
+    source: str | Path,
+    *,
+    skip_bad: bool,
+) -> Iterator[ScoredGroup]:
+    """Yield each group when its second half arrives; holds only the halves that still wait for a partner.
+
+    Args:
+        records: (place, record).
+        half_of: reads one of them.
+        source: for the warning about skipped records.
+        skip_bad: leave out bad records.
+
+    Raises:
+        DataError: of `half_of`; a repeated key and order, a half without partner, two halves that ask
+            different questions, scores or targets of some of a group's questions only.
+    """
+    waiting: dict[GroupKey, tuple[str, Half]] = {}
+    done: set[int] = set()  # hashes: a set of the keys themselves would double the memory of a large file
+    with BadRecords(source, skip_bad=skip_bad) as bad:
+        for where, record in records:
             try:
-                where = f"{source}: data[{i}].paragraphs[{j}]"
-                yield _half(check(paragraph, _Paragraph, where), where)
+                half = half_of(where, record)
+                other_where, other = waiting.get(half.key, ("", None))
+                if hash(half.key) in done or (other and other.swapped == half.swapped):
+                    raise DataError(f"{where}: the same key and context order occur a second time")
+                if other is None:
+                    waiting[half.key] = where, half
+                    continue
+                done.add(hash(half.key))
+                del waiting[half.key]
+                both = f"{other_where} and {where}"
+                forward, swapped = (other, half) if half.swapped else (half, other)
+                for ours, theirs in zip(forward.questions, swapped.questions, strict=True):
+                    if ours.question != theirs.question:
+                        raise DataError(
+                            f"{both}: the two context orders of one key must ask the same question, found "
+                            f"{ours.question!r} and {theirs.question!r}"
+                        )
+                one, two = forward.questions
+                three, four = (replace(q, candidates=q.candidates[::-1]) for q in swapped.questions)
+                scores: Any = (*map(tuple, forward.scores), *(tuple(pair[::-1]) for pair in swapped.scores))
+                targets: Any = (*forward.targets, *(t if t is None else 1 - t for t in swapped.targets))
+                for name, values in (("start-end-score", sum(scores, ())), ("tomax", targets)):
+                    if None in values and any(value is not None for value in values):
+                        raise DataError(
+                            f"{both}: only some of the group's records have a {name}; give all of them one"
+                        )
+                group = Group(*half.key, (one, two, three, four))
+                yield ScoredGroup(
+                    group, None if None in scores[0] else scores, None if None in targets else targets
+                )
             except DataError as error:
                 bad.reject(error)
+        for where, half in waiting.values():
+            first, second = half.key[0] if half.swapped else half.key[0][::-1]
+            bad.reject(
+                DataError(f"{where}: no record with the subjects in the other order, {first} {second}")
+            )
 
 
-def _half(paragraph: _Paragraph, where: str) -> Half:
-    where = f"{where} (key {paragraph['key']})"
-    key = _parse_key(paragraph["key"], where)
-    stated = paragraph["intervention"]
-    if stated != advice_class(key.advice_id, where):
+def parse_key(parts: Sequence[str], where: str) -> tuple[GroupKey, bool]:
+    """(x1, x2, template, category, attribute, attribute, advice id) -> the key, and whether the subjects are
+    in the other order. An advice id as `adversarial_poverty-1` tells the class; "" or `none`: no advice."""
+    if len(parts) != 7:
+        raise DataError(f"{where}: the key {'|'.join(parts)!r} has {len(parts)} parts instead of 7")
+    one, two, template, category, attribute, again, advice_id = (part.strip() for part in parts)
+    if attribute != again or not all((one, two, template, category, attribute)):
         raise DataError(
-            f"{where}: the field 'intervention' is {stated!r} but the key's advice is {key.advice_id!r}"
+            f"{where}: the key needs x1|x2|template|category|attribute|same attribute|advice, "
+            f"found {'|'.join(parts)!r}"
+        )
+    one, two = one.lower(), two.lower()
+    if one == two:
+        raise DataError(f"{where}: both subjects are {one!r}")
+    advice_id = "" if advice_id == "none" else advice_id
+    named = (name for name in ADVICE_CLASSES if re.fullmatch(rf"{name}_.+-\d+", advice_id))
+    advice_class = next(named, None) if advice_id else "none"
+    if advice_class is None:
+        raise DataError(
+            f"{where}: the advice id {advice_id!r} is not CLASS_CATEGORY-NUMBER with CLASS one of "
+            f"{', '.join(ADVICE_CLASSES)}"
+        )
+    subjects = (min(one, two), max(one, two))
+    return (subjects, template, category.lower(), attribute.lower(), advice_class, advice_id), one > two
+
+
+def split_advice(question: str, where: str) -> tuple[str, str]:
+    """`Note that, ... . Who ...?` -> (advice with its full stop, question), cut at the first full stop.
+
+    Blanks around either part go: some shipped files carry two before the question (LEI spec 3.2).
+    """
+    advice, stop, rest = question.partition(".")
+    if not stop or not advice.strip() or not rest.strip():
+        raise DataError(
+            f"{where}: no advice sentence that ends in a full stop before the question {question!r}"
+        )
+    return advice.lstrip() + stop, rest.strip()
+
+
+def _half(place: str, record: Any) -> Half:
+    paragraph = check(record, _Paragraph, place)
+    where = f"{place} (key {paragraph['key']})"
+    key, swapped = parse_key(paragraph["key"].split("|"), where)
+    if swapped:
+        raise DataError(f"{where}: the key {paragraph['key']!r} must name its subjects in alphabetical order")
+    subjects, *_, advice_class, advice_id = key
+    stated = paragraph["intervention"]
+    if stated != advice_class:
+        raise DataError(
+            f"{where}: the field 'intervention' is {stated!r} but the key's advice is {advice_id!r}"
         )
     # A surface form may differ from the key's name (French for France); then our field says who is who.
     names = paragraph.get("subjects") or [answer["text"] for answer in paragraph["qas"][0]["answers"]]
     order = tuple(name.lower() for name in names)
-    if order not in (key.subjects, key.subjects[::-1]):
-        raise DataError(f"{where}: the answers {order} are not the key's subjects {key.subjects}")
-    one, two = (
-        _asked(qa, paragraph["context"], key, f"{where}.qas[{i}]") for i, qa in enumerate(paragraph["qas"])
-    )
-    return Half(key, order != key.subjects, (one, two), where)
-
-
-def _parse_key(text: str, where: str) -> GroupKey:
-    """`x1|x2|template|category|attribute|attribute|advice_id`, x1 < x2."""
-    parts = text.split("|")
-    if len(parts) != 7:
-        raise DataError(f"{where}: the field 'key' ({text!r}) has {len(parts)} parts instead of 7")
-    key, swapped = parse_key(parts, where)
-    if swapped:
-        raise DataError(f"{where}: the key {text!r} must name its subjects in alphabetical order")
-    return key
-
-
-def _asked(qa: _Qa, context: str, key: GroupKey, where: str) -> Asked:
-    where = f"{where} (id {qa['id']})"
-    if is_true(qa.get("is_impossible", False)):
-        raise DataError(f"{where}: is_impossible is true, but an underspecified question has two candidates")
-    first, second = (
-        span_at(answer["answer_start"], answer["text"], context, f"{where}.answers[{i}]")
-        for i, answer in enumerate(qa["answers"])
-    )
-    if first.start < second.end and second.start < first.end:
-        raise DataError(f"{where}: the two answers overlap in the context {context!r}")
-    advice, question = _advice_and_question(qa, key, where)
-    target = qa.get("tomax", NO_TARGET)
-    return Asked(
-        UnderspecifiedQuestion(context, question, (first, second), advice),
-        [answer.get("start-end-score") for answer in qa["answers"]],
-        None if target == NO_TARGET else target,
-    )
-
-
-def _advice_and_question(qa: _Qa, key: GroupKey, where: str) -> tuple[str, str]:
-    text = qa["question"]
-    if not key.advice_id:
-        return "", text.strip()
-    if "advice" not in qa:
-        return split_advice(text, where)
-    advice = qa["advice"]
-    if not advice or not text.startswith(advice):
-        raise DataError(f"{where}: the question does not begin with its advice {advice!r}")
-    return advice, text[len(advice) :].strip()
+    if order not in (subjects, subjects[::-1]):
+        raise DataError(f"{where}: the answers {order} are not the key's subjects {subjects}")
+    context, questions = paragraph["context"], []
+    for i, qa in enumerate(paragraph["qas"]):
+        where = f"{place} (key {paragraph['key']}).qas[{i}] (id {qa['id']})"
+        if str(qa.get("is_impossible")).lower() == "true":
+            raise DataError(
+                f"{where}: is_impossible is true, but an underspecified question has two candidates"
+            )
+        spans = []
+        for j, answer in enumerate(qa["answers"]):
+            start, text = answer["answer_start"], answer["text"]
+            if start < 0 or not text:
+                raise DataError(f"{where}.answers[{j}]: {text!r} at {start} is empty or before the context")
+            spans.append(Span(start, start + len(text), text))
+            spans[-1].check(context, f"{where}.answers[{j}]")
+        first, second = spans
+        if first.start < second.end and second.start < first.end:
+            raise DataError(f"{where}: the two answers overlap in the context {context!r}")
+        advice, question = "", qa["question"].strip()
+        if advice_id and "advice" in qa:
+            advice = qa["advice"]
+            if not advice or not qa["question"].startswith(advice):
+                raise DataError(f"{where}: the question does not begin with its advice {advice!r}")
+            question = qa["question"][len(advice) :].strip()
+        elif advice_id:
+            advice, question = split_advice(qa["question"], where)
+        questions.append(UnderspecifiedQuestion(context, question, (first, second), advice))
+    scores = [[answer.get("start-end-score") for answer in qa["answers"]] for qa in paragraph["qas"]]
+    targets = [qa.get("tomax", NO_TARGET) for qa in paragraph["qas"]]
+    return Half(key, order != subjects, questions, scores, [None if t == NO_TARGET else t for t in targets])
 
 
 def write_lei(records: Iterable[ScoredGroup | Group], path: str | Path) -> int:
@@ -169,43 +277,39 @@ def write_lei(records: Iterable[ScoredGroup | Group], path: str | Path) -> int:
         file.write('{"version": "squad, iid", "data": [')
         for record in records:
             scored = record if isinstance(record, ScoredGroup) else ScoredGroup(record)
+            key = scored.group.key
+            parse_key(key.split("|"), f"group {key!r}")  # a `|` inside a part would make the file unreadable
             for order in (0, 1):
                 file.write(",\n" if count or order else "\n")
-                file.write(json.dumps(_paragraph(scored, order, 2 * count + order)))
+                file.write(json.dumps(_article(scored, order, 2 * count + order)))
             count += 1
         file.write("\n]}\n")
     return count
 
 
-def _paragraph(record: ScoredGroup, order: int, line: int) -> dict[str, Any]:
+def _article(record: ScoredGroup, order: int, line: int) -> dict[str, Any]:
+    """The questions of one context order; `line` numbers it in the file."""
     group = record.group
-    _parse_key(group.key, f"group {group.key!r}")  # a `|` inside a part would make the file unreadable
-    names = group.subjects[::-1] if order else group.subjects
-    questions = group.variants[2 * order : 2 * order + 2]
-    paragraph: dict[str, Any] = {
-        "qas": [_qa(record, 2 * order + i, f"{line}{i}") for i in (0, 1)],
-        "key": group.key,
-        "context": questions[0].context,
-        "intervention": group.advice_class,
-    }
-    spans = questions[0].candidates[::-1] if order else questions[0].candidates
-    if tuple(span.text.lower() for span in spans) != names:
-        paragraph["subjects"] = list(names)
+    qas: list[dict[str, Any]] = []
+    context_order = (1, 0) if order else (0, 1)
+    for i in (0, 1):
+        variant = 2 * order + i
+        question = group.variants[variant]
+        answers: list[dict[str, Any]] = []
+        for subject in context_order:
+            span = question.candidates[subject]
+            answers.append({"text": span.text, "answer_start": span.start})
+            if record.base_scores is not None:
+                answers[-1]["start-end-score"] = list(record.base_scores[variant][subject])
+        text = f"{question.advice} {question.question}" if question.advice else question.question
+        target = NO_TARGET if record.targets is None else context_order[record.targets[variant]]
+        qas.append({"id": f"{line}{i}", "question": text, "answers": answers, "tomax": target})
+        qas[i]["is_impossible"] = "false"
+        if question.advice and not re.fullmatch(r"[^.\s][^.]*\.", question.advice):
+            qas[i]["advice"] = question.advice
+    paragraph: dict[str, Any] = {"qas": qas, "key": group.key, "context": group.variants[2 * order].context}
+    paragraph["intervention"] = group.advice_class
+    names = [group.subjects[subject] for subject in context_order]
+    if [answer["text"].lower() for answer in qas[0]["answers"]] != names:
+        paragraph["subjects"] = names
     return {"title": "-".join(group.subjects), "paragraphs": [paragraph]}
-
-
-def _qa(record: ScoredGroup, variant: int, qa_id: str) -> dict[str, Any]:
-    question = record.group.variants[variant]
-    context_order = (1, 0) if variant >= 2 else (0, 1)
-    answers: list[dict[str, Any]] = []
-    for subject in context_order:
-        span = question.candidates[subject]
-        answers.append({"text": span.text, "answer_start": span.start})
-        if record.base_scores is not None:
-            answers[-1]["start-end-score"] = list(record.base_scores[variant][subject])
-    text = f"{question.advice} {question.question}" if question.advice else question.question
-    target = NO_TARGET if record.targets is None else context_order[record.targets[variant]]
-    qa = {"id": qa_id, "question": text, "answers": answers, "tomax": target, "is_impossible": "false"}
-    if question.advice and not re.fullmatch(r"[^.\s][^.]*\.", question.advice):
-        qa["advice"] = question.advice
-    return qa

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_modules.groups.pairing import Asked, GroupKey, make_group
 from data_modules.groups.word_lists import (
     Attribute,
     Subject,
@@ -70,11 +69,21 @@ class Expansion(Sequence[Group]):
         pair_index, cell_index = divmod(index, len(self.cells))
         pair, cell = self.pairs[pair_index], self.cells[cell_index]
         one, two = sorted(pair, key=lambda subject: subject.name.lower())
-        template, attribute = cell.template.number, cell.attribute
-        subjects, category = (one.name.lower(), two.name.lower()), attribute.category.lower()
-        key = GroupKey(subjects, str(template), category, attribute.name.lower(), "")
-        forward, swapped = self._asked((one, two), cell), self._asked((two, one), cell)
-        return make_group(key, forward, swapped, f"template {template}").group
+        variants = []
+        for order in ((one, two), (two, one)):
+            context, *questions = self.texts(order, cell)
+            first, second = self._candidates(order, cell, context)
+            spans = (first, second) if order[0] is one else (second, first)
+            variants += [UnderspecifiedQuestion(context, question, spans) for question in questions]
+        return Group(
+            subjects=(one.name.lower(), two.name.lower()),
+            template=str(cell.template.number),
+            category=cell.attribute.category.lower(),
+            attribute=cell.attribute.name.lower(),
+            advice_class="none",
+            advice_id="",
+            variants=tuple(variants),  # type: ignore[arg-type]  # four
+        )
 
     def records(self) -> Iterator[tuple[SubjectPair, Cell]]:
         """Every record in the order of UnQover's own output: pair, template, attribute kind, attribute; first
@@ -89,11 +98,6 @@ class Expansion(Sequence[Group]):
         line = "".join(fill_subjects(cell.line, cell.template.forms, pair))
         context, question, negated = repair_articles(line).split("\t")
         return self.filler + context, question, negated
-
-    def _asked(self, pair: SubjectPair, cell: Cell) -> list[Asked]:
-        context, *questions = self.texts(pair, cell)
-        candidates = self._candidates(pair, cell, context)
-        return [Asked(UnderspecifiedQuestion(context, question, candidates)) for question in questions]
 
     def _candidates(self, pair: SubjectPair, cell: Cell, context: str) -> tuple[Span, Span]:
         """Where the template put the two subjects: known, not searched for, so that a subject that is part

@@ -16,22 +16,12 @@ from typing import Any, NotRequired
 from tqdm import tqdm
 from typing_extensions import TypedDict
 
-from data_modules.groups.pairing import (
-    Asked,
-    GroupKey,
-    Half,
-    Pair,
-    ScoredGroup,
-    advice_class,
-    pair_halves,
-    parse_key,
-    split_advice,
-)
+from data_modules.groups.lei import Half, Pair, ScoredGroup, pair_halves, parse_key, split_advice
 from data_modules.groups.unqover import Cell, Expansion, SubjectPair
 from data_modules.schema import Group, Span, UnderspecifiedQuestion
 from storage.errors import DataError
 from storage.files import atomic_text
-from storage.json_files import BadRecords, check, stream_object
+from storage.json_files import check, stream_object
 
 
 class _Answer(TypedDict):
@@ -65,37 +55,28 @@ def read_scored(path: str | Path, *, skip_bad: bool = False) -> Iterator[ScoredG
     Raises:
         DataError: names the file and the id; `skip_bad=True` leaves such records out and warns how many.
     """
-    with BadRecords(path, skip_bad=skip_bad) as bad:
-        yield from pair_halves(_halves(path, bad), bad)
+    records = ((f"{path}: id {pair[0]!r}", pair) for pair in stream_object(path))
+    return pair_halves(records, _half, path, skip_bad=skip_bad)
 
 
-def _halves(path: str | Path, bad: BadRecords) -> Iterator[Half]:
-    for record_id, record in stream_object(path):
-        try:
-            yield _half(record_id, record, f"{path}: id {record_id!r}")
-        except DataError as error:
-            bad.reject(error)
-
-
-def _half(record_id: str, value: Any, where: str) -> Half:
-    parts = record_id.split("|")
+def _half(where: str, record: tuple[str, Any]) -> Half:
+    parts = record[0].split("|")
     if len(parts) not in (8, 9):
         raise DataError(f"{where}: the id has {len(parts)} fields separated by '|' instead of 8 or 9")
     key, swapped = parse_key((*parts[2:], "")[:7], where)
-    advice_class(key.advice_id, where)  # before the questions are taken apart on the strength of it
-    record = check(value, _Record, where)
-    one, two = (_asked(record[name], record["context"], key, f"{where}, {name}") for name in ("q0", "q1"))
-    return Half(key, swapped, (one, two), where)
-
-
-def _asked(record: _Question, context: str, key: GroupKey, where: str) -> Asked:
-    answers = (record["ans0"], record["ans1"])
-    # Without an advice id in the key there is no telling advice from question: it stays as it is.
-    text = record["question"]
-    advice, question = split_advice(text, where) if key.advice_id else ("", text.strip())
-    candidates = locate_pair(context, answers[0]["text"], answers[1]["text"], where)
-    scores = [_score(answer, f"{where}, ans{i}") for i, answer in enumerate(answers)]
-    return Asked(UnderspecifiedQuestion(context, question, candidates, advice), scores)
+    value = check(record[1], _Record, where)
+    context, questions, scores = value["context"], [], []
+    for name in ("q0", "q1"):
+        asked, place = value[name], f"{where}, {name}"
+        answers = (asked["ans0"], asked["ans1"])
+        # Without an advice id in the key there is no telling advice from question: it stays as it is.
+        advice, question = "", asked["question"].strip()
+        if key[-1]:
+            advice, question = split_advice(asked["question"], place)
+        candidates = locate_pair(context, answers[0]["text"], answers[1]["text"], place)
+        questions.append(UnderspecifiedQuestion(context, question, candidates, advice))
+        scores.append([_score(answer, f"{place}, ans{i}") for i, answer in enumerate(answers)])
+    return Half(key, swapped, questions, scores)
 
 
 def _score(answer: _Answer, where: str) -> Pair | None:

@@ -28,7 +28,6 @@ from dataclasses import dataclass
 from random import Random
 
 from data_modules.groups.advice import drop_advice
-from data_modules.groups.pairing import Asked, GroupKey, make_group
 from data_modules.groups.planting import latent_strength
 from data_modules.schema import AdviceClass, Group, Span, UnderspecifiedQuestion
 from data_modules.stories import words
@@ -101,7 +100,7 @@ def _advised(split: str, seed: int) -> Iterator[Group]:
                     templates = _templates(pair, attribute, row.contexts)
                     for template in rng.sample(templates, row.rounds):
                         advice = _random_advice(advice_class, category, row.unseen_advice, rng)
-                        built.append(_group(pair, template, category, attribute, *advice))
+                        built.append(_group(pair, template, category, attribute, advice_class, *advice))
     rng.shuffle(built)
     yield from built
 
@@ -117,7 +116,7 @@ def _planting(seed: int) -> Iterator[Group]:
         advice_class: AdviceClass = "none" if len(built) % 2 else rng.choice(ADVISED)
         advice = ("", "") if len(built) % 2 else _random_advice(advice_class, category, False, rng)
         template = rng.randrange(len(words.CONTEXTS))
-        group = _group(rng.choice(pairs), template, category, attribute, *advice)
+        group = _group(rng.choice(pairs), template, category, attribute, advice_class, *advice)
         built[group.key] = group
     yield from built.values()
 
@@ -149,16 +148,17 @@ def _group(
     template: int,
     category: str,
     attribute: str,
+    advice_class: AdviceClass,
     advice_id: str,
     advice: str,
 ) -> Group:
     first, second = sorted(pair, key=str.lower)
-
-    def asked(*order: str) -> list[Asked]:
+    variants = []
+    for order in ((first, second), (second, first)):
         context = words.CONTEXTS[template].format(*order)
-        one, two = (Span.locate(name, context, "groups") for name in order)
-        deeds = (attribute, words.negated(attribute))
-        return [Asked(UnderspecifiedQuestion(context, f"Who {deed}?", (one, two), advice)) for deed in deeds]
-
-    key = GroupKey((first.lower(), second.lower()), str(template), category, attribute, advice_id)
-    return make_group(key, asked(first, second), asked(second, first), "stories").group
+        spans = (Span.locate(first, context, "groups"), Span.locate(second, context, "groups"))
+        for deed in (attribute, words.negated(attribute)):
+            variants.append(UnderspecifiedQuestion(context, f"Who {deed}?", spans, advice))
+    one, two, three, four = variants
+    names = (first.lower(), second.lower())
+    return Group(names, str(template), category, attribute, advice_class, advice_id, (one, two, three, four))

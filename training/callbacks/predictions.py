@@ -17,8 +17,7 @@ import torch.distributed as dist
 from data_modules.batching.choice_set import ChoiceSet
 from data_modules.batching.eval_sets import EvalSet
 from data_modules.batching.sets import GroupSet, PairSet, QASet
-from data_modules.groups.lei import write_lei
-from data_modules.groups.pairing import ScoredGroup
+from data_modules.groups.lei import ScoredGroup, write_lei
 from storage.files import write_text
 
 

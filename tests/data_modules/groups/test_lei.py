@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.groups.lei import read_file, read_scored, write_lei
-from data_modules.groups.pairing import ScoredGroup
+from data_modules.groups.lei import ScoredGroup, read_file, read_scored, write_lei
 from data_modules.groups.unqover_source import locate_pair
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import make_group, place_expansion

@@ -13,8 +13,7 @@ from scipy.stats import spearmanr
 
 from data_modules.encoding.windows import query_text
 from data_modules.groups.advice import unadvised
-from data_modules.groups.lei import write_lei
-from data_modules.groups.pairing import ScoredGroup
+from data_modules.groups.lei import ScoredGroup, write_lei
 from data_modules.groups.planting import latent_strength
 from metrics.answers import score_answer
 from tests.evaluation.cells import Cells
