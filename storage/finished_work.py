@@ -14,9 +14,10 @@ import hashlib
 import json
 import logging
 import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ from storage.files import read_bytes
 from storage.json_files import parse_json
 
 logger = logging.getLogger(__name__)
+
+Piece = TypeVar("Piece")
 
 _START = b'{"key": '
 """What every line begins with: a piece of a line that does not is not ours to remove."""
@@ -70,6 +73,32 @@ class FinishedWork:
             append_line(self._file, json.dumps(record))
         self._records[key] = record
         return record
+
+    def results(
+        self,
+        pieces: Mapping[str, Piece],
+        do: Callable[[list[Piece]], Iterable[Any]],
+        name: str,
+        failures: type | tuple[type, ...] = (),
+    ) -> Iterator[tuple[str, Any]]:
+        """(key, result) of each piece, in order, as soon as it and all before it are there.
+
+        Args:
+            pieces: what to do, by key; what earlier runs did is not done again.
+            do: gives a result for each of the pieces that are left, in their order.
+            name: the field of a record that keeps the result.
+            failures: types of results that are passed on but not kept: the next run tries them again.
+        """
+        new = {key: piece for key, piece in pieces.items() if key not in self}
+        done = iter(do(list(new.values())) if new else ())
+        for key in pieces:
+            if key in new:
+                result = next(done)
+                if isinstance(result, failures):
+                    yield key, result
+                    continue
+                self.add(key, **{name: result})
+            yield key, self._records[key].get(name)
 
     def array(self, record: dict[str, Any], name: str, *shape: int) -> NDArray[np.float64]:
         """Numbers that a record keeps as lists of `shape`; NaN where one is null.

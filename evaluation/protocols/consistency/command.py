@@ -9,19 +9,12 @@ Probes spec A. Specifications: specifications.py beside this file; scorers: eval
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from evaluation.answering.interface import source_name
 from evaluation.protocols.consistency.decoding import Decoding
-from evaluation.protocols.consistency.specifications import (
-    OWN,
-    Method,
-    Specifications,
-    nonsense_groups,
-    read_specifications,
-)
+from evaluation.protocols.consistency.specifications import OWN, Method, parts_of, read_specifications
 from evaluation.protocols.consistency.toxicity_prompts import ToxicityPrompt, read_prompts
 from evaluation.report import Evaluation, source_record
 from evaluation.scorers.open import ScorerOptions, open_scorer
@@ -29,7 +22,6 @@ from storage.command_line import AtLeast, Count
 from storage.errors import DataError
 
 if TYPE_CHECKING:
-    from evaluation.protocols.consistency.continuations import Part
     from metrics.consistency import Domain
 
 
@@ -63,10 +55,12 @@ def evaluate(
         work: keep finished pieces here; the same command goes on from them (default: beside the report).
     """
     check_flags(model, method, decoding, perplexity)
-    from evaluation.protocols.consistency.continuations import Writer, continuations
+    from tqdm import tqdm
+
+    from evaluation.protocols.consistency.continuations import Request, Writer, text_scores
     from evaluation.protocols.consistency.measures import consistency_evaluation
-    from evaluation.protocols.consistency.perplexity import perplexities, read_text
-    from evaluation.protocols.consistency.scoring import check_scorer, scored_continuations
+    from evaluation.protocols.consistency.perplexity import perplexities, read_ids
+    from models.language.text_models import TextFailure
     from storage.finished_work import FinishedWork
 
     files: dict[Domain, str] = {"adversarial": adversarial, "neutral": neutral}
@@ -74,21 +68,45 @@ def evaluate(
     chosen = read_specifications(specifications, method) if specifications else OWN[method]
     parts = list(parts_of(chosen, nonsense_groups))
     judge, writer = open_scorer(scorer, decoding.device), Writer(model, method, decoding)
-    requests = {
-        (domain, part): [part.request(method, prompt.text) for prompt in listed]
-        for part in parts
-        for domain, listed in prompts.items()
-    }
-    writer.check([request for listed in requests.values() for request in listed])
-    text = read_text(perplexity, writer, parts) if perplexity else None
-    store = FinishedWork(work)
+    rows: list[dict[str, Any]] = []
+    requests: list[list[Request]] = []
+    for part in parts:
+        place = {"checkpoint": source_name(model), "method": method}
+        for domain, listed in prompts.items():
+            cell = {**place, "domain": domain, "variant": part.variant, "group": part.group}
+            rows += [{**cell, "line": prompt.line, "prompt": prompt.text} for prompt in listed]
+            if method == "self":  # prefixes stand beside the prompt, an instruction in front of it
+                prefixes = tuple(dict.fromkeys(part.texts))
+                requests.append([Request(prompt.text, prefixes) for prompt in listed])
+            else:
+                requests.append([Request("".join(part.texts) + prompt.text) for prompt in listed])
+    writer.check(request for some in requests for request in some)
+    perplexed = [part for part in parts if part.variant in ("original", "opposite")]
+    ids = read_ids(perplexity, writer, perplexed) if perplexity else []
+    work_file = FinishedWork(work)
     try:
-        check_scorer(judge, prompts["adversarial"][0].text, store)
-        continued = continuations(writer, requests, store)
-        scored = scored_continuations(judge, continued, store)
-        perplexed = perplexities(text, writer, store) if text else {}
+        # One text is scored before hours are spent on the others.
+        first = prompts["adversarial"][0].text
+        if isinstance(failure := text_scores(judge, [first], work_file)[first], TextFailure):
+            raise ValueError(f"--scorer {judge.name} gave no scores to the first prompt: {failure}")
+        with tqdm(total=len(rows), desc="writing", unit="text", disable=None) as bar:
+            texts = [text for some in requests for text in writer.continuations(some, work_file, bar)]
+        written = [text for text in texts if isinstance(text, str)]
+        scores = text_scores(judge, written, work_file, show=True)
+        by_variant = perplexities(ids, writer, perplexed, work_file) if ids else {}
     finally:
-        store.close()
+        work_file.close()
+    for row, text in zip(rows, texts, strict=True):
+        if isinstance(text, TextFailure):
+            row["failure"] = TextFailure(f"no continuation: {text.reason}", text.detail)
+            continue
+        row["continuation"], known = text, scores[text]
+        if isinstance(known, TextFailure):
+            row["failure"] = TextFailure(f"no score: {known.reason}", known.detail)
+        else:
+            row["scores"] = known
+    nonsense = [part.texts for part in parts if part.group is not None]
+    others: dict[str, Any] = {p.variant: p.texts for p in parts if p.group is None and p.texts}
     about = {
         "protocol": "consistency",
         "method": method,
@@ -98,12 +116,15 @@ def evaluate(
         "prompts": {name: source_record(path) for name, path in files.items()},
         "limit": limit,
         "scorer": judge.about(),
-        "specifications": about_specifications(specifications, chosen, parts),
+        "specifications": {
+            "source": specifications or "own",
+            **others,
+            "nonsense": nonsense,
+            "nonsense_seeds": [] if chosen.nonsense else list(range(len(nonsense))),
+        },
         **({"perplexity": source_record(perplexity)} if perplexity else {}),
     }
-    return consistency_evaluation(
-        source_name(model), method, prompts, scored, judge.attributes, perplexed, about
-    )
+    return consistency_evaluation(rows, judge.attributes, by_variant, about)
 
 
 def check_flags(model: str, method: Method, decoding: Decoding, perplexity: str | None) -> None:
@@ -144,26 +165,3 @@ def read_domain(domain: str, path: str, limit: int) -> list[ToxicityPrompt]:
             "two files swapped?"
         )
     return prompts
-
-
-def parts_of(specifications: Specifications, groups: int) -> Iterator[Part]:
-    """All that is continued: default, original, opposite, every group of nonsense, blank."""
-    from evaluation.protocols.consistency.continuations import Part
-
-    yield Part("default", None, ())
-    yield Part("original", None, specifications.filled(specifications.original))
-    yield Part("opposite", None, specifications.filled(specifications.opposite))
-    for group, texts in enumerate(nonsense_groups(specifications, groups)):
-        yield Part("nonsense", group, specifications.filled(texts))
-    yield Part("blank", None, specifications.blanks)
-
-
-def about_specifications(source: str | None, chosen: Specifications, parts: list[Part]) -> dict[str, Any]:
-    """The texts, for the record."""
-    nonsense = [part.texts for part in parts if part.group is not None]
-    return {
-        "source": source or "own",
-        **{part.variant: part.texts for part in parts if part.group is None and part.texts},
-        "nonsense": nonsense,
-        "nonsense_seeds": [] if chosen.nonsense else list(range(len(nonsense))),
-    }

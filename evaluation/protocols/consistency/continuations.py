@@ -1,4 +1,4 @@
-"""Continuations of prompts by a language model, with or without debiasing, each made once.
+"""Continuations of prompts by a language model, with or without debiasing, and their scores; each made once.
 
 A local causal model writes exactly as many tokens as asked (probes spec A2, A3); an endpoint writes what it
 will, and only what needs no logits.
@@ -7,23 +7,22 @@ will, and only what needs no logits.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn, TypeVar
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
 from evaluation.protocols.consistency.decoding import Decoding
 from evaluation.protocols.consistency.specifications import Method
-from metrics.consistency import Domain, Variant
+from evaluation.scorers.interface import Scorer, Scores
 from models.language.local_model import LocalTextModel
 from models.language.open_model import open_text_model
 from models.language.self_debiasing import DECAY, FLOOR, TOP_K
 from models.language.text_models import TextFailure
+from storage.errors import DataError
 from storage.finished_work import FinishedWork, work_key
 from storage.json_files import check
-
-Piece = TypeVar("Piece")
-Answer = TypeVar("Answer")
 
 BEAMS = 3
 COUNTED = 1000
@@ -35,35 +34,6 @@ class Request(NamedTuple):
 
     prompt: str
     prefixes: tuple[str, ...] = ()
-
-    @property
-    def texts(self) -> list[str]:
-        """What a model reads."""
-        return [self.prompt, *(prefix + self.prompt for prefix in self.prefixes)]
-
-
-class Part(NamedTuple):
-    """What stands in front of all prompts of one variant."""
-
-    variant: Variant
-    group: int | None
-    """Of nonsense."""
-    texts: tuple[str, ...]
-    """Prefixes (self), one instruction (instructive), none (default)."""
-
-    def request(self, method: Method, prompt: str) -> Request:
-        """Prefixes stand beside the prompt, an instruction in front of it."""
-        if method == "self":
-            return Request(prompt, tuple(dict.fromkeys(self.texts)))
-        return Request("".join(self.texts) + prompt)
-
-
-class Continued(NamedTuple):
-    """The continuations of a domain's prompts in one part, in their order."""
-
-    domain: Domain
-    part: Part
-    texts: list[str | TextFailure]
 
 
 class Writer:
@@ -88,7 +58,6 @@ class Writer:
             completions=decoding.completions,
         )
         self.local: LocalTextModel | None = None
-        self.new_tokens = decoding.new_tokens
         self.settings: dict[str, Any] = dict(self.model.settings)
         self.debiasing: dict[str, Any] = {}
         if isinstance(self.model, LocalTextModel):
@@ -109,23 +78,12 @@ class Writer:
             decay = DECAY if decoding.decay is None else decoding.decay
             self.debiasing = {"decay": decay, "floor": FLOOR}
 
-    def key(self, request: Request) -> str:
-        """Of all that a continuation depends on; without prefixes not of the strength of debiasing."""
-        return work_key(
-            kind="continuation",
-            model=self.model.name,
-            settings=self.settings,
-            debiasing=self.debiasing if request.prefixes else {},
-            prompt=request.prompt,
-            prefixes=request.prefixes,
-        )
-
-    def check(self, requests: Sequence[Request]) -> None:
+    def check(self, requests: Iterable[Request]) -> None:
         """ValueError for a prompt without tokens, or one that with its prefixes and the new tokens leaves a
         local model's context. (Endpoints do not tell what fits them.)"""
         if self.local is None:
             return
-        texts = list(dict.fromkeys(text for request in requests for text in request.texts))
+        texts = list(dict.fromkeys(prefix + r.prompt for r in requests for prefix in ("", *r.prefixes)))
         lengths = [
             len(row)
             for start in range(0, len(texts), COUNTED)
@@ -134,14 +92,14 @@ class Writer:
         if 0 in lengths:
             empty = texts[lengths.index(0)]
             raise ValueError(f"{self.model.name}: the prompt {short(empty)} has no tokens; remove it")
-        room = None if self.local.limit is None else self.local.limit - self.new_tokens
-        if room is not None and max(lengths) > room:
+        new, limit = self.local.max_new_tokens, self.local.limit
+        if limit is not None and max(lengths) > limit - new:
             longest = max(range(len(texts)), key=lengths.__getitem__)
             raise ValueError(
-                f"{self.model.name} takes {self.local.limit} tokens, and {sum(n > room for n in lengths)} of "
-                f"{len(texts)} texts (prompts with what stands in front of them) do not fit with "
-                f"{self.new_tokens} new ones; the longest has {lengths[longest]}: {short(texts[longest])}. "
-                "Shorten or remove such prompts, or take fewer --new-tokens"
+                f"{self.model.name} takes {limit} tokens, and {sum(n > limit - new for n in lengths)} of "
+                f"{len(texts)} texts (prompts with what stands in front of them) do not fit with {new} new "
+                f"ones; the longest has {lengths[longest]}: {short(texts[longest])}. Shorten or remove such "
+                "prompts, or take fewer --new-tokens"
             )
 
     def write(self, requests: Sequence[Request]) -> Iterator[str | TextFailure]:
@@ -160,55 +118,60 @@ class Writer:
             empty = isinstance(answer, TextFailure) and answer.reason == "empty answer"
             yield "" if empty else answer
 
+    def continuations(
+        self, requests: Sequence[Request], work: FinishedWork, bar: tqdm[Any]
+    ) -> list[str | TextFailure]:
+        """The same, each written once; DataError where a record of `work` is no continuation."""
+        keys = [
+            work_key(
+                kind="continuation",
+                model=self.model.name,
+                settings=self.settings,
+                # Without prefixes nothing depends on the strength of debiasing.
+                debiasing=self.debiasing if request.prefixes else {},
+                prompt=request.prompt,
+                prefixes=request.prefixes,
+            )
+            for request in requests
+        ]
+        # Texts of a length stand in a batch together: less padding is read. The longest come first, so that
+        # what does not fit into memory fails at once.
+        pairs = sorted(zip(keys, requests, strict=True), key=lambda pair: -len(pair[1].prompt))
+        found = {}
+        for key, text in work.results(dict(pairs), self.write, "text", TextFailure):
+            failed = isinstance(text, TextFailure)
+            found[key] = text if failed else check(text, str, f"{work.path}, the field 'text'")
+            bar.update()
+        return [found[key] for key in keys]
 
-def continuations(
-    writer: Writer, requests: Mapping[tuple[Domain, Part], Sequence[Request]], work: FinishedWork
-) -> list[Continued]:
-    """What the writer writes to all requests; DataError where a record of `work` is no continuation."""
-    continued = []
-    with tqdm(total=sum(map(len, requests.values())), desc="writing", unit="text", disable=None) as bar:
-        for (domain, part), asked in requests.items():
-            keys = [writer.key(request) for request in asked]
-            # Texts of a length stand in a batch together: less padding is read. The longest come first, so
-            # that what does not fit into memory fails at once.
-            pairs = sorted(zip(keys, asked, strict=True), key=lambda pair: -len(pair[1].prompt))
-            texts = finished(work, dict(pairs), writer.write, "text", str, bar)
-            continued.append(Continued(domain, part, [texts[key] for key in keys]))
-    return continued
 
-
-def finished(
-    work: FinishedWork,
-    pieces: Mapping[str, Piece],
-    ask: Callable[[list[Piece]], Iterable[Answer | TextFailure]],
-    name: str,
-    kind: type[Answer],
-    bar: tqdm[NoReturn],
-) -> dict[str, Answer | TextFailure]:
-    """The answers to all pieces by key; those that `work` holds are not asked for again.
-
-    Args:
-        work: keeps answers, but no failures.
-        pieces: what to ask, by key.
-        ask: yields an answer to each, in order.
-        name: the field of the answer in a record.
-        kind: its type.
-        bar: shows how many pieces are done.
+def text_scores(
+    scorer: Scorer, texts: Iterable[str], work: FinishedWork, *, show: bool = False
+) -> Mapping[str, Scores | TextFailure]:
+    """Text to scores, each text scored once.
 
     Raises:
-        DataError: a record holds something else.
+        DataError: a record of `work` is none of scores.
+        ValueError: the scorer says less, or other things, than it promises.
     """
-    new = {key: piece for key, piece in pieces.items() if key not in work}
-    bar.update(len(pieces) - len(new))
-    failures: dict[str, TextFailure] = {}
-    for key, answer in zip(new, ask(list(new.values())), strict=True):
-        if isinstance(answer, TextFailure):
-            failures[key] = answer
-        else:
-            work.add(key, **{name: answer})
-        bar.update()
-    where = f"{work.path}, the field {name!r}"
-    return {key: failures.get(key) or check((work.get(key) or {}).get(name), kind, where) for key in pieces}
+    parts = {"scorer": scorer.name, "version": scorer.version, "attributes": scorer.attributes}
+    text_of = {work_key(kind="scores", **parts, text=text): text for text in texts}
+
+    def checked(scores: Scores | TextFailure, where: str) -> Scores | TextFailure:
+        if isinstance(scores, TextFailure):
+            return scores
+        for name in scorer.attributes:
+            value = check(scores, dict[str, float], where).get(name, math.nan)
+            if not 0 <= value <= 1:
+                raise DataError(f"{where}: {name} = {value} is no score between 0 and 1")
+        return scores
+
+    def ask(new: list[str]) -> Iterator[Scores | TextFailure]:
+        return (checked(scores, scorer.name) for scores in scorer.score(new))
+
+    results = work.results(text_of, ask, "scores", TextFailure)
+    shown = tqdm(results, total=len(text_of), desc="scoring", unit="text", disable=None if show else True)
+    return {text_of[key]: checked(scores, f"{work.path}, the field 'scores'") for key, scores in shown}
 
 
 def draw_seed(seed: int, prompt: str) -> int:

@@ -9,15 +9,13 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from evaluation.figures import Bars
-from evaluation.protocols.consistency.scoring import Scored
-from evaluation.protocols.consistency.toxicity_prompts import ToxicityPrompt
 from evaluation.report import Evaluation
-from evaluation.results import Results
+from evaluation.results import Results, Row, grouped
 from evaluation.views import Table, View, number
 from metrics.consistency import (
     DOMAINS,
@@ -28,7 +26,6 @@ from metrics.consistency import (
     Domain,
     DomainRates,
     Reading,
-    TTest,
     Variant,
     Verdict,
     average,
@@ -39,7 +36,6 @@ from metrics.consistency import (
     verdict,
 )
 from metrics.intervals import NONE, Interval, percentiles, resamples
-from models.language.text_models import TextFailure
 
 log = logging.getLogger(__name__)
 
@@ -68,43 +64,66 @@ BEHIND: dict[str, tuple[Variant, ...]] = {
 TESTS = ("polarity", "importance", "transferability")
 
 
-class VariantResult(NamedTuple):
-    """A variant on one domain."""
+def consistency_evaluation(
+    rows: Sequence[Row],
+    attributes: Sequence[str],
+    perplexities: Mapping[str, float],
+    about: Mapping[str, Any],
+) -> Evaluation:
+    """The evaluation of one model and method; ValueError where a part has no scores.
 
-    score_GNA: Array
-    """NaN where there is no continuation, or no score of it; one group but for nonsense."""
-    rate_GA: Array
-    rate_A: Array
-    """The mean over groups."""
-    test: TTest
-
-    @property
-    def n(self) -> int:
-        """Continuations with scores."""
-        return int((~np.isnan(self.score_GNA[..., 0])).sum())
-
-    @property
-    def average(self) -> float:
-        """The mean rate over attributes."""
-        return average(self.rate_A)
-
-
-def failures_of(each: Scored) -> Counter[str]:
-    """Reasons of what has no scores to how often they occur."""
-    return Counter(scores.reason for scores in each.scores if isinstance(scores, TextFailure))
-
-
-def check_scores(scored: Sequence[Scored]) -> None:
-    """ValueError where a part has no scores at all; a warning where texts are missing."""
-    for each in scored:
-        missing = failures_of(each)
-        if missing.total() == len(each.scores):
+    Args:
+        rows: of each continuation its place, `scores` or the TextFailure `failure`.
+        attributes: that have scores, in the order of tables.
+        perplexities: by variant, where they were asked for.
+        about: where all this comes from.
+    """
+    checkpoint, method = rows[0]["checkpoint"], rows[0]["method"]
+    place: dict[str, Any] = {"checkpoint": checkpoint, "method": method}
+    failures = Counter[str]()
+    for cell, members in grouped(rows, ("domain", "variant", "group")):
+        missing = Counter(row["failure"].reason for row in members if "failure" in row)
+        if missing.total() == len(members):
             raise ValueError(
-                f"no scores at all of {each.domain} prompts, {each.part.variant} ({listed(missing)}); "
+                f"no scores at all of {cell['domain']} prompts, {cell['variant']} ({listed(missing)}); "
                 "nothing is compared. The same command goes on from what is finished"
             )
         if missing:
-            log.warning("%s, %s: %s; not counted", each.domain, each.part.variant, listed(missing))
+            log.warning("%s, %s: %s; not counted", cell["domain"], cell["variant"], listed(missing))
+        failures += missing
+    results = Results(BY, "prompts")
+    evidence = {domain: add_rates(results, domain, rows, attributes, place) for domain in DOMAINS}
+    verdicts = {reading: verdict(evidence, reading) for reading in READINGS}
+    prompts = sum(row["variant"] == "default" for row in rows)
+    for reading, each in verdicts.items():
+        for test in TESTS:
+            passed = getattr(each, test)
+            results.add(test, math.nan if passed is None else passed, n=prompts, **place, reading=reading)
+    for variant, value in perplexities.items():
+        results.add("perplexity", value, n=1, **place, variant=variant)
+    results.add("failed", failures.total() / len(rows), n=len(rows), **place)
+    notes = [NOTE, READING_NOTE, *scorer_notes(about["scorer"])]
+    if failures:
+        notes.append(
+            f"Without scores and counted nowhere: {listed(failures)}. The same command asks for them again."
+        )
+    return Evaluation(
+        title=f"Debiasing consistency: {method} debiasing of {about['model']['name']}",
+        results=results,
+        views=[
+            AVERAGES,
+            checklist_table(verdicts),
+            evidence_table(evidence, verdicts),
+            *RATES,
+            PERPLEXITIES,
+        ],
+        about=about,
+        headline=headline(results, verdicts["literal"], place),
+        notes=notes,
+        figures={"consistency.png": FIGURE},
+        examples=({**row, "failure": str(row["failure"])} if "failure" in row else row for row in rows),
+        console=3,
+    )
 
 
 def listed(reasons: Counter[str]) -> str:
@@ -112,27 +131,49 @@ def listed(reasons: Counter[str]) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
 
 
-def domain_results(
-    domain: Domain, scored: Sequence[Scored], attributes: Sequence[str]
-) -> dict[Variant, VariantResult]:
-    """All variants of a domain. Groups of nonsense: rates are averaged, and a prompt's score is its mean."""
-    results: dict[Variant, VariantResult] = {}
+def add_rates(
+    results: Results, domain: Domain, rows: Sequence[Row], attributes: Sequence[str], place: Row
+) -> DomainRates:
+    """Rates, changes, expected maxima and tests of a domain; returns what verdicts rest on.
+
+    Of groups of nonsense the rates are averaged, and a prompt's score is its mean.
+    """
+    means: dict[Variant, Array] = {}
+    averages: dict[Variant, float] = {}
+    starred: dict[Variant, bool] = {}
     for variant in VARIANTS:  # the default, with which the others are compared, comes first
-        parts = [each for each in scored if (each.domain, each.part.variant) == (domain, variant)]
+        cell: dict[str, Any] = {**place, "domain": domain, "variant": variant}
+        its = [row for row in rows if (row["domain"], row["variant"]) == (domain, variant)]
+        missing = dict.fromkeys(attributes, math.nan)
         score_GNA = np.array(
             [
-                [
-                    [math.nan if isinstance(scores, TextFailure) else scores[name] for name in attributes]
-                    for scores in each.scores
-                ]
-                for each in parts
+                [[row.get("scores", missing)[name] for name in attributes] for row in members]
+                for _, members in grouped(its, ("group",))
             ]
         )
+        means[variant] = mean_score(score_GNA)
+        tested = t_tests(means[variant], means["default"])
         rate_GA = np.stack([rates(score_NA) for score_NA in score_GNA])
-        default_GNA = results["default"].score_GNA if results else score_GNA
-        tested = t_tests(mean_score(score_GNA), mean_score(default_GNA))
-        results[variant] = VariantResult(score_GNA, rate_GA, rate_GA.mean(0), tested)
-    return results
+        rate_A, count_G = rate_GA.mean(0), (~np.isnan(score_GNA[..., 0])).sum(1)
+        averages[variant], starred[variant] = average(rate_A), bool(tested.starred.any())
+        interval_A, overall = rate_intervals(score_GNA)
+        maximum_A = np.stack([expected_maximum(score_NA[:, None]) for score_NA in score_GNA]).mean(0)
+        n = int(count_G.sum())
+        results.add("average", averages[variant], n=n, interval=overall, **cell)
+        # `change` of the metrics is positive where there is less.
+        change = relative_change(averages["default"], averages[variant])
+        results.add("change", -change + 0.0, n=n, **cell)
+        if len(rate_GA) > 1:
+            for group, (group_A, count) in enumerate(zip(rate_GA, count_G, strict=True)):
+                results.add("average", average(group_A), n=count, **cell, group=group)
+        for a, name in enumerate(attributes):
+            at = {**cell, "attribute": name}
+            results.add("rate", rate_A[a], n=n, interval=interval_A[a], **at)
+            results.add("expected_maximum", maximum_A[a], n=n, **at)
+            if variant != "default":
+                results.add("p_independent", tested.independent_A[a], n=n, **at)
+                results.add("p_paired", tested.paired_A[a], n=n, **at)
+    return DomainRates(averages, starred)
 
 
 def mean_score(score_GNA: Array) -> Array:
@@ -161,86 +202,6 @@ def rate_intervals(score_GNA: Array) -> tuple[list[Interval], Interval]:
         blocks.append(share_RGA.mean(1))
     rate_RA = np.concatenate(blocks)
     return [percentiles(rate_R) for rate_R in rate_RA.T], percentiles(rate_RA.mean(1))
-
-
-def add_rates(
-    results: Results,
-    domain: Domain,
-    variants: Mapping[Variant, VariantResult],
-    attributes: Sequence[str],
-    place: Mapping[str, Any],
-) -> None:
-    """Rates, changes, expected maxima and tests of a domain."""
-    default = variants["default"].average
-    for variant, result in variants.items():
-        cell: dict[str, Any] = {**place, "domain": domain, "variant": variant}
-        interval_A, overall = rate_intervals(result.score_GNA)
-        maximum_A = np.stack([expected_maximum(score_NA[:, None]) for score_NA in result.score_GNA]).mean(0)
-        n = result.n
-        results.add("average", result.average, n=n, interval=overall, **cell)
-        # `change` of the metrics is positive where there is less.
-        results.add("change", -relative_change(default, result.average) + 0.0, n=n, **cell)
-        if len(result.rate_GA) > 1:
-            for group, rate_A in enumerate(result.rate_GA):
-                counted = int((~np.isnan(result.score_GNA[group, :, 0])).sum())
-                results.add("average", average(rate_A), n=counted, **cell, group=group)
-        for a, name in enumerate(attributes):
-            at = {**cell, "attribute": name}
-            results.add("rate", float(result.rate_A[a]), n=n, interval=interval_A[a], **at)
-            results.add("expected_maximum", float(maximum_A[a]), n=n, **at)
-            if variant != "default":
-                results.add("p_independent", float(result.test.independent_A[a]), n=n, **at)
-                results.add("p_paired", float(result.test.paired_A[a]), n=n, **at)
-
-
-def consistency_evaluation(
-    checkpoint: str,
-    method: str,
-    prompts: Mapping[Domain, Sequence[ToxicityPrompt]],
-    scored: Sequence[Scored],
-    attributes: Sequence[str],
-    perplexities: Mapping[str, float],
-    about: Mapping[str, Any],
-) -> Evaluation:
-    """The evaluation of one model and method; ValueError where a part has no scores."""
-    check_scores(scored)
-    place: dict[str, Any] = {"checkpoint": checkpoint, "method": method}
-    results = Results(BY, "prompts")
-    domains = {domain: domain_results(domain, scored, attributes) for domain in DOMAINS}
-    for domain, variants in domains.items():
-        add_rates(results, domain, variants, attributes, place)
-    evidence = {domain: domain_rates(variants) for domain, variants in domains.items()}
-    verdicts = {reading: verdict(evidence, reading) for reading in READINGS}
-    for reading, each in verdicts.items():
-        for test in TESTS:
-            passed = getattr(each, test)
-            value = math.nan if passed is None else passed
-            results.add(test, value, n=sum(map(len, prompts.values())), **place, reading=reading)
-    for variant, value in perplexities.items():
-        results.add("perplexity", value, n=1, **place, variant=variant)
-    failures = sum(map(failures_of, scored), Counter[str]())
-    asked = sum(len(each.texts) for each in scored)
-    results.add("failed", failures.total() / asked, n=asked, **place)
-    tables = checklist_table(verdicts), evidence_table(evidence, verdicts)
-    return Evaluation(
-        title=f"Debiasing consistency: {method} debiasing of {about['model']['name']}",
-        results=results,
-        views=[AVERAGES, *tables, *RATES, PERPLEXITIES],
-        about=about,
-        headline=headline(results, checkpoint, verdicts["literal"], place),
-        notes=(NOTE, READING_NOTE, *scorer_notes(about["scorer"]), *failure_notes(failures)),
-        figures={"consistency.png": FIGURE},
-        examples=example_rows(place, prompts, scored),
-        console=3,
-    )
-
-
-def domain_rates(variants: Mapping[Variant, VariantResult]) -> DomainRates:
-    """What verdicts rest on."""
-    return DomainRates(
-        {variant: result.average for variant, result in variants.items()},
-        {variant: bool(result.test.starred.any()) for variant, result in variants.items()},
-    )
 
 
 AVERAGES = View(
@@ -274,7 +235,7 @@ FIGURE = Bars(
 )
 
 
-def headline(results: Results, checkpoint: str, decided: Verdict, place: Mapping[str, Any]) -> str:
+def headline(results: Results, decided: Verdict, place: Row) -> str:
     """Rates with and without debiasing, and the verdict by the paper's own rules."""
 
     def percent(domain: str, variant: str) -> str:
@@ -284,7 +245,7 @@ def headline(results: Results, checkpoint: str, decided: Verdict, place: Mapping
     parts = [f"{percent(d, 'default')} -> {percent(d, 'original')} % ({d})" for d in DOMAINS]
     tests = [f"{test} {tick(getattr(decided, test))}" for test in TESTS]
     return (
-        f"Debiasing takes {checkpoint} from {' and '.join(parts)} flagged continuations; opposite "
+        f"Debiasing takes {place['checkpoint']} from {' and '.join(parts)} flagged continuations; opposite "
         f"specifications give {percent('adversarial', 'opposite')} % on adversarial prompts. By the paper's "
         f"rules: {', '.join(tests)}."
     )
@@ -329,27 +290,3 @@ def scorer_notes(scorer: Mapping[str, Any]) -> Iterator[str]:
             for attribute, quality in held_out.items()
         )
         yield f"On texts held out when it was trained: {parts}."
-
-
-def failure_notes(failures: Counter[str]) -> Iterator[str]:
-    """What has no scores."""
-    if failures:
-        yield f"Without scores and counted nowhere: {listed(failures)}. The same command asks for them again."
-
-
-def example_rows(
-    place: Mapping[str, Any], prompts: Mapping[Domain, Sequence[ToxicityPrompt]], scored: Sequence[Scored]
-) -> Iterator[dict[str, Any]]:
-    """A row for each continuation."""
-    for each in scored:
-        for prompt, text, scores in zip(prompts[each.domain], each.texts, each.scores, strict=True):
-            row: dict[str, Any] = {
-                **place,
-                "domain": each.domain,
-                "variant": each.part.variant,
-                "group": each.part.group,
-                "line": prompt.line,
-                "prompt": prompt.text,
-            }
-            row |= {"continuation": text} if isinstance(text, str) else {}
-            yield row | ({"failure": str(scores)} if isinstance(scores, TextFailure) else {"scores": scores})

@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from tqdm import tqdm
 
-from evaluation.protocols.consistency.continuations import Part, Writer, short
-from metrics.consistency import Variant
+from evaluation.protocols.consistency.continuations import Writer, short
+from evaluation.protocols.consistency.specifications import Part
 from models.language.perplexity import RESERVED, ChunkLoss, chunk_loss, chunks, perplexity
 from storage.errors import DataError
 from storage.finished_work import FinishedWork, work_key
 from storage.json_files import field
 
-PERPLEXED: tuple[Variant, ...] = ("original", "opposite")
-"""Whose perplexity is measured beside the default's."""
 
-
-class LongText(NamedTuple):
-    """A text whose perplexity is measured."""
-
-    ids: list[int]
-    longest: int
-    """Tokens of a chunk; chunks do not overlap."""
-    parts: list[Part]
-    """With which prefixes."""
-
-
-def read_text(path: str, writer: Writer, parts: Sequence[Part]) -> LongText:
-    """The text of a file.
+def read_ids(path: str, writer: Writer, parts: Iterable[Part]) -> list[int]:
+    """The token ids of a file's text.
 
     Raises:
         DataError: the file is no text, or too short.
@@ -38,8 +24,7 @@ def read_text(path: str, writer: Writer, parts: Sequence[Part]) -> LongText:
     """
     local = writer.local
     assert local is not None
-    chosen = [part for part in parts if part.variant in PERPLEXED]
-    prefixes = [text for part in chosen for text in part.texts]
+    prefixes = [text for part in parts for text in part.texts]
     for prefix, row in zip(prefixes, local.plain_ids(prefixes), strict=True):
         if len(row) > RESERVED:
             raise ValueError(
@@ -56,35 +41,37 @@ def read_text(path: str, writer: Writer, parts: Sequence[Part]) -> LongText:
         raise DataError(f"--perplexity {path}: not a text file in UTF-8") from None
     if len(ids) < 2:
         raise DataError(f"--perplexity {path}: {len(ids)} token(s); a text needs two at least")
-    return LongText(ids, local.limit - RESERVED, chosen)
+    return ids
 
 
-def perplexities(text: LongText, writer: Writer, work: FinishedWork) -> dict[str, float]:
+def perplexities(
+    ids: Sequence[int], writer: Writer, parts: Iterable[Part], work: FinishedWork
+) -> dict[str, float]:
     """Variant to perplexity; `default` is that of the model as it is."""
     local = writer.local
     assert local is not None
-    pieces = list(chunks(len(text.ids), text.longest, text.longest))
+    assert local.limit is not None
+    longest = local.limit - RESERVED
     by_variant: dict[str, float] = {}
-    for part in text.parts:
-        prefix_rows, losses = local.plain_ids(part.texts), []
+    for part in parts:
+        prefixes, losses = local.plain_ids(part.texts), []
+        pieces = list(chunks(len(ids), longest, longest))
         for chunk in tqdm(pieces, desc=f"perplexity, {part.variant}", unit="chunk", disable=None):
-            ids = text.ids[chunk.begin : chunk.end]
+            piece = list(ids[chunk.begin : chunk.end])
             key = work_key(
                 kind="perplexity",
                 model=[local.name, *(writer.settings[name] for name in ("weights", "dtype", "tokenizer"))],
                 debiasing=writer.debiasing,
                 prefixes=part.texts,
-                ids=ids,
+                ids=piece,
                 targets=chunk.targets,
             )
-            if key not in work:
+            if not (record := work.get(key)):
                 loss = chunk_loss(
-                    local.model, ids, chunk.targets, prefix_rows, pad=local.pad, **writer.debiasing
+                    local.model, piece, chunk.targets, prefixes, pad=local.pad, **writer.debiasing
                 )
-                work.add(key, **loss._asdict())
-            record = work.get(key)
-            losses.append(
-                ChunkLoss(*(field(record, name, float, f"{work.path}") for name in ChunkLoss._fields))
-            )
-        by_variant["default"], by_variant[part.variant] = perplexity(losses, len(text.ids))
+                record = work.add(key, **loss._asdict())
+            names = ChunkLoss._fields
+            losses.append(ChunkLoss(*(field(record, name, float, f"{work.path}") for name in names)))
+        by_variant["default"], by_variant[part.variant] = perplexity(losses, len(ids))
     return by_variant

@@ -18,15 +18,18 @@ from __future__ import annotations
 
 import random
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NotRequired, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, get_args
 
 from typing_extensions import TypedDict
 
 from storage.errors import DataError
 from storage.json_files import check, load_json
+
+if TYPE_CHECKING:
+    from metrics.consistency import Variant
 
 Method = Literal["self", "instructive"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -70,11 +73,6 @@ class Specifications:
     def filled(self, texts: Sequence[str]) -> tuple[str, ...]:
         """What stands in front of a prompt, one string for each text."""
         return tuple(self.template.replace("{}", text) + self.separator for text in texts)
-
-    @property
-    def blanks(self) -> tuple[str, ...]:
-        """The same of the blank control. Six equal prefixes are one: the largest of equal numbers is each."""
-        return (self.blank + (self.separator if self.method == "instructive" else ""),)
 
 
 OWN: dict[Method, Specifications] = {
@@ -131,21 +129,36 @@ def nonsense_group(seed: int, count: int) -> tuple[str, ...]:
     return tuple(pieces)
 
 
-def nonsense_groups(specifications: Specifications, groups: int) -> tuple[tuple[str, ...], ...]:
-    """The random texts of `groups` groups: those given, or made from the seeds 0, 1, ...
+class Part(NamedTuple):
+    """What stands in front of all prompts of one variant."""
 
-    Raises:
-        DataError: fewer groups are given than wanted.
+    variant: Variant
+    group: int | None
+    """Of nonsense."""
+    texts: tuple[str, ...]
+    """Prefixes (self), one instruction (instructive), none (default)."""
+
+
+def parts_of(specifications: Specifications, groups: int) -> Iterator[Part]:
+    """All that is continued: default, original, opposite, every group of nonsense, blank.
+
+    Nonsense is given, or made from the seeds 0, 1, ... DataError where fewer groups are given than wanted.
     """
     given = specifications.nonsense
-    if not given:
-        return tuple(nonsense_group(seed, len(specifications.original)) for seed in range(groups))
-    if len(given) < groups:
+    if given and len(given) < groups:
         raise DataError(
             f"the specifications hold {len(given)} group(s) of nonsense, and {groups} are wanted; add some, "
             f"or take --nonsense-groups {len(given)}"
         )
-    return given[:groups]
+    yield Part("default", None, ())
+    yield Part("original", None, specifications.filled(specifications.original))
+    yield Part("opposite", None, specifications.filled(specifications.opposite))
+    for group in range(groups):
+        texts = given[group] if given else nonsense_group(group, len(specifications.original))
+        yield Part("nonsense", group, specifications.filled(texts))
+    # Six equal prefixes are one: the largest of equal numbers is each.
+    blank = specifications.separator if specifications.method == "instructive" else ""
+    yield Part("blank", None, (specifications.blank + blank,))
 
 
 def read_specifications(path: str | Path, method: Method) -> Specifications:

@@ -18,11 +18,9 @@ from scipy.stats import ttest_ind, ttest_rel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from evaluation.__main__ import main
-from evaluation.protocols.consistency.command import parts_of
 from evaluation.protocols.consistency.continuations import Request, Writer
 from evaluation.protocols.consistency.decoding import Decoding
 from evaluation.protocols.consistency.measures import mean_score
-from evaluation.protocols.consistency.specifications import OWN, nonsense_group
 from metrics.consistency import DOMAINS, VARIANTS
 from models.language.perplexity import chunk_loss
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
@@ -90,30 +88,17 @@ def test_numbers_are_those_of_the_rows(
     assert run.about["debiasing"] == {"decay": 50.0, "floor": 0.01}
 
 
-def test_our_own_specifications_and_nonsense_from_seeds() -> None:
-    parts = {(part.variant, part.group): part.texts for part in parts_of(OWN["self"], 2)}
-    assert parts["original", None] == OWN["self"].filled(OWN["self"].original)
-    assert parts["nonsense", 1] == OWN["self"].filled(nonsense_group(1, 6))
-    assert parts["default", None] == ()
-
-
 def test_the_default_is_the_model_as_it_is(
     scorer: WordScorer, folder: Path, files: Files, tmp_path: Path
 ) -> None:
     run = Run(folder, files, tmp_path / "r", "--batch-size", "3")
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    how = {
-        "num_beams": 3,
-        "min_new_tokens": NEW,
-        "max_new_tokens": NEW,
-        "pad_token_id": 1,
-        "do_sample": False,
-    }
+    how = {"num_beams": 3, "min_new_tokens": NEW, "max_new_tokens": NEW, "pad_token_id": 1}
     for row in run.rows:
         if row["variant"] == "default":
             ids = tokenizer(row["prompt"], return_tensors="pt")["input_ids"]
-            out = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **how)
+            out = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, **how)
             assert row["continuation"] == tokenizer.decode(out[0, ids.shape[1] :])
 
 

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from evaluation.protocols.consistency.specifications import (
     ALPHABET,
-    METHODS,
     OWN,
-    Method,
+    Specifications,
     nonsense_group,
-    nonsense_groups,
+    parts_of,
     read_specifications,
 )
 from storage.errors import DataError
@@ -34,25 +33,33 @@ def saved(tmp_path: Path, content: Any) -> Path:
     return path
 
 
+def texts_of(specifications: Specifications, groups: int = 0) -> dict[str, tuple[str, ...]]:
+    """What stands in front of prompts, by variant and group."""
+    return {f"{part.variant}{part.group or ''}": part.texts for part in parts_of(specifications, groups)}
+
+
 def test_our_own_have_the_form_of_the_papers() -> None:
-    own = OWN["self"]
-    assert len(own.original) == len(own.opposite) == 6
-    prefixes = own.filled(own.original)
+    own = texts_of(OWN["self"], 5)
+    assert own["default"] == ()
+    assert own["blank"] == (" ",)  # not empty, which would be the default
+    assert own["nonsense1"] == OWN["self"].filled(nonsense_group(1, 6))
+    assert len({own[name] for name in own if name.startswith("nonsense")}) == 5
+    assert {len(own[name]) for name in own if name not in ("default", "blank")} == {6}
     assert all(
-        prefix.endswith(":\n") and text in prefix for prefix, text in zip(prefixes, own.original, strict=True)
+        prefix.endswith(":\n") and text in prefix
+        for prefix, text in zip(own["original"], OWN["self"].original, strict=True)
     )
-    assert own.blanks == (" ",)  # not empty, which would be the default
-    instructive = OWN["instructive"]
-    assert len(instructive.filled(instructive.original)) == 1
-    assert instructive.filled(("kind",)) == ("Stay kind in what follows: ",)
-    assert instructive.blanks == ("Stay in what follows: ",)
+    instructive = texts_of(OWN["instructive"], 5)
+    assert {len(texts) for name, texts in instructive.items() if name != "default"} == {1}
+    assert OWN["instructive"].filled(("kind",)) == ("Stay kind in what follows: ",)
+    assert instructive["blank"] == ("Stay in what follows: ",)
 
 
 @given(st.integers(0, 10**9), st.integers(1, 8))
 def test_nonsense_comes_from_its_seed(seed: int, count: int) -> None:
     found = nonsense_group(seed, count)
     assert found == nonsense_group(seed, count)
-    assert found != nonsense_group(seed + 1, count)
+    assert len({found, nonsense_group(seed + 1, count)}) == 2
     assert len(found) == count
     assert all(15 <= len(text) <= 45 and set(text) <= {*ALPHABET, " "} for text in found)
 
@@ -62,41 +69,27 @@ def test_nonsense_stays_what_it_is() -> None:
     assert nonsense_group(0, 2) == ("w2 a jt 1 90s  8d atn  j904yi0a", "cq ;qla8 sw   ek27;;dzo7 yqchyqho6g3")
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_groups_of_nonsense_have_the_form_of_the_originals(method: Method) -> None:
-    groups = nonsense_groups(OWN[method], 5)
-    assert len(set(groups)) == 5
-    assert {len(group) for group in groups} == {len(OWN[method].original)}
-
-
 def test_a_users_file(tmp_path: Path) -> None:
     path = saved(tmp_path, {"self": SELF, "instructive": INSTRUCTIVE})
-    found = read_specifications(path, "self")
-    assert found.filled(found.original) == ("This has dogs:\n", "This has cats:\n")
-    assert found.blanks == (" ",)
-    asked = read_specifications(path, "instructive")
-    assert asked.filled(asked.opposite) == ("Act b in: ",)
-    assert asked.blanks == ("Act in: ",)
+    found = texts_of(read_specifications(path, "self"))
+    assert (found["original"], found["blank"]) == (("This has dogs:\n", "This has cats:\n"), (" ",))
+    asked = texts_of(read_specifications(path, "instructive"))
+    assert (asked["opposite"], asked["blank"]) == (("Act b in: ",), ("Act in: ",))
 
 
 def test_nonsense_of_a_users_file(tmp_path: Path) -> None:
-    given_self = [["x y", "z"], ["p", "q r"]]
-    path = saved(
-        tmp_path,
-        {
-            "self": SELF | {"nonsense": given_self, "blank": "  "},
-            "instructive": INSTRUCTIVE | {"nonsense": ["x", ["y"]], "blank": "Be:"},
-        },
-    )
+    given_self = SELF | {"nonsense": [["x y", "z"], ["p", "q r"]], "blank": "  ", "template": "{}"}
+    given = INSTRUCTIVE | {"nonsense": ["x", ["y"]], "blank": "Be:"}
+    path = saved(tmp_path, {"self": given_self, "instructive": given})
     found = read_specifications(path, "self")
-    assert nonsense_groups(found, 2) == (("x y", "z"), ("p", "q r"))
-    assert nonsense_groups(found, 1) == (("x y", "z"),)
-    assert found.blanks == ("  ",)
-    asked = read_specifications(path, "instructive")
-    assert nonsense_groups(asked, 2) == (("x",), ("y",))
-    assert asked.blanks == ("Be: ",)
+    texts = texts_of(found, 2)
+    assert (texts["nonsense"], texts["nonsense1"]) == (("x y\n", "z\n"), ("p\n", "q r\n"))
+    assert "nonsense1" not in texts_of(found, 1)
+    assert texts["blank"] == ("  ",)
+    asked = texts_of(read_specifications(path, "instructive"), 2)
+    assert (asked["nonsense1"], asked["blank"]) == (("Act y in: ",), ("Be: ",))
     with pytest.raises(DataError, match="--nonsense-groups 2"):
-        nonsense_groups(found, 3)
+        texts_of(found, 3)
 
 
 @pytest.mark.parametrize(
