@@ -6,7 +6,6 @@ A new row of PROTOCOLS needs one entry in CASES (protocol_cases.py) and nothing 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,17 +13,15 @@ from typing import Any
 import pytest
 import torch
 
-from data_modules.questions.squad import write_squad
 from evaluation.__main__ import build_parser, main
 from evaluation.page.folders import find_results
 from evaluation.page.page import page
-from evaluation.protocol import PROTOCOLS, Row
+from evaluation.protocol import PROTOCOLS
 from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import QUESTIONS, told
+from tests.evaluation.checkpoints import told
 from tests.evaluation.page.html_pages import Page, check_self_contained
-from tests.evaluation.protocol_cases import CASES, Case, cell, make_room
+from tests.evaluation.protocol_cases import CASES, Case, make_room
 
-ROOT = Path(__file__).resolve().parents[2]
 EVERY = pytest.mark.parametrize("case", CASES, ids=lambda case: case.protocol)
 LONG = pytest.mark.parametrize("case", [case for case in CASES if case.long], ids=lambda case: case.protocol)
 
@@ -78,28 +75,6 @@ class Forwards:
 
 def test_every_protocol_has_a_case() -> None:
     assert [case.protocol for case in CASES] == [row.name for row in PROTOCOLS]
-
-
-def test_the_example_of_contributing_runs(
-    room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.S)
-    (tmp_path / "length_protocol.py").write_text(code)
-    monkeypatch.syspath_prepend(tmp_path)
-    row = Row("length", "length_protocol", "how long answers are")
-    monkeypatch.setattr("evaluation.__main__.PROTOCOLS", (*PROTOCOLS, row))
-    write_squad(QUESTIONS, tmp_path / "qa.json")
-    flags = ["--checkpoint", "{}", "--qa", f"{tmp_path}/qa.json"]
-    case = Case(
-        "length", "qa", lambda _: flags, {cell("words", checkpoint="qa"): len(QUESTIONS)}, len(QUESTIONS)
-    )
-
-    def made(case: Case) -> Path:
-        assert main(case.command(room, tmp_path / "report")) == 0
-        return tmp_path / "report"
-
-    test_its_files(case, made)
-    test_its_numbers_of_examples(case, lambda _: tmp_path / "report")
 
 
 @EVERY

@@ -1,0 +1,114 @@
+"""CONTRIBUTING's examples: made in a copy of the checkout, where the commands know them.
+
+A block opens with its language and file: the whole file, or (`diff`) lines of it, with `@@` between changes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from data_modules.stories.questions import vocabulary
+from data_modules.stories.word_tokenizer import build_tokenizer
+from tests.evaluation.cells import Cells
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = ("configs", "data_modules", "evaluation", "losses", "metrics", "models", "storage", "training")
+BLOCK = re.compile(r"^```(python|yaml|diff) (\S+)\n(.*?)^```$", re.M | re.S)
+ROWS = [
+    {"passage": "anna is in the attic .", "question": "is anna in the attic ?", "answer": True},
+    {"passage": "ben is in the bank .", "question": "is ben in the attic ?", "answer": False},
+    {"passage": "clara is in the bank .", "question": "is clara in the bank ?", "answer": True},
+]
+
+
+class Copy:
+    """A copy of the checkout."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for name in ROOMS:
+            shutil.copytree(ROOT / name, root / name)
+
+    def change(self, path: Path, diff: str) -> None:
+        """Make the changes of a diff; the lines that it shows must stand in the file once."""
+        text = path.read_text()
+        for change in diff.split("@@\n"):
+            lines = change.splitlines(keepends=True)
+            before, after = (
+                "".join(line[1:] for line in lines if line[0] in signs) for signs in (" -", " +")
+            )
+            assert text.count(before) == 1, f"{path.name} does not hold\n{before}"
+            text = text.replace(before, after)
+        path.write_text(text)
+
+    def run(self, *arguments: str) -> None:
+        """`python -m ...`, as a user of the copy."""
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(self.root),
+            "OMP_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", *arguments], cwd=self.root, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    """With all examples in it, and a file of the new data set."""
+    copy = Copy(tmp_path_factory.mktemp("copy"))
+    for language, name, content in BLOCK.findall((ROOT / "CONTRIBUTING.md").read_text()):
+        path = copy.root / name
+        assert path.exists() == (language == "diff"), name
+        copy.change(path, content) if language == "diff" else path.write_text(content)
+    (copy.root / "boolq.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return copy
+
+
+@pytest.fixture(scope="module")
+def checkpoint(copy: Copy) -> Path:
+    """The new backbone, trained on the new data set with the new intervention."""
+    build_tokenizer("bert", vocabulary()).save_pretrained(copy.root / "words")
+    copy.run(
+        *("training", "fit", "-c", "configs/experiments/stories_ibt.yaml"),
+        *("-c", "configs/backbones/albert_base.yaml", "--backbone.checkpoint=random"),
+        *("--backbone.tokenizer=words", "--backbone.config={vocab_size: 320, hidden_size: 32}"),
+        *("--data.train_qa=boolq.jsonl", "--data.val_qa={main: boolq.jsonl}", "--data.qa_batch_size=2"),
+        *("--data.interventions={train: [os, os_q], watch: [os, os_q], shift: [os_q]}", "--run.version=0"),
+        *("--run.wandb=off", "--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false"),
+    )
+    return copy.root / "runs/stories_ibt/0/checkpoints/last.ckpt"
+
+
+def test_a_new_backbone_data_set_and_intervention(checkpoint: Path) -> None:
+    run = checkpoint.parents[1]
+    assert "architecture: albert" in (run / "config.yaml").read_text()
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert {metrics[f"val/{name}/n"] for name in ("qa", "qa/os_q", "shift/cls/os_q")} == {len(ROWS)}
+    assert metrics["val/shift/cls/os_q/mean"] < 1
+
+
+def test_a_new_intervention(copy: Copy) -> None:
+    flags = ("--dataset", "stories", "--input", "stories:conversation_dev", "--variant", "os_q")
+    copy.run("data_modules", "perturb", *flags, "--output", "rows.jsonl")
+    rows = [json.loads(line) for line in (copy.root / "rows.jsonl").read_text().splitlines()]
+    assert rows
+    assert all(row["context"].endswith(row["question"]) and row["variant"] == "os_q" for row in rows)
+
+
+def test_a_new_protocol(copy: Copy, checkpoint: Path) -> None:
+    flags = ("--checkpoint", str(checkpoint), "--qa", "boolq.jsonl", "--device", "cpu")
+    copy.run("evaluation", "length", *flags, "--output", "report")
+    cells = Cells(copy.root / "report")
+    cells.check()
+    assert cells.n("words", checkpoint="last") == len(ROWS)
