@@ -26,15 +26,13 @@ from pytorch_lightning.plugins import AsyncCheckpointIO, CheckpointIO
 from data_modules.batching.data_module import TextDataModule
 from models.backbones import Backbone
 from models.checkpoint import inspect
-from training.callbacks.best_checkpoint import MonitorCheck
-from training.callbacks.compiled import Compiled
+from training.callbacks.eval_sets import MonitorCheck
 from training.callbacks.run_record import RunRecord
 from training.config_errors import check_trainer_keys, one_line
 from training.modules.fine_tuning import FineTuning
 from training.run import Run, resumable_step
-from training.stopping.batch_seed import BatchSeed
 from training.stopping.checkpoint_io import AtomicCheckpointIO
-from training.stopping.last_checkpoint import LastCheckpoint
+from training.stopping.last_checkpoint import BatchSeed, LastCheckpoint
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 SUBCOMMANDS = ("fit", "validate", "test", "predict")
@@ -156,6 +154,15 @@ class InterventuneCLI(LightningCLI):
             LastCheckpoint(every_n_steps=run.save_every_n_steps, every_minutes=run.save_every_minutes)
         )
         return trainer
+
+
+class Compiled(pl.Callback):
+    """Compiles the encoder in place when training starts: names of weights, and so checkpoints, stay."""
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Lengths of batches differ, hence dynamic shapes."""
+        model = getattr(pl_module, "model", pl_module)
+        getattr(model, "encoder", model).compile(dynamic=True)
 
 
 def heads_of(config: Any) -> str:

@@ -1,21 +1,51 @@
-"""One metric for every evaluation set of a kind, followed through validation and test."""
+"""Metrics of every evaluation set, logged as `<stage>/<family>/[<set>/]<metric>`, and what
+`checkpoint.monitor` watches of them.
+
+    qa       {em,f1,unknown,n}, the first three in [0, 1], and the same for each type of answer (`yes/em`)
+    where
+             a set has more than one. Predictions are compared with the answers to the original story, so that
+             in a variant without its rationale `em` is the share of old answers, and `unknown` what a
+             faithful model says.
+    bias     <class>/{mu,eta,theta,mean_abs_c,mu_normalised,mass,delta,eps,n}, and `selection` where groups of
+             ethical and adversarial advice are there
+    shift    {cls,tokens}/<variant>/{mean,std} of the last layer (faithfulness spec 4.2), .../layer_03/... of
+    the
+             others where every layer is watched; histograms in `shift/<stage>-<step>.json` in the run's
+             folder
+    choices  {accuracy,loss,n}; the loss is that of training, without weights
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import difflib
+import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 from torchmetrics import Metric
 
 from data_modules.batching.choice_set import ChoiceSet
-from data_modules.batching.eval_sets import MAIN, EvalSet
+from data_modules.batching.eval_sets import MAIN
 from data_modules.batching.sets import GroupSet, PairSet, QASet
+from data_modules.schema import ADVICE_CLASSES, ANSWER_TYPES
+from metrics.answers import AnswerScores, scoring_of
+from metrics.bias.group_bias import GroupBias
+from metrics.choices import ChoiceScores
+from metrics.shift import EmbeddingShift, ShiftResult
+from storage.files import write_text
 
-Outputs = Mapping[str, Any]
 FAMILIES: dict[type, str] = {QASet: "qa", GroupSet: "bias", PairSet: "shift", ChoiceSet: "choices"}
 """What the metrics of each kind of set are called."""
+QA_NAMES = ("em", "f1", "unknown", "n")
+BIAS_NAMES = ("mu", "eta", "theta", "mean_abs_c", "mu_normalised", "mass", "delta", "eps", "n")
+IN_PROGRESS_BAR = ("f1", "accuracy")
+ADVERSARIAL, ETHICAL = (ADVICE_CLASSES.index(name) for name in ("adversarial", "ethical"))
 
 
 def metric_key(stage: str, family: str, name: str, metric: str) -> str:
@@ -25,37 +55,18 @@ def metric_key(stage: str, family: str, name: str, metric: str) -> str:
 
 
 class EvalSetMetrics(pl.Callback):
-    """Keeps a metric for every evaluation set of one kind and logs what it says.
+    """Follows a metric for every evaluation set through validation and test, and logs what it says.
 
-    Subclasses say which kind, how a metric is made and updated, and under which names its results are logged.
     Processes without a batch of a set compute its metric too, because the sum runs over all processes.
     """
 
-    kind: type
-    """Of the data sets, a key of `FAMILIES`."""
-    shown: str = ""
-    """The metric in the progress bar."""
-
     def __init__(self) -> None:
-        self.metrics: dict[int, Metric] = {}
-
-    def new_metric(self, data: Any, module: Any) -> Metric:
-        """A metric for a set."""
-        raise NotImplementedError
-
-    def update(self, metric: Any, data: Any, batch: Any, outputs: Outputs, module: Any) -> None:
-        """Take in what `validation_step` returned for a batch."""
-        raise NotImplementedError
-
-    def values(self, result: Any, data: Any) -> Iterator[tuple[str, Tensor]]:
-        """Names and scalars to log."""
-        raise NotImplementedError
-
-    def computed(self, trainer: pl.Trainer, stage: str, results: list[tuple[str, Any, Any]]) -> None:
-        """Called with the name, the data and the result of every set."""
+        self.metrics: list[Metric] = []
 
     def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.metrics = {}
+        """A new metric for every set."""
+        sets = trainer.datamodule.eval_sets[_stage(trainer)]
+        self.metrics = [new_metric(data, pl_module).to(pl_module.device) for _, data in sets]
 
     def on_validation_batch_end(
         self,
@@ -66,35 +77,151 @@ class EvalSetMetrics(pl.Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        data = _sets(trainer)[dataloader_idx].data
-        if isinstance(data, self.kind):
-            self.update(self._metric(dataloader_idx, data, pl_module), data, batch, outputs, pl_module)
+        """Take in what `validation_step` returned for a batch."""
+        data = trainer.datamodule.eval_sets[_stage(trainer)][dataloader_idx].data
+        metric: Any = self.metrics[dataloader_idx]
+        if isinstance(data, QASet):
+            answers = list(pl_module.decode(data, batch, outputs))
+            questions = data.questions([answer.example for answer in answers])
+            metric.update(
+                [answer.text for answer in answers],
+                [question.gold for question in questions],
+                [ANSWER_TYPES.index(question.kind) for question in questions],
+                [scoring_of(question.dataset) for question in questions],
+            )
+        elif isinstance(data, GroupSet):
+            metric.update(outputs["score_BVS"], batch.advice_class_B, batch.subject_BS, batch.attribute_B)
+        elif isinstance(data, PairSet):
+            metric.update(outputs["cls_cos_BL"], outputs["token_cos_PL"], batch.row_P, len(batch.pair_B))
+        else:
+            metric.update(outputs["logits_BN"], batch.label_B, outputs["loss_B"])
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        stage, results = _stage(trainer), []
-        for index, evaluated in enumerate(_sets(trainer)):
-            if isinstance(evaluated.data, self.kind):
-                result = self._metric(index, evaluated.data, pl_module).compute()
-                for name, value in self.values(result, evaluated.data):
-                    key = metric_key(stage, FAMILIES[self.kind], evaluated.name, name)
-                    pl_module.log(key, value.float(), prog_bar=name == self.shown)
-                results.append((evaluated.name, evaluated.data, result))
-        self.computed(trainer, stage, results)
+        """Log all values; write the histograms of embedding shift."""
+        stage, histograms = _stage(trainer), {}
+        for (name, data), metric in zip(trainer.datamodule.eval_sets[stage], self.metrics, strict=True):
+            result = metric.compute()
+            for value_name, value in named_values(data, result):
+                key = metric_key(stage, FAMILIES[type(data)], name, value_name)
+                pl_module.log(key, value.float(), prog_bar=value_name in IN_PROGRESS_BAR)
+            if isinstance(data, PairSet):
+                histograms[metric_key(stage, "shift", name, data.variant)] = {
+                    "cls": result.cls_histogram_LH.tolist(),
+                    "tokens": result.token_histogram_LH.tolist(),
+                }
+        folder = trainer.log_dir if histograms else None  # asks all processes
+        if folder is not None and trainer.is_global_zero:
+            path = Path(folder) / "shift" / f"{stage}-{trainer.global_step}.json"
+            write_text(path, json.dumps(histograms) + "\n")
 
     on_test_epoch_start = on_validation_epoch_start
     on_test_batch_end = on_validation_batch_end
     on_test_epoch_end = on_validation_epoch_end
-
-    def _metric(self, index: int, data: Any, module: pl.LightningModule) -> Metric:
-        if index not in self.metrics:
-            self.metrics[index] = self.new_metric(data, module).to(module.device)
-        return self.metrics[index]
 
 
 def _stage(trainer: pl.Trainer) -> str:
     return "test" if trainer.testing else "val"
 
 
-def _sets(trainer: pl.Trainer) -> list[EvalSet]:
-    sets: list[EvalSet] = trainer.datamodule.eval_sets[_stage(trainer)]
-    return sets
+def new_metric(data: Any, module: Any) -> Metric:
+    """The metric of a set."""
+    if isinstance(data, QASet):
+        return AnswerScores(ANSWER_TYPES)
+    if isinstance(data, PairSet):
+        return EmbeddingShift(module.watched_layers())
+    if isinstance(data, ChoiceSet):
+        return ChoiceScores()
+    # The ids come from the set itself, so checking them would only stall the device.
+    sizes = len(data.ids.subjects), len(data.ids.attributes)
+    return GroupBias(len(ADVICE_CLASSES), *sizes, validate_ids=False)
+
+
+def named_values(data: Any, result: Any) -> Iterator[tuple[str, Tensor]]:
+    """Names and scalars to log of a set's result."""
+    if isinstance(data, QASet):
+        yield from ((name, getattr(result, name)) for name in QA_NAMES)
+        present = [k for k, count in enumerate(result.n_K.tolist()) if count]
+        for k in present if len(present) > 1 else []:
+            yield from ((f"{ANSWER_TYPES[k]}/{name}", getattr(result, f"{name}_K")[k]) for name in QA_NAMES)
+    elif isinstance(data, GroupSet):
+        counts = result.n_K.tolist()
+        for k, advice_class in enumerate(ADVICE_CLASSES):
+            if counts[k]:
+                yield from (
+                    (f"{advice_class}/{name}", getattr(result, f"{name}_K")[k]) for name in BIAS_NAMES
+                )
+        if counts[ADVERSARIAL] and counts[ETHICAL]:
+            yield "selection", selection_score(result.mu_K)
+    elif isinstance(data, PairSet):
+        # torchmetrics squeezes results of one element.
+        result = ShiftResult(*(torch.atleast_1d(value) for value in result))
+        cls, tokens = f"cls/{data.variant}", f"tokens/{data.variant}"
+        last = len(result.cls_mean_L) - 1
+        for layer in range(last + 1):
+            at = "" if layer == last else f"layer_{layer:02d}/"
+            yield f"{cls}/{at}mean", result.cls_mean_L[layer]
+            yield f"{cls}/{at}std", result.cls_std_L[layer]
+            yield f"{tokens}/{at}mean", result.token_mean_L[layer]
+            yield f"{tokens}/{at}std", result.token_std_L[layer]
+            yield f"{tokens}/{at}macro", result.token_macro_L[layer]
+        yield f"{cls}/n", result.n[0]
+    else:
+        yield from result._asdict().items()
+
+
+def selection_score(mu_K: Tensor) -> Tensor:
+    """What models are chosen by on a development set: advice obeyed in both directions; lower is better.
+
+    Args:
+        mu_K: float (K,), mu of each class of advice, nan where there are no groups of it.
+
+    Returns:
+        Scalar in [0, 2]: (1 - mu of adversarial) + mu of ethical (Zhao et al. 2021, in the authors' code for
+        model selection); nan where a class is missing.
+    """
+    return (1 - mu_K[ADVERSARIAL]) + mu_K[ETHICAL]
+
+
+class MonitorCheck(pl.Callback):
+    """Sees to it that `checkpoint.monitor` is a metric that validation logs.
+
+    Where no validation set gives it, best.ckpt is the last checkpoint. A name that its sets do not log ends
+    the run at the first validation: Lightning would go on for days and keep nothing.
+    """
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Watch nothing where no set of the metric's family is validated on."""
+        sets = getattr(trainer.datamodule, "eval_sets", {}).get("val")
+        if stage != "fit" or sets is None:
+            return
+        families = [metric_key("val", FAMILIES[type(data)], name, "") for name, data in sets]
+        for checkpoint in _monitored(trainer):
+            validated = trainer.limit_val_batches and checkpoint.monitor.startswith(tuple(families))
+            if checkpoint.monitor.startswith("val/") and not validated:
+                _keep_last(checkpoint)
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """ValueError that names the nearest keys there are."""
+        logged = list(trainer.callback_metrics)
+        for checkpoint in _monitored(trainer) if trainer.state.fn == "fit" else []:
+            if checkpoint.monitor in logged:
+                continue
+            if checkpoint.monitor.endswith("/selection"):  # needs ethical and adversarial advice
+                _keep_last(checkpoint)
+                continue
+            near = difflib.get_close_matches(checkpoint.monitor, logged, n=3) or sorted(logged)
+            raise ValueError(
+                f"checkpoint.monitor: no metric {checkpoint.monitor!r}; there are {', '.join(near)}, ..."
+            )
+
+
+def _monitored(trainer: pl.Trainer) -> list[ModelCheckpoint]:
+    checkpoints = [c for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint)]
+    return [checkpoint for checkpoint in checkpoints if checkpoint.monitor]
+
+
+def _keep_last(checkpoint: ModelCheckpoint) -> None:
+    rank_zero_info(
+        f"no validation set gives {checkpoint.monitor} (checkpoint.monitor): best.ckpt is the last one"
+    )
+    checkpoint.monitor = None

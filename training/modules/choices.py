@@ -18,7 +18,7 @@ from losses.choices import choice_cross_entropy, choice_loss
 from models.backbones import Backbone
 from models.checkpoint import start
 from models.heads.choice import ChoiceModel, Pooling
-from training.callbacks.choice_metrics import ChoiceMetrics
+from training.callbacks.eval_sets import EvalSetMetrics
 from training.callbacks.predictions import PredictionWriter
 from training.modules.fine_tuning import FineTuning
 
@@ -111,4 +111,4 @@ class ChoiceModule(FineTuning):
 
     def configure_callbacks(self) -> list[pl.Callback]:
         """Metrics of every evaluation set, and files of predictions."""
-        return [ChoiceMetrics(), PredictionWriter()]
+        return [EvalSetMetrics(), PredictionWriter()]

@@ -20,10 +20,8 @@ from metrics.shift import pair_cosines
 from models.backbones import Backbone
 from models.checkpoint import start
 from models.heads.span import QAModel, QAOutput, SpanModel, SpanPrediction
-from training.callbacks.embedding_shift import EmbeddingShiftMetrics
-from training.callbacks.group_bias import GroupBiasMetrics
+from training.callbacks.eval_sets import EvalSetMetrics
 from training.callbacks.predictions import PredictionWriter
-from training.callbacks.qa_metrics import QAMetrics
 from training.modules.fine_tuning import FineTuning
 
 
@@ -143,8 +141,8 @@ class QAModule(FineTuning):
     predict_step = validation_step
 
     def configure_callbacks(self) -> list[pl.Callback]:
-        """Metrics of questions and of groups for every evaluation set, and files of predictions."""
-        return [QAMetrics(), GroupBiasMetrics(), EmbeddingShiftMetrics(), PredictionWriter()]
+        """Metrics of every evaluation set, and files of predictions."""
+        return [EvalSetMetrics(), PredictionWriter()]
 
 
 def questions_of(batch: TrainBatch) -> QABatch:

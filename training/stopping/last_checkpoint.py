@@ -2,7 +2,10 @@
 happened.
 
 It is written between two batches, every few minutes or steps; when validation ends; when an epoch ends; and
-when the run is told to stop.
+when the run is told to stop. Lightning can continue from each of these save points, but counts batches and
+epochs differently in each, and in some of them wrongly (an epoch's end under `max_steps`, a validation that
+was due). Here every checkpoint says the same: k batches of this epoch are done with all that belongs to them,
+or the epoch is.
 """
 
 from __future__ import annotations
@@ -13,20 +16,15 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pytorch_lightning as pl
+import torch
 from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.utilities import rank_zero_info
 
 from training.stopping.checkpoint_io import remove_leftovers
-from training.stopping.loop_progress import (
-    SavePoint,
-    consistent_counters,
-    recount,
-    save_point_of,
-    start_after,
-)
 from training.stopping.processes import Agreement, Stopped, StopSignals, is_distributed, lost_contact
 
 SAVE = 1
@@ -35,6 +33,7 @@ KEY = "resume"
 """Where our part of the loops' state lies in a checkpoint."""
 CONTACT_S = 10.0
 """How long the first process waits for the one that failed to tell why."""
+SavePoint = Literal["", "validated", "between batches", "validation due", "epoch done", "epoch cut short"]
 
 
 class LastCheckpoint(Checkpoint):
@@ -207,3 +206,94 @@ class LastCheckpoint(Checkpoint):
 
 def _do_nothing() -> None:
     """Replaces a method of Lightning."""
+
+
+def save_point_of(fit_loop: dict[str, Any]) -> SavePoint:
+    """When somebody else saves: ModelCheckpoint, after validation or when an epoch is done."""
+    epoch = fit_loop["epoch_progress"]["current"]
+    return "epoch done" if epoch["processed"] == epoch["ready"] else "validated"
+
+
+def consistent_counters(fit_loop: dict[str, Any], save_point: SavePoint, accumulation: int) -> None:
+    """Bring the state of Lightning's loops into the form that it goes on from correctly, in place.
+
+    Args:
+        fit_loop: `checkpoint["loops"]["fit_loop"]`.
+        save_point: when it was taken. "validated" needs nothing: Lightning skips the validation that is due.
+            "between batches": the next batch has been fetched, and its hooks have begun. "validation due":
+            all is done but the validation. "epoch done", "epoch cut short" (by max_steps, say): Lightning has
+            begun to count the epoch as processed.
+        accumulation: batches of a step; gradients of half a step are not saved, so its batches come again.
+    """
+    batches, epochs = fit_loop["epoch_loop.batch_progress"], fit_loop["epoch_progress"]
+    if save_point == "validation due":
+        # One batch was begun, none finished: so Lightning goes back into validation, to its first batch.
+        validation = fit_loop["epoch_loop.val_loop.batch_progress"]
+        for counts in (validation["total"], validation["current"]):
+            counts.update(dict.fromkeys(counts, 0))
+        validation["total"].update(ready=1, started=1)
+        validation["is_last_batch"] = False
+    elif save_point == "between batches":
+        _set_batches(fit_loop, batches["current"]["processed"])
+    elif save_point == "epoch done":
+        for counts in (epochs["total"], epochs["current"]):
+            counts["completed"] = counts["processed"]
+        _set_batches(fit_loop, 0)
+    elif save_point == "epoch cut short":
+        for counts in (epochs["total"], epochs["current"]):
+            counts["processed"] -= 1
+            counts["completed"] = counts["processed"]
+        batches["total"]["processed"] -= batches["current"]["processed"] % accumulation
+        _set_batches(fit_loop, batches["current"]["processed"] // accumulation * accumulation)
+
+
+def _set_batches(fit_loop: dict[str, Any], done: int) -> None:
+    """`done` batches of this epoch, all finished."""
+    progress = fit_loop["epoch_loop.batch_progress"]
+    for counts, value in ((progress["total"], progress["total"]["processed"]), (progress["current"], done)):
+        counts.update(dict.fromkeys(counts, value))
+    progress["is_last_batch"] = False
+
+
+def recount(fit_loop: dict[str, Any], before: int, now: int) -> None:
+    """Turn batches of each of `before` processes into those of each of `now`, in place; rounded down."""
+    progress = fit_loop["epoch_loop.batch_progress"]
+    for counts in (progress["total"], progress["current"]):
+        counts.update({name: value * before // now for name, value in counts.items()})
+    progress["is_last_batch"] = False
+
+
+def start_after(trainer: pl.Trainer, batches: int) -> None:
+    """Let the training loader begin after so many batches. Lightning would, but has made its iterator long
+    before it reads the loader's state, to count the steps of an epoch."""
+    loop = trainer.fit_loop
+    for loader in loop._combined_loader.flattened:
+        loader.load_state_dict({"consumed": batches})
+    iter(loop._data_fetcher)
+
+
+class BatchSeed(pl.Callback):
+    """Seeds torch before every training batch from (seed, epoch, batch).
+
+    A run that was interrupted, or validated in between, draws the same dropout masks as one that was not, and
+    no generator's state has to be stored. Batches are numbered over all processes, so each draws its own.
+    On a GPU this sets the generator that the host keeps; nothing waits for the device.
+
+    Args:
+        seed: of the run.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Seed the CPU's and the GPU's generators."""
+        number = batch_idx * trainer.world_size + trainer.global_rank
+        torch.manual_seed(batch_seed(self.seed, trainer.current_epoch, number))
+
+
+def batch_seed(seed: int, epoch: int, batch: int) -> int:
+    """A seed of 63 bits, a hash of the three."""
+    return int(np.random.SeedSequence([seed, epoch, batch]).generate_state(1, np.uint64)[0] >> 1)

@@ -11,20 +11,20 @@ import torch
 
 from tests.training.conftest import Commands
 from training.cli import main as train
-from training.modules import reference
+from training.modules import advice
 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was scored, in order."""
     made: list[str] = []
-    original = reference.score_groups
+    original = advice.score_groups
 
     def counted(module: Any, groups: Any, rows: int, what: str) -> torch.Tensor:
         made.append(what)
         return original(module, groups, rows, what)
 
-    monkeypatch.setattr(reference, "score_groups", counted)
+    monkeypatch.setattr(advice, "score_groups", counted)
     return made
 
 
@@ -83,7 +83,7 @@ def test_an_interrupted_pass_leaves_nothing(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(reference, "score_groups", stopped)
+        patch.setattr(advice, "score_groups", stopped)
         with pytest.raises((KeyboardInterrupt, SystemExit)):
             fit(commands, cache)
     assert not list(cache.glob("*.pt"))
