@@ -37,7 +37,7 @@ def measured(prediction: str, answer: str) -> dict[str, bool]:
 
 def record(named: Mapping[str, str], asking: Asking) -> dict[str, Any]:
     """For `about`: who was asked, and how."""
-    from evaluation.answering.prompts import prompt_record
+    from evaluation.answering.open import prompt_record
 
     return {
         "checkpoints": {name: source_record(path) for name, path in named.items()},

@@ -1,22 +1,24 @@
-"""The table of encoders that can be fine-tuned: one row per architecture, and how to build one.
+"""The table of encoders that can be fine-tuned: one row per architecture, how to build one, and what every
+model has below its heads.
 
 A row says only what transformers does not say itself: which modules of the architecture's
 question-answering class make up its span head, and a small random configuration for tests and demos.
+
+Shape letters: B batch (rows), T tokens, D hidden.
 """
 
 from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
-
-from models.tiny_init import reading_init_
+from torch import Tensor, nn
 
 # transformers is imported where a model is built: printing a configuration takes none of its seconds. (mypy
 # takes MYPY for True; a block under TYPE_CHECKING jsonargparse would execute.)
@@ -112,6 +114,71 @@ class Backbone:
     reading_init: bool = False
 
 
+class EncoderModel(nn.Module):
+    """The encoder of transformers' model; subclasses put heads on it.
+
+    Args:
+        pretrained: a model of transformers, with a head or without.
+        architecture: row of the table of backbones.
+    """
+
+    heads: ClassVar[str]
+    """Which heads it has, by the name that checkpoints record."""
+    purpose: ClassVar[str]
+    """What it does, for errors: the checkpoint ..."""
+
+    def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
+        super().__init__()
+        self.architecture = architecture
+        self.encoder: PreTrainedModel = pretrained.base_model
+        self.segments = ARCHITECTURES[architecture].segments
+
+    @property
+    def head_options(self) -> dict[str, Any]:
+        """Keyword arguments of the constructor that a checkpoint has to record, as plain values."""
+        return {}
+
+    def take_pooler(self, checkpoint: str) -> None:
+        """Start what these heads have of a pooler from that of a pretrained encoder."""
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The longest row that the position table allows; None where positions are relative."""
+        positions = getattr(self.config, "max_position_embeddings", None)
+        if positions is None or self.architecture == "xlnet":
+            return None
+        # RoBERTa counts positions from padding_idx + 1.
+        return positions - self.config.pad_token_id - 1 if self.architecture == "roberta" else positions
+
+    @property
+    def config(self) -> PreTrainedConfig:
+        """transformers' configuration of the encoder."""
+        return self.encoder.config
+
+    @property
+    def initializer_range(self) -> float:
+        """Standard deviation of fresh weights, by the encoder's configuration."""
+        return float(getattr(self.config, "initializer_range", 0.02))
+
+    def encode(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        """Last hidden states (B, T, D) of the encoder.
+
+        Args:
+            inputs: `input_ids`, `attention_mask` and `token_type_ids`, each (B, T); an encoder without
+                segments does not get the last.
+        """
+        return self.encoder(**self._taken(inputs)).last_hidden_state
+
+    def hidden_states(self, inputs: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        """Hidden states (B, T, D) of the embeddings and of every layer; the last are those of `encode`."""
+        output = self.encoder(**self._taken(inputs), output_hidden_states=True)
+        # Some encoders normalise or drop out once more after the last layer.
+        return (*output.hidden_states[:-1], output.last_hidden_state)
+
+    def _taken(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {name: value for name, value in inputs.items() if self.segments or name != "token_type_ids"}
+
+
 def backbone_config(backbone: Backbone) -> PreTrainedConfig:
     """The transformers configuration of `backbone`.
 
@@ -199,7 +266,12 @@ def load_pretrained(backbone: Backbone) -> PreTrainedModel:
     if backbone.checkpoint == RANDOM:
         model = build(config, backbone)
         if backbone.reading_init:
-            _reading_init(model)
+            from models.tiny_init import reading_init_  # tests and demos alone start so
+
+            try:
+                reading_init_(model)
+            except ValueError as error:
+                raise CheckpointError(f"backbone.reading_init: {error}") from error
         return model.train()
     try:
         with _quiet():  # `_check_loaded` says which weights are absent or do not fit
@@ -263,13 +335,6 @@ def _set_kernels(model: PreTrainedModel, backbone: Backbone | None) -> None:
         model.set_attn_implementation(ATTENTION)
 
 
-def _reading_init(model: PreTrainedModel) -> None:
-    try:
-        reading_init_(model)
-    except ValueError as error:
-        raise CheckpointError(f"backbone.reading_init: {error}") from error
-
-
 def _options(backbone: Backbone | None) -> dict[str, Any]:
     options: dict[str, Any] = {"dtype": torch.float32}
     if backbone is not None and backbone.attention != "auto":
@@ -299,3 +364,18 @@ def _check_loaded(backbone: Backbone, model: PreTrainedModel, info: dict[str, An
 def _first_line(error: Exception) -> str:
     text = str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__
+
+
+def pick_device(name: str) -> torch.device:
+    """A device by name; `auto` is a GPU where there is one.
+
+    Raises:
+        ValueError: torch knows no such device here.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:  # the latter where torch is built without CUDA
+        raise ValueError(f"--device {name}: {str(error).splitlines()[0]}") from error
+    return torch.device(name)

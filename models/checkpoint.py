@@ -1,7 +1,7 @@
 """Trained models in files: look at one, load one to ask it, start training from one.
 
     info = inspect(path)                     # no weights are read
-    loaded = load(path, QAModel)             # model, tokenizer, encoding
+    model, info = load(path, QAModel)
     model = start(backbone, RationaleModel)  # from the Hub, a folder, or a checkpoint of ours
 
 A `.ckpt` is a Lightning checkpoint that also carries, under one key, the architecture, the transformers
@@ -14,9 +14,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 from torch import nn
@@ -27,16 +28,13 @@ from models.backbones import (
     ArchitectureName,
     Backbone,
     CheckpointError,
+    EncoderModel,
     apply_settings,
     build,
     folder_architecture,
     load_pretrained,
 )
-from models.heads.answers import RationaleModel
-from models.heads.choice import ChoiceModel
-from models.heads.encoder import EncoderModel
 from models.heads.span import SpanModel
-from models.heads.xlnet import XLNetModel
 
 log = logging.getLogger(__name__)
 
@@ -44,10 +42,13 @@ KEY = "interventune"
 """Where our part of a Lightning checkpoint lies."""
 FORMAT = 1
 
-HEADS: dict[str, type[EncoderModel]] = {
-    kind.heads: kind for kind in (SpanModel, RationaleModel, XLNetModel, ChoiceModel)
+HEADS = {
+    "span": "models.heads.span:SpanModel",
+    "rationale": "models.heads.answers:RationaleModel",
+    "xlnet": "models.heads.xlnet:XLNetModel",
+    "choice": "models.heads.choice:ChoiceModel",
 }
-"""The model of each kind of heads, by the name that checkpoints record."""
+"""Where the model of each kind of heads is, by the name that checkpoints record; imported when it is used."""
 
 Part = Literal["all", "span", "encoder"]
 START_FROM: dict[str, dict[str, Part]] = {
@@ -68,16 +69,16 @@ class CheckpointInfo:
 
     path: str
     architecture: str
-    heads: str
-    """A name in `HEADS`; empty for a Hugging Face folder, which has an encoder and perhaps a span head."""
-    head_options: dict[str, Any]
-    config: dict[str, Any]
-    """Values of transformers' configuration; empty for a folder."""
     tokenizer: dict[str, str] | str
     """The tokenizer's files by name, or the folder or Hub name that holds them."""
-    encoding: dict[str, Any]
+    heads: str = ""
+    """A name in `HEADS`; empty for a Hugging Face folder, which has an encoder and perhaps a span head."""
+    head_options: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    """Values of transformers' configuration; empty for a folder."""
+    encoding: dict[str, Any] = field(default_factory=dict)
     """Options of the text encoding that the model was trained with; empty if the checkpoint does not say."""
-    step: int
+    step: int = 0
     """Of training."""
 
     def require(self, *, architecture: str = "", heads: str = "") -> CheckpointInfo:
@@ -95,20 +96,17 @@ class CheckpointInfo:
 
     def require_kind(self, kind: type[EncoderModel]) -> None:
         """CheckpointError unless `load` makes a model of `kind` of this checkpoint."""
-        if self.heads and not issubclass(found := HEADS[self.heads], kind):
+        if self.heads and not issubclass(found := heads_class(self.heads), kind):
             raise CheckpointError(
                 f"{self.path}: the checkpoint {found.purpose} ({self.heads!r} heads); "
                 f"give one that {kind.purpose}"
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded(Generic[M]):
-    """A model in evaluation mode, with what is needed to feed it: see `CheckpointInfo`."""
-
-    model: M
-    tokenizer: dict[str, str] | str
-    encoding: dict[str, Any]
+def heads_class(name: str) -> type[EncoderModel]:
+    """The model with heads of this name, a key of `HEADS`."""
+    module, _, found = HEADS[name].partition(":")
+    return cast(type[EncoderModel], getattr(import_module(module), found))
 
 
 def describe(
@@ -134,24 +132,19 @@ def inspect(path: str) -> CheckpointInfo:
             in the tables.
     """
     if not _is_file(path):
-        return CheckpointInfo(
-            path=path,
-            architecture=folder_architecture(path),
-            heads="",
-            head_options={},
-            config={},
-            tokenizer=path,
-            encoding={},
-            step=0,
-        )
+        return CheckpointInfo(path=path, architecture=folder_architecture(path), tokenizer=path)
     checkpoint = _read(path, mmap=True)
     ours = checkpoint[KEY]
+    try:
+        config = dict(json.loads(ours["config"]))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise CheckpointError(f"{path}: damaged: 'config': {error}") from error
     info = CheckpointInfo(
         path=path,
         architecture=ours["architecture"],
         heads=ours.get("heads", SpanModel.heads),  # checkpoints from before there were others do not say
         head_options=ours.get("head_options", {}),
-        config=_config_values(ours["config"], path),
+        config={k: v for k, v in config.items() if k not in ("model_type", "transformers_version")},
         tokenizer=ours["tokenizer"],
         encoding=ours["encoding"],
         step=int(checkpoint.get("global_step", 0)),
@@ -165,8 +158,8 @@ def inspect(path: str) -> CheckpointInfo:
     return info
 
 
-def load(path: str, kind: type[M]) -> Loaded[M]:
-    """Load a model that can be asked: a `.ckpt` of ours, a Hugging Face folder, or a Hub name.
+def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
+    """A model in evaluation mode: of a `.ckpt` of ours, a Hugging Face folder, or a Hub name.
 
     Args:
         path: where the checkpoint is.
@@ -181,16 +174,17 @@ def load(path: str, kind: type[M]) -> Loaded[M]:
     info.require_kind(kind)
     model: EncoderModel
     if info.heads:
-        model = _empty(info, HEADS[info.heads], info.head_options)
+        model = _empty(info, heads_class(info.heads), info.head_options)
         _fill(model, path)
     else:
         name = cast(ArchitectureName, info.architecture)
         pretrained = load_pretrained(Backbone(architecture=name, checkpoint=path))
-        if kind is ChoiceModel:
-            model = ChoiceModel(pretrained, name, generator=torch.Generator().manual_seed(0))
-        else:
+        if issubclass(SpanModel, kind):
             model = SpanModel(pretrained, name)
-    return Loaded(cast(M, model.eval()), info.tokenizer, info.encoding)
+        else:
+            options: dict[str, Any] = {"generator": torch.Generator().manual_seed(0)}
+            model = kind(pretrained, name, **options)
+    return cast(M, model.eval()), info
 
 
 def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
@@ -201,7 +195,7 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
 
     Args:
         backbone: encoder and starting weights.
-        kind: the model's class, a value of `HEADS`.
+        kind: the model's class, see `heads_class`.
         options: of its heads, see its constructor.
 
     Raises:
@@ -211,8 +205,8 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
     path = backbone.checkpoint
     if not _is_file(path):
         model = kind(load_pretrained(backbone), backbone.architecture, **options)
-        if isinstance(model, RationaleModel) and path != RANDOM:
-            model.answer_heads.take_pooler(path)
+        if path != RANDOM:
+            model.take_pooler(path)
         if kind.heads != SpanModel.heads:
             log.info("%s: the heads (%s) start random", path, kind.heads)
         return model
@@ -240,7 +234,7 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
         if isinstance(plain, kind):
             return plain.train()
         return kind(plain.to_pretrained(), info.architecture, **options).train()
-    whole = _empty(info, HEADS[info.heads], info.head_options, backbone)
+    whole = _empty(info, heads_class(info.heads), info.head_options, backbone)
     _fill(whole, path)
     log.info("%s: encoder taken over, the heads (%s) start random", path, kind.heads)
     return kind(whole.encoder, info.architecture, **options).train()
@@ -305,29 +299,18 @@ def _read(path: str, *, mmap: bool = False) -> dict[str, Any]:
     ours = checkpoint[KEY]
     if (found := ours.get("format")) != FORMAT or isinstance(found, bool):
         raise CheckpointError(f"{path}: of format {found!r}; this version reads format {FORMAT}")
-    parts = {**_PARTS, **{name: kind for name, kind in _LATER_PARTS.items() if name in ours}}
-    wrong = [name for name, kinds in parts.items() if not isinstance(ours.get(name), kinds)]
-    if isinstance(files := ours.get("tokenizer"), dict) and not all(
-        isinstance(text, str) for text in files.values()
-    ):
+    parts: dict[str, Any] = {"architecture": str, "config": str, "tokenizer": dict | str, "encoding": dict}
+    later = {"heads": str, "head_options": dict}  # absent from old checkpoints
+    parts |= {name: kind for name, kind in later.items() if name in ours}
+    wrong = [name for name, kind in parts.items() if not isinstance(ours.get(name), kind)]
+    files = ours.get("tokenizer")
+    if isinstance(files, dict) and not all(isinstance(text, str) for text in files.values()):
         wrong.append("tokenizer")
-    wrong += [] if isinstance(checkpoint.get("state_dict"), dict) else ["state_dict"]
+    if not isinstance(checkpoint.get("state_dict"), dict):
+        wrong.append("state_dict")
     if wrong:
         raise CheckpointError(f"{path}: damaged: {wrong[0]!r} is absent or of a wrong type")
     return checkpoint
-
-
-_PARTS: dict[str, Any] = {"architecture": str, "config": str, "tokenizer": dict | str, "encoding": dict}
-_LATER_PARTS: dict[str, Any] = {"heads": str, "head_options": dict}
-"""What our part holds; the later ones are absent from old checkpoints."""
-
-
-def _config_values(text: str, path: str) -> dict[str, Any]:
-    try:
-        values = dict(json.loads(text))
-    except (ValueError, TypeError, RecursionError) as error:
-        raise CheckpointError(f"{path}: damaged: 'config': {error}") from error
-    return {key: value for key, value in values.items() if key not in ("model_type", "transformers_version")}
 
 
 def _listed(options: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
-"""Fine-tuned checkpoints as answerers: loading, batching and device in one place.
+"""Fine-tuned checkpoints as answerers: loading, batching and device in one place. (Multiple choice:
+choice_checkpoint.py.)
 
-Shape letters: N groups, V variants, S subjects, E the two boundaries (start, end), C choices, Q texts, D
-hidden.
+Shape letters: N groups, V variants, S subjects, E the two boundaries (start, end).
 """
 
 from __future__ import annotations
@@ -10,34 +10,25 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 from transformers.utils.logging import disable_progress_bar
 
-from data_modules.batching.choice_set import ChoiceSet
-from data_modules.batching.collate import QABatch
-from data_modules.batching.decoding import Answer as Span
-from data_modules.batching.decoding import decode_answers
 from data_modules.batching.group_rows import score_rows, token_budget
-from data_modules.batching.samplers import sorted_batches
 from data_modules.batching.sets import GroupSet, QASet
-from data_modules.batching.typed_decoding import AnswerRule, WindowScores, decode_typed_answers
-from data_modules.encoding.choices import ChoiceEncoding
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
 from data_modules.encoding.windows import Encoding
-from data_modules.schema import ChoiceQuestion, Group, QAExample
+from data_modules.schema import Group, QAExample
 from evaluation.answering.interface import Ability, Answer, Answerer, Asking, Compute
+from models.backbones import EncoderModel, pick_device
 from models.checkpoint import fingerprint, load
-from models.heads.answers import AnswerModel
-from models.heads.choice import ChoiceModel, masked_mean
 from models.heads.span import QAModel, SpanModel
 
-SPANS: frozenset[Ability] = frozenset({"spans", "subjects"})
-TYPES: frozenset[Ability] = frozenset({"types"})
+if TYPE_CHECKING:
+    from data_modules.batching.decoding import Answer as Span
 
 PART = 16_384
 """Groups that are tokenised at a time: about 100 MB."""
@@ -48,26 +39,40 @@ class Checkpoint(Answerer):
 
     Args:
         path: a `.ckpt` of `python -m training`, a Hugging Face folder, or a Hub name.
-        loaded: the model, its tokenizer and encoding.
         compute: where and how it runs.
 
     Raises:
-        ValueError: tokenizer and model do not fit, or there is no such device.
+        ValueError: the checkpoint cannot be used, tokenizer and model do not fit, or there is no such device.
     """
 
-    encoding: Encoding | ChoiceEncoding
+    kind: ClassVar[type[EncoderModel]]
+    """The models that can be asked."""
+    encoding_class: ClassVar[type]
+    """How text becomes their rows."""
 
-    def __init__(self, path: str, loaded: Any, compute: Compute) -> None:
+    def __init__(self, path: str, compute: Compute) -> None:
+        disable_progress_bar()  # of reading weights, a blink
         self.path, self.precision, self.batch_size = path, compute.precision, compute.batch_size
+        model, info = load(path, self.kind)
         self.device = pick_device(compute.device)
-        self.model = loaded.model.to(self.device)
+        self.model: Any = model.to(self.device)
         try:
-            self.tokenizer = load_tokenizer(loaded.tokenizer, self.model.architecture)
+            self.tokenizer = load_tokenizer(info.tokenizer, model.architecture)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
-        words, rows = len(self.tokenizer), self.model.config.vocab_size
+        words, rows = len(self.tokenizer), model.config.vocab_size
         if words > rows:
             raise ValueError(f"{path}: its tokenizer has {words} tokens, but its model {rows} embeddings")
+        default, options, longest = self.encoding_class(), info.encoding, model.max_tokens
+        if not options and longest is not None and longest < default.max_length:
+            # It does not say how it was trained: rows as long as it can take.
+            options = {"max_length": longest}
+            if hasattr(default, "stride"):
+                options["stride"] = longest // 3
+        try:
+            self.encoding = self.encoding_class(**options)
+        except (TypeError, ValueError) as error:  # a name or a type that this version does not know
+            raise ValueError(f"{path}: its encoding {options} does not fit: {error}") from error
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -85,6 +90,10 @@ class Checkpoint(Answerer):
             return torch.autocast(self.device.type, dtype=torch.bfloat16)
         return nullcontext()
 
+    def moved(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The same tensors on the checkpoint's device."""
+        return {name: value.to(self.device, non_blocking=True) for name, value in inputs.items()}
+
 
 class QuestionCheckpoint(Checkpoint):
     """A model that answers questions about a text, with spans alone or with yes, no and unknown too.
@@ -97,22 +106,15 @@ class QuestionCheckpoint(Checkpoint):
         ValueError: the checkpoint cannot be used, or there is no such device.
     """
 
-    encoding: Encoding
+    kind = QAModel
+    encoding_class = Encoding
 
     def __init__(self, path: str, asking: Asking) -> None:
-        disable_progress_bar()  # of reading weights, a blink
-        loaded = load(path, QAModel)
-        super().__init__(path, loaded, asking)
-        options = loaded.encoding or fitting_encoding(self.model.max_tokens)
-        try:
-            encoding = Encoding(**options)
-        except (TypeError, ValueError) as error:  # a name or a type that this version does not know
-            raise ValueError(f"{path}: its encoding {options} does not fit: {error}") from error
-        self.encoding = encoding.resolved(self.model.architecture)
-        self.rule = AnswerRule(
-            unknown_threshold=asking.unknown_threshold, type_threshold=asking.type_threshold
-        )
-        self.can = SPANS | TYPES if isinstance(self.model, AnswerModel) else SPANS
+        super().__init__(path, asking)
+        self.encoding: Encoding = self.encoding.resolved(self.model.architecture)
+        self.asking = asking
+        types: frozenset[Ability] = frozenset() if isinstance(self.model, SpanModel) else frozenset({"types"})
+        self.can = types | {"spans", "subjects"}
 
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
         """The answer of every question, each once, longest contexts first."""
@@ -125,12 +127,33 @@ class QuestionCheckpoint(Checkpoint):
     ) -> Iterator[Span]:
         """The same with scores and offsets; spans have at most `max_answer_tokens` tokens: 30, or 16 with
         XLNet's heads, unless given."""
+        # Who scores groups alone does without these.
+        from data_modules.batching.decoding import decode_answers
+        from data_modules.batching.typed_decoding import AnswerRule, WindowScores, decode_typed_answers
+
         data = QASet(examples, self.tokenizer, self.encoding, may_abstain=self.may_abstain)
         longest = max_answer_tokens or (16 if self.model.heads == "xlnet" else 30)
-        decode = self._typed if "types" in self.can else self._spans
+        rule = AnswerRule(
+            unknown_threshold=self.asking.unknown_threshold, type_threshold=self.asking.type_threshold
+        )
         for index in tqdm(data.batches(self.batch_size), desc=what, unit="batch", disable=None):
+            batch = data[index]
+            inputs, shift_B = self.moved(batch.inputs), batch.shift_B.to(self.device)
+            context_BT, cls_B = batch.context_BT.to(self.device), batch.cls_B.to(self.device)
             with self.autocast():
-                yield from decode(data, data[index], longest)
+                if isinstance(self.model, SpanModel):
+                    found = self.model.predict_spans(inputs, context_BT, cls_B, longest)
+                    start_B, end_B = found.start_B - shift_B, found.end_B - shift_B
+                    yield from decode_answers(
+                        data, batch.feature_B, start_B, end_B, found.score_B, found.null_B
+                    )
+                    continue
+                may_start_BT = batch.max_context_BT.to(self.device)
+                scores = WindowScores(
+                    *self.model.predict_answers(inputs, context_BT, may_start_BT, cls_B, longest)
+                )
+                scores = scores._replace(start_B=scores.start_B - shift_B, end_B=scores.end_B - shift_B)
+                yield from decode_typed_answers(data, batch.feature_B, scores, rule)
 
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
         """S(x) = sqrt(p_start p_end) of both subjects: (N, 4, 2) float64."""
@@ -165,129 +188,4 @@ class QuestionCheckpoint(Checkpoint):
     def hidden_states(self, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
         """Hidden states (B, T, D) of the embeddings and of every layer, on this checkpoint's device."""
         with self.autocast():
-            return self.model.hidden_states(to_device(inputs, self.device))
-
-    def _spans(self, data: QASet, batch: QABatch, longest: int) -> Iterator[Span]:
-        assert isinstance(self.model, SpanModel)
-        spans = self.model.predict_spans(
-            to_device(batch.inputs, self.device),
-            batch.context_BT.to(self.device),
-            batch.cls_B.to(self.device),
-            longest,
-        )
-        shift_B = batch.shift_B.to(self.device)
-        start_B, end_B = spans.start_B - shift_B, spans.end_B - shift_B
-        return decode_answers(data, batch.feature_B, start_B, end_B, spans.score_B, spans.null_B)
-
-    def _typed(self, data: QASet, batch: QABatch, longest: int) -> Iterator[Span]:
-        assert isinstance(self.model, AnswerModel)
-        scores = WindowScores(
-            *self.model.predict_answers(
-                to_device(batch.inputs, self.device),
-                batch.context_BT.to(self.device),
-                batch.max_context_BT.to(self.device),
-                batch.cls_B.to(self.device),
-                longest,
-            )
-        )
-        shift_B = batch.shift_B.to(self.device)
-        scores = scores._replace(start_B=scores.start_B - shift_B, end_B=scores.end_B - shift_B)
-        return decode_typed_answers(data, batch.feature_B, scores, self.rule)
-
-
-class ChoiceCheckpoint(Checkpoint):
-    """A model of multiple choice; of a folder or a Hub name the encoder under a head of random weights.
-
-    Args:
-        path: a `.ckpt` of the experiment multiple_choice, a Hugging Face folder, or a Hub name.
-        compute: where and how it runs; a batch counts choices.
-
-    Raises:
-        ValueError: the checkpoint cannot be used, or there is no such device.
-    """
-
-    can: frozenset[Ability] = frozenset({"choices", "embeddings"})
-    encoding: ChoiceEncoding
-
-    def __init__(self, path: str, compute: Compute) -> None:
-        disable_progress_bar()  # of reading weights, a blink
-        loaded = load(path, ChoiceModel)
-        super().__init__(path, loaded, compute)
-        options = loaded.encoding or fitting_choice_encoding(self.model.max_tokens)
-        try:
-            self.encoding = ChoiceEncoding(**options)
-        except (TypeError, ValueError) as error:  # options that this version does not know
-            raise ValueError(f"{path}: its encoding {options} does not fit: {error}") from error
-
-    @cached_property
-    def identity(self) -> dict[str, Any]:
-        """Weights, tokenizer, encoding, pooling and precision."""
-        return {**super().identity, "pooling": self.model.pooling}
-
-    @torch.inference_mode()
-    def choice_logits(self, questions: Sequence[ChoiceQuestion], what: str = "choosing") -> list[np.ndarray]:
-        """The logits (C,) of every question's choices, float32, in the order of the questions, which may have
-        different numbers of choices."""
-        data = ChoiceSet(questions, self.tokenizer, self.encoding, self.model.architecture)
-        logits: list[np.ndarray] = [np.empty(0, dtype=np.float32)] * len(questions)
-        for index in tqdm(data.batches(self.batch_size), desc=what, unit="batch", disable=None):
-            with self.autocast():
-                logits_BC = self.model(to_device(data[index].inputs, self.device))
-            for i, logits_C in zip(index, logits_BC.float().cpu().numpy(), strict=True):
-                logits[i] = logits_C
-        return logits
-
-    @torch.inference_mode()
-    def embeddings(self, texts: Sequence[str], what: str = "embedding texts") -> np.ndarray:
-        """One vector of length 1 for every text, (Q, D) float32: the mean of the encoder's last hidden states
-        over its tokens."""
-        vectors_QD = np.zeros((len(texts), self.model.config.hidden_size), dtype=np.float32)
-        batches = sorted_batches([len(text) for text in texts], self.batch_size)
-        for index in tqdm(batches, desc=what, unit="batch", disable=None):
-            encoded = self.tokenizer(
-                [texts[i] for i in index],
-                truncation=True,
-                max_length=self.encoding.max_length,
-                padding=True,
-                return_token_type_ids=True,
-                return_tensors="pt",
-            )
-            inputs = to_device(dict(encoded), self.device)
-            with self.autocast():
-                hidden_QTD = self.model.encode(inputs)
-            pooled_QD = masked_mean(hidden_QTD, inputs["attention_mask"])
-            vectors_QD[index] = torch.nn.functional.normalize(pooled_QD, dim=-1).cpu().numpy()
-        return vectors_QD
-
-
-def fitting_encoding(max_tokens: int | None) -> dict[str, int]:
-    """Options for a model that does not say how it was trained: the defaults, or as long as it can take."""
-    length = Encoding().max_length
-    if max_tokens is None or max_tokens >= length:
-        return {}
-    return {"max_length": max_tokens, "stride": max_tokens // 3}
-
-
-def fitting_choice_encoding(max_tokens: int | None) -> dict[str, int]:
-    """The same for multiple choice."""
-    return {} if max_tokens is None else {"max_length": min(max_tokens, ChoiceEncoding().max_length)}
-
-
-def to_device(inputs: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:
-    """The same tensors on `device`."""
-    return {name: value.to(device, non_blocking=True) for name, value in inputs.items()}
-
-
-def pick_device(name: str) -> torch.device:
-    """A device by name; `auto` is a GPU where there is one.
-
-    Raises:
-        ValueError: torch knows no such device here.
-    """
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"--device {name}: {str(error).splitlines()[0]}") from error
-    return torch.device(name)
+            return self.model.hidden_states(self.moved(inputs))

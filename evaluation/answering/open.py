@@ -8,8 +8,9 @@ Only the code of the kind that is opened is imported.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from evaluation.answering.interface import LACKS, LANGUAGE_MODELS, Ability, Answerer, Asking, Compute
 
@@ -60,11 +61,22 @@ def open_chooser(
 
         asking = Asking(device=compute.device, precision=compute.precision, batch_size=compute.batch_size)
         return LanguageModel(path, asking, choice_prompt=prompt, likelihood=likelihood)
-    from evaluation.answering.checkpoint import ChoiceCheckpoint
+    from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
 
     if not Path(path).is_file():
         log.warning("%s: was not fine-tuned for multiple choice; its head has random weights", path)
     return ChoiceCheckpoint(path, compute)
+
+
+def prompt_record(paths: Iterable[str], asking: Asking) -> dict[str, Any]:
+    """For `about`: how language models were asked; empty where there is none among the paths."""
+    if not any(path.startswith(LANGUAGE_MODELS) for path in paths):
+        return {}
+    from evaluation.answering.prompts import TURNS, WORDINGS
+
+    settings = {name: getattr(asking, name) for name in ("max_new_tokens", "requests", "max_requests")}
+    wording = WORDINGS[asking.prompt]._asdict()
+    return {"prompt": {"style": asking.prompt, **wording, "turns": TURNS, **settings}}
 
 
 def check_can_score(path: str, need: Ability) -> None:

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from data_modules.encoding.windows import query_text
 from data_modules.schema import ChoiceQuestion, QAExample, Turn, UnderspecifiedQuestion
-from evaluation.answering.interface import LANGUAGE_MODELS, Asking
 from storage.errors import DataError
 
 PromptStyle = Literal["plain", "unifiedqa"]
@@ -159,19 +157,3 @@ def choice_prompt(example: ChoiceQuestion, wording: ChoiceWording) -> str:
     choices = " ".join(f"({letter}) {text.strip()}" for letter, text in lettered)
     text = wording.prompt.format(prompt=example.prompt.strip(), choices=choices).strip()
     return text.lower() if wording.lower else text
-
-
-def prompt_record(paths: Iterable[str], asking: Asking) -> dict[str, Any]:
-    """For `about`: how language models were asked; empty where there is none among the paths."""
-    if not any(path.startswith(LANGUAGE_MODELS) for path in paths):
-        return {}
-    return {
-        "prompt": {
-            "style": asking.prompt,
-            **WORDINGS[asking.prompt]._asdict(),
-            "turns": TURNS,
-            "max_new_tokens": asking.max_new_tokens,
-            "requests": asking.requests,
-            "max_requests": asking.max_requests,
-        }
-    }

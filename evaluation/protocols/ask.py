@@ -95,14 +95,13 @@ def candidate_scores(
 
     from data_modules.batching.collate import Collator
     from data_modules.encoding.windows import encode_texts, query_text, whole_span
-    from evaluation.answering.checkpoint import to_device
     from models.heads.span import candidate_log_probs
 
     text = (example.context, query_text(example.question, example.advice), example.id)
     rows = list(encode_texts([text], answerer.tokenizer, answerer.encoding))
     inputs, _, shift_B = Collator(answerer.tokenizer, answerer.encoding.pad_to_multiple_of).pad(rows)
     with torch.inference_mode(), answerer.autocast():
-        output = answerer.model(to_device(inputs, answerer.device))
+        output = answerer.model(answerer.moved(inputs))
     best = []
     for span in candidates:
         scores = []

@@ -42,8 +42,7 @@ def evaluate(*, checkpoint: list[Named], variants: VariantOptions, asking: Askin
         variants: which data in which variants.
         asking: how models are asked.
     """
-    from evaluation.answering.open import open_answerer
-    from evaluation.answering.prompts import prompt_record
+    from evaluation.answering.open import open_answerer, prompt_record
 
     named = named_sources(checkpoint, "--checkpoint")
     data = read_stories(variants)

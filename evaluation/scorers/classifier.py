@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
-from evaluation.answering.checkpoint import pick_device
 from evaluation.scorers.interface import NAMES, Scorer, Scores, checked_attribute, used_attributes
+from models.backbones import pick_device
 from models.language.local_model import weights_id
 from storage.finished_work import work_key
 

@@ -108,6 +108,21 @@ class RationaleModel(AnswerModel):
     def head_options(self) -> dict[str, Any]:
         return {"cls_source": self.cls_source}
 
+    def take_pooler(self, checkpoint: str) -> None:
+        """The pooler, if there is one, is a pretrained encoder's, which question-answering classes of
+        transformers leave out. Where the encoder has none it stays random."""
+        pooler = self.answer_heads.pooler
+        if pooler is None:
+            return
+        from transformers import AutoModel
+
+        encoder, info = AutoModel.from_pretrained(checkpoint, output_loading_info=True)
+        dense = getattr(getattr(encoder, "pooler", None), "dense", None)
+        if isinstance(dense, nn.Linear) and not any("pooler" in key for key in info["missing_keys"]):
+            pooler.load_state_dict(dense.state_dict())
+        else:
+            log.info("%s: has no pooler; that of the answer heads starts random", checkpoint)
+
     def forward(self, inputs: Mapping[str, Tensor], cls_B: Tensor | None = None) -> RationaleOutput:
         """Encode a padded batch.
 
@@ -205,20 +220,6 @@ class RationaleHeads(nn.Module):
             cls_BD = self.pooler(cls_BD).tanh()
         both = torch.cat((pooled_BD, cls_BD.to(pooled_BD.dtype)), dim=-1)
         return torch.cat((self.yes_no(both), self.unknown(both)), dim=-1).float(), rationale_BT
-
-    def take_pooler(self, checkpoint: str) -> None:
-        """Start the pooler, if there is one, from a pretrained encoder's, which question-answering classes of
-        transformers leave out. Where the encoder has none it stays random."""
-        if self.pooler is None:
-            return
-        from transformers import AutoModel
-
-        encoder, info = AutoModel.from_pretrained(checkpoint, output_loading_info=True)
-        dense = getattr(getattr(encoder, "pooler", None), "dense", None)
-        if isinstance(dense, nn.Linear) and not any("pooler" in key for key in info["missing_keys"]):
-            self.pooler.load_state_dict(dense.state_dict())
-        else:
-            log.info("%s: has no pooler; that of the answer heads starts random", checkpoint)
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from models.heads.encoder import EncoderModel
+from models.backbones import EncoderModel
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

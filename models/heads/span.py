@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from models.backbones import ARCHITECTURES
-from models.heads.encoder import EncoderModel
+from models.backbones import ARCHITECTURES, EncoderModel
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

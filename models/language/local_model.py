@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
+from models.backbones import pick_device
 from models.language.next_token import first_tokens, log_probabilities
 from models.language.self_debiasing import DECAY, FLOOR, continued, padded
 from models.language.text_models import Ability, Settings, TextFailure, TextModel
@@ -49,7 +50,7 @@ class LocalTextModel(TextModel):
     ) -> None:
         self.name = f"hf:{path}"
         self.max_new_tokens, self.batch_size = max_new_tokens, batch_size
-        self.device = _device(device)
+        self.device = pick_device(device)
         self.model, self.tokenizer = _load(path, self.device)
         self.config = self.model.config
         self.is_seq2seq = bool(self.config.is_encoder_decoder)
@@ -319,13 +320,3 @@ def weights_id(path: str, config: Any) -> str:
             weights.seek(max(0, size - (1 << 20)))
             digest.update(f"{file.name}:{size}:".encode() + weights.read())
     return digest.hexdigest()[:16]
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:  # the latter where torch is built without CUDA
-        raise ValueError(f"device {name}: {str(error).splitlines()[0]}") from error
-    return torch.device(name)

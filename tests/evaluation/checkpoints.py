@@ -24,9 +24,8 @@ from data_modules.stories.groups import groups
 from data_modules.stories.questions import qa_examples, vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.__main__ import main
-from models.backbones import Backbone
+from models.backbones import Backbone, EncoderModel
 from models.checkpoint import KEY, describe, start
-from models.heads.encoder import EncoderModel
 from models.heads.span import SpanModel
 from tests.evaluation.cells import Cells
 

@@ -10,12 +10,21 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForQuestionAnswering
 
-from models.backbones import ARCHITECTURES, CheckpointError
-from models.checkpoint import HEADS, KEY, START_FROM, describe, fingerprint, inspect, load, start
+from models.backbones import ARCHITECTURES, CheckpointError, EncoderModel
+from models.checkpoint import (
+    HEADS,
+    KEY,
+    START_FROM,
+    describe,
+    fingerprint,
+    heads_class,
+    inspect,
+    load,
+    start,
+)
 from models.export import export
 from models.heads.answers import RationaleModel
 from models.heads.choice import ChoiceModel
-from models.heads.encoder import EncoderModel
 from models.heads.span import QAModel, SpanModel
 from models.heads.xlnet import XLNetModel
 from tests.models.tiny import (
@@ -56,18 +65,19 @@ def test_a_checkpoint_stands_alone(name: str, heads: str, tmp_path: Path) -> Non
     built = model(name, heads)
     assert plain(describe(built, TOKENIZER, ENCODING))
     path = save(tmp_path, built)
-    info, loaded = inspect(str(path)), load(str(path), ChoiceModel if heads == "choice" else QAModel)
+    loaded, info = load(str(path), ChoiceModel if heads == "choice" else QAModel)
+    assert info == inspect(str(path))
     assert (info.architecture, info.heads, info.step) == (name, heads, 12)
-    assert (info.tokenizer, info.encoding) == (loaded.tokenizer, loaded.encoding) == (TOKENIZER, ENCODING)
-    assert type(loaded.model) is type(built)
-    assert not loaded.model.training
-    assert fingerprint(loaded.model) == fingerprint(built)
-    one, two = built.config.to_dict(), loaded.model.config.to_dict()
+    assert (info.tokenizer, info.encoding) == (TOKENIZER, ENCODING)
+    assert type(loaded) is type(built)
+    assert not loaded.training
+    assert fingerprint(loaded) == fingerprint(built)
+    one, two = built.config.to_dict(), loaded.config.to_dict()
     assert {key: two[key] for key in one} == one
     call = asked(built, [12, 7], width=16)
-    for found, wanted in zip(tensors(loaded.model(*call)), tensors(built(*call)), strict=True):
+    for found, wanted in zip(tensors(loaded(*call)), tensors(built(*call)), strict=True):
         assert torch.equal(found, wanted)
-    again = start(at(path, name), HEADS[heads])
+    again = start(at(path, name), heads_class(heads))
     assert again.training
     assert fingerprint(again) == fingerprint(built)
 
@@ -86,10 +96,10 @@ def test_a_folder_gives_a_span_model_and_a_span_model_a_folder(name: str, tmp_pa
     expected_BT = qa(inputs).start_BT
     mask_BT = inputs["attention_mask"] != 0
     assert torch.equal(own(**taken).start_logits[mask_BT], expected_BT[mask_BT])
-    info, loaded = inspect(str(folder)), load(str(folder), QAModel)
-    assert (info.architecture, info.heads) == (loaded.model.architecture, "") == (name, "")
-    assert (loaded.tokenizer, loaded.encoding) == (str(folder), {})
-    assert torch.equal(loaded.model(inputs).start_BT, expected_BT)
+    loaded, info = load(str(folder), QAModel)
+    assert (info.architecture, info.heads) == (loaded.architecture, "") == (name, "")
+    assert (info.tokenizer, info.encoding) == (str(folder), {})
+    assert torch.equal(loaded(inputs).start_BT, expected_BT)
     refused(folder, lambda: export(str(path), folder))  # there already
 
 
@@ -119,11 +129,11 @@ def test_what_may_start_from_what(found: str, wanted: str, tmp_path: Path) -> No
     path = save(tmp_path, old)
     part = START_FROM[wanted].get(found)
     if part is None:
-        assert f"{found!r} heads" in refused(path, lambda: start(at(path), HEADS[wanted]))
+        assert f"{found!r} heads" in refused(path, lambda: start(at(path), heads_class(wanted)))
         return
     assert part == "all" or found != wanted
-    new = start(at(path), HEADS[wanted])
-    assert type(new) is HEADS[wanted]
+    new = start(at(path), heads_class(wanted))
+    assert type(new) is heads_class(wanted)
     assert new.training
     assert fingerprint(new.encoder) == fingerprint(old.encoder)
     if part == "span":
@@ -144,7 +154,7 @@ def test_a_folder_gives_encoder_span_head_and_pooler(tmp_path: Path) -> None:
         qa = start(at(folder), kind, **options).eval()
         call = (inputs, torch.tensor([0]), inputs["attention_mask"] != 0)[: 3 if kind is XLNetModel else 1]
         torch.testing.assert_close(qa(*call).start_BT, span(inputs).start_BT)
-    first, second = (load(str(folder), ChoiceModel).model for _ in range(2))
+    first, second = (load(str(folder), ChoiceModel)[0] for _ in range(2))
     assert fingerprint(first) == fingerprint(second)
     assert fingerprint(first.encoder) == fingerprint(span.encoder)
     encoder = AutoModel.from_config(span.config)  # with a pooler, as pretrained encoders come
@@ -163,14 +173,14 @@ def test_options_of_the_heads_must_agree_and_settings_win(
 ) -> None:
     built = model("bert", heads, **stored)
     path = save(tmp_path, built)
-    assert fingerprint(load(str(path), EncoderModel).model) == fingerprint(built)
-    assert fingerprint(start(at(path), HEADS[heads], **stored)) == fingerprint(built)
-    message = refused(path, lambda: start(at(path), HEADS[heads], **asked_for))
+    assert fingerprint(load(str(path), EncoderModel)[0]) == fingerprint(built)
+    assert fingerprint(start(at(path), heads_class(heads), **stored)) == fingerprint(built)
+    message = refused(path, lambda: start(at(path), heads_class(heads), **asked_for))
     assert all(repr(value) in message for value in (*stored.values(), *asked_for.values()))
     changed = at(path, config={"hidden_dropout_prob": 0.25})
-    assert start(changed, HEADS[heads], **stored).config.hidden_dropout_prob == 0.25
+    assert start(changed, heads_class(heads), **stored).config.hidden_dropout_prob == 0.25
     for wrong in ({"hidden_size": 8}, {"hiden": 8}):
-        refused(path, lambda wrong=wrong: start(at(path, config=wrong), HEADS[heads], **stored))  # type: ignore[misc]
+        refused(path, lambda wrong=wrong: start(at(path, config=wrong), heads_class(heads), **stored))  # type: ignore[misc]
 
 
 def test_another_kind_or_architecture_is_named(tmp_path: Path) -> None:
@@ -200,7 +210,7 @@ def test_names_of_weights_and_old_checkpoints_last(tmp_path: Path) -> None:
     assert names <= ours["state_dict"].keys()
     old = {key: value for key, value in ours[KEY].items() if key not in ("heads", "head_options")}
     path = save(tmp_path, ours | {KEY: old})
-    assert fingerprint(load(str(path), QAModel).model) == fingerprint(qa)
+    assert fingerprint(load(str(path), QAModel)[0]) == fingerprint(qa)
     for heads, name in (
         ("rationale", "answer_heads.rationale.0.weight"),
         ("xlnet", "answer_heads.end_state.weight"),

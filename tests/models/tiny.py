@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.backbones import ARCHITECTURES, Backbone
-from models.checkpoint import HEADS, KEY, describe, start
-from models.heads.encoder import EncoderModel
+from models.backbones import ARCHITECTURES, Backbone, EncoderModel
+from models.checkpoint import KEY, describe, heads_class, start
 
 NAMES = tuple(ARCHITECTURES)
 WITH_SEGMENTS = ("bert", "xlnet", "electra")
@@ -56,7 +55,7 @@ MODELS = (
 def model(name: str, heads: str = "span", seed: int = 0, **options: Any) -> Any:
     """In evaluation mode, with weights large enough that inputs matter."""
     torch.manual_seed(seed)
-    built = start(backbone(name), HEADS[heads], **options).eval()
+    built = start(backbone(name), heads_class(heads), **options).eval()
     with torch.no_grad():
         for parameter in built.parameters():
             parameter.mul_(2).add_(0.05 * torch.randn_like(parameter))

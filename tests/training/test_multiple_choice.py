@@ -16,7 +16,7 @@ from data_modules.choices.probes import no_question
 from data_modules.choices.rows import write_choices
 from data_modules.schema import ChoiceQuestion
 from data_modules.sources import read_choices
-from evaluation.answering.checkpoint import ChoiceCheckpoint
+from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
 from evaluation.answering.interface import Compute
 from tests.training.commands.test_mistakes import fails
 from tests.training.conftest import Commands

@@ -18,7 +18,7 @@ from data_modules.batching.typed_decoding import AnswerRule, WindowScores, decod
 from losses.answers import joint_answer_loss, xlnet_answer_loss
 from losses.rationale import rationale_tagging_loss
 from models.backbones import Backbone
-from models.checkpoint import HEADS, start
+from models.checkpoint import heads_class, start
 from models.heads.answers import AnswerModel, ClsSource
 from models.heads.xlnet import XLNetOutput
 from training.modules.qa import QAModule, questions_of
@@ -87,7 +87,7 @@ class AnswerModule(QAModule):
     def starting_model(self, backbone: Backbone) -> AnswerModel:
         """Encoder, span head and the heads for answer types."""
         options = {"cls_source": self.cls_source} if self.answer_heads == "rationale" else {}
-        model = start(backbone, HEADS[self.answer_heads], **options)
+        model = start(backbone, heads_class(self.answer_heads), **options)
         assert isinstance(model, AnswerModel)
         return model
 

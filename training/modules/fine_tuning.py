@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from data_modules.encoding.tokenizers import tokenizer_files
+from models.backbones import EncoderModel
 from models.checkpoint import KEY, describe
-from models.heads.encoder import EncoderModel
 
 PRETRAINING_ONLY = "mask_emb"
 """XLNet's stand-in for a masked token, which no loss of ours reaches; DDP would wait for its gradient."""

@@ -86,7 +86,7 @@ def evaluate(
         inputs = {name: source_record(path) for name, path in named.items()}
         about |= {"predictions": inputs, "format": format}
     else:
-        from evaluation.answering.prompts import prompt_record
+        from evaluation.answering.open import prompt_record
 
         named, sets = named_sources(checkpoint or [], "--checkpoint"), named_sources(data or [], "--data")
         scored, answered = ask_all(named, sets, qa, skip_bad, advised_only, asking)

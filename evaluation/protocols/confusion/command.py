@@ -77,7 +77,7 @@ def evaluate(
     from data_modules.choices.benchmarks import split_labels
     from data_modules.choices.probes import Probe
     from data_modules.sources import read_choices
-    from evaluation.answering.checkpoint import ChoiceCheckpoint
+    from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
     from evaluation.answering.open import open_chooser
     from evaluation.protocols.confusion.measures import Asked
     from evaluation.protocols.confusion.trials import (

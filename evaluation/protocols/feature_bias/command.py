@@ -86,7 +86,7 @@ def evaluate(
     if both := models.keys() & classifiers.keys():
         raise ValueError(f"--model and --checkpoint: both have one called {min(both)!r}; write NAME=PATH")
 
-    from evaluation.answering.checkpoint import ChoiceCheckpoint
+    from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
     from evaluation.protocols.feature_bias.asking import InContextModel, classifier_rows, few_shots, tested
     from evaluation.protocols.feature_bias.views import report
     from storage.finished_work import FinishedWork

@@ -12,8 +12,9 @@ from transformers import AutoModelForQuestionAnswering
 from data_modules.encoding.windows import Encoding
 from data_modules.schema import QAExample
 from data_modules.stories.word_tokenizer import build_tokenizer
-from evaluation.answering.checkpoint import QuestionCheckpoint, pick_device
+from evaluation.answering.checkpoint import QuestionCheckpoint
 from evaluation.answering.interface import Asking
+from models.backbones import pick_device
 from tests.data_modules.fixtures.encoded import rows_of_groups
 from tests.evaluation.checkpoints import GROUPS, QUESTIONS, save_ckpt, save_folder
 

@@ -17,7 +17,8 @@ from data_modules.schema import ChoiceQuestion
 from data_modules.sources import read_choices
 from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
-from evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
+from evaluation.answering.checkpoint import QuestionCheckpoint
+from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
 from evaluation.answering.interface import Asking, Compute
 from evaluation.answering.language_model import LanguageModel
 from evaluation.answering.open import open_chooser

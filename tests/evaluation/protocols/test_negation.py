@@ -15,7 +15,7 @@ from data_modules.tasks.condaqa import read_pairs
 from evaluation.answering.checkpoint import QuestionCheckpoint
 from evaluation.answering.interface import Asking
 from models.backbones import Backbone
-from models.checkpoint import HEADS, start
+from models.checkpoint import heads_class, start
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate, examples_of, save_ckpt, save_model, told
 from tests.evaluation.fake_answerer import install, right
@@ -54,7 +54,7 @@ def save_typed(path: Path, architecture: str, heads: str) -> Path:
     sizes = {"d_model": 32, "d_inner": 64} if architecture == "xlnet" else {"hidden_size": 32}
     config = {"vocab_size": 512, **sizes}
     backbone = Backbone(architecture=architecture, checkpoint="random", config=config)  # type: ignore[arg-type]
-    return save_model(path, start(backbone, HEADS[heads]), Encoding())
+    return save_model(path, start(backbone, heads_class(heads)), Encoding())
 
 
 def run(output: Path, pairs: Path, *checkpoints: str) -> Cells:

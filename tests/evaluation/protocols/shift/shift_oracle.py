@@ -17,7 +17,7 @@ from data_modules.interventions.deletion import perturb
 from data_modules.schema import QAExample, Variant
 from data_modules.stories.questions import qa_examples
 from models.backbones import Backbone
-from models.checkpoint import HEADS, start
+from models.checkpoint import heads_class, start
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate, save_folder, save_model
 
@@ -97,4 +97,4 @@ def built(path: Path, heads: str = "span", **config: Any) -> Path:
     sizes = {"hidden_size": 32, "intermediate_size": 64, "vocab_size": 320} | config
     backbone = Backbone(architecture="bert", checkpoint="random", config=sizes)
     torch.manual_seed(0)
-    return save_model(path, start(backbone, HEADS[heads]), Encoding())
+    return save_model(path, start(backbone, heads_class(heads)), Encoding())
