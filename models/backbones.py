@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -261,9 +260,10 @@ def load_pretrained(backbone: Backbone) -> PreTrainedModel:
             or of another shape, and when transformers refuses an option for this architecture.
     """
     from transformers import AutoModelForQuestionAnswering
+    from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
 
-    config = backbone_config(backbone)
-    if backbone.checkpoint == RANDOM:
+    config, path = backbone_config(backbone), backbone.checkpoint
+    if path == RANDOM:
         model = build(config, backbone)
         if backbone.reading_init:
             from models.tiny_init import reading_init_  # tests and demos alone start so
@@ -273,19 +273,34 @@ def load_pretrained(backbone: Backbone) -> PreTrainedModel:
             except ValueError as error:
                 raise CheckpointError(f"backbone.reading_init: {error}") from error
         return model.train()
+    verbosity = get_verbosity()
+    set_verbosity_error()  # which weights are absent or do not fit is said below
     try:
-        with _quiet():  # `_check_loaded` says which weights are absent or do not fit
-            model, info = AutoModelForQuestionAnswering.from_pretrained(
-                backbone.checkpoint,
-                config=config,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,
-                **_options(backbone),
-            )
-        _set_kernels(model, backbone)
+        model, info = AutoModelForQuestionAnswering.from_pretrained(
+            path,
+            config=config,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+            **_options(backbone),
+        )
     except Exception as error:  # transformers, safetensors, torch and pickle: a dozen types
-        raise CheckpointError(f"backbone.checkpoint {backbone.checkpoint!r}: {_first_line(error)}") from error
-    _check_loaded(backbone, model, info)
+        raise CheckpointError(f"backbone.checkpoint {path!r}: {_first_line(error)}") from error
+    finally:
+        set_verbosity(verbosity)
+    for key, found, wanted in info["mismatched_keys"]:
+        raise CheckpointError(
+            f"backbone.checkpoint: in {path!r} {key} has shape {tuple(found)}, but the "
+            f"configuration asks for {tuple(wanted)}"
+        )
+    missing, prefix = set(info["missing_keys"]), model.base_model_prefix + "."
+    encoder = sorted(key for key in missing if key.startswith(prefix) and ".pooler." not in key)
+    if encoder:
+        raise CheckpointError(
+            f"backbone.checkpoint: {path!r} lacks {len(encoder)} encoder weights (first: {encoder[0]}); "
+            f"is it complete, and of architecture {backbone.architecture!r}?"
+        )
+    head = any(not key.startswith(prefix) for key in missing)  # normal, and worth a line in the log
+    log.info("%s: span head %s", path, "starts random" if head else "kept from the checkpoint")
     return model.train()
 
 
@@ -294,7 +309,7 @@ def build(config: PreTrainedConfig, backbone: Backbone | None = None) -> PreTrai
 
     Args:
         config: transformers' configuration; not changed (a failed `from_config` may leave its argument so).
-        backbone: its attention kernel and gradient checkpointing apply.
+        backbone: its attention kernel applies.
 
     Raises:
         CheckpointError: the configuration contradicts itself, or transformers refuses an option for it.
@@ -302,37 +317,27 @@ def build(config: PreTrainedConfig, backbone: Backbone | None = None) -> PreTrai
     from transformers import AutoModelForQuestionAnswering
 
     try:
-        model = AutoModelForQuestionAnswering.from_config(copy.deepcopy(config), **_options(backbone))
-        _set_kernels(model, backbone)
+        return AutoModelForQuestionAnswering.from_config(copy.deepcopy(config), **_options(backbone))
     except Exception as error:  # ValueError, AssertionError, ImportError, ...
         raise CheckpointError(f"backbone: {_first_line(error)}") from error
+
+
+def prepare_training(model: PreTrainedModel, backbone: Backbone) -> PreTrainedModel:
+    """The same with gradient checkpointing, if it is wanted, and our kernels where there is no GPU.
+
+    Raises:
+        CheckpointError: transformers refuses gradient checkpointing for this architecture.
+    """
+    if backbone.gradient_checkpointing:
+        try:
+            model.gradient_checkpointing_enable()
+        except ValueError as error:
+            raise CheckpointError(f"backbone.gradient_checkpointing: {_first_line(error)}") from error
+    if not torch.cuda.is_available():
+        from models.cpu_kernels import use_kernels
+
+        use_kernels(model, attention=backbone.attention == "auto")
     return model
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
-
-    before = get_verbosity()
-    set_verbosity_error()
-    try:
-        yield
-    finally:
-        set_verbosity(before)
-
-
-def _set_kernels(model: PreTrainedModel, backbone: Backbone | None) -> None:
-    if backbone is not None and backbone.gradient_checkpointing:
-        model.gradient_checkpointing_enable()
-    if torch.cuda.is_available():
-        return
-    from models.cpu_kernels import ATTENTION, replace_dropout
-
-    replace_dropout(model)
-    auto = backbone is None or backbone.attention == "auto"
-    # Where transformers would take sdpa, the architecture leaves attention to an exchangeable function.
-    if auto and model.config._attn_implementation == "sdpa" and model._can_set_attn_implementation():
-        model.set_attn_implementation(ATTENTION)
 
 
 def _options(backbone: Backbone | None) -> dict[str, Any]:
@@ -340,25 +345,6 @@ def _options(backbone: Backbone | None) -> dict[str, Any]:
     if backbone is not None and backbone.attention != "auto":
         options["attn_implementation"] = backbone.attention
     return options
-
-
-def _check_loaded(backbone: Backbone, model: PreTrainedModel, info: dict[str, Any]) -> None:
-    """Encoder weights must be there, and all in their shapes; a missing span head is normal, and worth a
-    line in the log."""
-    for key, found, wanted in info["mismatched_keys"]:
-        raise CheckpointError(
-            f"backbone.checkpoint: in {backbone.checkpoint!r} {key} has shape {tuple(found)}, but the "
-            f"configuration asks for {tuple(wanted)}"
-        )
-    missing, prefix = set(info["missing_keys"]), model.base_model_prefix + "."
-    encoder = sorted(key for key in missing if key.startswith(prefix) and ".pooler." not in key)
-    if encoder:
-        raise CheckpointError(
-            f"backbone.checkpoint: {backbone.checkpoint!r} lacks {len(encoder)} encoder weights "
-            f"(first: {encoder[0]}); is it complete, and of architecture {backbone.architecture!r}?"
-        )
-    head = any(not key.startswith(prefix) for key in missing)
-    log.info("%s: span head %s", backbone.checkpoint, "starts random" if head else "kept from the checkpoint")
 
 
 def _first_line(error: Exception) -> str:

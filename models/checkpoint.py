@@ -33,6 +33,7 @@ from models.backbones import (
     build,
     folder_architecture,
     load_pretrained,
+    prepare_training,
 )
 from models.heads.span import SpanModel
 
@@ -204,7 +205,8 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
     """
     path = backbone.checkpoint
     if not _is_file(path):
-        model = kind(load_pretrained(backbone), backbone.architecture, **options)
+        pretrained = prepare_training(load_pretrained(backbone), backbone)
+        model = kind(pretrained, backbone.architecture, **options)
         if path != RANDOM:
             model.take_pooler(path)
         if kind.heads != SpanModel.heads:
@@ -263,7 +265,10 @@ def _empty(
         config = AutoConfig.for_model(ARCHITECTURES[info.architecture].model_type, **info.config)
         if backbone is not None:
             apply_settings(config, backbone)
-        return kind(build(config, backbone), info.architecture, **options)
+        pretrained = build(config, backbone)
+        if backbone is not None:
+            prepare_training(pretrained, backbone)
+        return kind(pretrained, info.architecture, **options)
     except Exception as error:  # CheckpointError, huggingface_hub's validation errors
         raise CheckpointError(f"{info.path}: {' '.join(str(error).split())}") from error
 

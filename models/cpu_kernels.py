@@ -169,12 +169,15 @@ def _ours(values: Tensor) -> bool:
     return values.device.type == "cpu" and values.dtype in (torch.float32, torch.bfloat16, torch.float16)
 
 
-def replace_dropout(model: nn.Module) -> None:
-    """Put `Dropout` in the place of every nn.Dropout of a model."""
+def use_kernels(model: Any, *, attention: bool = True) -> None:
+    """Put `Dropout` in the place of every nn.Dropout of a transformers model, and `attention_forward` where
+    transformers would take sdpa and the architecture leaves attention to an exchangeable function."""
     for parent in model.modules():
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:
-                setattr(parent, name, Dropout(child.p, child.inplace))
+                setattr(parent, name, Dropout(child.p, child.inplace).train(child.training))
+    if attention and model.config._attn_implementation == "sdpa" and model._can_set_attn_implementation():
+        model.set_attn_implementation(ATTENTION)
 
 
 AttentionInterface.register(ATTENTION, attention_forward)

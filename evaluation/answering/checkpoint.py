@@ -56,6 +56,10 @@ class Checkpoint(Answerer):
         model, info = load(path, self.kind)
         self.device = pick_device(compute.device)
         self.model: Any = model.to(self.device)
+        if self.precision == "bf16" and self.device.type == "cpu":
+            from models.cpu_kernels import use_kernels  # in float32 torch's own are faster
+
+            use_kernels(self.model.encoder)
         try:
             self.tokenizer = load_tokenizer(info.tokenizer, model.architecture)
         except ValueError as error:

@@ -33,7 +33,7 @@ def bert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def refusal(wanted: Backbone) -> str:
     """What the user reads: one line."""
     with pytest.raises(CheckpointError) as caught:
-        load_pretrained(wanted)
+        start(wanted, SpanModel)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -66,7 +66,7 @@ def test_every_row_builds(name: str) -> None:
 def test_what_an_architecture_cannot_do_is_refused(tmp_path: Path) -> None:
     config = backbone_config(backbone("xlnet"))
     assert (config.use_mems_eval, config.use_mems_train) == (False, False)
-    assert load_pretrained(backbone("bert", gradient_checkpointing=True)).is_gradient_checkpointing
+    assert start(backbone("bert", gradient_checkpointing=True), SpanModel).encoder.is_gradient_checkpointing
     assert "xlnet" in refusal(backbone("xlnet", gradient_checkpointing=True)).lower()
     assert "backbone.reading_init" in refusal(backbone("xlnet", reading_init=True))
     for name in ("xlnet", "deberta-v3"):
