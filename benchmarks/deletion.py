@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 from benchmarks.report import Result
 from benchmarks.turns import in_turns, own_processes
-from data_modules.interventions.deletion import perturb, perturb_all, with_rationale
-from data_modules.interventions.sentences import sentence_spans
+from data_modules.interventions.deletion import perturb, sentence_spans, with_rationale
 from data_modules.schema import QAExample, Rejected, Variant
 from data_modules.sources import read_questions
 
@@ -93,7 +92,7 @@ def questions(size: int) -> list[QAExample]:
 def together(examples: Sequence[QAExample]) -> Made:
     """As the commands do it."""
     originals = [with_rationale(example) for example in examples]
-    return [made for variant in VARIANTS for made in perturb_all(originals, variant)]
+    return [perturb(original, variant) for variant in VARIANTS for original in originals]
 
 
 def anew(examples: Sequence[QAExample]) -> Made:

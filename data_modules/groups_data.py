@@ -85,10 +85,6 @@ class GroupsDataModule(QuestionsDataModule):
         for named in self.group_sources.values():
             yield from named.values()
 
-    def other_names(self, stage: str) -> Iterable[str]:
-        """Names of other sets that predictions of the stage are written for."""
-        return self.group_sources[stage] if stage == "predict" else ()
-
     def make_train_set(self) -> TrainSet:
         """Groups, and questions beside them."""
         train_set = super().make_train_set()

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
-from functools import lru_cache, partial
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import datasets
 import numpy as np
 import pyarrow as pa
 
-from data_modules.batching.data_module import TextDataModule, at_least, by_stage, refuse_repeated
+from data_modules.batching.data_module import TextDataModule, at_least, by_stage
 from data_modules.batching.eval_sets import EvalSet, variant_name
 from data_modules.batching.samplers import BatchIndex, question_batches, refuse_different
 from data_modules.batching.sets import PairSet, QASet, TrainSet, kept_and_rejected
@@ -23,18 +24,56 @@ from data_modules.encoding.pairs import encode_pairs
 from data_modules.encoding.questions import encode_questions
 from data_modules.encoding.tables import Tables, Work, process_rank
 from data_modules.encoding.windows import Encoding
-from data_modules.interventions.augmentation import TEMPLATES, OpenGenerator
-from data_modules.interventions.variants import (
-    AUGMENTED,
-    Interventions,
-    apply,
-    sentences_for,
-    tell,
-    with_rationales,
+from data_modules.interventions.augmentation import (
+    TEMPLATES,
+    OpenGenerator,
+    generate_sentences,
+    needing_sentences,
 )
+from data_modules.interventions.deletion import AUGMENTED, Rules, perturb, report_rejected, with_rationale
 from data_modules.schema import QAExample, Rejected, Variant
 from data_modules.sources import read_questions
 from storage.errors import DataError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(kw_only=True)
+class Interventions:
+    """Deletions of the rationale, for training and for watching.
+
+    Args:
+        train: Variants that are trained on together: [os] is original training, [os, ts, ts_r] the paper's
+            intervention-based training (HotpotQA: [os, os_r]).
+        rationale: Of questions whose rationale is not known: none (they have no variants without it), or the
+            sentence that holds the answer, as for SQuAD.
+        watch: Variants to evaluate every set of questions on.
+        shift: Variants whose embeddings are compared with those of the original story during evaluation.
+        layers: Layers that are compared: the last, or all (the embeddings first).
+        generator: Where the sentences of the `_aug` variants come from: `templates`, `openai:MODEL[@URL]`
+            or `hf:PATH`.
+        cache: File in which generated sentences are kept.
+        max_requests: At most so many new requests to a generator; 0 sets no limit.
+        rules: Details of the deletions.
+        seed: Of the templates; by default that of `seed_everything`.
+    """
+
+    train: list[Variant] = field(default_factory=lambda: ["os"])
+    watch: list[Variant] = field(default_factory=lambda: ["os"])
+    shift: list[Variant] = field(default_factory=list)
+    rationale: Literal["given", "answer_sentence"] = "given"
+    layers: Literal["last", "all"] = "last"
+    generator: str = "templates"
+    cache: str = ""
+    max_requests: int = 0
+    rules: Rules = field(default_factory=Rules)
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.train or not self.watch:
+            raise DataError("interventions: train and watch need one variant at least, such as [os]")
+        if "os" in self.shift:
+            raise DataError("interventions.shift: os is what the others are compared with; leave it out")
 
 
 class QuestionsDataModule(TextDataModule):
@@ -66,6 +105,8 @@ class QuestionsDataModule(TextDataModule):
     """
 
     kinds: tuple[str, ...] = ("qa",)
+    group_sources: Mapping[str, Mapping[str, str]] = by_stage(None, None, None)
+    """Named sets of groups beside the questions, by stage; GroupsDataModule has some."""
     open_generator: OpenGenerator | None = None
     """Opens the language model of `interventions.generator`; who starts the run hands it in."""
 
@@ -105,8 +146,6 @@ class QuestionsDataModule(TextDataModule):
         self.limit_train_qa, self.limit_val_qa = limit_train_qa, limit_val_qa
         self.skip_bad = skip_bad
         self.tables = Tables(cache, self.tokenizer)
-        # Several sets have the same questions: within one `setup` each source is read and digested once.
-        self._originals = lru_cache(maxsize=None)(self._read_originals)
 
     encoding: Encoding
 
@@ -116,108 +155,117 @@ class QuestionsDataModule(TextDataModule):
         for named in self.qa_sources.values():
             yield from named.values()
 
-    def setup(self, stage: str) -> None:
-        """Find the tables that the stage needs, or make them; done once per process."""
-        self._written: list[str] = []
-        super().setup(stage)
-        if self._written:
-            refuse_different(self._written)
-        self._originals.cache_clear()
-
     def make_train_set(self) -> TrainSet:
         """The questions in all variants to train on, one variant after the other."""
         if not self.train_qa:
             return TrainSet(None, None)
-        tables = [
-            self.question_table(self.train_qa, self.limit_train_qa, v) for v in self.interventions.train
-        ]
+        tables = self.question_tables(self.train_qa, self.limit_train_qa, self.interventions.train)
         table = datasets.concatenate_datasets(tables) if len(tables) > 1 else tables[0]
         return TrainSet(None, QASet(table, self.tokenizer, self.encoding, may_abstain=False))
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """The named sets, each in the variants to watch, and the pairs whose embeddings are compared."""
         how, limit = self.interventions, self.limit_val_qa
-        watched = [variant_name(name, v) for name in self.qa_sources[stage] for v in how.watch]
-        refuse_repeated([*watched, *self.other_names(stage)], f"data.{stage}_qa")
+        names = Counter(variant_name(name, v) for name in self.qa_sources[stage] for v in how.watch)
+        names.update(list(self.group_sources[stage]) if stage == "predict" else ())
+        for name, count in names.items():  # they would share their metric keys, or their file of predictions
+            if count > 1:
+                raise DataError(
+                    f"data.{stage}_qa: {count} sets would be called {name!r} (variants and predicted groups "
+                    "count too); rename one, or leave one out"
+                )
+        shift = how.shift if stage != "predict" else []  # nothing to write about pairs
         sets: list[EvalSet] = []
         for name, source in self.qa_sources[stage].items():
-            tables = [self.question_table(source, limit, v) for v in how.watch]
-            variants = [QASet(table, self.tokenizer, self.encoding) for table in tables]
+            tables = self.question_tables(source, limit, how.watch, shift)
+            variants = [QASet(table, self.tokenizer, self.encoding) for table in tables[: len(how.watch)]]
             abstain = any(data.may_abstain for data in variants)  # or their numbers would not compare
             for variant, data in zip(how.watch, variants, strict=True):
                 data.may_abstain = abstain
                 sets.append(EvalSet(variant_name(name, variant), data))
-            for variant in how.shift if stage != "predict" else ():  # nothing to write about pairs
-                table = self.question_table(source, limit, variant, pairs=True)
+            for variant, table in zip(shift, tables[len(how.watch) :], strict=True):
                 sets.append(EvalSet(name, PairSet(table, self.tokenizer, self.encoding, variant)))
         return sets
 
-    def other_names(self, stage: str) -> Iterable[str]:
-        """Names of other sets that predictions of the stage are written for."""
-        return ()
-
-    def question_table(
-        self, source: str, limit: int, variant: Variant, *, pairs: bool = False
-    ) -> datasets.Dataset:
-        """One variant of the first `limit` questions of a source (0: of all), alone or beside the originals.
+    def question_tables(
+        self, source: str, limit: int, alone: Sequence[Variant], pairs: Sequence[Variant] = ()
+    ) -> list[datasets.Dataset]:
+        """Variants of the first `limit` questions of a source (0: of all), alone; then others, beside the
+        originals. They are read once, and only if a table is missing.
 
         Raises:
             DataError: no question is left, or they cannot be read.
         """
         how = self.interventions
-        asks = variant in AUGMENTED and how.generator != TEMPLATES
+        originals: list[QAExample] = []
+        tables = []
+        for number, variant in enumerate([*alone, *pairs]):
+            asks = variant in AUGMENTED and how.generator != TEMPLATES
+            options: dict[str, Any] = {"limit": limit, "skip_bad": self.skip_bad, "variant": variant}
+            options |= {"pairs": number >= len(alone), "rationale": how.rationale}
+            options |= {"encoding": asdict(self.encoding)}
+            if variant != "os":
+                options["rules"] = asdict(how.rules)
+            sources = [source]
+            if variant in AUGMENTED:
+                options["generator"] = [how.generator, how.cache, how.seed or 0]
+                kind, _, folder = how.generator.partition(":")
+                if kind == "hf" and Path(folder).is_dir():
+                    sources.append(folder)  # whose weights may change in place
 
-        options: dict[str, Any] = {"limit": limit, "skip_bad": self.skip_bad, "variant": variant}
-        options |= {"pairs": pairs, "rationale": how.rationale, "encoding": asdict(self.encoding)}
-        if variant != "os":
-            options["rules"] = asdict(how.rules)
-        sources = [source]
-        if variant in AUGMENTED:
-            options["generator"] = [how.generator, how.cache, how.seed or 0]
-            kind, _, folder = how.generator.partition(":")
-            sources += (
-                [folder] if kind == "hf" and Path(folder).is_dir() else []
-            )  # weights may change in place
-
-        def work() -> Work:
-            originals, sentences, failures = self._originals(source, limit), None, Counter[str]()
-            if asks:
-                self._refuse_many_generators()
-                sentences, failures = sentences_for(
-                    originals, variant, how, skip_bad=self.skip_bad, open_generator=self.open_generator
+            def work(variant: Variant = variant, asks: bool = asks, paired: bool = options["pairs"]) -> Work:
+                if not originals:
+                    originals.extend(islice(read_questions(source, skip_bad=self.skip_bad), limit or None))
+                if not originals:
+                    raise DataError(f"{source}: holds no questions")
+                sentences, failures = None, Counter[str]()
+                if asks:
+                    sentences, failures = self._generated(originals, variant)
+                encode = partial(
+                    encode_variant,
+                    variant=variant,
+                    how=how,
+                    skip_bad=self.skip_bad,
+                    sentences=sentences,
+                    pairs=paired,
+                    tokenizer=self.tokenizer,
+                    encoding=self.encoding,
                 )
-            encode = partial(
-                encode_variant,
-                variant=variant,
-                how=how,
-                skip_bad=self.skip_bad,
-                sentences=sentences,
-                pairs=pairs,
-                tokenizer=self.tokenizer,
-                encoding=self.encoding,
-            )
-            return Work(originals, encode, keep=not failures)
+                return Work(originals, encode, keep=not failures)
 
-        table = self.tables.get(sources, options, work, f"tokenising {variant} of {source}")
-        tell(*kept_and_rejected(table), variant, source)
-        if asks:
-            self._written.append(hashlib.sha256(repr(table.data.column("input_ids")).encode()).hexdigest())
-        return table
+            table = self.tables.get(sources, options, work, f"tokenising {variant} of {source}")
+            report_rejected(*kept_and_rejected(table), variant, source)
+            if asks:
+                refuse_different(hashlib.sha256(repr(table.data.column("input_ids")).encode()).hexdigest())
+            tables.append(table)
+        return tables
 
-    def _read_originals(self, source: str, limit: int) -> list[QAExample]:
-        originals = list(islice(read_questions(source, skip_bad=self.skip_bad), limit or None))
-        if not originals:
-            raise DataError(f"{source}: holds no questions")
-        return originals
+    def _generated(
+        self, originals: Sequence[QAExample], variant: Variant
+    ) -> tuple[Mapping[str, str], Counter[str]]:
+        """The sentences of a language model that a `_aug` variant appends, by id, and the failures by reason.
 
-    def _refuse_many_generators(self) -> None:
-        """DataError where every process would ask the same of a language model."""
+        Raises:
+            DataError: every process would ask for the same.
+        """
+        how = self.interventions
         if self.tables.folder is None and process_rank()[1] > 1:
             raise DataError(
-                f"data.interventions.generator: {self.interventions.generator} would be asked by every "
-                "process; name a folder for prepared data (data.cache), or write rows with `python -m "
-                "data_modules perturb` first, and give them as sources"
+                f"data.interventions.generator: {how.generator} would be asked by every process; name a "
+                "folder for prepared data (data.cache), or write rows with `python -m data_modules perturb` "
+                "first, and give them as sources"
             )
+        sentences, failures = generate_sentences(
+            needing_sentences(originals, variant, rules=how.rules, skip_bad=self.skip_bad),
+            generator=how.generator,
+            cache=Path(how.cache) if how.cache else None,
+            max_requests=how.max_requests or None,
+            seed=how.seed or 0,
+            open_generator=self.open_generator,
+        )
+        if failures:
+            logger.warning("%s: no sentence for %s", how.generator, dict(failures))
+        return sentences, failures
 
     def train_batches(self, train_set: TrainSet) -> Callable[[np.random.Generator], list[BatchIndex]]:
         """Draws an epoch of question windows, each once, in batches of similar length."""
@@ -257,10 +305,20 @@ def encode_variant(
         encoding: how text becomes rows.
     """
     if how.rationale == "answer_sentence":
-        originals = with_rationales(originals)
-    results = apply(originals, variant, how, skip_bad=skip_bad, sentences=sentences)
-    rejected = [result.reason for result in results if isinstance(result, Rejected)]
+        originals = [with_rationale(example) for example in originals]
+    if variant in AUGMENTED and sentences is None:
+        needing = needing_sentences(originals, variant, rules=how.rules, skip_bad=skip_bad)
+        sentences, _ = generate_sentences(needing, seed=how.seed or 0)
+    results: Sequence[QAExample | Rejected] = (
+        originals  # `os`: as they are, be they rows of a variant already
+    )
+    if variant != "os":
+        results = [
+            perturb(example, variant, sentence=sentences, rules=how.rules, skip_bad=skip_bad)
+            for example in originals
+        ]
     kept = [(one, two) for one, two in zip(originals, results, strict=True) if isinstance(two, QAExample)]
+    rejected = [result.reason for result in results if isinstance(result, Rejected)]
     if pairs:
         return encode_pairs(kept, tokenizer, encoding, rejected=rejected)
     return encode_questions([two for _, two in kept], tokenizer, encoding, rejected=rejected)

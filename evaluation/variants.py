@@ -139,8 +139,7 @@ def read_stories(options: VariantOptions, once: Once = lambda make: make()) -> S
         DataError: several data sets, a variant that has to be made while the originals are missing, or one
             that no original allows.
     """
-    from data_modules.interventions.deletion import with_rationale
-    from data_modules.interventions.variants import Interventions, apply, tell
+    from data_modules.interventions.deletion import perturb, report_rejected, with_rationale
 
     sources = ", ".join(options.data)
     dataset, given = _read(options)
@@ -151,14 +150,16 @@ def read_stories(options: VariantOptions, once: Once = lambda make: make()) -> S
     if made and "os" not in given:
         raise DataError(f"--variants {made[0]}: the sources hold no original stories to make it from")
     result = Stories(options, dataset, wanted, rejected={variant: Counter() for variant in made})
-    write, how, kept = sentence_writer(options, once), Interventions(), Counter[str]()
+    write, kept = sentence_writer(options, once), Counter[str]()
     count = min(len(originals), options.limit or len(originals))
     for start in range(0, count, PART):
         part = [with_rationale(originals[i]) for i in range(start, min(count, start + PART))]
-        results = {
-            variant: apply(part, variant, how, skip_bad=options.skip_bad, sentences=write(part, variant))
-            for variant in made
-        }
+        results = {}
+        for variant in made:
+            sentences = write(part, variant)
+            results[variant] = [
+                perturb(original, variant, sentence=sentences, skip_bad=options.skip_bad) for original in part
+            ]
         for i, original in enumerate(part):
             variants: dict[Variant, QAExample] = {}
             for variant in wanted:
@@ -173,7 +174,7 @@ def read_stories(options: VariantOptions, once: Once = lambda make: make()) -> S
             kept.update(variants.keys())
             result.stories.append(Story(start + i, original, variants))
     for variant in made:
-        tell(kept[variant], result.rejected[variant], variant, sources)
+        report_rejected(kept[variant], result.rejected[variant], variant, sources)
     for variant in prepared if not (options.limit and count) else ():
         result.others[variant] = prepared[variant].rest(options.limit)
     for variant in prepared:
@@ -238,9 +239,13 @@ def sentence_writer(
     Raises:
         ValueError: no such generator, or the cache is not one; when it is called.
     """
-    from data_modules.interventions.augmentation import TEMPLATES, generate_sentences, write_sentences
+    from data_modules.interventions.augmentation import (
+        TEMPLATES,
+        generate_sentences,
+        needing_sentences,
+        write_sentences,
+    )
     from data_modules.interventions.deletion import AUGMENTED
-    from data_modules.interventions.variants import needing_sentences
 
     @cache
     def model() -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -128,13 +127,3 @@ def at_least(least: int, **options: int) -> None:
 def by_stage(val: Mapping | None, test: Mapping | None, predict: Mapping | None) -> dict[str, dict[str, str]]:
     """Named sources by stage."""
     return {"val": dict(val or {}), "test": dict(test or {}), "predict": dict(predict or {})}
-
-
-def refuse_repeated(names: Iterable[str], option: str) -> None:
-    """DataError for two sets that would share their metric keys, or their file of predictions."""
-    for name, count in Counter(names).items():
-        if count > 1:
-            raise DataError(
-                f"{option}: {count} sets would be called {name!r} (variants and predicted groups count too); "
-                "rename one, or leave one out"
-            )

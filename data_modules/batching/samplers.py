@@ -25,10 +25,10 @@ class BatchIndex(NamedTuple):
     choices: tuple[int, ...] = ()
 
 
-def refuse_different(generated: list[str]) -> None:
-    """DataError where a language model wrote other sentences on another machine."""
-    everywhere: list[list[str]] = [[] for _ in range(process_rank()[1])]
-    if generated and len(everywhere) > 1:
+def refuse_different(generated: str) -> None:
+    """DataError where a language model wrote other sentences (a digest) on another machine."""
+    everywhere = [""] * process_rank()[1]
+    if len(everywhere) > 1:
         dist.all_gather_object(everywhere, generated)
         if any(theirs != generated for theirs in everywhere):
             raise DataError(

@@ -18,8 +18,25 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
-from data_modules.interventions.frames import FRAMES
-from data_modules.schema import AnswerType, QAExample
+from data_modules.interventions.deletion import PAPER_RULES, TRUNCATED, Rules, perturb
+from data_modules.schema import QAExample, Variant
+
+FRAMES = (
+    "The note on the wall said {answer}.",
+    "A sign by the road said {answer}.",
+    "The last line of the song was {answer}.",
+    "The title of an old film was {answer}.",
+    "On the back of the map it said {answer}.",
+    "A voice on the radio said {answer}.",
+    "Somebody wrote {answer} on a piece of paper.",
+    "An old book had {answer} on its first page.",
+    "There was a card with {answer} on it.",
+    "Nobody knew why {answer} was in the letter.",
+)
+"""True of any phrase, be it a name, a number or a clause, because they mention it and do not use it."""
+
+_ENDING = tuple(frame for frame in FRAMES if frame.endswith("{answer}."))
+"""Frames for an answer that brings its own full stop."""
 
 
 class TextGenerator(Protocol):
@@ -40,11 +57,7 @@ class OpenGenerator(Protocol):
 TEMPLATES = "templates"
 """The generator that needs no model."""
 
-AUGMENTED: frozenset[AnswerType] = frozenset({"span", "number", "option"})
 MAX_WORDS = 40
-
-_ENDING = tuple(frame for frame in FRAMES if frame.endswith("{answer}."))
-"""Frames for an answer that brings its own full stop."""
 
 _CLOSED = re.compile(r"[.!?][\"'”’)]*$")
 _QUOTES = "\"'“”‘’`"
@@ -92,7 +105,9 @@ def generate_sentences(
     Raises:
         ValueError: no such generator or model, or the cache is not one.
     """
-    wanted, failures = _wanted(examples)
+    typed = [example for example in examples if example.answer_type in ("span", "number", "option")]
+    wanted = [example for example in typed if _phrase(example)]
+    failures = +Counter({"the answer has no text": len(typed) - len(wanted)})
     if generator == TEMPLATES:
         return {example.id: template_sentence(example, seed) for example in wanted}, failures
     if open_generator is None:
@@ -100,6 +115,16 @@ def generate_sentences(
     model = open_generator(generator, cache, max_requests=max_requests, seed=seed)
     sentences, rejected = write_sentences(wanted, model, progress=progress)
     return sentences, failures + rejected
+
+
+def needing_sentences(
+    examples: Iterable[QAExample], variant: Variant, *, rules: Rules = PAPER_RULES, skip_bad: bool = False
+) -> list[QAExample]:
+    """The examples of which a `_aug` variant has to append a sentence: those that can be perturbed and whose
+    kept text lacks the answer. Nobody pays for the sentences of others."""
+    bare: Variant = "ts_r" if variant in TRUNCATED else "os_r"
+    results = ((example, perturb(example, bare, rules=rules, skip_bad=skip_bad)) for example in examples)
+    return [example for example, result in results if isinstance(result, QAExample) and result.appended]
 
 
 def template_sentence(example: QAExample, seed: int = 0) -> str:
@@ -118,21 +143,26 @@ def write_sentences(
     A sentence that fails a check is asked for once more, in firmer words; a prompt that the model does not
     answer is not.
     """
+    from tqdm.auto import tqdm
+
     sentences: dict[str, str] = {}
     failures: Counter[str] = Counter()
-    again: list[QAExample] = []
-    for example, text, reason in _ask(examples, model, PROMPT, "writing sentences", progress):
-        if reason == "":
-            sentences[example.id] = text
-        elif text:
-            again.append(example)
-        else:
-            failures[reason] += 1
-    for example, text, reason in _ask(again, model, FIRMER_PROMPT, "asking again", progress):
-        if reason == "":
-            sentences[example.id] = text
-        else:
-            failures[reason] += 1
+    asked = list(examples)
+    for prompt, what in ((PROMPT, "writing sentences"), (FIRMER_PROMPT, "asking again")):
+        prompts = [prompt.format(answer=_phrase(e), question=" ".join(e.question.split())) for e in asked]
+        replies = model.complete(prompts)
+        bar = tqdm(replies, total=len(prompts), desc=what, unit="q", disable=None if progress else True)
+        again = []
+        for example, reply in zip(asked, bar, strict=True):
+            sentence = clean_sentence(reply, _phrase(example)) if isinstance(reply, str) else ""
+            reason = reject_reason(sentence, example) if isinstance(reply, str) else reply.reason
+            if not reason:
+                sentences[example.id] = sentence
+            elif sentence and prompt == PROMPT:
+                again.append(example)
+            else:
+                failures[reason] += 1
+        asked = again
     return {example.id: sentences[example.id] for example in examples if example.id in sentences}, failures
 
 
@@ -158,34 +188,11 @@ def reject_reason(sentence: str, example: QAExample) -> str:
         return "not a whole sentence"
     if len(sentence.split()) > MAX_WORDS:
         return f"longer than {MAX_WORDS} words"
-    if any(_count(span.text, sentence) > _count(span.text, answer) for span in example.rationale):
+    plain, phrase = (" ".join(text.lower().split()) for text in (sentence, answer))
+    repeated = (" ".join(span.text.lower().split()) for span in example.rationale)
+    if any(text and plain.count(text) > phrase.count(text) for text in repeated):
         return "repeats the rationale"
     return ""
-
-
-def _wanted(examples: Iterable[QAExample]) -> tuple[list[QAExample], Counter[str]]:
-    """The examples that need a sentence; those without the text of an answer are counted."""
-    typed = [example for example in examples if example.answer_type in AUGMENTED]
-    wanted = [example for example in typed if _phrase(example)]
-    empty = Counter({"the answer has no text": len(typed) - len(wanted)})
-    return wanted, +empty
-
-
-def _ask(
-    examples: Sequence[QAExample], model: TextGenerator, prompt: str, what: str, progress: bool
-) -> Iterator[tuple[QAExample, str, str]]:
-    """(example, sentence, "") or (example, rejected sentence, reason) or (example, "", reason)."""
-    from tqdm.auto import tqdm
-
-    prompts = [prompt.format(answer=_phrase(e), question=" ".join(e.question.split())) for e in examples]
-    texts = model.complete(prompts)
-    bar = tqdm(texts, total=len(prompts), desc=what, unit="q", disable=None if progress else True)
-    for example, text in zip(examples, bar, strict=True):
-        if not isinstance(text, str):
-            yield example, "", text.reason
-        else:
-            sentence = clean_sentence(text, _phrase(example))
-            yield example, sentence, reject_reason(sentence, example)
 
 
 def _phrase(example: QAExample) -> str:
@@ -197,7 +204,6 @@ def _occurrences(phrase: str, text: str) -> Iterator[re.Match[str]]:
     return re.finditer(rf"(?<!\w){re.escape(phrase)}(?!\w)", text, re.IGNORECASE)
 
 
-def _count(phrase: str, text: str) -> int:
-    """How often a phrase occurs in a text; case and the amount of white space do not matter."""
-    phrase, text = (" ".join(part.lower().split()) for part in (phrase, text))
-    return text.count(phrase) if phrase else 0
+def frame_words() -> tuple[str, ...]:
+    """Every word of the frames, lower case, sorted, without duplicates."""
+    return tuple(sorted(set(re.findall(r"[a-z]+", " ".join(FRAMES).replace("{answer}", "").lower()))))

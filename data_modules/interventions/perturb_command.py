@@ -7,15 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from data_modules.schema import QAExample, Rejected, Variant
 from storage.command_line import AtLeast
 from storage.errors import DataError
 from storage.files import atomic_text, file_digest, refuse_existing
-
-if TYPE_CHECKING:
-    from data_modules.interventions.deletion import Rules
 
 
 @dataclass(frozen=True)
@@ -79,31 +76,54 @@ def perturb_file(
         skip_bad: count bad records instead of stopping.
         seed: seed of --generator templates.
     """
-    from data_modules.interventions.deletion import Rules, perturb_all
+    from tqdm.auto import tqdm
+
+    from data_modules.interventions.deletion import Rules, perturb, sentence_library, with_rationale
     from data_modules.questions.rows import to_line
+    from data_modules.sources import read_questions
 
     refuse_existing(output, summary_of(output), overwrite=overwrite)
     augmented = variant.endswith("_aug")
-    if not augmented:
-        _refuse_generator(generated, variant)
+    for name, value in asdict(generated).items():
+        if value is not None and not augmented:
+            flag = "--" + name.replace("_", "-")
+            raise DataError(f"{flag}: {variant} generates no sentences; use it with ts_r_aug, os_r_aug")
     rules = Rules(**asdict(appended))
-    examples: Iterable[QAExample] = _examples(input, dataset, skip_bad)
+
+    def originals() -> Iterator[QAExample]:
+        for example in read_questions(input, skip_bad=skip_bad):
+            if example.dataset != dataset:
+                raise DataError(f"--dataset {dataset}, but {input} holds {example.dataset or 'other data'}")
+            yield with_rationale(example) if dataset == "squad" else example
+
+    examples: Iterable[QAExample] = originals()
     sentences: dict[str, str] = {}
     failures: Counter[str] = Counter()
     if augmented:
+        from data_modules.interventions.augmentation import generate_sentences, needing_sentences
+        from models.language.text_cache import open_cached_model  # a command may bring rooms together
+
         examples = list(examples)
-        sentences, failures = _sentences(examples, variant, generated, rules, skip_bad, seed)
+        sentences, failures = generate_sentences(
+            needing_sentences(examples, variant, rules=rules, skip_bad=skip_bad),
+            generator=generated.generator or "templates",
+            cache=generated.cache,
+            max_requests=generated.max_requests,
+            seed=seed,
+            open_generator=open_cached_model,
+        )
     kept, rejected = 0, Counter[str]()
-    results = perturb_all(_progress(examples), variant, sentence=sentences, rules=rules, skip_bad=skip_bad)
     with atomic_text(summary_of(output)) as summary, atomic_text(output) as file:
-        for result in results:
+        for example in tqdm(examples, desc="perturbing", unit="q", disable=None):
+            result = perturb(example, variant, sentence=sentences, rules=rules, skip_bad=skip_bad)
             if isinstance(result, Rejected):
                 rejected[result.reason] += 1
             else:
                 file.write(to_line(result))
                 kept += 1
+        reasons = f"{rejected.total()} rejected" + (f" ({_listed(rejected)})" if rejected else "")
         if not kept:
-            raise DataError(f"{input}: no question is left in {variant}: {_reasons(rejected)}")
+            raise DataError(f"{input}: no question is left in {variant}: {reasons}")
         about = {
             "dataset": dataset,
             "input": input,
@@ -111,7 +131,7 @@ def perturb_file(
             "variant": variant,
             "seed": seed,
             "rules": asdict(rules),
-            "sentence_library": _sentence_library(),
+            "sentence_library": sentence_library(),
             "generator": (generated.generator or "templates") if augmented else None,
             "kept": kept,
             "rejected": dict(rejected.most_common()),
@@ -119,9 +139,8 @@ def perturb_file(
         }
         json.dump(about, summary, indent=2)
         summary.write("\n")
-    lost = ", ".join(f"{count} {reason}" for reason, count in failures.most_common())
-    failed = f"; without a generated sentence: {lost}" if lost else ""
-    return f"{output}: {kept} questions in {variant}; {_reasons(rejected)}{failed}"
+    failed = f"; without a generated sentence: {_listed(failures)}" if failures else ""
+    return f"{output}: {kept} questions in {variant}; {reasons}{failed}"
 
 
 def summary_of(output: Path) -> Path:
@@ -129,60 +148,5 @@ def summary_of(output: Path) -> Path:
     return output.with_name(output.name.removesuffix(".jsonl") + ".summary.json")
 
 
-def _refuse_generator(generated: Generated, variant: Variant) -> None:
-    for name, value in asdict(generated).items():
-        if value is not None:
-            flag = "--" + name.replace("_", "-")
-            raise DataError(f"{flag}: {variant} generates no sentences; use it with ts_r_aug, os_r_aug")
-
-
-def _examples(source: str, dataset: str, skip_bad: bool) -> Iterator[QAExample]:
-    """The input's examples, each of the data set that the user named and with a rationale where one can be
-    told from the answer."""
-    from data_modules.interventions.deletion import with_rationale
-    from data_modules.sources import read_questions
-
-    for example in read_questions(source, skip_bad=skip_bad):
-        if example.dataset != dataset:
-            raise DataError(f"--dataset {dataset}, but {source} holds {example.dataset or 'other data'}")
-        yield with_rationale(example) if dataset == "squad" else example
-
-
-def _sentences(
-    examples: list[QAExample],
-    variant: Variant,
-    generated: Generated,
-    rules: Rules,
-    skip_bad: bool,
-    seed: int,
-) -> tuple[dict[str, str], Counter[str]]:
-    """Generated sentences for the examples that need one: those whose story lost its answer."""
-    from data_modules.interventions.augmentation import generate_sentences
-    from data_modules.interventions.variants import needing_sentences
-    from models.language.text_cache import open_cached_model  # a command may bring rooms together
-
-    return generate_sentences(
-        needing_sentences(examples, variant, rules=rules, skip_bad=skip_bad),
-        generator=generated.generator or "templates",
-        cache=generated.cache,
-        max_requests=generated.max_requests,
-        seed=seed,
-        open_generator=open_cached_model,
-    )
-
-
-def _progress(examples: Iterable[QAExample]) -> Iterable[QAExample]:
-    from tqdm.auto import tqdm
-
-    return tqdm(examples, desc="perturbing", unit="q", disable=None)
-
-
-def _sentence_library() -> str:
-    from data_modules.interventions.sentences import sentence_library
-
-    return sentence_library()
-
-
-def _reasons(rejected: Counter[str]) -> str:
-    reasons = ", ".join(f"{count} {reason}" for reason, count in rejected.most_common())
-    return f"{rejected.total()} rejected" + (f" ({reasons})" if reasons else "")
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} {reason}" for reason, count in counts.most_common())

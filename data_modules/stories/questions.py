@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from random import Random
 
-from data_modules.interventions.frames import frame_words
+from data_modules.interventions.augmentation import frame_words
 from data_modules.schema import QAExample
 from data_modules.stories import words
 from data_modules.stories.conversations import CONVERSATIONS, conversation_examples

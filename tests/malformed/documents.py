@@ -15,7 +15,7 @@ from typing import Any
 
 from data_modules.__main__ import main as data_command
 from data_modules.choices.rows import write_choices
-from data_modules.interventions.deletion import perturb_all
+from data_modules.interventions.deletion import perturb
 from data_modules.questions.rows import write_rows
 from data_modules.questions.squad import write_squad
 from data_modules.schema import ChoiceQuestion
@@ -103,7 +103,9 @@ def hotpotqa_document() -> Any:
 
 
 def row_documents() -> Any:
-    return written(write_rows, list(perturb_all(islice(conversation_examples("conversation_dev"), 2), "os")))
+    return written(
+        write_rows, [perturb(one, "os") for one in islice(conversation_examples("conversation_dev"), 2)]
+    )
 
 
 def pair_documents() -> Any:

@@ -30,9 +30,9 @@ from data_modules.encoding.tables import Tables, Work, encode_to_file, in_memory
 from data_modules.encoding.windows import Encoding
 from data_modules.groups.lei import write_lei
 from data_modules.groups_data import GroupsDataModule
-from data_modules.interventions.variants import Interventions
 from data_modules.questions.rows import write_rows
 from data_modules.questions.squad import write_squad
+from data_modules.questions_data import Interventions
 from data_modules.schema import QAExample
 from data_modules.stories import groups as story_groups
 from data_modules.stories import questions as stories
@@ -309,7 +309,7 @@ def test_a_language_model_is_asked_once(
         asked.append(len(examples))
         return {e.id: f"Somebody wrote {e.gold[0]} on a wall." for e in examples}, {}
 
-    monkeypatch.setattr("data_modules.interventions.variants.generate_sentences", generate)
+    monkeypatch.setattr("data_modules.questions_data.generate_sentences", generate)
     how = Interventions(train=["ts_r_aug"], generator="hf:nowhere")
     options = {"train_qa": files["coqa"], "encoding": LONG, "interventions": how}
     for place in ("batching.samplers", "questions_data"):

@@ -12,9 +12,10 @@ import pytest
 from data_modules.batching.sets import PairSet, QASet
 from data_modules.encoding.windows import Encoding
 from data_modules.groups_data import GroupsDataModule
-from data_modules.interventions.variants import Interventions, intervene, with_rationales
+from data_modules.interventions.deletion import perturb, report_rejected
 from data_modules.questions.rows import write_rows
-from data_modules.schema import QAExample, Span
+from data_modules.questions_data import Interventions
+from data_modules.schema import QAExample
 from data_modules.sources import read_questions
 from storage.errors import DataError
 
@@ -28,36 +29,34 @@ def module(**options: Any) -> GroupsDataModule:
 
 
 def test_a_variant_says_how_many_it_leaves_out_and_why(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, logger="data_modules.interventions.variants"):
-        made = intervene(EXAMPLES, "ts_r", Interventions(), "dev")
-    unknown = sum(example.answer_type == "unknown" for example in EXAMPLES)
-    assert unknown > 0
-    assert made.rejected == Counter({"no rationale": unknown})
-    assert len(made.examples) == len(EXAMPLES) - unknown
-    assert f"dev, ts_r: kept {len(made.examples)} of 60 ({unknown} no rationale)" in caplog.text
+    caplog.set_level(logging.INFO, logger="data_modules")
+    report_rejected(3, Counter({"no rationale": 2, "empty story": 1}), "ts_r", "dev")
+    assert "dev, ts_r: kept 3 of 6 (2 no rationale, 1 empty story)" in caplog.text
+    with pytest.raises(DataError, match=r"dev: no question is left in variant ts: kept 0 of 1 \(1 x\)"):
+        report_rejected(0, Counter({"x": 1}), "ts", "dev")
 
 
-def test_augmented_variants_end_in_a_sentence_that_training_never_sees() -> None:
-    plain = {e.id: e for e in intervene(EXAMPLES, "ts_r", Interventions(), "dev").examples}
-    augmented = intervene(EXAMPLES, "ts_r_aug", Interventions(), "dev").examples
-    changed = [e for e in augmented if e.appended]
-    assert changed
-    for example in changed:
-        answer = plain[example.id].appended
-        assert answer in example.appended
-        assert len(example.appended.split()) > len(answer.split()) + 2
-    again = intervene(EXAMPLES, "ts_r_aug", Interventions(), "dev").examples
-    other = intervene(EXAMPLES, "ts_r_aug", Interventions(seed=1), "dev").examples
-    assert augmented == again
-    assert [e.appended for e in augmented] != [e.appended for e in other]
+def encoded(seed: int) -> list[str]:
+    """The stories of an augmented variant, as the DataModule makes them."""
+    how = Interventions(watch=["ts_r_aug"], seed=seed)
+    data = module(val_qa={"main": "stories:mixed_dev"}, limit_val_qa=60, interventions=how)
+    data.setup("validate")
+    (only,) = data.eval_sets["val"]
+    assert isinstance(only.data, QASet)
+    return [question.context for question in only.data.questions(range(len(only.data.first_Q)))]
 
 
-def test_the_answer_sentence_is_the_rationale_where_none_is_known() -> None:
-    story = "It rained. Anna left at 5. Ben stayed."
-    plain = QAExample("q", story, "When did Anna leave?", (Span.locate("5", story, "q"),), dataset="squad")
-    (known,) = with_rationales([plain])
-    assert [span.text for span in known.rationale] == ["Anna left at 5."]
-    assert with_rationales([known]) == [known]
+def test_augmented_variants_end_in_a_sentence_around_the_answer() -> None:
+    plain = [made for e in EXAMPLES if isinstance(made := perturb(e, "ts_r"), QAExample)]
+    stories = encoded(seed=0)
+    assert len(stories) == len(plain)
+    for story, bare in zip(stories, plain, strict=True):
+        kept = bare.context.removesuffix(bare.appended)
+        assert story.startswith(kept)
+        sentence = story.removeprefix(kept)
+        assert bare.appended in sentence
+        assert len(sentence.split()) > len(bare.appended.split()) + 2 or not bare.appended
+    assert encoded(seed=0) == stories != encoded(seed=1)
 
 
 def test_the_mixture_and_the_watched_sets() -> None:
@@ -90,7 +89,7 @@ def test_the_mixture_and_the_watched_sets() -> None:
 
 def test_rows_of_a_variant_are_questions_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "ts_r.jsonl"
-    made = intervene(EXAMPLES, "ts_r", Interventions(), "dev").examples
+    made = [made for e in EXAMPLES if isinstance(made := perturb(e, "ts_r"), QAExample)]
     write_rows(made, path)
     data = module(val_qa={"main": str(path)}, limit_val_qa=0)
     data.setup("validate")
@@ -100,14 +99,6 @@ def test_rows_of_a_variant_are_questions_as_they_are(tmp_path: Path) -> None:
     assert [(q.id, q.context) for q in found] == [(e.id, e.context) for e in made]
     with pytest.raises(DataError, match="a variant already"):
         module(val_qa={"main": str(path)}, interventions=Interventions(watch=["ts"])).setup("validate")
-
-
-def test_bad_examples_are_counted_on_request() -> None:
-    bad = QAExample("b", "  ", "Who?", dataset="squad")
-    with pytest.raises(DataError, match="empty story"):
-        intervene([*EXAMPLES, bad], "ts", Interventions(), "dev")
-    made = intervene([*EXAMPLES, bad], "ts", Interventions(), "dev", skip_bad=True)
-    assert made.rejected["empty story"] == 1
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.interventions.sentences import sentence_spans, trim
+from data_modules.interventions.deletion import sentence_spans, trim
 
 
 def sentences(text: str) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data_modules.interventions.deletion import perturb_all
+from data_modules.interventions.deletion import perturb
 from data_modules.questions.rows import read_file, to_line, write_rows
 from data_modules.schema import ANSWER_TYPES, VARIANTS, QAExample, Span, Turn
 from data_modules.sources import read_questions
@@ -97,7 +97,7 @@ def test_writing_and_reading_gives_the_same_examples(tmp_path: Path, written: li
 
 def test_read_qa_knows_rows_by_their_content(tmp_path: Path) -> None:
     originals = list(read_questions("stories:conversation_dev"))
-    variants = [found for found in perturb_all(originals, "ts_r") if isinstance(found, QAExample)]
+    variants = [made for one in originals if isinstance(made := perturb(one, "ts_r"), QAExample)]
     write_rows(variants, tmp_path / "any.name")
     assert list(read_questions(tmp_path / "any.name")) == variants
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import evaluation.answering.open
-from data_modules.interventions.variants import Interventions, intervene
+from data_modules.interventions.deletion import perturb
 from data_modules.questions.rows import write_rows
 from data_modules.questions.squad import write_squad
 from data_modules.schema import QAExample
@@ -84,7 +84,7 @@ def test_old_answers_and_unknown_by_variant(models: None, tmp_path: Path) -> Non
 def prepared(tmp_path: Path) -> Prepared:
     """Twenty stories and their variants ts_r; also as files of rows."""
     examples = list(islice(read_questions("stories:conversation_dev"), 20))
-    made = intervene(examples, "ts_r", Interventions(), "dev").examples
+    made = [result for e in examples if isinstance(result := perturb(e, "ts_r"), QAExample)]
     write_rows(examples, tmp_path / "os.jsonl")
     write_rows(made, tmp_path / "ts_r.jsonl")
     write_rows([*examples, *made], tmp_path / "both.jsonl")
