@@ -94,9 +94,9 @@ class GroupsDataModule(QuestionsDataModule):
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """Sets of questions, then of groups."""
+        sets = super().make_eval_sets(stage)
         named = self.group_sources[stage].items()
-        groups = [EvalSet(name, self._group_set([source], train=False)) for name, source in named]
-        return super().make_eval_sets(stage) + groups
+        return sets + [EvalSet(name, self._group_set([source], train=False)) for name, source in named]
 
     def _group_set(self, sources: Sequence[str], *, train: bool) -> GroupSet:
         """The groups of some sources, as training or evaluation takes them."""
