@@ -1,18 +1,14 @@
 """Metrics of every evaluation set, logged as `<stage>/<family>/[<set>/]<metric>`, and what
 `checkpoint.monitor` watches of them.
 
-    qa       {em,f1,unknown,n}, the first three in [0, 1], and the same for each type of answer (`yes/em`)
-    where
-             a set has more than one. Predictions are compared with the answers to the original story, so that
-             in a variant without its rationale `em` is the share of old answers, and `unknown` what a
-             faithful model says.
-    bias     <class>/{mu,eta,theta,mean_abs_c,mu_normalised,mass,delta,eps,n}, and `selection` where groups of
-             ethical and adversarial advice are there
-    shift    {cls,tokens}/<variant>/{mean,std} of the last layer (faithfulness spec 4.2), .../layer_03/... of
-    the
-             others where every layer is watched; histograms in `shift/<stage>-<step>.json` in the run's
-             folder
-    choices  {accuracy,loss,n}; the loss is that of training, without weights
+- qa: em, f1, unknown (in [0, 1]) and n, and the same for each type of answer (`yes/em`) where a set has more
+  than one. Predictions are compared with the answers to the original story, so that in a variant without its
+  rationale `em` is the share of old answers, and `unknown` what a faithful model says.
+- bias: <class>/{mu,eta,theta,mean_abs_c,mu_normalised,mass,delta,eps,n}, and `selection` where groups of
+  ethical and adversarial advice are there.
+- shift: {cls,tokens}/<variant>/{mean,std} of the last layer (faithfulness spec 4.2), `.../layer_03/...` of
+  the others where every layer is watched; histograms in `shift/<stage>-<step>.json` in the run's folder.
+- choices: accuracy, loss, n; the loss is that of training, without weights.
 """
 
 from __future__ import annotations

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import optuna
+import pandas as pd
 import sqlalchemy
 from filelock import FileLock
 
@@ -20,9 +21,17 @@ from storage.json_files import load_json
 from training.sweep.engines import run_locally, run_on_ray, share_out, sigterm_as_interrupt
 from training.sweep.file import read_sweep
 from training.sweep.guard import LOCK, LOG
-from training.sweep.point import DESCRIPTION, TRIALS, Study, log_tail, own_environment, run_point
-from training.sweep.report import best_first, counts, write_pictures, write_table
-from training.sweep.results import open_study
+from training.sweep.point import (
+    DESCRIPTION,
+    TRIALS,
+    Point,
+    State,
+    Study,
+    log_tail,
+    own_environment,
+    run_point,
+)
+from training.sweep.results import open_study, write_pictures
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -107,7 +116,7 @@ def run_sweep(study: Study, options: Options) -> int:
             run_locally(study, shares)
     except KeyboardInterrupt:
         points = study.points()
-        write_table(study.sweep, points, study.folder / "study.csv")
+        write_table(study, points)
         ended = sum(point.ended for point in points)
         print(f"stopped: {ended} of {len(points)} trials have ended; the same command goes on")
         return INTERRUPTED
@@ -141,7 +150,12 @@ def prepare(study: Study) -> None:
     if not kept.exists():
         if (study.folder / TRIALS).exists():
             raise ValueError(f"{study.folder}: holds trials of another study; choose another --output")
-        try_arguments(study)
+        arguments = study.sweep.fit_arguments(study.sweep.first_parameters())
+        command = [*study.command, *arguments, "--print_config"]
+        done = subprocess.run(command, capture_output=True, text=True, env=own_environment())
+        if done.returncode:
+            reason = done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}"
+            raise ValueError(f"fit refuses the first trial: {reason.removeprefix('error: ')}")
     study.folder.mkdir(parents=True, exist_ok=True)
     with FileLock(study.folder / LOCK):
         if study.sweep.needs_results():
@@ -157,24 +171,28 @@ def prepare(study: Study) -> None:
             )
 
 
-def try_arguments(study: Study) -> None:
-    """ValueError when `fit` does not understand the first combination."""
-    arguments = study.sweep.fit_arguments(study.sweep.first_parameters())
-    command = [*study.command, *arguments, "--print_config"]
-    done = subprocess.run(command, capture_output=True, text=True, env=own_environment())
-    if done.returncode:
-        reason = done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}"
-        raise ValueError(f"fit refuses the first trial: {reason.removeprefix('error: ')}")
+def write_table(study: Study, points: Sequence[Point]) -> pd.DataFrame:
+    """study.csv: one row for each point, in their order."""
+    facts = ("name", "state", "value", "reason", "seconds")
+    rows = [{fact: getattr(point, fact) for fact in facts} | point.parameters for point in points]
+    table = pd.DataFrame(rows).rename(columns={"name": "trial", "value": study.sweep.metric})
+    write_text(study.folder / "study.csv", table.to_csv(index=False))
+    return table
 
 
 def conclude(study: Study) -> int:
-    """Show what there is, and write it down; 1 when nothing is complete."""
-    points = study.points()
-    table = write_table(study.sweep, points, study.folder / "study.csv")
-    print(best_first(study.sweep, table))
-    write_pictures(study.sweep, points, study.folder)
+    """Show what there is, the best point first and those without a value last; 1 when nothing is complete."""
+    points, sweep = study.points(), study.sweep
+    table = write_table(study, points)
+    value = table[sweep.metric].astype(float) * (-1 if sweep.direction == "maximize" else 1)
+    order = pd.DataFrame({"state": table["state"].map(get_args(State).index), "value": value})
+    shown = table.loc[order.sort_values(["state", "value"], kind="stable").index]
+    print(shown.to_string(index=False, na_rep="", float_format="{:.6g}".format))
+    complete = [(point.value, point.parameters) for point in points if point.value is not None]
+    write_pictures(sweep, complete, study.folder)
     failed = [point for point in points if point.state == "failed"]
     if failed:
         print(f"the end of {failed[0].folder / LOG}:\n{log_tail(failed[0])}")
-    print(f"{counts(points)}; {study.folder}")
-    return int(not any(point.state == "complete" for point in points))
+    counts = table["state"].value_counts().sort_index()
+    print(f"{', '.join(f'{n} {state}' for state, n in counts.items())}; {study.folder}")
+    return int(not complete)

@@ -149,15 +149,12 @@ def read_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
     parser.add_class_arguments(Sweep)
     try:
         sweep = Sweep(**vars(parser.instantiate(parser.parse_path(str(path)))))
-    except (ArgumentError, TypeError, ValueError) as error:
-        text = getattr(error, "message", None) or str(error)
-        one_line = "; ".join(line.strip(" -") for line in str(text).splitlines() if line.strip())
-        raise ValueError(f"{path}: {one_line}") from None
-    sweep.flags = [*sweep.flags, *overrides]
-    try:
+        sweep.flags = [*sweep.flags, *overrides]
         check(sweep)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    except (ArgumentError, TypeError, ValueError) as error:
+        text = str(getattr(error, "message", None) or error)
+        one_line = "; ".join(line.strip(" -") for line in text.splitlines() if line.strip())
+        raise ValueError(f"{path}: {one_line}") from None
     return sweep
 
 
@@ -201,55 +198,48 @@ def distributions(space: Mapping[str, list[Any] | Range]) -> dict[str, BaseDistr
     made: dict[str, BaseDistribution] = {}
     for key, values in space.items():
         try:
-            made[key] = _range(values) if isinstance(values, Range) else _choices(values)
+            made[key] = _distribution(values)
         except ValueError as error:
             raise ValueError(f"space: {key}: {error}") from None
     return made
 
 
-def _choices(values: list[Any]) -> CategoricalDistribution:
-    if not values:
-        raise ValueError("no values")
-    scalars = [_scalar(value) for value in values]
-    texts = [flag_text(value) for value in scalars]
-    for text in texts:
-        if texts.count(text) > 1:
-            raise ValueError(f"{text} is listed twice")
-    return CategoricalDistribution(scalars)
-
-
-def _scalar(value: Any) -> Scalar:
-    return json.dumps(value) if isinstance(value, list | dict) else value
-
-
-def _range(values: Range) -> BaseDistribution:
+def _distribution(values: list[Any] | Range) -> BaseDistribution:
+    if isinstance(values, list):
+        scalars = [json.dumps(value) if isinstance(value, list | dict) else value for value in values]
+        texts = [flag_text(value) for value in scalars]
+        if not texts:
+            raise ValueError("no values")
+        for text in texts:
+            if texts.count(text) > 1:
+                raise ValueError(f"{text} is listed twice")
+        return CategoricalDistribution(scalars)
     if not values.low <= values.high:
         raise ValueError(f"low ({values.low}) is above high ({values.high})")
-    if values.int:
-        bounds = [values.low, values.high, values.step or 1]
-        if not all(float(bound).is_integer() for bound in bounds):
-            raise ValueError("int, but low, high or step is not a whole number")
-        low, high, step = map(int, bounds)
-        return IntDistribution(low, high, log=values.log, step=step)
-    return FloatDistribution(values.low, values.high, log=values.log, step=values.step or None)
+    if not values.int:
+        return FloatDistribution(values.low, values.high, log=values.log, step=values.step or None)
+    bounds = [values.low, values.high, values.step or 1]
+    if not all(float(bound).is_integer() for bound in bounds):
+        raise ValueError("int, but low, high or step is not a whole number")
+    low, high, step = map(int, bounds)
+    return IntDistribution(low, high, log=values.log, step=step)
 
 
 def grid_points(space: Mapping[str, list[Any] | Range]) -> list[Parameters]:
     """Every combination, the last key changing fastest. ValueError for a range without a step."""
-    axes = [_axis(key, found) for key, found in distributions(space).items()]
+    axes: list[list[Scalar]] = []
+    for key, values in distributions(space).items():
+        if isinstance(values, CategoricalDistribution):
+            axes.append(list(values.choices))
+            continue
+        if values.log or not values.step:
+            raise ValueError(
+                f"space: {key}: a grid needs a list of values, or a range with a step and without log"
+            )
+        count = math.floor((values.high - values.low) / values.step + 1e-9) + 1
+        points = [values.low + i * values.step for i in range(count)]
+        axes.append([float(f"{p:.12g}") if isinstance(p, float) else p for p in points])  # 0.3, not 0.30...04
     return [dict(zip(space, combination, strict=True)) for combination in itertools.product(*axes)]
-
-
-def _axis(key: str, values: BaseDistribution) -> list[Scalar]:
-    if isinstance(values, CategoricalDistribution):
-        return list(values.choices)
-    if values.log or not values.step:
-        raise ValueError(
-            f"space: {key}: a grid needs a list of values, or a range with a step and without log"
-        )
-    count = math.floor((values.high - values.low) / values.step + 1e-9) + 1
-    points = [values.low + i * values.step for i in range(count)]
-    return [float(f"{p:.12g}") if isinstance(p, float) else p for p in points]  # 0.3, not 0.30000000000000004
 
 
 def flag_text(value: Scalar) -> str:

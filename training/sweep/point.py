@@ -224,7 +224,13 @@ def run_point(
     results = None
     if study.sweep.needs_results():
         results = Results(study.sweep, study.storage, study.folder, number)
-    parameters = _parameters(study, number, results)
+    described = folder / POINT
+    with FileLock(study.folder / guard.LOCK):  # those that the point was begun with, or new ones
+        fixed = study.sweep.fixed_parameters(number)
+        known = load_json(described)["parameters"] if described.exists() else fixed
+        parameters: Parameters = results.begin(known) if results else known
+        if not described.exists():
+            write_text(described, json.dumps({"number": number, "parameters": parameters}, indent=1) + "\n")
     command = [
         *study.command,
         *study.sweep.fit_arguments(parameters),
@@ -232,11 +238,14 @@ def run_point(
         *(f"--run.root={folder.parent}", f"--run.name={folder.name}", f"--run.version={RUN}"),
         "--ckpt_path=auto",
     ]
-    deaths = 0
+    deaths, owner = 0, folder / guard.OWNER
     while not study.point(number).ended:
         with _guarded(study, folder, command, resources, wait) as process:
             while process.poll() is None and not stop.wait(POLL_S):
-                if results and _owns(process, folder) and results.prune(folder / RUN / "metrics.csv"):
+                # A guard that waits for another one does not own the point.
+                if not results or not owner.exists() or owner.read_text() != str(process.pid):
+                    continue
+                if results.prune(folder / RUN / "metrics.csv"):
                     guard.write_exit_code(folder, PRUNED)
                     break
         if stop.is_set() or process.returncode in (guard.BUSY, guard.STOPPED):
@@ -250,23 +259,6 @@ def run_point(
     if results and point.ended:
         results.tell(folder / RUN / "metrics.csv", point.state, point.value)
     return point
-
-
-def _parameters(study: Study, number: int, results: Results | None) -> Parameters:
-    """Of a point: those it was begun with, or new ones."""
-    path = study.point_folder(number) / POINT
-    with FileLock(study.folder / guard.LOCK):
-        known = load_json(path)["parameters"] if path.exists() else study.sweep.fixed_parameters(number)
-        parameters: Parameters = results.begin(known) if results else known
-        if not path.exists():
-            write_text(path, json.dumps({"number": number, "parameters": parameters}, indent=1) + "\n")
-    return parameters
-
-
-def _owns(process: subprocess.Popen[bytes], folder: Path) -> bool:
-    """Whether the command runs under this guard, which may wait for another one."""
-    owner = folder / guard.OWNER
-    return owner.exists() and owner.read_text() == str(process.pid)
 
 
 @contextmanager

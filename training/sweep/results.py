@@ -1,4 +1,4 @@
-"""Optuna's part: what `tpe` draws from the results so far, and which points a pruner gives up.
+"""Optuna's part: what `tpe` draws from the results so far, which points a pruner gives up, and pictures.
 
 A grid, and a random sweep without a pruner, need none of this. Each point has one trial in Optuna's database,
 which goes on when the point does: whether it runs or has ended is known from its folder, so that no signs of
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import optuna
 import sqlalchemy
 from optuna.exceptions import ExperimentalWarning
 from optuna.storages import RDBStorage
-from optuna.trial import Trial, TrialState
+from optuna.trial import Trial, TrialState, create_trial
 
 from training.sweep.file import Parameters, Sweep, distributions, make_pruner
 
@@ -41,34 +41,24 @@ def open_storage(address: str, folder: Path) -> RDBStorage:
     try:
         storage = RDBStorage(address or f"sqlite:///{folder / DATABASE}", options)
     except (sqlalchemy.exc.SQLAlchemyError, ImportError, optuna.exceptions.OptunaError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"--storage {without_password(address)}: {reason}") from None
+        try:
+            shown = sqlalchemy.engine.make_url(address).render_as_string(hide_password=True)
+        except sqlalchemy.exc.ArgumentError:
+            shown = address.partition(":")[0] + ":..."
+        raise ValueError(f"--storage {shown}: {str(error).splitlines()[0]}") from None
     if storage.engine.dialect.name == "sqlite":
-        _lock_before_reading(storage.engine)
+        # Begin every transaction with the write lock: two that read before they write would block each other
+        # (SQLAlchemy's notes on pysqlite).
+        def leave_transactions_to_us(connection: Any, _: Any) -> None:
+            connection.isolation_level = None
+
+        def begin(connection: sqlalchemy.Connection) -> None:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+        sqlalchemy.event.listen(storage.engine, "connect", leave_transactions_to_us)
+        sqlalchemy.event.listen(storage.engine, "begin", begin)
+        storage.engine.dispose()
     return storage
-
-
-def without_password(address: str) -> str:
-    """An address that may be shown."""
-    try:
-        return sqlalchemy.engine.make_url(address).render_as_string(hide_password=True)
-    except sqlalchemy.exc.ArgumentError:
-        return address.partition(":")[0] + ":..."
-
-
-def _lock_before_reading(engine: sqlalchemy.Engine) -> None:
-    """Begin every SQLite transaction with the write lock: two that read before they write would block each
-    other (SQLAlchemy's notes on pysqlite)."""
-
-    def leave_transactions_to_us(connection: Any, _: Any) -> None:
-        connection.isolation_level = None
-
-    def begin(connection: sqlalchemy.Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-    sqlalchemy.event.listen(engine, "connect", leave_transactions_to_us)
-    sqlalchemy.event.listen(engine, "begin", begin)
-    engine.dispose()
 
 
 def open_study(sweep: Sweep, storage: str, folder: Path) -> optuna.Study:
@@ -112,18 +102,17 @@ class Results:
                 self.reported = len(found.intermediate_values)
                 return dict(found.params)
         # The same draw whoever asks: from the seed and the number, and the results so far.
-        self.study.sampler = self._sampler(known)
-        self.trial = self.study.ask(distributions(self.sweep.space))
-        self.trial.set_user_attr(NUMBER, self.number)
-        return dict(self.trial.params)
-
-    def _sampler(self, known: Parameters) -> optuna.samplers.BaseSampler:
         seed = self.sweep.seed_of(self.number)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExperimentalWarning)
-            if not known:
-                return optuna.samplers.TPESampler(seed=seed, constant_liar=True)
-            return optuna.samplers.PartialFixedSampler(known, optuna.samplers.RandomSampler(seed=seed))
+            self.study.sampler = (
+                optuna.samplers.PartialFixedSampler(known, optuna.samplers.RandomSampler(seed=seed))
+                if known
+                else optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+            )
+        self.trial = self.study.ask(distributions(self.sweep.space))
+        self.trial.set_user_attr(NUMBER, self.number)
+        return dict(self.trial.params)
 
     def prune(self, curves: Path) -> bool:
         """Whether the point is given up, by what metrics.csv says. A database that does not answer for a
@@ -160,3 +149,33 @@ def curve(path: Path, key: str) -> list[float]:
         whole = [line for line in file if line.endswith("\n")]  # the last one may be half written
         return [float(row[key]) for row in csv.DictReader(whole) if row.get(key)]
     return []
+
+
+def write_pictures(sweep: Sweep, complete: Sequence[tuple[float, Parameters]], folder: Path) -> None:
+    """optimization_history.png, and param_importances.png where parameters and values differ."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from optuna.visualization import matplotlib as plots
+
+    study, space = optuna.create_study(direction=sweep.direction), distributions(sweep.space)
+    for value, parameters in complete:
+        study.add_trial(create_trial(value=value, params=parameters, distributions=space))
+    names = ["optimization_history"] if complete else []
+    if len({value for value, _ in complete}) > 1 and len({str(drawn) for _, drawn in complete}) > 1:
+        names.append("param_importances")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        for name in names:
+            figure = getattr(plots, f"plot_{name}")(study, target_name=sweep.metric).figure
+            save_figure(figure, folder / f"{name}.png")
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a figure whole, and close it."""
+    import matplotlib.pyplot as plt
+
+    temporary = path.with_name(f".{path.name}")
+    figure.savefig(temporary, dpi=150, bbox_inches="tight", format="png")
+    temporary.replace(path)
+    plt.close(figure)

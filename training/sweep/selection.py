@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from data_modules.sources import format_of, read_groups, read_questions
 from storage.command_line import Count, Parser, call, guarded, make_parser
+from storage.errors import DataError
+from storage.files import file_digest, write_text
 from storage.json_files import load_json
 from training.sweep.file import Scalar, flag_text
-from training.sweep.point import DESCRIPTION, TRIALS, Point, final_value, parameters_text, read_point
-from training.sweep.selection_report import Model, Selection, is_size, write_report
-from training.sweep.testing import TEST, parse_tests, results_of
+from training.sweep.point import (
+    DESCRIPTION,
+    TRIALS,
+    Point,
+    final_value,
+    own_environment,
+    parameters_text,
+    read_point,
+)
+from training.sweep.selection_report import TestSet, is_size, summaries, write_report
 
-Mode = Literal["min", "max"]
+TEST = (sys.executable, "-m", "training", "test")
+WHOLE = {
+    "qa": "--data.limit_val_qa=0",
+    "groups": "--data.limit_val_groups=0",
+    "choices": "--data.choices.limit_val=0",
+}
+"""Limits are for watching a run; models are tested on everything, unless a flag says otherwise."""
+Metrics = dict[str, float]
+"""As `bias/ethical/mu` or `qa/f1`, without stage and set."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +67,7 @@ class Options:
     study: Path
     metric: str
     test: list[Annotated[str, "[NAME=]SOURCE"]]
-    mode: Mode | None = None
+    mode: Literal["min", "max"] | None = None
     top: Count = 5
     by: Annotated[str, "KEY"] = ""
     checkpoint: Literal["last", "best"] = "last"
@@ -76,25 +99,30 @@ def select(options: Options, flags: Sequence[str], command: Sequence[str] = TEST
         ValueError: the study, the metric, the key or a test set is not there.
     """
     description, points = read_study(options.study)
-    mode = options.mode or known_mode(description, options.metric)
-    ranked = [(value, rank(group, options.metric, mode)) for value, group in split(points, options.by)]
-    tests = parse_tests(options.test, choices=answers_choices(points[0]))
-    selections = []
+    if options.mode is None and options.metric != description["metric"]:
+        raise ValueError(f"--mode: say whether the lowest (min) or highest (max) {options.metric} is best")
+    mode = options.mode or ("min" if description["direction"] == "minimize" else "max")
+    ranked = [
+        (value, _ranked(group, options.metric, mode)) for value, group in split(points, options.by).items()
+    ]
+    choices = any(key.startswith("val/choices/") for key in load_json(points[0].run / "metrics.json"))
+    tests = parse_tests(options.test, choices=choices)
+    selections: list[dict[str, Any]] = []
     for value, models in ranked:
         about = f" of {options.by}={flag_text(value)}" if options.by else ""
         if len(models) < options.top:
             print(f"only {len(models)} complete trials{about}; {options.top} were asked for")
-        chosen = models[: options.top]
-        results: dict[str, list[dict[str, float]]] = {test.name: [] for test in tests}
+        chosen, found = models[: options.top], []
         for model in chosen:
-            print(f"{model.name}  {model.score:.6g}  {parameters_text(model.parameters)}", flush=True)
-            found = results_of(Path(model.run), options.checkpoint, tests, flags, command)
-            for name, metrics in found.items():
-                results[name].append(metrics)
-        selections.append(Selection(value, chosen, results))
-    about_it: dict[str, Any] = {"study": description["study"], "metric": options.metric, "mode": mode}
-    about_it |= {"top": options.top, "by": options.by, "checkpoint": options.checkpoint}
-    write_report(options.output or options.study / "selection", selections, tests, about_it)
+            print(
+                f"{model['name']}  {model['score']:.6g}  {parameters_text(model['parameters'])}", flush=True
+            )
+            found.append(results_of(Path(model["run"]), options.checkpoint, tests, flags, command))
+        results = {test.name: summaries([metrics[test.name] for metrics in found]) for test in tests}
+        selections.append({"value": value, "models": chosen, "results": results})
+    how: dict[str, Any] = {"study": description["study"], "metric": options.metric, "mode": mode}
+    how |= {"top": options.top, "by": options.by, "checkpoint": options.checkpoint}
+    write_report(options.output or options.study / "selection", selections, tests, how)
 
 
 def read_study(folder: Path) -> tuple[dict[str, Any], list[Point]]:
@@ -109,35 +137,127 @@ def read_study(folder: Path) -> tuple[dict[str, Any], list[Point]]:
     return description, complete
 
 
-def known_mode(description: dict[str, Any], metric: str) -> Mode:
-    """What is better, as the sweep has it. ValueError for a metric that it does not know."""
-    if metric != description["metric"]:
-        raise ValueError(f"--mode: say whether the lowest (min) or highest (max) {metric} is best")
-    return "min" if description["direction"] == "minimize" else "max"
-
-
-def split(points: Sequence[Point], by: str) -> list[tuple[Scalar, list[Point]]]:
-    """The points of each value of a swept key, in the order of the values. ValueError for a key not swept."""
-    if not by:
-        return [(None, list(points))]
+def split(points: Sequence[Point], by: str) -> dict[Scalar, list[Point]]:
+    """The points of each value of a swept key, in the order of the values; without a key, all under None.
+    ValueError for a key not swept."""
     groups: dict[Scalar, list[Point]] = {}
     for point in points:
-        if by not in point.parameters:
+        if by and by not in point.parameters:
             raise ValueError(f"--by {by}: is not swept; the keys are {', '.join(point.parameters)}")
-        groups.setdefault(point.parameters[by], []).append(point)
+        groups.setdefault(point.parameters[by] if by else None, []).append(point)
     if all(map(is_size, groups)):
-        return sorted(groups.items(), key=lambda pair: float(pair[0] or 0))
-    return list(groups.items())
+        return dict(sorted(groups.items(), key=lambda pair: float(pair[0] or 0)))
+    return groups
 
 
-def rank(points: Sequence[Point], metric: str, mode: Mode) -> list[Model]:
-    """The best one first; where values are equal, the earlier one first."""
-    models = [
-        Model(p.name, final_value(p.run / "metrics.json", metric), p.parameters, str(p.run)) for p in points
+def _ranked(points: Sequence[Point], metric: str, mode: str) -> list[dict[str, Any]]:
+    """Name, score, parameters and run of each, the best first; where scores are equal, the earlier first."""
+    models: list[dict[str, Any]] = [
+        {
+            "name": point.name,
+            "score": final_value(point.run / "metrics.json", metric),
+            "parameters": point.parameters,
+            "run": str(point.run),
+        }
+        for point in points
     ]
-    return sorted(models, key=lambda model: model.score if mode == "min" else -model.score)
+    return sorted(models, key=lambda model: model["score"] if mode == "min" else -model["score"])
 
 
-def answers_choices(point: Point) -> bool:
-    """Whether a point's model answers multiple-choice questions, by what it was validated on."""
-    return any(key.startswith("val/choices/") for key in load_json(point.run / "metrics.json"))
+def parse_tests(given: Sequence[str], *, choices: bool = False) -> list[TestSet]:
+    """The sets of `--test`.
+
+    Args:
+        given: each `NAME=SOURCE` or `SOURCE`.
+        choices: they hold multiple-choice questions; otherwise their content tells the kind.
+
+    Raises:
+        DataError: a source is missing or of no known format, or two sets have one name.
+    """
+    tests: list[TestSet] = []
+    for text in given:
+        if match := re.fullmatch(r"([\w.-]+)=(.+)", text):
+            name, source = match.groups()
+        else:
+            words = re.sub(r"\W+", "_", text.partition(":")[2] or text)
+            name, source = Path(text).stem if Path(text).is_file() else words, text
+        if any(test.name == name for test in tests):
+            raise DataError(f"--test: two sets are called {name}; write NAME={source}")
+        tests.append(TestSet(name, source, "choices" if choices else _kind(source)))
+    return tests
+
+
+def _kind(source: str) -> Literal["qa", "groups"]:
+    if source.startswith("stories:"):
+        try:
+            next(read_groups(source))
+        except DataError:
+            next(read_questions(source))  # says what is wrong with it
+            return "qa"
+        return "groups"
+    folder, colon, _ = source.rpartition(":")
+    if source.startswith("hub:") or (colon and not Path(source).exists() and Path(folder).is_dir()):
+        return "qa"  # there are no groups in tables
+    return "groups" if format_of(source).kind == "groups" else "qa"
+
+
+def results_of(
+    run: Path, checkpoint: str, tests: Sequence[TestSet], flags: Sequence[str], command: Sequence[str] = TEST
+) -> dict[str, Metrics]:
+    """What a model reaches on every set; only what was never asked before is computed.
+
+    Args:
+        run: folder of the model's run.
+        checkpoint: `last` or `best`.
+        tests: the sets.
+        flags: more arguments of the command.
+        command: what tests a model, before its arguments.
+
+    Raises:
+        DataError: the run has no such checkpoint, or the command failed.
+    """
+    path = run / "checkpoints" / f"{checkpoint}.ckpt"
+    for needed in (path, run / "config.yaml"):
+        if not needed.is_file():
+            raise DataError(f"{needed}: is missing; was the run kept on another machine?")
+    state, kept = path.stat(), {}
+    for test in tests:
+        content = file_digest(test.source) if Path(test.source).is_file() else ""
+        model = [path.name, state.st_size, state.st_mtime_ns]
+        key = json.dumps([model, test.kind, test.source, content, sorted(flags)])
+        kept[test] = run.parent / "tests" / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+    missing = [test for test in tests if not kept[test].exists()]
+    if missing:
+        for test, metrics in zip(missing, _tested(run, path, missing, flags, command), strict=True):
+            write_text(kept[test], json.dumps(metrics, indent=2))
+    return {test.name: load_json(file) for test, file in kept.items()}
+
+
+def _tested(
+    run: Path, checkpoint: Path, tests: Sequence[TestSet], flags: Sequence[str], command: Sequence[str]
+) -> list[Metrics]:
+    # Names of our own: those of the user may hold anything, and the set `main` would have no name in keys.
+    named = {f"set{i}": test for i, test in enumerate(tests)}
+    folder = run.parent / "tests" / "running"
+    shutil.rmtree(folder, ignore_errors=True)  # of one that was interrupted
+    arguments = ["-c", str(run / "config.yaml"), f"--ckpt_path={checkpoint}"]
+    kinds = [kind for kind in WHOLE if any(test.kind == kind for test in tests)]
+    if "groups" in kinds and (run / "config.yaml").read_text().count(".QuestionsDataModule"):
+        arguments.append("--data=data_modules.groups_data.GroupsDataModule")
+    for kind in kinds:
+        sources = {name: test.source for name, test in named.items() if test.kind == kind}
+        arguments += [WHOLE[kind], f"--data.test_{kind}={json.dumps(sources)}"]
+    arguments += [f"--run.root={run.parent}", "--run.name=tests", "--run.version=running"]
+    arguments += ["--run.wandb=off", "--trainer.enable_progress_bar=false", *flags]
+    output: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    done = subprocess.run([*command, *arguments], env=own_environment(), **output)
+    if done.returncode:
+        reason = done.stdout.strip().rpartition("\n")[2]
+        raise DataError(f"{checkpoint}: testing failed (exit code {done.returncode}): {reason}")
+    found = [(key.split("/"), value) for key, value in load_json(folder / "metrics.json").items()]
+    shutil.rmtree(folder)
+    # `test/bias/NAME/ethical/mu` as `bias/ethical/mu`
+    return [
+        {"/".join([p[1], *p[3:]]): value for p, value in found if len(p) > 3 and p[2] == name}
+        for name in named
+    ]

@@ -16,8 +16,8 @@ import scipy
 from tests.training.conftest import SmallData
 from tests.training.sweep.fake_sweep import fake_study
 from training.sweep.selection import main as select
+from training.sweep.selection import parse_tests
 from training.sweep.selection_report import summarise
-from training.sweep.testing import parse_tests
 
 FAKE = (sys.executable, "-S", str(Path(__file__).with_name("fake_test.py")))
 
@@ -111,7 +111,7 @@ def test_a_single_model_has_no_deviation(study: Path, small_data: SmallData) -> 
     assert select(arguments(study, small_data, "--top", "1"), FAKE) == 0
     written = json.loads((study / "selection" / "selection.json").read_text())
     assert written["selections"][0]["results"]["far"]["bias/ethical/mu"]["std"] is None
-    assert summarise([1.0]).std is None
+    assert summarise([1.0])["std"] is None
 
 
 def test_equal_scores_go_by_number_and_fewer_trials_are_said(
