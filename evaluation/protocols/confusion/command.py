@@ -13,6 +13,7 @@ Probes spec B3 to B6. Probes: data_modules/choices/probes.py; readers: data_modu
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -79,14 +80,9 @@ def evaluate(
     from data_modules.sources import read_choices
     from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
     from evaluation.answering.open import open_chooser
+    from evaluation.answering.remembered import remembered_logits
     from evaluation.protocols.confusion.measures import Asked
-    from evaluation.protocols.confusion.trials import (
-        Plan,
-        asked_logits,
-        check_questions,
-        fixed_trials,
-        similar_trials,
-    )
+    from evaluation.protocols.confusion.trials import Plan, fixed_trials, logits_key, similar_trials
     from evaluation.protocols.confusion.views import report
     from metrics.confusion.measures import confidences
     from storage.errors import DataError
@@ -107,7 +103,6 @@ def evaluate(
         raise ValueError("--no-shared-words goes with --probes wrong-question")
     named = named_sources(checkpoint, "--checkpoint")
     questions = read_choices(input, labels=labels, benchmark=benchmark)[: limit or None]
-    check_questions(questions, input)
     try:
         fixed = fixed_trials(questions, plan)
     except DataError as error:
@@ -126,7 +121,13 @@ def evaluate(
             identities[name] = answerer.identity
             own = [] if encoder or not plan.embeds else similar_trials(questions, plan, answerer, finished)
             for trial in (*fixed, *shared, *own):
-                logit_PC = asked_logits(answerer, trial.questions, finished, f"{name}: {trial.title}")
+                logit_PC = remembered_logits(
+                    answerer,
+                    trial.questions,
+                    finished,
+                    partial(logits_key, answerer),
+                    f"{name}: {trial.title}",
+                )
                 asked.append(Asked(name, trial, confidences(logit_PC)))
             del answerer  # before the next one needs its memory
     finally:

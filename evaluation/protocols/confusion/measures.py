@@ -50,23 +50,37 @@ class Asked(NamedTuple):
 
 
 def answers(asked: Sequence[Asked]) -> pd.DataFrame:
-    """A row per checkpoint, trial and question: its cell, trial and index, and the numbers of the answer."""
+    """A row per checkpoint, trial and question: its cell, trial and index, the numbers of the answer, and the
+    `example` that a report keeps of it."""
     frames = []
     for checkpoint, trial, confidence_PC in asked:
         slot_P = np.array([question.label for question in trial.questions])
         rank_P, own_P = of.ranks(confidence_PC, slot_P), of.at_label(confidence_PC, slot_P)
-        right_P = (rank_P == 0).astype(float)
+        right_P, pick_P = (rank_P == 0).astype(float), confidence_PC.argmax(1)
         columns: dict[str, Any] = {name: trial.cell.get(name, "") for name in CELL}
         columns |= {"checkpoint": checkpoint, "trial": trial.number, "index": trial.targets}
         columns |= {"rank": rank_P, "greatest": confidence_PC.max(1), "confidence": own_P}
+        examples: list[dict[str, Any]] = [
+            {"checkpoint": checkpoint, **trial.cell, "index": i, "id": question.id, "label": question.label}
+            | {"pick": int(pick), "right": bool(pick == question.label), "confidences": confidence_C.tolist()}
+            | example_texts(trial.probe, question)
+            for i, question, pick, confidence_C in zip(
+                trial.targets, trial.questions, pick_P, confidence_PC, strict=True
+            )
+        ]
+        columns["example"] = examples
         if trial.probe == "original":
             original_NC, label_N, none_N = confidence_PC, slot_P, None
             frames.append(pd.DataFrame(columns | {"accuracy": right_P}))
             continue
         before_PC, label_P = original_NC[trial.targets], label_N[trial.targets]
-        columns["accuracy_before"] = (before_PC.argmax(1) == label_P).astype(float)
+        right_before_P = before_PC.argmax(1) == label_P
+        columns["accuracy_before"] = right_before_P.astype(float)
         columns["confidence_before"] = of.at_label(before_PC, label_P)
         columns["greatest_before"] = before_PC.max(1)
+        for p, (example, question) in enumerate(zip(examples, trial.questions, strict=True)):
+            example |= {"trial": trial.number, "confidence_before": float(columns["confidence_before"][p])}
+            example |= {"right_before": bool(right_before_P[p]), "donors": list(question.donors)}
         if trial.probe == "choice_paralysis":
             columns["accuracy"] = right_P
             columns["paralysis"] = of.paralysis(columns["confidence_before"], own_P)
@@ -84,6 +98,14 @@ def answers(asked: Sequence[Asked]) -> pd.DataFrame:
             columns["anc_minus_rac"] = substituted.anc_minus_rac
         frames.append(pd.DataFrame(columns))
     return pd.concat(frames, ignore_index=True)
+
+
+def example_texts(probe: str, question: ChoiceQuestion) -> dict[str, Any]:
+    """The texts of an original, or those that a probe changed."""
+    prompt, choices = {"prompt": question.prompt}, {"choices": list(question.choices)}
+    if probe == "no_right_answer":
+        return {"substitute": question.choices[question.label]}
+    return prompt | choices if probe == "original" else choices if probe == "choice_paralysis" else prompt
 
 
 def long_table(

@@ -1,15 +1,14 @@
-"""The trials of the confusion probes: how questions are changed, and the logits that a model gives them.
+"""The trials of the confusion probes: how questions are changed.
 
-Logits are kept a chunk of questions at a time (`storage.finished_work`), so that an interrupted run goes on
-and repeats nothing.
-
-Shape letters: N questions, C choices, P targets (questions that a trial changes), D hidden.
+Shape letters: N questions, P targets (questions that a trial changes).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,9 +29,6 @@ from evaluation.report import plain_json
 from storage.errors import DataError
 from storage.finished_work import FinishedWork, work_key
 from storage.json_files import field
-
-CHUNK = 256
-"""Questions whose logits are kept at once: what an interruption costs at most."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +56,7 @@ class Plan:
         return "choice_paralysis" in self.probes and "heuristic" in self.sampling
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(NamedTuple):
     """One trial of one probe; of probe `original` the questions as they are."""
 
     probe: str
@@ -87,27 +82,22 @@ class Trial:
         return f"{self.probe.replace('_', ' ')}{kind}, trial {self.number + 1}"
 
 
-def check_questions(questions: Sequence[ChoiceQuestion], source: str) -> None:
-    """DataError unless there are at least two questions, all with the same number of choices."""
-    if len(questions) < 2:
-        raise DataError(
-            f"{source}: {len(questions)} question(s); probes need at least 2, to borrow texts from"
-        )
-    first = questions[0]
-    for question in questions:
-        if len(question.choices) != len(first.choices):
-            raise DataError(
-                f"{source}: question {question.id} has {len(question.choices)} choices, {first.id} has "
-                f"{len(first.choices)}; probe questions of one kind at a time"
-            )
-
-
 def fixed_trials(questions: Sequence[ChoiceQuestion], plan: Plan) -> list[Trial]:
     """The originals, and every trial that depends on no model.
 
     Raises:
-        DataError: the questions do not suffice, be it for heuristic sampling alone.
+        DataError: the questions do not suffice, be it for heuristic sampling alone: fewer than two, or with
+            different numbers of choices.
     """
+    if len(questions) < 2:
+        raise DataError(f"{len(questions)} question(s); probes need at least 2, to borrow texts from")
+    first = questions[0]
+    for question in questions:
+        if len(question.choices) != len(first.choices):
+            raise DataError(
+                f"question {question.id} has {len(question.choices)} choices, {first.id} has "
+                f"{len(first.choices)}; probe questions of one kind at a time"
+            )
     everyone = list(range(len(questions)))
     trials = [Trial("original", 0, everyone, list(questions))]
     if "no_question" in plan.probes:
@@ -124,11 +114,10 @@ def fixed_trials(questions: Sequence[ChoiceQuestion], plan: Plan) -> list[Trial]
             trials.append(Trial("no_right_answer", number, everyone, no_right_answer(questions, seed)))
     if "choice_paralysis" in plan.probes:
         paralysis = []
-        for n in plan.choices:
-            for number, seed in enumerate(plan.seeds):
-                targets = draw_instances(questions, seed, plan.instances)
-                changed = choice_paralysis(questions, seed, n, targets=targets)
-                paralysis.append(Trial("choice_paralysis", number, targets, changed, "random", n))
+        for n, (number, seed) in product(plan.choices, enumerate(plan.seeds)):
+            targets = draw_instances(questions, seed, plan.instances)
+            changed = choice_paralysis(questions, seed, n, targets=targets)
+            paralysis.append(Trial("choice_paralysis", number, targets, changed, "random", n))
         trials += paralysis if "random" in plan.sampling else []
     return trials
 
@@ -148,57 +137,35 @@ def similar_trials(
     right = [question.choices[question.label] for question in questions]
     vectors: list[np.ndarray] = []
     trials = []
-    for n in plan.choices:
-        for number, seed in enumerate(plan.seeds):
-            targets = draw_instances(questions, seed, plan.instances)
-            key = work_key(
-                what="heuristic",
-                encoder=encoder.identity,
-                texts=[prompts, right],
-                ids=[questions[i].id for i in targets],
-                by=plan.similar_by,
-                n=n,
-                seed=seed,
-                benchmark=questions[0].benchmark,
-                targets=targets,
-            )
-            if not (record := work.get(key)):
-                if not vectors:
-                    vectors.append(encoder.embeddings(prompts))
-                    vectors.append(vectors[0] if plan.similar_by == "prompts" else encoder.embeddings(right))
-                similar_PN = vectors[0][targets] @ vectors[1].T
-                changed = choice_paralysis(questions, seed, n, "heuristic", similar_PN, targets=targets)
-                record = work.add(key, examples=plain_json([asdict(question) for question in changed]))
-            where = f"{work.path}"
-            kept = [choice_of(row, where) for row in field(record, "examples", list, where)]
-            if len(kept) != len(targets):
-                raise DataError(
-                    f"{where}: a record holds {len(kept)} questions, not {len(targets)}; remove it"
-                )
-            trials.append(Trial("choice_paralysis", number, targets, kept, "heuristic", n))
+    for n, (number, seed) in product(plan.choices, enumerate(plan.seeds)):
+        targets = draw_instances(questions, seed, plan.instances)
+        key = work_key(
+            what="heuristic",
+            encoder=encoder.identity,
+            texts=[prompts, right],
+            ids=[questions[i].id for i in targets],
+            by=plan.similar_by,
+            n=n,
+            seed=seed,
+            benchmark=questions[0].benchmark,
+            targets=targets,
+        )
+        if not (record := work.get(key)):
+            if not vectors:
+                vectors.append(encoder.embeddings(prompts))
+                vectors.append(vectors[0] if plan.similar_by == "prompts" else encoder.embeddings(right))
+            similar_PN = vectors[0][targets] @ vectors[1].T
+            changed = choice_paralysis(questions, seed, n, "heuristic", similar_PN, targets=targets)
+            record = work.add(key, examples=plain_json([asdict(question) for question in changed]))
+        where = f"{work.path}"
+        kept = [choice_of(row, where) for row in field(record, "examples", list, where)]
+        if len(kept) != len(targets):
+            raise DataError(f"{where}: a record holds {len(kept)} questions, not {len(targets)}; remove it")
+        trials.append(Trial("choice_paralysis", number, targets, kept, "heuristic", n))
     return trials
 
 
-def asked_logits(
-    answerer: Answerer, questions: Sequence[ChoiceQuestion], work: FinishedWork, what: str
-) -> np.ndarray:
-    """Logits (N, C) float32 of questions with equally many choices, from finished work where they are there.
-
-    Raises:
-        ValueError: the model gives no finite number.
-    """
-    rows: list[list[float]] = []
-    chunks = range(0, len(questions), CHUNK)
-    for number, start in enumerate(chunks, 1):
-        part = questions[start : start + CHUNK]
-        texts = [[question.prompt, *question.choices] for question in part]
-        key = work_key(what="logits", model=answerer.identity, questions=texts)
-        if not (record := work.get(key)):
-            name = f"{what} ({number} of {len(chunks)})" if len(chunks) > 1 else what
-            logits = [np.asarray(logit_C, dtype=np.float32) for logit_C in answerer.choice_logits(part, name)]
-            for question, logit_C in zip(part, logits, strict=True):
-                if not np.isfinite(logit_C).all():
-                    raise ValueError(f"{what}: question {question.id} got a logit that is no finite number")
-            record = work.add(key, logits=[logit_C.tolist() for logit_C in logits])
-        rows += work.array(record, "logits", len(part), len(part[0].choices)).tolist()
-    return np.array(rows, dtype=np.float32)
+def logits_key(answerer: Answerer, questions: Sequence[ChoiceQuestion]) -> str:
+    """The key of a chunk's logits."""
+    texts = [[question.prompt, *question.choices] for question in questions]
+    return work_key(what="logits", model=answerer.identity, questions=texts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,7 @@ def report(
         headline=headline(results, names, plan),
         notes=notes(questions, plan, frame),
         figures=figures(frame, plan, names, 1 / len(questions[0].choices)),
-        examples=example_rows(asked),
+        examples=frame["example"],
         console=2,
     )
 
@@ -232,36 +232,3 @@ def draw_boxes(
     bare(axes)
     figure.legend(loc="outside upper center", ncols=min(4, len(names) + 1), frameon=False, fontsize=9)
     figure.savefig(path, dpi=150)
-
-
-def example_rows(asked: Sequence[Asked]) -> Iterator[dict[str, Any]]:
-    """Every answer: of an original with its texts, of a changed question with the texts that changed."""
-    for checkpoint, trial, confidence_PC in asked:
-        if trial.probe == "original":
-            before_NC, originals = confidence_PC, trial.questions
-        for i, question, confidence_C in zip(trial.targets, trial.questions, confidence_PC, strict=True):
-            pick, texts = int(confidence_C.argmax()), {"choices": list(question.choices)}
-            row = {
-                "checkpoint": checkpoint,
-                **trial.cell,
-                "index": i,
-                "id": question.id,
-                "label": question.label,
-                "pick": pick,
-                "right": pick == question.label,
-                "confidences": confidence_C.tolist(),
-            }
-            if trial.probe == "original":
-                yield row | {"prompt": question.prompt} | texts
-                continue
-            if trial.probe == "no_right_answer":
-                row["substitute"] = question.choices[question.label]
-            else:
-                row |= texts if trial.probe == "choice_paralysis" else {"prompt": question.prompt}
-            label = originals[i].label
-            yield row | {
-                "trial": trial.number,
-                "confidence_before": float(before_NC[i, label]),
-                "right_before": int(before_NC[i].argmax()) == label,
-                "donors": list(question.donors),
-            }

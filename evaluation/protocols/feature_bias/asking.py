@@ -9,7 +9,6 @@ Shape letters: L the two labels.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,25 +18,16 @@ import numpy as np
 from scipy.special import softmax
 from tqdm.auto import tqdm
 
+from data_modules.schema import ChoiceQuestion
 from data_modules.tasks.feature_bias import AGREEING, CELLS, FeatureTask, TaskExample, choice_rows
-from data_modules.tasks.wording import Hypothesis, Wording
 from evaluation.answering.interface import Answerer
-from evaluation.protocols.feature_bias.prompts import (
-    FewShot,
-    Prompting,
-    Run,
-    draw_shots,
-    explained_label,
-    fill,
-    style_of,
-)
+from evaluation.answering.remembered import remembered_logits
+from evaluation.protocols.feature_bias.prompts import FewShot, Prompting, explained_label, fill
 from metrics.feature_bias import calibrated, content_free, predicted
 from models.language.next_token import first_tokens, last_tokens
 from models.language.text_models import TextFailure, TextModel
 from storage.finished_work import FinishedWork, work_key
 from storage.json_files import field
-
-log = logging.getLogger(__name__)
 
 TOP = 5
 """Most probable tokens that the authors' endpoint reports (probes spec C5)."""
@@ -45,41 +35,10 @@ BATCHES = 4
 """Of a local model that are kept at once: what an interruption costs at most."""
 REQUESTS = 64
 """Texts that an endpoint is asked about between two steps of the progress bar."""
-CHUNK = 256
-"""Texts of a classifier that are kept at once."""
 SLACK = 8
 """Tokens by which a prompt may differ from the sum of its parts."""
-NO_LABEL = "no label in the explanation"
 
 Row = dict[str, Any]
-
-
-def few_shots(
-    tasks: Mapping[str, FeatureTask],
-    wordings: Mapping[str, Mapping[Hypothesis, Wording]],
-    prompting: Prompting,
-) -> dict[Run, FewShot]:
-    """The prompts of every run, in the order in which they are asked; ValueError where demonstrations or a
-    wording are missing."""
-    prompts = {}
-    for run in prompting.runs(tasks):
-        steer = run.steer or "h1"
-        try:
-            style = style_of(run.intervention, wordings[run.task], steer)
-            shots = draw_shots(
-                tasks[run.task],
-                shots=prompting.shots,
-                seed=run.seed,
-                intervention=run.intervention,
-                steer=steer,
-                parity=prompting.parity,
-            )
-        except ValueError as error:
-            raise ValueError(f"{run.title}: {error}") from None
-        if len(shots) < prompting.shots:
-            log.warning("%s: %d demonstrations in place of %d", run.title, len(shots), prompting.shots)
-        prompts[run] = FewShot(style, shots)
-    return prompts
 
 
 def tested(task: FeatureTask, limit: int | None, agreement: bool) -> list[TaskExample]:
@@ -107,43 +66,33 @@ class InContextModel:
 
     def __init__(self, name: str, model: TextModel, prompting: Prompting, work: FinishedWork) -> None:
         self.name, self.model, self.prompting, self.work = name, model, prompting, work
-        local: Any = model if "likelihood" in model.can else None
-        self.local, self.top = local, TOP if prompting.parity else 0
-        self.size = REQUESTS if local is None else BATCHES * local.batch_size
+        self.local: Any = model if "likelihood" in model.can else None
+        self.top = TOP if prompting.parity else 0
 
-    def rows(
-        self, prompts: Mapping[Run, FewShot], texts: Mapping[str, Sequence[TaskExample]]
-    ) -> Iterator[Row]:
+    def rows(self, prompts: Sequence[FewShot], texts: Mapping[str, Sequence[TaskExample]]) -> Iterator[Row]:
         """A row for each text of each run, without texts that are demonstrations. ValueError before any text
         is asked about where a prompt does not fit or nothing can be calibrated."""
-        asked = {run: few.tested(texts[run.task]) for run, few in prompts.items()}
-        for run, few in prompts.items():
-            self.check(run, few, asked[run])
-        free = {run: self.calibration(run, few) for run, few in prompts.items()}
-        total = sum(map(len, asked.values()))
-        with tqdm(total=total, desc=f"asking {self.name}", unit="text", disable=None) as bar:
-            for run, few in prompts.items():
-                for start in range(0, len(asked[run]), self.size):
-                    chunk = asked[run][start : start + self.size]
-                    yield from self.chunk_rows(run, few, chunk, free[run])
+        asked = [few.tested(texts[few.task]) for few in prompts]
+        for few, examples in zip(prompts, asked, strict=True):
+            self.check(few, examples)
+        free = [self.calibration(few) for few in prompts]
+        size = BATCHES * self.local.batch_size if self.local else REQUESTS
+        with tqdm(total=sum(map(len, asked)), desc=f"asking {self.name}", unit="text", disable=None) as bar:
+            for few, examples, free_L in zip(prompts, asked, free, strict=True):
+                shown = [shot.example.name for shot in few.shots]
+                for start in range(0, len(examples), size):
+                    chunk = examples[start : start + size]
+                    whole = [few.test(example.question) for example in chunk]
+                    fitting = self.fitting(whole, few)
+                    answers = self.answers(fitting, few)
+                    for i, example in enumerate(chunk):
+                        row = text_row(self.name, "in context", few.task, example, few.seed)
+                        row |= {"intervention": few.intervention, "steer": few.steer, "demonstrations": shown}
+                        row |= {"cut": fitting[i] != whole[i]} if self.prompting.truncate else {}
+                        yield row | prediction(answers[i], free_L, parity=self.prompting.parity)
                     bar.update(len(chunk))
 
-    def chunk_rows(
-        self, run: Run, few: FewShot, chunk: Sequence[TaskExample], free_L: np.ndarray
-    ) -> Iterator[Row]:
-        """The rows of some texts of a run."""
-        shown = [shot.example.name for shot in few.shots]
-        whole = [few.test(example.question) for example in chunk]
-        prompts = self.fitting(whole, few)
-        answers = self.answers(prompts, few)
-        for example, answer, long, prompt in zip(chunk, answers, whole, prompts, strict=True):
-            row = text_row(self.name, "in context", run.task, example, run.seed)
-            row |= {"intervention": run.intervention, "steer": run.steer, "demonstrations": shown}
-            if self.prompting.truncate:
-                row["cut"] = prompt != long
-            yield row | prediction(answer, free_L, parity=self.prompting.parity)
-
-    def check(self, run: Run, few: FewShot, texts: Sequence[TaskExample]) -> None:
+    def check(self, few: FewShot, texts: Sequence[TaskExample]) -> None:
         """ValueError for label words that look alike, and for the first prompt that does not fit."""
         if self.local is None:
             return
@@ -152,18 +101,18 @@ class InContextModel:
             try:
                 first_tokens(self.local.tokenizer, few.style.words, "" if self.local.is_seq2seq else key)
             except ValueError as error:
-                raise ValueError(f"{run.title}: {error}") from None
+                raise ValueError(f"{few.title}: {error}") from None
         if self.prompting.truncate or self.local.limit is None:
             return
-        room, parts = self.room(few), [few.head, *(fill(example.question, key) for example in texts)]
-        head, *counts = self.local.token_counts(parts)
+        room = self.room(few)
+        head, *counts = self.local.token_counts([few.head, *(fill(x.question, key) for x in texts)])
         for example, count in zip(texts, counts, strict=True):
             # Most prompts need not be put together to see that they fit.
             if head + count + SLACK <= room:
                 continue
             if (n := self.local.token_counts([few.test(example.question)])[0]) > room:
                 raise ValueError(
-                    f"{run.title}: the prompt of {example.name} has {n} tokens, and {self.model.name} takes "
+                    f"{few.title}: the prompt of {example.name} has {n} tokens, and {self.model.name} takes "
                     f"{room}; lower --shots, or add --truncate to keep the end of such prompts"
                 )
 
@@ -172,28 +121,28 @@ class InContextModel:
         writes = few.style.reasons and not self.local.is_seq2seq
         return int(self.local.limit) - (self.prompting.max_new_tokens if writes else 0)
 
-    def fitting(self, prompts: Sequence[str], few: FewShot) -> list[str]:
+    def fitting(self, prompts: list[str], few: FewShot) -> list[str]:
         """With --truncate, the ends of prompts that are too long."""
         if self.local is None or not self.prompting.truncate or self.local.limit is None:
-            return list(prompts)
+            return prompts
         return [last_tokens(self.local.tokenizer, prompt, self.room(few)) for prompt in prompts]
 
-    def calibration(self, run: Run, few: FewShot) -> np.ndarray:
+    def calibration(self, few: FewShot) -> np.ndarray:
         """p_cf (L,); ValueError where nothing can be made of it. Explanations are not calibrated."""
         if few.style.reasons:
             return np.array([0.5, 0.5])
         answers = self.answers(self.fitting(few.calibration(), few), few)
         for answer in answers:
             if isinstance(answer, TextFailure):
-                raise ValueError(f"{run.title}: calibration failed: {answer}; start again to go on")
+                raise ValueError(f"{few.title}: calibration failed: {answer}; start again to go on")
         try:
             return content_free(np.exp(np.array(answers, dtype=float)))
         except ValueError:
             raise ValueError(
-                f"{run.title}: the model gives one of the label words {few.style.words} no probability, "
+                f"{few.title}: the model gives one of the label words {few.style.words} no probability, "
                 "whatever the content-free text, so nothing can be calibrated"
                 + ("; leave out --parity, which looks at five tokens only" if self.top else "")
-                + ("; choose other words (--wording)" if run.intervention == "verbalizer" else "")
+                + ("; choose other words (--wording)" if few.intervention == "verbalizer" else "")
             ) from None
 
     def answers(self, prompts: Sequence[str], few: FewShot) -> list[Any]:
@@ -209,31 +158,28 @@ class InContextModel:
         parts = {"protocol": "feature-bias", "model": identity, **labels}
         keys = [work_key(prompt=prompt, **parts) for prompt in prompts]
         wanted = dict(zip(keys, prompts, strict=True))
-        missing = {key: prompt for key, prompt in wanted.items() if self.work.get(key) is None}
-        failures: dict[str, TextFailure] = {}
-        if missing:
-            asked = missing if self.local is None else wanted
-            texts = list(asked.values())
-            answers: Iterator[Any] = (
-                self.model.complete(texts)
-                if writes
-                else self.model.next_token_logprobs(texts, words, after=after, top=self.top)
-            )
-            for key, answer in zip(asked, answers, strict=True):
-                if isinstance(answer, TextFailure):
-                    failures[key] = answer
-                elif key in missing:
-                    kept = answer if writes else [x if math.isfinite(x) else None for x in answer]
-                    self.work.add(key, answer=kept)
-        return [failures.get(key) or self.kept(key, writes) for key in keys]
 
-    def kept(self, key: str, writes: bool) -> Any:
-        """A finished answer."""
-        record = self.work.get(key) or {}
-        if writes:
-            return field(record, "answer", str, f"{self.work.path}").split("\n\n")[0]
-        logprob_L = self.work.array(record, "answer", 2)
-        return tuple(np.where(np.isnan(logprob_L), -math.inf, logprob_L))
+        def ask(missing: list[str]) -> Iterator[Any]:
+            asked = missing if self.local is None else list(wanted.values())
+            if writes:
+                answers: Iterator[Any] = self.model.complete(asked)
+            else:
+                answers = self.model.next_token_logprobs(asked, words, after=after, top=self.top)
+            for prompt, answer in zip(asked, answers, strict=True):
+                if prompt in missing:
+                    kept = writes or isinstance(answer, TextFailure)
+                    yield answer if kept else [x if math.isfinite(x) else None for x in answer]
+
+        found: dict[str, Any] = {}
+        for key, answer in self.work.results(wanted, ask, "answer", TextFailure):
+            if isinstance(answer, TextFailure):
+                found[key] = answer
+            elif writes:
+                found[key] = field({"answer": answer}, "answer", str, f"{self.work.path}").split("\n\n")[0]
+            else:
+                logprob_L = self.work.array({"key": key, "answer": answer}, "answer", 2)
+                found[key] = np.where(np.isnan(logprob_L), -math.inf, logprob_L)
+        return [found[key] for key in keys]
 
 
 def prediction(answer: Any, free_L: np.ndarray, *, parity: bool) -> Row:
@@ -243,9 +189,9 @@ def prediction(answer: Any, free_L: np.ndarray, *, parity: bool) -> Row:
     if isinstance(answer, str):
         label = explained_label(answer)
         if label is None and not parity:
-            return {"said": answer, "failure": NO_LABEL}
+            return {"said": answer, "failure": "no label in the explanation"}
         return {"said": answer, "predicted": label or 0, "uncalibrated": label or 0}
-    probability_1L = np.exp(np.array([answer], dtype=float))
+    probability_1L = np.exp(answer)[None]
     if not probability_1L.sum():
         # The authors' code goes on with 0 for both, and so predicts 0.
         return (
@@ -264,7 +210,7 @@ def prediction(answer: Any, free_L: np.ndarray, *, parity: bool) -> Row:
 def classifier_rows(
     name: str,
     answerer: Answerer,
-    texts: Sequence[tuple[FeatureTask, Sequence[TaskExample]]],
+    texts: Mapping[str, tuple[FeatureTask, Sequence[TaskExample]]],
     words: tuple[str, str],
     seeds: Counter[str],
     work: FinishedWork,
@@ -274,13 +220,20 @@ def classifier_rows(
     Args:
         name: in rows.
         answerer: a checkpoint of multiple choice.
-        texts: of each task that it is measured on.
+        texts: by task, of those that it is measured on.
         words: the labels that it was trained with.
         seeds: checkpoints of this name that were measured on a task so far; this one is added.
         work: finished pieces.
     """
-    for task, examples in texts:
-        for example, logit_L in zip(examples, chosen(answerer, task, examples, words, work), strict=True):
+
+    def key(part: Sequence[ChoiceQuestion]) -> str:
+        asked = [question.prompt for question in part]
+        return work_key(protocol="feature-bias", model=answerer.identity, words=words, texts=asked)
+
+    for task, examples in texts.values():
+        questions = choice_rows(task, examples, words)
+        logit_NL = remembered_logits(answerer, questions, work, key, task.name)
+        for example, logit_L in zip(examples, logit_NL, strict=True):
             label = int(np.argmax(logit_L))
             row = text_row(name, "fine-tuned", task.name, example, seeds[task.name])
             row |= {"intervention": "none", "steer": "", "path": answerer.path}
@@ -290,24 +243,3 @@ def classifier_rows(
                 "predicted": label,
             }
         seeds[task.name] += 1
-
-
-def chosen(
-    answerer: Answerer,
-    task: FeatureTask,
-    examples: Sequence[TaskExample],
-    words: tuple[str, str],
-    work: FinishedWork,
-) -> Iterator[np.ndarray]:
-    """The logits (L,) of the two label words for every text."""
-    for start in range(0, len(examples), CHUNK):
-        chunk = examples[start : start + CHUNK]
-        questions = [example.question for example in chunk]
-        key = work_key(protocol="feature-bias", model=answerer.identity, words=words, texts=questions)
-        if not (record := work.get(key)):
-            what = f"{task.name}, {start + len(chunk)} of {len(examples)}"
-            logits = list(answerer.choice_logits(choice_rows(task, chunk, words), what))
-            if not np.isfinite(logits).all():
-                raise ValueError(f"{answerer.path}: gives logits that are no numbers; its training diverged")
-            record = work.add(key, logits=[logit_L.tolist() for logit_L in logits])
-        yield from work.array(record, "logits", len(chunk), 2)

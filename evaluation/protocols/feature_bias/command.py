@@ -16,13 +16,20 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from data_modules.tasks.feature_bias import FeatureTask
 from data_modules.tasks.own_tasks import open_task
 from data_modules.tasks.wording import chosen_wordings, own_wordings, read_wordings
 from evaluation.answering.interface import LANGUAGE_MODELS, Compute, named_sources
-from evaluation.protocols.feature_bias.prompts import CONTENT_FREE, KEY, ORDER_SEED, PARITY_STEP, Prompting
+from evaluation.protocols.feature_bias.prompts import (
+    CONTENT_FREE,
+    KEY,
+    ORDER_SEED,
+    PARITY_STEP,
+    Prompting,
+    few_shots,
+)
 from evaluation.report import Evaluation, source_record
 from storage.command_line import Count
 
@@ -30,13 +37,6 @@ if TYPE_CHECKING:
     from models.language.text_models import TextModel
 
 log = logging.getLogger(__name__)
-
-
-class Classifier(NamedTuple):
-    """A fine-tuned checkpoint, and the task that it is measured on; "" for all."""
-
-    path: str
-    task: str
 
 
 def evaluate(
@@ -82,18 +82,39 @@ def evaluate(
     wordings = {
         name: chosen_wordings(name, own_wordings(name, one.meanings), given) for name, one in tasks.items()
     }
-    models, classifiers = language_models(model or []), grouped(checkpoint or [], tasks)
+    models, classifiers = named_sources(model or [], "--model"), grouped(checkpoint or [], tasks)
+    for path in models.values():
+        if not path.startswith(LANGUAGE_MODELS):
+            raise ValueError(
+                f"--model {path}: write hf:PATH or openai:MODEL; a classifier goes to --checkpoint"
+            )
     if both := models.keys() & classifiers.keys():
         raise ValueError(f"--model and --checkpoint: both have one called {min(both)!r}; write NAME=PATH")
 
+    from data_modules.encoding.tokenizers import load_tokenizer
     from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
-    from evaluation.protocols.feature_bias.asking import InContextModel, classifier_rows, few_shots, tested
+    from evaluation.protocols.feature_bias.asking import InContextModel, classifier_rows, tested
     from evaluation.protocols.feature_bias.views import report
+    from models.language import open_model
     from storage.finished_work import FinishedWork
 
-    prompts = few_shots(tasks, wordings, prompting) if models else {}
-    if len(models) + len(classifiers) > 1:
-        check_models(list(models.values()), prompting, compute)
+    def opened(path: str) -> TextModel:
+        return open_model.open_text_model(
+            path,
+            max_new_tokens=prompting.max_new_tokens,
+            device=compute.device,
+            batch_size=compute.batch_size,
+            chat_template=False,
+            completions=prompting.completions,
+        )
+
+    prompts = few_shots(tasks, wordings, prompting) if models else []
+    for path in models.values() if len(models) + len(classifiers) > 1 else ():
+        # A language model that is not there is told before another one is asked for hours.
+        if path.startswith("hf:"):
+            load_tokenizer(path.removeprefix("hf:"))
+        else:
+            opened(path)
     texts = {name: tested(one, limit, not no_agreement) for name, one in tasks.items()}
     rows: list[dict[str, Any]] = []
     settings: dict[str, Any] = {}
@@ -102,13 +123,13 @@ def evaluate(
         for name, group in classifiers.items():
             seeds = Counter[str]()
             for path, only in group:
-                measured = [(tasks[key], texts[key]) for key in ([only] if only else tasks)]
+                measured = {key: (tasks[key], texts[key]) for key in ([only] if only else tasks)}
                 answerer = ChoiceCheckpoint(path, compute)
                 rows += classifier_rows(name, answerer, measured, words, seeds, finished)
         for name, path in models.items():
-            opened = open_language_model(path, prompting, compute)
-            rows += InContextModel(name, opened, prompting, finished).rows(prompts, texts)
-            settings[name] = {"path": path, **opened.settings}
+            text_model = opened(path)
+            rows += InContextModel(name, text_model, prompting, finished).rows(prompts, texts)
+            settings[name] = {"path": path, **text_model.settings}
     finally:
         finished.close()
     about = {
@@ -178,20 +199,10 @@ def warn_of_wording(given: Collection[str], tasks: Collection[str], prompting: P
         )
 
 
-def language_models(arguments: Sequence[str]) -> dict[str, str]:
-    """Language models by name; ValueError for what is none."""
-    named = named_sources(arguments, "--model")
-    for path in named.values():
-        if not path.startswith(LANGUAGE_MODELS):
-            raise ValueError(
-                f"--model {path}: write hf:PATH or openai:MODEL; a classifier goes to --checkpoint"
-            )
-    return named
-
-
-def grouped(arguments: Sequence[str], tasks: Collection[str]) -> dict[str, list[Classifier]]:
-    """Checkpoints by name. ValueError for a task that was not given, or a file that does not exist."""
-    groups: dict[str, list[Classifier]] = {}
+def grouped(arguments: Sequence[str], tasks: Collection[str]) -> dict[str, list[tuple[str, str]]]:
+    """By name, paths of checkpoints with the task that each is measured on, "" for all. ValueError for a task
+    that was not given, or a file that does not exist."""
+    groups: dict[str, list[tuple[str, str]]] = {}
     for argument in arguments:
         path, at, task = argument.rpartition("@")
         if not at or task.endswith(".ckpt") or Path(argument).exists():
@@ -203,30 +214,5 @@ def grouped(arguments: Sequence[str], tasks: Collection[str]) -> dict[str, list[
         ((name, path),) = named_sources([path], "--checkpoint").items()
         if not Path(path).exists():
             raise ValueError(f"--checkpoint {path}: no such file")
-        groups.setdefault(name, []).append(Classifier(path, task))
+        groups.setdefault(name, []).append((path, task))
     return groups
-
-
-def open_language_model(path: str, prompting: Prompting, compute: Compute) -> TextModel:
-    """ValueError where there is none."""
-    from models.language.open_model import open_text_model
-
-    return open_text_model(
-        path,
-        max_new_tokens=prompting.max_new_tokens,
-        device=compute.device,
-        batch_size=compute.batch_size,
-        chat_template=False,
-        completions=prompting.completions,
-    )
-
-
-def check_models(paths: Sequence[str], prompting: Prompting, compute: Compute) -> None:
-    """ValueError for a language model that is not there, before another one is asked for hours."""
-    from data_modules.encoding.tokenizers import load_tokenizer
-
-    for path in paths:
-        if path.startswith("hf:"):
-            load_tokenizer(path.removeprefix("hf:"))
-        else:
-            open_language_model(path, prompting, compute)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import product
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +39,9 @@ def long_table(rows: Sequence[Row], names: Sequence[str]) -> Results:
         kinds = dict.fromkeys(family(row["task"]) for row in members)
         for kind in [None, *(kinds if len(kinds) > 1 else [])]:
             its = [row for row in members if kind in (None, family(row["task"]))]
-            add_features(results, its, **cell, family="" if kind is None else FAMILIES[kind])
+            place = {**cell, "family": "" if kind is None else FAMILIES[kind]}
+            for feature in HYPOTHESES:
+                add_share(results, feature, stratified(its, DISAMBIGUATING, feature), **place)
     for name in names:
         add_intended(results, [row for row in rows if row["checkpoint"] == name])
     return results
@@ -47,28 +49,23 @@ def long_table(rows: Sequence[Row], names: Sequence[str]) -> Results:
 
 def add_task(results: Results, cell: Row, rows: Sequence[Row]) -> None:
     """One model on one task in one way."""
-    add_features(results, rows, **cell)
-    ones: dict[str, list[list[int]]] = {}
+    for feature in HYPOTHESES:
+        add_share(results, feature, stratified(rows, DISAMBIGUATING, feature), **cell)
+    ones: dict[str, list[float]] = {}
+    counts: dict[str, list[int]] = {}
     for name, seed in product(CELLS, sorted({row["seed"] for row in rows})):
         members = [row for row in rows if (row["cell"], row["seed"]) == (name, seed) and "failure" not in row]
-        its = [row["predicted"] for row in members]
-        ones.setdefault(name, []).append(its)
-        results.add("ones", mean(its), n=len(its), **cell, seed=seed, cell=name)
-    one_10, one_01 = ([mean(its) for its in ones[name]] for name in DISAMBIGUATING)
-    n_10, n_01 = ([len(its) for its in ones[name]] for name in DISAMBIGUATING)
-    found = feature_accuracy(one_10, one_01, n_10, n_01)
+        mean = fmean(row["predicted"] for row in members) if members else math.nan
+        ones.setdefault(name, []).append(mean)
+        counts.setdefault(name, []).append(len(members))
+        results.add("ones", mean, n=len(members), **cell, seed=seed, cell=name)
+    found = feature_accuracy(ones["1_0"], ones["0_1"], counts["1_0"], counts["0_1"])
     results.add("h1_sd", found.sd, n=found.seeds, **cell)
-    results.add("h1_se", found.se, n=sum(n_10) + sum(n_01), **cell)
+    results.add("h1_se", found.se, n=sum(counts["1_0"]) + sum(counts["0_1"]), **cell)
     add_share(results, "uncalibrated_h1", stratified(rows, DISAMBIGUATING, "h1", what="uncalibrated"), **cell)
     add_share(results, "agreement", stratified(rows, AGREEING, "h1"), **cell)
     units = ({**row, "text": (row["cell"], row["id"])} for row in answered_rows(rows))
     results.add_means(units, ("failed",), unit="text", by=(), **cell)
-
-
-def add_features(results: Results, rows: Sequence[Row], **cell: Any) -> None:
-    """The shares that follow h1 and h2."""
-    for feature in HYPOTHESES:
-        add_share(results, feature, stratified(rows, DISAMBIGUATING, feature), **cell)
 
 
 def add_intended(results: Results, rows: Sequence[Row]) -> None:
@@ -95,23 +92,15 @@ def add_intended(results: Results, rows: Sequence[Row]) -> None:
                 add_share(results, "gain", gain, **cell, intervention=way)
 
 
-class Share(NamedTuple):
-    """A mean over strata."""
-
-    value: float
-    interval: Interval
-    n: int
-    """Answers."""
-
-
-def add_share(results: Results, measure: str, share: Share, **cell: Any) -> None:
+def add_share(results: Results, measure: str, share: tuple[float, Interval, int], **cell: Any) -> None:
     """A row of the long table."""
-    results.add(measure, share.value, n=share.n, interval=share.interval, **cell)
+    value, interval, n = share
+    results.add(measure, value, n=n, interval=interval, **cell)
 
 
 def stratified(
     rows: Sequence[Row], cells: Sequence[str], feature: str, *, what: str = "predicted", minus: str = ""
-) -> Share:
+) -> tuple[float, Interval, int]:
     """How often predictions follow a feature: the mean over tasks, over seeds and cells of each, whatever
     their sizes; with its interval over texts and the number of answers. NaN where a stratum has none.
 
@@ -134,7 +123,7 @@ def stratified(
     )
     counted = [row for row in rows if row["cell"] in cells and "failure" not in row]
     if not counted:
-        return Share(math.nan, NONE, 0)
+        return math.nan, NONE, 0
     units: dict[tuple[str, str, str], int] = {}
     at = [units.setdefault((row["task"], row["cell"], row["id"]), len(units)) for row in counted]
     sums_US2 = np.zeros((len(units), len(strata), 2))
@@ -148,9 +137,4 @@ def stratified(
             return np.asarray(total_RS2[..., 0] / total_RS2[..., 1] @ weight_S)
 
     sums_UC = sums_US2.reshape(len(units), -1)
-    return Share(float(statistic(sums_UC.sum(0))[0]), bootstrap(sums_UC, statistic), len(counted))
-
-
-def mean(values: Sequence[float]) -> float:
-    """NaN of nothing."""
-    return fmean(values) if values else math.nan
+    return float(statistic(sums_UC.sum(0))[0]), bootstrap(sums_UC, statistic), len(counted)

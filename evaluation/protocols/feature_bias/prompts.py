@@ -11,10 +11,12 @@ demonstrations of the disambiguating cells (disambiguation).
 
 from __future__ import annotations
 
+import logging
 import re
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Annotated, Literal, NamedTuple, get_args
@@ -27,7 +29,6 @@ from storage.errors import DataError
 Intervention = Literal["none", "verbalizer", "instruction", "explanation", "disambiguation"]
 Steer = Literal["h1", "h2", ""]
 """The feature that is meant; empty without an intervention."""
-NO_STEER: list[Steer] = [""]
 INTERVENTIONS: tuple[Intervention, ...] = get_args(Intervention)
 KEY = "Category:"
 """What stands before a label, with no space between."""
@@ -37,6 +38,8 @@ ORDER_SEED = 2022
 """Of the authors' order of demonstrations."""
 PARITY_STEP = 10
 """How far the authors' second set of demonstrations begins behind the first."""
+
+log = logging.getLogger(__name__)
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
@@ -72,32 +75,6 @@ class Prompting:
     def interventions(self) -> list[Intervention]:
         """Each once."""
         return list(dict.fromkeys(self.intervention or ["none"]))
-
-    def runs(self, tasks: Iterable[str]) -> list[Run]:
-        """Every combination of task, intervention, steered feature and set of demonstrations."""
-        steers: list[Steer] = list(dict.fromkeys(self.steer or HYPOTHESES))
-        return [
-            Run(task, intervention, steer, seed)
-            for task in tasks
-            for intervention in self.interventions
-            for steer in (NO_STEER if intervention == "none" else steers)
-            for seed in range(self.seeds)
-        ]
-
-
-class Run(NamedTuple):
-    """One set of demonstrations."""
-
-    task: str
-    intervention: Intervention
-    steer: Steer
-    seed: int
-
-    @property
-    def title(self) -> str:
-        """For errors and warnings."""
-        way = f"{self.intervention} to {self.steer}" if self.steer else self.intervention
-        return f"{self.task}, {way}, set {self.seed + 1}"
 
 
 class Style(NamedTuple):
@@ -174,11 +151,8 @@ def draw_shots(
             f"--shots {shots}: {intervention} takes as many from each of {len(pools)} cells; name a multiple "
             f"of {len(pools)}"
         )
-    rng, first, count = (
-        Random(f"feature-bias/{task.name}/shots/{seed}"),
-        PARITY_STEP * seed,
-        shots // len(pools),
-    )
+    rng, first = Random(f"feature-bias/{task.name}/shots/{seed}"), PARITY_STEP * seed
+    count = shots // len(pools)
     drawn: list[Shot] = []
     for cell, pool in pools:
         if not parity and len(pool) < count:
@@ -187,16 +161,12 @@ def draw_shots(
                 f"are {len(pool)}; lower --shots, or take --parity, which goes on with fewer"
             )
         part = pool[first : first + count] if parity else rng.sample(pool, count)
-        drawn += [Shot(example, shown_label(example, steer)) for example in part]
+        # Demonstrations say the feature that is meant, wherever the two differ.
+        drawn += [Shot(example, int(example.split[0 if steer == "h1" else 2])) for example in part]
     if not drawn:
         raise DataError(f"{task.name}: no demonstration is left from position {first} on; lower --seeds")
     (Random(ORDER_SEED) if parity else rng).shuffle(drawn)
     return tuple(drawn)
-
-
-def shown_label(example: TaskExample, steer: Hypothesis) -> int:
-    """What a demonstration says: the feature that is meant, wherever the two differ."""
-    return int(example.split[0] if steer == "h1" else example.split[2])
 
 
 def fill(text: str, key: str, answer: str | None = None) -> str:
@@ -211,10 +181,25 @@ def fill(text: str, key: str, answer: str | None = None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FewShot:
-    """The prompts that share demonstrations."""
+    """The prompts that share demonstrations.
+
+    Args:
+        style: how they look.
+        shots: the demonstrations.
+        task, intervention, steer, seed: which set of demonstrations this is.
+    """
 
     style: Style
     shots: tuple[Shot, ...]
+    task: str = ""
+    intervention: Intervention = "none"
+    steer: Steer = ""
+    seed: int = 0
+
+    @property
+    def title(self) -> str:
+        """For errors and warnings."""
+        return run_title(self.task, self.intervention, self.steer, self.seed)
 
     @property
     def head(self) -> str:
@@ -231,10 +216,46 @@ class FewShot:
         """Prompts of texts that say nothing."""
         return [self.test(text) for text in CONTENT_FREE]
 
-    def tested(self, examples: Sequence[TaskExample]) -> list[TaskExample]:
+    def tested(self, examples: Iterable[TaskExample]) -> list[TaskExample]:
         """Without those whose text is a demonstration (the authors skip them and do not count them)."""
         shown = {shot.example.question.strip() for shot in self.shots}
         return [example for example in examples if example.question.strip() not in shown]
+
+
+def run_title(task: str, intervention: Intervention, steer: Steer, seed: int) -> str:
+    """One set of demonstrations in errors and warnings."""
+    return f"{task}, {intervention}{f' to {steer}' if steer else ''}, set {seed + 1}"
+
+
+def few_shots(
+    tasks: Mapping[str, FeatureTask],
+    wordings: Mapping[str, Mapping[Hypothesis, Wording]],
+    prompting: Prompting,
+) -> list[FewShot]:
+    """The prompts of every task, intervention, steered feature and set of demonstrations, in the order in
+    which they are asked; ValueError where demonstrations or a wording are missing."""
+    steers: list[Steer] = list(dict.fromkeys(prompting.steer or HYPOTHESES))
+    unsteered: list[Steer] = [""]
+    prompts = []
+    for name, way in product(tasks, prompting.interventions):
+        for steer, seed in product(unsteered if way == "none" else steers, range(prompting.seeds)):
+            title, shown = run_title(name, way, steer, seed), steer or "h1"
+            try:
+                style = style_of(way, wordings[name], shown)
+                shots = draw_shots(
+                    tasks[name],
+                    shots=prompting.shots,
+                    seed=seed,
+                    intervention=way,
+                    steer=shown,
+                    parity=prompting.parity,
+                )
+            except ValueError as error:
+                raise ValueError(f"{title}: {error}") from None
+            if len(shots) < prompting.shots:
+                log.warning("%s: %d demonstrations in place of %d", title, len(shots), prompting.shots)
+            prompts.append(FewShot(style, shots, name, way, steer, seed))
+    return prompts
 
 
 def explained_label(text: str) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from evaluation.failures import failure_note, warn_of_silence
@@ -37,15 +37,42 @@ def report(
     """The report of all rows."""
     warn_of_silence(rows, names)
     results = long_table(rows, names)
+    notes = [NOTE, *([PARITY] if about["parity"] else []), *failure_note(rows, "texts")]
+    asked = Counter(row["checkpoint"] for row in rows if "cut" in row)
+    if cut := Counter(row["checkpoint"] for row in rows if row.get("cut")):
+        parts = "; ".join(f"{name}: {n} of {asked[name]} prompts" for name, n in cut.items())
+        notes.append(f"Cut at their beginning, where demonstrations stand (`--truncate`): {parts}.")
     steers = sorted({row["steer"] for row in rows} - {""})
+    figures: dict[str, Figure] = {}
+    if "none" in about["intervention"]:
+        figures["learned.png"] = Bars(
+            x="task",
+            hue="checkpoint",
+            measures={"h1": ""},
+            where={"task": list(tasks), "intervention": "none"},
+            percent=True,
+            label="texts that follow the label (%)",
+            chance=0.5,
+        )
+    if steers:
+        figures["steered.png"] = Bars(
+            x="checkpoint",
+            hue="intervention",
+            measures={"intended": ""},
+            panels="steer",
+            where={"task": ""},
+            percent=True,
+            label="follow the intended feature (%)",
+            chance=0.5,
+        )
     return Evaluation(
         title="Feature bias",
         results=results,
         views=views(tasks, " or ".join(steers)),
         about=about,
         headline=headline(results),
-        notes=[NOTE, *([PARITY] if about["parity"] else []), *failure_note(rows, "texts"), *cut_note(rows)],
-        figures=figures(tasks, learned="none" in about["intervention"], steered=bool(steers)),
+        notes=notes,
+        figures=figures,
         examples=rows,
         console=3,
     )
@@ -110,40 +137,3 @@ def views(tasks: Sequence[str], steers: str) -> list[View]:
             most=24,
         ),
     ]
-
-
-def figures(tasks: Sequence[str], *, learned: bool, steered: bool) -> dict[str, Figure]:
-    """Which feature is learned, and how far interventions steer."""
-    drawn: dict[str, Figure] = {}
-    if learned:
-        drawn["learned.png"] = Bars(
-            x="task",
-            hue="checkpoint",
-            measures={"h1": ""},
-            where={"task": list(tasks), "intervention": "none"},
-            percent=True,
-            label="texts that follow the label (%)",
-            chance=0.5,
-        )
-    if steered:
-        drawn["steered.png"] = Bars(
-            x="checkpoint",
-            hue="intervention",
-            measures={"intended": ""},
-            panels="steer",
-            where={"task": ""},
-            percent=True,
-            label="follow the intended feature (%)",
-            chance=0.5,
-        )
-    return drawn
-
-
-def cut_note(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A paragraph on prompts that --truncate cut; none where all fitted."""
-    asked = Counter(row["checkpoint"] for row in rows if "cut" in row)
-    cut = Counter(row["checkpoint"] for row in rows if row.get("cut"))
-    parts = [f"{name}: {n} of {asked[name]} prompts" for name, n in cut.items()]
-    return [f"Cut at their beginning, where demonstrations stand (`--truncate`): {'; '.join(parts)}."] * bool(
-        cut
-    )

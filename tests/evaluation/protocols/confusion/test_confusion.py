@@ -14,8 +14,8 @@ import evaluation.answering.open
 from data_modules.choices.rows import write_choices
 from data_modules.schema import ChoiceQuestion
 from evaluation.__main__ import main
+from evaluation.answering import remembered
 from evaluation.answering.interface import Answerer
-from evaluation.protocols.confusion import trials
 from evaluation.protocols.confusion.trials import Plan, fixed_trials
 from models import checkpoint
 from tests.evaluation.cells import Cells
@@ -28,7 +28,7 @@ class FakeCheckpoint(Answerer):
     """In place of a checkpoint: logits by a rule, embeddings from the texts' letters."""
 
     def __init__(self, rule: Rule, weights: str) -> None:
-        self.rule, self.weights = rule, weights
+        self.rule, self.weights, self.path = rule, weights, weights
         self.asked: list[ChoiceQuestion] = []
 
     @property
@@ -91,7 +91,7 @@ class AnyKind:
 @pytest.fixture
 def models(monkeypatch: pytest.MonkeyPatch) -> dict[str, FakeCheckpoint]:
     """Checkpoints by name, asked a few questions at a time."""
-    monkeypatch.setattr(trials, "CHUNK", 16)
+    monkeypatch.setattr(remembered, "CHUNK", 16)
     rules: dict[str, Rule] = {"guessing": guessing, "knowing": knowing, "biased": biased}
     found = {name: FakeCheckpoint(rule, name) for name, rule in rules.items()}
     monkeypatch.setattr(evaluation.answering.open, "open_chooser", lambda path, *_, **__: found[path])

@@ -1,0 +1,51 @@
+"""Logits of choices, remembered a chunk of questions at a time (`storage.finished_work`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from data_modules.schema import ChoiceQuestion
+from evaluation.answering.interface import Answerer
+from storage.finished_work import FinishedWork
+
+CHUNK = 256
+"""Questions whose logits are kept at once: what an interruption costs at most."""
+
+
+def remembered_logits(
+    answerer: Answerer,
+    questions: Sequence[ChoiceQuestion],
+    work: FinishedWork,
+    key: Callable[[Sequence[ChoiceQuestion]], str],
+    what: str,
+) -> np.ndarray:
+    """Logits (N, C) of questions with equally many choices, from finished work where they are there.
+
+    Args:
+        answerer: who chooses.
+        questions: N of them.
+        work: keeps the logits.
+        key: of a chunk.
+        what: names the progress bar.
+
+    Raises:
+        ValueError: the model gives no finite number.
+    """
+    rows: list[list[float]] = []
+    chunks = range(0, len(questions), CHUNK)
+    for number, start in enumerate(chunks, 1):
+        part = questions[start : start + CHUNK]
+        if not (record := work.get(chunk_key := key(part))):
+            name = f"{what} ({number} of {len(chunks)})" if len(chunks) > 1 else what
+            logits = [np.asarray(logit_C, dtype=np.float32) for logit_C in answerer.choice_logits(part, name)]
+            for question, logit_C in zip(part, logits, strict=True):
+                if not np.isfinite(logit_C).all():
+                    raise ValueError(
+                        f"{answerer.path}: gives question {question.id} a logit that is no finite number; "
+                        "its training diverged"
+                    )
+            record = work.add(chunk_key, logits=[logit_C.tolist() for logit_C in logits])
+        rows += work.array(record, "logits", len(part), len(part[0].choices)).tolist()
+    return np.array(rows)
