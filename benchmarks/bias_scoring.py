@@ -21,7 +21,7 @@ from torch import Tensor
 
 from benchmarks.report import Result
 from benchmarks.turns import in_turns, own_processes
-from data_modules.batching.sets import GroupSet
+from data_modules.batching.group_rows import GroupSet
 from data_modules.encoding.tables import flat
 from data_modules.encoding.windows import EncodedRow, encode_texts, query_text
 from data_modules.groups.advice import with_unadvised

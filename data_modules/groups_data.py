@@ -11,8 +11,9 @@ import numpy as np
 
 from data_modules.batching.data_module import at_least, by_stage
 from data_modules.batching.eval_sets import EvalSet
+from data_modules.batching.group_rows import GroupSet
 from data_modules.batching.samplers import BatchIndex, group_batches
-from data_modules.batching.sets import GroupSet, TrainSet
+from data_modules.batching.sets import TrainSet
 from data_modules.encoding.groups import encode_groups
 from data_modules.encoding.tables import Work, process_rank
 from data_modules.groups.advice import unadvised, with_unadvised

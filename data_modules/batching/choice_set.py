@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from data_modules.batching.collate import ChoiceBatch, Collator, numbers
-from data_modules.batching.samplers import sorted_batches
+from data_modules.batching.collate import ChoiceBatch, Collator, numbers, sorted_batches
 from data_modules.encoding.choices import ChoiceEncoding, encode_choices
 from data_modules.encoding.tables import flat, in_memory, list_lengths
 from data_modules.schema import ChoiceQuestion
@@ -36,6 +35,9 @@ class ChoiceSet(Dataset):
         followers: for each of the first questions the indices of those that come into its batch with it:
             what training adds to an original. The questions beyond them come with others only.
     """
+
+    family = "choices"
+    """What metrics of such sets are called."""
 
     def __init__(
         self,

@@ -205,3 +205,9 @@ class Collator:
 def numbers(table: pa.Table, name: str) -> Tensor:
     """A column of numbers, or of lists of them behind one another, as int64."""
     return torch.from_numpy(flat(table, name).astype(np.int64))
+
+
+def sorted_batches(lengths: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:
+    """Every index once, longest first (memory trouble shows at once), similar lengths together."""
+    order = np.argsort(-np.asarray(lengths), kind="stable")
+    return [order[i : i + batch_size].tolist() for i in range(0, len(order), batch_size)]

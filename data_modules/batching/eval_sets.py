@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from data_modules.batching.choice_set import ChoiceSet
-from data_modules.batching.sets import GroupSet, PairSet, QASet
 from data_modules.schema import Variant
+
+if TYPE_CHECKING:
+    from data_modules.batching.choice_set import ChoiceSet
+    from data_modules.batching.group_rows import GroupSet
+    from data_modules.batching.sets import PairSet, QASet
 
 MAIN = "main"
 """The name of a set whose metric keys carry no set name."""

@@ -1,4 +1,4 @@
-"""Scoring groups row by row: batches of rows of one length, under a budget of tokens.
+"""Groups, tokenised, and their scores row by row: batches of rows of one length, under a budget of tokens.
 
 The four variants of a group differ in length, and advice makes groups differ more; apart from each other,
 rows pad next to nothing. Nothing else can be shared between them: an encoder that looks both ways reads every
@@ -14,15 +14,21 @@ import copy
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
+import datasets
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
 from tqdm.auto import tqdm
 
-from data_modules.batching.sets import GroupSet
-from data_modules.encoding.tables import flat
+from data_modules.batching.collate import Collator, GroupBatch, numbers, sorted_batches
+from data_modules.encoding.groups import decode_groups, encode_groups
+from data_modules.encoding.tables import flat, in_memory
+from data_modules.encoding.windows import Encoding
+from data_modules.schema import ADVICE_CLASSES, Group
 
 CPU_TOKENS = 1024
 """Tokens in a batch on a CPU, where more of them leave the caches: with MiniLM shapes 662 rows a second,
@@ -30,6 +36,90 @@ CPU_TOKENS = 1024
 
 Score = Callable[[dict[str, Tensor], Tensor], Tensor]
 """Inputs (B, T) and candidates (B, 1, S, E) to boundary log-probabilities (B, 1, S, E)."""
+
+
+class GroupIds(NamedTuple):
+    """Groups in integers; names are numbered in their alphabetical order."""
+
+    subjects: list[str]
+    attributes: list[tuple[str, str]]
+    """(category, attribute)."""
+    advice_class_N: np.ndarray
+    """Index into schema.ADVICE_CLASSES."""
+    subject_NS: np.ndarray
+    """Of x1 and x2."""
+    attribute_N: np.ndarray
+
+
+class GroupSet(Dataset):
+    """Groups, tokenised, with integer ids for what the metrics sum over.
+
+    Args:
+        data: the records, or their table.
+        tokenizer: a fast tokenizer of transformers.
+        encoding: how text becomes rows.
+    """
+
+    family = "bias"
+    """What metrics of such sets are called."""
+
+    def __init__(self, data: Sequence[Group] | datasets.Dataset, tokenizer: Any, encoding: Encoding) -> None:
+        if not isinstance(data, datasets.Dataset):
+            data = in_memory(data, partial(encode_groups, tokenizer=tokenizer, encoding=encoding))
+        self.table = data
+        self._tokens = data.select_columns(["input_ids", "token_type_ids", "length", "candidate"])
+        self.collator = Collator(tokenizer, encoding.pad_to_multiple_of)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The records."""
+        return list(decode_groups(self.table))
+
+    @cached_property
+    def ids(self) -> GroupIds:
+        """What the metrics sum over, as integers."""
+        columns = self.table.data
+        first, second, category, attribute = (
+            columns.column(name).to_pylist() for name in ("first", "second", "category", "attribute")
+        )
+        named = list(zip(category, attribute, strict=True))
+        subjects, attributes = sorted({*first, *second}), sorted(set(named))
+        number = {name: i for i, name in enumerate(subjects)}
+        of_name = {name: i for i, name in enumerate(attributes)}
+        classes = {str(name): k for k, name in enumerate(ADVICE_CLASSES)}
+        subject_NS = [(number[x1], number[x2]) for x1, x2 in zip(first, second, strict=True)]
+        of_class = [classes[name] for name in columns.column("advice_class").to_pylist()]
+        return GroupIds(
+            subjects,
+            attributes,
+            np.array(of_class, dtype=np.int64),
+            np.array(subject_NS, dtype=np.int64).reshape(-1, 2),
+            np.array([of_name[name] for name in named], dtype=np.int64),
+        )
+
+    def __getitem__(self, index: Sequence[int]) -> GroupBatch:
+        chosen = np.asarray(index, dtype=np.int64)
+        table = self._tokens[chosen]
+        padded = self.collator.padded(
+            flat(table, "input_ids"), flat(table, "token_type_ids"), flat(table, "length").astype(np.int64)
+        )
+        candidate_BVSE = numbers(table, "candidate").view(-1, 4, 2, 2)
+        return GroupBatch(
+            inputs=padded.inputs,
+            candidate_BVSE=candidate_BVSE + padded.shift_R.view(-1, 4, 1, 1),
+            advice_class_B=torch.from_numpy(self.ids.advice_class_N[chosen]),
+            subject_BS=torch.from_numpy(self.ids.subject_NS[chosen]),
+            attribute_B=torch.from_numpy(self.ids.attribute_N[chosen]),
+            group_B=torch.from_numpy(chosen),
+        )
+
+    def batches(self, groups_per_batch: int) -> list[list[int]]:
+        """Every group once, similar lengths together."""
+        length_NV = flat(self.table.data, "length").reshape(-1, 4)
+        return sorted_batches(length_NV.max(axis=1, initial=0), groups_per_batch)
 
 
 class RowBatch(NamedTuple):

@@ -10,8 +10,9 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from data_modules.batching.eval_sets import EvalSet
+from data_modules.batching.group_rows import GroupSet
 from data_modules.batching.samplers import EpochSampler, EvalSampler, enough_batches
-from data_modules.batching.sets import GroupSet, TrainSet
+from data_modules.batching.sets import TrainSet
 from data_modules.encoding.tables import process_rank
 from storage.errors import DataError
 

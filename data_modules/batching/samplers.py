@@ -114,12 +114,6 @@ def shuffled(
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def sorted_batches(lengths: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:
-    """Every index once, longest first (memory trouble shows at once), similar lengths together."""
-    order = np.argsort(-np.asarray(lengths), kind="stable")
-    return [order[i : i + batch_size].tolist() for i in range(0, len(order), batch_size)]
-
-
 def enough_batches(
     batches_of: Callable[[int], list[list[int]]], size: int, processes: int
 ) -> list[list[int]]:

@@ -4,8 +4,9 @@
     data = QASet(table, tokenizer, encoding)         # a table that is there already
     data[[0, 4, 7]]                                  # a padded batch
 
-Shape letters: N windows, groups or pairs; V variants of a group (4), S subjects (2), E the two boundaries
-(start, end), Q questions.
+(Groups: group_rows.py; multiple choice: choice_set.py.)
+
+Shape letters: N windows or pairs; E the two boundaries (start, end), Q questions.
 """
 
 from __future__ import annotations
@@ -13,21 +14,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import datasets
 import numpy as np
-import torch
 from torch.utils.data import Dataset
 
-from data_modules.batching.choice_set import ChoiceSet
-from data_modules.batching.collate import Collator, GroupBatch, PairBatch, QABatch, TrainBatch, numbers
-from data_modules.batching.samplers import BatchIndex, sorted_batches
-from data_modules.encoding.groups import decode_groups, encode_groups
+from data_modules.batching.collate import Collator, PairBatch, QABatch, TrainBatch, sorted_batches
+from data_modules.batching.samplers import BatchIndex
 from data_modules.encoding.questions import encode_questions
 from data_modules.encoding.tables import flat, in_memory, list_lengths
 from data_modules.encoding.windows import Encoding
-from data_modules.schema import ADVICE_CLASSES, AnswerType, Group, QAExample
+from data_modules.schema import AnswerType, QAExample
+
+if TYPE_CHECKING:
+    from data_modules.batching.choice_set import ChoiceSet
+    from data_modules.batching.group_rows import GroupSet
 
 _QA_BATCH = [
     *("input_ids", "token_type_ids", "offsets", "cls", "start", "end"),
@@ -59,6 +61,9 @@ class QASet(Dataset):
             question without an answer. All variants of one source must agree, or their numbers do not
             compare.
     """
+
+    family = "qa"
+    """What metrics of such sets are called."""
 
     def __init__(
         self,
@@ -127,87 +132,6 @@ class QASet(Dataset):
         return [batch for batch in batches if batch]
 
 
-class GroupIds(NamedTuple):
-    """Groups in integers; names are numbered in their alphabetical order."""
-
-    subjects: list[str]
-    attributes: list[tuple[str, str]]
-    """(category, attribute)."""
-    advice_class_N: np.ndarray
-    """Index into schema.ADVICE_CLASSES."""
-    subject_NS: np.ndarray
-    """Of x1 and x2."""
-    attribute_N: np.ndarray
-
-
-class GroupSet(Dataset):
-    """Groups, tokenised, with integer ids for what the metrics sum over.
-
-    Args:
-        data: the records, or their table.
-        tokenizer: a fast tokenizer of transformers.
-        encoding: how text becomes rows.
-    """
-
-    def __init__(self, data: Sequence[Group] | datasets.Dataset, tokenizer: Any, encoding: Encoding) -> None:
-        if not isinstance(data, datasets.Dataset):
-            data = in_memory(data, partial(encode_groups, tokenizer=tokenizer, encoding=encoding))
-        self.table = data
-        self._tokens = data.select_columns(["input_ids", "token_type_ids", "length", "candidate"])
-        self.collator = Collator(tokenizer, encoding.pad_to_multiple_of)
-
-    def __len__(self) -> int:
-        return len(self.table)
-
-    @cached_property
-    def groups(self) -> list[Group]:
-        """The records."""
-        return list(decode_groups(self.table))
-
-    @cached_property
-    def ids(self) -> GroupIds:
-        """What the metrics sum over, as integers."""
-        columns = self.table.data
-        first, second, category, attribute = (
-            columns.column(name).to_pylist() for name in ("first", "second", "category", "attribute")
-        )
-        named = list(zip(category, attribute, strict=True))
-        subjects, attributes = sorted({*first, *second}), sorted(set(named))
-        number = {name: i for i, name in enumerate(subjects)}
-        of_name = {name: i for i, name in enumerate(attributes)}
-        classes = {str(name): k for k, name in enumerate(ADVICE_CLASSES)}
-        subject_NS = [(number[x1], number[x2]) for x1, x2 in zip(first, second, strict=True)]
-        of_class = [classes[name] for name in columns.column("advice_class").to_pylist()]
-        return GroupIds(
-            subjects,
-            attributes,
-            np.array(of_class, dtype=np.int64),
-            np.array(subject_NS, dtype=np.int64).reshape(-1, 2),
-            np.array([of_name[name] for name in named], dtype=np.int64),
-        )
-
-    def __getitem__(self, index: Sequence[int]) -> GroupBatch:
-        chosen = np.asarray(index, dtype=np.int64)
-        table = self._tokens[chosen]
-        padded = self.collator.padded(
-            flat(table, "input_ids"), flat(table, "token_type_ids"), flat(table, "length").astype(np.int64)
-        )
-        candidate_BVSE = numbers(table, "candidate").view(-1, 4, 2, 2)
-        return GroupBatch(
-            inputs=padded.inputs,
-            candidate_BVSE=candidate_BVSE + padded.shift_R.view(-1, 4, 1, 1),
-            advice_class_B=torch.from_numpy(self.ids.advice_class_N[chosen]),
-            subject_BS=torch.from_numpy(self.ids.subject_NS[chosen]),
-            attribute_B=torch.from_numpy(self.ids.attribute_N[chosen]),
-            group_B=torch.from_numpy(chosen),
-        )
-
-    def batches(self, groups_per_batch: int) -> list[list[int]]:
-        """Every group once, similar lengths together."""
-        length_NV = flat(self.table.data, "length").reshape(-1, 4)
-        return sorted_batches(length_NV.max(axis=1, initial=0), groups_per_batch)
-
-
 class PairSet(Dataset):
     """Originals beside one variant of each.
 
@@ -217,6 +141,9 @@ class PairSet(Dataset):
         encoding: how text became rows.
         variant: which is compared with the originals.
     """
+
+    family = "shift"
+    """What metrics of such sets are called."""
 
     def __init__(self, table: datasets.Dataset, tokenizer: Any, encoding: Encoding, variant: str) -> None:
         self.table, self.row_N, self.variant = table, kept_rows(table), variant

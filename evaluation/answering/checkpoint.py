@@ -17,8 +17,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 from transformers.utils.logging import disable_progress_bar
 
-from data_modules.batching.group_rows import score_rows, token_budget
-from data_modules.batching.sets import GroupSet, QASet
+from data_modules.batching.group_rows import GroupSet, score_rows, token_budget
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
 from data_modules.encoding.windows import Encoding
 from data_modules.schema import Group, QAExample
@@ -133,6 +132,7 @@ class QuestionCheckpoint(Checkpoint):
         XLNet's heads, unless given."""
         # Who scores groups alone does without these.
         from data_modules.batching.decoding import decode_answers
+        from data_modules.batching.sets import QASet
         from data_modules.batching.typed_decoding import AnswerRule, WindowScores, decode_typed_answers
 
         data = QASet(examples, self.tokenizer, self.encoding, may_abstain=self.may_abstain)

@@ -26,18 +26,15 @@ from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 from torchmetrics import Metric
 
-from data_modules.batching.choice_set import ChoiceSet
 from data_modules.batching.eval_sets import MAIN
-from data_modules.batching.sets import GroupSet, PairSet, QASet
+from data_modules.batching.group_rows import GroupSet
+from data_modules.batching.sets import PairSet, QASet
 from data_modules.schema import ADVICE_CLASSES, ANSWER_TYPES
 from metrics.answers import AnswerScores, scoring_of
 from metrics.bias.group_bias import GroupBias
-from metrics.choices import ChoiceScores
 from metrics.shift import EmbeddingShift, ShiftResult
 from storage.files import write_text
 
-FAMILIES: dict[type, str] = {QASet: "qa", GroupSet: "bias", PairSet: "shift", ChoiceSet: "choices"}
-"""What the metrics of each kind of set are called."""
 QA_NAMES = ("em", "f1", "unknown", "n")
 BIAS_NAMES = ("mu", "eta", "theta", "mean_abs_c", "mu_normalised", "mass", "delta", "eps", "n")
 IN_PROGRESS_BAR = ("f1", "accuracy")
@@ -98,7 +95,7 @@ class EvalSetMetrics(pl.Callback):
         for (name, data), metric in zip(trainer.datamodule.eval_sets[stage], self.metrics, strict=True):
             result = metric.compute()
             for value_name, value in named_values(data, result):
-                key = metric_key(stage, FAMILIES[type(data)], name, value_name)
+                key = metric_key(stage, data.family, name, value_name)
                 pl_module.log(key, value.float(), prog_bar=value_name in IN_PROGRESS_BAR)
             if isinstance(data, PairSet):
                 histograms[metric_key(stage, "shift", name, data.variant)] = {
@@ -125,7 +122,9 @@ def new_metric(data: Any, module: Any) -> Metric:
         return AnswerScores(ANSWER_TYPES)
     if isinstance(data, PairSet):
         return EmbeddingShift(module.watched_layers())
-    if isinstance(data, ChoiceSet):
+    if data.family == "choices":
+        from metrics.choices import ChoiceScores
+
         return ChoiceScores()
     # The ids come from the set itself, so checking them would only stall the device.
     sizes = len(data.ids.subjects), len(data.ids.attributes)
@@ -190,7 +189,7 @@ class MonitorCheck(pl.Callback):
         sets = getattr(trainer.datamodule, "eval_sets", {}).get("val")
         if stage != "fit" or sets is None:
             return
-        families = [metric_key("val", FAMILIES[type(data)], name, "") for name, data in sets]
+        families = [metric_key("val", data.family, name, "") for name, data in sets]
         for checkpoint in _monitored(trainer):
             validated = trainer.limit_val_batches and checkpoint.monitor.startswith(tuple(families))
             if checkpoint.monitor.startswith("val/") and not validated:

@@ -14,10 +14,9 @@ from typing import Any
 import pytorch_lightning as pl
 import torch.distributed as dist
 
-from data_modules.batching.choice_set import ChoiceSet
 from data_modules.batching.eval_sets import EvalSet
-from data_modules.batching.sets import GroupSet, PairSet, QASet
-from data_modules.groups.lei import ScoredGroup, write_lei
+from data_modules.batching.group_rows import GroupSet
+from data_modules.batching.sets import PairSet, QASet
 from storage.files import write_text
 
 
@@ -48,7 +47,7 @@ class PredictionWriter(pl.Callback):
         elif isinstance(data, GroupSet):
             probabilities = outputs["log_prob_BVSE"].double().exp().tolist()
             predictions |= zip(batch.group_B.tolist(), probabilities, strict=True)
-        elif isinstance(data, ChoiceSet):
+        elif not isinstance(data, PairSet):
             predictions |= zip(batch.example_B.tolist(), outputs["logits_BN"].tolist(), strict=True)
 
     def on_predict_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -72,13 +71,15 @@ def write_predictions(evaluated: EvalSet, predictions: dict[int, Any], path: Pat
     content: Any
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(data, GroupSet):
+        from data_modules.groups.lei import ScoredGroup, write_lei  # runs that train do without it
+
         write_lei((ScoredGroup(data.groups[i], base_scores=predictions[i]) for i in indices), path)
         return
     if isinstance(data, QASet):
         questions = zip(indices, data.questions(indices), strict=True)
         content = {question.id: predictions[i] for i, question in questions}
     else:
-        assert isinstance(data, ChoiceSet)
+        assert not isinstance(data, PairSet)
         answers = data.answers()
         content = [_chosen(*answers[i], predictions[i]) for i in indices]
     write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data_modules.batching.collate import Collator
-from data_modules.batching.samplers import sorted_batches
+from data_modules.batching.collate import Collator, sorted_batches
 from data_modules.encoding.pairs import PairFeature, check_pair, first_windows, pair_feature
 from data_modules.encoding.windows import EncodedRow, Encoding
 from data_modules.schema import QAExample, Variant

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_modules.batching.collate import Collator
-from data_modules.batching.sets import GroupSet, QASet
+from data_modules.batching.group_rows import GroupSet
+from data_modules.batching.sets import QASet
 from data_modules.encoding.windows import EncodedRow, Encoding
 from data_modules.stories.conversations import conversation_examples
 from data_modules.stories.groups import groups

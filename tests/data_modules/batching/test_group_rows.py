@@ -13,13 +13,13 @@ from torch import Tensor
 
 from data_modules.batching.group_rows import (
     CPU_TOKENS,
+    GroupSet,
     RowBatches,
     batches_within,
     score_rows,
     side_by_side,
     token_budget,
 )
-from data_modules.batching.sets import GroupSet
 from data_modules.encoding.windows import Encoding
 from data_modules.stories.groups import groups
 from tests.data_modules.fixtures.encoded import rows_of_groups

@@ -6,8 +6,9 @@ from itertools import islice
 
 import pytest
 
+from data_modules.batching.group_rows import GroupSet
 from data_modules.batching.samplers import BatchIndex
-from data_modules.batching.sets import GroupSet, QASet, TrainSet
+from data_modules.batching.sets import QASet, TrainSet
 from data_modules.encoding.windows import Encoding
 from data_modules.groups.advice import drop_advice, unadvised
 from data_modules.schema import ADVICE_CLASSES, QAExample, Span

@@ -23,7 +23,8 @@ from typing import Any
 import pytest
 import torch
 
-from data_modules.batching.sets import GroupSet, PairSet, QASet
+from data_modules.batching.group_rows import GroupSet
+from data_modules.batching.sets import PairSet, QASet
 from data_modules.encoding import tables
 from data_modules.encoding.questions import encode_questions
 from data_modules.encoding.tables import Tables, Work, encode_to_file, in_memory, source_digest
