@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data_modules.batching.collate import sorted_batches
 from data_modules.batching.samplers import (
     BatchIndex,
     EpochSampler,
@@ -19,7 +20,6 @@ from data_modules.batching.samplers import (
     group_batches,
     length_bucketed,
     question_batches,
-    sorted_batches,
     token_bucketed,
 )
 from data_modules.batching.sets import QASet
