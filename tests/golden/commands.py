@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,10 @@ from typing import Any
 import torch
 from filelock import FileLock
 
-from tests.golden import adapter
-from tests.golden.fixtures import write_fixtures
-
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "configs"
+INPUTS = Path(__file__).resolve().parent / "inputs"
+"""Small files in the public formats."""
 
 TINY = {
     "bert": "vocab_size: 320, hidden_size: 32, intermediate_size: 64, num_hidden_layers: 2",
@@ -35,8 +36,7 @@ class Room:
         self.root, self.data = root, root / "data"
         with self.once("data") as wanted:
             if wanted:
-                write_fixtures(self.data)
-                adapter.write_story_files(self.data)
+                shutil.copytree(INPUTS, self.data)
 
     @contextlib.contextmanager
     def once(self, name: str) -> Iterator[bool]:
@@ -144,3 +144,9 @@ def environment() -> dict[str, str]:
     """Of commands that start processes: this checkout, one thread, no network."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of bytes, or of a value as JSON."""
+    content = value if isinstance(value, bytes) else json.dumps(value, sort_keys=True).encode()
+    return hashlib.sha256(content).hexdigest()

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tests.data_modules.fixtures.tiny_lists import ATTRIBUTES, write_lists
-from tests.golden import adapter
-from tests.golden.adapter import ARCHITECTURES, digest, digests
-from tests.golden.commands import Room
+import numpy as np
 
+from data_modules.encoding.choices import ChoiceEncoding, encode_choices
+from data_modules.encoding.groups import encode_groups
+from data_modules.encoding.questions import encode_questions
+from data_modules.encoding.windows import Encoding, encode_texts, query_text
+from data_modules.sources import read_choices, read_groups, read_questions
+from tests.data_modules.fixtures.small_tokenizers import tokenizer
+from tests.data_modules.fixtures.tiny_lists import ATTRIBUTES, write_lists
+from tests.golden.commands import Room, digest
+
+ARCHITECTURES = {"wordpiece": "bert", "bytes": "roberta", "xlnet_pieces": "xlnet", "words_bert": "bert"}
+"""Tokenizers of tests/data_modules/fixtures, and whose rows are encoded with them."""
+LENGTHS = {"words_bert": (72, 16)}
+"""Tokens in a row and stride, so that stories take several windows; LETTERS where most tokens are letters."""
+LETTERS = (256, 64)
+QUESTIONS = 50
 SHOWN = 2
 """Questions that are kept in full, so that a difference can be read."""
 VARIANTS = ("os", "ts", "ts_r", "os_r", "ts_r_aug", "os_r_aug")
@@ -34,19 +47,76 @@ def lists(room: Room) -> Path:
     return folder
 
 
-def windows(make: Callable[[str, str], list[Any]], source: str, *, shown: int = SHOWN) -> dict[str, Any]:
+def read_windows(source: str, lengths: tuple[int, int] | None, kind: str) -> list[Any]:
+    """What the windows of the first questions hold, one entry a question."""
+    max_length, stride = lengths or LENGTHS.get(kind, LETTERS)
+    how = Encoding(order="auto", history_style="auto", max_length=max_length, stride=stride)
+    examples = list(islice(read_questions(source), QUESTIONS))
+    found: list[list[Any]] = []
+    table = encode_questions(examples, tokenizer(kind), how.resolved(ARCHITECTURES[kind]))
+    for row in table.to_pylist():
+        if row["window"] == 0:
+            found.append([])
+        window = {"ids": row["input_ids"], "types": row["token_type_ids"], "cls": row["cls"]}
+        window |= {"offsets": np.reshape(row["offsets"], (-1, 2)).tolist()}
+        window |= {name: row[name] for name in ("start", "end", "number", "option")}
+        window |= {"type": row["answer_type"], "rationale": np.flatnonzero(row["rationale"]).tolist()}
+        found[-1].append(window | {"max_context": np.flatnonzero(row["max_context"]).tolist()})
+    return [
+        {"id": example.id, "gold": list(example.gold), "kind": example.answer_type, "windows": windows}
+        for example, windows in zip(examples, found, strict=True)
+    ]
+
+
+def group_windows(source: str, kind: str) -> list[Any]:
+    """The four rows of the first groups, and where the two subjects stand in them."""
+    how = Encoding(order="auto", history_style="auto", max_length=512).resolved(ARCHITECTURES[kind])
+    groups = list(islice(read_groups(source), QUESTIONS))
+    texts = ((v.context, query_text(v.question, v.advice), "") for g in groups for v in g.variants)
+    rows = [
+        {"ids": row.input_ids_T.tolist(), "types": row.token_type_ids_T.tolist(), "cls": int(row.cls)}
+        | {"offsets": row.offsets_TE.tolist()}
+        for row in encode_texts(texts, tokenizer(kind), how)
+    ]
+    table = encode_groups(groups, tokenizer(kind), how).to_pylist()
+    return [
+        {"key": group.key, "class": group.advice_class, "rows": rows[4 * g : 4 * g + 4]}
+        | {"candidates": np.reshape(table[g]["candidate"], (4, 2, 2)).tolist()}
+        for g, group in enumerate(groups)
+    ]
+
+
+def choice_windows(source: str, kind: str) -> list[Any]:
+    """The rows of the first multiple-choice questions."""
+    examples = read_choices(source)[:QUESTIONS]
+    encoded = encode_choices(examples, tokenizer(kind), ChoiceEncoding(max_length=96), ARCHITECTURES[kind])
+    found = []
+    for example, row in zip(examples, encoded.to_pylist(), strict=True):
+        ends = np.cumsum(row["length"])[:-1]
+        columns = (np.split(row[name], ends) for name in ("input_ids", "token_type_ids"))
+        rows = [{"ids": ids.tolist(), "types": types.tolist()} for ids, types in zip(*columns, strict=True)]
+        found.append({"id": example.id, "label": example.label, "benchmark": example.benchmark, "rows": rows})
+    return found
+
+
+def digests(items: Sequence[Any]) -> dict[str, Any]:
+    """How many there are and what each one holds, without a word of it."""
+    return {"n": len(items), "each": [digest(item)[:16] for item in items]}
+
+
+def windows(make: Callable[[str], list[Any]], *, shown: int = SHOWN) -> dict[str, Any]:
     """Features of a source with each tokenizer."""
     found: dict[str, Any] = {}
     for kind in ARCHITECTURES:
-        items = make(source, kind)
+        items = make(kind)
         found[kind] = digests(items)
-        if shown and kind == "words_bert":
+        if kind == "words_bert":
             found["shown"] = items[:shown]
     return found
 
 
 def questions(name: str, room: Room) -> dict[str, Any]:
-    return windows(adapter.question_windows, str(room.data / name))
+    return windows(partial(read_windows, str(room.data / name), None))
 
 
 def rows(room: Room) -> dict[str, Any]:
@@ -57,25 +127,29 @@ def rows(room: Room) -> dict[str, Any]:
     for variant in ("os", "ts_r", "os_r_aug"):
         flags = ("--dataset", "stories", "--input", "stories:conversation_dev", "--variant", variant)
         room.write("perturb", *flags, "--output", f"{variant}.jsonl", folder=folder)
-        found[variant] = windows(adapter.question_windows, str(folder / f"{variant}.jsonl"), shown=1)
+        found[variant] = windows(partial(read_windows, str(folder / f"{variant}.jsonl"), None), shown=1)
     return found
 
 
 def lei_groups(room: Room) -> dict[str, Any]:
-    return windows(adapter.group_windows, str(room.data / "lei.json"))
+    return windows(partial(group_windows, str(room.data / "lei.json")))
 
 
 def unqover_groups(room: Room) -> dict[str, Any]:
     room.write("unqover", *LISTS, "--output", "windows_source.json", folder=lists(room))
-    return windows(adapter.group_windows, str(room.root / "lists/windows_source.json"))
+    return windows(partial(group_windows, str(room.root / "lists/windows_source.json")))
 
 
 def choices(room: Room) -> dict[str, Any]:
-    found = {}
-    for name in ("piqa", "anli", "socialiqa", "hellaswag"):
-        source = f"{room.data / name}.jsonl+{room.data / name}.lst"
-        found[name] = windows(adapter.choice_windows, source, shown=1)
-    return found | {"stories": windows(adapter.choice_windows, "stories:choices_dev", shown=1)}
+    names = ("piqa", "anli", "socialiqa", "hellaswag")
+    sources = {name: f"{room.data / name}.jsonl+{room.data / name}.lst" for name in names}
+    sources["stories"] = "stories:choices_dev"
+    return {name: windows(partial(choice_windows, source), shown=1) for name, source in sources.items()}
+
+
+def members(path: Path) -> list[str]:
+    """The groups of a file, in the order in which they are read."""
+    return [group.key for group in read_groups(path)]
 
 
 def lei_sets(room: Room) -> dict[str, Any]:
@@ -97,7 +171,7 @@ def lei_sets(room: Room) -> dict[str, Any]:
     room.write(*one, folder=folder)
     for name, command in commands.items():
         room.write(*command, "--output", name, folder=folder)
-        keys = adapter.members(folder / name)
+        keys = members(folder / name)
         found[name] = {"n": len(keys), "order": digest(keys), "bytes": digest((folder / name).read_bytes())}
         if len(keys) <= 30:
             found[name]["members"] = keys
@@ -144,13 +218,13 @@ def shared_windows(shared: Path, room: Room) -> dict[str, Any]:
     sources |= {f"coqa_{part}": f"coqa/{part}-1-story.json" for part in ("train", "dev")}
     for name, source in sources.items():
         found[name] = {
-            kind: digests(adapter.question_windows(str(data / source), kind, (512, 128)))
+            kind: digests(read_windows(str(data / source), (512, 128), kind))
             for kind in ("wordpiece", "bytes", "xlnet_pieces")
         }
     lei = data / "lei/underspecified/religion/addedbias_noniid_dev_squad.json"
-    found["lei"] = {kind: digests(adapter.group_windows(str(lei), kind)) for kind in ("wordpiece", "bytes")}
+    found["lei"] = {kind: digests(group_windows(str(lei), kind)) for kind in ("wordpiece", "bytes")}
     piqa = f"{data / 'piqa/valid.jsonl'}+{data / 'piqa/valid-labels.lst'}"
-    found["piqa"] = {kind: digests(adapter.choice_windows(piqa, kind)) for kind in ("wordpiece", "bytes")}
+    found["piqa"] = {kind: digests(choice_windows(piqa, kind)) for kind in ("wordpiece", "bytes")}
     room.write("condaqa", "--input", str(data / "condaqa/dev.jsonl"), "--output", "shared_pairs.jsonl")
     content = (room.data / "shared_pairs.jsonl").read_bytes()
     found["condaqa"] = {"n": content.count(b"\n"), "bytes": digest(content)}
@@ -160,7 +234,7 @@ def shared_windows(shared: Path, room: Room) -> dict[str, Any]:
     flags += ("--attributes", str(words / "activities/biased_religion"))
     advice = str(data / "lei/interventions/religion_interventions.json")
     room.write("lei", *flags, "--interventions", advice, "--output", "shared_lei.json")
-    keys = adapter.members(room.data / "shared_lei.json")
+    keys = members(room.data / "shared_lei.json")
     content = (room.data / "shared_lei.json").read_bytes()
     found["lei_set"] = {"n": len(keys), "order": digest(keys), "bytes": digest(content)}
     return found
@@ -169,9 +243,8 @@ def shared_windows(shared: Path, room: Room) -> dict[str, Any]:
 def goldens(shared: Path) -> dict[str, Callable[[Room], dict[str, Any]]]:
     """Name to a function that makes it."""
     readers = {
-        f"windows_{name}": functools.partial(questions, f"{name}.json")
-        for name in ("squad", "coqa", "hotpotqa")
+        f"windows_{name}": partial(questions, f"{name}.json") for name in ("squad", "coqa", "hotpotqa")
     }
     readers |= {"windows_rows": rows, "windows_lei": lei_groups, "windows_unqover": unqover_groups}
     readers |= {"windows_choices": choices, "lei_sets": lei_sets, "perturbed": perturbed, "written": written}
-    return {**readers, "shared_windows": functools.partial(shared_windows, shared)}
+    return {**readers, "shared_windows": partial(shared_windows, shared)}

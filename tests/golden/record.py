@@ -18,7 +18,7 @@ from typing import Any
 from tests.golden.commands import Room
 
 EXPECTED = Path(__file__).resolve().parent / "expected"
-SHARED = Path(os.environ.get("GOLDEN_SHARED") or Path(__file__).resolve().parents[3] / "shared")
+SHARED = Path(__file__).resolve().parents[3] / "shared"
 """Public data beside the checkout, of which digests and counts alone are kept."""
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.golden.commands import Room
 from tests.golden.record import SHARED, goldens, machine, made, path_of
-from tests.golden.reports import differences
 
 SHOWN = 20
 ELSEWHERE = 100
 """How much further fractions may lie apart where other kernels compute them."""
+SMALL = 0.01
+"""Fractions below it are compared as if they were as large: they are differences of numbers near one."""
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +33,26 @@ def without_arguments(value: object) -> object:
     if isinstance(value, dict):
         return {key: without_arguments(item) for key, item in value.items() if key != "arguments"}
     return value
+
+
+def differences(expected: Any, found: Any, *, rel: float, where: str = "") -> list[str]:
+    """Where two values differ: fractions by more than `rel`, everything else at all."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        told = [f"{where}/{key}: missing" for key in expected.keys() - found.keys()]
+        told += [f"{where}/{key}: new" for key in found.keys() - expected.keys()]
+        for key in expected.keys() & found.keys():
+            told += differences(expected[key], found[key], rel=rel, where=f"{where}/{key}")
+        return sorted(told)
+    if isinstance(expected, list) and isinstance(found, list):
+        if len(expected) != len(found):
+            return [f"{where}: {len(found)} items, expected {len(expected)}"]
+        pairs = enumerate(zip(expected, found, strict=True))
+        return [t for i, (e, f) in pairs for t in differences(e, f, rel=rel, where=f"{where}[{i}]")]
+    numbers = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in (expected, found))
+    if numbers and float in (type(expected), type(found)):
+        near = abs(expected - found) <= max(rel * abs(expected), rel * SMALL)
+        return [] if near else [f"{where}: {found!r}, expected {expected!r}"]
+    return [] if expected == found else [f"{where}: {found!r}, expected {expected!r}"]
 
 
 @pytest.mark.parametrize("name", goldens())
