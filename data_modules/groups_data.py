@@ -18,9 +18,8 @@ from data_modules.encoding.groups import encode_groups
 from data_modules.encoding.tables import Work, process_rank
 from data_modules.groups.advice import unadvised, with_unadvised
 from data_modules.groups.planting import randomly_advised
-from data_modules.groups.subsets import balanced_sample, spread
 from data_modules.questions_data import QuestionsDataModule
-from data_modules.schema import DataError
+from data_modules.schema import ADVICE_CLASSES, AdviceClass, DataError, Group
 from data_modules.sources import read_groups
 
 
@@ -143,3 +142,43 @@ class GroupsDataModule(QuestionsDataModule):
             qa_every=self.qa_every,
             world_size=process_rank()[1],
         )
+
+
+def balanced_sample(groups: Sequence[Group], total: int, seed: int) -> list[Group]:
+    """At most `total` groups, drawn evenly over the advice classes that occur, in the order given.
+
+    A class with too few leaves its share to the others. Samples of one seed are nested: a smaller one lies in
+    every larger one, so that a curve over sizes shows the size and not the luck of the draw.
+
+    Raises:
+        DataError: `total` is negative, or has not one group for each class.
+    """
+    members = _by_class(groups)
+    if total < len(members):
+        raise DataError(
+            f"data.limit_train_groups: {total} is too few for {len(members)} classes of advice; "
+            "0 takes all groups"
+        )
+    kept: list[int] = []
+    by_size = sorted(members, key=lambda name: (len(members[name]), ADVICE_CLASSES.index(name)))
+    for i, name in enumerate(by_size):
+        share = (total - len(kept)) // (len(by_size) - i)
+        order = np.random.default_rng([seed, ADVICE_CLASSES.index(name)]).permutation(len(members[name]))
+        kept += [members[name][j] for j in order[:share]]
+    return [groups[i] for i in sorted(kept)]
+
+
+def spread(groups: Sequence[Group], per_class: int) -> list[Group]:
+    """At most `per_class` groups of each advice class, evenly spread over the file."""
+    kept: list[Group] = []
+    for members in _by_class(groups).values():
+        step = max(1.0, len(members) / per_class)
+        kept += [groups[members[int(i * step)]] for i in range(min(per_class, len(members)))]
+    return kept
+
+
+def _by_class(groups: Sequence[Group]) -> dict[AdviceClass, list[int]]:
+    members: dict[AdviceClass, list[int]] = {}
+    for i, group in enumerate(groups):
+        members.setdefault(group.advice_class, []).append(i)
+    return members

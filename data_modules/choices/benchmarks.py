@@ -5,55 +5,42 @@ their own, one whole number a line.
 
 Some benchmarks count labels from 0, some from 1 (probes spec B2): a whole file tells by its smallest and
 largest label. A part of a file that holds neither is read as its benchmark counts.
+
+Our own rows are JSON Lines, of which only `id`, `prompt`, `choices` and `label` must be there:
+
+    {"id": "piqa-0", "prompt": "...", "choices": ["...", "..."], "label": 0, "benchmark": "piqa",
+     "probe": "", "donors": [], "target": "label"}
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, NotRequired, get_args
 
+from pydantic import StrictInt
 from typing_extensions import TypedDict
 
-from data_modules.choices.rows import choice_of
-from data_modules.schema import ChoiceQuestion
+from data_modules.schema import ChoiceQuestion, ChoiceTarget
 from storage.errors import DataError
-from storage.files import read_text
-from storage.json_files import check
+from storage.files import atomic_text, read_text
+from storage.json_files import check, field
 
 Benchmark = Literal["piqa", "anli", "socialiqa", "hellaswag", "rows"]
 
 
-class Layout:
-    """The fields of one benchmark's records.
+class Layout(NamedTuple):
+    """The fields of one benchmark's records."""
 
-    Args:
-        benchmark: its name.
-        prompt: fields that make up the prompt, joined by single spaces (probes spec B1).
-        choices: a field for each choice, or one that lists them all.
-        first_label: what the benchmark calls the first choice.
-    """
-
-    def __init__(self, benchmark: Benchmark, prompt: str, choices: str, first_label: int = 0) -> None:
-        self.benchmark, self.first_label = benchmark, first_label
-        self.prompt, self.choices = prompt.split(), choices.split()
-        self.fields = frozenset((*self.prompt, *self.choices))
-
-    @cached_property
-    def record(self) -> type[Mapping[str, Any]]:
-        """The type of a record."""
-        listed = len(self.choices) == 1
-        types = dict.fromkeys(self.prompt, str) | dict.fromkeys(self.choices, list[str] if listed else str)
-        return TypedDict(self.benchmark, types)  # type: ignore[operator]
-
-    def texts(self, where: str, row: Any) -> tuple[str, tuple[str, ...]]:
-        """Prompt and choices of a record."""
-        record = check(row, self.record, where)
-        prompt = " ".join(record[name] for name in self.prompt)
-        values = [record[name] for name in self.choices]
-        return prompt, tuple(values[0] if isinstance(values[0], list) else values)
+    benchmark: Benchmark
+    prompt: str
+    """Fields that make up the prompt, joined by single spaces (probes spec B1)."""
+    choices: str
+    """A field for each choice, or one that lists them all."""
+    first_label: int = 0
+    """What the benchmark calls the first choice."""
 
 
 LAYOUTS = (
@@ -69,11 +56,15 @@ LAYOUTS = (
 """The original files, the Hub's versions of them, and our own rows; told apart by these fields."""
 
 
-class Label(NamedTuple):
-    """One label as written, and where it stands."""
-
-    where: str
-    value: int
+class _Row(TypedDict):
+    id: str | StrictInt
+    prompt: str
+    choices: list[str]
+    label: StrictInt
+    benchmark: NotRequired[str]
+    probe: NotRequired[str]
+    donors: NotRequired[list[StrictInt]]
+    target: NotRequired[ChoiceTarget]
 
 
 def read_rows(
@@ -93,7 +84,15 @@ def read_rows(
     if benchmark not in ("auto", *get_args(Benchmark)):
         raise DataError(f"benchmark {benchmark!r}: choose from auto, {', '.join(get_args(Benchmark))}")
     records = list(rows)
-    layout = layout_of(*records[0])
+    where, first = records[0]
+    names = set(first) if isinstance(first, Mapping) else set()
+    layout = next((one for one in LAYOUTS if names >= {*one.prompt.split(), *one.choices.split()}), None)
+    if layout is None:
+        fields = ((one.benchmark, ", ".join(f"{one.prompt} {one.choices}".split())) for one in LAYOUTS)
+        known = "; ".join(map(": ".join, fields))
+        raise DataError(
+            f"{where}: no known multiple-choice question; its fields must be those of one of {known}"
+        )
     if benchmark not in ("auto", layout.benchmark):
         raise DataError(f"{source}: holds {layout.benchmark}, not {benchmark}")
     if layout.benchmark == "rows":
@@ -101,21 +100,47 @@ def read_rows(
             raise DataError(f"{labels}: rows of questions hold their labels themselves; leave it out")
         yield from (choice_of(row, where) for where, row in records)
         return
-    texts = [layout.texts(*record) for record in records]
-    count = len(texts[0][1])
-    for (where, _), (_, choices) in zip(records, texts, strict=True):
+    asked, offered = layout.prompt.split(), layout.choices.split()
+    texts: list[tuple[str, list[str]]] = []
+    for where, row in records:
+        prompt = " ".join(field(row, name, str, where) for name in asked)
+        if len(offered) > 1:
+            choices = [field(row, name, str, where) for name in offered]
+        else:
+            choices = check(field(row, offered[0], list, where), list[str], f"{where}: {offered[0]}")
+        texts.append((prompt, choices))
+        count = len(texts[0][1])
         if len(choices) != count or count < 2:
             wanted = f"the first question has {count}" if count > 1 else "at least 2 are needed"
             raise DataError(f"{where}: {len(choices)} choice(s), but {wanted}")
-    found = _label_file(labels) if labels else [_inline(*record) for record in records]
-    if len(found) != len(records):
-        raise DataError(
-            f"{labels}: {len(found)} labels, but {source} has {len(records)} questions; a label file "
-            "has one line a question, in the same order"
-        )
-    slots = _slots(found, count, layout)
-    for name, (prompt, choices), slot in zip(_ids(records, layout), texts, slots, strict=True):
-        yield ChoiceQuestion(name, prompt, choices, slot, layout.benchmark)
+    if labels:
+        lines = read_text(labels).rstrip().splitlines()
+        if len(lines) != len(records):
+            raise DataError(
+                f"{labels}: {len(lines)} labels, but {source} has {len(records)} questions; a label file "
+                "has one line a question, in the same order"
+            )
+        found = [_label(line.strip(), f"{labels}, line {i}") for i, line in enumerate(lines, 1)]
+    else:
+        found = []
+        for where, row in records:
+            if "label" not in row:
+                raise DataError(
+                    f"{where}: the field 'label' is missing; name the file of labels, as in "
+                    "PATH+LABELS (questions.jsonl+labels.lst)"
+                )
+            found.append(_label(row["label"], where))
+    values = {value for _, value in found}
+    lowest = 0 if 0 in values else 1 if count in values else layout.first_label
+    ids = [str(row["id"]) for _, row in records if isinstance(row.get("id"), (str, int))]
+    if len(set(ids)) < len(records):  # else the file's own tell all questions apart
+        ids = [f"{layout.benchmark}-{i}" for i in range(len(records))]
+    for (where, value), name, (prompt, choices) in zip(found, ids, texts, strict=True):
+        if not lowest <= value < lowest + count:
+            counted = f"{count} choices are {lowest} to {lowest + count - 1}"
+            hint = "; a split without labels cannot be used" if value == -1 else ""
+            raise DataError(f"{where}: label {value}, but the {counted}{hint}")
+        yield ChoiceQuestion(name, prompt, tuple(choices), value - lowest, layout.benchmark)
 
 
 def split_labels(source: str, labels: str = "") -> tuple[str, str]:
@@ -129,55 +154,35 @@ def split_labels(source: str, labels: str = "") -> tuple[str, str]:
     return path, inside
 
 
-def layout_of(where: str, row: Any) -> Layout:
-    """The layout whose fields a record has; DataError where none fits."""
-    names = set(row) if isinstance(row, Mapping) else set()
-    for layout in LAYOUTS:
-        if layout.fields <= names:
-            return layout
-    known = "; ".join(f"{one.benchmark}: {', '.join((*one.prompt, *one.choices))}" for one in LAYOUTS)
-    raise DataError(f"{where}: no known multiple-choice question; its fields must be those of one of {known}")
+def write_choices(path: str | Path, examples: Iterable[ChoiceQuestion]) -> int:
+    """JSON Lines, whole or not at all; returns how many."""
+    count = 0
+    with atomic_text(path) as file:
+        for example in examples:
+            file.write(json.dumps(asdict(example), ensure_ascii=False) + "\n")
+            count += 1
+    return count
 
 
-def _ids(records: Sequence[tuple[str, Any]], layout: Layout) -> list[str]:
-    """The file's own ids where they tell all questions apart, else numbers."""
-    own = [str(row["id"]) for _, row in records if isinstance(row.get("id"), (str, int))]
-    if len(set(own)) == len(records):
-        return own
-    return [f"{layout.benchmark}-{i}" for i in range(len(records))]
+def choice_of(row: Any, where: str) -> ChoiceQuestion:
+    """The question of one row; DataError begins with `where`."""
+    fields: dict[str, Any] = {**check(row, _Row, where)}
+    fields |= {
+        "id": str(fields["id"]),
+        "choices": tuple(fields["choices"]),
+        "donors": tuple(fields.get("donors", ())),
+    }
+    try:
+        return ChoiceQuestion(**fields)
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from None
 
 
-def _label_file(path: str) -> list[Label]:
-    lines = read_text(path).rstrip().splitlines()
-    return [_label(line.strip(), f"{path}, line {i}") for i, line in enumerate(lines, 1)]
-
-
-def _inline(where: str, row: Any) -> Label:
-    """The field `label` of a record; the Hub has it as text at times."""
-    if "label" not in row:
-        raise DataError(
-            f"{where}: the field 'label' is missing; name the file of labels, as in "
-            "PATH+LABELS (questions.jsonl+labels.lst)"
-        )
-    if row["label"] in ("", None):
+def _label(value: Any, where: str) -> tuple[str, int]:
+    """Where a label stands, and the label; the Hub has it as text at times."""
+    if value in ("", None):
         raise DataError(f"{where}: the label is empty; a split without labels cannot be used")
-    return _label(row["label"], where)
-
-
-def _label(value: Any, where: str) -> Label:
     text = value.strip() if isinstance(value, str) else json.dumps(value)
     if isinstance(value, bool) or not text.removeprefix("-").isdecimal():
         raise DataError(f"{where}: a label must be a whole number, found {value!r}")
-    return Label(where, int(text))
-
-
-def _slots(labels: Sequence[Label], count: int, layout: Layout) -> Iterator[int]:
-    """Labels counted from 0 (see the module)."""
-    values = {label.value for label in labels}
-    first = 0 if 0 in values else 1 if count in values else layout.first_label
-    for where, value in labels:
-        if not first <= value < first + count:
-            counted = f"{count} choices are {first} to {first + count - 1}"
-            hint = "; a split without labels cannot be used" if value == -1 else ""
-            raise DataError(f"{where}: label {value}, but the {counted}{hint}")
-        yield value - first
+    return where, int(text)

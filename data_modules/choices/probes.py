@@ -13,11 +13,12 @@ text stands in the question already.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
@@ -35,8 +36,7 @@ _TRIES = 16
 def no_question(examples: Iterable[ChoiceQuestion]) -> list[ChoiceQuestion]:
     """The choices alone: the prompt is empty, the label becomes the pseudo-correct slot."""
     return [
-        dataclasses.replace(example, prompt="", probe="no_question", donors=(), target="uniform")
-        for example in examples
+        replace(example, prompt="", probe="no_question", donors=(), target="uniform") for example in examples
     ]
 
 
@@ -62,23 +62,18 @@ def wrong_question(
     rng = probe_rng(examples, name, seed)
     prompt_N = np.array(_numbers(example.prompt for example in examples))
     strangers = _Strangers(examples) if no_shared_words else None
-    changed = []
     what = "a prompt without a word in common" if no_shared_words else "another prompt"
-    for i in _targets(examples, targets):
 
-        def fits(at: np.ndarray, i: int = i) -> np.ndarray:
-            other = prompt_N[at] != prompt_N[i]
-            return other & strangers.of(i)[at] if strangers else other
+    def fits(i: int, at: np.ndarray) -> np.ndarray:
+        other = prompt_N[at] != prompt_N[i]
+        return other & strangers.of(i)[at] if strangers else other
 
-        donor = _draw(rng, len(examples), fits, examples[i], what)
+    changed = []
+    for i in range(len(examples)) if targets is None else targets:
+        donor = _draw(rng, len(examples), partial(fits, i), examples[i], what)
+        prompt = examples[donor].prompt
         changed.append(
-            dataclasses.replace(
-                examples[i],
-                prompt=examples[donor].prompt,
-                probe="wrong_question",
-                donors=(donor,),
-                target="uniform",
-            )
+            replace(examples[i], prompt=prompt, probe="wrong_question", donors=(donor,), target="uniform")
         )
     return changed
 
@@ -103,20 +98,20 @@ def no_right_answer(
         DataError: no other right choice fits a question.
     """
     rng = probe_rng(examples, "no_right_answer", seed)
-    texts = _Texts(examples)
+    prompt_N, choices_of, right_N = _numbered(examples)
+    what = "a right choice of another prompt that it does not hold yet"
+
+    def fits(i: int, at: np.ndarray) -> np.ndarray:
+        return (prompt_N[at] != prompt_N[i]) & ~np.isin(right_N[at], choices_of[i])
+
     changed = []
-    for i in _targets(examples, targets):
+    for i in range(len(examples)) if targets is None else targets:
         example = examples[i]
-
-        def fits(at: np.ndarray, i: int = i) -> np.ndarray:
-            return (texts.prompt_N[at] != texts.prompt_N[i]) & ~np.isin(texts.right_N[at], texts.choices[i])
-
-        what = "a right choice of another prompt that it does not hold yet"
-        donor = _draw(rng, len(examples), fits, example, what)
+        donor = _draw(rng, len(examples), partial(fits, i), example, what)
         choices = list(example.choices)
         choices[example.label] = examples[donor].choices[examples[donor].label]
         changed.append(
-            dataclasses.replace(
+            replace(
                 example, choices=tuple(choices), probe="no_right_answer", donors=(donor,), target="uniform"
             )
         )
@@ -151,7 +146,7 @@ def choice_paralysis(
         DataError: a question has fewer than n - 1 donors with different texts.
         ValueError: n below 2, an unknown sampling, or similarities that are absent or of another shape.
     """
-    at = _targets(examples, targets)
+    at = range(len(examples)) if targets is None else targets
     if n < 2:
         raise ValueError(f"choice paralysis needs at least 2 choices, not {n}")
     if sampling not in get_args(Sampling):
@@ -162,7 +157,7 @@ def choice_paralysis(
             f"heuristic sampling needs similarities of shape {(len(at), len(examples))}, got {found}"
         )
     rng = probe_rng(examples, "choice_paralysis", seed)
-    texts = _Texts(examples)
+    prompt_N, _, right_N = _numbered(examples)
     changed = []
     for row, i in enumerate(at):
         # Both are drawn whatever the sampling and n, so that one seed gives the same slots to all of them.
@@ -170,13 +165,23 @@ def choice_paralysis(
         if sampling == "heuristic":
             assert similarity is not None
             order_N = np.argsort(-similarity[row], kind="stable")
-        donors = texts.distinct_donors(i, order_N, n - 1)
+        elsewhere_N, seen = prompt_N != prompt_N[i], {right_N[i]}
+        donors: list[int] = []  # the first whose right choices differ from the own one and from each other
+        for j in order_N:
+            if len(donors) == n - 1:
+                break
+            if elsewhere_N[j] and right_N[j] not in seen:
+                seen.add(right_N[j])
+                donors.append(int(j))
         if len(donors) < n - 1:
             raise DataError(
                 f"question {examples[i].id}: choice paralysis with {n} choices needs {n - 1} different right "
                 f"choices of other prompts, there are {len(donors)}; give more questions or fewer choices"
             )
-        changed.append(_expanded(examples, i, donors, int(place * n)))
+        choices, slot = [examples[j].choices[examples[j].label] for j in donors], int(place * n)
+        choices.insert(slot, examples[i].choices[examples[i].label])
+        made = {"choices": tuple(choices), "label": slot, "donors": tuple(donors), "target": "label"}
+        changed.append(replace(examples[i], probe="choice_paralysis", **made))  # type: ignore[arg-type]
     return changed
 
 
@@ -197,31 +202,12 @@ def probe_rng(examples: Sequence[ChoiceQuestion], probe: str, seed: int) -> np.r
     return np.random.default_rng(int.from_bytes(digest[:8], "big"))
 
 
-class _Texts:
-    """Prompts and choices as numbers, the same for the same text."""
-
-    def __init__(self, examples: Sequence[ChoiceQuestion]) -> None:
-        self.prompt_N = np.array(_numbers(example.prompt for example in examples))
-        flat = iter(_numbers(text for example in examples for text in example.choices))
-        self.choices = [[next(flat) for _ in example.choices] for example in examples]
-        self.right_N = np.array([row[e.label] for row, e in zip(self.choices, examples, strict=True)])
-
-    def elsewhere(self, i: int) -> np.ndarray:
-        """Which questions have another prompt."""
-        return np.asarray(self.prompt_N != self.prompt_N[i])
-
-    def distinct_donors(self, i: int, order_N: np.ndarray, count: int) -> list[int]:
-        """The first `count` of an order whose right choices differ from the own one and from each other."""
-        elsewhere_N = self.elsewhere(i)
-        seen = {self.right_N[i]}
-        donors: list[int] = []
-        for j in order_N:
-            if len(donors) == count:
-                break
-            if elsewhere_N[j] and self.right_N[j] not in seen:
-                seen.add(self.right_N[j])
-                donors.append(int(j))
-        return donors
+def _numbered(examples: Sequence[ChoiceQuestion]) -> tuple[np.ndarray, list[list[int]], np.ndarray]:
+    """Prompts, choices and right choices as numbers, the same for the same text."""
+    flat = iter(_numbers(text for example in examples for text in example.choices))
+    choices = [[next(flat) for _ in example.choices] for example in examples]
+    right_N = np.array([row[example.label] for row, example in zip(choices, examples, strict=True)])
+    return np.array(_numbers(example.prompt for example in examples)), choices, right_N
 
 
 class _Strangers:
@@ -246,19 +232,6 @@ class _Strangers:
         return free_N
 
 
-def _expanded(examples: Sequence[ChoiceQuestion], i: int, donors: Sequence[int], slot: int) -> ChoiceQuestion:
-    choices = [examples[j].choices[examples[j].label] for j in donors]
-    choices.insert(slot, examples[i].choices[examples[i].label])
-    return dataclasses.replace(
-        examples[i],
-        choices=tuple(choices),
-        label=slot,
-        probe="choice_paralysis",
-        donors=tuple(donors),
-        target="label",
-    )
-
-
 def _draw(
     rng: np.random.Generator,
     count: int,
@@ -276,10 +249,6 @@ def _draw(
     if not len(pool):
         raise DataError(f"question {example.id}: no other question has {what}; give more questions")
     return int(pool[rng.integers(len(pool))])
-
-
-def _targets(examples: Sequence[ChoiceQuestion], targets: Sequence[int] | None) -> Sequence[int]:
-    return range(len(examples)) if targets is None else targets
 
 
 def _numbers(texts: Iterable[str]) -> list[int]:

@@ -1,22 +1,26 @@
-"""The commands `unqover` and `lei`: word lists in, groups of underspecified questions out."""
+"""The commands `unqover`, `lei` and `stories`: word lists or a split in, underspecified questions out."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
+from data_modules.groups import sets
+from data_modules.groups import specified as specifying
+from data_modules.groups.advice import CLASSES, LEAD_IN, Advice, read_advice
+from data_modules.groups.lei import write_lei
+from data_modules.groups.unqover import Expansion, read_expansion
+from data_modules.groups.unqover_source import write_source
+from data_modules.groups.word_lists import read_attributes, read_subjects
+from data_modules.questions.squad import write_squad
 from data_modules.schema import Group
+from data_modules.sources import read_groups, read_questions
 from storage.command_line import Count
 from storage.errors import DataError
 from storage.files import refuse_existing
-
-if TYPE_CHECKING:
-    from data_modules.groups.advice import Advice
-    from data_modules.groups.sets import Pools
-    from data_modules.groups.unqover import Expansion
 
 File = Annotated[str, "FILE"]
 Class = Literal["ethical", "adversarial", "irrelevant"]
@@ -40,8 +44,6 @@ class WordLists:
 
     def expansion(self, mask: str | None = None) -> Expansion:
         """The groups that the lists make."""
-        from data_modules.groups.unqover import read_expansion
-
         return read_expansion(self.subjects, self.templates, self.attributes, filler=self.filler, mask=mask)
 
 
@@ -59,12 +61,10 @@ class Interventions:
     interventions: File | None = None
     no_advice: bool = False
     classes: list[Class] | None = None
-    lead_in: str = "Note that, "
+    lead_in: str = LEAD_IN
 
     def read(self) -> tuple[Advice, ...]:
         """The sentences."""
-        from data_modules.groups.advice import CLASSES, read_advice
-
         if self.no_advice:
             return ()
         if self.interventions is None:
@@ -98,26 +98,20 @@ class Selection:
 
     def groups(self, expansion: Expansion, advice: tuple[Advice, ...], lead_in: str) -> Iterator[Group]:
         """The groups; nothing is built before it is drawn."""
-        from data_modules.groups import sets
-        from data_modules.groups.splits import split_parts
-        from data_modules.sources import read_groups
-
         if advice:
             sets.check_categories(expansion, advice)
         advised = bool(advice)
         if self.split:
-            parts = split_parts(expansion, advice, seed=self.seed, weights=self.split_sizes)
+            parts = sets.split_parts(expansion, advice, seed=self.seed, weights=self.split_sizes)
             expansion, advice = sets.restrict(expansion, advice, to=parts[self.split])
         forbidden = [sets.parts_of(read_groups(source)) for source in self.disjoint_from or ()]
         expansion, advice = sets.restrict(expansion, advice, without=forbidden)
         if self.like:
             wanted = sets.parts_of(read_groups(self.like))
-            wanted = replace(
-                wanted, advice_ids=wanted.advice_ids or None
-            )  # none there restricts nothing here
+            wanted = replace(wanted, advice_ids=wanted.advice_ids or None)  # none restricts nothing
             sets.check_known(wanted, expansion, advice if advised else None, f"--like {self.like}")
             expansion, advice = sets.restrict(expansion, advice, to=wanted)
-        pools: Pools = {"none": expansion}
+        pools: sets.Pools = {"none": expansion}
         if advised:
             pools = sets.advised_pools(expansion, advice, lead_in)
         held_out = sets.HeldOut(group for source in self.exclude or () for group in read_groups(source))
@@ -125,8 +119,6 @@ class Selection:
             raise DataError(
                 "no group is left: the restrictions exclude every subject pair, attribute or advice"
             )
-        if self.per_class is None:
-            return sets.everything(pools, held_out)
         return sets.sample(pools, self.per_class, seed=self.seed, exclude=held_out)
 
 
@@ -148,8 +140,6 @@ def write_unqover(
         overwrite: replace the output if it exists.
         mask: put in place of [mask] in language-model templates.
     """
-    from data_modules.groups.unqover_source import write_source
-
     refuse_existing(output, overwrite=overwrite)
     records = write_source(lists.expansion(mask), output)
     return f"{output}: {records} records, {2 * records} questions, {records // 2} groups"
@@ -183,17 +173,10 @@ def write_groups(
         gold: with --specified: whom the sentence names (first, second: of two subject lists).
         qa_output: with --specified: also write questions with answers, as SQuAD.
     """
-    from data_modules.groups import specified as specifying
-    from data_modules.groups.lei import write_lei
-    from data_modules.groups.word_lists import read_attributes, read_subjects
-    from data_modules.questions.squad import write_squad
-
     refuse_existing(output, qa_output, overwrite=overwrite)
-    counts: Counter[str] = Counter()
-    groups = counted(selection.groups(lists.expansion(), advice.read(), advice.lead_in), counts)
+    groups = selection.groups(lists.expansion(), advice.read(), advice.lead_in)
     if specified is None:
-        write_lei(groups, output)
-        return summary(output, counts)
+        return summary(output, write_lei(groups, output))
     sentences = specifying.read_sentences(specified)
     names = {subject.name.lower() for subject in read_subjects(lists.subjects[0])}
     first_list = names if len(lists.subjects) == 2 else set()
@@ -201,11 +184,11 @@ def write_groups(
     known = {attribute.name.lower() for attribute in read_attributes(lists.attributes)}
     specifying.check_sentences(sentences, {group.attribute for group in plain}, known, specified)
     items = list(specifying.specify_all(plain, sentences, gold=gold, first_list=first_list))
-    write_lei((item.group for item in items), output)
+    written = summary(output, write_lei((item.group for item in items), output))
     if qa_output is None:
-        return summary(output, counts)
+        return written
     questions = write_squad(specifying.gold_examples(items), qa_output)
-    return f"{summary(output, counts)}; {qa_output}: {questions} questions with answers"
+    return f"{written}; {qa_output}: {questions} questions with answers"
 
 
 def write_stories(
@@ -223,24 +206,11 @@ def write_stories(
         kind: questions (SQuAD) or groups (LEI).
         seed: seed of the generator.
     """
-    from data_modules.groups.lei import write_lei
-    from data_modules.questions.squad import write_squad
-    from data_modules.sources import read_groups, read_questions
-
     refuse_existing(output, overwrite=overwrite)
     source = f"stories:{split}?seed={seed}"
     if kind == "qa":
         return f"{output}: {write_squad(read_questions(source), output)} questions"
-    counts: Counter[str] = Counter()
-    write_lei(counted(read_groups(source), counts), output)
-    return summary(output, counts)
-
-
-def counted(groups: Iterable[Group], counts: Counter[str]) -> Iterator[Group]:
-    """The groups, counted by their class as they pass."""
-    for group in groups:
-        counts[group.advice_class] += 1
-        yield group
+    return summary(output, write_lei(read_groups(source), output))
 
 
 def summary(output: Path, counts: Counter[str]) -> str:

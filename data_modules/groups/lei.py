@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -266,25 +267,25 @@ def _half(place: str, record: Any) -> Half:
     return Half(key, order != subjects, questions, scores, [None if t == NO_TARGET else t for t in targets])
 
 
-def write_lei(records: Iterable[ScoredGroup | Group], path: str | Path) -> int:
-    """Write LEI's layout, one paragraph per line, two per group; returns the number of groups. Atomic.
+def write_lei(records: Iterable[ScoredGroup | Group], path: str | Path) -> Counter[str]:
+    """Write LEI's layout, one paragraph per line, two per group; returns the groups of each class. Atomic.
 
     Two fields of our own appear only where the layout alone would lose something: `subjects` in a paragraph
     whose surface forms differ from the key's, `advice` in a question whose advice is not one sentence.
     """
-    count = 0
+    counts: Counter[str] = Counter()
     with atomic_text(path) as file:
         file.write('{"version": "squad, iid", "data": [')
         for record in records:
             scored = record if isinstance(record, ScoredGroup) else ScoredGroup(record)
             key = scored.group.key
             parse_key(key.split("|"), f"group {key!r}")  # a `|` inside a part would make the file unreadable
-            for order in (0, 1):
-                file.write(",\n" if count or order else "\n")
-                file.write(json.dumps(_article(scored, order, 2 * count + order)))
-            count += 1
+            for line in (2 * counts.total(), 2 * counts.total() + 1):
+                file.write(",\n" if line else "\n")
+                file.write(json.dumps(_article(scored, line % 2, line)))
+            counts[scored.group.advice_class] += 1
         file.write("\n]}\n")
-    return count
+    return counts
 
 
 def _article(record: ScoredGroup, order: int, line: int) -> dict[str, Any]:

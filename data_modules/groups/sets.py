@@ -1,8 +1,10 @@
-"""LEI sets from UnQover's expansion and advice: lazy pools, restriction to parts, balanced samples, leak
-checks (LEI spec 3.2 to 3.4).
+"""LEI sets from UnQover's expansion and advice: lazy pools, restriction to parts, disjoint splits, balanced
+samples, leak checks (LEI spec 3.2 to 3.4).
 
 A pool is the cross product of groups and the advice of their category, addressed by index: the 672,000 groups
-of LEI's gender domain are never built to draw 400 of each class.
+of LEI's gender domain are never built to draw 400 of each class. No subject, attribute or advice is in two
+splits; groups whose three parts do not fall into one split belong to none. Templates are shared, as in LEI's
+files.
 """
 
 from __future__ import annotations
@@ -10,14 +12,19 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate, islice
 from random import Random
+from typing import Literal, get_args
 
 from data_modules.groups.advice import CLASSES, LEAD_IN, Advice, attach, by_category, category_name
 from data_modules.groups.unqover import Expansion
 from data_modules.schema import AdviceClass, Group
 from storage.errors import DataError
+
+Split = Literal["train", "dev", "test"]
+SPLITS: tuple[Split, ...] = get_args(Split)
+WEIGHTS = (4, 3, 4)
+"""LEI's religion subjects: 4 train, 3 dev, 4 test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +62,11 @@ def restrict(
         wanted, unwanted = getattr(to, kind), [getattr(parts, kind) or () for parts in without]
         return (wanted is None or name in wanted) and not any(name in names for names in unwanted)
 
-    smaller = expansion.restricted(partial(kept, "subjects"), partial(kept, "attributes"))
+    pairs = [pair for pair in expansion.pairs if all(kept("subjects", one.name.lower()) for one in pair)]
+    cells = [cell for cell in expansion.cells if kept("attributes", cell.attribute.name.lower())]
     allowed = (item for item in advice if kept("advice_ids", item.id))
-    return smaller, tuple(item for item in allowed if item.text() not in known_sentences)
+    rest = tuple(item for item in allowed if item.text() not in known_sentences)
+    return Expansion(pairs, cells, expansion.filler), rest
 
 
 def check_known(parts: Parts, expansion: Expansion, advice: Iterable[Advice] | None, where: str) -> None:
@@ -141,20 +150,18 @@ class HeldOut:
         return group.key in self._keys or (not group.advice_id and group.unadvised_key in self._unadvised)
 
 
-def everything(pools: Mapping[AdviceClass, Sequence[Group]], exclude: HeldOut) -> Iterator[Group]:
-    """Every group of every pool that is not held out, class after class."""
-    for pool in pools.values():
-        yield from (group for group in pool if group not in exclude)
-
-
 def sample(
-    pools: Mapping[AdviceClass, Sequence[Group]], per_class: int, *, seed: int, exclude: HeldOut
+    pools: Mapping[AdviceClass, Sequence[Group]], per_class: int | None, *, seed: int, exclude: HeldOut
 ) -> Iterator[Group]:
-    """`per_class` groups of each pool, drawn without replacement and evenly over the pool, in random order.
+    """`per_class` groups of each pool, drawn without replacement and evenly over the pool, in random order;
+    None takes everything in order.
 
     A class's draw depends on its own pool and the seed only. DataError when a pool is too small.
     """
     for name, pool in pools.items():
+        if per_class is None:
+            yield from (group for group in pool if group not in exclude)
+            continue
         draws = min(len(pool), per_class + len(exclude))
         drawn = (pool[index] for index in Random(f"{seed}/{name}").sample(range(len(pool)), draws))
         count = 0
@@ -166,3 +173,60 @@ def sample(
                 f"class {name!r}: {per_class} groups asked for, but its pool has {count} "
                 f"({len(pool)} before exclusion); lower --per-class or restrict less"
             )
+
+
+def split_parts(
+    expansion: Expansion, advice: Sequence[Advice], *, seed: int = 0, weights: Sequence[int] = WEIGHTS
+) -> dict[Split, Parts]:
+    """The parts of each split, in proportion to `weights`: each list of subjects is divided, attributes
+    within their category, advice within its class and category.
+
+    Advice with the same words goes to one split, whatever its ids and classes. DataError when the subjects
+    do not suffice for a pair in every split of weight above 0.
+    """
+    if len(weights) != len(SPLITS) or min(weights) < 0 or not any(weights):
+        raise DataError(f"--split-sizes: expected three numbers of at least 0, not all 0, found {weights}")
+    # One list, or two where subjects of the first are only ever paired with subjects of the second.
+    lists = [list(dict.fromkeys(pair[i].name.lower() for pair in expansion.pairs)) for i in (0, 1)]
+    if set(lists[0]) & set(lists[1]):
+        lists = [list(dict.fromkeys(lists[0] + lists[1]))]
+    subjects: dict[str, Split] = {}
+    for number, names in enumerate(lists):
+        subjects |= _apportion(names, weights, Random(f"{seed}/subjects/{number}"))
+    category_of: dict[str, str] = {}
+    for cell in expansion.cells:
+        category_of.setdefault(cell.attribute.name.lower(), category_name(cell.attribute.category))
+    attributes: dict[str, Split] = {}
+    for category in dict.fromkeys(category_of.values()):
+        names = [name for name, of in category_of.items() if of == category]
+        attributes |= _apportion(names, weights, Random(f"{seed}/attributes/{category}"))
+    sentence_of = {item: " ".join(item.sentence.lower().split()) for item in advice}
+    placed: dict[str, Split] = {}
+    for stratum in dict.fromkeys((item.advice_class, item.category) for item in advice):
+        of_stratum = (
+            text for item, text in sentence_of.items() if (item.advice_class, item.category) == stratum
+        )
+        fresh = [text for text in dict.fromkeys(of_stratum) if text not in placed]
+        placed |= _apportion(fresh, weights, Random(f"{seed}/advice/{'/'.join(stratum)}"))
+    tables = (subjects, attributes, {item.id: placed[text] for item, text in sentence_of.items()})
+    parts: dict[Split, Parts] = {}
+    for split, weight in zip(SPLITS, weights, strict=True):
+        share = [frozenset(name for name, part in table.items() if part == split) for table in tables]
+        parts[split] = Parts(*share)
+        if weight and not len(restrict(expansion, (), to=parts[split])[0]):
+            sizes = f"{len(share[0])} subject(s) and {len(share[1])} attribute(s)"
+            raise DataError(f"split {split!r}: {sizes} fall to it, which make no group; give longer lists")
+    return parts
+
+
+def _apportion(items: Sequence[str], weights: Sequence[int], random: Random) -> dict[str, Split]:
+    """Each item's split: shuffled, then cut by largest remainder, ties broken at random."""
+    total = sum(weights)
+    shares = [len(items) * weight / total for weight in weights]
+    counts = [int(share) for share in shares]
+    order = sorted(range(len(weights)), key=lambda i: (counts[i] - shares[i], random.random()))
+    for i in order[: len(items) - sum(counts)]:
+        counts[i] += 1
+    shuffled = random.sample(list(items), len(items))
+    labels = [split for split, count in zip(SPLITS, counts, strict=True) for _ in range(count)]
+    return dict(zip(shuffled, labels, strict=True))

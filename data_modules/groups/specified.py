@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from data_modules.groups.unqover import repair_articles
-from data_modules.schema import Group, QAExample, UnderspecifiedQuestion
+from data_modules.schema import Group, QAExample
 from storage.errors import DataError
 from storage.files import read_text
 
@@ -71,12 +71,11 @@ def check_sentences(
 def specify(group: Group, sentence: str, gold: int) -> SpecifiedGroup:
     """The group with `sentence` at the end of each context, its slot filled with the gold subject as that
     context calls it. Candidates keep their places."""
-
-    def longer(question: UnderspecifiedQuestion) -> UnderspecifiedQuestion:
+    variants = []
+    for question in group.variants:
         decisive = repair_articles(sentence.replace(SLOT, question.candidates[gold].text))
-        return replace(question, context=f"{question.context} {decisive}")
-
-    one, two, three, four = (longer(question) for question in group.variants)
+        variants.append(replace(question, context=f"{question.context} {decisive}"))
+    one, two, three, four = variants
     return SpecifiedGroup(replace(group, variants=(one, two, three, four)), gold)
 
 
@@ -90,17 +89,15 @@ def specify_all(
     """Each group with its attribute's sentence. `first_list` (lower-case names) tells the lists apart when
     `gold` is `first` or `second`; a group whose two subjects are both in it or both not is an error."""
     for group in groups:
-        yield specify(group, sentences[group.attribute], _gold(group, gold, first_list))
-
-
-def _gold(group: Group, gold: Gold, first_list: Container[str]) -> int:
-    if gold == "balanced":
-        # The advice is left out: the control compares the same contexts with and without advice.
-        return zlib.crc32(group.unadvised_key.encode()) % 2
-    from_first = [name in first_list for name in group.subjects]
-    if from_first[0] == from_first[1]:
-        raise DataError(f"group {group.key!r}: gold {gold!r} needs its two subjects to be from two lists")
-    return from_first.index(gold == "first")
+        from_first = [name in first_list for name in group.subjects]
+        if gold == "balanced":
+            # The advice is left out: the control compares the same contexts with and without advice.
+            named = zlib.crc32(group.unadvised_key.encode()) % 2
+        elif from_first[0] == from_first[1]:
+            raise DataError(f"group {group.key!r}: gold {gold!r} needs its two subjects to be from two lists")
+        else:
+            named = from_first.index(gold == "first")
+        yield specify(group, sentences[group.attribute], named)
 
 
 def gold_examples(groups: Iterable[SpecifiedGroup]) -> Iterator[QAExample]:

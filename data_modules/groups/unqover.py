@@ -9,7 +9,7 @@ Nothing is stored per record: the 2.7 million records of the gender domain are a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,12 +53,12 @@ def repair_articles(line: str) -> str:
 
 class Expansion(Sequence[Group]):
     """The groups of some lists, without advice, made when they are asked for: every pair of subjects with
-    every cell."""
+    every cell. `filler`, with its blank, stands before every context."""
 
     def __init__(self, pairs: Sequence[SubjectPair], cells: Sequence[Cell], filler: str = "") -> None:
         self.pairs = tuple(pairs)
         self.cells = tuple(cells)
-        self.filler = f"{filler} " if filler else ""
+        self.filler = filler
 
     def __len__(self) -> int:
         return len(self.pairs) * len(self.cells)
@@ -115,12 +115,6 @@ class Expansion(Sequence[Group]):
             span.check(context, f"template {cell.template.number}")
         return spans[0], spans[1]
 
-    def restricted(self, subjects: Callable[[str], bool], attributes: Callable[[str], bool]) -> Expansion:
-        """The part whose two subjects and whose attribute (lower-cased names) pass the tests."""
-        pairs = [pair for pair in self.pairs if all(subjects(subject.name.lower()) for subject in pair)]
-        cells = [cell for cell in self.cells if attributes(cell.attribute.name.lower())]
-        return Expansion(pairs, cells, self.filler.rstrip(" "))
-
 
 def read_expansion(
     subjects: Sequence[str | Path],
@@ -147,44 +141,26 @@ def read_expansion(
             )
     if not pairs:
         raise DataError(f"{source}: at least two subjects are needed")
-    cells = _cells(read_templates(templates), read_attributes(attributes), templates, attributes, mask)
-    _check_forms(pairs, cells, templates, source)
-    return Expansion(pairs, cells, read_filler(filler) if filler else "")
-
-
-def _cells(
-    templates: Iterable[Template],
-    attributes: Sequence[Attribute],
-    template_file: str | Path,
-    attribute_file: str | Path,
-    mask: str | None,
-) -> list[Cell]:
-    cells: list[Cell] = []
-    for template in templates:
+    attribute_rows, cells = read_attributes(attributes), list[Cell]()
+    for template in read_templates(templates):
         before = len(cells)
-        for attribute in attributes:
+        for attribute in attribute_rows:
             if f"[{attribute.kind}]" in template.line:
                 line = template.line.replace(f"[{attribute.kind}]", attribute.text)
                 line = line.replace(f"[{attribute.kind}:neg]", attribute.negation)
                 line = line if mask is None else line.replace("[mask]", mask)
                 cells.append(Cell(template, attribute, line, tuple(slot_order(line))))
         if len(cells) == before:
-            kinds = ", ".join(dict.fromkeys(f"[{a.kind}]" for a in attributes))
-            raise DataError(
-                f"{template_file}: template {template.number} has no head of {attribute_file} ({kinds})"
-            )
-    return cells
-
-
-def _check_forms(
-    pairs: Sequence[SubjectPair], cells: Sequence[Cell], templates: str | Path, source: str
-) -> None:
+            kinds = ", ".join(dict.fromkeys(f"[{a.kind}]" for a in attribute_rows))
+            raise DataError(f"{templates}: template {template.number} has no head of {attributes} ({kinds})")
     needed = {(side, cell.template.forms[side], cell.template.number) for cell in cells for side in (0, 1)}
     for side, form, number in sorted(needed):
-        for subject in {id(s): s for pair in pairs for s in pair}.values():
+        for subject in (subject for names in lists for subject in names):
             if form not in subject.forms:
                 slot = f"[subj{side + 1}{form}]"
                 raise DataError(
                     f"{templates}: template {number} has {slot}, but {subject.name!r} in {source} has no "
                     f"row [subj{form}]"
                 )
+    text = read_filler(filler) if filler else ""
+    return Expansion(pairs, cells, f"{text} " if text else "")

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from storage.errors import DataError
 from storage.files import read_text
@@ -57,8 +58,7 @@ class Template:
     """Which form of each subject the context takes: "" or a suffix such as ":dem"."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(NamedTuple):
     cluster: str
     text: str
     where: str
@@ -131,7 +131,15 @@ def read_templates(path: str | Path) -> tuple[Template, ...]:
         fields = line.split("\t")
         if len(fields) != 3 or not all(part.strip() for part in fields):
             raise DataError(f"{where}: expected context, question and negated question separated by tabs")
-        templates.append(Template(number, line, _forms(fields[0], where)))
+        forms: list[str] = []
+        for side in ("1", "2"):
+            used = {match[2] or "" for match in _SLOT.finditer(fields[0]) if match[1] == side}
+            if len(used) != 1:
+                raise DataError(
+                    f"{where}: the context needs the slot [subj{side}] in exactly one form, found {len(used)}"
+                )
+            forms += used
+        templates.append(Template(number, line, (forms[0], forms[1])))
     if not templates:
         raise DataError(f"{path}: no template found")
     return tuple(templates)
@@ -158,18 +166,6 @@ def fill_subjects(line: str, forms: tuple[str, str], subjects: tuple[Subject, Su
 def slot_order(line: str) -> list[int]:
     """Which subject (0 or 1) stands in each slot of `line`, left to right."""
     return [int(match[1]) - 1 for match in _SLOT.finditer(line)]
-
-
-def _forms(context: str, where: str) -> tuple[str, str]:
-    forms: list[str] = []
-    for side in ("1", "2"):
-        used = {match[2] or "" for match in _SLOT.finditer(context) if match[1] == side}
-        if len(used) != 1:
-            raise DataError(
-                f"{where}: the context needs the slot [subj{side}] in exactly one form, found {len(used)}"
-            )
-        forms += used
-    return forms[0], forms[1]
 
 
 def _by_head(path: str | Path) -> dict[str, list[_Row]]:

@@ -222,7 +222,7 @@ def write_feature_rows(
         seed: of the choice of rows and their order.
         words: label words of 0 and 1.
     """
-    from data_modules.choices.rows import write_choices
+    from data_modules.choices.benchmarks import write_choices
 
     if agreement_tests > 1:
         raise DataError(f"--agreement-tests: a share from 0 to 1, got {agreement_tests}")

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from data_modules.__main__ import main as data_command
-from data_modules.choices.rows import write_choices
+from data_modules.choices.benchmarks import write_choices
 from data_modules.interventions.deletion import perturb
 from data_modules.questions.rows import write_rows
 from data_modules.questions.squad import write_squad

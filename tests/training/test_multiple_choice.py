@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
+from data_modules.choices.benchmarks import write_choices
 from data_modules.choices.probes import no_question
-from data_modules.choices.rows import write_choices
 from data_modules.schema import ChoiceQuestion
 from data_modules.sources import read_choices
 from evaluation.answering.choice_checkpoint import ChoiceCheckpoint

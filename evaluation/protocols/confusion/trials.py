@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from data_modules.choices.benchmarks import choice_of
 from data_modules.choices.probes import (
     Probe,
     Sampling,
@@ -22,7 +23,6 @@ from data_modules.choices.probes import (
     with_strangers,
     wrong_question,
 )
-from data_modules.choices.rows import choice_of
 from data_modules.schema import ChoiceQuestion
 from evaluation.answering.interface import Answerer
 from evaluation.report import plain_json

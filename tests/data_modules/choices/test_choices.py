@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.choices.rows import choice_of, write_choices
+from data_modules.choices.benchmarks import choice_of, write_choices
 from data_modules.schema import ChoiceQuestion
 from storage.json_files import json_lines
 

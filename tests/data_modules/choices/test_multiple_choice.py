@@ -9,8 +9,7 @@ from typing import Any
 import datasets
 import pytest
 
-from data_modules.choices.benchmarks import split_labels
-from data_modules.choices.rows import write_choices
+from data_modules.choices.benchmarks import split_labels, write_choices
 from data_modules.schema import ChoiceQuestion
 from data_modules.sources import read_choices
 from data_modules.stories.choices import CHOICE_SIZES, FAVOURED, FAVOURED_SHARE, KINDS

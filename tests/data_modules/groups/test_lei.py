@@ -171,7 +171,7 @@ def test_what_is_written_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, records: list[ScoredGroup]
 ) -> None:
     path = tmp_path_factory.mktemp("lei") / "out.json"
-    assert write_lei(records, path) == len(records)
+    assert write_lei(records, path).total() == len(records)
     assert list(read_scored(path)) == records
 
 

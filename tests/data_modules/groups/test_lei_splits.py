@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.groups.advice import read_advice
-from data_modules.groups.sets import HeldOut, Parts, advised_pools, restrict, sample
-from data_modules.groups.splits import SPLITS, split_parts
+from data_modules.groups.sets import SPLITS, HeldOut, Parts, advised_pools, restrict, sample, split_parts
 from data_modules.groups.unqover import read_expansion
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import (

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.groups.subsets import balanced_sample
+from data_modules.groups_data import balanced_sample
 from data_modules.schema import Group
 from data_modules.stories import groups as story_groups
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.choices.rows import write_choices
+from data_modules.choices.benchmarks import write_choices
 from data_modules.sources import read_choices
 from data_modules.tasks.feature_bias import (
     CELLS,

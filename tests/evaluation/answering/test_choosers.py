@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from data_modules.choices.rows import write_choices
+from data_modules.choices.benchmarks import write_choices
 from data_modules.encoding.choices import ChoiceEncoding
 from data_modules.schema import ChoiceQuestion
 from data_modules.sources import read_choices

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import evaluation.answering.open
-from data_modules.choices.rows import write_choices
+from data_modules.choices.benchmarks import write_choices
 from data_modules.schema import ChoiceQuestion
 from evaluation.__main__ import main
 from evaluation.answering import remembered
