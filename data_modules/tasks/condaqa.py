@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired, cast, get_args
 
 from pydantic import Field, StrictInt
 from typing_extensions import TypedDict
@@ -60,21 +60,46 @@ class ContrastPair:
     def examples(self) -> tuple[QAExample, QAExample]:
         """The question about the original and about the modified story."""
         name = " ".join(str(part) for part in (self.id, self.turn_id) if part is not None)
-        return (
-            self._example(f"{name} org", self.story_org, self.answer_org),
-            self._example(f"{name} mod", self.story_mod, self.answer_mod),
+        org, mod = (
+            QAExample(
+                f"{name} {which}",
+                story,
+                self.question,
+                answer_type=answer,
+                history=self.history,
+                references=(answer,),
+                dataset=self.dataset,
+            )
+            for which, story, answer in (
+                ("org", self.story_org, self.answer_org),
+                ("mod", self.story_mod, self.answer_mod),
+            )
         )
+        return org, mod
 
-    def _example(self, name: str, story: str, answer: YesNo) -> QAExample:
-        return QAExample(
-            name,
-            story,
-            self.question,
-            answer_type=answer,
-            history=self.history,
-            references=(answer,),
-            dataset=self.dataset,
-        )
+
+class _PairRow(TypedDict):
+    id: str | StrictInt
+    question: str
+    story_org: str
+    story_mod: str
+    answer_org: str
+    answer_mod: str
+    history: NotRequired[list[tuple[str, str]] | None]
+    dataset: NotRequired[str | None]
+    turn_id: NotRequired[StrictInt | None]
+    edit: NotRequired[str | None]
+
+
+class _EditRow(TypedDict):
+    """What is used of a CondaQA record."""
+
+    PassageID: str | StrictInt
+    QuestionID: str | StrictInt
+    PassageEditID: Annotated[StrictInt, Field(ge=0, le=3)]
+    sentence1: str
+    sentence2: str
+    label: str
 
 
 @dataclass(frozen=True)
@@ -99,7 +124,30 @@ def read_pairs(path: str | Path) -> PairSet:
         raise DataError(f"{path}: holds no records; expected JSON Lines")
     pairs: dict[tuple[str, str, int | None], ContrastPair] = {}
     for where, record in records:
-        pair = _pair(check(record, _PairRow, where), where)
+        row = check(record, _PairRow, where)
+        org, mod = _answer(row["answer_org"]), _answer(row["answer_mod"])
+        _refuse_blank(row, ("question", "story_org", "story_mod"), where)
+        for name, answer in (("answer_org", org), ("answer_mod", mod)):
+            if answer not in get_args(YesNo):
+                raise DataError(f"{where}: the field {name!r} must be yes or no, found {answer!r}")
+        if org == mod:
+            raise DataError(f"{where}: answer_org and answer_mod are both {org}; they must differ")
+        if row["story_org"] == row["story_mod"]:
+            raise DataError(
+                f"{where}: story_org and story_mod are the same text, which cannot answer yes and no"
+            )
+        pair = ContrastPair(
+            id=str(row["id"]),
+            dataset=row.get("dataset") or "",
+            turn_id=row.get("turn_id"),
+            history=tuple(Turn(*turn) for turn in row.get("history") or ()),
+            question=row["question"],
+            story_org=row["story_org"],
+            story_mod=row["story_mod"],
+            answer_org=cast(YesNo, org),
+            answer_mod=cast(YesNo, mod),
+            edit=row.get("edit") or "",
+        )
         if pair.key in pairs:
             shown = pair.id if pair.turn_id is None else f"{pair.id}, turn {pair.turn_id}"
             raise DataError(f"{where}: a second pair with the id {shown}")
@@ -108,12 +156,56 @@ def read_pairs(path: str | Path) -> PairSet:
 
 
 def read_condaqa(path: str | Path) -> PairSet:
-    """The pairs that CondaQA's file makes; DataError as in `condaqa_pairs`, and where it makes none."""
-    made = condaqa_pairs(json_lines(path, dict[str, Any]))
-    if not made.pairs:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in made.left_out.items())
+    """CondaQA's original passages against their edits.
+
+    An edit makes a pair if it is a scope or an affirmative edit, the original was asked the same question,
+    and one of the two labels is yes and the other no. A paraphrase never does, whatever its label.
+
+    Raises:
+        DataError: a record lacks a field, or has one of another kind; or no edit makes a pair.
+    """
+    left_out: Counter[str] = Counter()
+    originals: dict[tuple[str, str, str], _EditRow] = {}
+    edits: dict[tuple[str, str, str, int], _EditRow] = {}
+    for where, record in json_lines(path, dict[str, Any]):
+        row = check(record, _EditRow, where)
+        _refuse_blank(row, ("sentence1", "sentence2"), where)
+        key, edit = (str(row["PassageID"]), str(row["QuestionID"]), row["sentence2"]), row["PassageEditID"]
+        if edit == 0:
+            originals.setdefault(key, row)
+        elif edits.setdefault((*key, edit), row) is not row:
+            left_out["that stand there twice"] += 1
+    pairs = []
+    for (passage, number, question, edit), row in edits.items():
+        original = originals.get((passage, number, question))
+        org, mod = _answer(original["label"]) if original else "", _answer(row["label"])
+        if EDITS[edit] not in TURNING:
+            left_out["paraphrases"] += 1
+        elif original is None:
+            left_out["without the original's answer"] += 1
+        elif original["sentence1"] == row["sentence1"]:
+            left_out["that change nothing"] += 1
+        elif not {org, mod} <= {"yes", "no"}:
+            left_out["with an answer other than yes and no"] += 1
+        elif org == mod:
+            left_out["with the original's answer unchanged"] += 1
+        else:
+            pairs.append(
+                ContrastPair(
+                    id=f"{passage}-{number}-{EDITS[edit]}",
+                    dataset="condaqa",
+                    question=question,
+                    story_org=original["sentence1"],
+                    story_mod=row["sentence1"],
+                    answer_org=cast(YesNo, org),
+                    answer_mod=cast(YesNo, mod),
+                    edit=EDITS[edit],
+                )
+            )
+    if not pairs:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
         raise DataError(f"{path}: makes no pair; edited passages left out: {reasons or 'none'}")
-    return made
+    return PairSet(pairs, dict(left_out.most_common()))
 
 
 def write_pairs(pairs: Iterable[ContrastPair], path: str | Path) -> int:
@@ -125,114 +217,6 @@ def write_pairs(pairs: Iterable[ContrastPair], path: str | Path) -> int:
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
             count += 1
     return count
-
-
-def condaqa_pairs(records: Iterable[tuple[str, Any]]) -> PairSet:
-    """CondaQA's original passages against their edits.
-
-    An edit makes a pair if it is a scope or an affirmative edit, the original was asked the same question,
-    and one of the two labels is yes and the other no. A paraphrase never does, whatever its label.
-
-    Args:
-        records: where each stands (for errors), and the record.
-
-    Raises:
-        DataError: a record lacks a field, or has one of another kind.
-    """
-    left_out: Counter[str] = Counter()
-    originals: dict[tuple[str, str, str], _EditRow] = {}
-    edits: dict[tuple[str, str, str, int], _EditRow] = {}
-    for where, record in records:
-        row = check(record, _EditRow, where)
-        _refuse_blank(row, ("sentence1", "sentence2"), where)
-        key, edit = (str(row["PassageID"]), str(row["QuestionID"]), row["sentence2"]), row["PassageEditID"]
-        if edit == 0:
-            originals.setdefault(key, row)
-        elif edits.setdefault((*key, edit), row) is not row:
-            left_out["that stand there twice"] += 1
-    pairs = []
-    for (passage, number, question, edit), row in edits.items():
-        original = originals.get((passage, number, question))
-        if reason := _unfit(original, row):
-            left_out[reason] += 1
-            continue
-        assert original is not None
-        pairs.append(
-            ContrastPair(
-                id=f"{passage}-{number}-{EDITS[edit]}",
-                question=question,
-                story_org=original["sentence1"],
-                story_mod=row["sentence1"],
-                answer_org=_answer(original["label"]),  # type: ignore[arg-type]  # _unfit has looked
-                answer_mod=_answer(row["label"]),  # type: ignore[arg-type]
-                dataset="condaqa",
-                edit=EDITS[edit],
-            )
-        )
-    return PairSet(pairs, dict(left_out.most_common()))
-
-
-class _EditRow(TypedDict):
-    """What is used of a CondaQA record."""
-
-    PassageID: str | StrictInt
-    QuestionID: str | StrictInt
-    PassageEditID: Annotated[StrictInt, Field(ge=0, le=3)]
-    sentence1: str
-    sentence2: str
-    label: str
-
-
-class _PairRow(TypedDict):
-    id: str | StrictInt
-    question: str
-    story_org: str
-    story_mod: str
-    answer_org: str
-    answer_mod: str
-    history: NotRequired[list[tuple[str, str]] | None]
-    dataset: NotRequired[str | None]
-    turn_id: NotRequired[StrictInt | None]
-    edit: NotRequired[str | None]
-
-
-def _unfit(original: _EditRow | None, edited: _EditRow) -> str:
-    """Why the two make no pair; empty if they do."""
-    if EDITS[edited["PassageEditID"]] not in TURNING:
-        return "paraphrases"
-    if original is None:
-        return "without the original's answer"
-    if original["sentence1"] == edited["sentence1"]:
-        return "that change nothing"
-    labels = {_answer(original["label"]), _answer(edited["label"])}
-    if not labels <= {"yes", "no"}:
-        return "with an answer other than yes and no"
-    return "with the original's answer unchanged" if len(labels) == 1 else ""
-
-
-def _pair(row: _PairRow, where: str) -> ContrastPair:
-    """A pair of a file of pairs."""
-    answers = [_answer(row["answer_org"]), _answer(row["answer_mod"])]
-    _refuse_blank(row, ("question", "story_org", "story_mod"), where)
-    for name, answer in zip(("answer_org", "answer_mod"), answers, strict=True):
-        if answer not in ("yes", "no"):
-            raise DataError(f"{where}: the field {name!r} must be yes or no, found {answer!r}")
-    if answers[0] == answers[1]:
-        raise DataError(f"{where}: answer_org and answer_mod are both {answers[0]}; they must differ")
-    if row["story_org"] == row["story_mod"]:
-        raise DataError(f"{where}: story_org and story_mod are the same text, which cannot answer yes and no")
-    return ContrastPair(
-        id=str(row["id"]),
-        question=row["question"],
-        story_org=row["story_org"],
-        story_mod=row["story_mod"],
-        answer_org=answers[0],  # type: ignore[arg-type]
-        answer_mod=answers[1],  # type: ignore[arg-type]
-        history=tuple(Turn(*turn) for turn in row.get("history") or ()),
-        dataset=row.get("dataset") or "",
-        turn_id=row.get("turn_id"),
-        edit=row.get("edit") or "",
-    )
 
 
 def _answer(text: str) -> str:

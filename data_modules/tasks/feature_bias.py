@@ -182,7 +182,25 @@ def build_task(
     Raises:
         DataError: the feature needs pairs and there are none, a label is not 0 or 1, or a cell is empty.
     """
-    texts, counts = _cells(rows, feature)
+    texts: dict[Cell, set[str]] = {cell: set() for cell in CELLS}
+    seen, counts = set[str](), Counter(texts=0, on_neither_side=0, repeated=0)
+    for row in rows:
+        if feature.pair and not row.second:
+            raise DataError(
+                f"row {row.id}: the feature {feature.name} needs pairs (premise and hypothesis, or passage "
+                "and question), and this is a single text"
+            )
+        if row.label not in (0, 1):
+            raise DataError(f"row {row.id}: the label must be 0 or 1, found {row.label!r}")
+        counts["texts"] += 1
+        text = row.joined
+        if text in seen:
+            counts["repeated"] += 1
+        elif (other := feature.value(row)) is None:
+            counts["on_neither_side"] += 1
+        else:
+            texts[cast(Cell, f"{row.label}_{other}")].add(text)
+        seen.add(text)
     demos: dict[Cell, Examples] = dict.fromkeys(AGREEING, ())
     tests: dict[Cell, Examples] = {}
     for cell in CELLS:
@@ -203,30 +221,6 @@ def build_task(
     if h1:
         meanings["h1"] = h1
     return FeatureTask(name, demos, tests, meanings, {**(made_from or {}), **about})
-
-
-def _cells(rows: Iterable[LabelledText], feature: Feature) -> tuple[dict[Cell, set[str]], dict[str, int]]:
-    texts: dict[Cell, set[str]] = {cell: set() for cell in CELLS}
-    seen, counts = set[str](), Counter(texts=0, on_neither_side=0, repeated=0)
-    for row in rows:
-        if feature.pair and not row.second:
-            raise DataError(
-                f"row {row.id}: the feature {feature.name} needs pairs (premise and hypothesis, or passage "
-                "and question), and this is a single text"
-            )
-        if row.label not in (0, 1):
-            raise DataError(f"row {row.id}: the label must be 0 or 1, found {row.label!r}")
-        counts["texts"] += 1
-        text = row.joined
-        if text in seen:
-            counts["repeated"] += 1
-            continue
-        seen.add(text)
-        if (other := feature.value(row)) is None:
-            counts["on_neither_side"] += 1
-        else:
-            texts[cast(Cell, f"{row.label}_{other}")].add(text)
-    return texts, dict(counts)
 
 
 def choice_rows(
