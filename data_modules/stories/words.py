@@ -8,6 +8,7 @@ All words are plain ASCII; every subject starts with a consonant, so that "a" is
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 from data_modules.schema import AdviceClass
 
@@ -152,15 +153,11 @@ def advice_sentences(advice_class: AdviceClass, category: str, *, unseen: bool) 
     link = UNSEEN_LINK_FRAMES if unseen else LINK_FRAMES
     topics = CATEGORIES[category].topics
     frames, pairs = {
-        "ethical": (no_link, _pairs(GROUP_PHRASES, topics)),
-        "adversarial": (link, _pairs(GROUP_PHRASES, topics)),
+        "ethical": (no_link, [*product(GROUP_PHRASES, topics)]),
+        "adversarial": (link, [*product(GROUP_PHRASES, topics)]),
         "irrelevant": (
             no_link + link,
-            _pairs(OTHER_PHRASES, topics + OTHER_TOPICS) + _pairs(GROUP_PHRASES, OTHER_TOPICS),
+            [*product(OTHER_PHRASES, topics + OTHER_TOPICS), *product(GROUP_PHRASES, OTHER_TOPICS)],
         ),
     }[advice_class]
     return tuple(frame.format(x=x, y=y) for frame in frames for x, y in pairs)
-
-
-def _pairs(phrases: tuple[str, ...], topics: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    return tuple((x, y) for x in phrases for y in topics)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from data_modules.choices.benchmarks import write_choices
+from data_modules.tasks.condaqa import TURNING, read_condaqa, write_pairs
 from data_modules.tasks.feature_bias import (
     AGREEING,
     CAP,
@@ -54,8 +56,6 @@ def write_condaqa(*, input: Input, output: Input, overwrite: bool = False) -> st
         output: file to write.
         overwrite: replace the output if it exists.
     """
-    from data_modules.tasks.condaqa import TURNING, read_condaqa, write_pairs
-
     refuse_existing(output, overwrite=overwrite)
     pair_set = read_condaqa(input)
     count = write_pairs(pair_set.pairs, output)
@@ -139,11 +139,16 @@ def write_feature_task(
     refuse_existing(output, overwrite=overwrite)
     if labels.positive and labels.threshold is not None:
         raise DataError("--positive and --threshold: give one of them")
-    chosen = make_feature(feature, _options(feature_args or []))
+    options = {}
+    for argument in feature_args or ():
+        key, equals, value = argument.partition("=")
+        if not equals or not key:
+            raise DataError(f"--feature-args {argument}: write KEY=VALUE")
+        options[key] = value
     task = build_task(
         name or output.stem,
-        list(_labelled_texts(input, labels)),
-        chosen,
+        _labelled_texts(input, labels),
+        make_feature(feature, options),
         seed=seed,
         cap=cap,
         max_demos=max_demos,
@@ -161,16 +166,6 @@ def _sizes(task: FeatureTask) -> str:
     demos = ", ".join(f"{len(examples)} in {cell}" for cell, examples in task.demos.items())
     tests = ", ".join(f"{len(examples)} in {cell}" for cell, examples in task.tests.items())
     return f"demonstrations {demos}; tests {tests}"
-
-
-def _options(arguments: list[str]) -> dict[str, str]:
-    options = {}
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if not equals or not key:
-            raise DataError(f"--feature-args {argument}: write KEY=VALUE")
-        options[key] = value
-    return options
 
 
 def _labelled_texts(path: Path, labels: Labels) -> Iterator[LabelledText]:
@@ -222,8 +217,6 @@ def write_feature_rows(
         seed: of the choice of rows and their order.
         words: label words of 0 and 1.
     """
-    from data_modules.choices.benchmarks import write_choices
-
     if agreement_tests > 1:
         raise DataError(f"--agreement-tests: a share from 0 to 1, got {agreement_tests}")
     if agreement_tests and rest is None:

@@ -118,8 +118,15 @@ def identity(*, one: str, zero: str = "", threshold: float = 0.5) -> Predicate:
     The threshold is ours."""
     ours, others = ([name for name in names.split(",") if name] for names in (one, zero))
 
+    def seen(x: LabelledText, name: str) -> bool:
+        share = _column(x, name)
+        try:
+            return share not in (None, "") and float(share) >= threshold
+        except (TypeError, ValueError):
+            raise DataError(f"row {x.id}: the column {name!r} must hold numbers, found {share!r}") from None
+
     def value(x: LabelledText) -> int | None:
-        first, second = (any(_share(x, name) >= threshold for name in names) for names in (ours, others))
+        first, second = (any(seen(x, name) for name in names) for names in (ours, others))
         return _side(first and not second, (second or not others) and not first)
 
     return value
@@ -205,16 +212,14 @@ def feature(name: str, options: Mapping[str, str] | None = None) -> Feature:
     for key, parameter in known.items():
         if parameter.default is parameter.empty and not given.get(key):
             raise DataError(f"feature {name} needs {key}=...: {inspect.getdoc(make)}")
-    values = {key: _typed(text, known[key].default, f"feature {name}, {key}") for key, text in given.items()}
+    values: dict[str, Any] = {}
+    for key, text in given.items():
+        default = known[key].default
+        try:
+            values[key] = type(default)(text) if isinstance(default, (int, float)) else text
+        except ValueError:
+            raise DataError(f"feature {name}, {key}: must be a number, found {text!r}") from None
     return Feature(name, make(**values), make in _PAIR, values)
-
-
-def _typed(text: str, default: Any, where: str) -> Any:
-    kind = type(default) if isinstance(default, (int, float)) else str
-    try:
-        return kind(text)
-    except ValueError:
-        raise DataError(f"{where}: must be a number, found {text!r}") from None
 
 
 def _side(one: bool, zero: bool) -> int | None:
@@ -225,11 +230,3 @@ def _column(x: LabelledText, name: str) -> Any:
     if name not in x.columns:
         raise DataError(f"row {x.id}: has no column {name!r}, which the feature reads")
     return x.columns[name]
-
-
-def _share(x: LabelledText, name: str) -> float:
-    value = _column(x, name)
-    try:
-        return float(value) if value not in (None, "") else 0.0
-    except (TypeError, ValueError):
-        raise DataError(f"row {x.id}: the column {name!r} must hold numbers, found {value!r}") from None

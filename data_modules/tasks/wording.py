@@ -207,18 +207,14 @@ def read_wordings(path: str | Path) -> dict[str, dict[Hypothesis, Wording]]:
         if not sides:
             raise DataError(f"{path}, task {task!r}: expected an object with h1, h2 or both")
         for h, wording in sides.items():
-            _check_wording(wording, f"{path}, task {task!r}, {h}")
+            where = f"{path}, task {task!r}, {h}"
+            for name, texts in (("words", wording.words), ("explanation", wording.explanation)):
+                if not all(text.strip() for text in texts or ()):
+                    raise DataError(f"{where}: {name} must be two texts, for 0 and for 1, found {texts!r}")
+            for i, text in enumerate(wording.explanation or ()):
+                if not text.rstrip().rstrip(".").endswith(f"{ANSWER}{i}"):
+                    raise DataError(f'{where}: explanation {i} must end in "{ANSWER}{i}.", found {text!r}')
     return document
-
-
-def _check_wording(wording: Wording, where: str) -> None:
-    explanation = wording.explanation or ()
-    for name, texts in (("words", wording.words or ()), ("explanation", explanation)):
-        if not all(text.strip() for text in texts):
-            raise DataError(f"{where}: {name} must be two texts, for 0 and for 1, found {texts!r}")
-    for i, text in enumerate(explanation):
-        if not text.rstrip().rstrip(".").endswith(f"{ANSWER}{i}"):
-            raise DataError(f'{where}: explanation {i} must end in "{ANSWER}{i}.", found {text!r}')
 
 
 def chosen_wordings(

@@ -19,7 +19,6 @@ from data_modules.interventions.deletion import perturb
 from data_modules.questions.rows import write_rows
 from data_modules.questions.squad import write_squad
 from data_modules.schema import ChoiceQuestion
-from data_modules.stories.conversations import conversation_examples
 from data_modules.stories.questions import qa_examples
 from data_modules.tasks.condaqa import ContrastPair, write_pairs
 from data_modules.tasks.feature_bias import write_task
@@ -104,7 +103,7 @@ def hotpotqa_document() -> Any:
 
 def row_documents() -> Any:
     return written(
-        write_rows, [perturb(one, "os") for one in islice(conversation_examples("conversation_dev"), 2)]
+        write_rows, [perturb(one, "os") for one in islice(qa_examples("conversation_dev"), 2)]
     )
 
 

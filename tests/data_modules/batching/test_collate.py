@@ -15,8 +15,8 @@ from data_modules.batching.collate import Collator
 from data_modules.batching.group_rows import GroupSet
 from data_modules.batching.sets import QASet
 from data_modules.encoding.windows import EncodedRow, Encoding
-from data_modules.stories.conversations import conversation_examples
 from data_modules.stories.groups import groups
+from data_modules.stories.questions import qa_examples
 from tests.data_modules.fixtures.encoded import rows_of_groups, windows_of
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
@@ -64,7 +64,7 @@ def test_unpadding_gives_back_the_rows(lengths: list[int], multiple: int, side: 
 @pytest.mark.parametrize("kind", ["words_bert", "words_xlnet"])  # padding behind, and before
 def test_positions_of_a_question_batch_point_into_the_padded_rows(kind: str) -> None:
     encoding = Encoding(max_length=64, stride=8, order="auto", pad_to_multiple_of=8)
-    examples = list(islice(conversation_examples("conversation_dev"), 9))
+    examples = list(islice(qa_examples("conversation_dev"), 9))
     windows = windows_of(examples, tokenizer(kind), encoding)
     index = [4, 0, len(windows) - 1]
     batch = QASet(examples, tokenizer(kind), encoding)[index]

@@ -17,12 +17,11 @@ from data_modules.encoding.tables import in_memory
 from data_modules.encoding.windows import Encoding
 from data_modules.interventions.deletion import perturb
 from data_modules.schema import QAExample, Variant
-from data_modules.stories.conversations import conversation_examples
-from data_modules.stories.questions import vocabulary
+from data_modules.stories.questions import qa_examples, vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 from storage.errors import DataError
 
-EXAMPLES = tuple(islice(conversation_examples("conversation_dev"), 40))
+EXAMPLES = tuple(islice(qa_examples("conversation_dev"), 40))
 EXAMPLES_BY_ID = {example.id: example for example in EXAMPLES}
 
 

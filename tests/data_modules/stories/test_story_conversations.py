@@ -7,16 +7,16 @@ from itertools import islice
 
 from data_modules.interventions.deletion import perturb
 from data_modules.schema import QAExample
-from data_modules.stories.conversations import MAX_TURNS, conversation_examples
+from data_modules.stories.questions import MAX_TURNS, qa_examples
 
-PLAIN = tuple(islice(conversation_examples("conversation_train"), 2000))
-TRAIN = tuple(islice(conversation_examples("mixed_train"), 2000))
-DEV = tuple(conversation_examples("conversation_dev"))
+PLAIN = tuple(islice(qa_examples("conversation_train"), 2000))
+TRAIN = tuple(islice(qa_examples("mixed_train"), 2000))
+DEV = tuple(qa_examples("conversation_dev"))
 
 
 def test_no_story_of_dev_is_in_train() -> None:
     assert len(DEV) == 300
-    train = {example.context for example in conversation_examples("conversation_train", 1)}
+    train = {example.context for example in qa_examples("conversation_train", 1)}
     assert train.isdisjoint(example.context for example in DEV)
 
 
