@@ -15,6 +15,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from losses.span import full_precision
+
 ETHICAL, ADVERSARIAL, IRRELEVANT = 0, 1, 2
 """Class codes, in the order of `AdviceClass`; any other code joins no term."""
 
@@ -179,65 +181,58 @@ class GroupLoss(nn.Module):
             ValueError: shapes that do not fit, an adversarial group without a pushed subject in {0, 1}, or an
                 irrelevant group without a reference.
         """
-        check_shapes(log_prob_BVSE, class_B, pushed_BV, reference_BVSE)
-        log_prob_BVSE = log_prob_BVSE if log_prob_BVSE.dtype == torch.float64 else log_prob_BVSE.float()
+        shape = tuple(log_prob_BVSE.shape)
+        if len(shape) != 4 or shape[2:] != (2, 2):
+            raise ValueError(f"log_prob_BVSE: expected shape (B, V, 2, 2), got {shape}")
+        for name, value, expected in (
+            ("class_B", class_B, shape[:1]),
+            ("pushed_BV", pushed_BV, shape[:2]),
+            ("reference_BVSE", reference_BVSE, shape),
+        ):
+            if value is not None and tuple(value.shape) != expected:
+                raise ValueError(f"{name}: expected shape {expected}, got {tuple(value.shape)}")
+        log_prob_BVSE = full_precision(log_prob_BVSE)
         is_KB = class_B[None, :] == torch.arange(3, device=class_B.device)[:, None]
-        ethical = self._ethical(log_prob_BVSE, is_KB[ETHICAL])
-        adversarial = self._adversarial(log_prob_BVSE, is_KB[ADVERSARIAL], pushed_BV)
-        irrelevant = self._irrelevant(log_prob_BVSE, is_KB[IRRELEVANT], reference_BVSE)
-        mass = self._mass(log_prob_BVSE, is_KB[ETHICAL], reference_BVSE)
-        total = self._total(ethical, adversarial, irrelevant, span_loss) + self.mass_weight * mass
-        return GroupLossOutput(total, ethical, adversarial, irrelevant, is_KB.sum(dim=1), mass)
-
-    def _total(
-        self, ethical: Tensor, adversarial: Tensor, irrelevant: Tensor, span_loss: Tensor | None
-    ) -> Tensor:
-        total = (
-            self.ethical_weight * ethical
-            + self.adversarial_weight * adversarial
-            + self.irrelevant_weight * irrelevant
-        )
-        total = total / 2 if self.form == "probability" else total
-        return total if span_loss is None else total + span_loss
-
-    def _ethical(self, log_prob_BVSE: Tensor, is_B: Tensor) -> Tensor:
-        safe_BVSE = keep_groups(log_prob_BVSE, is_B)
-        item_BV = ethical_log(safe_BVSE) if self.form == "log" else ethical_probability(safe_BVSE)
-        return self._reduce(item_BV, is_B)
-
-    def _adversarial(self, log_prob_BVSE: Tensor, is_B: Tensor, pushed_BV: Tensor | None) -> Tensor:
-        safe_BVSE = keep_groups(log_prob_BVSE, is_B)
-        if pushed_BV is None:
-            pushed_BV = torch.full(log_prob_BVSE.shape[:2], -1, device=log_prob_BVSE.device)
-        pushed_BV = torch.where(is_B[:, None], pushed_BV, 0)
+        if reference_BVSE is None:
+            if self.mass_weight:
+                raise ValueError("reference_BVSE: mass_weight needs the reference's log probabilities")
+            if bool(is_KB[IRRELEVANT].any()):
+                raise ValueError("reference_BVSE: irrelevant groups need the reference's log probabilities")
+            reference_BVSE = torch.zeros_like(log_prob_BVSE)
+        reference_BVSE = reference_BVSE.detach().to(log_prob_BVSE.dtype)
+        own_KBVSE = [keep_groups(log_prob_BVSE, is_B) for is_B in is_KB]
+        reference_KBVSE = [keep_groups(reference_BVSE, is_B) for is_B in is_KB]
+        pushed_BV = torch.full(shape[:2], -1, device=class_B.device) if pushed_BV is None else pushed_BV
+        pushed_BV = torch.where(is_KB[ADVERSARIAL][:, None], pushed_BV, 0)
         # Looking at values makes a GPU wait; there, a bad index fails in gather.
         if not pushed_BV.is_cuda and bool(((pushed_BV != 0) & (pushed_BV != 1)).any()):
             raise ValueError(
                 "pushed_BV: every variant of an adversarial group needs a subject, 0 or 1, to raise"
             )
-        item_BV = (adversarial_log if self.form == "log" else adversarial_probability)(safe_BVSE, pushed_BV)
-        return self._reduce(item_BV, is_B)
-
-    def _irrelevant(self, log_prob_BVSE: Tensor, is_B: Tensor, reference_BVSE: Tensor | None) -> Tensor:
-        if reference_BVSE is None:
-            if bool(is_B.any()):
-                raise ValueError("reference_BVSE: irrelevant groups need the reference's log probabilities")
-            reference_BVSE = torch.zeros_like(log_prob_BVSE)
-        reference_BVSE = keep_groups(reference_BVSE.detach().to(log_prob_BVSE.dtype), is_B)
-        safe_BVSE = keep_groups(log_prob_BVSE, is_B)
+        log = self.form == "log"
+        ethical_BV = (ethical_log if log else ethical_probability)(own_KBVSE[ETHICAL])
+        adversarial_BV = (adversarial_log if log else adversarial_probability)(
+            own_KBVSE[ADVERSARIAL], pushed_BV
+        )
+        ethical = self._reduce(ethical_BV, is_KB[ETHICAL])
+        adversarial = self._reduce(adversarial_BV, is_KB[ADVERSARIAL])
         if self.irrelevant_reduction == "broadcast":
-            kept_ISE, kept_ref_ISE = safe_BVSE[is_B].flatten(0, 1), reference_BVSE[is_B].flatten(0, 1)
-            return irrelevant_probability_broadcast(kept_ISE, kept_ref_ISE).sum()
-        item = irrelevant_log if self.form == "log" else irrelevant_probability
-        return self._reduce(item(safe_BVSE, reference_BVSE), is_B)
-
-    def _mass(self, log_prob_BVSE: Tensor, is_B: Tensor, reference_BVSE: Tensor | None) -> Tensor:
-        if not self.mass_weight:
-            return log_prob_BVSE.new_zeros(())
-        if reference_BVSE is None:
-            raise ValueError("reference_BVSE: mass_weight needs the reference's log probabilities")
-        reference_BVSE = keep_groups(reference_BVSE.detach().to(log_prob_BVSE.dtype), is_B)
-        return self._reduce(lost_mass_log(keep_groups(log_prob_BVSE, is_B), reference_BVSE), is_B)
+            kept = (x[IRRELEVANT][is_KB[IRRELEVANT]].flatten(0, 1) for x in (own_KBVSE, reference_KBVSE))
+            irrelevant = irrelevant_probability_broadcast(*kept).sum()
+        else:
+            irrelevant_BV = (irrelevant_log if log else irrelevant_probability)(
+                own_KBVSE[IRRELEVANT], reference_KBVSE[IRRELEVANT]
+            )
+            irrelevant = self._reduce(irrelevant_BV, is_KB[IRRELEVANT])
+        mass = log_prob_BVSE.new_zeros(())
+        if self.mass_weight:
+            mass_BV = lost_mass_log(own_KBVSE[ETHICAL], reference_KBVSE[ETHICAL])
+            mass = self._reduce(mass_BV, is_KB[ETHICAL])
+        total = self.ethical_weight * ethical + self.adversarial_weight * adversarial
+        total = total + self.irrelevant_weight * irrelevant
+        total = total if log else total / 2
+        total = (total if span_loss is None else total + span_loss) + self.mass_weight * mass
+        return GroupLossOutput(total, ethical, adversarial, irrelevant, is_KB.sum(dim=1), mass)
 
     def _reduce(self, item_BV: Tensor, is_B: Tensor) -> Tensor:
         """Mean (log form) or sum (probability form) over the items of the groups in `is_B`; 0 if none."""
@@ -250,18 +245,3 @@ class GroupLoss(nn.Module):
 def keep_groups(value_BVSE: Tensor, is_B: Tensor) -> Tensor:
     """The groups in `is_B`; zeros elsewhere, so that what stands there reaches neither loss nor gradient."""
     return torch.where(is_B[:, None, None, None], value_BVSE, 0.0)
-
-
-def check_shapes(
-    log_prob_BVSE: Tensor, class_B: Tensor, pushed_BV: Tensor | None, reference_BVSE: Tensor | None
-) -> None:
-    """Raise ValueError, naming the argument, where shapes do not fit each other."""
-    shape = tuple(log_prob_BVSE.shape)
-    if len(shape) != 4 or shape[2:] != (2, 2):
-        raise ValueError(f"log_prob_BVSE: expected shape (B, V, 2, 2), got {shape}")
-    if tuple(class_B.shape) != shape[:1]:
-        raise ValueError(f"class_B: expected shape {shape[:1]}, got {tuple(class_B.shape)}")
-    if pushed_BV is not None and tuple(pushed_BV.shape) != shape[:2]:
-        raise ValueError(f"pushed_BV: expected shape {shape[:2]}, got {tuple(pushed_BV.shape)}")
-    if reference_BVSE is not None and tuple(reference_BVSE.shape) != shape:
-        raise ValueError(f"reference_BVSE: expected shape {shape}, got {tuple(reference_BVSE.shape)}")

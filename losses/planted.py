@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from losses.span import full_precision
+
 
 def planted_cross_entropy(log_prob_NSE: Tensor, preferred_N: Tensor, probability_N: Tensor) -> Tensor:
     """Cross entropy against soft targets: p on the preferred candidate, 1 - p on the other; a scalar in nats.
@@ -37,7 +39,7 @@ def planted_cross_entropy(log_prob_NSE: Tensor, preferred_N: Tensor, probability
         raise ValueError("probability_N: probabilities lie in [0, 1]")
     if not len(preferred_N):
         return log_prob_NSE.sum()
-    log_prob_NSE = log_prob_NSE if log_prob_NSE.dtype == torch.float64 else log_prob_NSE.float()
+    log_prob_NSE = full_precision(log_prob_NSE)
     p_N = probability_N.to(log_prob_NSE.dtype)
     target_NS = torch.where(
         preferred_N[:, None] == torch.arange(2, device=p_N.device), p_N[:, None], 1 - p_N[:, None]

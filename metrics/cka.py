@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metrics.sum_metric import SumMetric
+from metrics.sum_metric import SumMetric, check_shapes
 
 NO_VARIANCE = 1e-12
 """A side varies if its variance is above this share of its mean square; below it float64 sums hold noise."""
@@ -81,14 +81,10 @@ class LinearCKA(SumMetric):
             ValueError: shapes that do not fit.
         """
         n = x_LND.shape[1] if x_LND.ndim == 3 else 0
-        for name, value, width in (
-            ("x_LND", x_LND, self.x_LD.shape[1]),
-            ("y_LNE", y_LNE, self.y_LE.shape[1]),
-        ):
-            if tuple(value.shape) != (self.layers, n, width):
-                raise ValueError(
-                    f"{name}: expected shape {(self.layers, n, width)}, got {tuple(value.shape)}"
-                )
+        check_shapes(
+            x_LND=(x_LND, (self.layers, n, self.x_LD.shape[1])),
+            y_LNE=(y_LNE, (self.layers, n, self.y_LE.shape[1])),
+        )
         for layer in range(self.layers):  # one layer at a time: a float64 copy of all would be large
             x_ND, y_NE = x_LND[layer].double(), y_LNE[layer].double()
             self.x_LD[layer] += x_ND.sum(0)
@@ -100,15 +96,12 @@ class LinearCKA(SumMetric):
 
     def compute(self) -> Tensor:
         """CKA per layer, shape (L,), float64 in [0, 1]; NaN where a side does not vary."""
-        return torch.stack([self._layer(layer) for layer in range(self.layers)])
-
-    def _layer(self, layer: int) -> Tensor:
-        x_D, y_E, xx_DD, yy_EE = self.x_LD[layer], self.y_LE[layer], self.xx_LDD[layer], self.yy_LEE[layer]
-        n = self.count
-        return cka_ratio(
-            xx_DD - torch.outer(x_D, x_D / n),
-            yy_EE - torch.outer(y_E, y_E / n),
-            self.xy_LDE[layer] - torch.outer(x_D, y_E / n),
-            xx_DD.trace(),
-            yy_EE.trace(),
-        )
+        ratios, n = [], self.count
+        for x_D, y_E, xx_DD, yy_EE, xy_DE in zip(
+            self.x_LD, self.y_LE, self.xx_LDD, self.yy_LEE, self.xy_LDE, strict=True
+        ):
+            scatter_xx = xx_DD - torch.outer(x_D, x_D / n)
+            scatter_yy = yy_EE - torch.outer(y_E, y_E / n)
+            scatter_xy = xy_DE - torch.outer(x_D, y_E / n)
+            ratios.append(cka_ratio(scatter_xx, scatter_yy, scatter_xy, xx_DD.trace(), yy_EE.trace()))
+        return torch.stack(ratios)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from metrics.sum_metric import SumMetric
+from metrics.sum_metric import SumMetric, check_shapes
 
 
 def cosine(a_ND: Tensor, b_ND: Tensor, eps: float = 1e-8) -> Tensor:
@@ -292,13 +292,11 @@ class EmbeddingShift(SumMetric):
                 nobody's.
         """
         pairs = len(token_cos_PL)
-        for name, value, shape in (
-            ("cls_cos_NL", cls_cos_NL, (n_examples, self.layers)),
-            ("token_cos_PL", token_cos_PL, (pairs, self.layers)),
-            ("example_P", example_P, (pairs,)),
-        ):
-            if tuple(value.shape) != shape:
-                raise ValueError(f"{name}: expected shape {shape}, got {tuple(value.shape)}")
+        check_shapes(
+            cls_cos_NL=(cls_cos_NL, (n_examples, self.layers)),
+            token_cos_PL=(token_cos_PL, (pairs, self.layers)),
+            example_P=(example_P, (pairs,)),
+        )
         if example_P.device.type == "cpu" and bool(((example_P < 0) | (example_P >= n_examples)).any()):
             raise ValueError(f"example_P: expected numbers from 0 to {n_examples - 1}")
         if block_N is None:

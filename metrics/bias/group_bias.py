@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from metrics.bias.sums import BiasResult, BiasSums, accumulate, aggregate, check_ids, empty_sums, parts
-from metrics.sum_metric import SumMetric
+from metrics.sum_metric import SumMetric, check_shapes
 
 
 class GroupBias(SumMetric):
@@ -73,13 +73,9 @@ class GroupBias(SumMetric):
                 subject with itself, or a score that is not a number.
         """
         n = len(score_NVS)
-        for name, ids, shape in (
-            ("class_N", class_N, (n,)),
-            ("subject_NS", subject_NS, (n, 2)),
-            ("attribute_N", attribute_N, (n,)),
-        ):
-            if tuple(ids.shape) != shape:
-                raise ValueError(f"{name}: expected shape {shape}, got {tuple(ids.shape)}")
+        check_shapes(
+            class_N=(class_N, (n,)), subject_NS=(subject_NS, (n, 2)), attribute_N=(attribute_N, (n,))
+        )
         sums = self.sums
         for part in parts(n) if self.validate_ids else ():
             check_ids(class_N[part], subject_NS[part], attribute_N[part], sums, self.num_subjects)

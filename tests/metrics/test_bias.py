@@ -14,8 +14,7 @@ from torch import Tensor
 from metrics.bias.group_bias import GroupBias
 from metrics.bias.group_scores import score_groups, span_score
 from metrics.bias.intervals import ClassGroups, estimate_bias, num_resamples, resampled_bias
-from metrics.bias.planted import planted_correlation
-from metrics.bias.readings import dominant_subject, pushed_subject
+from metrics.bias.readings import dominant_subject, planted_correlation, pushed_subject
 from metrics.bias.sums import BiasResult, num_pairs, pair_index, pair_members
 from metrics.intervals import mean_interval, resamples
 from tests.metrics.batches import Batch, naive_c, naive_class, naive_delta, naive_eps, random_batch

@@ -14,9 +14,17 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from metrics.confusion import measures as of
-from metrics.confusion.irregularities import frequency_correlation, interval, irregularities
-from metrics.confusion.significance import binomial, mcnemar, t_against, t_paired, t_welch
+from metrics import confusion as of
+from metrics.confusion import (
+    binomial,
+    frequency_correlation,
+    interval,
+    irregularities,
+    mcnemar,
+    t_against,
+    t_paired,
+    t_welch,
+)
 
 PRE = np.array([[2, 0], [0.5, 1.5], [0.2, 0.1], [-1, 1]])
 POST = np.array([[0.9, 0], [0.5, 0.3], [0, 0.4], [0.3, -0.3]])

@@ -20,7 +20,7 @@ from data_modules.schema import ADVICE_CLASSES, Group
 from evaluation.results import NONE, Results
 from metrics.bias.group_scores import GroupScores, score_groups
 from metrics.bias.intervals import BiasEstimate, ClassGroups, estimate_bias, resampled_bias
-from metrics.bias.planted import planted_correlation
+from metrics.bias.readings import planted_correlation
 from metrics.intervals import percentiles
 
 BY = ("checkpoint", "data", "class", "category", "attribute", "subject", "cluster")

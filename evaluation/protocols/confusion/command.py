@@ -84,7 +84,7 @@ def evaluate(
     from evaluation.protocols.confusion.measures import Asked
     from evaluation.protocols.confusion.trials import Plan, fixed_trials, logits_key, similar_trials
     from evaluation.protocols.confusion.views import report
-    from metrics.confusion.measures import confidences
+    from metrics.confusion import confidences
     from storage.errors import DataError
     from storage.finished_work import FinishedWork
 

@@ -18,9 +18,8 @@ import pandas as pd
 from data_modules.schema import ChoiceQuestion
 from evaluation.protocols.confusion.trials import Trial
 from evaluation.results import Results
-from metrics.confusion import measures as of
-from metrics.confusion.irregularities import irregularities
-from metrics.confusion.significance import Significance, binomial, mcnemar, t_against, t_paired
+from metrics import confusion as of
+from metrics.confusion import Significance, binomial, irregularities, mcnemar, t_against, t_paired
 from metrics.intervals import mean_interval
 
 BY = ("checkpoint", "probe", "sampling", "n_choices", "trial", "k", "slot", "split", "test")

@@ -1,1 +1,0 @@
-"""Numbers and statistical tests of the confusion probes."""
