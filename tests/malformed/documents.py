@@ -102,9 +102,7 @@ def hotpotqa_document() -> Any:
 
 
 def row_documents() -> Any:
-    return written(
-        write_rows, [perturb(one, "os") for one in islice(qa_examples("conversation_dev"), 2)]
-    )
+    return written(write_rows, [perturb(one, "os") for one in islice(qa_examples("conversation_dev"), 2)])
 
 
 def pair_documents() -> Any:
