@@ -9,27 +9,19 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from storage.command_line import Count, Parser, call, guarded, make_parser
 
-
-class Benchmark(NamedTuple):
-    """A function of `repeats` and `quick`."""
-
-    function: str
-    about: str
-
-
 BENCHMARKS = {
-    "training": Benchmark("training.measure", "throughput of fine-tuning, against Trainer and Lightning"),
-    "bias_scoring": Benchmark("bias_scoring.measure", "scoring groups, against one at a time and padded"),
-    "bias_metrics": Benchmark("bias_metrics.measure", "bias of a million rows, against plain Python"),
-    "deletion": Benchmark("deletion.measure", "deletion intervention on many questions"),
-    "warm_start": Benchmark("runs.warm_start", "first and second start of an experiment"),
-    "processes": Benchmark("runs.processes", "two processes against one"),
-    "gpu": Benchmark("gpu.measure", "fine-tuning RoBERTa on a GPU, where there is one"),
+    "training": ("training.measure", "throughput of fine-tuning, against Trainer and Lightning"),
+    "bias_scoring": ("bias_scoring.measure", "scoring groups, against one at a time and padded"),
+    "bias_metrics": ("bias_metrics.measure", "bias of a million rows, against plain Python"),
+    "warm_start": ("runs.warm_start", "first and second start of an experiment"),
+    "processes": ("runs.processes", "two processes against one"),
+    "gpu": ("gpu.measure", "fine-tuning RoBERTa on a GPU, where there is one"),
 }
+"""For each a function of `repeats` and `quick`, and what it measures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +49,7 @@ class Options:
 def parser() -> Parser:
     """The command's flags."""
     found = make_parser(Options, "python -m benchmarks")
-    about = "; ".join(f"{name}: {row.about}" for name, row in BENCHMARKS.items())
+    about = "; ".join(f"{name}: {what}" for name, (_, what) in BENCHMARKS.items())
     found.add_argument("names", nargs="*", metavar="NAME", help=f"benchmarks (default: all). {about}")
     return found
 
@@ -82,8 +74,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(name: str, options: Options) -> None:
     from benchmarks.report import markdown, record, table_of
 
-    print(f"== {name}: {BENCHMARKS[name].about}", flush=True)
-    module, _, function = BENCHMARKS[name].function.partition(".")
+    place, about = BENCHMARKS[name]
+    print(f"== {name}: {about}", flush=True)
+    module, _, function = place.partition(".")
     measure = getattr(importlib.import_module(f"benchmarks.{module}"), function)
     more = {"groups": options.groups} if name == "bias_scoring" and options.groups else {}
     results = measure(repeats=options.repeats, quick=options.quick, **more)

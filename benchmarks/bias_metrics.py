@@ -12,14 +12,13 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from benchmarks.report import Result
-from benchmarks.turns import in_turns, own_processes
+from benchmarks.turns import Turn, results_of, side_by_side
 from metrics.bias.group_bias import GroupBias
 
 CLASSES, SUBJECTS, ATTRIBUTES = 4, 40, 30
@@ -29,38 +28,16 @@ MEANS = [name + suffix for name in ("mu", "eta", "theta") for suffix in ("", "_n
 NAMES = ("n", "mean_abs_c", "delta", "eps", "mass", *MEANS)
 
 
-class Measured(NamedTuple):
-    """One turn of one system."""
-
-    seconds: float
-    peak_bytes: int
-    found: dict[int, dict[str, float]]
-
-
 def measure(*, repeats: int, quick: bool) -> list[Result]:
     """Rows a second; seconds, memory at its worst beyond the input, and how far results differ as notes."""
     rows = 2_000 if quick else 1_000_000
     systems = {OURS: run_ours, REFERENCE: run_reference}
-    with own_processes(systems, apart=not quick) as call:
-        for name, system in systems.items():
-            call[name](system, 1_000, 0)
-        turns = in_turns(systems, repeats, lambda name, turn: call[name](systems[name], rows, turn + 1))
+    turns = side_by_side(
+        systems, repeats, apart=not quick, timed=lambda turn: (rows, turn + 1), warm=(1_000, 0)
+    )
     apart = max(difference(a.found, b.found) for a, b in zip(turns[OURS], turns[REFERENCE], strict=True))
-    return [
-        Result(
-            benchmark="bias_metrics",
-            system=name,
-            unit="rows/s",
-            values=tuple(rows / turn.seconds for turn in measured),
-            notes={
-                "rows": rows,
-                "seconds": round(median(turn.seconds for turn in measured), 3),
-                "peak memory beyond the input MB": round(max(turn.peak_bytes for turn in measured) / 1e6, 1),
-                "largest difference of a result": apart,
-            },
-        )
-        for name, measured in turns.items()
-    ]
+    notes = {"rows": rows, "largest difference of a result": apart}
+    return results_of("bias_metrics", "rows/s", turns, notes)
 
 
 def random_rows(rows: int, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -76,7 +53,7 @@ def random_rows(rows: int, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     )
 
 
-def run_ours(rows: int, seed: int) -> Measured:
+def run_ours(rows: int, seed: int) -> Turn:
     """The torchmetrics metric, batch by batch, as validation feeds it."""
     inputs = random_rows(rows, seed)
     memory, began = Memory(), time.perf_counter()
@@ -84,18 +61,24 @@ def run_ours(rows: int, seed: int) -> Measured:
     for at in range(0, rows, BATCH):
         metric.update(*(value[at : at + BATCH] for value in inputs))
     result = metric.compute()
-    seconds = time.perf_counter() - began
+    turn = _turn(rows, began, memory)
     classes = [k for k in range(CLASSES) if result.n_K[k]]
     found = {k: {name: getattr(result, f"{name}_K")[k].item() for name in NAMES} for k in classes}
-    return Measured(seconds, memory.grown(), found)
+    return turn._replace(found=found)
 
 
-def run_reference(rows: int, seed: int) -> Measured:
+def run_reference(rows: int, seed: int) -> Turn:
     """Dictionaries and a loop."""
     inputs: list[Any] = [value.tolist() for value in random_rows(rows, seed)]
     memory, began = Memory(), time.perf_counter()
     found = reference_bias(zip(*inputs, strict=True))
-    return Measured(time.perf_counter() - began, memory.grown(), found)
+    return _turn(rows, began, memory)._replace(found=found)
+
+
+def _turn(rows: int, began: float, memory: Memory) -> Turn:
+    seconds = time.perf_counter() - began
+    notes = {"seconds": seconds, "peak memory beyond the input MB": memory.grown() / 1e6}
+    return Turn(rows / seconds, notes)
 
 
 def difference(one: dict[int, dict[str, float]], two: dict[int, dict[str, float]]) -> float:

@@ -12,15 +12,14 @@ import time
 from collections.abc import Callable
 from functools import lru_cache, partial
 from itertools import islice
-from statistics import median
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from benchmarks.report import Result
-from benchmarks.turns import in_turns, own_processes
+from benchmarks.turns import Turn, results_of, side_by_side
 from data_modules.batching.group_rows import GroupSet
 from data_modules.encoding.tables import flat
 from data_modules.encoding.windows import EncodedRow, encode_texts, query_text
@@ -47,37 +46,17 @@ class Work(NamedTuple):
     padded: int  # rows, likewise, in one batch of full width
 
 
-class Measured(NamedTuple):
-    """One turn of one system."""
-
-    rows: int
-    seconds: float
-    probability: dict[int, list[float]]  # of both boundaries of both subjects, by number of the row
-
-
 def measure(*, repeats: int, quick: bool, groups: str = "stories:heldout") -> list[Result]:
     """Rows a second of every system; how far its probabilities are from those of one at a time as a note."""
-    with tempfile.TemporaryDirectory() as folder, own_processes(SYSTEMS, apart=not quick) as call:
+    with tempfile.TemporaryDirectory() as folder:
         work = Work(folder, groups, *((6, 12, 8) if quick else (240, 250, 32)))
         save_model(work, QUICK if quick else MINILM)
-        for name, system in SYSTEMS.items():
-            call[name](system, work)
-        turns = in_turns(SYSTEMS, repeats, lambda name, _: call[name](SYSTEMS[name], work))
-    exact = turns[SINGLE][0].probability
-    return [
-        Result(
-            benchmark="bias_scoring",
-            system=name,
-            unit="rows/s",
-            values=tuple(turn.rows / turn.seconds for turn in made),
-            notes={
-                "rows": made[0].rows,
-                "seconds": round(median(turn.seconds for turn in made), 2),
-                "largest difference of a probability": difference(made[0].probability, exact),
-            },
-        )
-        for name, made in turns.items()
-    ]
+        turns = side_by_side(SYSTEMS, repeats, apart=not quick, timed=lambda _: (work,), warm=(work,))
+    exact = turns[SINGLE][0].found
+    for made in turns.values():
+        for turn in made:
+            turn.notes["largest difference of a probability"] = difference(turn.found, exact)
+    return results_of("bias_scoring", "rows/s", turns, {})
 
 
 def save_model(work: Work, shape: dict[str, int]) -> None:
@@ -100,51 +79,46 @@ def groups_of(work: Work) -> list[Group]:
     return with_unadvised(list(islice(read_groups(work.source), work.groups)))
 
 
-def ours(precision: Literal["32", "bf16"], work: Work) -> Measured:
+def ours(precision: Literal["32", "bf16"], work: Work) -> Turn:
     """`python -m evaluation bias`."""
     predictor, data = predictor_of(work, precision), tokenised(work)
     began = time.perf_counter()
     log_prob = predictor.group_set_log_probs(data)
     seconds = time.perf_counter() - began
-    probability = log_prob.exp().view(-1, 4)
-    return Measured(len(probability), seconds, dict(enumerate(probability.tolist())))
+    return _turn(seconds, dict(enumerate(log_prob.exp().view(-1, 4).tolist())))
 
 
-def one_at_a_time(work: Work) -> Measured:
-    """transformers' model in float32, a row at a time, without padding."""
-    model, rows = theirs(work), rows_of(work)
-    index = spread(len(rows), work.singles)
-    probability: dict[int, list[float]] = {}
+def _turn(seconds: float, probability: dict[int, list[float]]) -> Turn:
+    """A turn that found probabilities of both boundaries of both subjects, by number of the row."""
+    rows = len(probability)
+    return Turn(rows / seconds, {"rows": rows, "seconds": seconds}, probability)
+
+
+def theirs(width: int, work: Work) -> Turn:
+    """transformers' model in float32: a row at a time without padding, or one batch padded to `width`."""
+    model, rows = their_model(work), rows_of(work)
+    index = spread(len(rows), work.padded if width else work.singles)
+    probability = {}
     began = time.perf_counter()
     with torch.inference_mode():
-        for i in index:
-            row, candidate_SE = rows[i]
-            start_BT, end_BT = model(batch([row], len(row.input_ids_T)))
-            probability[i] = read_off(start_BT[0], end_BT[0], candidate_SE)
-    return Measured(len(index), time.perf_counter() - began, probability)
-
-
-def padded_batch(work: Work) -> Measured:
-    """The same in one batch, every row padded to the full width."""
-    model, rows = theirs(work), rows_of(work)
-    index = spread(len(rows), work.padded)
-    began = time.perf_counter()
-    with torch.inference_mode():
-        start_BT, end_BT = model(batch([rows[i][0] for i in index], WIDTH))
-        probability = {}
-        for b, i in enumerate(index):
-            row, candidate_SE = rows[i]
-            length = len(row.input_ids_T)  # transformers' logits go on over the padding
-            probability[i] = read_off(start_BT[b, :length], end_BT[b, :length], candidate_SE)
-    return Measured(len(index), time.perf_counter() - began, probability)
+        for batch in [index] if width else [[i] for i in index]:
+            output = model(**padded([rows[i][0] for i in batch], width or len(rows[batch[0]][0].input_ids_T)))
+            for i, start_T, end_T in zip(batch, output.start_logits, output.end_logits, strict=True):
+                row, candidate_SE = rows[i]
+                length = len(row.input_ids_T)  # transformers' logits go on over the padding
+                start_T, end_T = start_T[:length].softmax(-1), end_T[:length].softmax(-1)
+                probability[i] = [
+                    float(p) for first, last in candidate_SE.tolist() for p in (start_T[first], end_T[last])
+                ]
+    return _turn(time.perf_counter() - began, probability)
 
 
 SINGLE = "one at a time, float32"
-SYSTEMS: dict[str, Callable[[Work], Measured]] = {
+SYSTEMS: dict[str, Callable[[Work], Turn]] = {
     "interventune": partial(ours, "bf16"),
     "interventune, float32": partial(ours, "32"),
-    SINGLE: one_at_a_time,
-    f"batches padded to {WIDTH}, float32": padded_batch,
+    SINGLE: partial(theirs, 0),
+    f"batches padded to {WIDTH}, float32": partial(theirs, WIDTH),
 }
 
 
@@ -155,17 +129,11 @@ def predictor_of(work: Work, precision: Literal["32", "bf16"]) -> QuestionCheckp
 
 
 @lru_cache(maxsize=1)
-def theirs(work: Work) -> Callable[[dict[str, Tensor]], tuple[Tensor, Tensor]]:
-    """transformers' model as it comes: inputs to start and end logits."""
+def their_model(work: Work) -> Any:
+    """As it comes."""
     from transformers import AutoModelForQuestionAnswering
 
-    model = AutoModelForQuestionAnswering.from_pretrained(work.folder).eval()
-
-    def logits(inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        output = model(**inputs)
-        return output.start_logits, output.end_logits
-
-    return logits
+    return AutoModelForQuestionAnswering.from_pretrained(work.folder).eval()
 
 
 @lru_cache(maxsize=1)
@@ -192,7 +160,7 @@ def spread(size: int, count: int) -> list[int]:
     return np.unique(np.linspace(0, size - 1, min(count, size)).astype(int)).tolist()
 
 
-def batch(rows: list[EncodedRow], width: int) -> dict[str, Tensor]:
+def padded(rows: list[EncodedRow], width: int) -> dict[str, Tensor]:
     """Rows padded to `width`."""
     inputs = {name: torch.zeros(len(rows), width, dtype=torch.long) for name in NAMES}
     for b, row in enumerate(rows):
@@ -203,12 +171,6 @@ def batch(rows: list[EncodedRow], width: int) -> dict[str, Tensor]:
 
 
 NAMES = ("input_ids", "token_type_ids", "attention_mask")
-
-
-def read_off(start_T: Tensor, end_T: Tensor, candidate_SE: np.ndarray) -> list[float]:
-    """Start and end probability of both subjects."""
-    start_T, end_T = start_T.softmax(-1), end_T.softmax(-1)
-    return [float(p) for first, last in candidate_SE.tolist() for p in (start_T[first], end_T[last])]
 
 
 def difference(one: dict[int, list[float]], two: dict[int, list[float]]) -> float:

@@ -9,14 +9,17 @@ from __future__ import annotations
 import resource
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
 from benchmarks.clock import EpochClock, Stopwatch
+from benchmarks.turns import Turn
 from benchmarks.workload import ENCODING
 
 PAD_TO = 16
@@ -47,15 +50,6 @@ class Job:
     tokenizer: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """The last epoch of a training; memory is that of the process on a CPU, allocated memory on a GPU."""
-
-    seconds: float
-    steps: int
-    peak_bytes: int
-
-
 def fit_flags(job: Job, file: Path, seed: int, root: str) -> list[str]:
     """Our command line for a job: what configs/base.yaml says, nothing that makes it faster; runs and cache
     under `root`."""
@@ -80,7 +74,7 @@ def fit_flags(job: Job, file: Path, seed: int, root: str) -> list[str]:
     ]
 
 
-def interventune(job: Job, file: Path, seed: int) -> Measured:
+def interventune(job: Job, file: Path, seed: int) -> Turn:
     """Ours: `python -m training fit` with its defaults.
 
     Raises:
@@ -98,7 +92,7 @@ def interventune(job: Job, file: Path, seed: int) -> Measured:
     return _measured(job, clock.watch)
 
 
-def trainer_defaults(job: Job, file: Path, seed: int) -> Measured:
+def trainer_defaults(job: Job, file: Path, seed: int) -> Turn:
     """Trainer as run_qa.py sets it up: rows padded to 384, float32, 8 a batch, shuffled."""
     import transformers
 
@@ -106,7 +100,7 @@ def trainer_defaults(job: Job, file: Path, seed: int) -> Measured:
     return _hugging_face(job, rows, seed, transformers.default_data_collator, {})
 
 
-def trainer_tuned(job: Job, file: Path, seed: int) -> Measured:
+def trainer_tuned(job: Job, file: Path, seed: int) -> Turn:
     """Trainer as somebody sets it up who knows it: bfloat16, similar lengths together, padded to the longest
     of the batch and a multiple of 16, our batch size, the fused optimizer."""
     from transformers import AutoTokenizer, DataCollatorWithPadding
@@ -125,7 +119,7 @@ def trainer_tuned(job: Job, file: Path, seed: int) -> Measured:
     return _hugging_face(job, windows(job, file), seed, collator, options)
 
 
-def plain_lightning(job: Job, file: Path, seed: int) -> Measured:
+def plain_lightning(job: Job, file: Path, seed: int) -> Turn:
     """A LightningModule as in a tutorial: shuffled, padded to the longest of the batch, float32, AdamW."""
     import pytorch_lightning as pl
     from torch.utils.data import DataLoader
@@ -168,7 +162,7 @@ def plain_lightning(job: Job, file: Path, seed: int) -> Measured:
     return _measured(job, clock.watch)
 
 
-SYSTEMS: dict[str, Callable[[Job, Path, int], Measured]] = {
+SYSTEMS: dict[str, Callable[[Job, Path, int], Turn]] = {
     "interventune": interventune,
     "Trainer, run_qa's defaults": trainer_defaults,
     "Trainer, tuned": trainer_tuned,
@@ -217,10 +211,16 @@ def _model(job: Job) -> Any:
 
 def _hugging_face(
     job: Job, rows: list[dict[str, Any]], seed: int, collator: Any, options: dict[str, Any]
-) -> Measured:
+) -> Turn:
     from datasets import Dataset
-    from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
-    from transformers.trainer_pt_utils import get_length_grouped_indices
+    from transformers import (
+        PrinterCallback,
+        Trainer,
+        TrainerCallback,
+        TrainingArguments,
+        set_seed,
+        trainer_pt_utils,
+    )
 
     watch = Stopwatch()
 
@@ -234,29 +234,14 @@ def _hugging_face(
         def on_epoch_end(self, *_: Any, **__: Any) -> None:
             watch.stop()
 
-    class GroupedByLength(torch.utils.data.Sampler[int]):
-        def __init__(self, draw: Callable[[], list[int]]) -> None:
-            self.draw = draw
-
-        def __iter__(self) -> Iterator[int]:
-            return iter(self.draw())
-
-        def __len__(self) -> int:
-            return len(lengths)
-
-    class FullPools(Trainer):
-        """Groups by length among 50 batches, as it does on a data set of SQuAD's size; on a draw it would
-        make its pools smaller, and pad more."""
-
-        def _get_train_sampler(self, train_dataset: Any = None) -> Any:
-            if self.args.train_sampling_strategy != "group_by_length":
-                return super()._get_train_sampler(train_dataset)
-            size = self.args.train_batch_size
-            return GroupedByLength(lambda: get_length_grouped_indices(lengths, size, mega_batch_mult=50))
-
-    lengths = [len(row["input_ids"]) for row in rows]
     set_seed(seed)
-    with tempfile.TemporaryDirectory() as root:
+    # Lengths are grouped among 50 batches, as on a data set of SQuAD's size; on a draw Trainer would make its
+    # pools smaller, and pad more.
+    pools = partial(trainer_pt_utils.get_length_grouped_indices, mega_batch_mult=50)
+    with (
+        tempfile.TemporaryDirectory() as root,
+        patch.object(trainer_pt_utils, "get_length_grouped_indices", pools),
+    ):
         arguments = TrainingArguments(
             output_dir=root,
             num_train_epochs=job.epochs,
@@ -269,7 +254,7 @@ def _hugging_face(
             disable_tqdm=True,
             **options,
         )
-        trainer = FullPools(
+        trainer = Trainer(
             model=_model(job),
             args=arguments,
             train_dataset=Dataset.from_list(rows),
@@ -281,7 +266,8 @@ def _hugging_face(
     return _measured(job, watch)
 
 
-def _measured(job: Job, watch: Stopwatch) -> Measured:
+def _measured(job: Job, watch: Stopwatch) -> Turn:
+    """The last epoch, in epochs a second; memory is that of the process, on a GPU what was allocated."""
     if job.device == "cpu":
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         peak *= 1 if sys.platform == "darwin" else 1024
@@ -289,4 +275,6 @@ def _measured(job: Job, watch: Stopwatch) -> Measured:
         peak = torch.cuda.max_memory_allocated()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    return Measured(seconds=watch.seconds[-1], steps=watch.steps[-1], peak_bytes=peak)
+    seconds = watch.seconds[-1]
+    notes = {"steps": watch.steps[-1], "seconds": seconds, "peak memory MiB": peak / 2**20}
+    return Turn(1 / seconds, notes)

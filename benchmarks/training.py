@@ -8,19 +8,18 @@ steps; building the model is not.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
 
 from benchmarks.flops import measured_peak, training_flops
 from benchmarks.report import Result
-from benchmarks.trainers import SYSTEMS, Job, Measured
-from benchmarks.turns import in_turns, own_processes
-from benchmarks.workload import VOCABULARY, Workload, make_workload
+from benchmarks.trainers import SYSTEMS, Job
+from benchmarks.turns import Turn, in_turns, own_processes, results_of
+from benchmarks.workload import VOCABULARY, make_workload
 
 OURS, TUNED = "interventune", "Trainer, tuned"
 FLOAT32 = {"Trainer, run_qa's defaults", "plain Lightning"}
@@ -62,7 +61,7 @@ SHAPES = (
 QUICK = (Shape(name="tiny", config=sizes(1, 32, 2, 64, 500), questions=10),)
 
 
-Run = tuple[Callable[[Job, Path, int], Measured], Job]
+Run = tuple[Callable[[Job, Path, int], Turn], Job]
 """A system and its job; the tokenizer is filled in."""
 
 
@@ -124,44 +123,20 @@ def measure_shape(
                 continue
             jobs[name] = job
             if name == OURS:
-                batch_size = max(1, round(len(work.lengths[0]) / warm.steps))
+                batch_size = max(1, round(len(work.lengths[0]) / warm.notes["steps"]))
         extra = {extra_note[0]: call[OURS](extra_note[1], jobs[OURS], work.files[0])} if extra_note else {}
         measured = in_turns(
             jobs,
             repeats,
             lambda name, turn: call[name](runs[name][0], jobs[name], work.files[turn + 1], turn),
         )
-    return [
-        result_of(benchmark, name, shape, work, turns, peak[name], extra if name == OURS else {})
-        for name, turns in measured.items()
-    ]
-
-
-def result_of(
-    benchmark: str,
-    system: str,
-    shape: Shape,
-    work: Workload,
-    turns: Sequence[Measured],
-    peak: float,
-    extra: Mapping[str, float],
-) -> Result:
-    """The figures of one system; `work` begins with the warm-up's draw."""
-    timed = list(zip(work.lengths[1:], turns, strict=True))
-    flops = [training_flops(shape.config, lengths) / turn.seconds for lengths, turn in timed]
-    return Result(
-        benchmark=benchmark,
-        system=system,
-        unit="samples/s",
-        values=tuple(len(lengths) / turn.seconds for lengths, turn in timed),
-        notes={
-            "real tokens/s": round(median(sum(lengths) / turn.seconds for lengths, turn in timed)),
-            "share of the measured matmul peak": round(median(flops) / peak, 3),
-            "peak TFLOP/s": round(peak / 1e12, 3),
-            "samples": round(median(len(lengths) for lengths, _ in timed)),
-            "steps": round(median(turn.steps for turn in turns)),
-            "seconds": round(median(turn.seconds for turn in turns), 2),
-            "peak memory MiB": round(max(turn.peak_bytes for turn in turns) / 2**20),
-            **extra,
-        },
-    )
+    turns: dict[str, list[Turn]] = {}
+    for name, made in measured.items():
+        turns[name] = []
+        for lengths, turn in zip(work.lengths[1:], made, strict=True):
+            share = training_flops(shape.config, lengths) * turn.figure / peak[name]
+            notes = {"real tokens/s": sum(lengths) * turn.figure, "share of the measured matmul peak": share}
+            notes |= {"peak TFLOP/s": peak[name] / 1e12, "samples": len(lengths)}
+            notes |= turn.notes | (extra if name == OURS else {})
+            turns[name].append(Turn(len(lengths) * turn.figure, notes))
+    return results_of(benchmark, "samples/s", turns, {})

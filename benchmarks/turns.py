@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context
-from typing import Any, TypeVar
+from statistics import median
+from typing import Any, NamedTuple, TypeVar
+
+from benchmarks.report import Result
 
 T = TypeVar("T")
 Call = Callable[..., Any]
@@ -32,13 +35,10 @@ def own_processes(names: Iterable[str], *, apart: bool = True) -> Iterator[Mappi
                 calls[name] = lambda function, *arguments: function(*arguments)
                 continue
             # Spawned: a fork would inherit threads that this process has already started.
-            pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_quiet)
-            calls[name] = _caller(stack.enter_context(pool))
+            made = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_quiet)
+            pool = stack.enter_context(made)
+            calls[name] = lambda *task, pool=pool: pool.submit(*task).result()
         yield calls
-
-
-def _caller(pool: ProcessPoolExecutor) -> Call:
-    return lambda function, *arguments: pool.submit(function, *arguments).result()
 
 
 def in_turns(systems: Iterable[str], turns: int, run: Callable[[str, int], T]) -> dict[str, list[T]]:
@@ -48,6 +48,65 @@ def in_turns(systems: Iterable[str], turns: int, run: Callable[[str, int], T]) -
         for name, values in made.items():
             values.append(run(name, turn))
     return made
+
+
+class Turn(NamedTuple):
+    """What a system did in one turn.
+
+    Args:
+        figure: how fast it was, in units of the benchmark.
+        notes: seconds, sizes, peak memory; medians are reported.
+        found: what systems are to agree on.
+    """
+
+    figure: float
+    notes: dict[str, float]
+    found: Any = None
+
+
+def side_by_side(
+    systems: Mapping[str, Callable[..., Turn]],
+    repeats: int,
+    *,
+    apart: bool,
+    timed: Callable[[int], tuple[Any, ...]],
+    warm: tuple[Any, ...],
+) -> dict[str, list[Turn]]:
+    """Every system's turns, after a warm-up.
+
+    Args:
+        systems: functions that a process of its own can import.
+        repeats: how many turns.
+        apart: as in `own_processes`.
+        timed: arguments of all systems in a turn.
+        warm: those of the warm-up.
+    """
+    with own_processes(systems, apart=apart) as call:
+        for name, system in systems.items():
+            call[name](system, *warm)
+        return in_turns(systems, repeats, lambda name, turn: call[name](systems[name], *timed(turn)))
+
+
+def results_of(
+    benchmark: str,
+    unit: str,
+    turns: Mapping[str, Sequence[Turn]],
+    notes: Mapping[str, Any],
+    *,
+    higher_is_better: bool = True,
+) -> list[Result]:
+    """A result for each system, ours first, with the medians of its turns' notes and the `notes` of all."""
+    return [
+        Result(
+            benchmark=benchmark,
+            system=name,
+            unit=unit,
+            values=tuple(turn.figure for turn in made),
+            higher_is_better=higher_is_better,
+            notes={**{key: median(turn.notes[key] for turn in made) for key in made[0].notes}, **notes},
+        )
+        for name, made in turns.items()
+    ]
 
 
 def _quiet() -> None:

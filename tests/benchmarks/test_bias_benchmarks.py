@@ -1,10 +1,10 @@
-"""The benchmarks of bias and deletion: systems agree on their results, and quick runs give whole figures."""
+"""The benchmarks of bias: systems agree on their results, and quick runs give whole figures."""
 
 from __future__ import annotations
 
 import pytest
 
-from benchmarks import bias_metrics, bias_scoring, deletion
+from benchmarks import bias_metrics, bias_scoring
 from benchmarks.bias_metrics import reference_bias
 from benchmarks.report import Result
 from metrics.bias.group_bias import GroupBias
@@ -46,15 +46,3 @@ def test_scores_are_the_same_however_rows_are_batched() -> None:
     for name, result in made.items():
         limit = 5e-3 if name == "interventune" else 1e-6
         assert result.notes["largest difference of a probability"] <= limit  # type: ignore[operator]
-
-
-def test_deletions_are_the_same_with_and_without_shared_sentences() -> None:
-    made = systems(deletion.measure(repeats=1, quick=True), 1)
-    kept = {result.notes["kept"] for result in made.values()}
-    assert len(kept) == 1
-    assert kept.pop() > 300  # type: ignore[operator]
-
-
-def test_every_round_of_questions_has_stories_of_its_own() -> None:
-    once = len({e.context for e in deletion.questions(12_000)})
-    assert len({e.context for e in deletion.questions(12_500)}) == once + 500

@@ -56,8 +56,8 @@ def test_every_system_trains_once_on_every_window(job_and_file: tuple[Job, Path]
     with rows_seen() as seen:
         measured = SYSTEMS[name](job, file, 0)
     assert seen == wanted
-    assert measured.seconds > 0
-    assert 1 <= measured.steps <= 13
+    assert measured.figure > 0
+    assert 1 <= measured.notes["steps"] <= 13
 
 
 def test_rows_are_padded_to_384_for_the_defaults_alone(job_and_file: tuple[Job, Path]) -> None:

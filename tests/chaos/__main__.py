@@ -14,7 +14,6 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything imports transformers
@@ -36,13 +35,11 @@ def main() -> int:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         root = (args.keep or Path(folder)).absolute()
-        parts: list[Callable[[], bool]] = [lambda: disks(root / "disks")]
+        held = disks(root / "disks")
         if not args.quick:
-            parts.append(lambda: training(args.kills, args.seed, root / "training"))
-            parts.append(lambda: sweeps(args.sweep_kills, args.seed, root / "sweep"))
-        held = [part() for part in parts]
-    print("all of it holds" if all(held) else "NOT all of it holds")
-    return 0 if all(held) else 1
+            held = kills(args.kills, args.sweep_kills, args.seed, root) and held
+    print("all of it holds" if held else "NOT all of it holds")
+    return 0 if held else 1
 
 
 def disks(root: Path) -> bool:
@@ -66,34 +63,24 @@ def disks(root: Path) -> bool:
     return held
 
 
-def training(kills: int, seed: int, root: Path) -> bool:
-    """kill -9 of training."""
+def kills(of_training: int, of_sweeps: int, seed: int, root: Path) -> bool:
+    """kill -9 of training; of a sweep's workers, of its trials, and of the command, on every engine."""
+    from tests.chaos.sweep_kills import ENGINES, kill_sweep
     from tests.chaos.training_kills import kill_training
 
-    result = kill_training(kills, seed, root)
-    return shown("training", result.summary(), result.problems) and result.made.total() >= kills
-
-
-def sweeps(kills: int, seed: int, root: Path) -> bool:
-    """kill -9 of a sweep's workers, of its trials, and of the command, on every engine."""
-    from tests.chaos.sweep_kills import ENGINES, engines, kill_sweep
-
+    parts = {"training": lambda: kill_training(of_training, seed, root / "training")} if of_training else {}
+    for engine in ENGINES if of_sweeps else ():
+        name = f"sweep on {engine.name}"
+        parts[name] = lambda engine=engine: kill_sweep(engine, of_sweeps, seed, root / engine.name)
     held = True
-    for engine in ENGINES:
-        if engine not in engines():
-            print(f"sweep on {engine.name}: skipped, it is not installed", flush=True)
+    for name, part in parts.items():
+        if (result := part()) is None:
+            print(f"{name}: skipped, it is not installed", flush=True)
             continue
-        result = kill_sweep(engine, kills, seed, root / engine.name)
-        held = shown(f"sweep on {engine.name}", result.summary(), result.problems) and held
+        ended = "PROBLEMS" if result.problems else "ended as if nothing had happened"
+        print(f"{name}: {result.summary()}: {ended}", *result.problems, sep="\n  ", flush=True)
+        held = held and not result.problems
     return held
-
-
-def shown(part: str, summary: str, problems: list[str]) -> bool:
-    """Print how a part ended; whether it held."""
-    print(f"{part}: {summary}: {'PROBLEMS' if problems else 'ended as if nothing had happened'}", flush=True)
-    for problem in problems:
-        print(f"  {problem}", flush=True)
-    return not problems
 
 
 if __name__ == "__main__":

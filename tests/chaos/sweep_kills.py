@@ -77,13 +77,11 @@ ENGINES = (
 )
 
 
-def engines() -> list[Engine]:
-    """Those that can run here."""
-    return [engine for engine in ENGINES if engine.name != "ray" or find_spec("ray")]
-
-
-def kill_sweep(engine: Engine, kills: int, seed: int, root: Path) -> Kills:
-    """Kill `kills` workers or trials, and one command with all below it; every point must end once."""
+def kill_sweep(engine: Engine, kills: int, seed: int, root: Path) -> Kills | None:
+    """Kill `kills` workers or trials, and one command with all below it; every point must end once.
+    None where Ray is not installed."""
+    if engine.name == "ray" and not find_spec("ray"):
+        return None
     root.mkdir(parents=True, exist_ok=True)
     file, folder, log = root / "chaos.yaml", root / "study", root / "sweep.log"
     file.write_text(SWEEP + engine.space)

@@ -12,13 +12,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytorch_lightning as pl
 import torch
-
-from tests.chaos.phases import phase_of
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "configs"
@@ -31,6 +31,39 @@ LONGEST_S = 300.0
 """Longest wait for a process to begin training, or to end."""
 TIMES = ("time", "seconds", "per_s", "per_second")
 """Parts of the names of columns that differ from run to run."""
+
+
+class Phases(pl.Callback):
+    """Writes the phase into the file `path`, in one write, whenever it changes."""
+
+    def __init__(self, *, path: str) -> None:
+        self.path = path
+
+    def tell(self, phase: str) -> None:
+        """Put the phase in place of the one before."""
+        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
+        os.pwrite(handle, f"{phase:<12}".encode(), 0)
+        os.close(handle)
+
+    def on_train_start(self, *args: Any) -> None:
+        self.tell("training")
+
+    def on_validation_start(self, *args: Any) -> None:
+        self.tell("validation")
+
+    def on_validation_end(self, *args: Any) -> None:
+        self.tell("training")
+
+    def on_train_end(self, *args: Any) -> None:
+        self.tell("ending")
+
+
+def phase_of(path: Path) -> str:
+    """The phase that stands there; `start-up` before any."""
+    try:
+        return path.read_text().strip() or "start-up"
+    except FileNotFoundError:
+        return "start-up"
 
 
 @dataclass
@@ -95,7 +128,7 @@ class Training:
 
     def command(self) -> list[str]:
         """The arguments that start the run, and go on with it."""
-        tell = {"class_path": "tests.chaos.phases.Phases", "init_args": {"path": str(self.phase)}}
+        tell = {"class_path": "tests.chaos.training_kills.Phases", "init_args": {"path": str(self.phase)}}
         return [
             *("fit", "-c", str(CONFIGS / "experiments" / "lei_planted.yaml")),
             *("-c", str(CONFIGS / "backbones" / "tiny_roberta.yaml")),
@@ -130,24 +163,20 @@ def kill_training(kills: int, seed: int, root: Path, *, steps: int = 300) -> Kil
     """
     result, dice = Kills(), random.Random(seed)
     undisturbed = Training(root, "undisturbed", steps)
-    seconds = _timed(undisturbed, result)
+    start, process = time.monotonic(), undisturbed.start()
+    _until(lambda: phase_of(undisturbed.phase) != "start-up" or process.poll() is not None)
+    begun = time.monotonic()
+    if process.wait(LONGEST_S):
+        result.problems.append(f"the undisturbed run failed: {undisturbed.tail()}")
+    seconds = begun - start, time.monotonic() - begun
     while result.made.total() < kills and not result.problems:
         run = Training(root, f"killed_{result.ended['runs']}", steps)
         result.ended["runs"] += 1
         _kill_until_done(run, kills, result, dice, seconds)
         result.problems += [f"{run.name}: {text}" for text in differences(undisturbed.folder, run.folder)]
+    if result.made.total() < kills:
+        result.problems.append(f"fewer than {kills} kills")
     return result
-
-
-def _timed(run: Training, result: Kills) -> tuple[float, float]:
-    """Seconds to the first batch, and from there to the end, of a run that nobody disturbs."""
-    start = time.monotonic()
-    process = run.start()
-    _until(lambda: phase_of(run.phase) != "start-up" or process.poll() is not None)
-    begun = time.monotonic()
-    if process.wait(LONGEST_S):
-        result.problems.append(f"the undisturbed run failed: {run.tail()}")
-    return begun - start, time.monotonic() - begun
 
 
 def _kill_until_done(
@@ -181,7 +210,8 @@ def _await_moment(
     """Return some seconds into the start or the training, when the run does what is aimed at or has ended."""
     if aim != "start-up":
         _until(lambda: phase_of(run.phase) != "start-up" or process.poll() is not None)
-    _wait(process, seconds)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
     if aim in ("writing", "validation"):
         _until(lambda: process.poll() is not None or _doing(run, left) == aim, seconds=2.0)
 
@@ -248,10 +278,3 @@ def _until(reached: Any, seconds: float = LONGEST_S) -> None:
     end = time.monotonic() + seconds
     while not reached() and time.monotonic() < end:
         time.sleep(0.001)
-
-
-def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return
