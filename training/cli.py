@@ -46,6 +46,7 @@ class InterventuneCLI(LightningCLI):
 
     def __init__(self, args: list[str]) -> None:
         self.command = args[0] if args and args[0] in SUBCOMMANDS else ""
+        at = 1 if self.command else 0
         super().__init__(
             FineTuning,
             TextDataModule,
@@ -56,7 +57,9 @@ class InterventuneCLI(LightningCLI):
             seed_everything_default=0,
             # argparse would take a misspelt flag for an abbreviation of another one.
             parser_kwargs={"allow_abbrev": False, "exit_on_error": False},
-            args=with_base(args),
+            # base.yaml comes first, so that every other file overrides it. (default_config_files would be
+            # checked on their own, without the required backbone.)
+            args=[*args[:at], "--config", str(CONFIGS / "base.yaml"), *args[at:]],
         )
 
     def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override, unused-ignore]
@@ -100,7 +103,12 @@ class InterventuneCLI(LightningCLI):
 
     def before_instantiate_classes(self) -> None:
         """Settle seeds and the run's folder: a new one, or the latest that can go on (`--ckpt_path auto`)."""
-        _quiet_transformers()
+        from transformers.utils.logging import (
+            disable_progress_bar,
+        )  # printing a configuration does without it
+
+        logging.getLogger("transformers").setLevel(logging.ERROR)
+        disable_progress_bar()  # of reading weights, a blink
         assert self.subcommand is not None
         config = self.config[self.subcommand]
         follow_seed(config, int(config.get("seed_everything") or 0))
@@ -133,7 +141,12 @@ class InterventuneCLI(LightningCLI):
         run = Run(**vars(config.run))
         loggers = [logger for logger in _listed(given.logger) if isinstance(logger, Logger)]
         kwargs["logger"] = [*run.loggers(self.resumed_step), *loggers]
-        kwargs["plugins"] = with_checkpoint_io(_listed(given.plugins))
+        plugins = _listed(given.plugins)
+        for plugin in plugins:
+            if isinstance(plugin, AsyncCheckpointIO) and plugin.checkpoint_io is None:
+                plugin.checkpoint_io = AtomicCheckpointIO()
+        own_writer = any(isinstance(plugin, CheckpointIO) for plugin in plugins)
+        kwargs["plugins"] = plugins if own_writer else [*plugins, AtomicCheckpointIO()]
         if config.trainer.strategy == "fsdp":
             from training.strategies import FullyShardedStrategy  # half a second that only it needs
 
@@ -184,17 +197,6 @@ def follow_seed(config: Any, seed: int) -> None:
                 options[key] = seed
 
 
-def with_checkpoint_io(plugins: list[Any]) -> list[Any]:
-    """The trainer's plugins with a writer of checkpoints: the user's, or ours, which an asynchronous one of
-    the user without a writer of its own gets too."""
-    for plugin in plugins:
-        if isinstance(plugin, AsyncCheckpointIO) and plugin.checkpoint_io is None:
-            plugin.checkpoint_io = AtomicCheckpointIO()
-    if any(isinstance(plugin, CheckpointIO) for plugin in plugins):
-        return plugins
-    return [*plugins, AtomicCheckpointIO()]
-
-
 def _listed(value: Any) -> list[Any]:
     if value is None:
         return []
@@ -214,15 +216,6 @@ def main(args: list[str] | None = None) -> InterventuneCLI:
     return InterventuneCLI(sys.argv[1:] if args is None else args)
 
 
-def with_base(args: list[str]) -> list[str]:
-    """`args` with configs/base.yaml as the first configuration file, so that every other one overrides it.
-
-    (jsonargparse's default_config_files would be checked on their own, without the required backbone.)
-    """
-    at = 1 if args and args[0] in SUBCOMMANDS else 0
-    return [*args[:at], "--config", str(CONFIGS / "base.yaml"), *args[at:]]
-
-
 NOISE = re.compile(
     "does not have many workers|pin_memory|across ranks is zero|smaller than the logging interval"
     "|Experiment logs directory"  # ours to keep, see keep_curves
@@ -240,11 +233,3 @@ def _quiet() -> None:
     for name in ("trainer.connectors.checkpoint_connector", "utilities.rank_zero"):
         logger = logging.getLogger(f"pytorch_lightning.{name}")
         logger.addFilter(lambda record: not NOISE.search(record.getMessage()))
-
-
-def _quiet_transformers() -> None:
-    """The same for transformers; later, because printing a configuration does without it."""
-    from transformers.utils.logging import disable_progress_bar
-
-    logging.getLogger("transformers").setLevel(logging.ERROR)
-    disable_progress_bar()  # of reading weights, a blink

@@ -37,7 +37,8 @@ def demo(
         seed: one run per seed; 0 by default.
         output: a new folder; the next runs/demo/version_N by default.
     """
-    output = (output or next_version(ROOT / "runs" / "demo")).absolute()
+    versions = (ROOT / "runs" / "demo" / f"version_{n}" for n in itertools.count())
+    output = (output or next(path for path in versions if not path.exists())).absolute()
     began = time.monotonic()
     for number in seed or [0]:
         folder = output / f"seed_{number}"
@@ -51,11 +52,6 @@ def demo(
 def main(argv: list[str]) -> int:
     """Run the demo for every seed; 0 when all steps passed."""
     return run(demo, "python -m training demo", argv)
-
-
-def next_version(home: Path) -> Path:
-    """The first `version_N` that does not exist yet."""
-    return next(path for n in itertools.count() if not (path := home / f"version_{n}").exists())
 
 
 def linguistic_ethical_interventions(seed: int, folder: Path) -> None:

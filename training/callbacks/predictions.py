@@ -81,9 +81,13 @@ def write_predictions(evaluated: EvalSet, predictions: dict[int, Any], path: Pat
     else:
         assert not isinstance(data, PairSet)
         answers = data.answers()
-        content = [_chosen(*answers[i], predictions[i]) for i in indices]
+        content = [
+            {
+                "id": answers[i][0],
+                "label": answers[i][1],
+                "choice": predictions[i].index(max(predictions[i])),
+                "logits": predictions[i],
+            }
+            for i in indices
+        ]
     write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-
-
-def _chosen(question: str, label: int, logits: list[float]) -> dict[str, Any]:
-    return {"id": question, "label": label, "choice": logits.index(max(logits)), "logits": logits}

@@ -82,28 +82,22 @@ def keep_global_batch(trainer: pl.Trainer, planned: int) -> None:
 
 def global_batch(trainer: pl.Trainer, planned: int, accumulation: int) -> dict[str, Any]:
     """What a step takes, over all processes, for environment.json; `accumulation` is the configured one."""
+    data, sizes = trainer.datamodule, dict[str, int]()  # those that make up one batch of one process
+    if (train := data.train_set) is not None:
+        if train.groups is not None:
+            sizes["groups_per_class"] = data.groups_per_class
+        if train.qa is not None:
+            name = "qa_batch_tokens" if data.qa_batch_tokens else "qa_batch_size"
+            sizes[name] = getattr(data, name)
+        if train.choices is not None:
+            sizes["choices.batch_size"] = data.choices.batch_size
     return {
         "batches_per_step": trainer.world_size * trainer.accumulate_grad_batches,
         "processes": trainer.world_size,
         "accumulate_grad_batches": trainer.accumulate_grad_batches,
         "configured_batches_per_step": (planned or 1) * accumulation,
-        "batch": batch_sizes(trainer.datamodule),
+        "batch": sizes,
     }
-
-
-def batch_sizes(data: Any) -> dict[str, int]:
-    """The options that make up one batch of one process, of those that apply."""
-    train, sizes = data.train_set, dict[str, int]()
-    if train is None:
-        return sizes
-    if train.groups is not None:
-        sizes["groups_per_class"] = data.groups_per_class
-    if train.qa is not None:
-        name = "qa_batch_tokens" if data.qa_batch_tokens else "qa_batch_size"
-        sizes[name] = getattr(data, name)
-    if train.choices is not None:
-        sizes["choices.batch_size"] = data.choices.batch_size
-    return sizes
 
 
 def in_words(batch: dict[str, Any]) -> str:
@@ -128,17 +122,13 @@ def _write_metrics(trainer: pl.Trainer, earlier: dict[str, float] | None = None)
     if folder is None or not trainer.is_global_zero or trainer.fast_dev_run:
         return
     metrics = dict(sorted({**(earlier or {}), **_metrics(trainer)}.items()))
-    metrics["epoch"], metrics["step"] = _epochs(trainer), trainer.global_step
+    # Epochs of training behind the weights, in parts of one. (Lightning's own count of a run that `max_steps`
+    # ended within an epoch differs after a resume.)
+    epochs, batches = float(trainer.current_epoch), trainer.num_training_batches
+    if trainer.state.fn == "fit" and 0 < batches < math.inf:
+        epochs = round(trainer.global_step / math.ceil(batches / trainer.accumulate_grad_batches), 4)
+    metrics["epoch"], metrics["step"] = epochs, trainer.global_step
     write_text(Path(folder) / "metrics.json", json.dumps(metrics, indent=2) + "\n")
-
-
-def _epochs(trainer: pl.Trainer) -> float:
-    """Epochs of training behind the weights, in parts of one. (Lightning's own count of a run that
-    `max_steps` ended within an epoch differs after a resume.)"""
-    batches = trainer.num_training_batches
-    if trainer.state.fn != "fit" or not 0 < batches < math.inf:
-        return float(trainer.current_epoch)
-    return round(trainer.global_step / math.ceil(batches / trainer.accumulate_grad_batches), 4)
 
 
 def _environment(trainer: pl.Trainer, config: Any) -> dict[str, Any]:

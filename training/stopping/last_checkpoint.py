@@ -57,8 +57,8 @@ class LastCheckpoint(Checkpoint):
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Take over the signals; until training begins, they end the run at once."""
         # Lightning would put its own handlers over ours, and ask all processes in every step.
-        trainer._signal_connector.register_signal_handlers = _do_nothing
-        trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = _do_nothing
+        trainer._signal_connector.register_signal_handlers = lambda: None
+        trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None
         self.signals.install()
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -77,7 +77,11 @@ class LastCheckpoint(Checkpoint):
         self.agreement.start()
         self.signals.deferred = True
         if done := trainer.fit_loop.epoch_loop.batch_progress.current.ready:
-            start_after(trainer, done)
+            # Lightning would let the loader begin there, but has made its iterator long before it reads the
+            # loader's state, to count the steps of an epoch.
+            for loader in trainer.fit_loop._combined_loader.flattened:
+                loader.load_state_dict({"consumed": done})
+            iter(trainer.fit_loop._data_fetcher)
         else:
             # At the start of an epoch there is nothing to restart, which Lightning gets wrong under
             # max_steps.
@@ -87,7 +91,8 @@ class LastCheckpoint(Checkpoint):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Save, or stop, between two batches, when no gradients of half a step would be lost."""
-        request = self.signals.received or (SAVE if trainer.is_global_zero and self._is_late() else 0)
+        late = self.every_s > 0 and time.monotonic() - self.saved_at >= self.every_s
+        request = self.signals.received or (SAVE if late and trainer.is_global_zero else 0)
         self.wanted = max(self.wanted, self.agreement.exchange(request))
         if batch_idx % trainer.accumulate_grad_batches:
             return
@@ -151,9 +156,10 @@ class LastCheckpoint(Checkpoint):
     ) -> None:
         """Bring the counters into one form, and note what they count."""
         fit_loop = checkpoint["loops"]["fit_loop"]
-        consistent_counters(
-            fit_loop, self.save_point or save_point_of(fit_loop), trainer.accumulate_grad_batches
-        )
+        # Somebody else who saves is ModelCheckpoint, after validation or when an epoch is done.
+        epoch = fit_loop["epoch_progress"]["current"]
+        by_others: SavePoint = "epoch done" if epoch["processed"] == epoch["ready"] else "validated"
+        consistent_counters(fit_loop, self.save_point or by_others, trainer.accumulate_grad_batches)
         checkpoint[KEY] = {"processes": trainer.world_size}
 
     def on_load_checkpoint(
@@ -166,7 +172,10 @@ class LastCheckpoint(Checkpoint):
                 f"the checkpoint was written by {before} processes, here are {trainer.world_size}: the epoch "
                 "goes on at the same share of it, in another order"
             )
-            recount(checkpoint["loops"]["fit_loop"], before, trainer.world_size)
+            progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
+            for counts in (progress["total"], progress["current"]):
+                counts.update({key: value * before // trainer.world_size for key, value in counts.items()})
+            progress["is_last_batch"] = False
 
     def _in_fit(self, trainer: pl.Trainer) -> bool:
         return trainer.state.fn == "fit" and not trainer.sanity_checking
@@ -174,9 +183,6 @@ class LastCheckpoint(Checkpoint):
     def _after_step(self, trainer: pl.Trainer) -> bool:
         """Whether no gradients of half a step would be lost, after a batch."""
         return not trainer.fit_loop.epoch_loop._should_accumulate()
-
-    def _is_late(self) -> bool:
-        return self.every_s > 0 and time.monotonic() - self.saved_at >= self.every_s
 
     def _save(self, trainer: pl.Trainer, save_point: SavePoint) -> None:
         if self.path is None:
@@ -202,16 +208,6 @@ class LastCheckpoint(Checkpoint):
         if trainer.is_global_zero:
             print(message, file=sys.stderr, flush=True)
         raise Stopped(signum)
-
-
-def _do_nothing() -> None:
-    """Replaces a method of Lightning."""
-
-
-def save_point_of(fit_loop: dict[str, Any]) -> SavePoint:
-    """When somebody else saves: ModelCheckpoint, after validation or when an epoch is done."""
-    epoch = fit_loop["epoch_progress"]["current"]
-    return "epoch done" if epoch["processed"] == epoch["ready"] else "validated"
 
 
 def consistent_counters(fit_loop: dict[str, Any], save_point: SavePoint, accumulation: int) -> None:
@@ -255,23 +251,6 @@ def _set_batches(fit_loop: dict[str, Any], done: int) -> None:
     progress["is_last_batch"] = False
 
 
-def recount(fit_loop: dict[str, Any], before: int, now: int) -> None:
-    """Turn batches of each of `before` processes into those of each of `now`, in place; rounded down."""
-    progress = fit_loop["epoch_loop.batch_progress"]
-    for counts in (progress["total"], progress["current"]):
-        counts.update({name: value * before // now for name, value in counts.items()})
-    progress["is_last_batch"] = False
-
-
-def start_after(trainer: pl.Trainer, batches: int) -> None:
-    """Let the training loader begin after so many batches. Lightning would, but has made its iterator long
-    before it reads the loader's state, to count the steps of an epoch."""
-    loop = trainer.fit_loop
-    for loader in loop._combined_loader.flattened:
-        loader.load_state_dict({"consumed": batches})
-    iter(loop._data_fetcher)
-
-
 class BatchSeed(pl.Callback):
     """Seeds torch before every training batch from (seed, epoch, batch).
 
@@ -291,9 +270,5 @@ class BatchSeed(pl.Callback):
     ) -> None:
         """Seed the CPU's and the GPU's generators."""
         number = batch_idx * trainer.world_size + trainer.global_rank
-        torch.manual_seed(batch_seed(self.seed, trainer.current_epoch, number))
-
-
-def batch_seed(seed: int, epoch: int, batch: int) -> int:
-    """A seed of 63 bits, a hash of the three."""
-    return int(np.random.SeedSequence([seed, epoch, batch]).generate_state(1, np.uint64)[0] >> 1)
+        hashed = np.random.SeedSequence([self.seed, trainer.current_epoch, number])
+        torch.manual_seed(int(hashed.generate_state(1, np.uint64)[0] >> 1))  # of 63 bits

@@ -79,23 +79,19 @@ class Agreement:
         """The greatest request of any process; with several, that of their last calls. All must call."""
         if self._group is None:
             return request
-        agreed = self._result()
+        agreed = self.finish()
         requests = torch.tensor([request])
         work = dist.all_reduce(requests, op=dist.ReduceOp.MAX, group=self._group, async_op=True)
         self._pending = (work, requests)
         return agreed
 
-    def _result(self) -> int:
+    def finish(self) -> int:
+        """Wait for what is under way, and return what was agreed on; 0 for nothing."""
         if self._pending is None:
             return 0
-        work, requests = self._pending
+        (work, requests), self._pending = self._pending, None
         work.wait()
         return int(requests)
-
-    def finish(self) -> None:
-        """Wait for what is under way."""
-        self._result()
-        self._pending = None
 
 
 def is_distributed() -> bool:

@@ -99,7 +99,19 @@ def run_sweep(study: Study, options: Options) -> int:
     Raises:
         ValueError, OSError: something is wrong before the first point, or none can be run.
     """
-    check(study, options)
+    sweep, count = study.sweep, study.sweep.count()
+    if options.gpus_per_trial and any(flag.startswith("--trainer.devices=") for flag in sweep.flags):
+        raise ValueError("--gpus-per-trial sets trainer.devices; leave one of them out")
+    if options.point is not None and options.point >= count:
+        raise ValueError(f"--point {options.point}: there are {count} points, counted from 0")
+    if options.ray and (options.workers > 1 or options.point is not None):
+        raise ValueError(
+            "--ray runs as many trials as the cluster has room for; leave out --workers and --point"
+        )
+    if options.ray not in ("", "local") and sweep.needs_results() and not study.storage:
+        raise ValueError(
+            "--ray: tpe and pruners need a database that all machines reach; name it by --storage"
+        )
     shares = [] if options.ray else share_out(options.workers, options.gpus_per_trial)
     prepare(study)
     try:
@@ -121,23 +133,6 @@ def run_sweep(study: Study, options: Options) -> int:
         print(f"stopped: {ended} of {len(points)} trials have ended; the same command goes on")
         return INTERRUPTED
     return conclude(study)
-
-
-def check(study: Study, options: Options) -> None:
-    """ValueError for options that do not go together."""
-    sweep, count = study.sweep, study.sweep.count()
-    if options.gpus_per_trial and any(flag.startswith("--trainer.devices=") for flag in sweep.flags):
-        raise ValueError("--gpus-per-trial sets trainer.devices; leave one of them out")
-    if options.point is not None and options.point >= count:
-        raise ValueError(f"--point {options.point}: there are {count} points, counted from 0")
-    if options.ray and (options.workers > 1 or options.point is not None):
-        raise ValueError(
-            "--ray runs as many trials as the cluster has room for; leave out --workers and --point"
-        )
-    if options.ray not in ("", "local") and sweep.needs_results() and not study.storage:
-        raise ValueError(
-            "--ray: tpe and pruners need a database that all machines reach; name it by --storage"
-        )
 
 
 def prepare(study: Study) -> None:

@@ -131,7 +131,10 @@ def share_out(workers: int, gpus: int) -> list[Resources]:
     if not gpus:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return [Resources(threads=max(1, cores // workers) if workers > 1 else 0)] * workers
-    visible = visible_gpus()
+    import torch
+
+    named, found = os.environ.get("CUDA_VISIBLE_DEVICES"), torch.cuda.device_count()
+    visible = [name.strip() for name in named.split(",")][:found] if named else [str(i) for i in range(found)]
     if len(visible) < workers * gpus:
         raise ValueError(
             f"--workers {workers} --gpus-per-trial {gpus}: needs {workers * gpus} GPUs, "
@@ -140,12 +143,3 @@ def share_out(workers: int, gpus: int) -> list[Resources]:
     return [
         Resources(gpus=gpus, visible=",".join(visible[i * gpus : (i + 1) * gpus])) for i in range(workers)
     ]
-
-
-def visible_gpus() -> list[str]:
-    """As CUDA_VISIBLE_DEVICES names them, or 0, 1, ..."""
-    import torch
-
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    count = torch.cuda.device_count()
-    return [name.strip() for name in named.split(",")][:count] if named else [str(i) for i in range(count)]

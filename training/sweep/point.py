@@ -16,8 +16,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -91,10 +91,6 @@ class Resources:
     gpus: int = 0
     visible: str = ""
     threads: int = 0
-
-    def flags(self) -> list[str]:
-        """For `fit`."""
-        return [f"--trainer.devices={self.gpus}"] if self.gpus else []
 
     def environment(self) -> dict[str, str]:
         """That of `fit`."""
@@ -234,13 +230,22 @@ def run_point(
     command = [
         *study.command,
         *study.sweep.fit_arguments(parameters),
-        *resources.flags(),
+        *([f"--trainer.devices={resources.gpus}"] if resources.gpus else []),
         *(f"--run.root={folder.parent}", f"--run.name={folder.name}", f"--run.version={RUN}"),
         "--ckpt_path=auto",
     ]
     deaths, owner = 0, folder / guard.OWNER
     while not study.point(number).ended:
-        with _guarded(study, folder, command, resources, wait) as process:
+        guarded = [guard.__file__, str(folder), str(study.grace), "wait" if wait else "skip", *command]
+        process = subprocess.Popen(
+            [sys.executable, "-P", *guarded],
+            stdin=subprocess.PIPE,
+            env=resources.environment(),
+            cwd=study.start,
+            start_new_session=True,
+        )
+        assert process.stdin is not None
+        try:
             while process.poll() is None and not stop.wait(POLL_S):
                 # A guard that waits for another one does not own the point.
                 if not results or not owner.exists() or owner.read_text() != str(process.pid):
@@ -248,6 +253,11 @@ def run_point(
                 if results.prune(folder / RUN / "metrics.csv"):
                     guard.write_exit_code(folder, PRUNED)
                     break
+        finally:
+            process.stdin.close()
+            process.wait()
+            with suppress(ProcessLookupError):  # processes of a multi-GPU run that outlived the first
+                os.killpg(process.pid, signal.SIGKILL)
         if stop.is_set() or process.returncode in (guard.BUSY, guard.STOPPED):
             break
         if process.returncode > 0:
@@ -259,26 +269,3 @@ def run_point(
     if results and point.ended:
         results.tell(folder / RUN / "metrics.csv", point.state, point.value)
     return point
-
-
-@contextmanager
-def _guarded(
-    study: Study, folder: Path, command: Sequence[str], resources: Resources, wait: bool
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A command under guard.py; at the end of the block nothing of it is left."""
-    options = [str(folder), str(study.grace), "wait" if wait else "skip"]
-    process = subprocess.Popen(
-        [sys.executable, "-P", guard.__file__, *options, *command],
-        stdin=subprocess.PIPE,
-        env=resources.environment(),
-        cwd=study.start,
-        start_new_session=True,
-    )
-    assert process.stdin is not None
-    try:
-        yield process
-    finally:
-        process.stdin.close()
-        process.wait()
-        with suppress(ProcessLookupError):  # processes of a multi-GPU run that outlived the first
-            os.killpg(process.pid, signal.SIGKILL)

@@ -21,7 +21,6 @@ import psutil
 import pytest
 
 from tests.training.sweep.fake_sweep import fake_study, run
-from training.sweep import engines
 from training.sweep.engines import share_out
 from training.sweep.point import Point, log_tail, run_point
 from training.sweep.results import open_storage
@@ -270,9 +269,10 @@ def test_mistakes_are_told_before_anything_starts(tmp_path: Path) -> None:
 
 
 def test_every_worker_gets_gpus_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "visible_gpus", lambda: ["4", "5", "6", "7", "GPU-ab"])
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 5)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5, 6,7,GPU-ab")
     shares = share_out(2, 2)
     assert [share.environment()["CUDA_VISIBLE_DEVICES"] for share in shares] == ["4,5", "6,7"]
-    assert shares[0].flags() == ["--trainer.devices=2"]
+    assert shares[0].gpus == 2
     with pytest.raises(ValueError, match="needs 6 GPUs, 5 are visible"):
         share_out(3, 2)
