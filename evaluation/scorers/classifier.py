@@ -22,7 +22,6 @@ from storage.finished_work import work_key
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +59,13 @@ class ClassifierScorer(Scorer):
         self.attributes = used_attributes(
             self.name, self._label, attributes, labels=f"; its labels are {', '.join(labels.values())}"
         )
-        self.activation = _activation(config, self.name)
+        # As transformers' own pipeline decides, but no scores from a regression.
+        if config.problem_type == "regression":
+            raise ValueError(
+                f"{self.name} is a regression: its numbers are no probabilities; name a classifier"
+            )
+        several = config.problem_type == "multi_label_classification" or config.num_labels == 1
+        self.activation = "sigmoid" if several else "softmax"
         self.weights = weights_id(path, config)
         self.version = work_key(
             weights=self.weights,
@@ -75,22 +80,19 @@ class ClassifierScorer(Scorer):
         return super().about() | {"labels": labels, "activation": self.activation, "weights": self.weights}
 
     def _score(self, texts: list[str]) -> Iterator[Scores]:
-        for start in range(0, len(texts), self.batch_size):
-            for row_C in self._probabilities(texts[start : start + self.batch_size]).tolist():
-                yield {name: row_C[self._label[name]] for name in self.attributes}
-
-    def _probabilities(self, texts: list[str]) -> Tensor:
-        """(B, C) in float64 on the CPU."""
         import torch
 
-        ids = self.tokenizer(texts, verbose=False)["input_ids"]
-        if cut := sum(len(row) > self.tokenizer.model_max_length for row in ids):
-            logger.warning("%s: %d texts are longer than its context and are cut", self.name, cut)
-        inputs = self.tokenizer(texts, truncation=True, padding=True, return_tensors="pt")
-        with torch.inference_mode():
-            logit_BC = self.model(**inputs.to(self.device)).logits
-        probability_BC = logit_BC.sigmoid() if self.activation == "sigmoid" else logit_BC.softmax(-1)
-        return probability_BC.cpu().round(decimals=9)
+        for start in range(0, len(texts), self.batch_size):
+            part = texts[start : start + self.batch_size]
+            ids = self.tokenizer(part, verbose=False)["input_ids"]
+            if cut := sum(len(row) > self.tokenizer.model_max_length for row in ids):
+                logger.warning("%s: %d texts are longer than its context and are cut", self.name, cut)
+            inputs = self.tokenizer(part, truncation=True, padding=True, return_tensors="pt")
+            with torch.inference_mode():
+                logit_BC = self.model(**inputs.to(self.device)).logits
+            probability_BC = logit_BC.sigmoid() if self.activation == "sigmoid" else logit_BC.softmax(-1)
+            for row_C in probability_BC.cpu().round(decimals=9).tolist():
+                yield {name: row_C[self._label[name]] for name in self.attributes}
 
 
 def matched_labels(labels: Mapping[int, str], mapping: str, name: str) -> dict[str, int]:
@@ -124,16 +126,8 @@ def _plain(label: str) -> str:
     return label.strip().lower().replace(" ", "_").replace("-", "_")
 
 
-def _activation(config: Any, name: str) -> str:
-    """As transformers' own pipeline decides, but no scores from a regression."""
-    if config.problem_type == "regression":
-        raise ValueError(f"{name} is a regression: its numbers are no probabilities; name a classifier")
-    if config.problem_type == "multi_label_classification" or config.num_labels == 1:
-        return "sigmoid"
-    return "softmax"
-
-
 def _load(path: str, device: torch.device) -> tuple[Any, Any]:
+    """Model and tokenizer, which fit; ValueError where they do not, or are no classifier."""
     import torch
     from transformers import AutoConfig, AutoModelForSequenceClassification
     from transformers.utils.logging import disable_progress_bar
@@ -158,12 +152,7 @@ def _load(path: str, device: torch.device) -> tuple[Any, Any]:
         raise ValueError(
             f"scorer hf:{path} is no text classifier: it has no weights {', '.join(missing[:3])}"
         )
-    _fit_tokenizer(tokenizer, model, path)
-    return model.to(device).eval(), tokenizer
-
-
-def _fit_tokenizer(tokenizer: Any, model: Any, path: str) -> None:
-    """One padding token and one bound on lengths for tokenizer and model."""
+    # One padding token and one bound on lengths for tokenizer and model.
     config = model.config
     if len(tokenizer) > (size := model.get_input_embeddings().num_embeddings):
         raise ValueError(f"scorer hf:{path}: its tokenizer has {len(tokenizer)} tokens, its model {size}")
@@ -178,3 +167,4 @@ def _fit_tokenizer(tokenizer: Any, model: Any, path: str) -> None:
         # RoBERTa's kin count them from behind the padding token.
         offset = config.pad_token_id + 1 if config.model_type in _COUNTED_BEHIND_PADDING else 0
         tokenizer.model_max_length = min(tokenizer.model_max_length, positions - offset)
+    return model.to(device).eval(), tokenizer

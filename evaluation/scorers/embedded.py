@@ -9,7 +9,7 @@ what was measured on held-out texts. Array suffixes: N texts, A attributes, F fe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -68,30 +68,8 @@ class ScorerFile(TypedDict):
     features: list[Features]
 
 
-class EmbeddedModel:
-    """P(attribute | text) = sigmoid(coef . tfidf(text) + intercept).
-
-    Args:
-        weights: by attribute.
-        features: F in all, side by side.
-    """
-
-    def __init__(self, weights: Mapping[str, Weights], features: Sequence[Features]) -> None:
-        self.attributes = tuple(name for name in ATTRIBUTES if name in weights)
-        self.coef_AF = np.array([weights[name]["coef"] for name in self.attributes])
-        self.intercept_A = np.array([weights[name]["intercept"] for name in self.attributes])
-        self.vectorizers = [vectorizer(part["analyzer"], part["ngrams"], part["terms"]) for part in features]
-        for fitted, part in zip(self.vectorizers, features, strict=True):
-            fitted.idf_ = np.array(part["idf"])
-
-    def probabilities(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        """(N, A), each in [0, 1]; a text's row does not depend on the others."""
-        x_NF = scipy.sparse.hstack([v.transform(texts) for v in self.vectorizers], format="csr")
-        return expit(x_NF @ self.coef_AF.T + self.intercept_A)
-
-
 class EmbeddedScorer(Scorer):
-    """A file of `train-scorer` as a scorer.
+    """A file of `train-scorer`: P(attribute | text) = sigmoid(coef . tfidf(text) + intercept).
 
     Args:
         path: the file.
@@ -105,8 +83,14 @@ class EmbeddedScorer(Scorer):
         self.name = f"embedded:{path}"
         self.version = file_digest(path)
         self.content = read_scorer(Path(path))
-        self.model = EmbeddedModel(self.content["weights"], self.content["features"])
-        self.attributes = used_attributes(self.name, self.model.attributes, attributes)
+        weights = self.content["weights"]
+        self.attributes = used_attributes(self.name, weights, attributes)
+        self.coef_AF = np.array([weights[name]["coef"] for name in self.attributes])
+        self.intercept_A = np.array([weights[name]["intercept"] for name in self.attributes])
+        self.vectorizers = []
+        for part in self.content["features"]:
+            self.vectorizers.append(vectorizer(part["analyzer"], part["ngrams"], part["terms"]))
+            self.vectorizers[-1].idf_ = np.array(part["idf"])
 
     def about(self) -> dict[str, Any]:
         """With the quality on held-out texts."""
@@ -114,10 +98,14 @@ class EmbeddedScorer(Scorer):
         return super().about() | {"held_out": held_out, "trained": self.content["trained"]}
 
     def _score(self, texts: list[str]) -> Iterator[Scores]:
-        columns = [(name, self.model.attributes.index(name)) for name in self.attributes]
         for start in range(0, len(texts), _BATCH):
-            for row_A in self.model.probabilities(texts[start : start + _BATCH]):
-                yield {name: float(row_A[a]) for name, a in columns}
+            for row_A in self.probabilities(texts[start : start + _BATCH]).tolist():
+                yield dict(zip(self.attributes, row_A, strict=True))
+
+    def probabilities(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """(N, A), each in [0, 1]; a text's row does not depend on the others."""
+        x_NF = scipy.sparse.hstack([v.transform(texts) for v in self.vectorizers], format="csr")
+        return expit(x_NF @ self.coef_AF.T + self.intercept_A)
 
 
 def vectorizer(
@@ -134,29 +122,24 @@ def vectorizer(
 
 
 def read_scorer(path: Path) -> ScorerFile:
-    """A file of `train-scorer`; DataError where it is none, of another version, or damaged."""
+    """A file of `train-scorer`; DataError where it is none, of another version, or contradicts itself."""
     try:
         content = load_json(path, ScorerFile)
-        _check_agreement(content, path)
+        for i, part in enumerate(content["features"]):
+            where, terms = f"{path}: the field 'features[{i}]", part["terms"]
+            if part["ngrams"][0] > part["ngrams"][1]:
+                raise DataError(f"{where}.ngrams' must hold two numbers in order")
+            if len(set(terms)) < len(terms):
+                raise DataError(f"{where}.terms' holds a text twice")
+            if len(part["idf"]) != len(terms):
+                raise DataError(f"{where}.idf' holds {len(part['idf'])} numbers for {len(terms)} terms")
+        width = sum(len(part["terms"]) for part in content["features"])
+        for name, weights in content["weights"].items():
+            where, size = f"{path}: the field 'weights.{name}", len(weights["coef"])
+            if name not in ATTRIBUTES or name not in content["held_out"]:
+                raise DataError(f"{where}' must be of an attribute in 'held_out'")
+            if size != width:
+                raise DataError(f"{where}.coef' holds {size} numbers for {width} terms")
     except DataError as error:
         raise DataError(f"{error}; make a scorer with python -m evaluation train-scorer") from None
     return content
-
-
-def _check_agreement(content: ScorerFile, path: Path) -> None:
-    """DataError where parts of the file contradict each other."""
-    for i, part in enumerate(content["features"]):
-        where, terms = f"{path}: the field 'features[{i}]", part["terms"]
-        if part["ngrams"][0] > part["ngrams"][1]:
-            raise DataError(f"{where}.ngrams' must hold two numbers in order")
-        if len(set(terms)) < len(terms):
-            raise DataError(f"{where}.terms' holds a text twice")
-        if len(part["idf"]) != len(terms):
-            raise DataError(f"{where}.idf' holds {len(part['idf'])} numbers for {len(terms)} terms")
-    width = sum(len(part["terms"]) for part in content["features"])
-    for name, weights in content["weights"].items():
-        where, size = f"{path}: the field 'weights.{name}", len(weights["coef"])
-        if name not in ATTRIBUTES or name not in content["held_out"]:
-            raise DataError(f"{where}' must be of an attribute in 'held_out'")
-        if size != width:
-            raise DataError(f"{where}.coef' holds {size} numbers for {width} terms")

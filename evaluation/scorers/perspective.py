@@ -90,7 +90,7 @@ class PerspectiveScorer(Scorer):
             "requestedAttributes": {name.upper(): {} for name in self.attributes},
             "doNotStore": True,
         }
-        reply = reply_or_failure(
+        reply: Any = reply_or_failure(
             lambda: self._client.post(
                 f"/{API_VERSION}/comments:analyze",
                 body=body,
@@ -102,18 +102,15 @@ class PerspectiveScorer(Scorer):
             variable=f"{KEY}, and that the API is enabled",
             where="--scorer-url",
         )
-        return reply if isinstance(reply, TextFailure) else _scores(reply, self.attributes)
-
-
-def _scores(reply: Any, attributes: tuple[str, ...]) -> Scores | TextFailure:
-    """The summary scores, all of them or a failure: an endpoint may answer with none."""
-    scores: Scores = {}
-    for name in attributes:
-        try:
-            value = reply["attributeScores"][name.upper()]["summaryScore"]["value"]
-        except (KeyError, TypeError):
-            return TextFailure("the endpoint gave no score", name)
-        if type(value) not in (int, float) or not 0 <= value <= 1:
-            return TextFailure("the endpoint gave no score between 0 and 1", name)
-        scores[name] = float(value)
-    return scores
+        if isinstance(reply, TextFailure):
+            return reply
+        scores: Scores = {}
+        for name in self.attributes:  # an endpoint may answer with some of them, or none
+            try:
+                value = reply["attributeScores"][name.upper()]["summaryScore"]["value"]
+            except (KeyError, TypeError):
+                return TextFailure("the endpoint gave no score", name)
+            if type(value) not in (int, float) or not 0 <= value <= 1:
+                return TextFailure("the endpoint gave no score between 0 and 1", name)
+            scores[name] = float(value)
+        return scores

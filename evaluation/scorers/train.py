@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from data_modules.tasks.labelled_texts import LabelledTexts
-    from evaluation.scorers.embedded import Quality, ScorerFile
+    from evaluation.scorers.embedded import ScorerFile
 
 logger = logging.getLogger(__name__)
 
@@ -149,21 +149,50 @@ def train(
     """
     import numpy as np
     import scipy.sparse
+    from scipy.special import expit
     from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
-    from evaluation.scorers.embedded import EmbeddedModel, Features, Weights, vectorizer
+    from evaluation.scorers.embedded import Features, Quality, Weights, vectorizer
 
     label_NA = np.array([data.labels[name] for name in attributes], dtype=np.float64).T
     test_N = held_out_rows(label_NA, held_out, seed)
-    _check_classes(attributes, label_NA, "the labels")
-    _check_classes(attributes, label_NA[~test_N], "the texts to learn from")
-    _check_classes(attributes, label_NA[test_N], "the held-out texts")
+    for what, part_NA in (
+        ("the labels", label_NA),
+        ("the texts to learn from", label_NA[~test_N]),
+        ("the held-out texts", label_NA[test_N]),
+    ):
+        for name, label_N in zip(attributes, part_NA.T, strict=True):
+            positive, negative = int((label_N >= POSITIVE).sum()), int((label_N < POSITIVE).sum())
+            if not positive or not negative:
+                raise ValueError(
+                    f"{name}: {what} hold {positive} positive and {negative} negative texts, and both are "
+                    "needed; give more rows, or leave the attribute out with --label"
+                )
     vectorizers = [vectorizer(kind, ngrams, max_features=max_features) for kind, ngrams in FEATURES]
     texts = np.array(data.texts, dtype=object)
     try:
         x_NF = scipy.sparse.hstack([v.fit_transform(texts[~test_N]) for v in vectorizers], format="csr")
     except ValueError as error:  # texts without a single word
         raise ValueError(f"--input: no features in the texts ({error})") from error
+    test_NF = scipy.sparse.hstack([v.transform(texts[test_N]) for v in vectorizers], format="csr")
+    weights: dict[str, Weights] = {}
+    measured: dict[str, Quality] = {}
+    for name, label_N in zip(attributes, label_NA.T, strict=True):
+        known_N, positive_N = ~np.isnan(label_N), label_N >= POSITIVE
+        regression = LogisticRegression(C=INVERSE_REGULARISATION, max_iter=1000)
+        regression.fit(x_NF[known_N[~test_N]], positive_N[known_N & ~test_N])
+        coef_F, intercept = regression.coef_[0], float(regression.intercept_[0])
+        weights[name] = {"intercept": intercept, "coef": coef_F.tolist()}
+        score_N = expit(test_NF[known_N[test_N]] @ coef_F + intercept)
+        truth_N = positive_N[known_N & test_N]
+        measured[name] = {
+            "n": len(truth_N),
+            "roc_auc": float(roc_auc_score(truth_N, score_N)),
+            "average_precision": float(average_precision_score(truth_N, score_N)),
+            "f1": float(f1_score(truth_N, score_N >= POSITIVE)),
+            "base_rate": float(truth_N.mean()),
+        }
     features: list[Features] = [
         {
             "analyzer": fitted.analyzer,
@@ -173,18 +202,10 @@ def train(
         }
         for fitted in vectorizers
     ]
-    weights: dict[str, Weights] = {}
-    for name, label_N in zip(attributes, label_NA[~test_N].T, strict=True):
-        known_N = ~np.isnan(label_N)
-        regression = LogisticRegression(C=INVERSE_REGULARISATION, max_iter=1000)
-        regression.fit(x_NF[known_N], label_N[known_N] >= POSITIVE)
-        coef, intercept = regression.coef_[0].tolist(), float(regression.intercept_[0])
-        weights[name] = {"intercept": intercept, "coef": coef}
-    score_NA = EmbeddedModel(weights, features).probabilities(texts[test_N].tolist())
     return {
         "format": "interventune-scorer",
         "version": 1,
-        "held_out": measured_quality(attributes, score_NA, label_NA[test_N]),
+        "held_out": measured,
         "trained": trained,
         "weights": weights,
         "features": features,
@@ -205,35 +226,3 @@ def held_out_rows(label_NA: NDArray[np.float64], share: float, seed: int) -> NDA
     test_N = np.zeros(n, dtype=bool)
     test_N[order[chosen]] = True
     return test_N
-
-
-def measured_quality(
-    attributes: tuple[str, ...], score_NA: NDArray[np.float64], label_NA: NDArray[np.float64]
-) -> dict[str, Quality]:
-    """Per attribute, on the texts with a label: their number, area under the ROC curve, average precision, F1
-    at .5, and the share of positives."""
-    import numpy as np
-    from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
-
-    quality: dict[str, Quality] = {}
-    for name, score_N, label_N in zip(attributes, score_NA.T, label_NA.T, strict=True):
-        known_N = ~np.isnan(label_N)
-        score_N, positive_N = score_N[known_N], label_N[known_N] >= POSITIVE
-        quality[name] = {
-            "n": int(known_N.sum()),
-            "roc_auc": float(roc_auc_score(positive_N, score_N)),
-            "average_precision": float(average_precision_score(positive_N, score_N)),
-            "f1": float(f1_score(positive_N, score_N >= POSITIVE)),
-            "base_rate": float(positive_N.mean()),
-        }
-    return quality
-
-
-def _check_classes(attributes: tuple[str, ...], label_NA: NDArray[np.float64], what: str) -> None:
-    for name, label_N in zip(attributes, label_NA.T, strict=True):
-        positive, negative = int((label_N >= POSITIVE).sum()), int((label_N < POSITIVE).sum())
-        if not positive or not negative:
-            raise ValueError(
-                f"{name}: {what} hold {positive} positive and {negative} negative texts, and both are "
-                "needed; give more rows, or leave the attribute out with --label"
-            )

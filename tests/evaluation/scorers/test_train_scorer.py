@@ -45,7 +45,7 @@ def test_quality_is_measured_on_texts_that_training_has_not_seen(tmp_path: Path)
     label_NA = np.array([[row[name] for name in ATTRIBUTES] for row in rows])
     test_N = held_out_rows(label_NA, 0.2, 5)
     scorer = EmbeddedScorer(str(output))
-    score_NA = scorer.model.probabilities([row["text"] for row, t in zip(rows, test_N, strict=True) if t])
+    score_NA = scorer.probabilities([row["text"] for row, t in zip(rows, test_N, strict=True) if t])
     for a, name in enumerate(ATTRIBUTES):
         truth, score = label_NA[test_N, a] >= 0.5, score_NA[:, a]
         assert scorer.about()["held_out"][name] == pytest.approx(
