@@ -8,12 +8,12 @@ Faithfulness spec 5.2. The pairs: data_modules/tasks/condaqa.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from evaluation.answering.interface import Asking, named_sources
-from evaluation.failures import failure_note, warn_of_silence
+from evaluation.failures import answered_rows, failure_note, warn_of_silence
 from evaluation.figures import Bars
 from evaluation.report import Evaluation, source_record
 from evaluation.results import Results
@@ -54,13 +54,76 @@ def evaluate(*, checkpoint: list[Named], pairs: Annotated[Path, "FILE"], asking:
         answers = ask_all(path, asking, questions, f"asking {name}")
         rows += (pair_row(name, pair, *answers[2 * i : 2 * i + 2]) for i, pair in enumerate(data.pairs))
     warn_of_silence(rows, named)
-    about = {
-        "protocol": "negation",
-        "pairs": source_record(str(pairs)),
-        "left_out": dict(data.left_out),
-        **record(named, asking),
-    }
-    return report(data, rows, about)
+    results = Results(BY, "pairs")
+    edits, sets = (sorted({row[kind] for row in rows}) for kind in ("edit", "data"))
+    stories = [
+        {**row, "pair": (row["data"], row["id"], row["turn_id"]), "story": side}
+        | ({} if "failure" in row else measured(row[f"prediction_{side}"], row[f"answer_{side}"]))
+        for row in rows
+        for side in SIDES
+    ]
+    both = [
+        {
+            **row,
+            "pair": (row["data"], row["id"], row["turn_id"]),
+            "story": "comb",
+            "accuracy": row.get("right"),
+        }
+        for row in answered_rows(rows)
+    ]
+    for kind in [(), *[("edit",)] * (len(edits) > 1), *[("data",)] * (len(sets) > 1)]:
+        by = ("checkpoint", *kind, "story")
+        results.add_means(stories, ("accuracy", *SAID), unit="pair", by=by)
+        results.add_means(both, ("accuracy", "failed"), unit="pair", by=by)
+    parts = []
+    for name in named:
+        cell = {"checkpoint": name, "edit": "", "data": ""}
+        shares = [number(results.value("accuracy", story=s, **cell), percent=True) for s in CHANCE]
+        parts.append(f"{name} is right about both in {shares[2]} % (org {shares[0]} %, mod {shares[1]} %)")
+    whole, right = {"edit": "", "data": ""}, {"accuracy": "right"}
+    accuracy = View("Accuracy in percent", ("checkpoint",), right, across="story", where=whole, percent=True)
+    return Evaluation(
+        title="Negation",
+        results=results,
+        views=[
+            accuracy,
+            View(
+                "What is said, in percent of pairs", ("checkpoint", "story"), SAID, where=whole, percent=True
+            ),
+            replace(
+                accuracy,
+                title="By kind of change, in percent",
+                by=("edit", "checkpoint"),
+                where={"edit": edits, "data": ""},
+            ),
+            replace(
+                accuracy,
+                title="By data set, in percent",
+                by=("data", "checkpoint"),
+                where={"edit": "", "data": sets},
+            ),
+        ],
+        about={
+            "protocol": "negation",
+            "pairs": source_record(str(pairs)),
+            "left_out": dict(data.left_out),
+            **record(named, asking),
+        },
+        headline=f"Of a story and its negation, {'; '.join(parts)}. Guessing gets 25 %.",
+        notes=[NOTE, pairs_note(data), *failure_note(rows, "pairs")],
+        figures={
+            "negation.png": Bars(
+                x="story",
+                hue="checkpoint",
+                measures=right,
+                where=whole,
+                percent=True,
+                label="accuracy (%)",
+                chance=CHANCE,
+            )
+        },
+        examples=rows,
+    )
 
 
 def pair_row(name: str, pair: ContrastPair, org: Answer, mod: Answer) -> dict[str, Any]:
@@ -79,80 +142,6 @@ def pair_row(name: str, pair: ContrastPair, org: Answer, mod: Answer) -> dict[st
         return row | {"failure": failure}
     right = [measured(row[f"prediction_{side}"], row[f"answer_{side}"])["accuracy"] for side in SIDES]
     return row | {"right_org": right[0], "right_mod": right[1], "right": all(right)}
-
-
-def story_rows(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The measures of each pair: of either story, and of both together."""
-    for row in rows:
-        pair = {**row, "pair": (row["data"], row["id"], row["turn_id"])}
-        failed = "failure" in row
-        for side in SIDES:
-            said = {} if failed else measured(row[f"prediction_{side}"], row[f"answer_{side}"])
-            yield {**pair, "story": side, **said}
-        yield {**pair, "story": "comb", "accuracy": row.get("right"), "failed": failed}
-
-
-def report(data: PairSet, rows: Sequence[dict[str, Any]], about: dict[str, Any]) -> Evaluation:
-    """The evaluation of all pairs, then by kind of change and by data set where there are several."""
-    results = Results(BY, "pairs")
-    edits, sets = (sorted({row[kind] for row in rows}) for kind in ("edit", "data"))
-    stories = list(story_rows(rows))
-    for kind in [(), *[("edit",)] * (len(edits) > 1), *[("data",)] * (len(sets) > 1)]:
-        by = ("checkpoint", *kind, "story")
-        for sides, measures in ((SIDES, ("accuracy", *SAID)), (("comb",), ("accuracy", "failed"))):
-            cells = [row for row in stories if row["story"] in sides]
-            results.add_means(cells, measures, unit="pair", by=by)
-    whole = {"edit": "", "data": ""}
-    right = {"accuracy": "right"}
-    views = [
-        View("Accuracy in percent", ("checkpoint",), right, across="story", where=whole, percent=True),
-        View("What is said, in percent of pairs", ("checkpoint", "story"), SAID, where=whole, percent=True),
-        View(
-            "By kind of change, in percent",
-            ("edit", "checkpoint"),
-            right,
-            across="story",
-            where={"edit": edits, "data": ""},
-            percent=True,
-        ),
-        View(
-            "By data set, in percent",
-            ("data", "checkpoint"),
-            right,
-            across="story",
-            where={"edit": "", "data": sets},
-            percent=True,
-        ),
-    ]
-    figure = Bars(
-        x="story",
-        hue="checkpoint",
-        measures=right,
-        where=whole,
-        percent=True,
-        label="accuracy (%)",
-        chance=CHANCE,
-    )
-    return Evaluation(
-        title="Negation",
-        results=results,
-        views=views,
-        about=about,
-        headline=headline(results, about["checkpoints"]),
-        notes=[NOTE, pairs_note(data), *failure_note(rows, "pairs")],
-        figures={"negation.png": figure},
-        examples=rows,
-    )
-
-
-def headline(results: Results, checkpoints: Sequence[str]) -> str:
-    """In how many pairs the answer turns with the story."""
-    parts = []
-    for name in checkpoints:
-        cell = {"checkpoint": name, "edit": "", "data": ""}
-        shares = [number(results.value("accuracy", story=s, **cell), percent=True) for s in CHANCE]
-        parts.append(f"{name} is right about both in {shares[2]} % (org {shares[0]} %, mod {shares[1]} %)")
-    return f"Of a story and its negation, {'; '.join(parts)}. Guessing gets 25 %."
 
 
 def pairs_note(data: PairSet) -> str:

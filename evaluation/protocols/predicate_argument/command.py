@@ -8,9 +8,8 @@ Faithfulness spec 5.1. The stories: evaluation/protocols/predicate_argument/stor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from evaluation.answering.interface import Asking, named_sources
 from evaluation.failures import answered_rows, failure_note, warn_of_silence
@@ -20,12 +19,6 @@ from evaluation.results import Results
 from evaluation.views import View, number
 from evaluation.yes_or_no import SAID, ask_all, measured, record
 from storage.command_line import Named
-
-if TYPE_CHECKING:
-    from evaluation.protocols.predicate_argument.stories import ProbeRow
-
-Sets = Mapping[str, "Sequence[ProbeRow]"]
-"""The stimuli by name: `plain`, and `negated` where asked for."""
 
 BY = ("checkpoint", "data", "schema", "wording")
 NOTE = (
@@ -55,46 +48,34 @@ def evaluate(
         negated: also 130 stories such as "... a house that was not red".
         asking: how models are asked.
     """
-    from evaluation.protocols.predicate_argument.stories import predicate_argument_rows, read_stimuli
+    from evaluation.protocols.predicate_argument.stories import (
+        WORDINGS,
+        predicate_argument_rows,
+        read_stimuli,
+    )
 
     sets = {"plain": read_stimuli(stimuli) if stimuli else predicate_argument_rows()}
     if negated:
         sets["negated"] = predicate_argument_rows(negated=True)
     named = named_sources(checkpoint, "--checkpoint")
-    rows = [row for name, path in named.items() for row in answer_rows(name, path, asking, sets)]
-    warn_of_silence(rows, named)
-    about = {
-        "protocol": "predicate-argument",
-        "stimuli": source_record(str(stimuli)) if stimuli else "the 130 stories",
-        "negated": negated,
-        **record(named, asking),
-    }
-    return report(sets, rows, about)
-
-
-def answer_rows(name: str, path: str, asking: Asking, sets: Sets) -> Iterator[dict[str, Any]]:
-    """One row per question and wording; `failure` in place of `right` where there is no answer."""
-    from evaluation.protocols.predicate_argument.stories import WORDINGS
-
     asked = [
-        (data, stimulus, wording, stimulus.example(wording, f"{data} {number}"))
-        for data, stimuli in sets.items()
-        for number, stimulus in enumerate(stimuli, 1)
+        (data, row, wording, row.example(wording, f"{data} {at}"))
+        for data, listed in sets.items()
+        for at, row in enumerate(listed, 1)
         for wording in WORDINGS
     ]
-    answers = ask_all(path, asking, [example for *_, example in asked], f"asking {name}")
-    for (data, stimulus, wording, example), answer in zip(asked, answers, strict=True):
-        row = {"checkpoint": name, "data": data, "id": example.id, "schema": stimulus.schema}
-        row |= {"wording": wording, "story": stimulus.story, "question": example.question}
-        row |= {"answer": stimulus.answer, "prediction": answer.text}
-        if answer.failure:
-            yield row | {"failure": answer.failure}
-        else:
-            yield row | {"right": measured(answer.text, stimulus.answer)["accuracy"]}
-
-
-def report(sets: Sets, rows: Sequence[dict[str, Any]], about: dict[str, Any]) -> Evaluation:
-    """The evaluation of all rows: by wording, then also by schema."""
+    rows: list[dict[str, Any]] = []
+    for name, path in named.items():
+        answers = ask_all(path, asking, [example for *_, example in asked], f"asking {name}")
+        for (data, stimulus, wording, example), given in zip(asked, answers, strict=True):
+            row = {"checkpoint": name, "data": data, "id": example.id, "schema": stimulus.schema}
+            row |= {"wording": wording, "story": stimulus.story, "question": example.question}
+            row |= {"answer": stimulus.answer, "prediction": given.text}
+            if given.failure:
+                rows.append(row | {"failure": given.failure})
+            else:
+                rows.append(row | {"right": measured(given.text, stimulus.answer)["accuracy"]})
+    warn_of_silence(rows, named)
     results = Results(BY, "stories")
     questions = [
         row | ({} if row["failed"] else measured(row["prediction"], row["answer"]))
@@ -102,8 +83,21 @@ def report(sets: Sets, rows: Sequence[dict[str, Any]], about: dict[str, Any]) ->
     ]
     for by in (("checkpoint", "data", "wording"), ("checkpoint", "data", "schema", "wording")):
         results.add_means(questions, ("accuracy", *SAID, "failed"), unit="story", by=by)
+    parts = []
+    for name in named:
+        cell = {"checkpoint": name, "data": "plain", "schema": ""}
+        shares = {w: results.value("accuracy", wording=w, **cell) for w in WORDINGS}
+        shown = ", ".join(f"{number(share, percent=True)} % ({w})" for w, share in shares.items())
+        parts.append(f"{name} in {shown}")
+    counts = []
+    for data, listed in sets.items():
+        n, yes = len(listed), sum(row.answer == "yes" for row in listed)
+        counts.append(
+            f"{data.capitalize()}: {len({row.story for row in listed})} stories, {n} questions a wording, "
+            f"{yes} yes and {n - yes} no (always yes gets {100 * yes / n:.1f} %)"
+        )
+    chance = f"{'. '.join(counts)}. Guessing gets 50 %."
     stories = {row["schema"]: row["story"] for row in reversed(rows)}
-    examples = "  \n".join(f"{schema}: {story}" for schema, story in sorted(stories.items()))
     first, whole = ("checkpoint", "data"), {"schema": ""}
     right, both = {"accuracy": "right"}, {"accuracy": "right", "no": "says no"}
     views = [
@@ -118,7 +112,7 @@ def report(sets: Sets, rows: Sequence[dict[str, Any]], about: dict[str, Any]) ->
             across="wording",
             where={"schema": sorted(stories)},
             percent=True,
-            caption=examples,
+            caption="  \n".join(f"{schema}: {story}" for schema, story in sorted(stories.items())),
         ),
     ]
     figure = Bars(
@@ -131,39 +125,18 @@ def report(sets: Sets, rows: Sequence[dict[str, Any]], about: dict[str, Any]) ->
         label="accuracy (%)",
         chance=0.5,
     )
-    notes = [NOTE, *[NEGATED_NOTE] * ("negated" in sets), chance_note(sets)]
     return Evaluation(
         title="Predicate and argument",
         results=results,
         views=views,
-        about=about,
-        headline=headline(results, about["checkpoints"]),
-        notes=[*notes, *failure_note(rows, "questions")],
+        about={
+            "protocol": "predicate-argument",
+            "stimuli": source_record(str(stimuli)) if stimuli else "the 130 stories",
+            "negated": negated,
+            **record(named, asking),
+        },
+        headline=f"The right colour for the right thing: {'; '.join(parts)}. Guessing gets 50 %.",
+        notes=[NOTE, *[NEGATED_NOTE] * negated, chance, *failure_note(rows, "questions")],
         figures={"predicate_argument.png": figure},
         examples=rows,
     )
-
-
-def headline(results: Results, checkpoints: Sequence[str]) -> str:
-    """How often the colour is given to the right thing, by wording."""
-    parts = []
-    for name in checkpoints:
-        cell = {"checkpoint": name, "data": "plain", "schema": ""}
-        shares = {
-            wording: number(results.value("accuracy", wording=wording, **cell), percent=True)
-            for wording in ("org", "mod", "new")
-        }
-        parts.append(f"{name} in {', '.join(f'{share} % ({wording})' for wording, share in shares.items())}")
-    return f"The right colour for the right thing: {'; '.join(parts)}. Guessing gets 50 %."
-
-
-def chance_note(sets: Sets) -> str:
-    """How many stories and questions there are, and what a constant answer gets."""
-    parts = []
-    for data, rows in sets.items():
-        stories, n, yes = len({r.story for r in rows}), len(rows), sum(r.answer == "yes" for r in rows)
-        parts.append(
-            f"{data.capitalize()}: {stories} stories, {n} questions a wording, {yes} yes and {n - yes} no "
-            f"(always yes gets {100 * yes / n:.1f} %)"
-        )
-    return f"{'. '.join(parts)}. Guessing gets 50 %."

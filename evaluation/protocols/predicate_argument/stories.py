@@ -8,7 +8,6 @@ Faithfulness spec 5.1: five schemas, 26 colour pairs, 130 stories, and 520 quest
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, get_args
@@ -33,41 +32,20 @@ class Schema(NamedTuple):
     first: str
     """The thing of colour {col1}."""
     second: str
-    negated: str
-    """The story in which the second thing is not of colour {col2}."""
+
+    @property
+    def negated(self) -> str:
+        """The story in which the second thing is not of colour {col2}."""
+        start, _, _ = self.story.partition("{col2}")
+        return f"{start.strip().removesuffix(' a')} a {self.second} that was not {{col2}}."
 
 
 SCHEMAS: tuple[Schema, ...] = (
-    Schema(
-        "The {col1} car was standing in front of a {col2} house.",
-        "car",
-        "house",
-        "The {col1} car was standing in front of a house that was not {col2}.",
-    ),
-    Schema(
-        "They played with a {col1} ball and {col2} bat.",
-        "ball",
-        "bat",
-        "They played with a {col1} ball and a bat that was not {col2}.",
-    ),
-    Schema(
-        "The man was wearing a {col1} shirt and a {col2} jacket.",
-        "shirt",
-        "jacket",
-        "The man was wearing a {col1} shirt and a jacket that was not {col2}.",
-    ),
-    Schema(
-        "The house had a {col1} window and a {col2} door.",
-        "window",
-        "door",
-        "The house had a {col1} window and a door that was not {col2}.",
-    ),
-    Schema(
-        "A {col1} glass was placed on a {col2} table.",
-        "glass",
-        "table",
-        "A {col1} glass was placed on a table that was not {col2}.",
-    ),
+    Schema("The {col1} car was standing in front of a {col2} house.", "car", "house"),
+    Schema("They played with a {col1} ball and {col2} bat.", "ball", "bat"),
+    Schema("The man was wearing a {col1} shirt and a {col2} jacket.", "shirt", "jacket"),
+    Schema("The house had a {col1} window and a {col2} door.", "window", "door"),
+    Schema("A {col1} glass was placed on a {col2} table.", "glass", "table"),
 )
 
 COLOURS = ("red", "blue", "green", "yellow", "black", "white")
@@ -120,6 +98,13 @@ def predicate_argument_rows(*, negated: bool = False) -> list[ProbeRow]:
         negated: the second thing is *not* of its colour. Then two questions have an answer that the story
             decides, one yes (the first thing, its colour) and one no (the second, the colour it has not).
     """
+
+    def asked(schema: Schema, first: str, second: str) -> list[tuple[str, str, YesNo]]:
+        if negated:
+            return [(schema.first, first, "yes"), (schema.second, second, "no")]
+        right: list[tuple[str, str, YesNo]] = [(schema.first, first, "yes"), (schema.second, second, "yes")]
+        return [*right, (schema.first, second, "no"), (schema.second, first, "no")]
+
     return [
         ProbeRow(
             schema=number,
@@ -133,18 +118,8 @@ def predicate_argument_rows(*, negated: bool = False) -> list[ProbeRow]:
         )
         for number, schema in enumerate(SCHEMAS, 1)
         for first, second in COLOUR_PAIRS
-        for thing, colour, answer in _questions(schema, first, second, negated)
+        for thing, colour, answer in asked(schema, first, second)
     ]
-
-
-def _questions(schema: Schema, first: str, second: str, negated: bool) -> Iterator[tuple[str, str, YesNo]]:
-    yield schema.first, first, "yes"
-    if negated:
-        yield schema.second, second, "no"
-        return
-    yield schema.second, second, "yes"
-    yield schema.first, second, "no"
-    yield schema.second, first, "no"
 
 
 def read_stimuli(path: str | Path) -> list[ProbeRow]:
