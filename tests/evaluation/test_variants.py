@@ -16,7 +16,7 @@ from data_modules.interventions.deletion import perturb
 from data_modules.questions.rows import write_rows
 from data_modules.schema import QAExample, Rejected, Variant
 from data_modules.stories.questions import qa_examples
-from evaluation.protocols.shift.batches import spread
+from evaluation.protocols.shift.measure import spread
 from evaluation.variants import Stories, VariantOptions, read_stories
 from storage.errors import DataError
 

@@ -53,7 +53,7 @@ def evaluate(
             raise ValueError(f"--checkpoint {path}: {LACKS['embeddings']}")
     with process_group(compute.device) as team:
         stories = read_stories(variants, team.from_first)
-        measured = measure(
+        checkpoints, notes, own_rows = measure(
             named,
             stories,
             team,
@@ -63,7 +63,7 @@ def evaluate(
             include_question=include_question,
             chunk=chunk,
         )
-        rows = team.gather(measured.rows)
+        rows = team.gather(own_rows)
     about = {
         "protocol": "shift",
         "checkpoints": {name: source_record(path) for name, path in named.items()},
@@ -78,4 +78,4 @@ def evaluate(
     if not team.first:
         return Evaluation("", Results((), ""), [], about)
     examples = (row for _, row in merge(*rows, key=lambda placed: placed[0]))
-    return report(measured.checkpoints, stories, measured.notes, about, examples)
+    return report(checkpoints, stories, notes, about, examples)

@@ -5,7 +5,8 @@ stories, R resamples.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,14 +16,13 @@ import torch
 
 from data_modules.schema import DELETED, Variant
 from evaluation.figures import HeatMap, Lines, bare, legend, new_figure, style
-from evaluation.protocols.shift.batches import CKA_TOKENS
-from evaluation.protocols.shift.sums import BLOCKS, CheckpointShift, Which
+from evaluation.protocols.shift.measure import BLOCKS, CKA_TOKENS, WHICH, CheckpointShift, Which
 from evaluation.report import Drawing, Evaluation, Figure
 from evaluation.results import Results
 from evaluation.variants import Stories
 from evaluation.views import View, make_table, number
-from metrics.intervals import NONE, Interval, percentiles, resamples
-from metrics.shift import ShiftMeans, ShiftSums, shift_means, shift_result
+from metrics.intervals import percentiles_of_each, resamples
+from metrics.shift import ShiftSums, shift_means, shift_result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 
 BY = ("checkpoint", "reference", "variant", "stories", "embedding", "layer")
 EMBEDDINGS = {"cls": "CLS", "common": "common tokens"}
+COSINES = (
+    ("cls", "cosine", "cls_mean_L"),
+    ("cls", "std", "cls_std_L"),
+    ("common", "cosine", "token_mean_L"),
+    ("common", "std", "token_std_L"),
+    ("common", "macro", "token_macro_L"),
+)
+"""Embedding, measure, and the field of `ShiftMeans`; of CLS, a story has one."""
 MOST_BINS = 40
 """Bars over the range that a histogram shows."""
 
@@ -61,136 +69,111 @@ def report(
     examples: Iterable[Mapping[str, Any]],
 ) -> Evaluation:
     """The evaluation of all checkpoints; `notes` say what could not be compared."""
-    results = Results(BY, "stories")
+    results, skipped, compared = Results(BY, "stories"), 0, Counter[Which]()
     results.add("stories", len(stories.stories), n=len(stories.stories))
     for checkpoint in checkpoints:
-        add_checkpoint(results, checkpoint)
+        for which in WHICH:
+            for variant, metrics in checkpoint.shift.items():
+                cell: dict[str, Any] = {"checkpoint": checkpoint.name, "variant": variant, "stories": which}
+                add_cosines(results, metrics[which].sums, checkpoint.layers, **cell)
+                result = shift_result(metrics[which].sums)
+                results.add("pairs", int(result.pairs), n=int(result.paired), embedding="common", **cell)
+                results.add("skipped", int(result.skipped), n=int(result.n), **cell)
+                compared[which] += int(result.n)
+                skipped += int(result.skipped) * (which == "all")
+        if (between := checkpoint.between) is not None:
+            cell = {"checkpoint": checkpoint.name, "reference": between.name}
+            if between.shift is not None:
+                add_cosines(results, between.shift.sums, range(between.layers), only="cosine", **cell)
+            n = int(between.cka["cls"].count)
+            for embedding, cka in between.cka.items():
+                for layer, value in enumerate(cka.compute().tolist()):
+                    results.add("cka", value, n=n, embedding=embedding, layer=layer, **cell)
+    several_windows = compared["all"] > compared["single window"]
     frame = results.frame
     last = frame[frame["layer"] == frame["checkpoint"].map({c.name: c.layers[-1] for c in checkpoints})]
-    overview = partial(
-        View,
-        by=("checkpoint", "variant"),
-        measures={"cosine": "cosine", "std": "std"},
-        across="embedding",
-    )
+    between_layers = frame[frame["reference"] != ""].astype({"layer": "int64"}, errors="ignore")
+    by, cosines = ("checkpoint", "variant"), {"cosine": "cosine", "std": "std"}
     title = "Cosine similarity with the original, last layer"
-    views = [make_table(overview(title, where={"stories": "all", "reference": ""}), last)]
-    if any(checkpoint.several_windows for checkpoint in checkpoints):
-        title = "The same without stories of more than one window"
-        views.append(make_table(overview(title, where={"stories": "single window"}), last))
-    between = frame[frame["reference"] != ""].astype({"layer": "int64"}, errors="ignore")
-    between = between.sort_values("layer", ascending=False, kind="stable")
-    by, measures = ("layer", "checkpoint", "reference"), {"cosine": "cosine", "cka": "CKA"}
-    title = "Between checkpoints, by layer (0: embeddings)"
-    views.append(make_table(View(title, by, measures, across="embedding", most=26), between))
+    where = {"stories": "all", "reference": ""}
+    views = [make_table(View(title, by, cosines, across="embedding", where=where), last)]
+    if several_windows:
+        title, where = "The same without stories of more than one window", {"stories": "single window"}
+        views.append(make_table(View(title, by, cosines, across="embedding", where=where), last))
+    views.append(
+        make_table(
+            View(
+                "Between checkpoints, by layer (0: embeddings)",
+                ("layer", "checkpoint", "reference"),
+                {"cosine": "cosine", "cka": "CKA"},
+                across="embedding",
+                most=26,
+            ),
+            between_layers.sort_values("layer", ascending=False, kind="stable"),
+        )
+    )
+    pairs = [checkpoint.between for checkpoint in checkpoints if checkpoint.between is not None]
+    notes = [NOTE, *[BETWEEN_NOTE] * bool(pairs), *notes]
+    if any(pair.shift is None for pair in pairs):
+        notes.append("Checkpoints of different hidden widths have no cosine between them, only CKA.")
+    if rejected := stories.rejection_note():
+        notes.append(rejected)
+    if skipped:
+        notes.append(
+            f"{skipped} stories or tokens are left out, since their embeddings are not finite numbers."
+        )
+    # How similar CLS stays when the rationale is deleted, and when it is not.
+    cls = last[(last["stories"] == "all") & (last["embedding"] == "cls") & (last["measure"] == "cosine")]
+    value = {(row["checkpoint"], row["variant"]): number(row["value"]) for row in cls.to_dict("records")}
+    variants = checkpoints[0].shift
+    chosen = [next((v for v in variants if (v in DELETED) == deleted), None) for deleted in (True, False)]
+    parts = [
+        f"{variant}: " + ", ".join(f"{value.get((c.name, variant), '–')} ({c.name})" for c in checkpoints)
+        for variant in chosen
+        if variant is not None
+    ]
     return Evaluation(
         title=f"Embedding shift on {stories.dataset or 'this data'}",
         results=results,
         views=views,
         about=about,
-        headline=headline(last, checkpoints),
-        notes=list(all_notes(checkpoints, stories, notes)),
-        figures=figures(frame, checkpoints),
+        headline=f"Cosine of CLS with the original story, last layer: {'; '.join(parts)}.",
+        notes=notes,
+        figures=figures(frame, checkpoints, WHICH[: 1 + several_windows]),
         examples=examples,
         console=len(views),
     )
 
 
-def add_checkpoint(results: Results, checkpoint: CheckpointShift) -> None:
-    """All numbers of one checkpoint."""
-    for (variant, which), metric in checkpoint.shift.items():
-        cell: dict[str, Any] = {"checkpoint": checkpoint.name, "variant": variant, "stories": which}
-        add_cosines(results, metric.sums, checkpoint.layers, **cell)
-        result = shift_result(metric.sums)
-        results.add("pairs", int(result.pairs), n=int(result.paired), embedding="common", **cell)
-        results.add("skipped", int(result.skipped), n=int(result.n), **cell)
-    if (between := checkpoint.between) is not None:
-        cell = {"checkpoint": checkpoint.name, "reference": between.name}
-        if between.shift is not None:
-            add_cosines(results, between.shift.sums, range(between.layers), ("cosine",), **cell)
-        for embedding, cka in (("cls", between.cls_cka), ("common", between.token_cka)):
-            for layer, value in enumerate(cka.compute().tolist()):
-                results.add("cka", value, n=between.stories, embedding=embedding, layer=layer, **cell)
-
-
-def add_cosines(
-    results: Results,
-    sums: ShiftSums,
-    layers: range,
-    measures: Sequence[str] = ("cosine", "std", "macro"),
-    **cell: str,
-) -> None:
-    """Means and deviations of the cosines of every layer, with their intervals."""
+def add_cosines(results: Results, sums: ShiftSums, layers: range, *, only: str = "", **cell: str) -> None:
+    """Means and deviations of the cosines of every layer (or `only` one measure), with intervals from
+    resamples of blocks."""
     result = shift_result(sums)
-    intervals = {name: intervals_of(value) for name, value in resampled(sums)._asdict().items()}
-    for embedding, prefix, n in (("cls", "cls", result.n), ("common", "token", result.paired)):
-        for measure in measures:
-            name = f"{prefix}_{'mean' if measure == 'cosine' else measure}_L"
-            if name not in intervals:
-                continue  # of CLS, a story has one
-            for layer, value, interval in zip(
-                layers, getattr(result, name).tolist(), intervals[name], strict=True
+    filled_U = (sums.n_U + sums.pairs_U) > 0
+    units, intervals = int(filled_U.sum()), {}
+    if units > 1:
+        weight_RU = torch.from_numpy(np.concatenate(list(resamples(units))))
+        by_block = {name: value for name, value in sums._asdict().items() if "_U" in name}
+        drawn = sums._replace(**{n: weight_RU @ value[filled_U].double() for n, value in by_block.items()})
+        means = shift_means(drawn)._asdict()
+        intervals = {name: percentiles_of_each(value_RL.numpy()) for name, value_RL in means.items()}
+    for embedding, measure, name in COSINES:
+        if measure == only or not only:
+            n = int(result.n if embedding == "cls" else result.paired)
+            low_L, high_L = intervals.get(name, np.full((2, len(layers)), np.nan))
+            for layer, *ends, value in zip(
+                layers, low_L, high_L, getattr(result, name).tolist(), strict=True
             ):
                 place = {"embedding": embedding, "layer": layer, **cell}
-                results.add(measure, value, n=int(n), interval=interval, **place)
+                results.add(measure, value, n=n, interval=(ends[0], ends[1]), **place)
 
 
-def resampled(sums: ShiftSums) -> ShiftMeans:
-    """Means and deviations of resamples of blocks, each (R, L); no rows where fewer than two blocks have
-    stories."""
-    filled = (sums.n_U + sums.pairs_U) > 0
-    units = int(filled.sum())
-    weights = np.concatenate(list(resamples(units))) if units > 1 else np.zeros((0, units))
-    weight_RU = torch.from_numpy(weights)
-    by_block = {name: value for name, value in sums._asdict().items() if "_U" in name}
-    return shift_means(sums._replace(**{n: weight_RU @ v[filled].double() for n, v in by_block.items()}))
-
-
-def intervals_of(values_RL: torch.Tensor) -> list[Interval]:
-    """The interval of every layer."""
-    return [percentiles(values_R.numpy()) if len(values_R) else NONE for values_R in values_RL.T]
-
-
-def headline(last: DataFrame, checkpoints: Sequence[CheckpointShift]) -> str:
-    """How similar CLS stays when the rationale is deleted, and when it is not."""
-    variants = checkpoints[0].variants
-    chosen = [next((v for v in variants if (v in DELETED) == deleted), None) for deleted in (True, False)]
-    cells = last[(last["stories"] == "all") & (last["embedding"] == "cls") & (last["measure"] == "cosine")]
-    value = {(row["checkpoint"], row["variant"]): row["value"] for row in cells.to_dict("records")}
-    parts = [
-        f"{variant}: "
-        + ", ".join(f"{number(value.get((c.name, variant), math.nan))} ({c.name})" for c in checkpoints)
-        for variant in chosen
-        if variant is not None
-    ]
-    return f"Cosine of CLS with the original story, last layer: {'; '.join(parts)}."
-
-
-def all_notes(
-    checkpoints: Sequence[CheckpointShift], stories: Stories, notes: Sequence[str]
-) -> Iterator[str]:
-    """Paragraphs under the title."""
-    pairs = [checkpoint.between for checkpoint in checkpoints if checkpoint.between is not None]
-    yield NOTE
-    if pairs:
-        yield BETWEEN_NOTE
-    yield from notes
-    if any(pair.shift is None for pair in pairs):
-        yield "Checkpoints of different hidden widths have no cosine between them, only CKA."
-    if rejected := stories.rejection_note():
-        yield rejected
-    every = [metric.sums.skipped_U for c in checkpoints for (_, w), metric in c.shift.items() if w == "all"]
-    if skipped := sum(int(skipped_U.sum()) for skipped_U in every):
-        yield f"{skipped} stories or tokens are left out, since their embeddings are not finite numbers."
-
-
-def figures(frame: DataFrame, checkpoints: Sequence[CheckpointShift]) -> dict[str, Figure]:
+def figures(
+    frame: DataFrame, checkpoints: Sequence[CheckpointShift], windows: Sequence[Which]
+) -> dict[str, Figure]:
     """File name to figure: histograms, curves over layers, heat maps between checkpoints."""
     found: dict[str, Figure] = {}
-    windows: list[Which] = ["all"]
-    if any(checkpoint.several_windows for checkpoint in checkpoints):
-        windows.append("single window")
-    for variant in checkpoints[0].variants:
+    for variant in checkpoints[0].shift:
         for which in windows:
             suffix = "" if which == "all" else "_single_window"
             draw = partial(draw_histograms, checkpoints, variant, which)
@@ -228,7 +211,7 @@ def draw_histograms(
 ) -> None:
     """Histograms of the last layer: CLS beside tokens, one colour a checkpoint, the same bins for all."""
     figure = new_figure(8.5, 3.4)
-    results = {c.name: shift_result(c.shift[variant, which].sums) for c in checkpoints}
+    results = {c.name: shift_result(c.shift[variant][which].sums) for c in checkpoints}
     for axes, (name, title) in zip(figure.subplots(1, 2), EMBEDDINGS.items(), strict=True):
         kind = "cls" if name == "cls" else "token"
         counts = {run: getattr(r, f"{kind}_histogram_LH")[-1].numpy() for run, r in results.items()}

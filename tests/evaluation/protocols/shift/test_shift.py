@@ -16,9 +16,8 @@ from data_modules.questions.rows import write_rows
 from data_modules.schema import QAExample
 from evaluation.answering.interface import Asking
 from evaluation.processes import Processes
-from evaluation.protocols.shift.measure import measure
+from evaluation.protocols.shift.measure import BINS, measure
 from evaluation.protocols.shift.report import MOST_BINS, joined_bins
-from evaluation.protocols.shift.sums import BINS
 from evaluation.variants import VariantOptions, read_stories
 from metrics.intervals import mean_interval
 from tests.evaluation.checkpoints import examples_of, save_ckpt, save_folder, told
