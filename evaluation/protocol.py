@@ -44,7 +44,7 @@ PROTOCOLS: tuple[Row, ...] = (
 )
 
 COMMANDS: tuple[Row, ...] = (
-    Row("report", "evaluation.page.page", "one HTML page of runs and reports", function="run"),
+    Row("report", "evaluation.page.command", "one HTML page of runs and reports", function="run"),
     Row(
         "train-scorer", "evaluation.scorers.train", "a scorer of toxicity from labelled texts", function="run"
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,8 @@ from typing_extensions import TypedDict  # pydantic asks for it below Python 3.1
 
 from evaluation.report import SCHEMA
 from evaluation.results import ENDS
-from evaluation.views import Table
 from storage.errors import DataError
-from storage.json_files import load_json
+from storage.json_files import json_lines, load_json
 
 REPORT = "report.json"
 RUN = ("config.yaml", "environment.json")
@@ -52,6 +51,7 @@ class FoundReport:
 
     Args:
         label: what it is called beside others.
+        folder: where it is.
         content: its report.json.
         frame: its long table.
     """
@@ -65,19 +65,6 @@ class FoundReport:
     def protocol(self) -> str:
         """What may be compared with it: reports of the same protocol."""
         return str(self.content["about"].get("protocol") or self.content["title"])
-
-    @property
-    def tables(self) -> list[Table]:
-        """The tables of report.md."""
-        return [
-            Table(t["title"], tuple(t["header"]), tuple(map(_cells, t["rows"])), t["caption"])
-            for t in self.content["tables"]
-        ]
-
-    @property
-    def figures(self) -> list[str]:
-        """Names of pictures; one with a folder in it is not of our making, and could lead anywhere."""
-        return [n for n in self.content["figures"] if Path(n).name == n and Path(n).suffix in PICTURES]
 
 
 @dataclass(frozen=True)
@@ -97,6 +84,34 @@ class FoundRun:
 Found = FoundReport | FoundRun
 
 
+@dataclass(frozen=True)
+class ExampleRows:
+    """Some rows of a report's examples.jsonl, and which of them stand behind a number: a field named like a
+    dimension of the long table says which cells a row belongs to.
+
+    Args:
+        columns: the fields, in the order in which they appear.
+        rows: in the order of the file.
+        total: rows in the file.
+        by: fields that are dimensions.
+        each: rows of each combination at most; 0 where all rows are shown.
+    """
+
+    columns: tuple[str, ...] = ()
+    rows: tuple[Mapping[str, Any], ...] = ()
+    total: int = 0
+    by: tuple[str, ...] = ()
+    each: int = 0
+
+    def search(self, cell: Mapping[str, Any]) -> str:
+        """What finds the rows behind a cell, for the page's search box.
+
+        >>> ExampleRows(by=("checkpoint", "variant")).search({"checkpoint": "a", "variant": "ts", "n": 3})
+        'checkpoint="a" variant="ts"'
+        """
+        return " ".join(f'{name}="{cell[name]}"' for name in self.by if cell.get(name, "") != "")
+
+
 def find_results(arguments: Sequence[str]) -> list[Found]:
     """All runs and reports in the folders of `[NAME=]FOLDER` arguments, or anywhere below them, each once.
 
@@ -105,24 +120,32 @@ def find_results(arguments: Sequence[str]) -> list[Found]:
     """
     named: dict[Path, tuple[str, Path]] = {}
     for argument in arguments:
-        name, root = _name_and_path(argument)
-        folders = list(_folders(root))
-        if not folders:
+        name, equals, rest = argument.partition("=")
+        root = Path(argument)
+        if not root.exists() and equals and name and rest and "/" not in name:
+            root = Path(rest)
+        else:
+            name = ""  # a folder that exists is a folder, whatever its name holds
+        if not root.is_dir():
+            what = "is a file; name the folder of a run or a report" if root.exists() else "no such folder"
+            raise ValueError(f"{root}: {what}")
+        found = 0
+        for place, below, files in os.walk(root):
+            below[:] = sorted(part for part in below if not part.startswith(".") and part != "checkpoints")
+            if REPORT in files or set(RUN) <= set(files):
+                folder, found = Path(place), found + 1
+                path = folder.relative_to(root).as_posix()
+                label = name if path == "." else f"{name}/{path}" if name else ""
+                named.setdefault(folder.resolve(), (label, folder))
+        if not found:
             raise ValueError(
                 f"{root}: holds neither a report ({REPORT}) nor a run ({' and '.join(RUN)}), nor do the "
                 "folders below; name what --output of an evaluation named, or a runs/NAME/VERSION"
             )
-        for folder in folders:
-            below = folder.relative_to(root).as_posix()
-            given = name if below == "." else f"{name}/{below}" if name else ""
-            named.setdefault(folder.resolve(), (given, folder))
     labels = short_names([folder for _, folder in named.values()])
-    read = zip(named.values(), labels, strict=True)
     return [
-        read_report(given or label, folder)
-        if (folder / REPORT).exists()
-        else read_run(given or label, folder)
-        for (given, folder), label in read
+        (read_report if (folder / REPORT).exists() else read_run)(given or label, folder)
+        for (given, folder), label in zip(named.values(), labels, strict=True)
     ]
 
 
@@ -142,28 +165,6 @@ def short_names(folders: Sequence[Path]) -> list[str]:
     return ["/".join(p[-n:]).replace("//", "/") for p, n in zip(parts, least, strict=True)]
 
 
-def _name_and_path(argument: str) -> tuple[str, Path]:
-    """`NAME=FOLDER` apart; a folder that exists is a folder, whatever its name holds."""
-    name, equals, rest = argument.partition("=")
-    path = Path(argument)
-    if not path.exists() and equals and name and rest and "/" not in name:
-        path = Path(rest)
-    else:
-        name = ""
-    if not path.is_dir():
-        what = "is a file; name the folder of a run or a report" if path.exists() else "no such folder"
-        raise ValueError(f"{path}: {what}")
-    return name, path
-
-
-def _folders(root: Path) -> Iterator[Path]:
-    """`root` and what is below it, where it is a report or a run; hidden folders are left out."""
-    for place, below, files in os.walk(root):
-        below[:] = sorted(name for name in below if not name.startswith(".") and name != "checkpoints")
-        if REPORT in files or set(RUN) <= set(files):
-            yield Path(place)
-
-
 def read_report(label: str, folder: Path) -> FoundReport:
     """The report in a folder, checked. DataError names the file, and the field that is wrong."""
     path = folder / REPORT
@@ -180,10 +181,6 @@ def read_report(label: str, folder: Path) -> FoundReport:
         if list(row) != columns:
             raise DataError(f"{path}: results.{i}: must have the fields {', '.join(columns)}")
     return FoundReport(label, folder, content, pd.DataFrame(content["results"], columns=columns))
-
-
-def _cells(row: Sequence[str | int | float | None]) -> tuple[str | int | float, ...]:
-    return tuple("–" if cell is None else cell for cell in row)
 
 
 def read_run(label: str, folder: Path) -> FoundRun:
@@ -224,3 +221,29 @@ def read_curves(path: Path) -> pd.DataFrame:
             raise
         raise DataError(f"{path}: {' '.join(str(error).split())}") from None
     return numbers[numbers["step"].notna()]
+
+
+def read_rows(path: Path, by: Sequence[str], limit: int) -> ExampleRows:
+    """At most `limit` rows of `path`; none where there is no such file.
+
+    Args:
+        by: the dimensions of the report.
+
+    Raises:
+        DataError: a line that is no object, with its number.
+    """
+    if not path.exists():
+        return ExampleRows()
+    held: dict[tuple[str, ...], list[tuple[int, dict[str, Any]]]] = {}
+    fields: dict[str, None] = {}
+    total = 0
+    for total, (_, row) in enumerate(json_lines(path, dict[str, Any]), start=1):
+        fields.update(dict.fromkeys(row))
+        group = held.setdefault(tuple(str(row.get(name, "")) for name in by), [])
+        if len(group) < limit:
+            group.append((total, row))
+    each = 0 if total <= limit else max(1, limit // max(1, len(held)))
+    taken = [pair for group in held.values() for pair in (group[:each] if each else group)]
+    rows = [row for _, row in sorted(taken[:limit], key=lambda pair: pair[0])]
+    columns = tuple(dict.fromkeys(name for row in rows for name in row))
+    return ExampleRows(columns, tuple(rows), total, tuple(name for name in by if name in fields), each)

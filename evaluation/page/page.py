@@ -1,6 +1,4 @@
-"""One HTML page of runs and reports, which needs nothing but itself: to read, to send, to print.
-
-python -m evaluation report runs/ot/version_0 after=DIR --output report.html
+"""The page: a section for each run and report, tables that compare them, curves of runs.
 
 Whatever the folders hold is text, never markup: the template escapes all, notes know emphasis, code and lists
 only, and the page forbids itself to load anything and to run any script but its own.
@@ -10,99 +8,63 @@ from __future__ import annotations
 
 import shlex
 from base64 import b64encode
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-from storage.command_line import AtLeast
-
-if TYPE_CHECKING:
-    from evaluation.page.cells import ShownTable
-    from evaluation.page.examples import ExampleRows
-    from evaluation.page.folders import Found, FoundRun
+from evaluation.figures import bare, new_figure, style
+from evaluation.page.folders import PICTURES, ExampleRows, Found, FoundReport, FoundRun, read_rows
+from evaluation.page.tables import (
+    example_table,
+    long_table,
+    metrics_table,
+    pairs_table,
+    protocol_table,
+    settings_table,
+)
 
 HOME = Path(__file__).parent
 LONG = 240
 """Characters of a cell that are shown at once; the rest is one click away."""
-
-
-def run(
-    results: list[Annotated[str, "[NAME=]DIR"]],
-    *,
-    output: Annotated[Path, "FILE.html"],
-    title: str = "Results",
-    examples: Annotated[int, AtLeast(0)] = 200,
-    overwrite: bool = False,
-) -> None:
-    """One HTML page of runs and reports, side by side, with the examples behind each number.
-
-    Args:
-        results: folders of runs and reports, or folders above them.
-        output: the page.
-        title: heading of the page.
-        examples: rows of each report's examples.jsonl on the page.
-        overwrite: replace the page if it exists.
-
-    Raises:
-        ValueError: nothing found, a damaged file, a place that cannot be written.
-    """
-    from evaluation.page.folders import find_results
-    from storage.files import atomic_text
-
-    if output.is_dir():
-        raise ValueError(f"--output {output}: is a folder; name a file such as report.html")
-    if output.exists() and not overwrite:
-        raise ValueError(f"--output {output}: exists; choose another name or add --overwrite")
-    if not output.absolute().parent.is_dir():
-        raise ValueError(f"--output {output}: its folder does not exist; create it first")
-    found = find_results(results)
-    text = page(found, title=title, examples=examples)
-    with atomic_text(output) as file:
-        file.write(text)
-    print(f"{len(found)} runs and reports on one page: {output}")
-
-
-@dataclass(frozen=True)
-class Section:
-    """A run or a report on the page."""
-
-    id: str
-    kind: str
-    found: Found
-    title: str
-    numbers: ShownTable
-    about: ShownTable
-    examples: ExampleRows
-    headline: str = ""
-    notes: tuple[str, ...] = ()
-    tables: tuple[ShownTable, ...] = ()
-    pictures: tuple[tuple[str, str], ...] = ()
-    lost: tuple[str, ...] = ()
-    """Figures that report.json names and the folder lacks."""
-    example_table: ShownTable | None = None
-    config: str = ""
+ACROSS, DOWN = 3, 4
+"""Panels of one figure of curves."""
+MOST_CURVES = 48
+"""Metrics that are drawn; the others are named."""
 
 
 def page(results: Sequence[Found], *, title: str, examples: int = 200) -> str:
     """The page as text; the same folders give the same page."""
-    from evaluation.page.cells import metrics_table, settings_table
-    from evaluation.page.curves import MOST, curve_figures, curve_keys
-    from evaluation.page.folders import FoundRun
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markdown_it import MarkdownIt
+    from markupsafe import Markup
 
+    renderer = MarkdownIt("zero", {"html": False}).enable(["backticks", "emphasis", "list", "escape"])
+    environment = Environment(
+        loader=FileSystemLoader(HOME),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["markdown"] = lambda text: Markup(renderer.render(text))
     sections = [section(found, f"s{number}", examples) for number, found in enumerate(results, start=1)]
     runs = [found for found in results if isinstance(found, FoundRun)]
-    curves = [(keys, inline(content, "image/svg+xml")) for keys, content in curve_figures(runs)]
+    compared = [metrics_table("training", runs)] if len(runs) > 1 else []
+    protocols: dict[str, list[tuple[FoundReport, str, ExampleRows]]] = {}
+    for shown in sections:
+        if isinstance(shown["found"], FoundReport):
+            protocols.setdefault(shown["kind"], []).append((shown["found"], shown["id"], shown["examples"]))
+    compared += [long_table(kind, sources) for kind, sources in protocols.items() if len(sources) > 1]
     script = (HOME / "page.js").read_text(encoding="utf-8")
-    text = _template().render(
+    text = environment.get_template("page.html.j2").render(
         title=title,
         sections=sections,
-        comparisons=[*([metrics_table("training", runs)] if len(runs) > 1 else []), *comparisons(sections)],
+        comparisons=[table for table in compared if table.rows],
         differences=settings_table(runs),
-        curves=curves,
-        undrawn=curve_keys(runs)[MOST:],
+        curves=[(keys, inline(content, "image/svg+xml")) for keys, content in curve_figures(runs)],
+        undrawn=curve_keys(runs)[MOST_CURVES:],
         script=script,
         script_hash=b64encode(sha256(script.encode()).digest()).decode(),
         long=LONG,
@@ -111,65 +73,41 @@ def page(results: Sequence[Found], *, title: str, examples: int = 200) -> str:
     return text.lstrip().encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def comparisons(sections: Sequence[Section]) -> list[ShownTable]:
-    """The numbers that several reports of one protocol share, a table for each protocol."""
-    from evaluation.page.cells import long_table
-    from evaluation.page.folders import FoundReport
-
-    protocols: dict[str, list[tuple[FoundReport, str, ExampleRows]]] = {}
-    for shown in sections:
-        if isinstance(shown.found, FoundReport):
-            protocols.setdefault(shown.kind, []).append((shown.found, shown.id, shown.examples))
-    tables = [long_table(kind, sources) for kind, sources in protocols.items() if len(sources) > 1]
-    return [table for table in tables if table.rows]
-
-
-def section(found: Found, name: str, limit: int) -> Section:
-    """Everything about one folder."""
-    from evaluation.page.cells import example_table, long_table, pairs_table, protocol_table
-    from evaluation.page.examples import read_rows
-    from evaluation.page.folders import PICTURES, FoundRun
-
+def section(found: Found, name: str, limit: int) -> dict[str, Any]:
+    """Everything about one folder, as the template shows it: of a run what it was made with, its last numbers
+    and its whole configuration; of a report what is in its files."""
+    shown: dict[str, Any] = {"id": name, "found": found, "headline": "", "config": "", "example_table": None}
+    shown |= {"notes": [], "tables": [], "pictures": [], "lost": []}
     if isinstance(found, FoundRun):
-        return run_section(found, name)
+        environment = dict(found.environment)
+        if isinstance(environment.get("command"), list):
+            environment["command"] = shlex.join(map(str, environment["command"]))
+        return shown | {
+            "kind": "training",
+            "title": found.label,
+            "numbers": metrics_table("All numbers", [found]),
+            "about": pairs_table("Made with", environment),
+            "examples": ExampleRows(),
+            "config": found.config_text,
+        }
     content = found.content
     rows = read_rows(found.folder / "examples.jsonl", content["by"], limit)
-    paths = [found.folder / figure for figure in found.figures]
-    return Section(
-        id=name,
-        kind=found.protocol,
-        found=found,
-        title=content["title"],
-        numbers=long_table("All numbers", [(found, name, rows)]),
-        about=pairs_table("Made from", content["about"]),
-        examples=rows,
-        headline=content["headline"],
-        notes=tuple(content["notes"]),
-        tables=tuple(protocol_table(table, name, rows) for table in found.tables),
-        pictures=tuple((p.name, inline(p.read_bytes(), PICTURES[p.suffix])) for p in paths if p.is_file()),
-        lost=tuple(path.name for path in paths if not path.is_file()),
-        example_table=example_table(rows) if rows.rows else None,
-    )
-
-
-def run_section(found: FoundRun, name: str) -> Section:
-    """A run: what it was made with, its last numbers, its whole configuration."""
-    from evaluation.page.cells import metrics_table, pairs_table
-    from evaluation.page.examples import ExampleRows
-
-    environment = dict(found.environment)
-    if isinstance(environment.get("command"), list):
-        environment["command"] = shlex.join(map(str, environment["command"]))
-    return Section(
-        id=name,
-        kind="training",
-        found=found,
-        title=found.label,
-        numbers=metrics_table("All numbers", [found]),
-        about=pairs_table("Made with", environment),
-        examples=ExampleRows(),
-        config=found.config_text,
-    )
+    # A name with a folder in it is not of our making, and could lead anywhere.
+    figures = [found.folder / name for name in content["figures"] if Path(name).name == name]
+    pictures = [path for path in figures if path.suffix in PICTURES]
+    return shown | {
+        "kind": found.protocol,
+        "title": content["title"],
+        "numbers": long_table("All numbers", [(found, name, rows)]),
+        "about": pairs_table("Made from", content["about"]),
+        "examples": rows,
+        "headline": content["headline"],
+        "notes": content["notes"],
+        "tables": [protocol_table(table, name, rows) for table in content["tables"]],
+        "pictures": [(p.name, inline(p.read_bytes(), PICTURES[p.suffix])) for p in pictures if p.is_file()],
+        "lost": [path.name for path in pictures if not path.is_file()],
+        "example_table": example_table(rows) if rows.rows else None,
+    }
 
 
 def inline(content: bytes, kind: str) -> str:
@@ -181,30 +119,46 @@ def inline(content: bytes, kind: str) -> str:
     return f"data:{kind};base64,{b64encode(content).decode()}"
 
 
-def markdown(text: str) -> Any:
-    """Paragraphs with emphasis, code and lists; links, pictures and markup stay text."""
-    from markupsafe import Markup
-
-    return Markup(_renderer().render(text))
-
-
-@cache
-def _template() -> Any:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(HOME),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["markdown"] = markdown
-    return environment.get_template("page.html.j2")
+def curve_keys(runs: Sequence[FoundRun]) -> list[str]:
+    """Metrics that some run has two points of, without the numbers of examples; by stage, losses first."""
+    keys = {key for run in runs for key in run.curves if run.curves[key].notna().sum() > 1}
+    keys = {key for key in keys if key != "step" and not key.endswith("/n")}
+    return sorted(keys, key=lambda key: (key.split("/")[0], "/loss" not in key, key))
 
 
-@cache
-def _renderer() -> Any:
-    from markdown_it import MarkdownIt
+def curve_figures(runs: Sequence[FoundRun]) -> Iterator[tuple[str, bytes]]:
+    """Figures as (which metrics, SVG), a panel a metric, a line a run; the same runs give the same bytes."""
+    import matplotlib as mpl
 
-    return MarkdownIt("zero", {"html": False}).enable(["backticks", "emphasis", "list", "escape"])
+    def literal(text: str) -> str:
+        """A name as it is: a dollar would begin a formula, and an underline in front hide it."""
+        return text.replace("$", r"\$").rjust(len(text) + text.startswith("_"))
+
+    stages: dict[str, list[str]] = {}
+    for key in curve_keys(runs)[:MOST_CURVES]:
+        stages.setdefault(key.split("/")[0], []).append(key)
+    size = ACROSS * DOWN
+    for keys in (mine[at : at + size] for mine in stages.values() for at in range(0, len(mine), size)):
+        lines = -(-len(keys) // ACROSS)
+        shown = [(i, run) for i, run in enumerate(runs) if any(key in run.curves for key in keys)]
+        buffer = BytesIO()
+        with mpl.rc_context({"svg.hashsalt": "curves", "font.size": 8, "axes.linewidth": 0.6}):
+            figure = new_figure(9.0, 0.35 + 1.75 * lines + 0.2 * -(-len(shown) // 3))
+            grid = figure.subplots(lines, ACROSS, squeeze=False)
+            for axes in grid.flat[len(keys) :]:
+                axes.set_axis_off()
+            for axes, key in zip(grid.flat, keys, strict=False):
+                for i, run in shown:
+                    points = run.curves.reindex(columns=["step", key]).dropna()
+                    look = {"linewidth": 1.2, "markersize": 3, "marker": "o" if len(points) < 3 else None}
+                    axes.plot(points["step"], points[key], label=literal(run.label), **look, **style(i))
+                axes.set_title(literal(key), fontsize=8, loc="left")
+                bare(axes)
+                axes.grid(alpha=0.25, linewidth=0.5)
+                axes.locator_params(nbins=5)
+            for axes in grid[-1]:
+                axes.set_xlabel("step")
+            handles, labels = grid[0][0].get_legend_handles_labels()
+            figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+            figure.savefig(buffer, format="svg", metadata={"Date": None})
+        yield ", ".join(keys), buffer.getvalue()

@@ -7,9 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from evaluation.page.curves import curve_figures, curve_keys
-from evaluation.page.examples import read_rows
-from evaluation.page.folders import FoundRun, find_results, read_curves, short_names
+from evaluation.page.folders import FoundRun, find_results, read_curves, read_rows, short_names
+from evaluation.page.page import curve_figures, curve_keys
 from tests.evaluation.page.html_pages import furnish
 
 
