@@ -51,21 +51,18 @@ def bare(axes: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Bars:
-    """Bars with their intervals: a panel for each measure and value of `panels`, a group of bars for each
-    value of `x`, a bar for each value of `hue`.
+class Panels:
+    """A picture of cells: a panel for each measure and value of `panels`.
 
     Args:
-        x: the dimension under the bars.
-        hue: the dimension that bars of a group differ in.
+        x: the dimension of the horizontal axis.
+        hue: the dimension that bars or lines of a panel differ in; of a heat map that of the vertical axis.
         measures: measure to title of its panels.
         panels: another dimension with panels of its own.
         where: dimension to the value or values that are shown.
         percent: shares in percent.
         label: of the vertical axis.
-        chance: what guessing gets, as a share, or by value of `x`; a dashed line.
-        starred: values of `x` that get a star, which `note` explains.
-        note: under the figure.
+        x_label: of the horizontal axis (default: the dimension).
     """
 
     x: str
@@ -75,29 +72,74 @@ class Bars:
     where: Mapping[str, Any] = field(default_factory=dict)
     percent: bool = False
     label: str = ""
+    x_label: str = ""
+
+    def parts(self, frame: DataFrame) -> list[tuple[str, DataFrame]]:
+        """Title and cells of every panel, in percent where that is asked for."""
+        frame = cells_of(frame, {**self.where, "measure": list(self.measures)})
+        ends = ["value", "low", "high"]
+        frame = frame.assign(**(frame[ends].astype(float) * (100 if self.percent else 1)))
+        return [
+            (
+                " ".join(filter(None, (str(other), title))),
+                frame[
+                    (frame["measure"] == measure) & ((frame[self.panels] == other) if self.panels else True)
+                ],
+            )
+            for other in (dict.fromkeys(frame[self.panels]) if self.panels else [""])
+            for measure, title in self.measures.items()
+        ]
+
+
+@dataclass(frozen=True)
+class Bars(Panels):
+    """Bars with their intervals: a group of bars for each value of `x`, a bar for each value of `hue`.
+
+    Args:
+        chance: what guessing gets, as a share, or by value of `x`; a dashed line.
+        starred: values of `x` that get a star, which `note` explains.
+        note: under the figure.
+    """
+
     chance: float | Mapping[Any, float] | None = None
     starred: Collection[str] = ()
     note: str = ""
 
     def draw(self, frame: DataFrame, path: Path) -> None:
         """Write the picture."""
-        parts = panel_parts(frame, self.measures, self.panels, self.where)
+        parts = self.parts(frame)
         names, hues = (
             list(dict.fromkeys(value for _, part in parts for value in part[name]))
             for name in (self.x, self.hue)
         )
         columns = min(3, len(parts))
         lines = -(-len(parts) // columns)
-        group = GROUP_INCHES + BAR_INCHES * len(hues)
+        group, width = GROUP_INCHES + BAR_INCHES * len(hues), 0.8 / len(hues)
         longest = max((len(str(name)) for name in names), default=0) * LETTER_INCHES
         turned = longest > group  # names stand upright then, and the panels get room for them
         height = 2.8 + longest * turned
         figure = new_figure(max(4.0, 1.6 + len(names) * group) * columns, 0.8 + height * lines)
         grid = list(figure.subplots(lines, columns, sharey=True, squeeze=False).flat)
         for axes, (title, part) in zip(grid, parts, strict=False):
-            self._panel(axes, part, names, hues)
+            for h, hue in enumerate(hues):
+                its = part[part[self.hue] == hue].drop_duplicates(self.x).set_index(self.x).reindex(names)
+                at = [i + (h - (len(hues) - 1) / 2) * width for i in range(len(names))]
+                error = [
+                    (its["value"] - its["low"]).clip(lower=0),
+                    (its["high"] - its["value"]).clip(lower=0),
+                ]
+                axes.bar(at, its["value"], width, label=str(hue), color=COLOURS[h % len(COLOURS)])
+                axes.errorbar(at, its["value"], error, fmt="none", ecolor="black", elinewidth=0.8, capsize=2)
+            if self.chance is not None:
+                given = self.chance if isinstance(self.chance, Mapping) else dict.fromkeys(names, self.chance)
+                shares = [given[name] * (100 if self.percent else 1) for name in names]
+                ends = [i - 0.5 for i in range(len(names))], [i + 0.5 for i in range(len(names))]
+                axes.hlines(shares, *ends, color="black", linestyle="--", linewidth=1)
+            labels = [f"{name} *" if name in self.starred else str(name) for name in names]
+            axes.set_xticks(range(len(names)), labels)
             axes.tick_params("x", labelrotation=90 if turned else 0)
             axes.set_title(title, loc="left", fontsize=10)
+            bare(axes)
         for axes in grid[len(parts) :]:
             axes.set_axis_off()
         grid[0].set_ylabel(self.label)
@@ -106,74 +148,25 @@ class Bars:
             figure.supxlabel(self.note, fontsize=8)
         figure.savefig(path, dpi=150)
 
-    def _panel(self, axes: Any, part: DataFrame, names: list[Any], hues: list[Any]) -> None:
-        scale, width = 100 if self.percent else 1, 0.8 / len(hues)
-        for h, hue in enumerate(hues):
-            its = part[part[self.hue] == hue].drop_duplicates(self.x).set_index(self.x)
-            its = its.reindex(names)[["value", "low", "high"]].astype(float) * scale
-            at = [i + (h - (len(hues) - 1) / 2) * width for i in range(len(names))]
-            error = [(its["value"] - its["low"]).clip(lower=0), (its["high"] - its["value"]).clip(lower=0)]
-            axes.bar(at, its["value"], width, label=str(hue), color=COLOURS[h % len(COLOURS)])
-            axes.errorbar(at, its["value"], error, fmt="none", ecolor="black", elinewidth=0.8, capsize=2)
-        if self.chance is not None:
-            given = self.chance if isinstance(self.chance, Mapping) else dict.fromkeys(names, self.chance)
-            shares = [given[name] * scale for name in names]
-            ends = [i - 0.5 for i in range(len(names))], [i + 0.5 for i in range(len(names))]
-            axes.hlines(shares, *ends, color="black", linestyle="--", linewidth=1)
-        labels = [f"{name} *" if name in self.starred else str(name) for name in names]
-        axes.set_xticks(range(len(names)), labels)
-        bare(axes)
-
 
 @dataclass(frozen=True)
-class Lines:
-    """Lines with their intervals as bands, over a dimension of numbers: a panel for each measure and value of
-    `panels`, a line for each value of `hue`.
-
-    Args:
-        x: a dimension whose values are numbers.
-        hue: the dimension that lines differ in.
-        measures: measure to title of its panels.
-        panels: another dimension with panels of its own.
-        where: dimension to the value or values that are shown.
-        percent: shares in percent.
-        label: of the vertical axis.
-        x_label: of the horizontal axis (default: the dimension).
-        log_x: a logarithmic horizontal axis.
-    """
-
-    x: str
-    hue: str
-    measures: Mapping[str, str]
-    panels: str = ""
-    where: Mapping[str, Any] = field(default_factory=dict)
-    percent: bool = False
-    label: str = ""
-    x_label: str = ""
-    log_x: bool = False
+class Lines(Panels):
+    """Lines with their intervals as bands, over a dimension of numbers: a line for each value of `hue`."""
 
     def draw(self, frame: DataFrame, path: Path) -> None:
         """Write the picture."""
-        parts = panel_parts(frame, self.measures, self.panels, self.where)
+        parts = self.parts(frame)
         figure = new_figure(4.4 * len(parts), 3.4)
         grid = list(figure.subplots(1, len(parts), squeeze=False).flat)
-        scale = 100 if self.percent else 1
         for axes, (title, part) in zip(grid, parts, strict=True):
             for h, hue in enumerate(dict.fromkeys(part[self.hue])):
-                its = part[part[self.hue] == hue].assign(at=lambda rows: rows[self.x].astype(float))
-                its = its.sort_values("at")
-                axes.plot(
-                    its["at"], its["value"] * scale, marker=MARKERS[h % len(MARKERS)], label=hue, **style(h)
-                )
-                colour = style(h)["color"]
-                axes.fill_between(
-                    its["at"], its["low"] * scale, its["high"] * scale, alpha=0.15, color=colour
-                )
+                its = part[part[self.hue] == hue].astype({self.x: float}).sort_values(self.x)
+                look = style(h)
+                axes.plot(its[self.x], its["value"], marker=MARKERS[h % len(MARKERS)], label=hue, **look)
+                axes.fill_between(its[self.x], its["low"], its["high"], alpha=0.15, color=look["color"])
             axes.set_title(title, loc="left", fontsize=10)
             axes.set_xlabel(self.x_label or self.x)
-            if self.log_x:
-                axes.set_xscale("log")
-            elif all(isinstance(value, int) for value in part[self.x]):
+            if all(isinstance(value, int) for value in part[self.x]):
                 axes.xaxis.get_major_locator().set_params(integer=True)
             bare(axes)
         grid[0].set_ylabel(self.label)
@@ -182,38 +175,25 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class HeatMap:
-    """Values as colours in one scale, and as numbers where there is room; grey where there is none: a panel
-    for each measure and value of `panels`.
+class HeatMap(Panels):
+    """Values as colours in one scale, and as numbers where there is room; grey where there is none.
 
     Args:
-        x: the dimension of the columns.
-        y: the dimension of the lines, from below.
-        measures: measure to title of its panels.
-        panels: another dimension with panels of its own.
-        where: dimension to the value or values that are shown.
-        low: the end of the scale (default: the smallest value); high likewise.
-        x_label: of the horizontal axis (default: the dimension); y_label likewise.
+        low: the end of the scale (default: the smallest value).
+        high: the other.
     """
 
-    x: str
-    y: str
-    measures: Mapping[str, str]
-    panels: str = ""
-    where: Mapping[str, Any] = field(default_factory=dict)
     low: float | None = None
     high: float | None = None
-    x_label: str = ""
-    y_label: str = ""
 
     def draw(self, frame: DataFrame, path: Path) -> None:
         """Write the picture."""
-        parts = panel_parts(frame, self.measures, self.panels, self.where)
-        shown = cells_of(frame, self.where)
-        shown = shown[shown["measure"].isin(list(self.measures))]
-        columns, lines = list(dict.fromkeys(shown[self.x])), sorted(set(shown[self.y]))
-        low = float(shown["value"].min()) if self.low is None else self.low
-        high = float(shown["value"].max()) if self.high is None else self.high
+        parts = self.parts(frame)
+        shown = [part for _, part in parts]
+        columns = list(dict.fromkeys(value for part in shown for value in part[self.x]))
+        lines = sorted({value for part in shown for value in part[self.hue]})
+        low = min(float(part["value"].min()) for part in shown) if self.low is None else self.low
+        high = max(float(part["value"].max()) for part in shown) if self.high is None else self.high
         across = min(len(parts), 2 if len(columns) > 3 else 4)
         down = -(-len(parts) // across)
         longest = max(map(len, map(str, columns)))
@@ -224,7 +204,7 @@ class HeatMap:
         for axes in grid.flat[len(parts) :]:
             axes.set_axis_off()
         for axes, (title, part) in zip(grid.flat, parts, strict=False):
-            values = part.pivot(index=self.y, columns=self.x, values="value")
+            values = part.pivot(index=self.hue, columns=self.x, values="value")
             values = values.reindex(index=lines, columns=columns).to_numpy(dtype=float)
             image = axes.imshow(values, vmin=low, vmax=high, cmap="cividis", aspect="auto", origin="lower")
             axes.set_facecolor("0.85")
@@ -236,27 +216,11 @@ class HeatMap:
                     text = f"{value:.3f}" if math.isfinite(value) else "–"
                     axes.text(j, i, text, ha="center", va="center", fontsize=7, color=colour)
         for axes in grid[:, 0]:
-            axes.set_ylabel(self.y_label or self.y)
+            axes.set_ylabel(self.label or self.hue)
             axes.set_yticks(range(len(lines)), lines)
         figure.supxlabel(self.x_label or self.x, fontsize=10)
         figure.colorbar(image, ax=grid, fraction=0.04, pad=0.02)
         figure.savefig(path, dpi=150)
-
-
-def panel_parts(
-    frame: DataFrame, measures: Mapping[str, str], panels: str, where: Mapping[str, Any]
-) -> list[tuple[str, DataFrame]]:
-    """(title, cells): for each value of the dimension `panels` and each measure, at the given places."""
-    frame = cells_of(frame, where)
-    frame = frame[frame["measure"].isin(list(measures))]
-    return [
-        (
-            " ".join(filter(None, (str(other), title))),
-            frame[(frame["measure"] == measure) & ((frame[panels] == other) if panels else True)],
-        )
-        for other in (dict.fromkeys(frame[panels]) if panels else [""])
-        for measure, title in measures.items()
-    ]
 
 
 def legend(figure: Any, axes: Any) -> None:

@@ -10,17 +10,22 @@ Variants are made here, or read from rows of `python -m data_modules perturb` be
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from data_modules.schema import AnswerType, QAExample, Rejected, Variant
+from evaluation.failures import listed
+from evaluation.report import source_record
 from storage.command_line import AtLeast
 from storage.errors import DataError
 from storage.spool import Spool
+
+if TYPE_CHECKING:
+    from data_modules.interventions.augmentation import OpenGenerator
 
 PART = 64
 """Originals that are perturbed at a time."""
@@ -102,8 +107,6 @@ class Stories:
 
     def about(self) -> dict[str, Any]:
         """For the record: the data, the variants, and what could not be perturbed."""
-        from evaluation.report import source_record
-
         return {
             "data": [source_record(source) for source in self.options.data],
             "dataset": self.dataset,
@@ -116,15 +119,10 @@ class Stories:
     def rejection_note(self) -> str:
         """One sentence a variant that lost questions; empty where none did."""
         return " ".join(
-            f"`{variant}` leaves out {reasons.total()} of {len(self.stories)} questions ({_listed(reasons)})."
+            f"`{variant}` leaves out {reasons.total()} of {len(self.stories)} questions ({listed(reasons)})."
             for variant, reasons in self.rejected.items()
             if reasons
         )
-
-
-def default_variants(dataset: str) -> tuple[Variant, ...]:
-    """What the paper looks at (Tables 4 and 5)."""
-    return ("os", "os_r") if dataset == "hotpotqa" else ("os", "ts", "ts_r")
 
 
 def read_stories(options: VariantOptions, once: Once = lambda make: make()) -> Stories:
@@ -138,46 +136,61 @@ def read_stories(options: VariantOptions, once: Once = lambda make: make()) -> S
     Raises:
         DataError: several data sets, a variant that has to be made while the originals are missing, or one
             that no original allows.
+        ValueError: no such generator, or the cache is not one.
     """
-    from data_modules.interventions.deletion import perturb, report_rejected, with_rationale
+    from data_modules.interventions.augmentation import TEMPLATES, generate_sentences, needing_sentences
+    from data_modules.interventions.deletion import AUGMENTED, perturb, report_rejected, with_rationale
 
-    sources = ", ".join(options.data)
-    dataset, given = _read(options)
-    originals = given["os"].rows if "os" in given else Spool[QAExample]()
-    prepared = {variant: rows for variant, rows in given.items() if variant != "os"}
-    wanted = tuple(options.variants or (tuple(given) if prepared else default_variants(dataset)))
-    made = [variant for variant in wanted if variant not in given]
-    if made and "os" not in given:
+    open_generator: OpenGenerator | None = None
+    if options.generator != TEMPLATES:
+        from models.language.text_cache import open_cached_model
+
+        open_generator = cache(open_cached_model)
+    dataset, rows, places = read_rows(options)
+    originals = rows.get("os", Spool())
+    usual: tuple[Variant, ...] = (
+        ("os", "os_r") if dataset == "hotpotqa" else ("os", "ts", "ts_r")
+    )  # Tables 4, 5
+    wanted = tuple(options.variants or (tuple(rows) if places else usual))
+    made = [variant for variant in wanted if variant not in rows]
+    if made and "os" not in rows:
         raise DataError(f"--variants {made[0]}: the sources hold no original stories to make it from")
     result = Stories(options, dataset, wanted, rejected={variant: Counter() for variant in made})
-    write, kept = sentence_writer(options, once), Counter[str]()
-    count = min(len(originals), options.limit or len(originals))
+    kept, count = Counter[str](), min(len(originals), options.limit or len(originals))
     for start in range(0, count, PART):
         part = [with_rationale(originals[i]) for i in range(start, min(count, start + PART))]
-        results = {}
+        sentences: dict[Variant, Mapping[str, str]] = {}
         for variant in made:
-            sentences = write(part, variant)
-            results[variant] = [
-                perturb(original, variant, sentence=sentences, skip_bad=options.skip_bad) for original in part
-            ]
-        for i, original in enumerate(part):
+            if variant in AUGMENTED:
+                write = partial(
+                    generate_sentences,
+                    needing_sentences(part, variant, skip_bad=options.skip_bad),
+                    generator=options.generator,
+                    cache=options.cache,
+                    progress=open_generator is not None,
+                    open_generator=open_generator,
+                )
+                sentences[variant] = once(write)[0]
+        for number, original in enumerate(part, start):
             variants: dict[Variant, QAExample] = {}
             for variant in wanted:
-                if variant in prepared:
-                    found: QAExample | Rejected | None = prepared[variant].pop(original.id)
-                else:
-                    found = results[variant][i] if variant in results else None
-                if isinstance(found, Rejected):
-                    result.rejected[variant][found.reason] += 1
-                elif found is not None:
-                    variants[variant] = found
+                if variant in made:
+                    sentence = sentences.get(variant)
+                    found = perturb(original, variant, sentence=sentence, skip_bad=options.skip_bad)
+                    if isinstance(found, Rejected):
+                        result.rejected[variant][found.reason] += 1
+                    else:
+                        variants[variant] = found
+                elif variant != "os" and original.id in places[variant]:
+                    variants[variant] = rows[variant][places[variant].pop(original.id)]
             kept.update(variants.keys())
-            result.stories.append(Story(start + i, original, variants))
+            result.stories.append(Story(number, original, variants))
     for variant in made:
-        report_rejected(kept[variant], result.rejected[variant], variant, sources)
-    for variant in prepared if not (options.limit and count) else ():
-        result.others[variant] = prepared[variant].rest(options.limit)
-    for variant in prepared:
+        report_rejected(kept[variant], result.rejected[variant], variant, ", ".join(options.data))
+    for variant, left in places.items():
+        if not (options.limit and count):
+            first = islice(sorted(left.values()), options.limit or None)
+            result.others[variant] = [rows[variant][place] for place in first]
         if variant in wanted and not kept[variant] and not result.others.get(variant):
             raise DataError(
                 f"--limit {options.limit}: none of the first {count} questions is among the rows of {variant}"
@@ -185,86 +198,30 @@ def read_stories(options: VariantOptions, once: Once = lambda make: make()) -> S
     return result
 
 
-class Rows:
-    """The rows of one variant, on disk, by id."""
-
-    def __init__(self) -> None:
-        self.rows: Spool[QAExample] = Spool()
-        self.places: dict[str, int] = {}
-
-    def append(self, example: QAExample) -> None:
-        """Add a row; of two with one id the later counts for the original."""
-        if example.variant != "os":
-            self.places[example.id] = len(self.rows)
-        self.rows.append(example)
-
-    def pop(self, name: str) -> QAExample | None:
-        """The row with this id, which is taken; None if there is none."""
-        place = self.places.pop(name, None)
-        return None if place is None else self.rows[place]
-
-    def rest(self, limit: int) -> list[QAExample]:
-        """The first `limit` rows (0: all) that nobody took."""
-        return [self.rows[place] for place in islice(sorted(self.places.values()), limit or None)]
-
-
-def _read(options: VariantOptions) -> tuple[str, dict[Variant, Rows]]:
-    """The name of the data set, and all that is needed of the sources, by variant."""
+def read_rows(
+    options: VariantOptions,
+) -> tuple[str, dict[Variant, Spool[QAExample]], dict[Variant, dict[str, int]]]:
+    """The name of the data set; all that is needed of the sources, by variant; and where among these rows
+    each id stands (but of `os`): of two with one id the later counts for the original."""
     from data_modules.sources import read_questions
 
-    given: dict[Variant, Rows] = {}
+    rows: dict[Variant, Spool[QAExample]] = {}
+    places: dict[Variant, dict[str, int]] = {}
     datasets: dict[str, str] = {}
     for source in options.data:
         # Rows of a file may hold variants behind their originals; other sources hold originals only.
         originals_only = source.startswith(("hub:", "stories:"))
         for example in read_questions(source, skip_bad=options.skip_bad):
             datasets.setdefault(example.dataset, source)
-            rows = given.setdefault(example.variant, Rows())
-            rows.append(example)
-            if originals_only and options.limit and len(rows.rows) >= options.limit:
+            spool = rows.setdefault(example.variant, Spool())
+            if example.variant != "os":
+                places.setdefault(example.variant, {})[example.id] = len(spool)
+            spool.append(example)
+            if originals_only and options.limit and len(spool) >= options.limit:
                 break
     if not datasets:
         raise DataError(f"{', '.join(options.data)}: holds no questions")
     if len(datasets) > 1:
         names = ", ".join(f"{name or 'unnamed'} in {source}" for name, source in sorted(datasets.items()))
         raise DataError(f"--data: different data sets ({names}); variants are compared within one")
-    return next(iter(datasets)), given
-
-
-def sentence_writer(
-    options: VariantOptions, once: Once = lambda make: make()
-) -> Callable[[Sequence[QAExample], Variant], Mapping[str, str] | None]:
-    """What writes the sentences of `_aug` variants, by id; a language model is opened when it is needed.
-
-    Raises:
-        ValueError: no such generator, or the cache is not one; when it is called.
-    """
-    from data_modules.interventions.augmentation import (
-        TEMPLATES,
-        generate_sentences,
-        needing_sentences,
-        write_sentences,
-    )
-    from data_modules.interventions.deletion import AUGMENTED
-
-    @cache
-    def model() -> Any:
-        from models.language.open_model import open_text_model
-        from models.language.text_cache import CachedTextModel
-
-        return CachedTextModel(open_text_model(options.generator), options.cache)
-
-    def write(originals: Sequence[QAExample], variant: Variant) -> Mapping[str, str] | None:
-        if variant not in AUGMENTED:
-            return None
-        needing = needing_sentences(originals, variant, skip_bad=options.skip_bad)
-        if options.generator == TEMPLATES:
-            return generate_sentences(needing, progress=False)[0]
-        found: Mapping[str, str] = once(lambda: write_sentences(needing, model())[0])
-        return found
-
-    return write
-
-
-def _listed(reasons: Counter[str]) -> str:
-    return ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+    return next(iter(datasets)), rows, places

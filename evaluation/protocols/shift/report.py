@@ -194,14 +194,14 @@ def figures(
         several = "each compared with the one before it"
         found["between.png"] = HeatMap(
             x="checkpoint",
-            y="layer",
+            hue="layer",
             measures={"cosine": "cosine", "cka": "CKA"},
             panels="embedding",
             where={"reference": references},
             low=min(0.9, math.floor(10 * between["value"].min()) / 10),
             high=1.0,
             x_label=f"compared with {references[0]}" if len(references) == 1 else several,
-            y_label="layer (0: embeddings)",
+            label="layer (0: embeddings)",
         )
     return found
 
