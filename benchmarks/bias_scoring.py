@@ -22,9 +22,9 @@ from benchmarks.report import Result
 from benchmarks.turns import Turn, results_of, side_by_side
 from data_modules.batching.group_rows import GroupSet
 from data_modules.encoding.tables import flat
-from data_modules.encoding.windows import EncodedRow, encode_texts, query_text
+from data_modules.encoding.windows import EncodedRow, encode_texts
 from data_modules.groups.advice import with_unadvised
-from data_modules.schema import Group
+from data_modules.schema import Group, query_text
 from data_modules.sources import read_groups
 from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.answering.checkpoint import QuestionCheckpoint

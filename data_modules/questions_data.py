@@ -19,11 +19,10 @@ import pyarrow as pa
 from data_modules.batching.data_module import TextDataModule, at_least, by_stage
 from data_modules.batching.eval_sets import EvalSet, variant_name
 from data_modules.batching.samplers import BatchIndex, question_batches, refuse_different
-from data_modules.batching.sets import PairSet, QASet, TrainSet, kept_and_rejected
+from data_modules.batching.sets import PairSet, QASet, TrainSet
 from data_modules.encoding.pairs import encode_pairs
-from data_modules.encoding.questions import encode_questions
 from data_modules.encoding.tables import Tables, Work, process_rank
-from data_modules.encoding.windows import Encoding
+from data_modules.encoding.windows import Encoding, encode_questions
 from data_modules.interventions.augmentation import (
     TEMPLATES,
     OpenGenerator,
@@ -234,7 +233,10 @@ class QuestionsDataModule(TextDataModule):
                 return Work(originals, encode, keep=not failures)
 
             table = self.tables.get(sources, options, work, f"tokenising {variant} of {source}")
-            report_rejected(*kept_and_rejected(table), variant, source)
+            found = table.data.column("windows" if options["pairs"] else "id")  # which first windows have
+            reasons = table.data.column("rejected").drop_null().value_counts().to_pylist()
+            rejected = Counter({reason["values"]: reason["counts"] for reason in reasons})
+            report_rejected(len(found) - found.null_count, rejected, variant, source)
             if asks:
                 refuse_different(hashlib.sha256(repr(table.data.column("input_ids")).encode()).hexdigest())
             tables.append(table)
@@ -318,7 +320,9 @@ def encode_variant(
             for example in originals
         ]
     kept = [(one, two) for one, two in zip(originals, results, strict=True) if isinstance(two, QAExample)]
-    rejected = [result.reason for result in results if isinstance(result, Rejected)]
     if pairs:
-        return encode_pairs(kept, tokenizer, encoding, rejected=rejected)
-    return encode_questions([two for _, two in kept], tokenizer, encoding, rejected=rejected)
+        table = encode_pairs(kept, tokenizer, encoding)
+    else:
+        table = encode_questions([two for _, two in kept], tokenizer, encoding)
+    rejected = pa.array([result.reason for result in results if isinstance(result, Rejected)], pa.string())
+    return pa.concat_tables([table, pa.table({"rejected": rejected})], promote_options="default")

@@ -189,3 +189,8 @@ class ChoiceQuestion:
             raise DataError(
                 f"question {self.id}: label {self.label}, but the choices are 0 to {len(self.choices) - 1}"
             )
+
+
+def query_text(question: str, advice: str) -> str:
+    """The question with its advice right before it."""
+    return f"{advice} {question}" if advice else question

@@ -9,12 +9,11 @@ stories:SPLIT    the embedded generator, which needs no download; also stories:t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from data_modules.schema import ChoiceQuestion, Group, QAExample
 from storage.errors import DataError
@@ -24,61 +23,43 @@ _HEAD = 1 << 20
 """Bytes that are looked at before a file is read; its first record should fit."""
 
 Kind = Literal["questions", "groups", "choices"]
-FormatName = Literal["squad", "coqa", "hotpotqa", "rows", "lei", "unqover", "choices"]
 
 
-@dataclass(frozen=True)
-class Format:
-    """How a format is recognised, and its reader.
+class Format(NamedTuple):
+    """How a format is recognised, and its reader."""
 
-    Args:
-        name: of the format; one with two layouts has two rows.
-        kind: what it holds.
-        fields: each group of fields tells the format if the first records have all of them. Those inside
-            `data` and its `paragraphs` have these names before theirs.
-        reader: `module:function` in this room. A function `read_file` takes a path; any other takes
-            (place, record) and the source's name.
-    """
-
-    name: FormatName
+    name: Literal["squad", "coqa", "hotpotqa", "rows", "lei", "unqover", "choices"]
+    """One with two layouts has two rows."""
     kind: Kind
-    fields: tuple[frozenset[str], ...]
     reader: str
+    """`module:function` in this room. A function `read_file` takes a path; any other takes (place, record)
+    and the source's name."""
+    fields: tuple[str, ...]
+    """Each group of fields tells the format if the first records have all of them. Those inside `data` and
+    its `paragraphs` have these names before theirs."""
 
 
-def _any(*groups: str) -> tuple[frozenset[str], ...]:
-    return tuple(frozenset(group.split()) for group in groups)
-
+_BENCHMARKS = (
+    "prompt choices",
+    "goal sol1 sol2",
+    "obs1 obs2 hyp1 hyp2",
+    "observation_1 observation_2 hypothesis_1 hypothesis_2",
+    "context question answerA answerB answerC",
+    "ctx_a ctx_b",
+)
+_LEI = ("data.paragraphs.key", "data.paragraphs.intervention")
+_HOTPOTQA = ("supporting_facts", "question answer type")
 
 FORMATS = (
-    Format("unqover", "groups", _any("x1|x2"), "groups.unqover_source:read_file"),
-    Format(
-        "lei", "groups", _any("data.paragraphs.key", "data.paragraphs.intervention"), "groups.lei:read_file"
-    ),
-    Format("squad", "questions", _any("data.paragraphs"), "questions.squad:read_file"),
-    Format("coqa", "questions", _any("data.story"), "questions.coqa:read_file"),
-    Format("coqa", "questions", _any("story questions"), "questions.coqa:read_rows"),
-    Format(
-        "hotpotqa",
-        "questions",
-        _any("supporting_facts", "question answer type"),
-        "questions.hotpotqa:read_rows",
-    ),
-    Format("rows", "questions", _any("answer_type", "variant kept"), "questions.rows:read_file"),
-    Format(
-        "choices",
-        "choices",
-        _any(
-            "prompt choices",
-            "goal sol1 sol2",
-            "obs1 obs2 hyp1 hyp2",
-            "observation_1 observation_2 hypothesis_1 hypothesis_2",
-            "context question answerA answerB answerC",
-            "ctx_a ctx_b",
-        ),
-        "choices.benchmarks:read_rows",
-    ),
-    Format("squad", "questions", _any("context question"), "questions.squad:read_rows"),
+    Format("unqover", "groups", "groups.unqover_source:read_file", ("x1|x2",)),
+    Format("lei", "groups", "groups.lei:read_file", _LEI),
+    Format("squad", "questions", "questions.squad:read_file", ("data.paragraphs",)),
+    Format("coqa", "questions", "questions.coqa:read_file", ("data.story",)),
+    Format("coqa", "questions", "questions.coqa:read_rows", ("story questions",)),
+    Format("hotpotqa", "questions", "questions.hotpotqa:read_rows", _HOTPOTQA),
+    Format("rows", "questions", "questions.rows:read_file", ("answer_type", "variant kept")),
+    Format("choices", "choices", "choices.benchmarks:read_rows", _BENCHMARKS),
+    Format("squad", "questions", "questions.squad:read_rows", ("context question",)),
 )
 """In the order in which they are tried."""
 
@@ -92,8 +73,7 @@ _EXPECTED: dict[Kind, str] = {
     "questions": "SQuAD (data[].paragraphs[]), CoQA (data[].story), HotpotQA (a list of objects with "
     "supporting_facts) or rows written by perturb",
     "groups": "LEI (data[].paragraphs[] with key) or UnQover (an object keyed by cluster|cluster|x1|x2|...)",
-    "choices": "fields "
-    + "; ".join(", ".join(sorted(g)) for one in FORMATS if one.kind == "choices" for g in one.fields),
+    "choices": "fields " + "; ".join(", ".join(sorted(group.split())) for group in _BENCHMARKS),
 }
 
 
@@ -136,85 +116,70 @@ def read_choices(
 
 def format_of(source: str | Path) -> Format:
     """The format of a file, folder or dataset of the Hub; DataError where it is unknown."""
-    return _format(_open(str(source)), None)
+    return _opened(str(source), None)[0]
 
 
 def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
+    arguments: tuple[Any, ...] = (source,)
     if source.startswith("stories:"):
-        yield from _function(STORIES[kind])(*parse_stories(source))
-        return
-    opened = _open(source)
-    found = _format(opened, kind)
-    read = _function(found.reader)
-    if found.reader.endswith(":read_file"):
-        yield from read(source, **options)
+        reader, arguments, options = STORIES[kind], parse_stories(source), {}
     else:
-        yield from read(opened.rows(), opened.name, **options)
+        found, rows = _opened(source, kind)
+        reader = found.reader
+        if not reader.endswith(":read_file"):
+            arguments = (rows, source.removeprefix("hub:"))
+    module, _, function = reader.partition(":")  # loaded where it is needed: a run uses one or two of them
+    yield from getattr(import_module(f"data_modules.{module}"), function)(*arguments, **options)
 
 
-def _function(name: str) -> Callable[..., Iterator[Any]]:
-    """A reader. Loaded where it is needed: a run uses one or two of them."""
-    module, _, function = name.partition(":")
-    reader: Callable[..., Iterator[Any]] = getattr(import_module(f"data_modules.{module}"), function)
-    return reader
+def _opened(source: str, kind: Kind | None) -> tuple[Format, Iterator[tuple[str, Any]]]:
+    """The format of a source, which must hold what is asked for, and its (place, record): of a table, of JSON
+    Lines, or of a list in JSON."""
+    name, path = source.removeprefix("hub:"), Path(source)
+    rows: Iterable[Mapping[str, Any]] | None = None
+    if name != source or path.is_dir() or _is_folder_split(source):
+        rows = table_rows(name)
+    else:
+        try:
+            with open(path, "rb") as file:
+                magic = file.read(4)
+        except FileNotFoundError:
+            raise DataError(f"{source}: no such file (other sources begin with hub: or stories:)") from None
+        except OSError as error:
+            raise DataError(f"{source}: cannot be read: {error.strerror}") from None
+        if magic == b"PAR1":
+            import datasets  # slow to import, and only tables need it
 
-
-@dataclass(frozen=True)
-class _Opened:
-    """A source whose first records have been seen."""
-
-    name: str
-    fields: frozenset[str]
-    rows: Callable[[], Iterator[tuple[str, Any]]]
-    """(place, record) of a table, of JSON Lines, or of a list in JSON."""
-
-
-def _format(opened: _Opened, kind: Kind | None) -> Format:
+            rows = datasets.load_dataset("parquet", data_files=source, split="train", streaming=True)
+    if rows is not None:
+        remaining = iter(rows)
+        first = next(remaining, None)
+        if first is None:
+            raise DataError(f"{name}: holds no rows")
+        fields = set(first)
+        places: Iterator[tuple[str, Any]] = (
+            (f"{name}: row {i}", row) for i, row in enumerate(chain([first], remaining))
+        )
+    else:
+        fields, is_list = _first_fields(path)
+        places = _listed(path) if is_list else json_lines(source)
     expected = _EXPECTED[kind] if kind else "; ".join(_EXPECTED.values())
     for found in FORMATS:
-        if any(group <= opened.fields for group in found.fields):
+        if any(fields.issuperset(group.split()) for group in found.fields):
             if kind in (None, found.kind):
-                return found
-            raise DataError(f"{opened.name}: holds {found.kind}; {kind} are needed ({expected})")
-    raise DataError(f"{opened.name}: unknown format; expected {expected}")
+                return found, places
+            raise DataError(f"{name}: holds {found.kind}; {kind} are needed ({expected})")
+    raise DataError(f"{name}: unknown format; expected {expected}")
 
 
-def _open(source: str) -> _Opened:
-    name = source.removeprefix("hub:")
-    path = Path(source)
-    if name != source or path.is_dir() or _is_folder_split(source):
-        return _table(table_rows(name), name)
-    try:
-        with open(path, "rb") as file:
-            magic = file.read(4)
-    except FileNotFoundError:
-        raise DataError(f"{source}: no such file (other sources begin with hub: or stories:)") from None
-    except OSError as error:
-        raise DataError(f"{source}: cannot be read: {error.strerror}") from None
-    if magic == b"PAR1":
-        return _table(_parquet(path), source)
-    fields, is_list = _first_fields(path)
-
-    def rows() -> Iterator[tuple[str, Any]]:
-        if is_list:
-            yield from ((f"{source}: [{i}]", row) for i, row in enumerate(load_json(path, list[Any])))
-        else:
-            yield from json_lines(source)
-
-    return _Opened(source, fields, rows)
+def _listed(path: Path) -> Iterator[tuple[str, Any]]:
+    for i, row in enumerate(load_json(path, list[Any])):
+        yield f"{path}: [{i}]", row
 
 
-def _table(rows: Iterable[Mapping[str, Any]], name: str) -> _Opened:
-    remaining = iter(rows)
-    first = next(remaining, None)
-    if first is None:
-        raise DataError(f"{name}: holds no rows")
-    places = ((f"{name}: row {i}", row) for i, row in enumerate(chain([first], remaining)))
-    return _Opened(name, frozenset(first), lambda: places)
-
-
-def _first_fields(path: Path) -> tuple[frozenset[str], bool]:
-    """The fields of the first records of a JSON file, and whether it is a list of records."""
+def _first_fields(path: Path) -> tuple[set[str], bool]:
+    """The fields of the first records of a JSON file, those inside `data` and its `paragraphs` behind these
+    names; and whether it is a list of records."""
     from pydantic_core import from_json
 
     with open(path, "rb") as file:
@@ -227,28 +192,15 @@ def _first_fields(path: Path) -> tuple[frozenset[str], bool]:
         except ValueError:
             continue
     if isinstance(found, dict) and next(iter(found), "").count("|") >= 7:
-        return frozenset({"x1|x2"}), False
-    return frozenset(_fields(found)), isinstance(found, list)
-
-
-def _fields(value: Any, inside: str = "") -> set[str]:
-    """The fields of one or several records, those inside `data` and its `paragraphs` behind these names."""
-    if isinstance(value, list):
-        return set().union(*(_fields(item, inside) for item in value))
-    if not isinstance(value, dict):
-        return set()
-    nested = {"": "data", "data.": "paragraphs"}.get(inside, "")
-    return {inside + name for name in value} | _fields(value.get(nested), f"{inside}{nested}.")
-
-
-def _parquet(path: Path) -> Iterable[Mapping[str, Any]]:
-    """The rows of one parquet file, streamed."""
-    import datasets  # slow to import, and only tables need it
-
-    rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(
-        "parquet", data_files=str(path), split="train", streaming=True
-    )
-    return rows
+        return {"x1|x2"}, False
+    fields: set[str] = set()
+    records = [found]
+    for prefix, inner in (("", "data"), ("data.", "paragraphs"), ("data.paragraphs.", "")):
+        listed = [item for value in records for item in (value if isinstance(value, list) else [value])]
+        records = [record for record in listed if isinstance(record, dict)]
+        fields |= {prefix + name for record in records for name in record}
+        records = [record.get(inner) for record in records]
+    return fields, isinstance(found, list)
 
 
 def _is_folder_split(name: str) -> bool:
@@ -269,10 +221,6 @@ def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
         raise DataError(
             "hub: a dataset name is missing; write hub:NAME[:SPLIT], as hub:rajpurkar/squad:train"
         )
-    return _load(repository, split)
-
-
-def _load(repository: str, split: str) -> Iterable[Mapping[str, Any]]:
     import datasets
 
     folder = Path(repository)

@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TextIO, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, overload
 
 from storage.errors import DataError
 from storage.files import read_bytes
@@ -224,26 +226,25 @@ def field(record: Any, name: str, kind: type | tuple[type, ...], where: str) -> 
     return value
 
 
-class BadRecords:
+@dataclass
+class BadRecords(AbstractContextManager["BadRecords"]):
     """What to do with a bad record: raise it, or (`skip_bad=True`) count it and go on.
 
     As a context, it warns how many there were and shows the first, also where a reader stops early.
     """
 
-    def __init__(self, source: str | Path, *, skip_bad: bool) -> None:
-        self.source = source
-        self.skip_bad = skip_bad
-        self.count = 0
-        self.first: DataError | None = None
+    source: str | Path
+    _: KW_ONLY
+    skip_bad: bool
+    count: int = 0
+    first: DataError | None = None
 
     def reject(self, error: DataError) -> None:
+        """Raise the error, or count it."""
         if not self.skip_bad:
             raise error
         self.count += 1
         self.first = self.first or error
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         if self.count:

@@ -35,7 +35,7 @@ class QABatch(NamedTuple):
     feature_B: Tensor
     """Index of the window in its data set."""
     answer_type_B: Tensor
-    """Target of the window, index into encoding.questions.WINDOW_TYPES."""
+    """Target of the window, index into encoding.windows.WINDOW_TYPES."""
     number_B: Tensor
     option_B: Tensor
     """XLNet's number and option classes."""

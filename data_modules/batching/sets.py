@@ -11,7 +11,6 @@ Shape letters: N windows or pairs; E the two boundaries (start, end), Q question
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,9 +21,8 @@ from torch.utils.data import Dataset
 
 from data_modules.batching.collate import Collator, PairBatch, QABatch, TrainBatch, sorted_batches
 from data_modules.batching.samplers import BatchIndex
-from data_modules.encoding.questions import encode_questions
 from data_modules.encoding.tables import flat, in_memory, list_lengths
-from data_modules.encoding.windows import Encoding
+from data_modules.encoding.windows import Encoding, encode_questions
 from data_modules.schema import AnswerType, QAExample
 
 if TYPE_CHECKING:
@@ -75,9 +73,9 @@ class QASet(Dataset):
     ) -> None:
         if not isinstance(data, datasets.Dataset):
             data = in_memory(data, partial(encode_questions, tokenizer=tokenizer, encoding=encoding))
-        self.table, self.row_N = data, kept_rows(data)
+        self.table, columns = data, data.data
+        self.row_N = np.flatnonzero(columns.column("window").is_valid().to_numpy())
         self._tokens = data.select_columns(_QA_BATCH)
-        columns = data.data
         self.lengths = list_lengths(columns, "input_ids")[self.row_N]
         """Tokens of every window, (N,)."""
         first_N = flat(columns, "window")[self.row_N] == 0
@@ -146,7 +144,8 @@ class PairSet(Dataset):
     """What metrics of such sets are called."""
 
     def __init__(self, table: datasets.Dataset, tokenizer: Any, encoding: Encoding, variant: str) -> None:
-        self.table, self.row_N, self.variant = table, kept_rows(table), variant
+        self.table, self.variant = table, variant
+        self.row_N = np.flatnonzero(table.data.column("windows").is_valid().to_numpy())
         self.collator = Collator(tokenizer, encoding.pad_to_multiple_of)
 
     def __len__(self) -> int:
@@ -177,17 +176,3 @@ class TrainSet(Dataset):
             if self.choices is not None and index.choices
             else None,
         )
-
-
-def kept_rows(table: datasets.Dataset) -> np.ndarray:
-    """The rows that hold a record, in order: all but those with a reason in `rejected`."""
-    return np.flatnonzero(table.data.column("rejected").is_null().to_numpy())
-
-
-def kept_and_rejected(table: datasets.Dataset) -> tuple[int, Counter[str]]:
-    """Of how many questions a table holds a variant, and how many an intervention left out, by reason."""
-    kept = kept_rows(table)
-    columns = table.data
-    windows = flat(columns, "window")[kept] if "window" in table.column_names else np.zeros(len(kept))
-    counts = columns.column("rejected").drop_null().value_counts()
-    return int((windows == 0).sum()), Counter({c["values"]: c["counts"] for c in counts.to_pylist()})

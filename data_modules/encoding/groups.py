@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from data_modules.encoding.tables import list_column
-from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, query_text, whole_span
-from data_modules.schema import Group, Span, UnderspecifiedQuestion
+from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, whole_span
+from data_modules.schema import Group, Span, UnderspecifiedQuestion, query_text
 from storage.errors import DataError
 
 NAMES = ("template", "category", "attribute", "advice_class", "advice_id")

@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from data_modules.encoding.questions import token_columns
-from data_modules.encoding.tables import list_column, with_rejected
-from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, full_query
+from data_modules.encoding.tables import list_column
+from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, full_query, token_columns
 from data_modules.schema import QAExample
 from storage.errors import DataError
 
@@ -38,14 +37,9 @@ class PairFeature(NamedTuple):
 
 
 def encode_pairs(
-    pairs: Sequence[tuple[QAExample, QAExample]],
-    tokenizer: Any,
-    encoding: Encoding,
-    *,
-    rejected: Sequence[str] = (),
+    pairs: Sequence[tuple[QAExample, QAExample]], tokenizer: Any, encoding: Encoding
 ) -> pa.Table:
-    """The tokens of every pair of an original and its variant; behind them a row for every reason in
-    `rejected`.
+    """The tokens of every pair of an original and its variant.
 
     Raises:
         DataError: the two of a pair do not belong together.
@@ -57,7 +51,7 @@ def encode_pairs(
         pair_feature(original, variant, example, windows, None)
         for (original, windows), (variant, _), (_, example) in zip(*halves, pairs, strict=True)
     ]
-    table = pa.table(
+    return pa.table(
         {
             **token_columns([f.original for f in features], "original_"),
             **token_columns([f.variant for f in features], "variant_"),
@@ -66,7 +60,6 @@ def encode_pairs(
             "windows": pa.array([f.windows for f in features], pa.int32()),
         }
     )
-    return with_rejected(table, rejected)
 
 
 def check_pair(original: QAExample, variant: QAExample) -> None:

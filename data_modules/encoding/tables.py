@@ -18,7 +18,7 @@ import pickle
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -27,11 +27,13 @@ from typing import Any, NamedTuple
 import datasets
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch.distributed as dist
 from filelock import FileLock
+from xxhash import xxh3_64
 
 from storage.errors import DataError
-from storage.files import file_digest, sync
+from storage.files import file_digest
 
 log = logging.getLogger(__name__)
 
@@ -92,36 +94,46 @@ class Tables:
         content = [[source, self._digest(source)] for source in sources]
         key = json.dumps([content, options, self.code], sort_keys=True)
         path = self.folder / hashlib.sha256(key.encode()).hexdigest()[:32]
-        table = stored(path)
-        if table is not None:
+        if (table := stored(path)) is not None:
             return table
-        with _writing(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.folder / f".{path.name}.lock")
-            lock.acquire()
-        try:
-            table = stored(path)
-            return self._made(path, work, what) if table is None else table
-        finally:
-            lock.release()
-
-    def _made(self, path: Path, work: Callable[[], Work], what: str) -> datasets.Dataset:
-        with _messages() as messages:
+        # What readers log, such as records that they skip, is kept: runs that find the table repeat it.
+        messages: list[list[Any]] = []
+        keeper = logging.Handler()
+        keeper.emit = lambda record: messages.append([record.levelno, record.getMessage()])  # type: ignore[method-assign]
+        with ExitStack() as stack:
+            with _writing(self.folder):
+                self.folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(FileLock(self.folder / f".{path.name}.lock"))
+            if (table := stored(path)) is not None:
+                return table
+            for room in (logging.getLogger("data_modules"), logging.getLogger("storage")):
+                room.addHandler(keeper)
+                stack.callback(room.removeHandler, keeper)
             records, encode, keep = work()
             if not keep:
                 return in_memory(records, encode)
             temporary = path.with_name(f".{path.name}.tmp")
-            with _writing(path.parent):
+            with _writing(self.folder):
                 for left in (path, temporary):  # damaged, or of a process that died: we hold its lock
                     shutil.rmtree(left, ignore_errors=True)
                 temporary.mkdir()
-                rows = encode_to_file(records, encode, temporary / "rows.arrow", what)
-                about = {"rows": rows, "messages": messages}
+                encode_to_file(records, encode, temporary / "rows.arrow", what)
+                about = {"checksum": checksum(temporary), "messages": messages}
                 (temporary / "about.json").write_text(json.dumps(about), encoding="utf-8")
-                for file in temporary.iterdir():
-                    sync(file)
                 temporary.rename(path)
-        return concatenated(path)
+            return mapped(path)
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """DataError for a folder that cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"data.cache: {folder} cannot be written ({error.strerror or error}); name another folder, or "
+            "none to prepare all data in memory"
+        ) from error
 
 
 def in_memory(records: Sequence[Any], encode: Encode) -> datasets.Dataset:
@@ -131,11 +143,12 @@ def in_memory(records: Sequence[Any], encode: Encode) -> datasets.Dataset:
     return datasets.Dataset(table, fingerprint="in memory").with_format("arrow")
 
 
-def encode_to_file(records: Sequence[Any], encode: Encode, file: Path, what: str) -> int:
-    """Write the rows of all records to `file`, or beside it, on all cores; returns how many there are."""
+def encode_to_file(records: Sequence[Any], encode: Encode, file: Path, what: str) -> None:
+    """Write the rows of all records to `file`, or beside it, on all cores."""
     # Between processes records travel pickled, those of a chunk together: they share their texts.
     chunks = [pickle.dumps(records[at : at + CHUNK]) for at in range(0, len(records), CHUNK)]
-    processes = min(cores(), len(chunks) // _CHUNKS_PER_PROCESS)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    processes = min(cores, len(chunks) // _CHUNKS_PER_PROCESS)
     parallelism = os.environ.get("TOKENIZERS_PARALLELISM", "true")
     source = datasets.Dataset(
         pa.table({"records": pa.array(chunks, pa.large_binary())}), fingerprint="chunks"
@@ -144,7 +157,7 @@ def encode_to_file(records: Sequence[Any], encode: Encode, file: Path, what: str
     if len(records) < _BAR_FROM or not sys.stderr.isatty():
         datasets.disable_progress_bars()
     try:
-        made = source.map(
+        source.map(
             partial(_encode_chunk, encode),
             batched=True,
             batch_size=1,
@@ -163,7 +176,6 @@ def encode_to_file(records: Sequence[Any], encode: Encode, file: Path, what: str
         os.environ["TOKENIZERS_PARALLELISM"] = parallelism  # `map` turns it off
         if not no_bars:
             datasets.enable_progress_bars()
-    return len(made)
 
 
 def _encode_chunk(encode: Encode, chunk: Mapping[str, list[bytes]]) -> pa.Table:
@@ -180,9 +192,9 @@ def stored(path: Path) -> datasets.Dataset | None:
         return None
     try:
         about = json.loads((path / "about.json").read_text(encoding="utf-8"))
-        table = concatenated(path)
-        if len(table) != about["rows"]:
-            raise ValueError("rows are missing")
+        if checksum(path) != about["checksum"]:
+            raise ValueError("the rows are not those that were written")
+        table = mapped(path)
     except (OSError, ValueError, LookupError, TypeError) as error:  # pyarrow's errors are among them
         log.warning("%s: damaged (%s); it is made anew", path, str(error).splitlines()[0])
         return None
@@ -191,10 +203,18 @@ def stored(path: Path) -> datasets.Dataset | None:
     return table
 
 
-def concatenated(path: Path) -> datasets.Dataset:
-    """The rows of all Arrow files of a folder, mapped."""
+def mapped(path: Path) -> datasets.Dataset:
+    """The rows of all Arrow files of a folder."""
     parts = [datasets.Dataset.from_file(str(file)) for file in sorted(path.glob("*.arrow"))]
     return datasets.concatenate_datasets(parts).with_format("arrow")
+
+
+def checksum(path: Path) -> str:
+    """Of all Arrow files of a folder; several gigabytes a second."""
+    digest = xxh3_64()
+    for file in sorted(path.glob("*.arrow")):
+        digest.update(pa.memory_map(str(file)).read_buffer())
+    return digest.hexdigest()
 
 
 def tokenizer_digest(tokenizer: Any) -> str:
@@ -216,52 +236,11 @@ def code_digest() -> str:
     return digest.hexdigest()
 
 
-def cores() -> int:
-    """How many processor cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    """DataError for a folder that cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        raise DataError(
-            f"data.cache: {folder} cannot be written ({error.strerror or error}); name another folder, or "
-            "none to prepare all data in memory"
-        ) from error
-
-
-@contextmanager
-def _messages() -> Iterator[list[list[Any]]]:
-    """What readers log meanwhile, such as records that they skip: runs that find the table repeat it."""
-    messages: list[list[Any]] = []
-    handler = logging.Handler()
-    handler.emit = lambda record: messages.append([record.levelno, record.getMessage()])  # type: ignore[method-assign]
-    rooms = [logging.getLogger(name) for name in ("data_modules", "storage")]
-    for room in rooms:
-        room.addHandler(handler)
-    try:
-        yield messages
-    finally:
-        for room in rooms:
-            room.removeHandler(handler)
-
-
 def list_column(rows: Sequence[Any], dtype: Any) -> pa.ListArray:
     """One-dimensional arrays as a column of lists."""
     ends = np.cumsum([0, *map(len, rows)], dtype=np.int32)
     flat = np.concatenate([np.asarray(row, dtype=dtype) for row in rows]) if len(rows) else np.empty(0, dtype)
     return pa.ListArray.from_arrays(pa.array(ends), pa.array(flat))
-
-
-def with_rejected(table: pa.Table, reasons: Sequence[str]) -> pa.Table:
-    """The same rows, and behind them one for every record that an intervention rejected, with its reason in
-    the column `rejected` and nothing else."""
-    table = table.append_column("rejected", pa.nulls(len(table), pa.string()))
-    rejected = pa.table({"rejected": pa.array(list(reasons), pa.string())})
-    return pa.concat_tables([table, rejected], promote_options="default")
 
 
 def flat(table: pa.Table, name: str) -> np.ndarray:
@@ -274,8 +253,6 @@ def flat(table: pa.Table, name: str) -> np.ndarray:
 
 def list_lengths(table: pa.Table, name: str) -> np.ndarray:
     """How many values each list of a column has, as int64; none where the list is missing."""
-    import pyarrow.compute as pc
-
     lengths = pc.fill_null(pc.list_value_length(table.column(name)), 0)
     return lengths.to_numpy().astype(np.int64)
 

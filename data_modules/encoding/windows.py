@@ -1,26 +1,41 @@
-"""Text to tokens: windows of a long context, and character spans to token spans.
+"""Text to tokens: windows of a long context, character spans to token spans, and questions to a table.
 
 Offsets decide everything: a span is found in a window by the characters that its tokens cover, never by
 searching for its text.
 
-Shape letters: T tokens, E the two boundaries (start, end), N the tokens of several windows together.
+A row of a table of questions holds a window in tokens with its targets, and a question's first window the
+question itself. Columns: `input_ids`, `token_type_ids`, `offsets` (two numbers a token), `cls`; the targets
+`start`, `end`, `answer_type`, `number`, `option`, `rationale`, `max_context`; `window`, which of its
+question's it is. The first also holds `id`, `context`, `question`, `gold`, `kind` (of the answer) and
+`dataset`. A row with a reason in `rejected` holds nothing else: an intervention could not be applied to that
+question.
+
+Shape letters: T tokens, E the two boundaries (start, end), N the tokens of several windows together, K
+targets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
-from data_modules.questions.answer_spans import answer_type
-from data_modules.schema import QAExample, Span, Turn
+from data_modules.encoding.tables import list_column
+from data_modules.questions.answer_spans import answer_classes, answer_type
+from data_modules.schema import AnswerType, QAExample, Span, query_text
 from storage.errors import DataError
 
 UNMARKED = frozenset({"", "squad", "stories"})
 """Data sets whose questions without history stay as they are in every style."""
+
+WINDOW_TYPES: tuple[AnswerType, ...] = ("yes", "no", "unknown", "span")
+"""The targets of a window, in the order of the models' type scores; numbers and options are spans."""
+
+TARGETS = ("start", "end", "answer_type", "number", "option", "window")
 
 _CHUNK = 512
 """Texts per tokenizer call: enough to keep its threads busy, few enough to stream."""
@@ -90,35 +105,25 @@ class EncodedRow(NamedTuple):
     """Index of the question among those encoded together."""
 
 
-def query_text(question: str, advice: str) -> str:
-    """The question with its advice right before it."""
-    return f"{advice} {question}" if advice else question
-
-
-def conversation_text(question: str, turns: Sequence[Turn], encoding: Encoding, tokenizer: Any) -> str:
-    """The question behind its earlier turns, in the encoding's style (faithfulness spec 1.1.7, 1.4).
+def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
+    """History, advice and question of an example, in the encoding's style (faithfulness spec 1.1.7, 1.4).
 
     XLNet leaves out turns whose answer is unknown; the others keep them.
     """
+    query, turns = query_text(example.question, example.advice), example.history
+    if not turns and example.dataset in UNMARKED:
+        return query
     style, count = encoding.history_style, encoding.history_turns
     if style == "separated":
-        turns = [turn for turn in turns if answer_type(turn.answer, turn.question) != "unknown"]
+        turns = tuple(turn for turn in turns if answer_type(turn.answer, turn.question) != "unknown")
     turns = turns[len(turns) - min(count, len(turns)) :]
     if style == "marked":
-        return "".join(f"|Q| {turn.question}|A| {turn.answer}" for turn in turns) + f"|Q| {question}"
+        return "".join(f"|Q| {turn.question}|A| {turn.answer}" for turn in turns) + f"|Q| {query}"
     if style == "separated":
         bos, eos = tokenizer.bos_token, tokenizer.eos_token
         earlier = "".join(f"{bos} {turn.question} {eos} {turn.answer} " for turn in turns)
-        return f"{earlier}{bos} {question}"
-    return " ".join([f"{turn.question} {turn.answer}" for turn in turns] + [question])
-
-
-def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
-    """History, advice and question of an example."""
-    query = query_text(example.question, example.advice)
-    if not example.history and example.dataset in UNMARKED:
-        return query
-    return conversation_text(query, example.history, encoding, tokenizer)
+        return f"{earlier}{bos} {query}"
+    return " ".join([f"{turn.question} {turn.answer}" for turn in turns] + [query])
 
 
 def last_tokens(queries: Sequence[str], limit: int, tokenizer: Any) -> list[str]:
@@ -140,54 +145,47 @@ def encode_texts(
     Raises:
         DataError: a query that leaves no room for its context, by the name of its record.
     """
-    remaining, done = iter(texts), 0
-    while chunk := list(islice(remaining, _CHUNK)):
-        yield from _encode_chunk(chunk, done, tokenizer, encoding)
-        done += len(chunk)
-
-
-def _encode_chunk(
-    items: Sequence[tuple[str, str, str]], base: int, tokenizer: Any, encoding: Encoding
-) -> Iterator[EncodedRow]:
-    contexts = [item[0] for item in items]
-    queries = [item[1] for item in items]
-    if encoding.max_query:
-        queries = last_tokens(queries, encoding.max_query, tokenizer)
     question_first = encoding.order != "context_first"
-    try:
-        encoded = tokenizer(
-            *((queries, contexts) if question_first else (contexts, queries)),
-            truncation="only_second" if question_first else "only_first",
-            max_length=encoding.max_length,
-            stride=encoding.stride,
-            return_overflowing_tokens=True,
-            return_offsets_mapping=True,
-            return_token_type_ids=True,
-        )
-    except BaseException as error:  # the tokenizers library raises bare Exception and panics alike
-        if isinstance(error, (KeyboardInterrupt, SystemExit)):
-            raise
-        raise _explained(error, items, queries, tokenizer, encoding) from error
-    # Converting all windows at once is several times faster than each by itself.
-    ends = np.cumsum([len(ids) for ids in encoded["input_ids"]])
-    count = int(ends[-1])
-    ids_N = np.fromiter(chain.from_iterable(encoded["input_ids"]), np.int32, count)
-    types_N = np.fromiter(chain.from_iterable(encoded["token_type_ids"]), np.uint8, count)
-    pairs = chain.from_iterable(encoded["offset_mapping"])
-    offsets_NE = np.fromiter(chain.from_iterable(pairs), np.int32, 2 * count).reshape(-1, 2)
-    sides = chain.from_iterable(window.sequence_ids for window in encoded.encodings)
-    side_N = np.fromiter((-1 if side is None else side for side in sides), np.int8, count)
-    offsets_NE[side_N != (1 if question_first else 0)] = -1
-    is_cls_N = (ids_N == tokenizer.cls_token_id) & (side_N == -1)
-    start = 0
-    for sample, end in zip(encoded["overflow_to_sample_mapping"], ends.tolist(), strict=True):
-        at = slice(start, end)
-        # RoBERTa's classification token is also its begin of sequence, XLNet's stands at the end.
-        cls = int(np.flatnonzero(is_cls_N[at])[-1 if tokenizer.padding_side == "left" else 0])
-        if encoding.cls_segment == "question":
-            types_N[start + cls] = 1
-        yield EncodedRow(ids_N[at], types_N[at], offsets_NE[at], cls, base + sample)
-        start = end
+    remaining, done = iter(texts), 0
+    while items := list(islice(remaining, _CHUNK)):
+        contexts, queries = [item[0] for item in items], [item[1] for item in items]
+        if encoding.max_query:
+            queries = last_tokens(queries, encoding.max_query, tokenizer)
+        try:
+            encoded = tokenizer(
+                *((queries, contexts) if question_first else (contexts, queries)),
+                truncation="only_second" if question_first else "only_first",
+                max_length=encoding.max_length,
+                stride=encoding.stride,
+                return_overflowing_tokens=True,
+                return_offsets_mapping=True,
+                return_token_type_ids=True,
+            )
+        except BaseException as error:  # the tokenizers library raises bare Exception and panics alike
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                raise
+            raise _explained(error, items, queries, tokenizer, encoding) from error
+        # Converting all windows at once is several times faster than each by itself.
+        ends = np.cumsum([len(ids) for ids in encoded["input_ids"]])
+        count = int(ends[-1])
+        ids_N = np.fromiter(chain.from_iterable(encoded["input_ids"]), np.int32, count)
+        types_N = np.fromiter(chain.from_iterable(encoded["token_type_ids"]), np.uint8, count)
+        pairs = chain.from_iterable(encoded["offset_mapping"])
+        offsets_NE = np.fromiter(chain.from_iterable(pairs), np.int32, 2 * count).reshape(-1, 2)
+        sides = chain.from_iterable(window.sequence_ids for window in encoded.encodings)
+        side_N = np.fromiter((-1 if side is None else side for side in sides), np.int8, count)
+        offsets_NE[side_N != (1 if question_first else 0)] = -1
+        is_cls_N = (ids_N == tokenizer.cls_token_id) & (side_N == -1)
+        start = 0
+        for sample, end in zip(encoded["overflow_to_sample_mapping"], ends.tolist(), strict=True):
+            at = slice(start, end)
+            # RoBERTa's classification token is also its begin of sequence, XLNet's stands at the end.
+            cls = int(np.flatnonzero(is_cls_N[at])[-1 if tokenizer.padding_side == "left" else 0])
+            if encoding.cls_segment == "question":
+                types_N[start + cls] = 1
+            yield EncodedRow(ids_N[at], types_N[at], offsets_NE[at], cls, done + sample)
+            start = end
+        done += len(items)
 
 
 def _explained(
@@ -199,27 +197,29 @@ def _explained(
 ) -> DataError:
     """What a failure of the tokenizer is about: a question that is too long, or a text that it refuses."""
     special = tokenizer.num_special_tokens_to_add(pair=True)
+    culprit = f"{items[0][2]} or one after it"
     for (context, _, name), query in zip(items, queries, strict=True):
         try:
             tokens = len(tokenizer(query, add_special_tokens=False)["input_ids"])
             tokenizer(context, add_special_tokens=False)
         except Exception as reason:
-            return DataError(f"{name}: cannot be tokenised: {_first_line(reason)}")
+            error, culprit = reason, name
+            break
         if encoding.max_length - special - tokens <= encoding.stride:
             return DataError(
                 f"{name}: the question with its advice takes {tokens} tokens, which leaves too little room "
                 f"for the context in {encoding.max_length} tokens with stride {encoding.stride}; raise "
                 "encoding.max_length"
             )
-    return DataError(f"{items[0][2]} or one after it cannot be tokenised: {_first_line(error)}")
+    said = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return DataError(f"{culprit}: cannot be tokenised: {said}")
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-def token_span(offsets_TE: np.ndarray, start: int, end: int) -> tuple[int, int] | None:
-    """First and last token of the characters start .. end - 1; None if the window does not hold them all."""
+def token_span(offsets_TE: np.ndarray, span: Span) -> tuple[int, int] | None:
+    """First and last token of a span; None if the window does not hold it all. White space at the span's
+    ends does not count: it may belong to no token."""
+    start = span.start + len(span.text) - len(span.text.lstrip())
+    end = start + len(span.text.strip())
     inside = np.flatnonzero(
         (offsets_TE[:, 0] < end) & (offsets_TE[:, 1] > start) & (offsets_TE[:, 1] > offsets_TE[:, 0])
     )
@@ -237,7 +237,7 @@ def whole_span(span: Span, context: str, row: EncodedRow, where: str) -> tuple[i
     Raises:
         DataError: its first or last token reaches beyond it; `where` names the record.
     """
-    found = token_span(row.offsets_TE, span.start, span.end)
+    found = token_span(row.offsets_TE, span)
     if found is None:
         return None
     covered = context[row.offsets_TE[found[0], 0] : row.offsets_TE[found[1], 1]]
@@ -246,3 +246,77 @@ def whole_span(span: Span, context: str, row: EncodedRow, where: str) -> tuple[i
             f"{where}: the tokenizer cuts {span.text!r}: its tokens cover {covered!r} in {context!r}"
         )
     return found
+
+
+def encode_questions(examples: Sequence[QAExample], tokenizer: Any, encoding: Encoding) -> pa.Table:
+    """Windows of every example, with the first answer as target.
+
+    A question whose answer is not in the window is unknown there, and its span the classification token
+    (faithfulness spec 1.3). `answer_type` is an index into WINDOW_TYPES; `number` and `option` are XLNet's
+    classes. `rationale` marks the tokens of all rationales, if the window holds each of them whole.
+    """
+    texts = ((ex.context, full_query(ex, encoding, tokenizer), ex.id) for ex in examples)
+    rows: list[EncodedRow] = []
+    targets: list[tuple[int, ...]] = []
+    rationales: list[np.ndarray] = []
+    best: list[np.ndarray] = []
+    firsts: list[QAExample | None] = []
+    for example_number, found in groupby(
+        encode_texts(texts, tokenizer, encoding), key=lambda row: row.example
+    ):
+        example, windows = examples[example_number], list(found)
+        kind, number, option = example.answer_type, 0, 0
+        if kind in ("number", "option"):
+            classes = answer_classes(example.gold[0], example.question)
+            number, option = (classes[0], 0) if kind == "number" else (0, classes[1])
+        outside = WINDOW_TYPES.index(kind if kind in ("yes", "no") else "unknown")
+        for window, row in enumerate(windows):
+            span = token_span(row.offsets_TE, example.answers[0]) if example.answers else None
+            type_index = outside if span is None else WINDOW_TYPES.index("span")
+            targets.append((*(span or (row.cls, row.cls)), type_index, number, option, window))
+            rationale_T = np.zeros(len(row.offsets_TE), dtype=bool)
+            tokens = [token_span(row.offsets_TE, piece) for piece in example.rationale]
+            for first, last in tokens if None not in tokens else ():  # type: ignore[misc]
+                rationale_T[first : last + 1] = True
+            rationales.append(rationale_T)
+            firsts.append(None if window else example)
+        rows += windows
+        best += max_context(windows) if len(windows) > 1 else [windows[0].offsets_TE[:, 0] >= 0]
+    target_NK = np.array(targets, dtype=np.int32).reshape(-1, len(TARGETS))
+    columns = token_columns(rows)
+    columns |= {name: target_NK[:, k] for k, name in enumerate(TARGETS)}
+    columns |= {"rationale": list_column(rationales, np.uint8), "max_context": list_column(best, np.uint8)}
+    fields = {name: name for name in ("id", "context", "question", "dataset")} | {"kind": "answer_type"}
+    for name, attribute in fields.items():
+        columns[name] = pa.array([q and getattr(q, attribute) for q in firsts], pa.string())
+    columns["gold"] = pa.array([q and q.gold for q in firsts], pa.list_(pa.string()))
+    return pa.table(columns)
+
+
+def token_columns(rows: Sequence[EncodedRow], prefix: str = "") -> dict[str, pa.Array]:
+    """The columns of rows of tokens, their names with a prefix."""
+    return {
+        f"{prefix}input_ids": list_column([row.input_ids_T for row in rows], np.int32),
+        f"{prefix}token_type_ids": list_column([row.token_type_ids_T for row in rows], np.uint8),
+        f"{prefix}offsets": list_column([row.offsets_TE.reshape(-1) for row in rows], np.int32),
+        f"{prefix}cls": pa.array([row.cls for row in rows], pa.int32()),
+    }
+
+
+def max_context(windows: Sequence[EncodedRow]) -> list[np.ndarray]:
+    """Per window, boolean (T,): the context tokens that this window shows best (SQuAD's rule): with the
+    largest smaller margin to its two ends, plus a hundredth of its length; the first of equals."""
+    best: dict[int, tuple[float, int]] = {}
+    inside = [np.flatnonzero(row.offsets_TE[:, 0] >= 0) for row in windows]
+    for w, (row, at) in enumerate(zip(windows, inside, strict=True)):
+        for i, token in enumerate(at):
+            score = min(i, len(at) - 1 - i) + 0.01 * len(at)
+            key = int(row.offsets_TE[token, 0])
+            if key not in best or score > best[key][0]:
+                best[key] = (score, w)
+    result = []
+    for w, (row, at) in enumerate(zip(windows, inside, strict=True)):
+        mask_T = np.zeros(len(row.offsets_TE), dtype=bool)
+        mask_T[[t for t in at if best[int(row.offsets_TE[t, 0])][1] == w]] = True
+        result.append(mask_T)
+    return result

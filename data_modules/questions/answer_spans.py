@@ -14,10 +14,12 @@ import re
 import string
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from data_modules.schema import AnswerType, Span
 
@@ -26,9 +28,7 @@ logger = logging.getLogger(__name__)
 NUMBER_WORDS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 """The answers of type number; `number_class` is the place in this list plus one."""
 
-_YES_NO_UNKNOWN: dict[str, AnswerType] = {
-    "yes": "yes", "yes.": "yes", "no": "no", "no.": "no", "unknown": "unknown", "unknown.": "unknown",
-}  # fmt: skip
+_SPOKEN: tuple[AnswerType, ...] = ("yes", "no", "unknown")
 _ARTICLES = frozenset({"a", "an", "the"})
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -44,25 +44,23 @@ def answer_type(answer: str, question: str) -> AnswerType:
 
     Spec 1.1.5 for the first three ("Yes, it is" is a span) and 1.4 for the others.
     """
-    plain = _YES_NO_UNKNOWN.get(answer.strip().lower())
-    if plain:
-        return plain
-    if number_class(answer):
-        return "number"
-    return "option" if option_class(answer, question) else "span"
+    plain = answer.strip().lower()
+    for kind in _SPOKEN:
+        if plain in (kind, f"{kind}."):
+            return kind
+    number, option = answer_classes(answer, question)
+    return "number" if number else "option" if option else "span"
 
 
-def number_class(answer: str) -> int:
-    """0 for no number, 1 to 11 for none, one ... ten, after normalisation; digits are not numbers (1.4)."""
-    normalised = _normalised(answer)
-    return NUMBER_WORDS.index(normalised) + 1 if normalised in NUMBER_WORDS else 0
+def answer_classes(answer: str, question: str) -> tuple[int, int]:
+    """The number and the option that an answer names, after normalisation (1.4).
 
-
-def option_class(answer: str, question: str) -> int:
-    """0 for no option, 1 for the word before "or" in the question, 2 for the word after it (1.4)."""
-    words = option_words(question)
-    normalised = _normalised(answer)
-    return words.index(normalised) + 1 if words and normalised in words else 0
+    Numbers: 0 for none, 1 to 11 for none, one ... ten; digits are not numbers. Options: 0 for none, 1 for the
+    word before "or" in the question, 2 for the word after it.
+    """
+    normalised, words = _normalised(answer), option_words(question)
+    number = NUMBER_WORDS.index(normalised) + 1 if normalised in NUMBER_WORDS else 0
+    return number, words.index(normalised) + 1 if words and normalised in words else 0
 
 
 def option_words(question: str) -> tuple[str, str] | None:
@@ -70,6 +68,11 @@ def option_words(question: str) -> tuple[str, str] | None:
     words = _normalised(question).split()
     at = words.index("or") if "or" in words else 0
     return (words[at - 1], words[at + 1]) if 0 < at < len(words) - 1 else None
+
+
+def _normalised(text: str) -> str:
+    """SQuAD's normal form: lower case, no ASCII punctuation, no articles, single spaces."""
+    return " ".join(_ARTICLE.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
 def locate_answer(
@@ -99,12 +102,14 @@ def last_word(rationale: Sequence[Span]) -> Span | None:
     return Span(last.start + words[-1].start(), last.start + words[-1].end(), words[-1][0])
 
 
-class AnswerLocator:
+@dataclass
+class AnswerLocator(AbstractContextManager["AnswerLocator"]):
     """Locates the answers of one source and counts how; as a context, it logs the counts at its end."""
 
-    def __init__(self, source: str | Path) -> None:
-        self.source = source
-        self.verbatim = self.shared_words = self.nowhere = 0
+    source: str | Path
+    verbatim: int = 0
+    shared_words: int = 0
+    nowhere: int = 0
 
     def spans(
         self, answer: str, kind: AnswerType, context: str, rationale: Sequence[Span]
@@ -114,7 +119,7 @@ class AnswerLocator:
         An answer that shares no word with its text is stood for by the last word of its rationale, as the
         authors take the last word of the text that they search; without a rationale by none.
         """
-        if kind in ("yes", "no", "unknown"):
+        if kind in _SPOKEN:
             return ()
         if span := _verbatim(answer, context, rationale, len(context)):
             self.verbatim += 1
@@ -124,9 +129,6 @@ class AnswerLocator:
             self.nowhere += 1
             span = last_word(rationale)
         return (span,) if span else ()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         if self.verbatim + self.shared_words + self.nowhere:
@@ -141,7 +143,7 @@ class _Indexed(NamedTuple):
     """A text, prepared for both searches; word i is text[starts[i]:ends[i]]."""
 
     lowered: str
-    """As long as the text itself."""
+    """Lower case, character by character: as long as the text, so that offsets hold ("İ" alone stays)."""
     starts: list[int]
     ends: list[int]
     keys: list[str]
@@ -150,17 +152,24 @@ class _Indexed(NamedTuple):
     """Words before word i that count."""
 
 
-@lru_cache(maxsize=64)  # the questions about one text follow each other
+@lru_cache(maxsize=128)  # the questions about one text follow each other
 def _indexed(text: str) -> _Indexed:
-    lowered = _lower(text)
+    if text.isascii():
+        lowered = text.lower()
+    else:
+        lowered = "".join(low if len(low := char.lower()) == 1 else char for char in text)
     found = list(_WORD.finditer(lowered))
-    keys = [_key(match[0]) for match in found]
+    bare = (_SIGNS.sub("", match[0]) for match in found)
+    keys = [
+        "" if word in _ARTICLES or match[0][0] in "'’" else word
+        for word, match in zip(bare, found, strict=True)
+    ]
     counted = [0, *accumulate(bool(key) for key in keys)]
     return _Indexed(lowered, [m.start() for m in found], [m.end() for m in found], keys, counted)
 
 
 def _verbatim(answer: str, context: str, rationale: Sequence[Span], limit: int) -> Span | None:
-    wanted = _lower(answer.strip())
+    wanted = _indexed(answer.strip()).lowered
     if not wanted:
         return None
     lowered = _indexed(context).lowered
@@ -170,7 +179,8 @@ def _verbatim(answer: str, context: str, rationale: Sequence[Span], limit: int) 
         at = lowered.find(wanted, piece.start, end)
         while at >= 0:
             after = at + len(wanted)
-            if _between_words(lowered, at) and _between_words(lowered, after):
+            cuts = (i for i in (at, after) if 0 < i < len(lowered))
+            if not any(lowered[i - 1].isalnum() and lowered[i].isalnum() for i in cuts):
                 return Span(at, after, context[at:after])
             inside = at if inside is None else inside
             at = lowered.find(wanted, at + 1, end)
@@ -180,8 +190,7 @@ def _verbatim(answer: str, context: str, rationale: Sequence[Span], limit: int) 
 
 
 def _best_overlap(answer: str, context: str, limit: int) -> Span | None:
-    words = _indexed(context)
-    wanted = Counter(key for match in _WORD.finditer(_lower(answer)) if (key := _key(match[0])))
+    words, wanted = _indexed(context), Counter(filter(None, _indexed(answer.strip()).keys))
     size = wanted.total()
     candidates = [i for i, key in enumerate(words.keys) if key in wanted and words.ends[i] <= limit]
     best, found = 0.0, None
@@ -197,25 +206,3 @@ def _best_overlap(answer: str, context: str, limit: int) -> Span | None:
             if 2 * shared / total > best:
                 best, found = 2 * shared / total, (words.starts[first], words.ends[last])
     return Span(*found, context[found[0] : found[1]]) if found else None
-
-
-def _key(word: str) -> str:
-    """What counts of a lower-cased word when bags are compared."""
-    bare = _SIGNS.sub("", word)
-    return "" if bare in _ARTICLES or word[0] in "'’" else bare
-
-
-def _between_words(text: str, at: int) -> bool:
-    return at in (0, len(text)) or not (text[at - 1].isalnum() and text[at].isalnum())
-
-
-def _lower(text: str) -> str:
-    """Lower case, character by character: as long as `text`, so that offsets hold ("İ" alone stays)."""
-    if text.isascii():
-        return text.lower()
-    return "".join(low if len(low := char.lower()) == 1 else char for char in text)
-
-
-def _normalised(text: str) -> str:
-    """SQuAD's normal form: lower case, no ASCII punctuation, no articles, single spaces."""
-    return " ".join(_ARTICLE.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())

@@ -10,9 +10,8 @@ the question counts as unanswerable. How many there were is logged as informatio
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NotRequired
+from typing import Any, NamedTuple, NotRequired
 
 from pydantic import StrictInt
 from typing_extensions import TypedDict
@@ -65,8 +64,7 @@ class _HubStory(TypedDict):
     answers: _HubColumns | list[_HubAnswer]  # newer versions of the library keep lists of objects
 
 
-@dataclass(frozen=True, slots=True)
-class _Turn:
+class _Turn(NamedTuple):
     """A question as it stands in a file; `references` begin with the primary answer."""
 
     number: int
@@ -97,7 +95,29 @@ def read_file(path: str | Path, *, skip_bad: bool = False) -> Iterator[QAExample
                 bad.reject(DataError(f"{where}: this id occurs twice; ids must tell the stories apart"))
                 continue
             seen.add(story_id)
-            turns = _official_turns(story, where, bad)
+            if not story["story"].strip():
+                bad.reject(DataError(f"{where}: the story is empty"))
+                continue
+            listed: dict[str, list[Any]] = {"questions": story["questions"], "answers": story["answers"]}
+            for annotator, said in story.get("additional_answers", {}).items():
+                listed[f"additional_answers.{annotator}"] = said
+            by_turn: list[dict[int, Any]] = []
+            for name, said in listed.items():
+                numbered: dict[int, Any] = {}
+                for i, item in enumerate(said):
+                    if numbered.setdefault(item["turn_id"], item) is not item:
+                        bad.reject(DataError(f"{where}.{name}[{i}]: turn {item['turn_id']} occurs twice"))
+                by_turn.append(numbered)
+            questions, answers, *additional = by_turn
+            for alone in sorted(questions.keys() ^ answers.keys()):
+                lacks = "answer" if alone in questions else "question"
+                bad.reject(DataError(f"{where}: turn {alone} has no {lacks}; each needs both"))
+            turns = []
+            for number in sorted(questions.keys() & answers.keys()):
+                answer = answers[number]
+                texts = [other[number]["input_text"] for other in (answers, *additional) if number in other]
+                span = answer["span_start"], answer["span_end"]
+                turns.append(_Turn(number, questions[number]["input_text"], *span, tuple(texts)))
             yield from _examples(story_id, story["source"], story["story"], turns, where, bad, locator)
 
 
@@ -108,51 +128,26 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, skip_bad: bool = 
     with BadRecords(source, skip_bad=skip_bad) as bad, AnswerLocator(source) as locator:
         for index, (where, row) in enumerate(rows):
             story = check(row, _HubStory, where)
-            turns = _hub_turns(story, where)
+            if not story["story"].strip():
+                bad.reject(DataError(f"{where}: the story is empty"))
+                continue
+            questions, answers = story["questions"], story["answers"]
+            if isinstance(answers, dict):
+                columns = [answers["input_text"], answers["answer_start"], answers["answer_end"]]
+                if len({len(column) for column in columns}) > 1:  # type: ignore[arg-type]
+                    raise DataError(f"{where}.answers: columns of different lengths")
+                said = list(zip(*columns, strict=True))
+            else:
+                said = [(one["input_text"], one["answer_start"], one["answer_end"]) for one in answers]
+            if len(questions) != len(said):
+                raise DataError(
+                    f"{where}: {len(questions)} questions but {len(said)} answers; each needs both"
+                )
+            turns = [
+                _Turn(number, question, start, end, (text,))
+                for number, (question, (text, start, end)) in enumerate(zip(questions, said, strict=True), 1)
+            ]
             yield from _examples(str(index), story["source"], story["story"], turns, where, bad, locator)
-
-
-def _official_turns(story: _Story, where: str, bad: BadRecords) -> Iterator[_Turn]:
-    """The turns by number. A turn that only has a question, or only an answer, is bad."""
-    questions = _by_turn(story["questions"], f"{where}.questions", bad)
-    answers = _by_turn(story["answers"], f"{where}.answers", bad)
-    additional = [
-        _by_turn(listed, f"{where}.additional_answers.{annotator}", bad)
-        for annotator, listed in story.get("additional_answers", {}).items()
-    ]
-    for alone in sorted(questions.keys() ^ answers.keys()):
-        lacks = "answer" if alone in questions else "question"
-        bad.reject(DataError(f"{where}: turn {alone} has no {lacks}; each needs both"))
-    for number in sorted(questions.keys() & answers.keys()):
-        answer = answers[number]
-        references = (
-            answer["input_text"],
-            *(other[number]["input_text"] for other in additional if number in other),
-        )
-        span = answer["span_start"], answer["span_end"]
-        yield _Turn(number, questions[number]["input_text"], *span, references)
-
-
-def _by_turn(listed: list[Any], where: str, bad: BadRecords) -> dict[int, Any]:
-    turns: dict[int, Any] = {}
-    for index, item in enumerate(listed):
-        if turns.setdefault(item["turn_id"], item) is not item:
-            bad.reject(DataError(f"{where}[{index}]: turn {item['turn_id']} occurs twice"))
-    return turns
-
-
-def _hub_turns(story: _HubStory, where: str) -> Iterator[_Turn]:
-    questions, answers = story["questions"], story["answers"]
-    if isinstance(answers, dict):
-        if len({len(column) for column in answers.values()}) > 1:  # type: ignore[arg-type]
-            raise DataError(f"{where}.answers: columns of different lengths")
-        rows = list(zip(answers["input_text"], answers["answer_start"], answers["answer_end"], strict=True))
-    else:
-        rows = [(one["input_text"], one["answer_start"], one["answer_end"]) for one in answers]
-    if len(questions) != len(rows):
-        raise DataError(f"{where}: {len(questions)} questions but {len(rows)} answers; each needs both")
-    for number, (question, (text, start, end)) in enumerate(zip(questions, rows, strict=True), start=1):
-        yield _Turn(number, question, start, end, (text,))
 
 
 def _examples(
@@ -164,9 +159,7 @@ def _examples(
     bad: BadRecords,
     locator: AnswerLocator,
 ) -> Iterator[QAExample]:
-    if not story.strip():
-        bad.reject(DataError(f"{where}: the story is empty"))
-        return
+    """The turns of one story."""
     history: tuple[Turn, ...] = ()
     for turn in turns:
         place = f"{where}: turn {turn.number}"
@@ -175,11 +168,19 @@ def _examples(
             continue
         answer = turn.references[0]
         earlier, history = history, (*history, Turn(turn.question, answer))
-        try:
-            rationale = _rationale(story, turn.start, turn.end, place)
-        except DataError as error:
-            bad.reject(error)
-            continue
+        start, end = turn.start, turn.end
+        rationale: tuple[Span, ...] = ()
+        if (start, end) != (-1, -1):
+            if start > end:
+                bad.reject(DataError(f"{place}: the rationale ends at {end}, before its start {start}"))
+                continue
+            if start < 0 or end > len(story):
+                outside = f"the rationale {start} to {end} lies outside its story of {len(story)}"
+                bad.reject(DataError(f"{place}: {outside}"))
+                continue
+            text = story[start:end].strip()
+            start += len(story[start:end]) - len(story[start:end].lstrip())
+            rationale = (Span(start, start + len(text), text),) if text else ()
         kind = answer_type(answer, turn.question)
         yield QAExample(
             f"{story_id} {turn.number}",
@@ -193,16 +194,3 @@ def _examples(
             dataset="coqa",
             domain=domain,
         )
-
-
-def _rationale(story: str, start: int, end: int, where: str) -> tuple[Span, ...]:
-    """[start, end) without white space around it; nothing for -1, -1 and for white space alone."""
-    if (start, end) == (-1, -1):
-        return ()
-    if start > end:
-        raise DataError(f"{where}: the rationale ends at {end}, before its start {start}")
-    if start < 0 or end > len(story):
-        raise DataError(f"{where}: the rationale {start} to {end} lies outside its story of {len(story)}")
-    text = story[start:end].strip()
-    start += len(story[start:end]) - len(story[start:end].lstrip())
-    return (Span(start, start + len(text), text),) if text else ()

@@ -114,24 +114,19 @@ def build_story(paragraphs: Iterable[Iterable[str]]) -> tuple[str, list[list[tup
     story = ""
     offsets = []
     for sentences in paragraphs:
-        text, places = _paragraph(sentences)
+        text, places = "", []
+        for sentence in sentences:
+            piece = _SPACE.sub(" ", sentence)
+            if not text or text.endswith(" "):
+                piece = piece.lstrip(" ")
+            start = len(text) + piece.startswith(" ")
+            places.append((start, start + len(piece.strip(" "))))
+            text += piece
+        text = text.rstrip(" ")
         story += " " if story and text else ""
         offsets.append([(start + len(story), end + len(story)) for start, end in places])
         story += text
     return story, offsets
-
-
-def _paragraph(sentences: Iterable[str]) -> tuple[str, list[tuple[int, int]]]:
-    text = ""
-    places = []
-    for sentence in sentences:
-        piece = _SPACE.sub(" ", sentence)
-        if not text or text.endswith(" "):
-            piece = piece.lstrip(" ")
-        start = len(text) + piece.startswith(" ")
-        places.append((start, start + len(piece.strip(" "))))
-        text += piece
-    return text.rstrip(" "), places
 
 
 def _pairs(value: Any, name: str, where: str) -> list[tuple[str, Any]]:

@@ -9,8 +9,7 @@ import re
 import string
 from typing import Literal, NamedTuple
 
-from data_modules.encoding.windows import query_text
-from data_modules.schema import ChoiceQuestion, QAExample, Turn, UnderspecifiedQuestion
+from data_modules.schema import ChoiceQuestion, QAExample, Turn, UnderspecifiedQuestion, query_text
 from storage.errors import DataError
 
 PromptStyle = Literal["plain", "unifiedqa"]

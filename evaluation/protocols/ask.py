@@ -94,7 +94,8 @@ def candidate_scores(
     import torch
 
     from data_modules.batching.collate import Collator
-    from data_modules.encoding.windows import encode_texts, query_text, whole_span
+    from data_modules.encoding.windows import encode_texts, whole_span
+    from data_modules.schema import query_text
     from models.heads.span import candidate_log_probs
 
     text = (example.context, query_text(example.question, example.advice), example.id)

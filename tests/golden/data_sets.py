@@ -13,8 +13,8 @@ import numpy as np
 
 from data_modules.encoding.choices import ChoiceEncoding, encode_choices
 from data_modules.encoding.groups import encode_groups
-from data_modules.encoding.questions import encode_questions
-from data_modules.encoding.windows import Encoding, encode_texts, query_text
+from data_modules.encoding.windows import Encoding, encode_questions, encode_texts
+from data_modules.schema import query_text
 from data_modules.sources import read_choices, read_groups, read_questions
 from tests.data_modules.fixtures.small_tokenizers import tokenizer
 from tests.data_modules.fixtures.tiny_lists import ATTRIBUTES, write_lists

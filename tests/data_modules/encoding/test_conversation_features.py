@@ -5,17 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from data_modules.encoding.questions import (
-    WINDOW_TYPES,
-    max_context,
-    rationale_tokens,
-)
 from data_modules.encoding.windows import (
+    WINDOW_TYPES,
     EncodedRow,
     Encoding,
-    conversation_text,
     full_query,
     last_tokens,
+    max_context,
 )
 from data_modules.schema import QAExample, Span, Turn
 from storage.errors import DataError
@@ -56,15 +52,16 @@ def test_history_is_written_as_each_paper_model_reads_it() -> None:
 
 @pytest.mark.parametrize("unknown", ["unknown", " Unknown."])
 def test_xlnet_leaves_out_turns_without_an_answer(unknown: str) -> None:
-    turns = (TURNS[0], Turn("Why?", unknown))
-    text = conversation_text("Who?", turns, Encoding().resolved("xlnet"), tokenizer("xlnet_pieces"))
+    asked = example(history=(TURNS[0], Turn("Why?", unknown)))
+    text = full_query(asked, Encoding().resolved("xlnet"), tokenizer("xlnet_pieces"))
     assert text.count("<s>") == 2
     assert "Why?" not in text
 
 
 def test_xlnets_separators_are_real_tokens() -> None:
     words = tokenizer("xlnet_pieces")
-    text = conversation_text("who was rude", TURNS[:1], Encoding().resolved("xlnet"), words)
+    asked = example(question="who was rude", history=TURNS[:1])
+    text = full_query(asked, Encoding().resolved("xlnet"), words)
     ids = words(text, add_special_tokens=False)["input_ids"]
     assert ids.count(words.bos_token_id) == 2
     assert ids.count(words.eos_token_id) == 1
@@ -147,10 +144,15 @@ def test_a_window_without_the_answer_is_unknown_but_yes_stays_yes() -> None:
 
 
 def test_a_rationale_that_a_window_cuts_is_not_tagged() -> None:
-    offsets = np.array([[-1, -1], [0, 4], [5, 7], [8, 10]])
-    assert rationale_tokens([Span(5, 10, "is in")], offsets).tolist() == [False, False, True, True]
-    assert not rationale_tokens([Span(0, 4, "Anna"), Span(8, 14, "in the")], offsets).any()
-    assert not rationale_tokens([], offsets).any()
+    pieces = tuple(Span.locate(text, STORY, "q") for text in ("Anna is", "has a red"))
+    encoding = Encoding(max_length=22, stride=2, history_turns=0)
+    tagged = 0
+    for window in windows_of([example(rationale=pieces)], tokenizer("words_bert"), encoding):
+        shown = window.row.offsets_TE[window.row.offsets_TE[:, 0] >= 0]
+        whole = all(shown[0, 0] <= piece.start and shown[-1, 1] >= piece.end for piece in pieces)
+        assert window.rationale_T.sum() == (5 if whole else 0)
+        tagged += whole
+    assert tagged == 1
 
 
 def test_each_context_token_is_best_shown_by_exactly_one_window() -> None:

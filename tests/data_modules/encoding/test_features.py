@@ -12,15 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_modules.encoding.groups import encode_groups
-from data_modules.encoding.windows import (
-    EncodedRow,
-    Encoding,
-    encode_texts,
-    query_text,
-    token_span,
-    whole_span,
-)
-from data_modules.schema import QAExample, Span
+from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, token_span, whole_span
+from data_modules.schema import QAExample, Span, query_text
 from data_modules.stories.groups import groups
 from data_modules.stories.questions import qa_examples
 from storage.errors import DataError
@@ -52,7 +45,7 @@ def test_a_token_span_is_the_shortest_that_covers_its_characters(
     start = data.draw(st.integers(0, len(context) - 1))
     end = data.draw(st.integers(start + 1, len(context)))
     (row,) = rows_of(context, kind)
-    found = token_span(row.offsets_TE, start, end)
+    found = token_span(row.offsets_TE, Span(start, end, "x" * (end - start)))
     assert (found is not None) == (covered(row, start) and covered(row, end - 1))
     if found is not None:
         first, last = found
@@ -69,7 +62,7 @@ def test_a_whole_span_is_exactly_the_text_or_an_error(kind: str, context: str, d
     end = data.draw(st.integers(start + 1, len(context)))
     (row,) = rows_of(context, kind)
     span = Span(start, end, context[start:end])
-    tokens = token_span(row.offsets_TE, start, end)
+    tokens = token_span(row.offsets_TE, span)
     text = context[row.offsets_TE[tokens[0], 0] : row.offsets_TE[tokens[1], 1]] if tokens else ""
     if tokens and text.strip() != span.text.strip():
         with pytest.raises(DataError, match=r"^record: the tokenizer cuts"):
@@ -91,10 +84,10 @@ def test_every_window_that_holds_a_word_finds_it(
     start = context.index("kess", len(context) // 2)
     for row in rows:
         inside = row.offsets_TE[row.offsets_TE[:, 0] >= 0]
-        found = token_span(row.offsets_TE, start, start + 4)
+        found = token_span(row.offsets_TE, Span(start, start + 4, "kess"))
         assert (found is not None) == (inside[0, 0] <= start and inside[-1, 1] >= start + 4)
-    assert any(token_span(row.offsets_TE, start, start + 4) is not None for row in rows)
-    last = token_span(rows[-1].offsets_TE, len(context) - 4, len(context))
+    assert any(token_span(row.offsets_TE, Span(start, start + 4, "kess")) is not None for row in rows)
+    last = token_span(rows[-1].offsets_TE, Span(len(context) - 4, len(context), "rude"))
     assert last is not None
     # Consecutive windows share `stride` tokens of the context.
     one, two = (row.offsets_TE[row.offsets_TE[:, 0] >= 0] for row in rows[:2])

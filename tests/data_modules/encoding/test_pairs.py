@@ -31,7 +31,7 @@ def pairs_of(variant: Variant) -> list[tuple[QAExample, QAExample]]:
 
 
 def pair_set(variant: Variant, tokenizer: Any, encoding: Encoding) -> PairSet:
-    encode = partial(encode_pairs, tokenizer=tokenizer, encoding=encoding, rejected=["no rationale"])
+    encode = partial(encode_pairs, tokenizer=tokenizer, encoding=encoding)
     return PairSet(in_memory(pairs_of(variant), encode), tokenizer, encoding, variant)
 
 

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from data_modules.questions.answer_spans import (
     NUMBER_WORDS,
     AnswerLocator,
+    answer_classes,
     answer_type,
     last_word,
     locate_answer,
-    number_class,
-    option_class,
     option_words,
 )
 from data_modules.schema import Span
@@ -163,11 +162,11 @@ def test_the_kinds_of_answers(answer: str, question: str, expected: str) -> None
 
 
 def test_number_and_option_classes() -> None:
-    assert [number_class(word) for word in NUMBER_WORDS] == list(range(1, 12))
-    assert [number_class(word) for word in ("A Ten.", "zero", "", "10")] == [11, 0, 0, 0]
+    assert [answer_classes(word, "") for word in NUMBER_WORDS] == [(n, 0) for n in range(1, 12)]
+    assert [answer_classes(word, "")[0] for word in ("A Ten.", "zero", "", "10")] == [11, 0, 0, 0]
     question = "Did she take the bus, or a TRAIN or walk?"
     assert option_words(question) == ("bus", "train")
-    assert [option_class(word, question) for word in ("The bus", "train", "walk", "")] == [1, 2, 0, 0]
+    assert [answer_classes(word, question)[1] for word in ("The bus", "train", "walk", "")] == [1, 2, 0, 0]
     assert option_words("Or what?") is option_words("Red or") is option_words("For") is None
 
 

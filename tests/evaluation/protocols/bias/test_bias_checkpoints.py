@@ -11,10 +11,10 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from data_modules.encoding.windows import query_text
 from data_modules.groups.advice import unadvised
 from data_modules.groups.lei import ScoredGroup, write_lei
 from data_modules.groups.planting import latent_strength
+from data_modules.schema import query_text
 from metrics.answers import score_answer
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import (
