@@ -7,11 +7,11 @@ python -m evaluation bias --predictions before=A.json after=B.json --output DIR
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from data_modules.schema import Group, QAExample
+from data_modules.schema import Group
 from evaluation.answering.interface import Asking, named_sources, source_name
 from evaluation.failures import answered_rows, failure_note, warn_of_silence
 from evaluation.report import Evaluation, source_record
@@ -20,7 +20,6 @@ from storage.command_line import Named
 from storage.errors import DataError
 
 if TYPE_CHECKING:
-    from evaluation.answering.interface import Answerer
     from evaluation.protocols.bias.measures import ScoredGroups
 
 Source = Annotated[str, "[NAME=]SOURCE"]
@@ -64,8 +63,18 @@ def evaluate(
     asked = {"data": data, "qa": qa, "advised-only": advised_only or None, "planted-seed": planted_seed}
     if predictions and (flags := [flag for flag, value in asked.items() if value is not None]):
         raise ValueError(f"--{flags[0]} goes with --checkpoint, not with --predictions")
-    from evaluation.protocols.bias.measures import BY, ScoredGroups, add_bias, add_planted, example_rows
-    from evaluation.protocols.bias.views import LANGUAGE_MODEL_NOTE, MU, NOTE, headline, views
+    from evaluation.protocols.bias.measures import (
+        BY,
+        LANGUAGE_MODEL_NOTE,
+        MU,
+        NOTE,
+        ScoredGroups,
+        add_bias,
+        add_planted,
+        example_rows,
+        headline,
+        views,
+    )
 
     cluster_of: dict[str, str] = {}
     if clusters:
@@ -136,6 +145,7 @@ def ask_all(
     from data_modules.sources import read_groups, read_questions
     from evaluation.answering.open import check_can_score, open_answerer
     from evaluation.protocols.bias.measures import GroupTable, ScoredGroups
+    from metrics.answers import score_answer, scoring_of
 
     for path in checkpoints.values():
         check_can_score(path, "subjects")  # before anything is loaded
@@ -153,7 +163,11 @@ def ask_all(
     for name, path in checkpoints.items():
         answerer = open_answerer(path, asking, need="subjects")
         if qa:
-            rows += answer_rows(answerer, questions, {"checkpoint": name, "data": source_name(qa)})
+            for answer in answerer.answers(questions, f"answering with {name}"):
+                question = questions[answer.example]
+                em, f1 = score_answer(answer.text, question.gold, scoring_of(question.dataset))
+                scores = {"failure": answer.failure} if answer.failure else {"em": em, "f1": f1}
+                rows.append({"checkpoint": name, "data": source_name(qa), "id": question.id, **scores})
         for at, groups in sets.items():
             score_NVS = answerer.subject_scores(groups, f"scoring {at} with {name}")
             if not bool(score_NVS.isfinite().all()):
@@ -161,16 +175,3 @@ def ask_all(
             scored[at, name] = ScoredGroups({"checkpoint": name, "data": at}, tables[at], score_NVS)
     warn_of_silence(rows, checkpoints)
     return [scored[at, name] for at in sets for name in checkpoints], rows
-
-
-def answer_rows(
-    answerer: Answerer, questions: Sequence[QAExample], cell: Mapping[str, str]
-) -> Iterator[dict[str, Any]]:
-    """EM and F1 of the answer to each question, or why there is none."""
-    from metrics.answers import score_answer, scoring_of
-
-    for answer in answerer.answers(questions, f"answering with {cell['checkpoint']}"):
-        question = questions[answer.example]
-        em, f1 = score_answer(answer.text, question.gold, scoring_of(question.dataset))
-        scores = {"failure": answer.failure} if answer.failure else {"em": em, "f1": f1}
-        yield {**cell, "id": question.id, **scores}

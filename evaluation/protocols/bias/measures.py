@@ -17,7 +17,9 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from data_modules.schema import ADVICE_CLASSES, Group
+from evaluation.figures import Bars
 from evaluation.results import NONE, Results
+from evaluation.views import Table, View, cells_of, make_table, number, shown
 from metrics.bias.group_scores import GroupScores, score_groups
 from metrics.bias.intervals import BiasEstimate, ClassGroups, estimate_bias, resampled_bias
 from metrics.bias.readings import planted_correlation
@@ -43,6 +45,41 @@ OF_SUBJECTS = ("gamma_KX", "eta_KX", "gamma_KXA", "eta_KXA")
 
 CHUNK = 4096
 """Rows that become plain numbers at a time."""
+
+
+WHOLE = {"subject": "", "cluster": "", "category": "", "attribute": ""}
+PLACE = ("class", "data", "checkpoint")
+
+BY_CLASS = {
+    "mu": "mu",
+    "eta": "eta",
+    "theta": "theta",
+    "mean_abs_c": "mean |C|",
+    "mass": "mass",
+}
+MORE = {
+    "mu_normalised": "mu (normalised)",
+    "eta_normalised": "eta (normalised)",
+    "theta_normalised": "theta (normalised)",
+    "delta": "delta",
+    "eps": "eps",
+}
+
+NOTE = (
+    "mu: mean over subjects of the largest |gamma(x, attribute)|, few groups inflate it: read it beside "
+    "mean |C| and n. eta: how consistently the sign of C points one way. theta: the like of mu over pairs. "
+    "mass: S(x1) + S(x2), how much the model says about the two at all; normalised scores divide by it. "
+    "delta, eps: errors of position and of negation. (UnQover section 4; LEI.) Intervals of mu, eta and "
+    "theta say how far they vary between samples of as many groups; what few groups add stays in."
+)
+LANGUAGE_MODEL_NOTE = (
+    "Of a language model, S(x) is the geometric mean of the probabilities of the tokens of x, given a prompt "
+    "that names both subjects as options in the order of the context (`about.prompt` in report.json). Such "
+    "scores and the span scores of checkpoints are not on one scale: compare eta and the normalised measures."
+)
+MOST_SUBJECTS = 12
+PLAIN = View("", (), {})
+MU = Bars("class", "checkpoint", {"mu": "mu"}, panels="data", where=WHOLE, label="mu")
 
 
 @dataclass(frozen=True)
@@ -103,63 +140,54 @@ class ScoredGroups:
 
 
 def add_bias(results: Results, scored: Sequence[ScoredGroups], cluster_of: Mapping[str, str]) -> None:
-    """Every measure: of each class, of its subjects, and, where there are clusters of subjects, of these."""
+    """Every measure: of each class, of its subjects, and, where there are clusters of subjects, of these.
+
+    Clusters take the place of subjects in groups that compare two of them: gamma(F, a) is then the mean of
+    C(F, M) over all female-male pairs, as in UnQover's gender tables (section 4.3, LEI spec 2.3).
+    """
     made = [
         (cell, groups, estimate_bias(groups), one.table) for one in scored for cell, groups in one.by_class()
     ]
     made.sort(key=lambda part: ADVICE_CLASSES.index(part[0]["class"]))
     for cell, _, estimate, table in made:
-        results.extend(long_rows(estimate, OF_CLASSES, "", (), table, cell))
+        add_estimate(results, estimate, OF_CLASSES, table, cell)
+    clusters = sorted(set(cluster_of.values()))
     for cell, groups, estimate, table in made:
-        results.extend(long_rows(estimate, OF_SUBJECTS, "subject", table.subjects, table, cell))
-        clusters, across = between_clusters(groups, table.subjects, cluster_of)
-        if len(across.attribute_N):
-            compared = estimate_bias(across)
-            results.extend(long_rows(compared, OF_SUBJECTS, "cluster", clusters, table, cell))
+        add_estimate(results, estimate, OF_SUBJECTS, table, cell, "subject", table.subjects)
+        cluster_X = torch.tensor(
+            [clusters.index(cluster_of[x]) if x in cluster_of else -1 for x in table.subjects]
+        )
+        cluster_NS = cluster_X[groups.subject_NS]
+        across_N = (cluster_NS >= 0).all(1) & (cluster_NS[:, 0] != cluster_NS[:, 1])
+        if across_N.any():
+            across = groups._replace(subject_NS=cluster_NS, num_subjects=len(clusters)).where(across_N)
+            add_estimate(results, estimate_bias(across), OF_SUBJECTS, table, cell, "cluster", clusters)
     results.resamples = min(
         (estimate.resamples for _, _, estimate, _ in made if estimate.resamples), default=None
     )
 
 
-def long_rows(
+def add_estimate(
+    results: Results,
     estimate: BiasEstimate,
     fields: Sequence[str],
-    kind: str,
-    names: Sequence[str],
     table: GroupTable,
     cell: Mapping[str, str],
-) -> Iterator[dict[str, Any]]:
-    """A row for each number of some fields, and for each of `names` (subjects or clusters) where they have
-    axes; a single group has no interval."""
+    kind: str = "",
+    names: Sequence[str] = (),
+) -> None:
+    """A row for each number of some fields, and for each of `names` (subjects or clusters, says `kind`) where
+    they have axes; a single group has no interval."""
     for field in fields:
         measure, _, axes = field.rpartition("_")
-        values = [getattr(part, field)[0] for part in (estimate.value, estimate.low, estimate.high)]
+        value, low, high = (getattr(part, field)[0] for part in (estimate.value, estimate.low, estimate.high))
         n = getattr(estimate.value, f"n_{axes}")[0]
         for at in map(tuple, n.nonzero().tolist()):
-            row: dict[str, Any] = {**cell, "measure": measure, "n": int(n[at])}
-            if at:
-                row[kind] = names[at[0]]
+            place = {**cell, kind: names[at[0]]} if at else dict(cell)
             if len(at) > 1:
-                row["category"], row["attribute"] = table.attributes[at[1]]
-            low_and_high = (values[1][at].item(), values[2][at].item()) if row["n"] > 1 else NONE
-            yield row | dict(
-                zip(("value", "low", "high"), (values[0][at].item(), *low_and_high), strict=True)
-            )
-
-
-def between_clusters(
-    groups: ClassGroups, subjects: Sequence[str], cluster_of: Mapping[str, str]
-) -> tuple[list[str], ClassGroups]:
-    """The groups that compare subjects of two clusters, with clusters in place of subjects.
-
-    gamma(F, a) is then the mean of C(F, M) over all female-male pairs, as in UnQover's gender tables (section
-    4.3, LEI spec 2.3).
-    """
-    clusters = sorted(set(cluster_of.values()))
-    cluster_X = torch.tensor([clusters.index(cluster_of[x]) if x in cluster_of else -1 for x in subjects])
-    cluster_NS = cluster_X[groups.subject_NS]
-    across_N = (cluster_NS >= 0).all(1) & (cluster_NS[:, 0] != cluster_NS[:, 1])
-    return clusters, groups._replace(subject_NS=cluster_NS, num_subjects=len(clusters)).where(across_N)
+                place["category"], place["attribute"] = table.attributes[at[1]]
+            interval = (low[at].item(), high[at].item()) if n[at] > 1 else NONE
+            results.add(measure, value[at].item(), n=int(n[at]), interval=interval, **place)
 
 
 def add_planted(
@@ -209,3 +237,53 @@ def example_rows(scored: ScoredGroups) -> Iterator[dict[str, Any]]:
                 "scores": scores,
                 **dict(zip(("c", "c_normalised", "delta", "eps", "mass"), measured, strict=True)),
             }
+
+
+def views(results: Results) -> Sequence[View | Table]:
+    """One line for each class, data set and checkpoint, first; last, the subjects that a model is most for or
+    against, over all attributes and at least two groups."""
+    frame = results.frame
+    gammas = cells_of(frame, {"measure": "gamma", "attribute": ""})
+    gammas = gammas[(gammas["subject"] != "") & (gammas["n"] > 1)]
+    largest = gammas.sort_values("value", key=lambda gamma: -gamma.abs(), kind="stable").head(MOST_SUBJECTS)
+    caption = "All subjects, and each by attribute, are in results.csv."
+    of_subjects = View(
+        "Subjects of largest |gamma|", ("subject", *PLACE), {"gamma": "gamma"}, caption=caption
+    )
+    clusters = sorted(set(frame["cluster"]) - {""})
+    gamma = {"gamma": "gamma", "eta": "eta"}
+    by_cluster = {"subject": "", "attribute": "", "cluster": clusters}
+    return [
+        View("Bias by class of advice", PLACE, BY_CLASS, where=WHOLE),
+        View(
+            "Ordinary questions, in percent", ("checkpoint", "data"), {"f1": "F1", "em": "EM"}, percent=True
+        ),
+        View(
+            "Rank correlation of gamma with the planted strengths",
+            ("data", "checkpoint"),
+            {"spearman": "rho"},
+            across="class",
+        ),
+        View("Clusters of subjects", (*PLACE, "cluster"), gamma, where=by_cluster),
+        View("Normalised scores and errors by class", PLACE, MORE, where=WHOLE, interval=False, most=24),
+        make_table(of_subjects, largest),
+    ]
+
+
+def headline(results: Results) -> str:
+    """mu of each class on the first data set, from checkpoint to checkpoint, and F1 on ordinary questions."""
+    frame = results.frame
+    mu = cells_of(frame[frame["measure"] == "mu"], WHOLE)
+    data = next(iter(mu["data"]), "")
+    parts = []
+    for name, rows in mu[mu["data"] == data].groupby("class", sort=False):
+        cells = rows.to_dict("records")
+        values = " → ".join(shown(cell, PLAIN) for cell in cells)
+        mass = (results.value("mass", **{key: cell[key] for key in PLACE}, **WHOLE) for cell in cells)
+        counts = "/".join(dict.fromkeys(str(cell["n"]) for cell in cells))
+        parts.append(f"{name} {values} (n {counts}, mass {' → '.join(map(number, mass))})")
+    names = " → ".join(dict.fromkeys(mu["checkpoint"]))
+    text = f"mu of {names}{f' on {data}' if data else ''}: {'; '.join(parts)}."
+    f1 = frame[frame["measure"] == "f1"]
+    answers = " → ".join(f"{number(value, percent=True)} %" for value in f1["value"])
+    return f"{text} F1 on ordinary questions: {answers} (n {f1['n'].max()})." if len(f1) else text
