@@ -12,7 +12,8 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -91,19 +92,16 @@ def check_output(output: Path, *, overwrite: bool) -> None:
     if not home.is_dir() or not os.access(home, os.W_OK | os.X_OK):
         what = "cannot be written to" if home.is_dir() else "is a file"
         raise ValueError(f"--output {output}: {home} {what}; name another folder")
-    present = {entry.name for entry in output.iterdir()} if output.exists() else set()
-    if not present:
-        return
-    if not overwrite:
-        raise ValueError(
-            f"--output {output}: holds another run ({_some(present)}); name a new folder or add --overwrite"
-        )
-    strangers = present - _files_of_report(output)
+    strangers = {entry.name for entry in output.iterdir()} if output.exists() else set()
+    problem = "holds another run ({}); name a new folder or add --overwrite"
+    if overwrite and strangers:
+        problem = "--overwrite replaces a report only, but here are other files ({}); name another folder"
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            report = json.loads((output / "report.json").read_text(encoding="utf-8"))
+            strangers -= set(map(str, report["about"]["files"]))
     if strangers:
-        raise ValueError(
-            f"--output {output}: --overwrite replaces a report only, but here are other files "
-            f"({_some(strangers)}); name another folder"
-        )
+        shown = ", ".join(sorted(strangers)[:3]) + f", ... {len(strangers)} in all" * (len(strangers) > 3)
+        raise ValueError(f"--output {output}: {problem.format(shown)}")
 
 
 def write_report(
@@ -111,29 +109,23 @@ def write_report(
 ) -> None:
     """Write the folder; on any error nothing changes. ValueError as in `check_output`, and where it cannot be
     written (a full disk)."""
+    from metrics.intervals import LEVEL, RESAMPLES, SEED
+
     check_output(output, overwrite=overwrite)
     output = output.absolute()
     output.parent.mkdir(parents=True, exist_ok=True)
-    with atomic(output) as folder:
-        folder.mkdir()
-        _write_files(evaluation, folder, command)
-
-
-def _write_files(evaluation: Evaluation, folder: Path, command: Sequence[str]) -> None:
-    from metrics.intervals import LEVEL, RESAMPLES, SEED
-
-    # Half of a surrogate pair, which JSON can hold and UTF-8 cannot, is written as JSON's own escape.
-    with open(folder / "examples.jsonl", "w", encoding="utf-8", errors="backslashreplace") as file:
-        for example in evaluation.examples:
-            file.write(json.dumps(plain_json(example), ensure_ascii=False, allow_nan=False) + "\n")
-    frame = evaluation.results.frame
-    frame.to_csv(folder / "results.csv", index=False, errors="backslashreplace")
-    for name, figure in evaluation.figures.items():
-        figure.draw(frame, folder / name)
-    tables = evaluation.tables()
-    text = markdown(evaluation, tables)
-    (folder / "report.md").write_text(text, encoding="utf-8", errors="backslashreplace")
-    files = sorted({*FIXED_FILES, *evaluation.figures})
+    frame, tables = evaluation.results.frame, evaluation.tables()
+    unit, resamples = evaluation.results.unit, evaluation.results.resamples or RESAMPLES
+    parts = [f"# {evaluation.title}", *([f"**{evaluation.headline}**"] if evaluation.headline else [])]
+    parts += evaluation.notes
+    for table in tables:
+        parts += [f"## {table.title}", markdown_table(table), *([table.caption] if table.caption else [])]
+    parts += [f"![{name}]({name})" for name in evaluation.figures]
+    parts.append(
+        f"Brackets: 95 % bootstrap interval over {unit} ({resamples} resamples, seed {SEED}). All numbers in "
+        "full precision: results.csv. One line per example: examples.jsonl. Inputs, settings, command and "
+        "versions: report.json."
+    )
     content = {
         "schema": SCHEMA,
         "title": evaluation.title,
@@ -144,41 +136,29 @@ def _write_files(evaluation: Evaluation, folder: Path, command: Sequence[str]) -
             "command": list(command),
             "revision": revision(),
             "versions": versions(),
-            "interval": {
-                "level": LEVEL,
-                "unit": evaluation.results.unit,
-                "resamples": evaluation.results.resamples or RESAMPLES,
-                "seed": SEED,
-            },
-            "files": files,
+            "interval": {"level": LEVEL, "unit": unit, "resamples": resamples, "seed": SEED},
+            "files": sorted({*FIXED_FILES, *evaluation.figures}),
         },
         "by": list(evaluation.results.by),
         "results": frame.to_dict("records"),
-        "tables": [
-            {"title": t.title, "header": t.header, "rows": t.rows, "caption": t.caption} for t in tables
-        ],
+        "tables": [asdict(table) for table in tables],
         "figures": list(evaluation.figures),
     }
-    text = json.dumps(plain_json(content), indent=1, ensure_ascii=False, allow_nan=False)
-    (folder / "report.json").write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
 
+    def as_json(value: Any, **layout: Any) -> str:
+        return json.dumps(plain_json(value), ensure_ascii=False, allow_nan=False, **layout) + "\n"
 
-def markdown(evaluation: Evaluation, tables: Sequence[Table]) -> str:
-    """report.md: title, headline, notes, tables, figures, and where the rest is."""
-    from metrics.intervals import RESAMPLES, SEED
-
-    parts = [f"# {evaluation.title}", *([f"**{evaluation.headline}**"] if evaluation.headline else [])]
-    parts += evaluation.notes
-    for table in tables:
-        parts += [f"## {table.title}", markdown_table(table), *([table.caption] if table.caption else [])]
-    parts += [f"![{name}]({name})" for name in evaluation.figures]
-    parts.append(
-        f"Brackets: 95 % bootstrap interval over {evaluation.results.unit} "
-        f"({evaluation.results.resamples or RESAMPLES} resamples, seed {SEED}). All numbers in full "
-        "precision: results.csv. One line per example: examples.jsonl. Inputs, settings, command and "
-        "versions: report.json."
-    )
-    return "\n\n".join(parts) + "\n"
+    # Half of a surrogate pair, which JSON can hold and UTF-8 cannot, is written as JSON's own escape.
+    errors = "backslashreplace"
+    with atomic(output) as folder:
+        folder.mkdir()
+        with open(folder / "examples.jsonl", "w", encoding="utf-8", errors=errors) as file:
+            file.writelines(map(as_json, evaluation.examples))
+        frame.to_csv(folder / "results.csv", index=False, errors=errors)
+        for name, figure in evaluation.figures.items():
+            figure.draw(frame, folder / name)
+        (folder / "report.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8", errors=errors)
+        (folder / "report.json").write_text(as_json(content, indent=1), encoding="utf-8", errors=errors)
 
 
 def plain_json(value: Any) -> Any:
@@ -195,17 +175,3 @@ def plain_json(value: Any) -> Any:
 def source_record(source: str) -> dict[str, str]:
     """A source's name and, for a file, its SHA-256."""
     return {"path": source, "sha256": file_digest(source) if Path(source).is_file() else ""}
-
-
-def _files_of_report(output: Path) -> set[str]:
-    """The names that the report in `output` says it wrote; empty where there is none."""
-    try:
-        files = json.loads((output / "report.json").read_text(encoding="utf-8"))["about"]["files"]
-        return {str(name) for name in files}
-    except (OSError, ValueError, KeyError, TypeError):
-        return set()
-
-
-def _some(names: set[str], limit: int = 3) -> str:
-    shown = sorted(names)
-    return ", ".join(shown[:limit]) + (f", ... {len(shown)} in all" if len(shown) > limit else "")

@@ -9,8 +9,10 @@ Cells show the value with its interval; n closes the line.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -66,30 +68,27 @@ def cells_of(frame: DataFrame, where: Mapping[str, Any]) -> DataFrame:
 
 def make_table(view: View, frame: DataFrame) -> Table:
     """The view as a table; without rows where there are no such cells."""
-    frame = cells_of(frame, view.where)
-    frame = frame[frame["measure"].isin(list(view.measures))]
+    frame = cells_of(frame, {**view.where, "measure": list(view.measures)})
     by = [name for name in view.by if frame[name].nunique() > 1] or list(view.by[:1])
     groups = list(dict.fromkeys(frame[view.across])) if view.across else [""]
-    columns = [(measure, group) for group in groups for measure in view.measures]
-    places = list(dict.fromkeys(map(tuple, frame[by].to_numpy().tolist())))
-    found: dict[Any, Any] = {}
+    lines: dict[tuple[Any, ...], dict[Any, dict[str, Any]]] = {}
     for row in frame.to_dict("records"):
-        key = (tuple(row[name] for name in by), row["measure"], row[view.across] if view.across else "")
-        found.setdefault(key, row)
-    rows = []
-    for place in places[: view.most]:
-        its = [found.get((place, *column)) for column in columns]
-        counts = [row["n"] for row in its if row is not None]
-        cells = [shown(row, view) if row is not None else "" for row in its]
-        rows.append((*(str(part) if part != "" else "all" for part in place), *cells, count_text(counts)))
-    header = [
-        " ".join(filter(None, (group, heading if group == "" or len(view.measures) > 1 else "")))
-        for group in map(str, groups)
-        for heading in view.measures.values()
-    ]
-    left_out = len(places) - len(rows)
+        column = row[view.across] if view.across else "", row["measure"]
+        lines.setdefault(tuple(row[name] for name in by), {}).setdefault(column, row)
+    header, rows = [*by], []
+    for group, heading in product(groups, view.measures.values()):
+        named = group == "" or len(view.measures) > 1
+        header.append(" ".join(filter(None, (str(group), heading if named else ""))))
+    for place, found in list(lines.items())[: view.most]:
+        cells = [
+            shown(found[column], view) if column in found else "" for column in product(groups, view.measures)
+        ]
+        counts = [row["n"] for row in found.values()]
+        n = int(min(counts)) if min(counts) == max(counts) else f"{min(counts)}–{max(counts)}"
+        rows.append((*(str(part) if part != "" else "all" for part in place), *cells, n))
+    left_out = len(lines) - len(rows)
     more = f"{left_out} more lines are in results.csv." if left_out else ""
-    return Table(view.title, (*by, *header, "n"), tuple(rows), " ".join(filter(None, (view.caption, more))))
+    return Table(view.title, (*header, "n"), tuple(rows), " ".join(filter(None, (view.caption, more))))
 
 
 def shown(row: Mapping[str, Any], view: View) -> str:
@@ -120,18 +119,6 @@ def number(value: float, *, percent: bool = False) -> str:
     return f"{value:.3f}" if abs(value) >= 0.001 else f"{value:.2g}"
 
 
-def count_text(counts: Sequence[int]) -> Cell:
-    """The number of units behind a line; a range where columns differ.
-
-    >>> count_text([3, 3]), count_text([3, 5])
-    (3, '3–5')
-    """
-    if not counts:
-        return ""
-    least, most = min(counts), max(counts)
-    return int(least) if least == most else f"{least}–{most}"
-
-
 def markdown_table(table: Table) -> str:
     """The table in Markdown, without its title; columns of numbers are right-aligned."""
     cells = [[format_cell(cell).replace("|", "\\|") for cell in row] for row in (table.header, *table.rows)]
@@ -141,8 +128,6 @@ def markdown_table(table: Table) -> str:
 
 def print_table(table: Table) -> None:
     """The table on standard output, never narrower than its content where the output is not a terminal."""
-    import sys
-
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
