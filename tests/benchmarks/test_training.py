@@ -60,14 +60,6 @@ def test_every_system_trains_once_on_every_window(job_and_file: tuple[Job, Path]
     assert 1 <= measured.notes["steps"] <= 13
 
 
-def test_rows_are_padded_to_384_for_the_defaults_alone(job_and_file: tuple[Job, Path]) -> None:
-    job, file = job_and_file
-    padded, short = windows(job, file, pad=True), windows(job, file)
-    assert {len(row[key]) for row in padded for key in ("input_ids", "attention_mask")} == {384}
-    assert [sum(row["attention_mask"]) for row in padded] == [len(row["input_ids"]) for row in short]
-    assert all(row["start_positions"] <= row["end_positions"] < len(row["input_ids"]) for row in short)
-
-
 def test_a_process_of_its_own_reports_imports_steps_and_windows(
     job_and_file: tuple[Job, Path], tmp_path: Path
 ) -> None:

@@ -74,21 +74,6 @@ def test_a_run_from_fit_to_resume(architecture: str, commands: Commands, tmp_pat
     assert not (commands.root / "lei_few_shot" / "version_1").exists()
 
 
-@pytest.mark.parametrize("experiment", ["squad", "lei_planted"])
-def test_the_other_experiments_train(experiment: str, commands: Commands) -> None:
-    train(commands.of("fit", experiment, "roberta", "--trainer.max_epochs=1", "--model.learning_rate=1e-3"))
-    assert metrics_of(commands.root, experiment)["val/qa/n"] == 13
-    assert curves_of(commands.root / experiment / "version_0")
-
-
-def test_the_same_command_gives_the_same_numbers(commands: Commands, tmp_path: Path) -> None:
-    flags = (f"--model.reference_cache={tmp_path}", "--trainer.max_steps=3")
-    for version in ("a", "b"):
-        train(commands.of("fit", "lei_few_shot", "roberta", *flags, f"--run.version={version}"))
-    first, second = (metrics_of(commands.root, "lei_few_shot", v) for v in ("a", "b"))
-    assert first == second
-
-
 def test_other_loggers_and_writers_stand_beside_our_own(commands: Commands, tmp_path: Path) -> None:
     other = f"{{class_path: CSVLogger, init_args: {{save_dir: {tmp_path / 'other'}}}}}"
     fit = commands.of(

@@ -16,8 +16,7 @@ import scipy
 from tests.training.conftest import SmallData
 from tests.training.sweep.fake_sweep import fake_study
 from training.sweep.selection import main as select
-from training.sweep.selection import parse_tests
-from training.sweep.selection_report import summarise
+from training.sweep.selection import parse_tests, summarise
 
 FAKE = (sys.executable, "-S", str(Path(__file__).with_name("fake_test.py")))
 
