@@ -71,14 +71,13 @@ def call(function: Callable[..., Any], arguments: argparse.Namespace) -> Any:
     """Call `function` with what its parser found."""
     positional, named = [], {}
     for parameter, kind in _parameters(function):
-        name = parameter.name
         if is_dataclass(kind):
-            value = cast(type, kind)(**{field.name: getattr(arguments, field.name) for field in fields(kind)})
+            value = call(cast(type, kind), arguments)
         else:
-            value = getattr(arguments, name)
+            value = getattr(arguments, parameter.name)
             value = tuple(value) if get_origin(kind) is tuple and value is not None else value
         if parameter.kind is Parameter.KEYWORD_ONLY or is_dataclass(function):
-            named[name] = value
+            named[parameter.name] = value
         else:
             positional.append(value)
     return function(*positional, **named)
@@ -119,27 +118,25 @@ def one_line(error: Exception) -> str:
 def _add(parser: Any, function: Callable[..., Any], defaults: Mapping[str, Any]) -> None:
     help_of = _parameter_help(function)
     for parameter, kind in _parameters(function):
-        default = defaults.get(parameter.name, parameter.default)
+        name, default = parameter.name, defaults.get(parameter.name, parameter.default)
         if is_dataclass(kind):
-            group = parser.add_argument_group(
-                (help_of.get(parameter.name) or about(cast(type, kind))).rstrip(".")
-            )
+            title = help_of.get(name) or about(cast(type, kind))
             base = (
                 {} if default is Parameter.empty else {f.name: getattr(default, f.name) for f in fields(kind)}
             )
-            _add(group, cast(type, kind), base)
+            _add(parser.add_argument_group(title.rstrip(".")), cast(type, kind), base)
             continue
         flag = parameter.kind is Parameter.KEYWORD_ONLY or is_dataclass(function)
         settings = _settings(kind, default)
-        if default is Parameter.empty:
-            settings |= {"required": True} if flag else {}
-        elif not flag:
+        if flag and default is Parameter.empty:
+            settings["required"] = True
+        elif not flag and default is not Parameter.empty:
             settings.setdefault("nargs", "?")
-        text = help_of.get(parameter.name, "")
+        text = help_of.get(name, "")
         if default not in (Parameter.empty, None, False, (), "") and default != []:
             shown = " ".join(map(str, default)) if isinstance(default, list | tuple) else default
             text += f" (default: {shown})"
-        name = f"--{parameter.name.replace('_', '-')}" if flag else parameter.name
+        name = f"--{name.replace('_', '-')}" if flag else name
         parser.add_argument(name, help=text.replace("%", "%%"), **settings)
 
 
@@ -172,16 +169,15 @@ def _settings(kind: Any, default: Any) -> dict[str, Any]:
 
 def _number(kind: type[int] | type[float], low: float) -> Callable[[str], int | float]:
     """A number from `low` on; NaN compares with nothing, and would silently decide."""
+    word = "whole number" if kind is int else "number"
 
     def parse(text: str) -> int | float:
         try:
             value = kind(text)
         except ValueError:
-            value = kind(0) if kind is int else math.nan
-            if kind is int:
-                raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
+            value = math.nan
         if not math.isfinite(value):
-            raise argparse.ArgumentTypeError(f"must be a number, got {text!r}")
+            raise argparse.ArgumentTypeError(f"must be a {word}, got {text!r}")
         if value < low:
             raise argparse.ArgumentTypeError(f"must be at least {low:g}, got {value}")
         return value
@@ -194,10 +190,8 @@ def _parameters(function: Callable[..., Any]) -> Iterator[tuple[Parameter, Any]]
     hints = get_type_hints(function, include_extras=True)
     for parameter in signature(function).parameters.values():
         kind = hints[parameter.name]
-        alternatives = [kind_ for kind_ in get_args(kind) if kind_ is not NoneType]
-        if NoneType in get_args(kind) and len(alternatives) == 1:
-            kind = alternatives[0]
-        yield parameter, kind
+        alternatives = [one for one in get_args(kind) if one is not NoneType]
+        yield parameter, alternatives[0] if NoneType in get_args(kind) and len(alternatives) == 1 else kind
 
 
 def about(function: Callable[..., Any]) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from storage.errors import DataError
 from storage.files import read_bytes
@@ -83,43 +83,34 @@ def stream_object(path: str | Path) -> Iterator[tuple[str, Any]]:
     The buffer doubles until the next pair fits, so one huge value costs at most twice its parsing. (ijson's
     fast backend crashes on numbers of thousands of digits and reads half of a surrogate pair as "?".)
     """
-    decoder = json.JSONDecoder()
+    decoder, buffer, at, opener, size = json.JSONDecoder(), "", 0, "{", _CHUNK
     try:
         with open(path, encoding="utf-8-sig") as file:
-            yield from _pairs(file, decoder, path)
+            while True:
+                try:
+                    key, value, at = _next_pair(buffer, at, opener, decoder)
+                except RecursionError:
+                    raise DataError(f"{path}: nested too deeply") from None
+                except (ValueError, IndexError) as error:
+                    if not (more := file.read(size)):
+                        raise DataError(f"{path}: not one complete JSON object ({error})") from None
+                    buffer, at, size = buffer[at:] + more, 0, size * 2
+                    continue
+                if key is None:
+                    break
+                yield key, value
+                opener, size = ",", _CHUNK
+            rest = buffer[at:]
+            while rest or (rest := file.read(_CHUNK)):
+                if rest.strip():
+                    raise DataError(
+                        f"{path}: more text behind the end of its JSON object; are these two files in one?"
+                    )
+                rest = ""
     except UnicodeDecodeError:
         raise DataError(f"{path}: not a text file in UTF-8") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-def _pairs(file: TextIO, decoder: json.JSONDecoder, path: str | Path) -> Iterator[tuple[str, Any]]:
-    buffer, position, opened, size = "", 0, "{", _CHUNK
-    while True:
-        try:
-            key, value, after = _next_pair(buffer, position, opened, decoder)
-        except RecursionError:
-            raise DataError(f"{path}: nested too deeply") from None
-        except (ValueError, IndexError) as error:
-            more = file.read(size)
-            if not more:
-                raise DataError(f"{path}: not one complete JSON object ({error})") from None
-            buffer, position, size = buffer[position:] + more, 0, size * 2
-            continue
-        if key is None:
-            _check_end(file, buffer[after:], path)
-            return
-        yield key, value
-        position, opened, size = after, ",", _CHUNK
-
-
-def _check_end(file: TextIO, rest: str, path: str | Path) -> None:
-    while rest or (rest := file.read(_CHUNK)):
-        if rest.strip():
-            raise DataError(
-                f"{path}: more text behind the end of its JSON object; are these two files in one?"
-            )
-        rest = ""
 
 
 def _next_pair(text: str, at: int, opener: str, decoder: json.JSONDecoder) -> tuple[str | None, Any, int]:
@@ -154,9 +145,7 @@ _ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
 def _adapter(kind: Any) -> TypeAdapter[Any]:
     from pydantic import TypeAdapter  # 0.15 s, which --help does not have
 
-    if kind not in _ADAPTERS:
-        _ADAPTERS[kind] = TypeAdapter(kind)
-    return _ADAPTERS[kind]
+    return _ADAPTERS[kind] if kind in _ADAPTERS else _ADAPTERS.setdefault(kind, TypeAdapter(kind))
 
 
 def _parsed(text: bytes, error: ValidationError, where: str) -> Any:
