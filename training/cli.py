@@ -103,9 +103,8 @@ class InterventuneCLI(LightningCLI):
 
     def before_instantiate_classes(self) -> None:
         """Settle seeds and the run's folder: a new one, or the latest that can go on (`--ckpt_path auto`)."""
-        from transformers.utils.logging import (
-            disable_progress_bar,
-        )  # printing a configuration does without it
+        # Late, because printing a configuration does without it.
+        from transformers.utils.logging import disable_progress_bar
 
         logging.getLogger("transformers").setLevel(logging.ERROR)
         disable_progress_bar()  # of reading weights, a blink
