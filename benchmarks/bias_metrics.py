@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.report import Result
-from benchmarks.turns import Turn, results_of, side_by_side
+from benchmarks.report import Row, rows_of
+from benchmarks.turns import Turn, side_by_side
 from metrics.bias.group_bias import GroupBias
 
 CLASSES, SUBJECTS, ATTRIBUTES = 4, 40, 30
@@ -28,7 +28,7 @@ MEANS = [name + suffix for name in ("mu", "eta", "theta") for suffix in ("", "_n
 NAMES = ("n", "mean_abs_c", "delta", "eps", "mass", *MEANS)
 
 
-def measure(*, repeats: int, quick: bool) -> list[Result]:
+def measure(*, repeats: int, quick: bool) -> list[Row]:
     """Rows a second; seconds, memory at its worst beyond the input, and how far results differ as notes."""
     rows = 2_000 if quick else 1_000_000
     systems = {OURS: run_ours, REFERENCE: run_reference}
@@ -37,7 +37,7 @@ def measure(*, repeats: int, quick: bool) -> list[Result]:
     )
     apart = max(difference(a.found, b.found) for a, b in zip(turns[OURS], turns[REFERENCE], strict=True))
     notes = {"rows": rows, "largest difference of a result": apart}
-    return results_of("bias_metrics", "rows/s", turns, notes)
+    return rows_of("bias_metrics", "rows/s", turns, notes)
 
 
 def random_rows(rows: int, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -114,11 +114,11 @@ class Memory:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-Row = tuple[Sequence[Sequence[float]], int, Sequence[int], int]
+GroupRow = tuple[Sequence[Sequence[float]], int, Sequence[int], int]
 """Scores of the four variants by subject, class, the two subjects, attribute."""
 
 
-def reference_bias(rows: Iterable[Row]) -> dict[int, dict[str, float]]:
+def reference_bias(rows: Iterable[GroupRow]) -> dict[int, dict[str, float]]:
     """Per class: n, mu, eta, theta (each also normalised), mean_abs_c, delta, eps and mass."""
     cells: dict[tuple[int, int, int, int], list[float]] = {}
     totals: dict[int, list[float]] = defaultdict(lambda: [0.0] * 5)

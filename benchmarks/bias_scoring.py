@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.report import Result
-from benchmarks.turns import Turn, results_of, side_by_side
+from benchmarks.report import Row, rows_of
+from benchmarks.turns import Turn, side_by_side
 from data_modules.batching.group_rows import GroupSet
 from data_modules.encoding.tables import flat
 from data_modules.encoding.windows import EncodedRow, encode_texts
@@ -46,7 +46,7 @@ class Work(NamedTuple):
     padded: int  # rows, likewise, in one batch of full width
 
 
-def measure(*, repeats: int, quick: bool, groups: str = "stories:heldout") -> list[Result]:
+def measure(*, repeats: int, quick: bool, groups: str = "stories:heldout") -> list[Row]:
     """Rows a second of every system; how far its probabilities are from those of one at a time as a note."""
     with tempfile.TemporaryDirectory() as folder:
         work = Work(folder, groups, *((6, 12, 8) if quick else (240, 250, 32)))
@@ -56,7 +56,7 @@ def measure(*, repeats: int, quick: bool, groups: str = "stories:heldout") -> li
     for made in turns.values():
         for turn in made:
             turn.notes["largest difference of a probability"] = difference(turn.found, exact)
-    return results_of("bias_scoring", "rows/s", turns, {})
+    return rows_of("bias_scoring", "rows/s", turns)
 
 
 def save_model(work: Work, shape: dict[str, int]) -> None:
@@ -96,7 +96,7 @@ def _turn(seconds: float, probability: dict[int, list[float]]) -> Turn:
 
 def theirs(width: int, work: Work) -> Turn:
     """transformers' model in float32: a row at a time without padding, or one batch padded to `width`."""
-    model, rows = their_model(work), rows_of(work)
+    model, rows = their_model(work), tokenised_rows(work)
     index = spread(len(rows), work.padded if width else work.singles)
     probability = {}
     began = time.perf_counter()
@@ -144,7 +144,7 @@ def tokenised(work: Work) -> GroupSet:
 
 
 @lru_cache(maxsize=1)
-def rows_of(work: Work) -> list[tuple[EncodedRow, np.ndarray]]:
+def tokenised_rows(work: Work) -> list[tuple[EncodedRow, np.ndarray]]:
     """Every row with its candidates (S, E)."""
     predictor = predictor_of(work, "32")
     texts = (

@@ -19,8 +19,6 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
-from benchmarks.flops import synchronise
-
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -37,7 +35,7 @@ class Stopwatch:
 
     def start(self) -> None:
         """An epoch begins."""
-        _wait()
+        synchronise()
         self._began = time.perf_counter()
         self.windows.append(0)
         self.steps.append(0)
@@ -47,18 +45,19 @@ class Stopwatch:
         self.windows[-1] += windows
         self.steps[-1] += 1
         if not self.first_step:
-            _wait()
+            synchronise()
             self.first_step = time.time()
 
     def stop(self) -> None:
         """The last step of an epoch was told to the device."""
-        _wait()
+        synchronise()
         self.seconds.append(time.perf_counter() - self._began)
 
 
-def _wait() -> None:
+def synchronise() -> None:
+    """Wait until the GPU, where one is in use, has done what it was told."""
     if torch.cuda.is_available() and torch.cuda.is_initialized():
-        synchronise("cuda")
+        torch.cuda.synchronize()
 
 
 class EpochClock(pl.Callback):

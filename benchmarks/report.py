@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
@@ -14,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from benchmarks.turns import Turn
 from storage.errors import DataError
 from storage.files import write_text
 
@@ -27,49 +27,48 @@ median of the ratios of simultaneous repetitions, above 1 where ours is better.
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """The repeated measurements of one system.
+Row = dict[str, Any]
+"""The figures of a system under the names of `COLUMNS`, and its notes."""
+
+
+def rows_of(
+    benchmark: str,
+    unit: str,
+    turns: Mapping[str, Sequence[Turn]],
+    notes: Mapping[str, Any] | None = None,
+    *,
+    higher_is_better: bool = True,
+) -> list[Row]:
+    """One row for each system, ours first.
 
     Args:
-        benchmark: what was measured, `training/minilm`; its systems are compared with each other.
-        system: whose figure it is: `interventune`, `Trainer, tuned`.
-        unit: of `values`.
-        values: one figure a repetition; systems of one benchmark take turns, so that noise hits all alike.
+        benchmark: what was measured, `training/minilm`.
+        unit: of the figures.
+        turns: of every system; they took turns, so that noise hits all alike.
+        notes: what holds for all; the medians of their turns' notes stand before it.
         higher_is_better: False for seconds and bytes.
-        notes: sizes, seconds, peak memory, numbers that must agree.
-    """
-
-    benchmark: str
-    system: str
-    unit: str
-    values: tuple[float, ...]
-    higher_is_better: bool = True
-    notes: dict[str, float | int | str] = field(default_factory=dict)
-
-    def ratios(self, other: Result) -> list[float]:
-        """How many times better this is than `other`, for each repetition."""
-        pairs = zip(self.values, other.values, strict=True)
-        return [mine / its if self.higher_is_better else its / mine for mine, its in pairs]
-
-
-def table_of(results: Sequence[Result], command: str, date: str) -> pd.DataFrame:
-    """One row for each system; the first of each benchmark is ours.
 
     Raises:
-        ValueError: systems of one benchmark differ in the number of repetitions.
+        ValueError: systems differ in the number of turns.
     """
-    ours: dict[str, Result] = {}
-    machine = ", ".join(f"{key} {value}" for key, value in describe_machine().items())
-    rows = []
-    for result in results:
-        first = ours.setdefault(result.benchmark, result)
-        ratios = first.ratios(result) if first is not result else []
+    ours, rows = next(iter(turns.values())), list[Row]()
+    for system, made in turns.items():
+        values = [turn.figure for turn in made]
+        pairs = [] if made is ours else zip((turn.figure for turn in ours), values, strict=True)
+        ratios = [mine / its if higher_is_better else its / mine for mine, its in pairs]
         middle = [median(ratios), min(ratios), max(ratios)] if ratios else [None] * 3
-        values = [median(result.values), min(result.values), max(result.values)]
-        figures = (result.benchmark, result.system, result.unit, *values, *middle, len(result.values))
-        rows.append((*figures, json.dumps(result.notes), command, date, machine))
-    return pd.DataFrame(rows, columns=[*COLUMNS, *ABOUT])
+        figures = (benchmark, system, unit, median(values), min(values), max(values), *middle, len(values))
+        own = {key: median(turn.notes[key] for turn in made) for key in made[0].notes}
+        rows.append({**dict(zip(COLUMNS, figures, strict=True)), "notes": {**own, **(notes or {})}})
+    return rows
+
+
+def table_of(rows: Sequence[Row], command: str, date: str) -> pd.DataFrame:
+    """Rows with what they were measured by, when and where."""
+    machine = ", ".join(f"{key} {value}" for key, value in describe_machine().items())
+    about = {"command": command, "date": date, "machine": machine}
+    table = [row | {"notes": json.dumps(row["notes"])} | about for row in rows]
+    return pd.DataFrame(table, columns=[*COLUMNS, *ABOUT])
 
 
 def record(folder: Path, table: pd.DataFrame) -> None:

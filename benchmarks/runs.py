@@ -16,17 +16,17 @@ from pathlib import Path
 import torch
 
 from benchmarks.clock import timed_fit
-from benchmarks.report import Result
+from benchmarks.report import Row, rows_of
 from benchmarks.trainers import Job, fit_flags
 from benchmarks.training import QUICK, SHAPES
-from benchmarks.turns import Turn, in_turns, results_of
+from benchmarks.turns import Turn, in_turns
 from benchmarks.workload import make_workload
 
 QUESTIONS, SQUAD = 256, 87_599
 """Of a repetition of `processes`; of a start: SQuAD's training part."""
 
 
-def processes(*, repeats: int, quick: bool) -> list[Result]:
+def processes(*, repeats: int, quick: bool) -> list[Row]:
     """Windows per second, of all processes together, by the time of the slowest."""
     shape, half = (QUICK if quick else SHAPES)[0], max(1, torch.get_num_threads() // 2)
     layouts = {
@@ -48,10 +48,10 @@ def processes(*, repeats: int, quick: bool) -> list[Result]:
             return Turn(windows / seconds, {"steps": records[0]["steps"][-1]})
 
         made = in_turns(layouts, repeats, run)
-    return results_of("processes", "samples/s", made, {"model": shape.name})
+    return rows_of("processes", "samples/s", made, {"model": shape.name})
 
 
-def warm_start(*, repeats: int, quick: bool) -> list[Result]:
+def warm_start(*, repeats: int, quick: bool) -> list[Row]:
     """Seconds to the first step, besides imports."""
     shape, count = (QUICK if quick else SHAPES)[0], 20 if quick else SQUAD
     with tempfile.TemporaryDirectory() as temporary:
@@ -67,4 +67,4 @@ def warm_start(*, repeats: int, quick: bool) -> list[Result]:
         made = in_turns(("first start", "second start"), repeats, run)
     unit, ours_first = "seconds to the first step, besides imports", dict(reversed(made.items()))
     notes = {"questions": count, "model": shape.name}
-    return results_of("warm_start", unit, ours_first, notes, higher_is_better=False)
+    return rows_of("warm_start", unit, ours_first, notes, higher_is_better=False)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context
-from statistics import median
 from typing import Any, NamedTuple, TypeVar
-
-from benchmarks.report import Result
 
 T = TypeVar("T")
 Call = Callable[..., Any]
@@ -85,28 +82,6 @@ def side_by_side(
         for name, system in systems.items():
             call[name](system, *warm)
         return in_turns(systems, repeats, lambda name, turn: call[name](systems[name], *timed(turn)))
-
-
-def results_of(
-    benchmark: str,
-    unit: str,
-    turns: Mapping[str, Sequence[Turn]],
-    notes: Mapping[str, Any],
-    *,
-    higher_is_better: bool = True,
-) -> list[Result]:
-    """A result for each system, ours first, with the medians of its turns' notes and the `notes` of all."""
-    return [
-        Result(
-            benchmark=benchmark,
-            system=name,
-            unit=unit,
-            values=tuple(turn.figure for turn in made),
-            higher_is_better=higher_is_better,
-            notes={**{key: median(turn.notes[key] for turn in made) for key in made[0].notes}, **notes},
-        )
-        for name, made in turns.items()
-    ]
 
 
 def _quiet() -> None:

@@ -7,9 +7,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForQuestionAnswering
 
-from benchmarks.flops import matrix_weights, training_flops
-from benchmarks.gpu import BASE, LARGE
-from benchmarks.training import sizes
+from benchmarks.training import BASE, LARGE, matrix_weights, sizes, training_flops
 
 CONFIG = sizes(2, 48, 3, 80, 100)
 

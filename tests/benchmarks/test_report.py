@@ -8,27 +8,27 @@ import pandas as pd
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.report import Result, record, table_of
+from benchmarks.report import Row, record, rows_of, table_of
+from benchmarks.turns import Turn
 from storage.errors import DataError
 
 
-def pair(benchmark: str, ours: float = 6.0, theirs: float = 2.0) -> list[Result]:
-    return [
-        Result(benchmark=benchmark, system=system, unit="samples/s", values=(x, 2 * x), notes={"rows": 7})
-        for system, x in (("interventune", ours), ("slow | one", theirs))
-    ]
+def pair(benchmark: str, ours: float = 6.0, theirs: float = 2.0) -> list[Row]:
+    figures = {"interventune": ours, "slow | one": theirs}
+    turns = {system: [Turn(x, {"rows": 7}), Turn(2 * x, {"rows": 7})] for system, x in figures.items()}
+    return rows_of(benchmark, "samples/s", turns)
 
 
 def test_ratios_compare_turns_with_the_first_system() -> None:
     # Noise that halves both systems in one turn cancels out.
-    first = Result(benchmark="b", system="ours", unit="s", values=(1.0, 2.0, 2.0), higher_is_better=False)
-    other = Result(benchmark="b", system="other", unit="s", values=(4.0, 6.0, 2.0), higher_is_better=False)
-    ours, theirs = table_of([first, other], "c", "2026-01-02").to_dict("records")
-    assert pd.isna(ours["ratio"])
+    turns = {"ours": (1.0, 2.0, 2.0), "other": (4.0, 6.0, 2.0)}
+    made = {system: [Turn(value, {}) for value in values] for system, values in turns.items()}
+    ours, theirs = rows_of("b", "s", made, higher_is_better=False)
+    assert ours["ratio"] is None
     assert (theirs["ratio"], theirs["ratio_low"], theirs["ratio_high"]) == (3, 1, 4)
     assert (theirs["median"], theirs["low"], theirs["high"], theirs["n"]) == (4, 2, 6, 3)
     with pytest.raises(ValueError):
-        table_of([first, Result(benchmark="b", system="short", unit="s", values=(1.0,))], "c", "2026-01-02")
+        rows_of("b", "s", made | {"short": [Turn(1.0, {})]})
 
 
 def test_a_run_replaces_its_own_benchmarks_and_keeps_the_others(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from benchmarks import gpu
+from benchmarks import training
 from benchmarks.clock import SyncCounter, timed_fit
 from benchmarks.trainers import SYSTEMS, Job, fit_flags, windows
 from benchmarks.training import Shape, measure_shape, sizes
@@ -84,19 +84,19 @@ def test_systems_take_turns_in_processes_of_their_own() -> None:
 def test_a_variant_that_does_not_run_is_left_out_and_without_a_gpu_nothing_is_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(gpu, "VARIANTS", {"interventune": (), "interventune, odd": ("--no.such=1",)})
+    monkeypatch.setattr(training, "VARIANTS", {"interventune": (), "interventune, odd": ("--no.such=1",)})
     shape = Shape(name="small", config=sizes(1, 32, 2, 48, VOCABULARY), questions=9)
-    found = gpu.runs(shape, 2, device="cpu")
-    waits = ("waits", gpu.synchronisations)
-    results = measure_shape(
+    found = training.runs(shape, 2, device="cpu")
+    waits = ("waits", training.synchronisations)
+    rows = measure_shape(
         "gpu/small", shape, found, 1, dict.fromkeys(found, 1e12), apart=False, extra_note=waits
     )
-    assert [result.system for result in results] == ["interventune", "Trainer, tuned"]
-    assert {result.notes["steps"] for result in results} == {5}
-    assert results[0].notes["waits"] == 0
+    assert [row["system"] for row in rows] == ["interventune", "Trainer, tuned"]
+    assert {row["notes"]["steps"] for row in rows} == {5}
+    assert rows[0]["notes"]["waits"] == 0
     assert "interventune, odd left out" in capsys.readouterr().out
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert gpu.measure(repeats=1, quick=True) == []
+    assert training.on_gpu(repeats=1, quick=True) == []
 
 
 def test_synchronisations_are_counted_after_the_first_steps() -> None:
