@@ -10,8 +10,7 @@ from typing import Literal
 import numpy as np
 
 from data_modules.batching.choice_set import ChoiceSet, by_count
-from data_modules.batching.data_module import TextDataModule, by_stage
-from data_modules.batching.eval_sets import EvalSet
+from data_modules.batching.data_module import EvalSet, TextDataModule, by_stage
 from data_modules.batching.samplers import BatchIndex, length_bucketed, shuffled
 from data_modules.batching.sets import TrainSet
 from data_modules.choices.benchmarks import split_labels

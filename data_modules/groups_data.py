@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from data_modules.batching.data_module import at_least, by_stage
-from data_modules.batching.eval_sets import EvalSet
+from data_modules.batching.data_module import EvalSet, at_least, by_stage
 from data_modules.batching.group_rows import GroupSet
 from data_modules.batching.samplers import BatchIndex, group_batches
 from data_modules.batching.sets import TrainSet

@@ -16,8 +16,7 @@ import datasets
 import numpy as np
 import pyarrow as pa
 
-from data_modules.batching.data_module import TextDataModule, at_least, by_stage
-from data_modules.batching.eval_sets import EvalSet, variant_name
+from data_modules.batching.data_module import EvalSet, TextDataModule, at_least, by_stage, variant_name
 from data_modules.batching.samplers import BatchIndex, question_batches, refuse_different
 from data_modules.batching.sets import PairSet, QASet, TrainSet
 from data_modules.encoding.pairs import encode_pairs

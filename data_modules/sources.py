@@ -120,24 +120,22 @@ def format_of(source: str | Path) -> Format:
 
 
 def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
-    arguments: tuple[Any, ...] = (source,)
     if source.startswith("stories:"):
         reader, arguments, options = STORIES[kind], parse_stories(source), {}
     else:
-        found, rows = _opened(source, kind)
+        found, arguments = _opened(source, kind)
         reader = found.reader
-        if not reader.endswith(":read_file"):
-            arguments = (rows, source.removeprefix("hub:"))
     module, _, function = reader.partition(":")  # loaded where it is needed: a run uses one or two of them
     yield from getattr(import_module(f"data_modules.{module}"), function)(*arguments, **options)
 
 
-def _opened(source: str, kind: Kind | None) -> tuple[Format, Iterator[tuple[str, Any]]]:
-    """The format of a source, which must hold what is asked for, and its (place, record): of a table, of JSON
-    Lines, or of a list in JSON."""
+def _opened(source: str, kind: Kind | None) -> tuple[Format, tuple[Any, ...]]:
+    """The format of a source, which must hold what is asked for, and what its reader takes: the path, or
+    (place, record) of a table, of JSON Lines or of a list in JSON, and a name."""
     name, path = source.removeprefix("hub:"), Path(source)
+    folder, colon, _ = source.rpartition(":")
     rows: Iterable[Mapping[str, Any]] | None = None
-    if name != source or path.is_dir() or _is_folder_split(source):
+    if name != source or path.is_dir() or (colon and not path.exists() and Path(folder).is_dir()):
         rows = table_rows(name)
     else:
         try:
@@ -151,24 +149,22 @@ def _opened(source: str, kind: Kind | None) -> tuple[Format, Iterator[tuple[str,
             import datasets  # slow to import, and only tables need it
 
             rows = datasets.load_dataset("parquet", data_files=source, split="train", streaming=True)
-    if rows is not None:
-        remaining = iter(rows)
-        first = next(remaining, None)
-        if first is None:
-            raise DataError(f"{name}: holds no rows")
-        fields = set(first)
-        places: Iterator[tuple[str, Any]] = (
-            (f"{name}: row {i}", row) for i, row in enumerate(chain([first], remaining))
-        )
-    else:
-        fields, is_list = _first_fields(path)
-        places = _listed(path) if is_list else json_lines(source)
+    remaining = iter(rows or ())
+    first = next(remaining, None)
+    if rows is not None and first is None:
+        raise DataError(f"{name}: holds no rows")
+    fields, is_list = (set(first), False) if first is not None else _first_fields(path)
     expected = _EXPECTED[kind] if kind else "; ".join(_EXPECTED.values())
     for found in FORMATS:
         if any(fields.issuperset(group.split()) for group in found.fields):
-            if kind in (None, found.kind):
-                return found, places
-            raise DataError(f"{name}: holds {found.kind}; {kind} are needed ({expected})")
+            if kind not in (None, found.kind):
+                raise DataError(f"{name}: holds {found.kind}; {kind} are needed ({expected})")
+            if found.reader.endswith(":read_file"):
+                return found, (source,)
+            if rows is None:
+                return found, (_listed(path) if is_list else json_lines(source), name)
+            every = enumerate(chain([first], remaining))
+            return found, (((f"{name}: row {i}", row) for i, row in every), name)
     raise DataError(f"{name}: unknown format; expected {expected}")
 
 
@@ -203,18 +199,15 @@ def _first_fields(path: Path) -> tuple[set[str], bool]:
     return fields, isinstance(found, list)
 
 
-def _is_folder_split(name: str) -> bool:
-    folder, colon, _ = name.rpartition(":")
-    return bool(colon) and not Path(name).exists() and Path(folder).is_dir()
-
-
 def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
     """The rows of `NAME[:SPLIT]` from the Hugging Face Hub, or of a local folder.
 
     A slice such as `validation[:100]` is a split too. Without a split there must be only one. A third part of
     a NAME of the Hub chooses among its configurations: `hotpotqa/hotpot_qa/distractor:validation`.
     """
-    repository, _, split = name.rpartition(":") if _is_folder_split(name) else name.partition(":")
+    folder, colon, _ = name.rpartition(":")
+    of_folder = colon and not Path(name).exists() and Path(folder).is_dir()
+    repository, _, split = name.rpartition(":") if of_folder else name.partition(":")
     if Path(name).is_dir():
         repository, split = name, ""
     if not repository:
@@ -223,16 +216,15 @@ def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
         )
     import datasets
 
-    folder = Path(repository)
-    parts = repository.split("/")
+    local, parts = Path(repository), repository.split("/")
     try:
-        if (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file():
+        if (local / "dataset_dict.json").is_file() or (local / "state.json").is_file():
             loaded = datasets.load_from_disk(repository)
             if split and isinstance(loaded, datasets.DatasetDict) and split in loaded:
                 loaded = loaded[split]
             elif split:
                 raise DataError(f"{repository}: no split {split!r}; write the folder's own or leave it out")
-        elif len(parts) == 3 and all(parts) and not folder.exists():
+        elif len(parts) == 3 and all(parts) and not local.exists():
             loaded = datasets.load_dataset("/".join(parts[:2]), parts[2], split=split or None)
         else:
             loaded = datasets.load_dataset(repository, split=split or None)

@@ -90,7 +90,7 @@ class ChoiceSet(Dataset):
         table = self._batch[chosen]
         length_R = flat(table, "length").astype(np.int64)
         padded = self.collator.padded(
-            flat(table, "input_ids"), flat(table, "token_type_ids"), length_R, self.width
+            flat(table, "input_ids"), flat(table, "token_type_ids"), length_R, width=self.width
         )
         uniform_B = torch.tensor(table.column("uniform").to_pylist())
         return ChoiceBatch(

@@ -9,6 +9,7 @@ C choices, E the two boundaries (start, end), P common tokens, N the tokens of s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from data_modules.encoding.tables import flat, list_lengths
+from data_modules.encoding.tables import flat
 from data_modules.encoding.windows import EncodedRow
 
 
@@ -103,48 +104,52 @@ class Padded(NamedTuple):
 
     inputs: dict[str, Tensor]
     """As in QABatch, each (R, T)."""
-    inside_RT: np.ndarray
-    """True where a row's own tokens stand."""
     shift_R: Tensor
     """Columns of padding before each row."""
-
-    def place(self, values_N: np.ndarray) -> Tensor:
-        """Booleans of all rows' tokens behind one another as (R, T), False at padding."""
-        placed_RT = np.zeros(self.inside_RT.shape, dtype=bool)
-        placed_RT[self.inside_RT] = values_N
-        return torch.from_numpy(placed_RT)
+    masks: dict[str, Tensor]
+    """Booleans of the tokens, each (R, T), False at padding."""
 
 
+@dataclass(frozen=True)
 class Collator:
     """Pads rows as the tokenizer pads them.
 
     Args:
         tokenizer: tells the padding side and ids.
-        pad_to_multiple_of: batch lengths are multiples of this (few distinct shapes).
+        multiple: batch lengths are multiples of this (few distinct shapes).
     """
 
-    def __init__(self, tokenizer: Any, pad_to_multiple_of: int) -> None:
-        self.pad_id = int(tokenizer.pad_token_id)
-        self.pad_type = int(tokenizer.pad_token_type_id)
-        self.left = tokenizer.padding_side == "left"
-        self.multiple = pad_to_multiple_of
+    tokenizer: Any
+    multiple: int
 
-    def padded(self, ids_N: np.ndarray, types_N: np.ndarray, length_R: np.ndarray, width: int = 0) -> Padded:
+    def padded(
+        self,
+        ids_N: np.ndarray,
+        types_N: np.ndarray,
+        length_R: np.ndarray,
+        *,
+        width: int = 0,
+        **masks_N: np.ndarray,
+    ) -> Padded:
         """Rows that stand behind one another as (R, T); T is `width`, or follows from the longest."""
         width = width or -(-int(length_R.max()) // self.multiple) * self.multiple
-        shift_R = width - length_R if self.left else np.zeros(len(length_R), dtype=np.int64)
+        left = self.tokenizer.padding_side == "left"
+        shift_R = width - length_R if left else np.zeros(len(length_R), dtype=np.int64)
         column_T = np.arange(width)
         inside_RT = (column_T >= shift_R[:, None]) & (column_T < (shift_R + length_R)[:, None])
-        ids_RT = np.full(inside_RT.shape, self.pad_id, dtype=np.int64)
-        types_RT = np.full(inside_RT.shape, self.pad_type, dtype=np.int64)
+        ids_RT = np.full(inside_RT.shape, self.tokenizer.pad_token_id, dtype=np.int64)
+        types_RT = np.full(inside_RT.shape, self.tokenizer.pad_token_type_id, dtype=np.int64)
         ids_RT[inside_RT], types_RT[inside_RT] = ids_N, types_N
-        arrays = {
-            "input_ids": ids_RT,
-            "attention_mask": inside_RT.astype(np.int64),
-            "token_type_ids": types_RT,
-        }
-        inputs = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        return Padded(inputs, inside_RT, torch.from_numpy(shift_R))
+        attention_RT = inside_RT.astype(np.int64)
+        arrays = {"input_ids": ids_RT, "attention_mask": attention_RT, "token_type_ids": types_RT}
+        masks = {name: np.zeros(inside_RT.shape, dtype=bool) for name in masks_N}
+        for name, values_N in masks_N.items():
+            masks[name][inside_RT] = values_N
+        return Padded(
+            {name: torch.from_numpy(array) for name, array in arrays.items()},
+            torch.from_numpy(shift_R),
+            {name: torch.from_numpy(mask) for name, mask in masks.items()},
+        )
 
     def pad(self, rows: Sequence[EncodedRow]) -> tuple[dict[str, Tensor], Tensor, Tensor]:
         """Returns the model inputs (R, T), the context mask (R, T) and the left shift (R,)."""
@@ -152,54 +157,9 @@ class Collator:
             np.concatenate([row.input_ids_T for row in rows]),
             np.concatenate([row.token_type_ids_T for row in rows]),
             np.array([len(row.input_ids_T) for row in rows]),
+            context=np.concatenate([row.offsets_TE[:, 0] for row in rows]) >= 0,
         )
-        context_BT = padded.place(np.concatenate([row.offsets_TE[:, 0] for row in rows]) >= 0)
-        return padded.inputs, context_BT, padded.shift_R
-
-    def questions(self, table: pa.Table, feature_B: np.ndarray) -> QABatch:
-        """Rows of a table of questions as one batch; `feature_B` is their index in their set."""
-        padded = self._tokens(table)
-        shift_B = padded.shift_R
-        start_B, end_B, cls_B, answer_type_B, number_B, option_B = (
-            numbers(table, name) for name in ("start", "end", "cls", "answer_type", "number", "option")
-        )
-        return QABatch(
-            inputs=padded.inputs,
-            start_B=start_B + shift_B,
-            end_B=end_B + shift_B,
-            context_BT=padded.place(flat(table, "offsets")[::2] >= 0),
-            cls_B=cls_B + shift_B,
-            shift_B=shift_B,
-            feature_B=torch.from_numpy(feature_B),
-            answer_type_B=answer_type_B,
-            number_B=number_B,
-            option_B=option_B,
-            rationale_BT=padded.place(flat(table, "rationale")),
-            max_context_BT=padded.place(flat(table, "max_context")),
-        )
-
-    def pairs(self, table: pa.Table, pair_B: np.ndarray) -> PairBatch:
-        """Rows of a table of pairs as one batch of two padded halves."""
-        original, variant = self._tokens(table, "original_"), self._tokens(table, "variant_")
-        counts = torch.from_numpy(list_lengths(table, "original_common"))
-        row_P = torch.arange(len(pair_B)).repeat_interleave(counts)
-        return PairBatch(
-            original=original.inputs,
-            variant=variant.inputs,
-            original_cls_B=numbers(table, "original_cls") + original.shift_R,
-            variant_cls_B=numbers(table, "variant_cls") + variant.shift_R,
-            original_P=numbers(table, "original_common") + original.shift_R[row_P],
-            variant_P=numbers(table, "variant_common") + variant.shift_R[row_P],
-            row_P=row_P,
-            pair_B=torch.from_numpy(pair_B),
-        )
-
-    def _tokens(self, table: pa.Table, prefix: str = "") -> Padded:
-        return self.padded(
-            flat(table, f"{prefix}input_ids"),
-            flat(table, f"{prefix}token_type_ids"),
-            list_lengths(table, f"{prefix}input_ids"),
-        )
+        return padded.inputs, padded.masks["context"], padded.shift_R
 
 
 def numbers(table: pa.Table, name: str) -> Tensor:

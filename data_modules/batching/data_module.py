@@ -5,23 +5,49 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytorch_lightning as pl
 from torch.utils.data import DataLoader
 
-from data_modules.batching.eval_sets import EvalSet
-from data_modules.batching.loaders import eval_loaders, train_loader
-from data_modules.batching.samplers import BatchIndex, EpochSampler
-from data_modules.batching.sets import TrainSet
+from data_modules.batching.samplers import (
+    BatchIndex,
+    EpochSampler,
+    ResumableLoader,
+    enough_batches,
+    outlive_first_signal,
+)
+from data_modules.batching.sets import PairSet, QASet, TrainSet
 from data_modules.encoding.tables import process_rank
 from data_modules.encoding.tokenizers import load_tokenizer
-from data_modules.schema import DataError
+from data_modules.schema import DataError, Variant
 from storage.files import file_digest
+
+if TYPE_CHECKING:
+    from data_modules.batching.choice_set import ChoiceSet
+    from data_modules.batching.group_rows import GroupSet
 
 STAGES = {"fit": "val", "validate": "val", "test": "test", "predict": "predict"}
 """Lightning's stages, and whose sets they evaluate."""
+
+
+MAIN = "main"
+"""The name of a set whose metric keys carry no set name."""
+
+
+class EvalSet(NamedTuple):
+    """A named set to evaluate on, in the order of its data loader."""
+
+    name: str
+    data: QASet | GroupSet | PairSet | ChoiceSet
+
+
+def variant_name(name: str, variant: Variant) -> str:
+    """What a variant of an evaluation set is called: the originals keep the set's name."""
+    if variant == "os":
+        return name
+    return variant if name == MAIN else f"{name}/{variant}"
 
 
 class TextDataModule(pl.LightningDataModule):
@@ -51,7 +77,10 @@ class TextDataModule(pl.LightningDataModule):
         # A small evaluation set may have fewer batches than there are processes; no process pads it.
         self.allow_zero_length_dataloader_with_multiple_devices = True
         self.architecture = architecture
-        self.eval_batch_size, self.num_workers, self.seed = eval_batch_size, num_workers, seed or 0
+        self.eval_batch_size, self.seed = eval_batch_size, seed or 0
+        self.loader_options: dict[str, Any] = {"batch_size": None, "pin_memory": True}
+        self.loader_options |= {"num_workers": num_workers, "persistent_workers": num_workers > 0}
+        self.loader_options["worker_init_fn"] = outlive_first_signal
         self.tokenizer = load_tokenizer(tokenizer, architecture)
         self.train_set: TrainSet | None = None
         self.eval_sets: dict[str, list[EvalSet]] = {}
@@ -92,7 +121,7 @@ class TextDataModule(pl.LightningDataModule):
     def train_dataloader(self) -> DataLoader:
         """Batches of `TrainBatch`."""
         assert self.train_set is not None
-        return train_loader(self.train_set, self.train_sampler, self.num_workers)
+        return ResumableLoader(self.train_set, sampler=self.train_sampler, **self.loader_options)
 
     def val_dataloader(self) -> list[DataLoader]:
         """One loader for every set of `eval_sets["val"]`."""
@@ -107,9 +136,22 @@ class TextDataModule(pl.LightningDataModule):
         return self._eval_loaders("predict")
 
     def _eval_loaders(self, stage: str) -> list[DataLoader]:
-        return eval_loaders(
-            self.eval_sets[stage], self.eval_batch_size, self.num_workers, self.options_of(stage)
-        )
+        """This process's share of the batches of every set; DataError where none has one for each process."""
+        rank, world_size = process_rank()
+        sets, rows = [data for _, data in self.eval_sets[stage]], self.eval_batch_size
+        shared = [
+            enough_batches(data.batches, max(1, rows // 4) if data.family == "bias" else rows, world_size)
+            for data in sets
+        ]
+        if sets and all(len(batches) < world_size for batches in shared):
+            raise DataError(
+                f"{self.options_of(stage)}: no set has something for each of {world_size} processes; take "
+                "fewer (trainer.devices)"
+            )
+        return [
+            DataLoader(data, sampler=batches[rank::world_size], **self.loader_options)
+            for data, batches in zip(sets, shared, strict=True)
+        ]
 
     def fingerprints(self) -> dict[str, str]:
         """SHA-256 of every local file that the run reads, by its source; other sources by name alone."""

@@ -1,17 +1,24 @@
-"""Token spans back to answer texts, cut from the raw context.
+"""Token spans back to answer texts, cut from the raw context; the windows of a question brought together.
 
-Shape letters: B windows in a batch.
+Models that also say yes, no and unknown follow faithfulness spec 2.2 (rationale heads) and 2.3 (XLNet's
+heads), without their accidents: an answer of one character stays an answer.
+
+Shape letters: B windows in a batch, C answer types (yes, no, unknown).
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import repeat
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from data_modules.batching.sets import QASet
+from data_modules.questions.answer_spans import NUMBER_WORDS, option_words
 from data_modules.schema import AnswerType
 
 
@@ -79,3 +86,103 @@ def span_texts(data: QASet, spans: Mapping[int, tuple[int, int, int]]) -> dict[i
         text = question.context[at : offsets_TE[end, 1]]
         texts[example] = text.strip(), at + len(text) - len(text.lstrip())
     return texts
+
+
+@dataclass(kw_only=True)
+class AnswerRule:
+    """When an answer type wins over a span.
+
+    Args:
+        unknown_threshold: Rationale heads: unknown must score higher than everything else by more than this.
+        type_threshold: XLNet's heads: the most probable type is the answer from this probability on, else the
+            span; the authors' low 0.1 makes the share of unknown sensitive to it.
+    """
+
+    unknown_threshold: float = 0.0
+    type_threshold: float = 0.1
+
+
+class WindowScores(NamedTuple):
+    """What a model says about the windows of a batch, in tokens of the unpadded rows; see
+    models.heads.answers.AnswerPrediction, which has the same fields."""
+
+    start_B: Tensor
+    end_B: Tensor
+    score_B: Tensor
+    type_BC: Tensor
+    number_B: Tensor | None
+    number_score_B: Tensor | None
+    option_B: Tensor | None
+    option_score_B: Tensor | None
+
+
+class _WindowScore(NamedTuple):
+    """WindowScores of one window, in plain numbers."""
+
+    window: int
+    start: int
+    end: int
+    score: float
+    types: list[float]
+    number: int | None
+    number_score: float | None
+    option: int | None
+    option_score: float | None
+
+
+def decode_typed_answers(
+    data: QASet, feature_B: Tensor, scores: WindowScores, rule: AnswerRule
+) -> Iterator[Answer]:
+    """The answer of every question in a batch that holds all of its windows.
+
+    Over windows, spans, yes, no, numbers and options take their maximum, unknown its minimum (a question is
+    unknown only if every window says so). With rationale heads the highest score wins, a span before unknown,
+    yes and no where they are equal; with XLNet's the most probable type, from `type_threshold` on.
+
+    Args:
+        data: the set that the batch comes from.
+        feature_B: which windows these are.
+        scores: the model's.
+        rule: thresholds.
+    """
+    # Plain numbers: one copy from the device a column, for all windows.
+    columns = (repeat(None) if values_B is None else values_B.tolist() for values_B in scores)
+    windows: defaultdict[int, list[_WindowScore]] = defaultdict(list)
+    for window, *row in zip(feature_B.tolist(), *columns, strict=False):
+        windows[int(data.question_N[window])].append(_WindowScore(window, *row))
+    best = {example: max(rows, key=lambda row: row.score) for example, rows in windows.items()}
+    texts = span_texts(data, {example: (row.window, row.start, row.end) for example, row in best.items()})
+    for example, rows in windows.items():
+        score = best[example].score
+        text, at = texts[example] if score > float("-inf") else ("", -1)
+        yes, no, _ = (max(row.types[kind] for row in rows) for kind in range(3))
+        unknown = min(row.types[2] for row in rows)
+        nothing = Answer(example, "unknown", -1, unknown, "unknown")
+        span = Answer(example, text, at, score, "span") if text else nothing
+        if scores.number_B is None:
+            others = max(score if text else float("-inf"), yes, no)
+            if unknown - others > rule.unknown_threshold:
+                yield nothing
+            elif text and score >= others:
+                yield span
+            elif others == float("-inf"):
+                yield nothing
+            else:
+                kind: AnswerType = "yes" if yes >= no else "no"
+                yield Answer(example, kind, -1, others, kind)
+        else:
+            number = max((row.number_score or 0.0, row.number or 0) for row in rows)
+            option = max((row.option_score or 0.0, row.option or 0) for row in rows)
+            words = option_words(data.questions([example])[0].question) if option[1] else None
+            offered: list[tuple[float, AnswerType, str]] = [
+                (unknown, "unknown", "unknown"),
+                (yes, "yes", "yes"),
+                (no, "no", "no"),
+                (number[0], "number", NUMBER_WORDS[number[1] - 1] if number[1] else text),
+                (option[0], "option", words[option[1] - 1] if words else text),
+            ]
+            most, kind, answer = max(offered, key=lambda offer: offer[0])  # the first of equals
+            if most >= rule.type_threshold and answer:
+                yield Answer(example, answer, -1, most, kind)
+            else:
+                yield span

@@ -10,7 +10,6 @@ R all rows, N the tokens of several rows, T tokens.
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -160,8 +159,7 @@ class RowBatches:
     """
 
     def __init__(self, data: GroupSet, tokens: int, multiple: int = 1) -> None:
-        self.collator = copy.copy(data.collator)
-        self.collator.multiple = multiple
+        self.collator = Collator(data.collator.tokenizer, multiple)
         columns = data.table.data
         self.ids_N, self.types_N = flat(columns, "input_ids"), flat(columns, "token_type_ids")
         self.length_R = flat(columns, "length").astype(np.int64)

@@ -1,4 +1,4 @@
-"""Which questions and groups make up each batch.
+"""Which questions and groups make up each batch, and the loader that goes on in the middle of an epoch.
 
 Every order is a pure function of (seed, epoch, number of ranks), the same on all ranks; rank r of W then
 takes batches r, r + W, ... so that no group is ever split and evaluation counts each example once.
@@ -6,12 +6,13 @@ takes batches r, r + W, ... so that no group is ever split and evaluation counts
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch.distributed as dist
-from torch.utils.data import Sampler
+from torch.utils.data import DataLoader, Sampler
 
 from data_modules.encoding.tables import process_rank
 from storage.errors import DataError
@@ -171,6 +172,44 @@ class EpochSampler(Sampler[BatchIndex]):
         yield from every[self.rank : self.batches * self.world_size : self.world_size][self.start :]
 
 
+class ResumableLoader(DataLoader):
+    """A DataLoader over an `EpochSampler` that knows how many batches its reader has taken.
+
+    Batches that workers hold ready do not count, so that a state that is saved at any moment names the first
+    batch that was not trained on. Lightning keeps the state in its checkpoints. An epoch begins when its
+    first batch is asked for: earlier, the sampler would not know yet which epoch it is.
+    """
+
+    consumed = 0
+    _start = 0
+
+    def state_dict(self) -> dict[str, int]:
+        """Batches of this epoch that were handed out."""
+        return {"consumed": self.consumed}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Let the next epoch begin after as many batches; at its beginning, where that was all of them."""
+        self._start = self.consumed = state["consumed"]
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # only next() is asked of it
+        assert isinstance(self.sampler, EpochSampler)
+        start, self._start = self._start, 0
+        self.consumed = self.sampler.start = start if start < self.sampler.batches else 0
+        for batch in super().__iter__():
+            self.consumed += 1
+            yield batch
+
+
+def outlive_first_signal(worker: int) -> None:
+    """Let a worker process live on when a cluster or Ctrl-C tells all processes to stop: the main process
+    finishes its step first, and then ends its workers itself (`worker_init_fn` of a DataLoader).
+
+    A second SIGTERM ends the worker: the main process sends one to those that do not stop by themselves.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+
+
 def question_batches(
     rng: np.random.Generator,
     lengths_N: np.ndarray,
@@ -240,21 +279,3 @@ def group_batches(
         BatchIndex(index, next(turn).qa if i // world_size % qa_every == 0 else ())
         for i, index in enumerate(groups)
     ]
-
-
-class EvalSampler(Sampler[list[int]]):
-    """Every index exactly once over all ranks, in sorted batches, without padding the last one.
-
-    Args:
-        batches: index lists, the same on all ranks.
-        rank, world_size: this process and how many there are.
-    """
-
-    def __init__(self, batches: Sequence[list[int]], *, rank: int = 0, world_size: int = 1) -> None:
-        self.batches = batches[rank::world_size]
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return iter(self.batches)

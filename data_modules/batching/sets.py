@@ -12,14 +12,16 @@ Shape letters: N windows or pairs; E the two boundaries (start, end), Q question
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import datasets
 import numpy as np
+import torch
 from torch.utils.data import Dataset
 
-from data_modules.batching.collate import Collator, PairBatch, QABatch, TrainBatch, sorted_batches
+from data_modules.batching.collate import Collator, PairBatch, QABatch, TrainBatch, numbers, sorted_batches
 from data_modules.batching.samplers import BatchIndex
 from data_modules.encoding.tables import flat, in_memory, list_lengths
 from data_modules.encoding.windows import Encoding, encode_questions
@@ -92,7 +94,29 @@ class QASet(Dataset):
 
     def __getitem__(self, index: Sequence[int]) -> QABatch:
         chosen = np.asarray(index, dtype=np.int64)
-        return self.collator.questions(self._tokens[self.row_N[chosen]], chosen)
+        table = self._tokens[self.row_N[chosen]]
+        padded = self.collator.padded(
+            flat(table, "input_ids"),
+            flat(table, "token_type_ids"),
+            self.lengths[chosen],
+            context=flat(table, "offsets")[::2] >= 0,
+            rationale=flat(table, "rationale"),
+            max_context=flat(table, "max_context"),
+        )
+        return QABatch(
+            inputs=padded.inputs,
+            start_B=numbers(table, "start") + padded.shift_R,
+            end_B=numbers(table, "end") + padded.shift_R,
+            context_BT=padded.masks["context"],
+            cls_B=numbers(table, "cls") + padded.shift_R,
+            shift_B=padded.shift_R,
+            feature_B=torch.from_numpy(chosen),
+            answer_type_B=numbers(table, "answer_type"),
+            number_B=numbers(table, "number"),
+            option_B=numbers(table, "option"),
+            rationale_BT=padded.masks["rationale"],
+            max_context_BT=padded.masks["max_context"],
+        )
 
     @cached_property
     def kinds(self) -> list[AnswerType]:
@@ -153,7 +177,27 @@ class PairSet(Dataset):
 
     def __getitem__(self, index: Sequence[int]) -> PairBatch:
         chosen = np.asarray(index, dtype=np.int64)
-        return self.collator.pairs(self.table[self.row_N[chosen]], chosen)
+        table = self.table[self.row_N[chosen]]
+        original, variant = (
+            self.collator.padded(
+                flat(table, f"{half}_input_ids"),
+                flat(table, f"{half}_token_type_ids"),
+                list_lengths(table, f"{half}_input_ids"),
+            )
+            for half in ("original", "variant")
+        )
+        counts = torch.from_numpy(list_lengths(table, "original_common"))
+        row_P = torch.arange(len(chosen)).repeat_interleave(counts)
+        return PairBatch(
+            original=original.inputs,
+            variant=variant.inputs,
+            original_cls_B=numbers(table, "original_cls") + original.shift_R,
+            variant_cls_B=numbers(table, "variant_cls") + variant.shift_R,
+            original_P=numbers(table, "original_common") + original.shift_R[row_P],
+            variant_P=numbers(table, "variant_common") + variant.shift_R[row_P],
+            row_P=row_P,
+            pair_B=torch.from_numpy(chosen),
+        )
 
     def batches(self, rows_per_batch: int) -> list[list[int]]:
         """Every pair once, similar lengths together; a pair is two rows."""
@@ -161,18 +205,19 @@ class PairSet(Dataset):
         return sorted_batches(lengths, max(1, rows_per_batch // 2))
 
 
+@dataclass
 class TrainSet(Dataset):
     """Groups and questions to train on together, or multiple-choice questions; indexed by what the training
     samplers yield."""
 
-    def __init__(self, groups: GroupSet | None, qa: QASet | None, choices: ChoiceSet | None = None) -> None:
-        self.groups, self.qa, self.choices = groups, qa, choices
+    groups: GroupSet | None = None
+    qa: QASet | None = None
+    choices: ChoiceSet | None = None
 
     def __getitem__(self, index: BatchIndex) -> TrainBatch:
+        groups, qa, choices = self.groups, self.qa, self.choices
         return TrainBatch(
-            groups=self.groups[index.groups] if self.groups is not None and index.groups else None,
-            qa=self.qa[index.qa] if self.qa is not None and index.qa else None,
-            choices=self.choices.pieces(index.choices)
-            if self.choices is not None and index.choices
-            else None,
+            groups=groups[index.groups] if groups is not None and index.groups else None,
+            qa=qa[index.qa] if qa is not None and index.qa else None,
+            choices=choices.pieces(index.choices) if choices is not None and index.choices else None,
         )

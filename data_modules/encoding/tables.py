@@ -121,7 +121,10 @@ class Tables:
                 about = {"checksum": checksum(temporary), "messages": messages}
                 (temporary / "about.json").write_text(json.dumps(about), encoding="utf-8")
                 temporary.rename(path)
-            return mapped(path)
+            made = stored(path, logged=True)
+        if made is None:
+            raise DataError(f"data.cache: {path} was changed while it was written")
+        return made
 
 
 @contextmanager
@@ -186,27 +189,25 @@ def _encode_chunk(encode: Encode, chunk: Mapping[str, list[bytes]]) -> pa.Table:
         raise DataError(str(error)) from None
 
 
-def stored(path: Path) -> datasets.Dataset | None:
-    """The table of a folder; None where there is none, or what is there is damaged."""
+def stored(path: Path, *, logged: bool = False) -> datasets.Dataset | None:
+    """The table of a folder, mapped; None where there is none, or what is there is damaged.
+
+    What readers logged when it was made is logged again, unless this process `logged` it just now.
+    """
     if not path.exists():
         return None
     try:
         about = json.loads((path / "about.json").read_text(encoding="utf-8"))
         if checksum(path) != about["checksum"]:
             raise ValueError("the rows are not those that were written")
-        table = mapped(path)
+        parts = [datasets.Dataset.from_file(str(file)) for file in sorted(path.glob("*.arrow"))]
+        table = datasets.concatenate_datasets(parts).with_format("arrow")
     except (OSError, ValueError, LookupError, TypeError) as error:  # pyarrow's errors are among them
         log.warning("%s: damaged (%s); it is made anew", path, str(error).splitlines()[0])
         return None
-    for level, message in about["messages"] if process_rank()[0] == 0 else ():
+    for level, message in about["messages"] if process_rank()[0] == 0 and not logged else ():
         log.log(level, "%s", message)
     return table
-
-
-def mapped(path: Path) -> datasets.Dataset:
-    """The rows of all Arrow files of a folder."""
-    parts = [datasets.Dataset.from_file(str(file)) for file in sorted(path.glob("*.arrow"))]
-    return datasets.concatenate_datasets(parts).with_format("arrow")
 
 
 def checksum(path: Path) -> str:

@@ -131,9 +131,13 @@ class QuestionCheckpoint(Checkpoint):
         """The same with scores and offsets; spans have at most `max_answer_tokens` tokens: 30, or 16 with
         XLNet's heads, unless given."""
         # Who scores groups alone does without these.
-        from data_modules.batching.decoding import decode_answers
+        from data_modules.batching.decoding import (
+            AnswerRule,
+            WindowScores,
+            decode_answers,
+            decode_typed_answers,
+        )
         from data_modules.batching.sets import QASet
-        from data_modules.batching.typed_decoding import AnswerRule, WindowScores, decode_typed_answers
 
         data = QASet(examples, self.tokenizer, self.encoding, may_abstain=self.may_abstain)
         longest = max_answer_tokens or (16 if self.model.heads == "xlnet" else 30)

@@ -26,7 +26,7 @@ from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 from torchmetrics import Metric
 
-from data_modules.batching.eval_sets import MAIN
+from data_modules.batching.data_module import MAIN
 from data_modules.batching.group_rows import GroupSet
 from data_modules.batching.sets import PairSet, QASet
 from data_modules.schema import ADVICE_CLASSES, ANSWER_TYPES

@@ -14,7 +14,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch.distributed as dist
 
-from data_modules.batching.eval_sets import EvalSet
+from data_modules.batching.data_module import EvalSet
 from data_modules.batching.group_rows import GroupSet
 from data_modules.batching.sets import PairSet, QASet
 from storage.files import write_text

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import Dataset
 
-from data_modules.batching.loaders import ResumableLoader, outlive_first_signal
-from data_modules.batching.samplers import BatchIndex, EpochSampler
+from data_modules.batching.samplers import BatchIndex, EpochSampler, ResumableLoader, outlive_first_signal
 
 BATCHES = 7
 

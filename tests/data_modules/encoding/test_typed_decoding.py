@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from data_modules.batching.decoding import AnswerRule, WindowScores, decode_typed_answers
 from data_modules.batching.sets import Question
-from data_modules.batching.typed_decoding import AnswerRule, WindowScores, decode_typed_answers
 
 STORY = "He had 5 red or blue kites."
 OFFSETS = np.array([[-1, -1], [0, 2], [3, 6], [7, 8], [9, 12], [16, 20], [21, 26]])

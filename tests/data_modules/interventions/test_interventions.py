@@ -123,10 +123,10 @@ def test_sets_that_would_share_a_name_are_refused(sources: dict, watch: list, st
 def test_more_processes_than_questions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     data = module(val_qa={"main": "stories:dev"}, limit_val_qa=3)
     data.setup("validate")
-    monkeypatch.setattr("data_modules.batching.loaders.process_rank", lambda: (2, 3))
+    monkeypatch.setattr("data_modules.batching.data_module.process_rank", lambda: (2, 3))
     (loader,) = data.val_dataloader()
     assert len(loader) == 1
-    monkeypatch.setattr("data_modules.batching.loaders.process_rank", lambda: (0, 4))
+    monkeypatch.setattr("data_modules.batching.data_module.process_rank", lambda: (0, 4))
     with pytest.raises(DataError, match="each of 4 processes"):
         data.val_dataloader()
 
