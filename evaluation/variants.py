@@ -143,7 +143,7 @@ def read_stories(options: VariantOptions, once: Once = lambda make: make()) -> S
 
     open_generator: OpenGenerator | None = None
     if options.generator != TEMPLATES:
-        from models.language.text_cache import open_cached_model
+        from models.language.open_model import open_cached_model
 
         open_generator = cache(open_cached_model)
     dataset, rows, places = read_rows(options)

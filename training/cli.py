@@ -204,7 +204,7 @@ def _listed(value: Any) -> list[Any]:
 
 def open_generator(*args: Any, **options: Any) -> Any:
     """The language model that writes sentences of `_aug` variants (`data.interventions.generator`)."""
-    from models.language.text_cache import open_cached_model  # few runs need one
+    from models.language.open_model import open_cached_model  # few runs need one
 
     return open_cached_model(*args, **options)
 

@@ -47,7 +47,7 @@ class TextGenerator(Protocol):
 
 
 class OpenGenerator(Protocol):
-    """Opens a language model by name, such as models.language.text_cache.open_cached_model."""
+    """Opens a language model by name, such as models.language.open_model.open_cached_model."""
 
     def __call__(
         self, name: str, cache: Path | None, *, max_requests: int | None, seed: int

@@ -101,7 +101,7 @@ def perturb_file(
     failures: Counter[str] = Counter()
     if augmented:
         from data_modules.interventions.augmentation import generate_sentences, needing_sentences
-        from models.language.text_cache import open_cached_model  # a command may bring rooms together
+        from models.language.open_model import open_cached_model  # a command may bring rooms together
 
         examples = list(examples)
         sentences, failures = generate_sentences(

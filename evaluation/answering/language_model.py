@@ -29,8 +29,7 @@ from evaluation.answering.prompts import (
     short_answer,
     subject_prompt,
 )
-from models.language.open_model import open_text_model
-from models.language.text_cache import CachedTextModel
+from models.language.open_model import CachedTextModel, open_text_model
 from models.language.text_models import TextFailure
 from storage.errors import DataError
 

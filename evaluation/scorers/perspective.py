@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from evaluation.scorers.interface import ATTRIBUTES, Scorer, Scores
-from models.language.endpoint_client import (
+from models.language.endpoint import (
     asked_in_order,
     checked_key,
     checked_url,

@@ -1,27 +1,34 @@
-"""An OpenAI-compatible endpoint as a text model.
+"""HTTP endpoints: an OpenAI-compatible one as a text model, and how any is talked to.
 
 Chat completions, several at once, answers in order. What concerns one prompt is a `TextFailure`; what no
 prompt can survive (a wrong key, an unknown model, an endpoint that keeps failing) ends the run in one line.
+The key never shows: not in a name, an error or a log line.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import os
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
-from models.language.endpoint_client import (
-    asked_in_order,
-    is_openai,
-    key_for,
-    model_and_url,
-    open_client,
-    reply_or_failure,
-)
 from models.language.text_models import Ability, Settings, TextFailure, TextModel
+
+Answer = TypeVar("Answer")
 
 MAX_LOGPROBS = {"chat": 20, "completions": 5}
 """How many tokens OpenAI's endpoints report at most."""
+MAX_FAILURES_IN_A_ROW = 25
+"""After so many prompts that the endpoint failed on one after the other, going on would waste hours."""
+OPENAI_URL = "https://api.openai.com/v1"
+NONSENSE, EMPTY = TextFailure("the endpoint answered nonsense"), TextFailure("empty answer")
 
 
 class EndpointTextModel(TextModel):
@@ -34,7 +41,6 @@ class EndpointTextModel(TextModel):
         parallel: requests in flight.
         timeout_s: seconds a request may take.
         max_retries: repetitions of a request, with growing pauses, after a timeout, 429 or 5xx.
-        requests_per_minute: bound on requests, repetitions included; 0 for none.
         completions: send bare prompts to be continued (`/completions`), not a user's turns.
 
     Raises:
@@ -52,34 +58,30 @@ class EndpointTextModel(TextModel):
         parallel: int = 8,
         timeout_s: float = 60,
         max_retries: int = 5,
-        requests_per_minute: float = 0,
         completions: bool = False,
     ) -> None:
-        if timeout_s <= 0 or max_retries < 0 or requests_per_minute < 0:
-            raise ValueError("timeout_s must be above 0, max_retries and requests_per_minute not below 0")
         self.model, self.url = model_and_url(model)
         self.name = f"openai:{self.model}@{self.url}"
         self.parallel, self.completions = parallel, completions
-        self.settings: Settings = {"max_new_tokens": max_new_tokens, "temperature": 0}
-        if completions:
-            self.settings["completions"] = True
-        if seed:
-            self.settings["seed"] = seed
+        seeded = {"seed": seed} if seed else {}
+        bare = {"completions": True} if completions else {}
+        self.settings: Settings = {"max_new_tokens": max_new_tokens, "temperature": 0, **bare, **seeded}
+        host = urlsplit(self.url).hostname or ""
+        is_openai = host == "openai.com" or host.endswith(".openai.com")
         # OpenAI has renamed the bound; the other endpoints know the old name.
-        renamed = is_openai(self.url) and not completions
-        self._bound = "max_completion_tokens" if renamed else "max_tokens"
-        self._request = {self._bound: max_new_tokens, "temperature": 0} | ({"seed": seed} if seed else {})
-        self._key = key_for(self.url)
+        self._bound = "max_completion_tokens" if is_openai and not completions else "max_tokens"
+        self._request = {self._bound: max_new_tokens, "temperature": 0, **seeded}
+        self._key = checked_key(os.environ.get("OPENAI_API_KEY", "").strip(), "OPENAI_API_KEY")
+        if is_openai and not self._key:
+            raise ValueError(
+                "OPENAI_API_KEY is not set; set it, or name another endpoint: openai:MODEL@BASE_URL"
+            )
         self._client = open_client(
-            self.url,
-            self._key,
-            timeout_s=timeout_s,
-            max_retries=max_retries,
-            requests_per_minute=requests_per_minute,
+            self.url, self._key or "no-key", timeout_s=timeout_s, max_retries=max_retries
         )
 
     def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
-        return asked_in_order(self._ask, prompts, parallel=self.parallel, name=self.name)
+        return self._asked(prompts, self._request, _text)
 
     def next_token_logprobs(
         self, prompts: Sequence[str], labels: Sequence[str], *, after: str = "", top: int = 0
@@ -91,69 +93,57 @@ class EndpointTextModel(TextModel):
         count = top or MAX_LOGPROBS["completions" if self.completions else "chat"]
         more = {"logprobs": count} if self.completions else {"logprobs": True, "top_logprobs": count}
 
-        def ask(prompt: str) -> tuple[float, ...] | TextFailure:
-            reply = self._reply(prompt, {**self._request, self._bound: 1, **more})
+        def read(choice: Any) -> tuple[float, ...] | TextFailure:
+            if choice.logprobs is None:
+                raise ValueError(
+                    f"{self.name} reports no log-probabilities; choose a model or an endpoint that does"
+                )
+            tokens = _first_tokens(choice.logprobs)
+            return label_logprobs(tokens, labels, exact=top > 0) if tokens else EMPTY
+
+        return self._asked(prompts, {**self._request, self._bound: 1, **more}, read)
+
+    def _asked(
+        self, prompts: Sequence[str], request: dict[str, Any], read: Callable[[Any], Answer | TextFailure]
+    ) -> Iterator[Answer | TextFailure]:
+        """What `read` makes of the first choice of every reply."""
+
+        def ask(prompt: str) -> Answer | TextFailure:
+            def send() -> Any:
+                if self.completions:
+                    return self._client.completions.create(model=self.model, prompt=prompt, **request)
+                turns = [{"role": "user", "content": prompt}]
+                return self._client.chat.completions.create(model=self.model, messages=turns, **request)
+
+            reply = reply_or_failure(
+                send, name=self.name, key=self._key, variable="OPENAI_API_KEY", where="model and base URL"
+            )
             if isinstance(reply, TextFailure):
                 return reply
-            tokens = first_tokens(reply, self.name)
-            return (
-                tokens if isinstance(tokens, TextFailure) else label_logprobs(tokens, labels, exact=top > 0)
-            )
+            try:  # the client checks no types: anything may be in there
+                return read(reply.choices[0])
+            except (AttributeError, IndexError, TypeError, KeyError):
+                return NONSENSE
 
         return asked_in_order(ask, prompts, parallel=self.parallel, name=self.name)
 
-    def _ask(self, prompt: str) -> str | TextFailure:
-        reply = self._reply(prompt, self._request)
-        return reply if isinstance(reply, TextFailure) else _text(reply)
 
-    def _reply(self, prompt: str, request: dict[str, Any]) -> Any:
-        """What the endpoint sends, or a TextFailure."""
-
-        def send() -> Any:
-            if self.completions:
-                return self._client.completions.create(model=self.model, prompt=prompt, **request)
-            turns = [{"role": "user", "content": prompt}]
-            return self._client.chat.completions.create(model=self.model, messages=turns, **request)
-
-        return reply_or_failure(
-            send, name=self.name, key=self._key, variable="OPENAI_API_KEY", where="model and base URL"
-        )
-
-
-def _text(reply: Any) -> str | TextFailure:
-    """The text of a completion. The client checks no types: anything may be in there."""
-    try:
-        choice = reply.choices[0]
-        text = choice.message.content if hasattr(choice, "message") else choice.text
-    except (AttributeError, IndexError, TypeError, KeyError):
-        return TextFailure("the endpoint answered nonsense")
+def _text(choice: Any) -> str | TextFailure:
+    text = choice.message.content if hasattr(choice, "message") else choice.text
     if text is not None and not isinstance(text, str):
-        return TextFailure("the endpoint answered nonsense")
-    return text.strip() if text and text.strip() else TextFailure("empty answer")
+        return NONSENSE
+    return text.strip() if text and text.strip() else EMPTY
 
 
-def first_tokens(reply: Any, name: str) -> list[tuple[str, float]] | TextFailure:
-    """The most probable first tokens of a completion with their log-probabilities.
-
-    Raises:
-        ValueError: the endpoint sends none.
-    """
-    try:
-        logprobs = reply.choices[0].logprobs
-    except (AttributeError, IndexError, TypeError, KeyError):
-        return TextFailure("the endpoint answered nonsense")
-    if logprobs is None:
-        raise ValueError(f"{name} reports no log-probabilities; choose a model or an endpoint that does")
-    try:
-        content = getattr(logprobs, "content", None)
-        if content is not None:
-            return [(str(t.token), float(t.logprob)) for t in content[0].top_logprobs]
-        first: Mapping[str, float] = logprobs.top_logprobs[0]
-        return [(str(token), float(value)) for token, value in first.items()]
-    except IndexError:
-        return TextFailure("empty answer")
-    except (AttributeError, TypeError, ValueError, KeyError):
-        return TextFailure("the endpoint answered nonsense")
+def _first_tokens(logprobs: Any) -> list[tuple[str, float]]:
+    """The most probable first tokens of a chat's reply, or of a bare completion's, with their
+    log-probabilities; none where nothing was written. TypeError for what is no number."""
+    chat = getattr(logprobs, "content", None)
+    places = logprobs.top_logprobs if chat is None else chat
+    if not len(places):
+        return []
+    pairs = places[0].items() if chat is None else [(t.token, t.logprob) for t in places[0].top_logprobs]
+    return [(str(token), value + 0.0) for token, value in pairs]
 
 
 def label_logprobs(
@@ -183,3 +173,175 @@ def label_logprobs(
         if (label := whose(token)) is not None:
             total[label] += math.exp(value)
     return tuple(math.log(total[label]) if total[label] > 0 else -math.inf for label in labels)
+
+
+def model_and_url(spec: str) -> tuple[str, str]:
+    """The parts of `MODEL[@BASE_URL]`; ValueError where one of them cannot be."""
+    model, at, url = spec.partition("@")
+    if at and "://" not in url and not re.search(r"[:/]", url):
+        model, url = spec, ""  # a model whose own name has an @ in it, as in model@version
+    elif "@http" in url:
+        model, url = re.split(r"@(?=https?://)", spec, maxsplit=1)
+    url = checked_url(
+        url or os.environ.get("OPENAI_BASE_URL", "") or OPENAI_URL,
+        write="openai:MODEL@http://HOST:PORT/v1",
+        key="OPENAI_API_KEY",
+    )
+    if not model:
+        raise ValueError("openai: needs the name of a model, as in openai:gpt-4o-mini")
+    return model, url
+
+
+def checked_url(url: str, *, write: str, key: str) -> str:
+    """A base URL without its last slash.
+
+    Raises:
+        ValueError: it is none (the error says what to `write`), or it carries secrets, which belong into the
+            environment variable `key`.
+    """
+    url = url.rstrip("/")
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018  (raises for a port that is no number)
+    except ValueError as error:
+        raise ValueError(f"{url!r} is no base URL ({error}); write {write}") from None
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ValueError(f"a base URL carries no user, password or query; put the key into {key}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{url!r} is no base URL; write {write}")
+    return url
+
+
+def checked_key(key: str, name: str) -> str:
+    """The key; ValueError names the environment variable where it cannot be one."""
+    if not (key.isascii() and key.isprintable()):
+        raise ValueError(f"{name} holds characters that no key has; set it anew")
+    return key
+
+
+def asked_in_order(
+    ask: Callable[[str], Answer], texts: Iterable[str], *, parallel: int, name: str
+) -> Iterator[Answer]:
+    """`ask` of each text, up to `parallel` at once; answers in order, each as soon as it is there.
+
+    Args:
+        ask: one request, whose answer may be a TextFailure; what it raises ends the run.
+        texts: what to ask, taken as it is needed.
+        parallel: requests in flight.
+        name: of the endpoint, for errors.
+
+    Raises:
+        ValueError: MAX_FAILURES_IN_A_ROW answers in a row were failures.
+    """
+    pool = ThreadPoolExecutor(parallel, thread_name_prefix="endpoint")
+    waiting: deque[Future[Answer]] = deque()
+    rest = iter(texts)
+    in_a_row = 0
+    try:
+        while True:
+            waiting.extend(pool.submit(ask, text) for text in islice(rest, parallel - len(waiting)))
+            if not waiting:
+                return
+            answer = waiting.popleft().result()
+            in_a_row = in_a_row + 1 if isinstance(answer, TextFailure) else 0
+            yield answer
+            if in_a_row >= MAX_FAILURES_IN_A_ROW:
+                raise ValueError(
+                    f"{name} failed {in_a_row} times in a row, the last time: {answer}; "
+                    "see to the endpoint and start again"
+                )
+    finally:
+        # Whoever stops early does not wait for requests in flight.
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def reply_or_failure(send: Callable[[], Any], *, name: str, key: str, variable: str, where: str) -> Any:
+    """What one request gives: the reply, or a TextFailure where only this request went wrong.
+
+    Args:
+        send: the request, through a client of `open_client`.
+        name: of the endpoint, for errors.
+        key: never shown.
+        variable: the environment variable that holds it.
+        where: what says which endpoint it is, for errors.
+
+    Raises:
+        ValueError: the key is refused, or there is no such service.
+    """
+    import openai
+
+    try:
+        return send()
+    except openai.APITimeoutError:
+        return TextFailure("the endpoint timed out")
+    except openai.APIConnectionError as error:
+        return TextFailure("no connection to the endpoint", scrubbed(str(error.__cause__ or error), key))
+    except openai.APIStatusError as error:
+        status = error.status_code
+        # Not the endpoint's own words: they may quote the key. Google answers 400 to a wrong one.
+        if status in (401, 403) or "API_KEY_INVALID" in str(error.body):
+            raise ValueError(f"{name} refuses access ({status}); check {variable}") from None
+        if status == 404:
+            reason = scrubbed(error.message, key)
+            raise ValueError(f"{name} is not there (404): {reason}; check {where}") from None
+        message = error.body.get("message") if isinstance(error.body, dict) else None
+        return TextFailure(f"the endpoint answered {status}", scrubbed(str(message or error.message), key))
+    except (openai.OpenAIError, ValueError):  # among them what is not JSON
+        return NONSENSE
+
+
+def scrubbed(message: str, key: str) -> str:
+    """One short line without the key, nor any six characters of it."""
+    pieces = {key[i : i + 6] for i in range(max(1, len(key) - 6 + 1)) if key}
+    words = ["***" if "**" in word or any(p in word for p in pieces) else word for word in message.split()]
+    line = " ".join(words)
+    return line if len(line) <= 200 else line[:197] + "..."
+
+
+def open_client(
+    url: str,
+    key: str,
+    *,
+    timeout_s: float,
+    max_retries: int,
+    requests_per_minute: float = 0,
+    prepare: Callable[[Any], None] | None = None,
+) -> Any:
+    """The HTTP client: repeats after a timeout, 429 or 5xx with growing pauses (or those that the endpoint
+    asks for), and keeps to `requests_per_minute`, repetitions included (0: no bound).
+
+    Args:
+        url: base of all paths.
+        key: sent as a bearer token.
+        timeout_s: seconds that a request may take.
+        max_retries: repetitions of a request.
+        requests_per_minute: the bound.
+        prepare: is given every request last, as the HTTP library knows it.
+    """
+    import openai
+
+    pace = _Pace(60 / requests_per_minute if requests_per_minute else 0)
+    # A hook of the transport sees the client's repetitions too.
+    hooks = [lambda request: pace.wait(), *([prepare] if prepare else [])]
+    return openai.OpenAI(
+        api_key=key,
+        base_url=url,
+        timeout=timeout_s,
+        max_retries=max_retries,
+        http_client=openai.DefaultHttpxClient(event_hooks={"request": hooks}),
+    )
+
+
+class _Pace:
+    """Lets callers through one by one, `seconds` apart."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self._next, self._lock = seconds, 0.0, threading.Lock()
+
+    def wait(self) -> None:
+        with self._lock:
+            now = time.monotonic()
+            at = max(now, self._next)
+            self._next = at + self.seconds
+        if at > now:
+            time.sleep(at - now)

@@ -21,7 +21,7 @@ from data_modules.interventions.augmentation import (
 )
 from data_modules.schema import AnswerType, QAExample, Span
 from data_modules.stories.questions import qa_examples
-from models.language.text_cache import open_cached_model
+from models.language.open_model import open_cached_model
 from models.language.text_models import Settings, TextFailure
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from models.language.endpoint import EndpointTextModel
-from models.language.endpoint_client import MAX_FAILURES_IN_A_ROW
-from models.language.open_model import open_text_model
-from models.language.text_cache import CachedTextModel
+from models.language.endpoint import MAX_FAILURES_IN_A_ROW, EndpointTextModel, open_client
+from models.language.open_model import CachedTextModel, open_text_model
 from models.language.text_models import TextFailure
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 
@@ -56,7 +54,7 @@ def test_a_passing_failure_is_repeated_and_a_lasting_one_costs_its_prompt_only(s
         return Reply(status=status) if prompt == "b" or passing else echo(prompt, 0)
 
     with serve(reply) as endpoint:
-        model = open_text_model(f"openai:m@{endpoint.url}", max_retries=2)
+        model = EndpointTextModel(f"m@{endpoint.url}", max_retries=2)
         first, failure, last = model.complete(["a", "b", "c"])
         assert (first, last) == ("a!", "c!")
         assert isinstance(failure, TextFailure)
@@ -72,11 +70,11 @@ def test_answers_that_do_not_come_are_failures() -> None:
         return Reply(texts[prompt], delay_s=0.5 if prompt == "late" else 0)
 
     with serve(reply) as endpoint:
-        model = open_text_model(f"openai:m@{endpoint.url}", timeout_s=0.2, max_retries=0)
+        model = EndpointTextModel(f"m@{endpoint.url}", timeout_s=0.2, max_retries=0)
         *empty, late = model.complete(list(texts))
     assert empty == [TextFailure("empty answer")] * 3
     assert late == TextFailure("the endpoint timed out")
-    (nobody,) = open_text_model(f"openai:m@{endpoint.url}", max_retries=0).complete(["a"])
+    (nobody,) = EndpointTextModel(f"m@{endpoint.url}", max_retries=0).complete(["a"])
     assert isinstance(nobody, TextFailure)
     assert nobody.reason == "no connection to the endpoint"
 
@@ -96,7 +94,7 @@ NONSENSE = [
 def test_nonsense_is_a_failure() -> None:
     for kind in ("application/json", "text/html"):
         with serve(lambda prompt, before, kind=kind: Reply(body=prompt, content_type=kind)) as endpoint:
-            model = open_text_model(f"openai:m@{endpoint.url}", max_retries=0)
+            model = EndpointTextModel(f"m@{endpoint.url}", max_retries=0)
             failures = [TextFailure("the endpoint answered nonsense")] * len(NONSENSE)
             assert list(model.complete(NONSENSE)) == failures
 
@@ -113,7 +111,7 @@ def test_what_no_prompt_survives_ends_the_run_at_once(status: int) -> None:
 def test_an_endpoint_that_keeps_failing_ends_the_run_and_keeps_what_was_done(tmp_path: Path) -> None:
     path = tmp_path / "cache.jsonl"
     with serve(lambda prompt, before: echo(prompt, 0) if prompt < "p03" else Reply(status=500)) as endpoint:
-        model = CachedTextModel(open_text_model(f"openai:m@{endpoint.url}", max_retries=0), path)
+        model = CachedTextModel(EndpointTextModel(f"m@{endpoint.url}", max_retries=0), path)
         with pytest.raises(ValueError, match=f"failed {MAX_FAILURES_IN_A_ROW} times in a row.*500"):
             list(model.complete([f"p{i:02}" for i in range(99)]))
     assert len(path.read_text().splitlines()) == 3
@@ -122,7 +120,10 @@ def test_an_endpoint_that_keeps_failing_ends_the_run_and_keeps_what_was_done(tmp
 
 def test_the_rate_limit_holds_for_repetitions_too() -> None:
     with serve(lambda prompt, before: echo(prompt, 0) if before else Reply(status=500)) as endpoint:
-        model = open_text_model(f"openai:m@{endpoint.url}", requests_per_minute=60 / 0.05)
+        model = EndpointTextModel(f"m@{endpoint.url}")
+        model._client = open_client(
+            endpoint.url, "key", timeout_s=60, max_retries=5, requests_per_minute=60 / 0.05
+        )
         assert list(model.complete(["a", "b", "c"])) == ["a!", "b!", "c!"]
     assert len(endpoint.times) == 6
     assert endpoint.times[-1] - endpoint.times[0] > 0.9 * 5 * 0.05
@@ -141,7 +142,7 @@ def test_the_key_never_shows(
     seen = []
     path = tmp_path / "cache.jsonl"
     with caplog.at_level(logging.DEBUG), serve(leak(status)) as endpoint:
-        model = CachedTextModel(open_text_model(f"openai:m@{endpoint.url}", max_retries=1), path)
+        model = CachedTextModel(EndpointTextModel(f"m@{endpoint.url}", max_retries=1), path)
         try:
             seen += [str(answer) + repr(answer) for answer in model.complete(["a"])]
         except ValueError as error:

@@ -7,12 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
-from models.language.text_cache import BOUND_REACHED, CachedTextModel, cache_key
+from models.language.open_model import BOUND_REACHED, CachedTextModel, cache_key
 from models.language.text_models import TextFailure, TextModel
 from storage.finished_work import read_work
 
@@ -23,7 +21,7 @@ class Upper(TextModel):
     """Answers in upper case, but not prompts with an x; remembers what it was asked."""
 
     def __init__(self, name: str = "upper", bound: int = 9) -> None:
-        self.name, self.can = name, frozenset({"write", "likelihood"})
+        self.name, self.can = name, frozenset({"write"})
         self.settings = {"max_new_tokens": bound, "temperature": 0}
         self.asked: list[str] = []
 
@@ -31,9 +29,6 @@ class Upper(TextModel):
         for prompt in prompts:
             self.asked.append(prompt)
             yield DOWN if "x" in prompt else prompt.upper()
-
-    def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
-        return torch.zeros(len(pairs), dtype=torch.float64)
 
 
 def test_finished_prompts_are_never_asked_again_and_failures_are(tmp_path: Path) -> None:
@@ -90,5 +85,4 @@ def test_without_a_file_answers_are_remembered_all_the_same() -> None:
     model = CachedTextModel(inner := Upper(), None)
     assert [*model.complete(["a", "b"]), *model.complete(["a"])] == ["A", "B", "A"]
     assert inner.asked == ["a", "b"]
-    assert (model.identity, model.can) == (inner.identity, inner.can)
-    assert model.log_likelihoods([("a", "b")]).shape == (1,)
+    assert model.identity == inner.identity
