@@ -64,8 +64,12 @@ class LocalTextModel(TextModel):
             "chat_template": self.chat,
             "dtype": str(self.model.dtype).removeprefix("torch."),
             "weights": weights_id(path, self.config),
-            "tokenizer": tokenizer_digest(self.tokenizer),
         }
+        # It would store the settings of its last call too; transformers sets them anew in every call.
+        backend = self.tokenizer.backend_tokenizer
+        backend.no_truncation()
+        backend.no_padding()
+        self.settings["tokenizer"] = hashlib.sha256(backend.to_str().encode()).hexdigest()[:16]
         if self.chat:
             template = json.dumps(self.tokenizer.chat_template, sort_keys=True)
             self.settings["template"] = hashlib.sha256(template.encode()).hexdigest()[:16]
@@ -96,7 +100,15 @@ class LocalTextModel(TextModel):
             texts: dict[int, str | TextFailure] = {}
             for start in range(0, len(at), self.batch_size):
                 batch = at[start : start + self.batch_size]
-                texts |= zip(batch, self._generate([ids[i] for i in batch]), strict=True)
+                # A causal model gets padding on the left: every prompt ends where its answer begins.
+                inputs = self.padded([ids[i] for i in batch], left=not self.is_seq2seq)
+                with torch.inference_mode():
+                    out_BT = self.model.generate(**inputs, max_new_tokens=self.max_new_tokens)
+                new_BT = out_BT if self.is_seq2seq else out_BT[:, inputs["input_ids"].shape[1] :]
+                for i, text in zip(
+                    batch, self.tokenizer.batch_decode(new_BT, skip_special_tokens=True), strict=True
+                ):
+                    texts[i] = text.strip() or TextFailure("empty answer")
             for i in range(first, min(first + window, len(ids))):
                 yield failures.get(i) or texts[i]
 
@@ -112,7 +124,19 @@ class LocalTextModel(TextModel):
         Raises:
             ValueError: a continuation has no tokens, or a pair does not fit the model's context.
         """
-        rows = [self._pair_ids(i, *pair) for i, pair in enumerate(pairs)]
+        rows: list[tuple[list[int], list[int]]] = []
+        for i, (prompt, continuation) in enumerate(pairs):
+            first = self._prompt_ids(prompt)
+            (second,) = self.plain_ids([continuation])
+            if not self.is_seq2seq and not self.chat:
+                # Of one text wherever the prompt's tokens do not depend on what follows.
+                whole = self._prompt_ids(prompt + continuation)
+                second = whole[len(first) :] if whole[: len(first)] == first else second
+            if not second:
+                raise ValueError(f"pair {i}: the continuation {continuation!r} has no tokens")
+            if failure := self._misfit(len(first), len(second)):
+                raise ValueError(f"pair {i}: {failure}")
+            rows.append((first, second))
         order = sorted(range(len(rows)), key=lambda i: -sum(map(len, rows[i])))
         result_N = torch.zeros(len(rows), dtype=torch.float64)
         for start in range(0, len(order), self.batch_size):
@@ -210,34 +234,10 @@ class LocalTextModel(TextModel):
             f"{length} tokens and {new} new ones, where the model takes {self.limit}",
         )
 
-    def _generate(self, ids: list[list[int]]) -> list[str | TextFailure]:
-        """One batch. A causal model gets padding on the left: every prompt ends where its answer begins."""
-        inputs = self.padded(ids, left=not self.is_seq2seq)
-        with torch.inference_mode():
-            out_BT = self.model.generate(**inputs, max_new_tokens=self.max_new_tokens)
-        new_BT = out_BT if self.is_seq2seq else out_BT[:, inputs["input_ids"].shape[1] :]
-        texts = self.tokenizer.batch_decode(new_BT, skip_special_tokens=True)
-        return [text.strip() or TextFailure("empty answer") for text in texts]
-
     def padded(self, ids: list[list[int]], *, left: bool = False) -> dict[str, Tensor]:
         """Rows of token ids as the model's inputs: input_ids and attention_mask, (B, T) each."""
         ids_BT, mask_BT = padded(ids, self.pad, self.device, left=left)
         return {"input_ids": ids_BT, "attention_mask": mask_BT}
-
-    def _pair_ids(self, index: int, prompt: str, continuation: str) -> tuple[list[int], list[int]]:
-        """Token ids of the prompt and of its continuation; of one text wherever the prompt's tokens do not
-        depend on what follows."""
-        first = self._prompt_ids(prompt)
-        second = list(self.tokenizer(continuation, add_special_tokens=False)["input_ids"])
-        if not self.is_seq2seq and not self.chat:
-            whole = self._prompt_ids(prompt + continuation)
-            if whole[: len(first)] == first:
-                second = whole[len(first) :]
-        if not second:
-            raise ValueError(f"pair {index}: the continuation {continuation!r} has no tokens")
-        if failure := self._misfit(len(first), len(second)):
-            raise ValueError(f"pair {index}: {failure}")
-        return first, second
 
     def _score(self, rows: list[tuple[list[int], list[int]]]) -> Tensor:
         """log P of every row's second part, (B,)."""
@@ -296,14 +296,6 @@ def model_config(path: str) -> Any:
 def _unusable(path: str, error: Exception) -> ValueError:
     reason = (str(error).strip() or type(error).__name__).splitlines()[0]
     return ValueError(f"model {path!r} cannot be loaded: {reason}")
-
-
-def tokenizer_digest(tokenizer: Any) -> str:
-    """Changes when the tokenizer of a folder does."""
-    # The backend would store the settings of its last call too; transformers sets them anew in every call.
-    tokenizer.backend_tokenizer.no_truncation()
-    tokenizer.backend_tokenizer.no_padding()
-    return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()[:16]
 
 
 def weights_id(path: str, config: Any) -> str:

@@ -6,15 +6,16 @@ Tensor suffixes: B batch, S tokens behind the common part, K positions with logi
 from __future__ import annotations
 
 import copy
-import inspect
 import math
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache
+
+from models.language.self_debiasing import takes
 
 _WORTH_SHARING = 32
 """Tokens in common from which prompts are read in two parts."""
@@ -79,11 +80,20 @@ def log_probabilities(
     found: dict[int, tuple[float, ...]] = {}
     order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
     with torch.inference_mode():
-        shared = None if local.is_seq2seq else _shared_start(local, rows)
+        length, cache = (0, None) if local.is_seq2seq else _shared_start(local, rows)
         for start in range(0, len(order), local.batch_size):
             batch = order[start : start + local.batch_size]
             some = [rows[i] for i in batch]
-            logits_BV = _answer_logits(local, some) if local.is_seq2seq else _next_logits(local, some, shared)
+            if local.is_seq2seq:  # the first token of the answer
+                chosen = local.model.generation_config
+                begun = (chosen.decoder_start_token_id, chosen.forced_bos_token_id)
+                begun_T = [token for token in begun if token is not None]
+                begun_BT = torch.tensor([begun_T] * len(some), device=local.device)
+                inputs = local.padded(some)
+                logits_BTV = local.model(**inputs, decoder_input_ids=begun_BT, use_cache=False).logits
+                logits_BV = logits_BTV[:, -1]
+            else:
+                logits_BV = _next_logits(local, some, length, cache)
             log_BV = logits_BV.float().log_softmax(-1)
             log_BL = log_BV[:, list(labels)]
             if top:
@@ -93,43 +103,31 @@ def log_probabilities(
     return [found[i] for i in range(len(rows))]
 
 
-class _SharedStart(NamedTuple):
-    """What all prompts begin with, read once: demonstrations are most of a prompt."""
-
-    length: int
-    """In tokens."""
-    cache: Any
-    """Its keys and values, for a batch of one."""
-
-
-def _shared_start(local: Any, rows: Sequence[list[int]]) -> _SharedStart | None:
-    """None where it is not worth it, or the model keeps something else than keys and values."""
-    if len(rows) < 2:
-        return None
+def _shared_start(local: Any, rows: Sequence[list[int]]) -> tuple[int, Any]:
+    """How many tokens all prompts begin with, and their keys and values, read once for a batch of one:
+    demonstrations are most of a prompt. 0 where it is not worth it, or the model keeps something else."""
     same = sum(1 for _ in takewhile(lambda ids: len(set(ids)) == 1, zip(*rows, strict=False)))
-    length = min(same, min(map(len, rows)) - 1)
-    if length < _WORTH_SHARING:
-        return None
+    length = min(same, min(map(len, rows), default=0) - 1)
+    if len(rows) < 2 or length < _WORTH_SHARING:
+        return 0, None
     ids_1T = torch.tensor([rows[0][:length]], device=local.device)
     read = local.model(input_ids=ids_1T, use_cache=True, **_kept(local.model, [0]))
     cache = getattr(read, "past_key_values", None)  # a state-space model has none
-    return _SharedStart(length, cache) if type(cache) is DynamicCache else None
+    return (length, cache) if type(cache) is DynamicCache else (0, None)
 
 
-def _next_logits(local: Any, rows: list[list[int]], shared: _SharedStart | None) -> Tensor:
-    """Logits behind each row, (B, V)."""
-    length = shared.length if shared else 0
+def _next_logits(local: Any, rows: list[list[int]], length: int, cache: Any) -> Tensor:
+    """Logits behind each row, (B, V), of which `cache` holds the first `length` tokens."""
     inputs = local.padded([row[length:] for row in rows])
-    if shared:
-        past = copy.deepcopy(shared.cache)
+    inputs["use_cache"] = cache is not None
+    if cache is not None:
+        past = copy.deepcopy(cache)
         past.batch_repeat_interleave(len(rows))
         width = inputs["input_ids"].shape[1]
         ones_BT = torch.ones(len(rows), length, dtype=torch.long, device=local.device)
         inputs["attention_mask"] = torch.cat([ones_BT, inputs["attention_mask"]], 1)
         position_BS = torch.arange(length, length + width, device=local.device).expand(len(rows), -1)
-        inputs |= {"past_key_values": past, "position_ids": position_BS, "use_cache": True}
-    else:
-        inputs["use_cache"] = False
+        inputs |= {"past_key_values": past, "position_ids": position_BS}
     last = [len(row) - length - 1 for row in rows]
     kept = sorted(set(last))
     more = _kept(local.model, kept)
@@ -140,15 +138,6 @@ def _next_logits(local: Any, rows: list[list[int]], shared: _SharedStart | None)
 
 def _kept(model: Any, positions: list[int]) -> dict[str, Tensor]:
     """Options that compute the logits of these positions alone, where a model can: all would fill memory."""
-    if "logits_to_keep" not in inspect.signature(model.forward).parameters:
+    if not takes(model, "logits_to_keep"):
         return {}
     return {"logits_to_keep": torch.tensor(positions, device=model.device)}
-
-
-def _answer_logits(local: Any, rows: list[list[int]]) -> Tensor:
-    """Logits of the first token of the answer of a sequence-to-sequence model, (B, V)."""
-    chosen = local.model.generation_config
-    start = [i for i in (chosen.decoder_start_token_id, chosen.forced_bos_token_id) if i is not None]
-    start_BT = torch.tensor([start] * len(rows), device=local.device)
-    logits_BTV = local.model(**local.padded(rows), decoder_input_ids=start_BT, use_cache=False).logits
-    return torch.as_tensor(logits_BTV[:, -1])

@@ -10,6 +10,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForQuestionAnswering
 
+from models.__main__ import export
 from models.backbones import ARCHITECTURES, CheckpointError, EncoderModel
 from models.checkpoint import (
     HEADS,
@@ -22,7 +23,6 @@ from models.checkpoint import (
     load,
     start,
 )
-from models.export import export
 from models.heads.answers import RationaleModel
 from models.heads.choice import ChoiceModel
 from models.heads.span import QAModel, SpanModel

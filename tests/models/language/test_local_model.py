@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -71,17 +72,23 @@ def test_prompts_that_do_not_fit_fail_before_anything_is_generated(
 ) -> None:
     model = LocalTextModel(str(folders[name]), max_new_tokens=NEW, batch_size=2)
     room, special = (CONTEXT - NEW, 0) if name == "gpt2" else (CONTEXT - 1, 1)  # </s> takes one
-    monkeypatch.setattr(model, "_generate", lambda ids: [f"{len(row)} tokens" for row in ids])
+    lengths: list[int] = []
+    generate = model.model.generate
+
+    def counting(**inputs: Any) -> Any:
+        lengths.extend(inputs["attention_mask"].sum(1).tolist())
+        return generate(**inputs)
+
+    monkeypatch.setattr(model.model, "generate", counting)
     with caplog.at_level(logging.WARNING):
         answers = model.complete(["the " * room, "the " * (room + 1), "", "a"])
-        first = next(answers)
+        next(answers)
         assert "of 4 prompts do not fit" in caplog.text
     rest = list(answers)
-    assert first == f"{room + special} tokens"
     assert isinstance(rest[0], TextFailure)
     assert str(room + 1 + special) in str(rest[0])
     assert str(CONTEXT) in str(rest[0])
-    assert rest[2] == f"{1 + special} tokens"
+    assert lengths == [room + special, 1 + special, *[special] * special]
     unbound = LocalTextModel(str(folders["t5"]), max_new_tokens=2)  # positions are relative
     (text,) = unbound.complete(["the cat " * 600])
     assert not isinstance(text, TextFailure) or text.reason == "empty answer"
