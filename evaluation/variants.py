@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from data_modules.schema import AnswerType, QAExample, Rejected, Variant
+from data_modules.schema import QAExample, Rejected, Variant
 from evaluation.failures import listed
 from evaluation.report import source_record
 from storage.command_line import AtLeast
@@ -100,10 +100,6 @@ class Stories:
                 if variant in found:
                     found[variant].append(example)
         return {variant: examples + self.others.get(variant, []) for variant, examples in found.items()}
-
-    def types(self) -> dict[str, AnswerType]:
-        """Type of the original answer by id, whether `os` is looked at or not."""
-        return {story.original.id: story.original.answer_type for story in self.stories}
 
     def about(self) -> dict[str, Any]:
         """For the record: the data, the variants, and what could not be perturbed."""

@@ -6,10 +6,10 @@ python -m evaluation faithfulness --checkpoint gpt=openai:gpt-4o-mini --data os.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from data_modules.schema import DELETED, QAExample
+from data_modules.schema import DELETED
 from evaluation.answering.interface import Asking, named_sources
 from evaluation.failures import answered_rows, failure_note, warn_of_silence
 from evaluation.figures import Bars
@@ -18,9 +18,6 @@ from evaluation.results import Results
 from evaluation.variants import Stories, VariantOptions, read_stories
 from evaluation.views import View, number
 from storage.command_line import Named
-
-if TYPE_CHECKING:
-    from evaluation.answering.interface import Answer
 
 BY = ("checkpoint", "variant", "answer_type", "domain")
 MEASURES = {"f1": "F1", "em": "EM", "unknown": "unk%"}
@@ -43,10 +40,11 @@ def evaluate(*, checkpoint: list[Named], variants: VariantOptions, asking: Askin
         asking: how models are asked.
     """
     from evaluation.answering.open import open_answerer, prompt_record
+    from metrics.answers import is_unknown, score_answer, scoring_of
 
     named = named_sources(checkpoint, "--checkpoint")
     data = read_stories(variants)
-    sets, types = data.examples(), data.types()
+    sets, types = data.examples(), {s.original.id: s.original.answer_type for s in data.stories}
     asks_yes_no = any(e.answer_type in ("yes", "no") for examples in sets.values() for e in examples)
     abstain = any(e.answer_type == "unknown" for examples in sets.values() for e in examples)
     rows: list[dict[str, Any]] = []
@@ -55,7 +53,20 @@ def evaluate(*, checkpoint: list[Named], variants: VariantOptions, asking: Askin
         answerer.may_abstain = abstain
         for variant, examples in sets.items():
             answers = answerer.answers(examples, f"{name} on {variant}")
-            rows += scored_rows(name, variant, examples, answers, types)
+            for answer in sorted(answers, key=lambda answer: answer.example):
+                example = examples[answer.example]
+                row = {
+                    "checkpoint": name,
+                    "variant": variant,
+                    "id": example.id,
+                    "answer_type": types.get(example.id, example.answer_type),
+                    "domain": example.domain,
+                    "prediction": answer.text,
+                    "references": list(example.gold),
+                }
+                em, f1 = score_answer(answer.text, example.gold, scoring_of(example.dataset))
+                scores = {"em": em, "f1": f1, "unknown": is_unknown(answer.text)}
+                rows.append(row | ({"failure": answer.failure} if answer.failure else scores))
     warn_of_silence(rows, named)
     about = {
         "protocol": "faithfulness",
@@ -69,34 +80,6 @@ def evaluate(*, checkpoint: list[Named], variants: VariantOptions, asking: Askin
     return report(rows, data, about)
 
 
-def scored_rows(
-    checkpoint: str,
-    variant: str,
-    examples: Sequence[QAExample],
-    answers: Iterable[Answer],
-    types: dict[str, Any],
-) -> Iterator[dict[str, Any]]:
-    """A row for each question, in their order: the answer with its scores, or why there is none."""
-    from metrics.answers import is_unknown, score_answer, scoring_of
-
-    for answer in sorted(answers, key=lambda answer: answer.example):
-        example = examples[answer.example]
-        row = {
-            "checkpoint": checkpoint,
-            "variant": variant,
-            "id": example.id,
-            "answer_type": types.get(example.id, example.answer_type),
-            "domain": example.domain,
-            "prediction": answer.text,
-            "references": list(example.gold),
-        }
-        if answer.failure:
-            yield row | {"failure": answer.failure}
-        else:
-            em, f1 = score_answer(answer.text, example.gold, scoring_of(example.dataset))
-            yield row | {"em": em, "f1": f1, "unknown": is_unknown(answer.text)}
-
-
 def report(rows: Sequence[dict[str, Any]], data: Stories, about: dict[str, Any]) -> Evaluation:
     """The evaluation of all rows: by variant, then by the type of the original answer and by domain."""
     results = Results(BY, "questions")
@@ -107,22 +90,15 @@ def report(rows: Sequence[dict[str, Any]], data: Stories, about: dict[str, Any])
         results.add_means(rows, tuple(MEASURES), unit="id", by=by)
     results.add_means(answered_rows(rows), ("failed",), unit="id", by=("checkpoint", "variant"))
     whole = {"answer_type": "", "domain": ""}
+    types = {"answer_type": sorted({row["answer_type"] for row in rows})}
+    domains = {"domain": sorted({row["domain"] for row in rows} - {""}), "answer_type": ""}
     views = [
-        View("By variant, in percent", ("checkpoint", "variant"), MEASURES, where=whole, percent=True),
-        View(
-            "By type of the original answer, in percent",
-            ("checkpoint", "variant", "answer_type"),
-            MEASURES,
-            where={"answer_type": sorted({row["answer_type"] for row in rows})},
-            percent=True,
-        ),
-        View(
-            "By domain, in percent",
-            ("checkpoint", "variant", "domain"),
-            MEASURES,
-            where={"domain": sorted({row["domain"] for row in rows} - {""}), "answer_type": ""},
-            percent=True,
-        ),
+        View(f"By {what}, in percent", by, MEASURES, where=where, percent=True)
+        for what, by, where in (
+            ("variant", BY[:2], whole),
+            ("type of the original answer", BY[:3], types),
+            ("domain", (*BY[:2], "domain"), domains),
+        )
     ]
     figure = Bars(
         x="variant",
@@ -134,27 +110,21 @@ def report(rows: Sequence[dict[str, Any]], data: Stories, about: dict[str, Any])
         starred=DELETED,
         note="* rationale deleted: EM is the share of old answers",
     )
+    # What became of old answers once their evidence is deleted.
+    deleted = next((variant for variant in data.variants if variant in DELETED), "")
+    parts = []
+    for name in about["checkpoints"] if deleted else ():
+        cell = {"checkpoint": name, "variant": deleted, **whole}
+        em, unknown = (number(results.value(m, **cell), percent=True) for m in ("em", "unknown"))
+        parts.append(f"{name} still gives the old answer in {em} %, says unknown in {unknown} %")
     notes = [NOTE, data.rejection_note(), *failure_note(rows, "questions, over all variants")]
     return Evaluation(
         title=f"Semantic faithfulness on {data.dataset or 'this data'}",
         results=results,
         views=views,
         about=about,
-        headline=headline(results, list(about["checkpoints"]), data.variants),
+        headline=f"After deletion of the rationale ({deleted}): {'; '.join(parts)}." if deleted else "",
         notes=[note for note in notes if note],
         figures={"faithfulness.png": figure},
         examples=rows,
     )
-
-
-def headline(results: Results, checkpoints: Sequence[str], variants: Sequence[str]) -> str:
-    """What became of old answers once their evidence is deleted."""
-    deleted = next((variant for variant in variants if variant in DELETED), "")
-    if not deleted:
-        return ""
-    parts = []
-    for name in checkpoints:
-        cell = {"checkpoint": name, "variant": deleted, "answer_type": "", "domain": ""}
-        em, unknown = (number(results.value(m, **cell), percent=True) for m in ("em", "unknown"))
-        parts.append(f"{name} still gives the old answer in {em} %, says unknown in {unknown} %")
-    return f"After deletion of the rationale ({deleted}): {'; '.join(parts)}."

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +19,7 @@ from data_modules.schema import ADVICE_CLASSES, Group
 from evaluation.figures import Bars
 from evaluation.results import NONE, Results
 from evaluation.views import Table, View, cells_of, make_table, number, shown
-from metrics.bias.group_scores import GroupScores, score_groups
+from metrics.bias.group_scores import score_groups
 from metrics.bias.intervals import BiasEstimate, ClassGroups, estimate_bias, resampled_bias
 from metrics.bias.readings import planted_correlation
 from metrics.intervals import percentiles
@@ -126,15 +125,10 @@ class ScoredGroups:
     table: GroupTable
     score_NVS: Tensor
 
-    @cached_property
-    def per_group(self) -> GroupScores:
-        """C, delta, eps and mass of every group."""
-        return score_groups(self.score_NVS)
-
     def by_class(self) -> Iterator[tuple[dict[str, str], ClassGroups]]:
         """The cell and the groups of each class that has some: ethical, adversarial, irrelevant, none."""
-        t = self.table
-        groups = ClassGroups(self.per_group, t.subject_NS, t.attribute_N, len(t.subjects), len(t.attributes))
+        t, scores = self.table, score_groups(self.score_NVS)
+        groups = ClassGroups(scores, t.subject_NS, t.attribute_N, len(t.subjects), len(t.attributes))
         for k in t.class_N.unique().tolist():
             yield {**self.cell, "class": ADVICE_CLASSES[k]}, groups.where(t.class_N == k)
 
@@ -221,7 +215,13 @@ def add_planted(
 def example_rows(scored: ScoredGroups) -> Iterator[dict[str, Any]]:
     """One row per group: key, class, the 4 x 2 scores by subject, and its C, delta, eps and mass."""
     table = scored.table
-    columns = (table.class_N, table.subject_NS, table.attribute_N, scored.score_NVS, *scored.per_group)
+    columns = (
+        table.class_N,
+        table.subject_NS,
+        table.attribute_N,
+        scored.score_NVS,
+        *score_groups(scored.score_NVS),
+    )
     for start in range(0, len(table.keys), CHUNK):
         part = slice(start, start + CHUNK)
         values = [column[part].tolist() for column in columns]

@@ -25,11 +25,9 @@ from metrics.intervals import percentiles_of_each, resamples
 from metrics.shift import ShiftSums, shift_means, shift_result
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from pandas import DataFrame
 
 BY = ("checkpoint", "reference", "variant", "stories", "embedding", "layer")
-EMBEDDINGS = {"cls": "CLS", "common": "common tokens"}
 COSINES = (
     ("cls", "cosine", "cls_mean_L"),
     ("cls", "std", "cls_std_L"),
@@ -209,34 +207,34 @@ def figures(
 def draw_histograms(
     checkpoints: Sequence[CheckpointShift], variant: Variant, which: Which, path: Path
 ) -> None:
-    """Histograms of the last layer: CLS beside tokens, one colour a checkpoint, the same bins for all."""
+    """Histograms of the last layer: CLS beside tokens, an outline a checkpoint with its mean as a dotted line,
+    the same bins for all."""
     figure = new_figure(8.5, 3.4)
-    results = {c.name: shift_result(c.shift[variant][which].sums) for c in checkpoints}
-    for axes, (name, title) in zip(figure.subplots(1, 2), EMBEDDINGS.items(), strict=True):
-        kind = "cls" if name == "cls" else "token"
-        counts = {run: getattr(r, f"{kind}_histogram_LH")[-1].numpy() for run, r in results.items()}
-        draw_histogram(axes, counts, [float(getattr(r, f"{kind}_mean_L")[-1]) for r in results.values()])
+    results = [shift_result(c.shift[variant][which].sums) for c in checkpoints]
+    for axes, kind, title, unit in zip(
+        figure.subplots(1, 2),
+        ("cls", "token"),
+        ("CLS", "common tokens"),
+        ("stories", "common tokens"),
+        strict=True,
+    ):
+        edges, shares = joined_bins([getattr(r, f"{kind}_histogram_LH")[-1].numpy() for r in results])
+        for i, (checkpoint, result, share_H) in enumerate(zip(checkpoints, results, shares, strict=True)):
+            look, mean = style(i), float(getattr(result, f"{kind}_mean_L")[-1])
+            axes.stairs(100 * share_H, edges, fill=True, alpha=0.18, color=look["color"])
+            axes.stairs(100 * share_H, edges, label=checkpoint.name, linewidth=1.6, **look)
+            if math.isfinite(mean):
+                axes.axvline(mean, linewidth=1, linestyle=(0, (1, 2)), color=look["color"])
+        axes.set_xlim(edges[0], edges[-1])
+        axes.set_ylim(bottom=0)
+        axes.locator_params(axis="x", nbins=5)
+        bare(axes)
         axes.set_xlabel(f"cosine similarity, {title}")
-        axes.set_ylabel("% of stories" if name == "cls" else "% of common tokens")
+        axes.set_ylabel(f"% of {unit}")
     stories = "" if which == "all" else " (stories of one window)"
     figure.suptitle(f"{variant}{stories}; dotted: means", fontsize=11, x=0.01, ha="left")
     legend(figure, figure.axes[0])
     figure.savefig(path, dpi=150)
-
-
-def draw_histogram(axes: Axes, counts: Mapping[str, np.ndarray], means: Sequence[float]) -> None:
-    """One panel: an outline a checkpoint, with its mean as a dotted line."""
-    edges, shares = joined_bins(list(counts.values()))
-    for i, (run, share_H, mean) in enumerate(zip(counts, shares, means, strict=True)):
-        look = style(i)
-        axes.stairs(100 * share_H, edges, fill=True, alpha=0.18, color=look["color"])
-        axes.stairs(100 * share_H, edges, label=run, linewidth=1.6, **look)
-        if math.isfinite(mean):
-            axes.axvline(mean, linewidth=1, linestyle=(0, (1, 2)), color=look["color"])
-    axes.set_xlim(edges[0], edges[-1])
-    axes.set_ylim(bottom=0)
-    axes.locator_params(axis="x", nbins=5)
-    bare(axes)
 
 
 def joined_bins(counts: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
