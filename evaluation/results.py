@@ -95,13 +95,6 @@ class Results:
                 value, interval, n = mean_interval(values, [row[unit] for row in counted])
                 self.add(measure, value, n=n, interval=interval, **place, **cell)
 
-    def extend(self, rows: Iterable[Row]) -> None:
-        """Rows made elsewhere: measure, value, low, high, n, and the cell."""
-        for row in rows:
-            cell = {key: row[key] for key in row if key in self.by}
-            interval = row.get("low", math.nan), row.get("high", math.nan)
-            self.add(row["measure"], row["value"], n=row["n"], interval=interval, **cell)
-
     @property
     def frame(self) -> DataFrame:
         """The table: the dimensions, then measure, value, low, high, n."""

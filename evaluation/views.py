@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-Cell = str | int | float
+Cell = str | int | float | None
 
 
 @dataclass(frozen=True)
@@ -144,6 +144,6 @@ def print_table(table: Table) -> None:
 
 def format_cell(value: Cell) -> str:
     """Text as it is, fractions with four decimals, a dash where there is no number."""
-    if isinstance(value, float):
-        return f"{value:.4f}" if math.isfinite(value) else "–"
-    return str(value)
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return "–"
+    return f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -14,21 +14,13 @@ from typing_extensions import TypedDict  # pydantic asks for it below Python 3.1
 
 from evaluation.report import SCHEMA
 from evaluation.results import ENDS
+from evaluation.views import Table
 from storage.errors import DataError
 from storage.json_files import json_lines, load_json
 
 REPORT = "report.json"
 RUN = ("config.yaml", "environment.json")
 PICTURES = {".png": "image/png", ".svg": "image/svg+xml"}
-
-
-class TableContent(TypedDict):
-    """A table of report.json."""
-
-    title: str
-    header: list[str]
-    rows: list[list[str | int | float | None]]
-    caption: str
 
 
 class ReportContent(TypedDict):
@@ -41,7 +33,7 @@ class ReportContent(TypedDict):
     about: dict[str, Any]
     by: list[str]
     results: list[dict[str, str | int | float | None]]
-    tables: list[TableContent]
+    tables: list[Table]
     figures: list[str]
 
 
@@ -174,7 +166,7 @@ def read_report(label: str, folder: Path) -> FoundReport:
         )
     content = load_json(path, ReportContent)
     for i, table in enumerate(content["tables"]):
-        if any(len(row) != len(table["header"]) for row in table["rows"]):
+        if any(len(row) != len(table.header) for row in table.rows):
             raise DataError(f"{path}: tables.{i}: each row must have a cell for each column")
     columns = [*content["by"], "measure", *ENDS]
     for i, row in enumerate(content["results"]):

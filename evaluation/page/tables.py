@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from evaluation.page.folders import ExampleRows, FoundReport, FoundRun, TableContent
+from evaluation.page.folders import ExampleRows, FoundReport, FoundRun
 from evaluation.results import ENDS
-from evaluation.views import format_cell
+from evaluation.views import Cell, Table, format_cell
 
 NUMBER = re.compile(r"[+\-−±]?\d[\d.,]*(e[+-]?\d+)?[^A-Za-z]*")
 MOST = 3000
@@ -137,7 +137,7 @@ def short(value: float | int | None) -> str:
     """
     if isinstance(value, float) and 0 < abs(value) < 0.001:
         return f"{value:.2e}"
-    return "–" if value is None else format_cell(value)
+    return format_cell(value)
 
 
 def metrics_table(title: str, runs: Sequence[FoundRun]) -> ShownTable:
@@ -170,20 +170,20 @@ def settings_table(runs: Sequence[FoundRun]) -> ShownTable | None:
     return ShownTable("Settings that differ", ("setting", *(r.label for r in runs)), rows) if rows else None
 
 
-def protocol_table(table: TableContent, section: str, rows: ExampleRows) -> ShownTable:
+def protocol_table(table: Table, section: str, rows: ExampleRows) -> ShownTable:
     """A table of report.md; its lines lead to the examples that their leading cells name."""
     shown = []
-    for row in table["rows"]:
-        cells = [Shown("–" if cell is None else format_cell(cell), is_number(cell)) for cell in row]
-        finds = rows.search(dict(zip(table["header"], row, strict=True))) if rows.rows else ""
+    for row in table.rows:
+        cells = [Shown(format_cell(cell), is_number(cell)) for cell in row]
+        finds = rows.search(dict(zip(table.header, row, strict=True))) if rows.rows else ""
         if finds:
             first = cells[0]
             cells[0] = Shown(first.text, first.number, "the rows behind this line", f"#{section}-rows", finds)
         shown.append(cells)
-    return ShownTable(table["title"], table["header"], shown, table["caption"])
+    return ShownTable(table.title, table.header, shown, table.caption)
 
 
-def is_number(cell: str | float | None) -> bool:
+def is_number(cell: Cell) -> bool:
     """Whether a cell reads as a number, also with its interval or a mark behind it.
 
     >>> [is_number(cell) for cell in (3, "70.8", "−0.5 ± 0.1", "12.0 [3.0, 20.1]", "ts_r", "2 rows")]

@@ -207,8 +207,8 @@ def figures(
 def draw_histograms(
     checkpoints: Sequence[CheckpointShift], variant: Variant, which: Which, path: Path
 ) -> None:
-    """Histograms of the last layer: CLS beside tokens, an outline a checkpoint with its mean as a dotted line,
-    the same bins for all."""
+    """Histograms of the last layer: CLS beside tokens, an outline a checkpoint, dotted its mean, the same
+    bins for all."""
     figure = new_figure(8.5, 3.4)
     results = [shift_result(c.shift[variant][which].sums) for c in checkpoints]
     for axes, kind, title, unit in zip(
