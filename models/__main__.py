@@ -64,7 +64,7 @@ def export(checkpoint: str, folder: Annotated[Path, "folder"]) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """0 when the folder is written, 2 for what the user can mend."""
     parser = Parser(prog="python -m models", description="Work with trained checkpoints.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("export", help="write a .ckpt as a Hugging Face folder")
     command.description = about(export)
     add_arguments(command, export)
