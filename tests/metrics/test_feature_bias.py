@@ -28,18 +28,6 @@ def test_calibration_turns_a_prediction_and_leaves_out_texts_without_a_label() -
         content_free(np.array([[0.0, 1.0], [1.0, 0.0]]))
 
 
-@given(st.lists(st.tuples(positive, positive), min_size=1, max_size=4))
-def test_equal_probabilities_change_nothing_and_a_texts_own_leave_no_preference(
-    rows: list[tuple[float, float]],
-) -> None:
-    probability = np.array(rows)
-    np.testing.assert_array_equal(
-        predicted(calibrated(probability, np.array([0.5, 0.5]))), predicted(probability)
-    )
-    free = content_free(probability[:1].repeat(3, axis=0))
-    np.testing.assert_allclose(calibrated(probability[:1], free), [[1.0, 1.0]])
-
-
 @given(st.lists(st.tuples(share, share), min_size=1, max_size=5))
 def test_the_two_accuracies_sum_to_one_and_swap_with_the_features(cells: list[tuple[float, float]]) -> None:
     one_10, one_01 = zip(*cells, strict=True)

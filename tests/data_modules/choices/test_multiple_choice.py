@@ -8,6 +8,8 @@ from typing import Any
 
 import datasets
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from data_modules.choices.benchmarks import split_labels, write_choices
 from data_modules.schema import ChoiceQuestion
@@ -112,18 +114,40 @@ def test_hellaswags_other_spellings(tmp_path: Path) -> None:
         assert (found.prompt, found.choices, found.label) == ("A man runs. ", tuple(texts), 3)
 
 
-def test_own_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
-    examples = [
-        ChoiceQuestion("a", "p", ("x", "y"), 1, "piqa"),
-        ChoiceQuestion("a", "", ("x", "y", "z"), 0, "piqa", "no_question", (1, 0), "uniform"),
-    ]
-    write_choices(tmp_path / "rows", examples)
-    assert read_choices(tmp_path / "rows") == examples
-    assert read_choices(tmp_path / "rows", benchmark="rows") == examples
+texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=6)
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> ChoiceQuestion:
+    choices = tuple(draw(st.lists(texts, min_size=2, max_size=5)))
+    return ChoiceQuestion(
+        id=draw(texts),
+        prompt=draw(texts),
+        choices=choices,
+        label=draw(st.integers(0, len(choices) - 1)),
+        benchmark=draw(texts),
+        probe=draw(texts),
+        donors=tuple(draw(st.lists(st.integers(0, 9), max_size=3))),
+        target=draw(st.sampled_from(["label", "uniform"])),
+    )
+
+
+@given(st.lists(questions(), min_size=1, max_size=4))
+def test_own_rows_come_back_as_they_were(
+    tmp_path_factory: pytest.TempPathFactory, examples: list[ChoiceQuestion]
+) -> None:
+    path = tmp_path_factory.mktemp("rows") / "rows.jsonl"
+    assert write_choices(path, examples) == len(examples)
+    assert read_choices(path) == examples
     with pytest.raises(DataError, match="holds rows, not piqa"):
-        read_choices(tmp_path / "rows", benchmark="piqa")
+        read_choices(path, benchmark="piqa")
     with pytest.raises(DataError, match="hold their labels themselves"):
-        read_choices(tmp_path / "rows", labels=tmp_path / "rows")
+        read_choices(path, labels=path)
+
+
+def test_four_fields_are_enough(tmp_path: Path) -> None:
+    row = {"id": 7, "prompt": "p", "choices": ["a", "b"], "label": 1}
+    assert read_choices(lines(tmp_path / "rows", [row])) == [ChoiceQuestion("7", "p", ("a", "b"), 1)]
 
 
 def test_ids_are_the_files_own_only_where_they_tell_questions_apart(tmp_path: Path) -> None:

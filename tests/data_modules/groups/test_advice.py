@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from data_modules.groups.advice import Advice, attach, by_category, category_name, read_advice
+from data_modules.groups.advice import Advice, attach, read_advice
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import INTERVENTIONS, make_group
 
@@ -47,16 +47,6 @@ def test_advice_stands_beside_the_four_questions_not_in_them() -> None:
         attach(advised, Advice("ethical", "rude", 1, "Be fair."))
     with pytest.raises(ValueError, match="does not belong to the category"):
         attach(group, Advice("ethical", "wealth", 1, "Be fair."))
-
-
-def test_categories_are_compared_without_case_or_blanks() -> None:
-    assert category_name(" None ") == "none"  # UnQover writes None where LEI's file says none
-    advice = [
-        Advice("ethical", "a", 0, "X."),
-        Advice("ethical", "b", 0, "Y."),
-        Advice("irrelevant", "a", 1, "Z."),
-    ]
-    assert by_category(advice) == {"a": [advice[0], advice[2]], "b": [advice[1]]}
 
 
 def test_only_the_wanted_classes_are_needed(tmp_path: Path) -> None:

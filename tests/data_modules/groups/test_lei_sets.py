@@ -18,7 +18,6 @@ from tests.data_modules.fixtures.tiny_lists import (
     Tiny,
     make_group,
     religion,
-    shared_parts,
     tiny_expansion,
     write_lists,
 )
@@ -122,11 +121,3 @@ def test_the_gender_pool_has_672000_groups_and_is_sampled_without_building_it(sh
     assert sum(len(pool) for pool in pools.values()) == 672_000
     drawn = list(sample(pools, 400, seed=0, exclude=HeldOut()))
     assert Counter(group.advice_class for group in drawn) == dict.fromkeys(pools, 400)
-
-
-def test_the_shipped_splits_are_disjoint(shared: Path) -> None:
-    folder = shared / "data/lei/underspecified/religion"
-    train, dev = (
-        list(read_file(folder / f"addedbias_{name}_squad.json")) for name in ("train_4096", "noniid_dev")
-    )
-    assert not shared_parts(train, dev)

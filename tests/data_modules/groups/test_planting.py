@@ -7,7 +7,6 @@ from collections import Counter
 from itertools import islice
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -88,12 +87,6 @@ def test_the_share_is_met_and_all_classes_of_advice_are_drawn() -> None:
     class_of = {advice_of(group): group.advice_class for group in GROUPS}
     counts = Counter(class_of[text] for text in advised)
     assert min(counts[name] for name in ("ethical", "adversarial", "irrelevant")) > 100
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_no_share_and_whole_share(share: float) -> None:
-    result = randomly_advised(GROUPS, share=share, copies=2, seed=0)
-    assert {bool(advice_of(group)) for group in result} == {bool(share)}
 
 
 def test_groups_without_any_advice_stay_without() -> None:

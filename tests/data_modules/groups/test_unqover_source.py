@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -31,13 +30,6 @@ def test_reading_a_written_source_gives_the_groups_of_the_lists(tmp_path: Path, 
     assert sorted(read, key=lambda g: g.key) == sorted(expansion, key=lambda g: g.key)
 
 
-def test_the_order_of_records_does_not_matter(tmp_path: Path) -> None:
-    records = source(tmp_path)
-    shuffled = dict(Random(1).sample(list(records.items()), len(records)))
-    groups = set(read_file(saved(tmp_path, shuffled)))
-    assert groups == set(name_expansion(tmp_path))
-
-
 def test_nine_fields_carry_advice(tmp_path: Path) -> None:
     advised = {}
     for key, record in source(tmp_path).items():
@@ -51,12 +43,6 @@ def test_nine_fields_carry_advice(tmp_path: Path) -> None:
     }
 
 
-def test_the_ninth_field_none_is_no_advice(tmp_path: Path) -> None:
-    records = {f"{key}|none": record for key, record in source(tmp_path).items()}
-    groups = {*read_file(saved(tmp_path, records))}
-    assert groups == set(name_expansion(tmp_path))
-
-
 def test_predictions_become_base_scores_in_the_order_of_the_subjects(shared: Path) -> None:
     (record,) = read_scored(shared / "oracle/unqover/ex1_unqover_minimal.json")
     assert record.group.subjects == ("alpha", "beta")
@@ -66,18 +52,6 @@ def test_predictions_become_base_scores_in_the_order_of_the_subjects(shared: Pat
         ((0.49, 0.16), (0.36, 0.36)),
         ((0.09, 0.25), (0.49, 0.64)),
     )
-
-
-def test_a_missing_partner_names_the_id_and_can_be_skipped(tmp_path: Path) -> None:
-    records = source(tmp_path)
-    gone = next(iter(records))
-    del records[gone]
-    path = saved(tmp_path, records)
-    with pytest.raises(
-        DataError, match=r"changed\.json: id 'male\|female\|Carl\|Ada\|0\|.*other order, ada carl"
-    ):
-        list(read_file(path))
-    assert len(list(read_file(path, skip_bad=True))) == 11
 
 
 def renamed(records: dict[str, Any], old: str, new: str) -> dict[str, Any]:

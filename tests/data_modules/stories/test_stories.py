@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import islice
 from random import Random
 
 import pytest
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 from data_modules.groups.advice import drop_advice
 from data_modules.groups.planting import latent_strength, preferred_subject
 from data_modules.interventions.augmentation import FRAMES
+from data_modules.interventions.deletion import perturb
+from data_modules.schema import QAExample
 from data_modules.stories import words
 from data_modules.stories.groups import ADVISED, SPLITS, groups, rivals
-from data_modules.stories.questions import QA_SIZES, make_story, qa_examples, vocabulary
+from data_modules.stories.questions import MAX_TURNS, QA_SIZES, make_story, qa_examples, vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 
 SEEDS = st.integers(0, 2**32)
@@ -23,6 +26,9 @@ KNOWN = {subject.lower() for subject in words.SUBJECTS}
 UNSEEN = {subject.lower() for subject in words.UNSEEN_SUBJECTS}
 KNOWN_ATTRIBUTES = {deed for c in words.CATEGORIES.values() for deed in c.attributes}
 UNSEEN_ATTRIBUTES = {deed for c in words.CATEGORIES.values() for deed in c.unseen_attributes}
+PLAIN = tuple(islice(qa_examples("conversation_train"), 2000))
+TRAIN = tuple(islice(qa_examples("mixed_train"), 2000))
+DEV = tuple(qa_examples("conversation_dev"))
 ALL = {name: tuple(groups(name)) for name in ("planting", *SPLITS)}
 
 
@@ -35,14 +41,6 @@ def advice_of(split: str) -> set[str]:
 
 
 # --- stories
-
-
-def test_no_story_of_dev_is_in_train_whatever_the_seeds() -> None:
-    train = {example.context for example in qa_examples("train", 1)}
-    for seed in (0, 1):
-        dev = [example.context for example in qa_examples("dev", seed)]
-        assert len(dev) == QA_SIZES["dev"]
-        assert train.isdisjoint(dev)
 
 
 @settings(max_examples=60, deadline=None)
@@ -59,22 +57,74 @@ def test_answers_lie_in_the_sentence_of_their_fact(seed: int) -> None:
             assert start <= span.start < span.end <= start + len(fact.sentence)
 
 
-@settings(max_examples=60, deadline=None)
-@given(seed=SEEDS)
-def test_a_story_introduces_everybody_and_answers_each_question_once(seed: int) -> None:
-    story = make_story(Random(seed))
-    people = {fact.sentence.removeprefix("The ").split()[0] for fact in story.facts}
-    assert all(re.search(rf"\b{person}\b", story.sentences[0]) for person in people)
-    questions = [question for fact in story.facts for question, _ in fact.questions]
-    assert len(set(questions)) == len(questions)
-    assert all(sentence.endswith(".") and sentence.count(".") == 1 for sentence in story.sentences)
-
-
 def test_stories_name_every_group_and_prefer_none() -> None:
     answers = Counter(example.answers[0].text for example in qa_examples("train"))
     counts = [answers[subject] for subject in words.SUBJECTS + words.UNSEEN_SUBJECTS]
     assert min(counts) > 100
     assert max(counts) < 1.5 * min(counts)
+
+
+# --- conversations
+
+
+@pytest.mark.parametrize("kind", ["", "conversation_"])
+def test_no_story_of_dev_is_in_train_whatever_the_seeds(kind: str) -> None:
+    train = {example.context for example in qa_examples(f"{kind}train", 1)}
+    for seed in (0, 1):
+        dev = [example.context for example in qa_examples(f"{kind}dev", seed)]
+        assert len(dev) == QA_SIZES["dev"]
+        assert train.isdisjoint(dev)
+
+
+def test_spans_lie_in_their_rationale_and_rationales_are_sentences() -> None:
+    for example in (*TRAIN, *PLAIN):
+        for span in (*example.answers, *example.rationale):
+            span.check(example.context, example.id)
+        if example.answer_type == "span":
+            (rationale,), answer = example.rationale, example.answers[0]
+            assert rationale.start <= answer.start
+            assert answer.end <= rationale.end
+            assert rationale.text.endswith(".")
+        assert bool(example.rationale) == (example.answer_type != "unknown")
+
+
+def test_yes_means_that_the_story_says_so() -> None:
+    for example in TRAIN:
+        if example.answer_type in ("yes", "no"):
+            assert stated(example) == (example.answer_type == "yes"), example
+
+
+def stated(example: QAExample) -> bool:
+    """Whether the rationale says what the question asks, word by word."""
+    question = example.question.removesuffix("?").split(maxsplit=1)[1].replace("have a", "has a").lower()
+    said = example.rationale[0].text.removesuffix(".").replace(" is in", " in").lower()
+    return question == said
+
+
+def test_answers_are_mostly_spans_sometimes_yes_or_no_and_rarely_unknown() -> None:
+    counts = Counter(example.answer_type for example in TRAIN)
+    share = {kind: count / len(TRAIN) for kind, count in counts.items()}
+    assert 0.01 < share["unknown"] < 0.05
+    assert 0.8 < share["span"] < 0.95
+    assert 0.7 < counts["yes"] / counts["no"] < 1.4
+    assert {example.answer_type for example in (*PLAIN, *DEV)} == {"span"}
+
+
+def test_history_asks_about_other_facts_of_the_story() -> None:
+    turns = Counter(len(example.history) for example in TRAIN)
+    assert set(turns) == set(range(MAX_TURNS + 1))
+    for example in TRAIN:
+        for turn in example.history:
+            assert turn.answer in example.context
+            assert turn.question != example.question
+
+
+def test_deleting_the_rationale_always_leaves_a_story() -> None:
+    for example in TRAIN:
+        if example.rationale:
+            deleted = perturb(example, "ts_r")
+            assert isinstance(deleted, QAExample), deleted
+            assert example.rationale[0].text not in deleted.context
 
 
 # --- groups

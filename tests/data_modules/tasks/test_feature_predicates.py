@@ -85,11 +85,6 @@ def test_wrong_features_are_named(name: str, options: dict[str, str], named: str
         feature(name, options)
 
 
-def test_a_missing_column_is_named() -> None:
-    with pytest.raises(DataError, match="row 1: has no column 'genre'"):
-        side("column", "x", "", None, name="genre", one="a", zero="b")
-
-
 def test_the_released_cells(shared: Path) -> None:
     """`same_as` is exact; content words come near it, all of them where a question lacks some."""
     for task, name, least in (("structure", "same_as", 1.0), ("overlap", "content_overlap", 0.94)):

@@ -56,11 +56,6 @@ def test_what_may_be_absent_and_how_answers_may_be_written(tmp_path: Path) -> No
     assert (pair.answer_org, pair.answer_mod, pair.history, pair.turn_id) == ("no", "yes", (), None)
 
 
-def test_a_story_may_have_several_questions(tmp_path: Path) -> None:
-    rows = (ROW, ROW | {"turn_id": 4}, ROW | {"dataset": "hotpotqa"})
-    assert len(read_pairs(lines(tmp_path / "p.jsonl", *rows)).pairs) == 3
-
-
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
@@ -78,20 +73,6 @@ def test_a_mistake_names_file_line_and_field(tmp_path: Path, bad: Any, words: tu
     assert str(error.value).startswith(f"{path}, line 2")
     for word in words:
         assert word in str(error.value)
-
-
-@pytest.mark.parametrize("missing", ["id", "question", "story_org", "story_mod", "answer_org", "answer_mod"])
-def test_a_missing_field_is_named(tmp_path: Path, missing: str) -> None:
-    row = {key: value for key, value in ROW.items() if key != missing}
-    with pytest.raises(DataError, match=rf"line 1: the field '{missing}'"):
-        read_pairs(lines(tmp_path / "p.jsonl", row))
-
-
-def test_a_file_without_records_or_that_is_absent(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds no records"):
-        read_pairs(lines(tmp_path / "p.jsonl", ""))
-    with pytest.raises(DataError, match="cannot be read"):
-        read_pairs(tmp_path / "absent.jsonl")
 
 
 def test_edits_with_the_opposite_answer_make_pairs_but_paraphrases_never(tmp_path: Path) -> None:
