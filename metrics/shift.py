@@ -105,15 +105,9 @@ class ShiftSums(NamedTuple):
     """Of all blocks together, as the next."""
     token_histogram_LH: Tensor
 
-
-class ShiftMeans(NamedTuple):
-    """Means and population standard deviations of cosines per layer; NaN where there are none."""
-
-    cls_mean_L: Tensor
-    cls_std_L: Tensor
-    token_mean_L: Tensor
-    token_std_L: Tensor
-    token_macro_L: Tensor
+    def total(self) -> ShiftSums:
+        """The sums of all blocks together."""
+        return ShiftSums(*(v.sum(0) if "_U" in name else v for name, v in self._asdict().items()))
 
 
 class ShiftResult(NamedTuple):
@@ -195,33 +189,21 @@ def histogram(cos_NL: Tensor, counted_N: Tensor, bins: int) -> Tensor:
     return counts.view(layers, bins)
 
 
-def shift_means(sums: ShiftSums) -> ShiftMeans:
-    """Means and deviations of each block; only the sums of cosines and the counts are read.
-
-    Sums may have any leading shape in place of U, such as that of resamples of blocks.
-    """
+def shift_result(sums: ShiftSums) -> ShiftResult:
+    """Means and deviations of sums of any leading shape in place of U: none of a total, that of resamples."""
     n, pairs, paired = (count[..., None] for count in (sums.n_U, sums.pairs_U, sums.paired_U))
-    return ShiftMeans(
+    return ShiftResult(
         1 - sums.cls_u_UL / n,
         population_std(sums.cls_u_UL, sums.cls_square_UL, n),
         1 - sums.token_u_UL / pairs,
         population_std(sums.token_u_UL, sums.token_square_UL, pairs),
         1 - sums.macro_u_UL / paired,
-    )
-
-
-def shift_result(sums: ShiftSums) -> ShiftResult:
-    """Means and deviations over all blocks."""
-    by_block = {name: value for name, value in sums._asdict().items() if "_U" in name}
-    total = sums._replace(**{name: value.sum(0) for name, value in by_block.items()})
-    return ShiftResult(
-        *shift_means(total),
-        cls_histogram_LH=total.cls_histogram_LH,
-        token_histogram_LH=total.token_histogram_LH,
-        n=total.n_U,
-        pairs=total.pairs_U,
-        paired=total.paired_U,
-        skipped=total.skipped_U,
+        cls_histogram_LH=sums.cls_histogram_LH,
+        token_histogram_LH=sums.token_histogram_LH,
+        n=sums.n_U,
+        pairs=sums.pairs_U,
+        paired=sums.paired_U,
+        skipped=sums.skipped_U,
     )
 
 
@@ -307,4 +289,4 @@ class EmbeddingShift(SumMetric):
 
     def compute(self) -> ShiftResult:
         """Means, deviations and histograms of everything seen."""
-        return shift_result(self.sums)
+        return shift_result(self.sums.total())

@@ -7,9 +7,10 @@ the sentence's place in its list names it: `adversarial_poverty-1`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group
 from storage.errors import DataError
@@ -52,35 +53,28 @@ def read_advice(path: str | Path, classes: Sequence[AdviceClass] = CLASSES) -> t
     unknown = [name for name in document if name not in CLASSES]
     if unknown:
         raise DataError(f"{path}: unknown class {unknown[0]!r}; the classes are {', '.join(CLASSES)}")
-    advice = [
-        item
-        for name, categories in document.items()
-        if name in classes
-        for item in _of_class(name, categories, path)  # type: ignore[arg-type]  # a known class
-    ]
+    advice: list[Advice] = []
+    for name, categories in document.items():
+        seen: dict[str, str] = {}
+        for given, sentences in categories.items() if name in classes else ():
+            category = category_name(given)
+            where = f"{path}: {name!r}, {given!r}"
+            if seen.setdefault(category, given) != given:
+                raise DataError(f"{where}: the same category as {seen[category]!r}; merge their lists")
+            if not category or "|" in category:
+                raise DataError(
+                    f"{where}: a category must be a name without '|', since it becomes part of keys"
+                )
+            for number, sentence in enumerate(sentences):
+                if isinstance(sentence, str) and sentence.strip():
+                    advice.append(Advice(cast(AdviceClass, name), category, number, sentence.strip()))
+                elif isinstance(sentence, float) and not math.isnan(sentence):
+                    raise DataError(f"{where}[{number}]: must be a sentence, found {sentence!r}")
     for name in classes:
         if not any(item.advice_class == name for item in advice):
             lacks = "has no sentence" if name in document else "is missing"
             raise DataError(f"{path}: the class {name!r} {lacks}")
     return tuple(advice)
-
-
-def _of_class(
-    name: AdviceClass, categories: Mapping[str, Sequence[str | float | None]], path: str | Path
-) -> Iterator[Advice]:
-    seen: dict[str, str] = {}
-    for given, sentences in categories.items():
-        category = category_name(given)
-        where = f"{path}: {name!r}, {given!r}"
-        if seen.setdefault(category, given) != given:
-            raise DataError(f"{where}: the same category as {seen[category]!r}; merge their lists")
-        if not category or "|" in category:
-            raise DataError(f"{where}: a category must be a name without '|', since it becomes part of keys")
-        for number, sentence in enumerate(sentences):
-            if isinstance(sentence, str) and sentence.strip():
-                yield Advice(name, category, number, sentence.strip())
-            elif isinstance(sentence, float) and not math.isnan(sentence):  # NaN: empty cells of their tables
-                raise DataError(f"{where}[{number}]: must be a sentence, found {sentence!r}")
 
 
 def category_name(given: str) -> str:

@@ -246,10 +246,10 @@ def _half(place: str, record: Any) -> Half:
         spans = []
         for j, answer in enumerate(qa["answers"]):
             start, text = answer["answer_start"], answer["text"]
-            if start < 0 or not text:
-                raise DataError(f"{where}.answers[{j}]: {text!r} at {start} is empty or before the context")
-            spans.append(Span(start, start + len(text), text))
-            spans[-1].check(context, f"{where}.answers[{j}]")
+            end = start + len(text)
+            if start < 0 or not text or context[start:end] != text:
+                raise DataError(f"{where}.answers[{j}]: {text!r} does not stand at {start} in {context!r}")
+            spans.append(Span(start, end, text))
         first, second = spans
         if first.start < second.end and second.start < first.end:
             raise DataError(f"{where}: the two answers overlap in the context {context!r}")

@@ -22,7 +22,7 @@ from evaluation.results import Results
 from evaluation.variants import Stories
 from evaluation.views import View, make_table, number
 from metrics.intervals import percentiles_of_each, resamples
-from metrics.shift import ShiftSums, shift_means, shift_result
+from metrics.shift import ShiftSums, shift_result
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -35,7 +35,7 @@ COSINES = (
     ("common", "std", "token_std_L"),
     ("common", "macro", "token_macro_L"),
 )
-"""Embedding, measure, and the field of `ShiftMeans`; of CLS, a story has one."""
+"""Embedding, measure, and the field of `ShiftResult`; of CLS, a story has one."""
 MOST_BINS = 40
 """Bars over the range that a histogram shows."""
 
@@ -74,7 +74,7 @@ def report(
             for variant, metrics in checkpoint.shift.items():
                 cell: dict[str, Any] = {"checkpoint": checkpoint.name, "variant": variant, "stories": which}
                 add_cosines(results, metrics[which].sums, checkpoint.layers, **cell)
-                result = shift_result(metrics[which].sums)
+                result = shift_result(metrics[which].sums.total())
                 results.add("pairs", int(result.pairs), n=int(result.paired), embedding="common", **cell)
                 results.add("skipped", int(result.skipped), n=int(result.n), **cell)
                 compared[which] += int(result.n)
@@ -146,15 +146,15 @@ def report(
 def add_cosines(results: Results, sums: ShiftSums, layers: range, *, only: str = "", **cell: str) -> None:
     """Means and deviations of the cosines of every layer (or `only` one measure), with intervals from
     resamples of blocks."""
-    result = shift_result(sums)
+    result = shift_result(sums.total())
     filled_U = (sums.n_U + sums.pairs_U) > 0
     units, intervals = int(filled_U.sum()), {}
     if units > 1:
         weight_RU = torch.from_numpy(np.concatenate(list(resamples(units))))
         by_block = {name: value for name, value in sums._asdict().items() if "_U" in name}
         drawn = sums._replace(**{n: weight_RU @ value[filled_U].double() for n, value in by_block.items()})
-        means = shift_means(drawn)._asdict()
-        intervals = {name: percentiles_of_each(value_RL.numpy()) for name, value_RL in means.items()}
+        means = shift_result(drawn)
+        intervals = {name: percentiles_of_each(getattr(means, name).numpy()) for *_, name in COSINES}
     for embedding, measure, name in COSINES:
         if measure == only or not only:
             n = int(result.n if embedding == "cls" else result.paired)
@@ -210,7 +210,7 @@ def draw_histograms(
     """Histograms of the last layer: CLS beside tokens, an outline a checkpoint, dotted its mean, the same
     bins for all."""
     figure = new_figure(8.5, 3.4)
-    results = [shift_result(c.shift[variant][which].sums) for c in checkpoints]
+    results = [shift_result(c.shift[variant][which].sums.total()) for c in checkpoints]
     for axes, kind, title, unit in zip(
         figure.subplots(1, 2),
         ("cls", "token"),
