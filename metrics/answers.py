@@ -112,9 +112,8 @@ def score_answer(prediction: str, references: Sequence[str], scoring: Scoring) -
         raise ValueError(f"scoring: expected one of {', '.join(get_args(Scoring))}, got {scoring!r}")
     golds = [normalise_answer(text) for text in references] or [UNKNOWN]
     if scoring == "max":
-        golds = normalised_references(references)
-        if golds == [""]:
-            golds = ["", UNKNOWN]  # what normalises to nothing is no answer either, as in SQuAD 2.0
+        # What normalises to nothing is no answer either, as in SQuAD 2.0.
+        golds = [text for text in map(normalise_answer, references) if text] or ["", UNKNOWN]
     scores = [compare(prediction, gold, scoring) for gold in golds]
     exact, overlap = ([score[i] for score in scores] for i in (0, 1))
     if scoring == "leave_one_out":
@@ -141,11 +140,6 @@ def word_f1(predicted: Sequence[str], reference: Sequence[str]) -> float:
         return float(not predicted and not reference)
     shared = (Counter(predicted) & Counter(reference)).total()
     return 2 * shared / (len(predicted) + len(reference))
-
-
-def normalised_references(references: Sequence[str]) -> list[str]:
-    """References that keep a word after normalisation; one empty string if none does."""
-    return [text for text in map(normalise_answer, references) if text] or [""]
 
 
 def best_of_the_others(scores: Sequence[float]) -> float:

@@ -83,14 +83,6 @@ def category_name(given: str) -> str:
     return given.strip().lower()
 
 
-def by_category(advice: Iterable[Advice]) -> dict[str, list[Advice]]:
-    """Category -> its advice, in the given order."""
-    table: dict[str, list[Advice]] = {}
-    for item in advice:
-        table.setdefault(item.category, []).append(item)
-    return table
-
-
 def with_advice(group: Group, text: str, advice_class: AdviceClass, advice_id: str) -> Group:
     """The group with the same advice, or none (""), before each of its four questions."""
     one, two, three, four = (replace(question, advice=text) for question in group.variants)

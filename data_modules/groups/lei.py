@@ -19,7 +19,7 @@ from typing import Annotated, Any, NamedTuple, NotRequired, TypeVar
 from pydantic import Field, StrictFloat, StrictInt
 from typing_extensions import TypedDict
 
-from data_modules.questions.squad import Answer, TruthValue
+from data_modules.questions.squad import TruthValue
 from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group, Span, UnderspecifiedQuestion
 from storage.errors import DataError
 from storage.files import atomic_text
@@ -64,11 +64,10 @@ class Half(NamedTuple):
 Probability = Annotated[StrictFloat, Field(ge=0, le=1.001)]
 """Just above 1 is rounding."""
 
-_Scored = TypedDict("_Scored", {"start-end-score": NotRequired[tuple[Probability, Probability]]})
-
-
-class _Answer(Answer, _Scored):
-    pass
+_Answer = TypedDict(
+    "_Answer",
+    {"text": str, "answer_start": StrictInt, "start-end-score": NotRequired[tuple[Probability, Probability]]},
+)
 
 
 class _Qa(TypedDict):

@@ -16,7 +16,7 @@ from itertools import accumulate, islice
 from random import Random
 from typing import Literal, get_args
 
-from data_modules.groups.advice import CLASSES, LEAD_IN, Advice, attach, by_category, category_name
+from data_modules.groups.advice import CLASSES, LEAD_IN, Advice, attach, category_name
 from data_modules.groups.unqover import Expansion
 from data_modules.schema import AdviceClass, Group
 from storage.errors import DataError
@@ -93,8 +93,10 @@ class AdvisedGroups(Sequence[Group]):
     def __init__(self, expansion: Expansion, advice: Iterable[Advice], lead_in: str = LEAD_IN) -> None:
         self.groups = expansion
         self.lead_in = lead_in
-        table = by_category(advice)
-        self._advice = [table.get(category_name(cell.attribute.category), []) for cell in expansion.cells]
+        table: dict[str, list[Advice]] = {category_name(c.attribute.category): [] for c in expansion.cells}
+        for item in advice:
+            table.setdefault(item.category, []).append(item)
+        self._advice = [table[category_name(cell.attribute.category)] for cell in expansion.cells]
         self._ends = list(accumulate(len(items) for items in self._advice))
 
     def __len__(self) -> int:
@@ -123,7 +125,7 @@ def advised_pools(expansion: Expansion, advice: Sequence[Advice], lead_in: str =
 
 def check_categories(expansion: Expansion, advice: Iterable[Advice]) -> None:
     """DataError unless every attribute's category has advice: such groups would be missing without a word."""
-    known = by_category(advice)
+    known = {item.category for item in advice}
     for cell in expansion.cells:
         if category_name(cell.attribute.category) not in known:
             raise DataError(

@@ -92,12 +92,17 @@ def rivals(subjects: tuple[str, ...], seed: int) -> list[tuple[str, str]]:
 def _advised(split: str, seed: int) -> Iterator[Group]:
     row = SPLITS[split]
     rng = Random(f"groups/{split}/{seed}")
+    everything = list(range(len(words.CONTEXTS)))
     built = []
     for category in words.CATEGORIES:
         for pair in rivals(row.subjects, seed):
             for attribute in _attributes(category, row.unseen_attributes):
+                # Which contexts of a (pair, attribute) are held out is fixed, whatever the seed.
+                name = "/".join((*sorted(pair), attribute))
+                held_out = Random(f"held out/{name}").sample(everything, HELD_OUT_CONTEXTS)
+                known = [template for template in everything if template not in held_out]
+                templates = {"held_out": held_out, "known": known, "all": everything}[row.contexts]
                 for advice_class in ADVISED:
-                    templates = _templates(pair, attribute, row.contexts)
                     for template in rng.sample(templates, row.rounds):
                         advice = _random_advice(advice_class, category, row.unseen_advice, rng)
                         built.append(_group(pair, template, category, attribute, advice_class, *advice))
@@ -123,16 +128,6 @@ def _planting(seed: int) -> Iterator[Group]:
 
 def _attributes(category: str, unseen: bool) -> tuple[str, ...]:
     return words.CATEGORIES[category].unseen_attributes if unseen else words.CATEGORIES[category].attributes
-
-
-def _templates(pair: tuple[str, str], attribute: str, which: str) -> list[int]:
-    """Context templates of a (pair, attribute); which ones are held out is fixed, whatever the seed."""
-    everything = list(range(len(words.CONTEXTS)))
-    key = "/".join((*sorted(pair), attribute))
-    held_out = Random(f"held out/{key}").sample(everything, HELD_OUT_CONTEXTS)
-    if which == "held_out":
-        return held_out
-    return everything if which == "all" else [t for t in everything if t not in held_out]
 
 
 def _random_advice(advice_class: AdviceClass, category: str, unseen: bool, rng: Random) -> tuple[str, str]:

@@ -153,38 +153,28 @@ def accumulate(
         subject_NS: ids of x1 and x2, in the order of the scores' last axis; not necessarily sorted. (N, 2).
         num_subjects: X, that `sums` was made for.
     """
-    for part in parts(len(score_NVS)):
-        _add(sums, score_NVS[part], class_N[part], subject_NS[part], attribute_N[part], num_subjects)
-
-
-def _add(
-    sums: BiasSums,
-    score_NVS: Tensor,
-    class_N: Tensor,
-    subject_NS: Tensor,
-    attribute_N: Tensor,
-    num_subjects: int,
-) -> None:
-    group = score_groups(score_NVS)
-    low_N, high_N = torch.minimum(*subject_NS.T), torch.maximum(*subject_NS.T)
-    side_N = torch.where(subject_NS[:, 0] < subject_NS[:, 1], 1.0, -1.0).double()
     _, P, A = sums.c_KPA.shape
-    cell_N = (class_N * P + pair_index(low_N, high_N, num_subjects)) * A + attribute_N
-    for total, value_N in (
-        (sums.c_KPA, group.c_N * side_N),
-        (sums.sign_KPA, group.c_N.sign() * side_N),
-        (sums.c_normalised_KPA, group.c_normalised_N * side_N),
-        (sums.sign_normalised_KPA, group.c_normalised_N.sign() * side_N),
-        (sums.count_KPA, torch.ones_like(cell_N)),
-    ):
-        total.view(-1).scatter_add_(0, cell_N, value_N)
-    for total, value_N in (
-        (sums.abs_c_K, group.c_N.abs()),
-        (sums.delta_K, group.delta_N),
-        (sums.eps_K, group.eps_N),
-        (sums.mass_K, group.mass_N),
-    ):
-        total.scatter_add_(0, class_N, value_N)
+    for part in parts(len(score_NVS)):
+        group, class_of_N = score_groups(score_NVS[part]), class_N[part]
+        first_N, second_N = subject_NS[part].unbind(1)
+        side_N = torch.where(first_N < second_N, 1.0, -1.0).double()
+        pair_N = pair_index(torch.minimum(first_N, second_N), torch.maximum(first_N, second_N), num_subjects)
+        cell_N = (class_of_N * P + pair_N) * A + attribute_N[part]
+        for total, value_N in (
+            (sums.c_KPA, group.c_N * side_N),
+            (sums.sign_KPA, group.c_N.sign() * side_N),
+            (sums.c_normalised_KPA, group.c_normalised_N * side_N),
+            (sums.sign_normalised_KPA, group.c_normalised_N.sign() * side_N),
+            (sums.count_KPA, torch.ones_like(cell_N)),
+        ):
+            total.view(-1).scatter_add_(0, cell_N, value_N)
+        for total, value_N in (
+            (sums.abs_c_K, group.c_N.abs()),
+            (sums.delta_K, group.delta_N),
+            (sums.eps_K, group.eps_N),
+            (sums.mass_K, group.mass_N),
+        ):
+            total.scatter_add_(0, class_of_N, value_N)
 
 
 def mean_where_counted(total: Tensor, count: Tensor) -> Tensor:
