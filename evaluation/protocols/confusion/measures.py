@@ -119,10 +119,10 @@ def long_table(
         if cell["probe"] in BIASED:
             results.add("chance", chance, n=group["index"].nunique(), **cell)
             add_maxprob(results, cell, group, seed)
-            add_bias_tests(results, cell, group, chance)
         elif cell["probe"] == "choice_paralysis":
             add_hits(results, cell, group)
-            add_paralysis_tests(results, cell, group)
+        if cell["probe"] != "original":
+            add_cell_tests(results, cell, group, chance)
     for one in asked:
         if one.trial.probe == "original":
             add_irregularities(results, questions, one)
@@ -191,45 +191,40 @@ def add_maxprob(results: Results, cell: Cell, group: pd.DataFrame, seed: int) ->
         add_sd_of_means(results, cell, measure, every, "split")
 
 
-def add_bias_tests(results: Results, cell: Cell, group: pd.DataFrame, chance: float) -> None:
-    """Of the first three probes. The paper names no tests; these are ours."""
-    by_question = group.groupby("index")[["confidence", "confidence_before", "variance"]].mean()
-    confidence_P, before_P, variance_P = by_question.to_numpy().T
+def add_cell_tests(results: Results, cell: Cell, group: pd.DataFrame, chance: float) -> None:
+    """The tests of a probe: over questions or trials once, and in every trial. The paper names none for prior
+    bias; those are ours."""
     trials = [part for _, part in group.groupby("trial")]
-    right = [part["pseudo_accuracy"].to_numpy() == 1 for part in trials]
-    right_before = trials[0]["accuracy_before"].to_numpy() == 1
-    over_trials = np.array([right_P.mean() for right_P in right])
-    tests = {
-        "confidence_against_chance": t_against(confidence_P, chance),
-        "confidence_before_after": t_paired(before_P, confidence_P),
-        "accuracy_against_chance_over_trials": t_against(over_trials, chance),
+    biased = cell["probe"] in BIASED
+    accuracy = "pseudo_accuracy" if biased else "accuracy"
+    means = group.groupby("trial")[["accuracy_before", accuracy]].mean()
+    right = [(part["accuracy_before"] == 1, part[accuracy] == 1) for part in trials]
+    turned = [mcnemar(before, after) for before, after in right]
+    once: dict[str, Significance] = {}
+    if biased:
+        by_question = group.groupby("index")[["confidence", "confidence_before", "variance"]].mean()
+        confidence_P, before_P, variance_P = by_question.to_numpy().T
+        once["confidence_against_chance"] = t_against(confidence_P, chance)
+        once["confidence_before_after"] = t_paired(before_P, confidence_P)
+        once["accuracy_against_chance_over_trials"] = t_against(means[accuracy].to_numpy(), chance)
         # The paper's; a variance is never below 0: significant for every model that is not constant.
-        "variance_against_zero": t_against(variance_P, 0.0),
-    }
-    for name, test in tests.items():
+        once["variance_against_zero"] = t_against(variance_P, 0.0)
+        exact = [binomial(int(after.sum()), len(after), chance) for _, after in right]
+        each = {"accuracy_against_chance": exact, "accuracy_before_after": turned}
+    else:
+        over_trials = t_paired(means["accuracy_before"].to_numpy(), means[accuracy].to_numpy())
+        once["accuracy_before_after_over_trials"] = over_trials
+        lost = [t_paired(part["confidence_before"], part["confidence"]) for part in trials]
+        each = {"accuracy_before_after": turned, "confidence_before_after": lost}
+    for name, test in once.items():
         add_tests(results, cell, name, [test])
-    exact = [binomial(int(right_P.sum()), len(right_P), chance) for right_P in right]
-    add_tests(results, cell, "accuracy_against_chance", exact, by_trial=True)
-    turned = [mcnemar(right_before, right_P) for right_P in right]
-    add_tests(results, cell, "accuracy_before_after", turned, by_trial=True)
+    for name, tests in each.items():
+        add_tests(results, cell, name, tests, by_trial=True)
     if "confidence_difference" in group and group["confidence_difference"].notna().all():
         difference_P = group.groupby("index")["confidence_difference"].mean()
         results.add("confidence_difference_sd", difference_P.std(), n=len(difference_P), **cell)
         test = t_against(difference_P.to_numpy(), 0.0, "greater")
         add_tests(results, cell, "confidence_difference_above_0", [test])
-
-
-def add_paralysis_tests(results: Results, cell: Cell, group: pd.DataFrame) -> None:
-    """Of choice paralysis."""
-    names = ["accuracy_before", "accuracy", "confidence_before", "confidence"]
-    means = group.groupby("trial")[["accuracy_before", "accuracy"]].mean()
-    over_trials = t_paired(means["accuracy_before"].to_numpy(), means["accuracy"].to_numpy())
-    add_tests(results, cell, "accuracy_before_after_over_trials", [over_trials])
-    trials = [part[names].to_numpy().T for _, part in group.groupby("trial")]
-    turned = [mcnemar(before_P == 1, after_P == 1) for before_P, after_P, _, _ in trials]
-    add_tests(results, cell, "accuracy_before_after", turned, by_trial=True)
-    lost = [t_paired(before_P, after_P) for _, _, before_P, after_P in trials]
-    add_tests(results, cell, "confidence_before_after", lost, by_trial=True)
 
 
 def add_tests(

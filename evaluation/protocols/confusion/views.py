@@ -15,7 +15,6 @@ from evaluation.figures import COLOURS, Lines, bare, new_figure
 from evaluation.protocols.confusion.measures import BIASED, Asked, answers, long_table
 from evaluation.protocols.confusion.trials import Plan
 from evaluation.report import Drawing, Evaluation, Figure
-from evaluation.results import Results
 from evaluation.views import View, number
 
 if TYPE_CHECKING:
@@ -34,41 +33,53 @@ def report(
     questions: Sequence[ChoiceQuestion], plan: Plan, asked: Sequence[Asked], about: dict[str, Any]
 ) -> Evaluation:
     """The report of all models on one set of questions."""
-    frame = answers(asked)
+    frame, names = answers(asked), list(about["checkpoints"])
     results = long_table(questions, asked, frame, plan.seed)
-    names = list(about["checkpoints"])
+    total, count = len(questions), len(questions[0].choices)
+    notes = [
+        f"{total} questions with {count} choices each; guessing is right in {1 / count:.3f} of them. A probe "
+        "takes away what the right choice could be told by. Its slot is then pseudo-correct: a model without "
+        "prior bias picks it by chance, with a confidence of 1 by the number of choices. "
+        f"{plan.trials} trial(s) of every probe with random texts, seeds {plan.seed} to {plan.seeds[-1]}."
+    ]
+    if plan.no_shared_words:
+        left = total - frame[frame["probe"] == "wrong_question"]["index"].nunique()
+        notes.append(
+            f"Wrong questions have no word in common with the right one; {left} of {total} questions have no "
+            "such other one and are left out."
+        )
+    headline = []
+    if "no_question" in plan.probes:
+        parts = []
+        for name in names:
+            cell = {"checkpoint": name, "probe": "no_question"}
+            kept, chance = (number(results.value(m, **cell)) for m in ("confidence", "chance"))
+            parts.append(f"{name} keeps a confidence of {kept} in its answer (chance {chance})")
+        headline.append(f"Without the question {'; '.join(parts)}.")
+    if "choice_paralysis" in plan.probes:
+        notes.append(
+            f"Choice paralysis: {min(plan.instances, total)} questions drawn in each trial, the same for "
+            f"every number of choices. Heuristic: the questions whose {plan.similar_by} are most similar to "
+            "the prompt. A question with the same prompt gives no choices, since they could be right."
+        )
+        most, kind, parts = plan.choices[-1], plan.sampling[0], []
+        for name in names:
+            cell = {"checkpoint": name, "sampling": kind, "n_choices": str(most)}
+            shares = [results.value(m, **cell) for m in ("accuracy_before", "accuracy")]
+            before, after = (number(share, percent=True) for share in shares)
+            parts.append(f"{name} is right in {after} % ({before} % before)")
+        headline.append(f"Among {most} {kind} choices {'; '.join(parts)}.")
     return Evaluation(
         title="Confusion probes",
         results=results,
         views=VIEWS,
         about=about,
-        headline=headline(results, names, plan),
-        notes=notes(questions, plan, frame),
-        figures=figures(frame, plan, names, 1 / len(questions[0].choices)),
+        headline=" ".join(headline),
+        notes=notes,
+        figures=figures(frame, plan, names, 1 / count),
         examples=frame["example"],
         console=2,
     )
-
-
-def headline(results: Results, names: Sequence[str], plan: Plan) -> str:
-    """What a model believes without the question, and how often it is right among more choices."""
-    parts = []
-    for name in names:
-        if "no_question" in plan.probes:
-            cell = {"checkpoint": name, "probe": "no_question"}
-            kept, chance = (number(results.value(m, **cell)) for m in ("confidence", "chance"))
-            parts.append(f"{name} keeps a confidence of {kept} in its answer (chance {chance})")
-    texts = [f"Without the question {'; '.join(parts)}."] if parts else []
-    if "choice_paralysis" in plan.probes:
-        most, kind, parts = plan.choices[-1], plan.sampling[0], []
-        for name in names:
-            cell = {"checkpoint": name, "sampling": kind, "n_choices": str(most)}
-            before, after = (
-                number(results.value(m, **cell), percent=True) for m in ("accuracy_before", "accuracy")
-            )
-            parts.append(f"{name} is right in {after} % ({before} % before)")
-        texts.append(f"Among {most} {kind} choices {'; '.join(parts)}.")
-    return " ".join(texts)
 
 
 BIAS: dict[str, Any] = {"probe": list(BIASED), "split": ""}
@@ -139,30 +150,6 @@ VIEWS = [
 ]
 
 
-def notes(questions: Sequence[ChoiceQuestion], plan: Plan, frame: DataFrame) -> list[str]:
-    """What the numbers mean, and over what they are."""
-    total, count = len(questions), len(questions[0].choices)
-    texts = [
-        f"{total} questions with {count} choices each; guessing is right in {1 / count:.3f} of them. A probe "
-        "takes away what the right choice could be told by. Its slot is then pseudo-correct: a model without "
-        "prior bias picks it by chance, with a confidence of 1 by the number of choices. "
-        f"{plan.trials} trial(s) of every probe with random texts, seeds {plan.seed} to {plan.seeds[-1]}."
-    ]
-    if plan.no_shared_words:
-        left = total - frame[frame["probe"] == "wrong_question"]["index"].nunique()
-        texts.append(
-            f"Wrong questions have no word in common with the right one; {left} of {total} questions have no "
-            "such other one and are left out."
-        )
-    if "choice_paralysis" in plan.probes:
-        texts.append(
-            f"Choice paralysis: {min(plan.instances, total)} questions drawn in each trial, the same for "
-            f"every number of choices. Heuristic: the questions whose {plan.similar_by} are most similar to "
-            "the prompt. A question with the same prompt gives no choices, since they could be right."
-        )
-    return texts
-
-
 def figures(frame: DataFrame, plan: Plan, names: Sequence[str], chance: float) -> dict[str, Figure]:
     """Boxes of confidences and of their differences; hits@k by number of choices."""
 
@@ -176,14 +163,12 @@ def figures(frame: DataFrame, plan: Plan, names: Sequence[str], chance: float) -
             probe.replace("_", " "): by_checkpoint(frame[frame["probe"] == probe], "confidence")
             for probe in ("original", *probes)
         }
-        ideal = [math.nan, *[chance] * len(probes)]
-        draw = partial(draw_boxes, boxes, names, ideal, "confidence in the labelled choice")
-        drawn["confidences.png"] = Drawing(draw)
+        ideal, label = [math.nan, *[chance] * len(probes)], "confidence in the labelled choice"
+        drawn["confidences.png"] = Drawing(partial(draw_boxes, boxes, names, ideal, label))
     if gaps := [gap for gap in GAPS if gap in frame]:
         boxes = {GAPS[gap][0]: by_checkpoint(frame.dropna(subset=gap), gap) for gap in gaps}
-        ideal = [GAPS[gap][1] for gap in gaps]
-        draw = partial(draw_boxes, boxes, names, ideal, "difference of confidences")
-        drawn["differences.png"] = Drawing(draw)
+        ideal, label = [GAPS[gap][1] for gap in gaps], "difference of confidences"
+        drawn["differences.png"] = Drawing(partial(draw_boxes, boxes, names, ideal, label))
     for kind in plan.sampling if "choice_paralysis" in plan.probes else ():
         drawn[f"hits_{kind}.png"] = Lines(
             x="k",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,7 +102,18 @@ def consistency_evaluation(
     for variant, value in perplexities.items():
         results.add("perplexity", value, n=1, **place, variant=variant)
     results.add("failed", failures.total() / len(rows), n=len(rows), **place)
-    notes = [NOTE, READING_NOTE, *scorer_notes(about["scorer"])]
+    scorer = about["scorer"]
+    notes = [
+        *(NOTE, READING_NOTE),
+        f"Scores by {scorer['name']}, version {scorer['version']}; those of another scorer or version do not "
+        "compare.",
+    ]
+    if held_out := scorer.get("held_out"):
+        quality = "; ".join(
+            f"{attribute}: " + ", ".join(f"{name} {number(value)}" for name, value in measured.items())
+            for attribute, measured in held_out.items()
+        )
+        notes.append(f"On texts held out when it was trained: {quality}.")
     if failures:
         notes.append(
             f"Without scores and counted nowhere: {listed(failures)}. The same command asks for them again."
@@ -276,17 +287,3 @@ def evidence_table(evidence: Mapping[Domain, DomainRates], verdicts: Mapping[Rea
             rows.append((f"{domain}: {test}", ", ".join(numbers), *ticks))
     header = ("test", "average rates in percent (* any attribute differs from the default)", *verdicts)
     return Table("Behind the checklist", header, tuple(rows))
-
-
-def scorer_notes(scorer: Mapping[str, Any]) -> Iterator[str]:
-    """Who scored, and how well, where that is known."""
-    yield (
-        f"Scores by {scorer['name']}, version {scorer['version']}; those of another scorer or version do not "
-        "compare."
-    )
-    if held_out := scorer.get("held_out"):
-        parts = "; ".join(
-            f"{attribute}: " + ", ".join(f"{name} {number(value)}" for name, value in quality.items())
-            for attribute, quality in held_out.items()
-        )
-        yield f"On texts held out when it was trained: {parts}."

@@ -19,10 +19,16 @@ from scipy.special import softmax
 from tqdm.auto import tqdm
 
 from data_modules.schema import ChoiceQuestion
-from data_modules.tasks.feature_bias import AGREEING, CELLS, FeatureTask, TaskExample, choice_rows
+from data_modules.tasks.feature_bias import FeatureTask, TaskExample, choice_rows
 from evaluation.answering.interface import Answerer
 from evaluation.answering.remembered import remembered_logits
-from evaluation.protocols.feature_bias.prompts import FewShot, Prompting, explained_label, fill
+from evaluation.protocols.feature_bias.prompts import (
+    CONTENT_FREE,
+    FewShot,
+    Prompting,
+    explained_label,
+    fill,
+)
 from metrics.feature_bias import calibrated, content_free, predicted
 from models.language.next_token import first_tokens, last_tokens
 from models.language.text_models import TextFailure, TextModel
@@ -39,12 +45,6 @@ SLACK = 8
 """Tokens by which a prompt may differ from the sum of its parts."""
 
 Row = dict[str, Any]
-
-
-def tested(task: FeatureTask, limit: int | None, agreement: bool) -> list[TaskExample]:
-    """The texts of a task, cell by cell."""
-    cells = [cell for cell in CELLS if agreement or cell not in AGREEING]
-    return [example for cell in cells for example in task.tests[cell][:limit]]
 
 
 def text_row(name: str, how: str, task: str, example: TaskExample, seed: int) -> Row:
@@ -131,7 +131,7 @@ class InContextModel:
         """p_cf (L,); ValueError where nothing can be made of it. Explanations are not calibrated."""
         if few.style.reasons:
             return np.array([0.5, 0.5])
-        answers = self.answers(self.fitting(few.calibration(), few), few)
+        answers = self.answers(self.fitting([few.test(text) for text in CONTENT_FREE], few), few)
         for answer in answers:
             if isinstance(answer, TextFailure):
                 raise ValueError(f"{few.title}: calibration failed: {answer}; start again to go on")

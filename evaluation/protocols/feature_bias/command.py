@@ -18,7 +18,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from data_modules.tasks.feature_bias import FeatureTask
+from data_modules.tasks.feature_bias import CELLS, DISAMBIGUATING, FeatureTask
 from data_modules.tasks.own_tasks import open_task
 from data_modules.tasks.wording import chosen_wordings, own_wordings, read_wordings
 from evaluation.answering.interface import LANGUAGE_MODELS, Compute, named_sources
@@ -93,7 +93,7 @@ def evaluate(
 
     from data_modules.encoding.tokenizers import load_tokenizer
     from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
-    from evaluation.protocols.feature_bias.asking import InContextModel, classifier_rows, tested
+    from evaluation.protocols.feature_bias.asking import InContextModel, classifier_rows
     from evaluation.protocols.feature_bias.views import report
     from models.language import open_model
     from storage.finished_work import FinishedWork
@@ -115,7 +115,11 @@ def evaluate(
             load_tokenizer(path.removeprefix("hf:"))
         else:
             opened(path)
-    texts = {name: tested(one, limit, not no_agreement) for name, one in tasks.items()}
+    cells = DISAMBIGUATING if no_agreement else CELLS
+    texts = {
+        name: [text for cell in cells for text in one.tests[cell][:limit]]
+        for name, one in tasks.items()
+    }
     rows: list[dict[str, Any]] = []
     settings: dict[str, Any] = {}
     finished = FinishedWork(work)

@@ -186,20 +186,17 @@ class FewShot:
     Args:
         style: how they look.
         shots: the demonstrations.
-        task, intervention, steer, seed: which set of demonstrations this is.
+        title: which set of demonstrations this is, for errors and warnings.
+        task, intervention, steer, seed: the same in parts.
     """
 
     style: Style
     shots: tuple[Shot, ...]
+    title: str = ""
     task: str = ""
     intervention: Intervention = "none"
     steer: Steer = ""
     seed: int = 0
-
-    @property
-    def title(self) -> str:
-        """For errors and warnings."""
-        return run_title(self.task, self.intervention, self.steer, self.seed)
 
     @property
     def head(self) -> str:
@@ -212,19 +209,10 @@ class FewShot:
         """The prompt of a text."""
         return self.head + fill(text, self.style.key)
 
-    def calibration(self) -> list[str]:
-        """Prompts of texts that say nothing."""
-        return [self.test(text) for text in CONTENT_FREE]
-
     def tested(self, examples: Iterable[TaskExample]) -> list[TaskExample]:
         """Without those whose text is a demonstration (the authors skip them and do not count them)."""
         shown = {shot.example.question.strip() for shot in self.shots}
         return [example for example in examples if example.question.strip() not in shown]
-
-
-def run_title(task: str, intervention: Intervention, steer: Steer, seed: int) -> str:
-    """One set of demonstrations in errors and warnings."""
-    return f"{task}, {intervention}{f' to {steer}' if steer else ''}, set {seed + 1}"
 
 
 def few_shots(
@@ -239,7 +227,8 @@ def few_shots(
     prompts = []
     for name, way in product(tasks, prompting.interventions):
         for steer, seed in product(unsteered if way == "none" else steers, range(prompting.seeds)):
-            title, shown = run_title(name, way, steer, seed), steer or "h1"
+            title = f"{name}, {way}{f' to {steer}' if steer else ''}, set {seed + 1}"
+            shown = steer or "h1"
             try:
                 style = style_of(way, wordings[name], shown)
                 shots = draw_shots(
@@ -254,7 +243,7 @@ def few_shots(
                 raise ValueError(f"{title}: {error}") from None
             if len(shots) < prompting.shots:
                 log.warning("%s: %d demonstrations in place of %d", title, len(shots), prompting.shots)
-            prompts.append(FewShot(style, shots, name, way, steer, seed))
+            prompts.append(FewShot(style, shots, title, name, way, steer, seed))
     return prompts
 
 

@@ -15,6 +15,7 @@ from data_modules.tasks.feature_bias import FeatureTask, read_task
 from data_modules.tasks.own_tasks import open_task
 from data_modules.tasks.wording import HYPOTHESES, Wording, own_wordings
 from evaluation.protocols.feature_bias.prompts import (
+    CONTENT_FREE,
     INTERVENTIONS,
     ORDER_SEED,
     FewShot,
@@ -49,7 +50,7 @@ def test_a_prompt(task: FeatureTask) -> None:
     head = f"{first}\n\nCategory:{answers[0]}\n\n{second}\n\nCategory:{answers[1]}\n\n"
     few = FewShot(style_of("none", {}), shots)
     assert few.test(" Is it? ") == f"{head}Is it?\n\nCategory:"
-    assert few.calibration() == [
+    assert [few.test(text) for text in CONTENT_FREE] == [
         f"{head}[MASK]\n\nCategory:",
         f"{head}N/A\n\nCategory:",
         f"{head}\n\nCategory:",
@@ -163,7 +164,9 @@ def test_the_authors_prompts(shared: Path) -> None:
         assert len(drawn) == int(run["shots_line"])
         few = FewShot(style_of("none", {}), drawn)
         assert few.test(task.tests["1_0"][0].question) == run["prompts"]["first_test_full"]
-        for prompt, end in zip(few.calibration(), run["prompts"]["calib"], strict=True):
+        for prompt, end in zip(
+            [few.test(text) for text in CONTENT_FREE], run["prompts"]["calib"], strict=True
+        ):
             assert prompt.endswith(end)
     with pytest.raises(DataError, match="there are 10"):
         draw_shots(task, shots=32, seed=0)
