@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
 
 from evaluation.scorers.interface import ATTRIBUTES
@@ -65,10 +66,9 @@ def test_scores_come_in_order_and_the_empty_text_is_not_sent() -> None:
     assert found == [dict.fromkeys(ATTRIBUTES, v) for v in (0.0, *values.values(), 0.0)]
     assert sorted(endpoint.prompts) == sorted(values)
     assert set(endpoint.paths) == {"/v1/v1alpha1/comments:analyze"}
-    request = endpoint.requests[0]
-    assert request["languages"] == ["en"]
-    assert request["doNotStore"] is True
-    assert set(request["requestedAttributes"]) == {name.upper() for name in ATTRIBUTES}
+    asked = endpoint.requests[0]
+    assert (asked["languages"], asked["doNotStore"]) == (["en"], True)
+    assert set(asked["requestedAttributes"]) == {name.upper() for name in ATTRIBUTES}
 
 
 def test_a_throttled_request_is_repeated() -> None:
@@ -81,7 +81,6 @@ def test_a_throttled_request_is_repeated() -> None:
     "reply",
     [
         refused(403, f"The key {KEY} may not", "SERVICE_DISABLED"),
-        refused(401, f"{KEY}?"),
         refused(400, f"API key not valid: {KEY}", "API_KEY_INVALID"),
     ],
 )
@@ -95,17 +94,10 @@ def test_a_wrong_key_ends_the_run_at_once(reply: Reply) -> None:
     ("reply", "reason"),
     [
         (Reply(body=json.dumps({"languages": ["en"]})), "the endpoint gave no score"),
-        (Reply(body="{}"), "the endpoint gave no score"),
         (Reply(body="{not json"), "the endpoint answered nonsense"),
-        (scored(1.5), "the endpoint gave no score between 0 and 1"),
         (scored(float("nan")), "the endpoint gave no score between 0 and 1"),
         (scored(0.5, ATTRIBUTES[:5]), "the endpoint gave no score"),
-        (
-            refused(400, "Attribute THREAT does not support request languages: xx"),
-            "the endpoint answered 400",
-        ),
         (refused(400, f"too long, says {KEY}"), "the endpoint answered 400"),
-        (refused(302, "elsewhere"), "the endpoint answered 302"),
         (refused(429, "Quota exceeded", "RATE_LIMIT_EXCEEDED"), "the endpoint answered 429"),
     ],
 )
@@ -129,17 +121,10 @@ def test_the_key_travels_in_one_header_and_shows_nowhere(caplog: pytest.LogCaptu
         shown = json.dumps([asked.about(), asked.name, asked.version, endpoint.requests, endpoint.paths])
     assert endpoint.headers[0]["x-goog-api-key"] == KEY
     assert "authorization" not in endpoint.headers[0]
-    assert KEY not in shown
-    assert KEY not in caplog.text
-
-
-def test_the_key_is_not_sent_to_another_host() -> None:
-    import httpx
-
-    asked = scorer("http://127.0.0.1:9")
+    assert KEY not in shown + caplog.text
     request = httpx.Request("POST", "http://127.0.0.1:10/v1alpha1/comments:analyze")
     asked._prepare(request)
-    assert KEY not in str(request.headers.raw)
+    assert KEY not in str(request.headers.raw), "another host"
 
 
 def test_without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,8 +138,7 @@ def test_without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_by_name() -> None:
     opened = open_scorer(ScorerOptions("perspective", "threat,toxicity"))
-    assert opened.name == "perspective"
-    assert opened.version == "v1alpha1"
+    assert (opened.name, opened.version) == ("perspective", "v1alpha1")
     assert opened.attributes == ("toxicity", "threat")
     other = open_scorer(ScorerOptions("perspective", scorer_url="http://127.0.0.1:9/"))
     assert other.name == "perspective@http://127.0.0.1:9"

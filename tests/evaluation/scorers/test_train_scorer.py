@@ -15,7 +15,7 @@ from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 from evaluation.__main__ import main
 from evaluation.scorers.embedded import EmbeddedScorer, read_scorer
 from evaluation.scorers.interface import ATTRIBUTES
-from evaluation.scorers.train import held_out_rows, label_fields
+from evaluation.scorers.train import held_out_rows
 from tests.evaluation.scorers.labelled import labelled_rows, write_rows
 
 
@@ -25,30 +25,22 @@ def command(tmp_path: Path, rows: list[dict[str, Any]], *flags: str) -> tuple[in
     return main(["train-scorer", "--input", str(given), "--output", str(output), *flags]), output
 
 
-def test_quality_is_printed_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, output = command(tmp_path, labelled_rows(), "--max-features", "300", "--held-out", "0.25")
-    assert code == 0
-    content, printed = read_scorer(output), capsys.readouterr().out
-    assert tuple(content["weights"]) == ATTRIBUTES
-    for name, quality in content["held_out"].items():
-        assert quality["n"] == 30
-        assert quality["roc_auc"] > 0.7
-        assert f"{quality['roc_auc']:.4f}" in next(line for line in printed.splitlines() if name in line)
-    assert content["trained"]["texts"] == 120
-    assert content["trained"]["seed"] == 0
-    assert len(content["trained"]["inputs"][0]["sha256"]) == 64
-
-
-def test_quality_is_measured_on_texts_that_training_has_not_seen(tmp_path: Path) -> None:
+def test_quality_is_measured_on_texts_that_training_has_not_seen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rows = labelled_rows()
-    _, output = command(tmp_path, rows, "--seed", "5")
+    code, output = command(tmp_path, rows, "--seed", "5")
+    assert code == 0
+    printed = capsys.readouterr().out.splitlines()
     label_NA = np.array([[row[name] for name in ATTRIBUTES] for row in rows])
     test_N = held_out_rows(label_NA, 0.2, 5)
     scorer = EmbeddedScorer(str(output))
     score_NA = scorer.probabilities([row["text"] for row, t in zip(rows, test_N, strict=True) if t])
     for a, name in enumerate(ATTRIBUTES):
         truth, score = label_NA[test_N, a] >= 0.5, score_NA[:, a]
-        assert scorer.about()["held_out"][name] == pytest.approx(
+        quality = scorer.about()["held_out"][name]
+        assert f"{quality['roc_auc']:.4f}" in next(line for line in printed if name in line)
+        assert quality == pytest.approx(
             {
                 "n": test_N.sum(),
                 "base_rate": truth.mean(),
@@ -57,6 +49,7 @@ def test_quality_is_measured_on_texts_that_training_has_not_seen(tmp_path: Path)
                 "f1": f1_score(truth, score >= 0.5),
             }
         )
+    assert (scorer.content["trained"]["texts"], scorer.content["trained"]["seed"]) == (120, 5)
     words = {word for row, t in zip(rows, test_N, strict=True) if not t for word in row["text"].split()}
     assert {term for term in scorer.content["features"][0]["terms"] if " " not in term} <= words
 
@@ -94,13 +87,10 @@ def test_the_held_out_texts_have_as_many_of_each_kind_as_they_should(
         assert abs(test_N[label_NA[:, a] == 1].sum() - count * size / len(label_NA)) < 1 + 1e-9
 
 
-def nested(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{"prompt": {"text": r["text"]}, "challenging": r["toxicity"] > 0.5} for r in rows]
-
-
 def test_prompts_with_one_label_feed_the_attributes_named(tmp_path: Path) -> None:
     flags = ("--label", "toxicity=challenging", "threat=challenging")
-    code, output = command(tmp_path, nested(labelled_rows()), *flags)
+    rows = [{"prompt": {"text": r["text"]}, "challenging": r["toxicity"] > 0.5} for r in labelled_rows()]
+    code, output = command(tmp_path, rows, *flags)
     assert code == 0
     weights = read_scorer(output)["weights"]
     assert tuple(weights) == ("toxicity", "threat")
@@ -137,26 +127,12 @@ WRONG: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
     "no labels": ([{"text": "a"}], (), "--label ATTRIBUTE=FIELD"),
     "a file without rows": ([], (), "holds no row"),
     "a field of no row": ([{"text": "a", "threat": 1}], ("--label", "threat=danger"), "threat=danger"),
-    "one class": (
-        [{"text": f"a {i}", "threat": 1} for i in range(9)],
-        (),
-        "threat: the labels hold 9 positive",
-    ),
-    "one class here": (
-        [{"text": f"word {i}", "threat": i == 0} for i in range(9)],
-        (),
-        "threat: the texts to learn from hold 0 positive",
-    ),
-    "no words": (
-        [{"text": "!" * i, "threat": i % 2} for i in range(1, 21)],
-        (),
-        "no features",
-    ),
+    "one class": ([{"text": f"a {i}", "threat": 1} for i in range(9)], (), "the labels hold 9 positive"),
+    "one class here": ([{"text": f"b {i}", "threat": i == 0} for i in range(9)], (), "learn from hold 0 p"),
+    "no words": ([{"text": "!" * i, "threat": i % 2} for i in range(1, 21)], (), "no features"),
     "an attribute that there is not": ([], ("--label", "insult=x"), "--label 'insult=x'"),
-    "a label without a field": ([], ("--label", "threat="), "--label"),
     "a label twice": ([], ("--label", "threat=a", "threat=b"), "once"),
     "all held out": ([], ("--held-out", "1"), "--held-out"),
-    "none held out": ([], ("--held-out", "0"), "--held-out"),
 }
 
 
@@ -180,12 +156,6 @@ def test_a_file_is_replaced_only_on_demand(tmp_path: Path, capsys: pytest.Captur
     code, _ = command(tmp_path, labelled_rows(40), "--output", str(tmp_path / "none" / "scorer.json"))
     assert code == 2
     assert "none does not exist; create it first" in capsys.readouterr().err
-
-
-def test_fields_by_attribute() -> None:
-    assert label_fields([])["profanity"] == ("profanity", "obscene", "obscenity")
-    assert tuple(label_fields([])) == ATTRIBUTES
-    assert label_fields(["threat=a", "toxicity=b"]) == {"toxicity": ("b",), "threat": ("a",)}
 
 
 def test_it_tells_the_prompts_of_the_paper_apart(shared: Path, tmp_path: Path) -> None:

@@ -222,11 +222,8 @@ def test_no_shared_words_leaves_out_who_has_no_other_question(
         (["openai:gpt-4o"], "openai:gpt-4o"),
         (["hf:gpt2"], "--encoder"),
         (["guessing", "hf:gone", "--sampling", "random"], "gone"),
-        (["guessing", "--encoder", "gone"], "gone"),
-        (["missing.ckpt"], "missing.ckpt"),
         (["guessing", "--choices", "100"], "100 choices"),
         (["guessing", "--limit", "1"], "at least 2"),
-        (["guessing", "--benchmark", "piqa"], "piqa"),
         (["guessing", "--probes", "no-question", "--no-shared-words"], "--no-shared-words"),
     ],
 )

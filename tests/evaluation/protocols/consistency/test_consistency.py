@@ -208,7 +208,9 @@ def instructed(prompt: str, before: int) -> Reply:
     return Reply("red red is" if prompt.startswith("is red") else "the dog")
 
 
-def test_an_endpoint_is_instructed(scorer: WordScorer, files: Files, tmp_path: Path) -> None:
+def test_an_endpoint_is_instructed_or_continues_bare_prompts(
+    scorer: WordScorer, files: Files, tmp_path: Path
+) -> None:
     method = ["--method", "instructive"]
     with serve(instructed) as endpoint:
         model = f"openai:m@{endpoint.url}"
@@ -226,13 +228,9 @@ def test_an_endpoint_is_instructed(scorer: WordScorer, files: Files, tmp_path: P
     assert run.value("failed") == 1 / len(run.rows)
     opposite = {"domain": "adversarial", "variant": "opposite", "attribute": "toxicity"}
     assert (run.value("rate", **opposite), run.n("rate", **opposite)) == (1, 3)
-
-
-def test_an_endpoint_continues_bare_prompts(scorer: WordScorer, files: Files, tmp_path: Path) -> None:
     body = json.dumps({"id": "1", "object": "text_completion", "choices": [{"index": 0, "text": " red"}]})
-    how = ["--method", "instructive", "--completions"]
     with serve(lambda prompt, before: Reply(body=body), prompt_of=lambda asked: asked["prompt"]) as endpoint:
-        run = Run(f"openai:m@{endpoint.url}", files, tmp_path / "r", *how)
+        run = Run(f"openai:m@{endpoint.url}", files, tmp_path / "bare", *method, "--completions")
     assert set(endpoint.paths) == {"/v1/completions"}
     assert {row["continuation"] for row in run.rows} == {"red"}
 
@@ -275,10 +273,8 @@ def test_texts_without_tokens_and_long_ones_are_found_in_any_slice(
         (["--sample", "--beams", "2"], "--beams"),
         (["--nonsense-groups", "3"], "--nonsense-groups"),
         (["--method", "instructive", "--perplexity", "x"], "--perplexity"),
-        (["--method", "instructive", "--decay", "10"], "--decay"),
         (["--completions"], "--completions"),
         (["--perplexity", "nowhere.txt"], "--perplexity"),
-        (["--model", "gpt2"], "--model"),
         (["--model", "openai:m@http://127.0.0.1:1/v1"], "--method self"),
         (["--model", "openai:m@http://127.0.0.1:1/v1", "--method", "instructive", "--sample"], "--sample"),
     ],

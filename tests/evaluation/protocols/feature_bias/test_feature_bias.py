@@ -131,9 +131,8 @@ def test_parity_counts_an_unreadable_explanation_as_0(fake: FakeModel, tmp_path:
 def test_several_tasks_have_means(fake: FakeModel, tmp_path: Path) -> None:
     tasks = ["--task", "stories:uppercase", "again=stories:uppercase", "stories:lexicon"]
     cells = cells_of(tmp_path / "r", *ASK, *tasks, "--seeds", "1", "--limit", "4")
-    parts = [
-        cells("h1", **in_context(task=name)) for name in ("stories:uppercase", "again", "stories:lexicon")
-    ]
+    names = ("stories:uppercase", "again", "stories:lexicon")
+    parts = [cells("h1", **in_context(task=name)) for name in names]
     mean = {"checkpoint": "m", "how": "in context", "intervention": "none"}
     assert cells("h1", **mean) == pytest.approx(sum(parts) / 3)
     stories = cells("h1", **mean, family="stories")
@@ -153,16 +152,11 @@ def test_shares_do_not_depend_on_the_sizes_of_cells_tasks_and_seeds() -> None:
         for cell in CELLS
         for i in range(rng.randint(2, 30))
     ]
+    right: dict[tuple[str, int, str], list[bool]] = {}
+    for r in rows:
+        right.setdefault((r["task"], r["seed"], r["cell"]), []).append(r["predicted"] == r["h1"])
     means = {
-        task: fmean(
-            fmean(
-                r["predicted"] == r["h1"]
-                for r in rows
-                if (r["task"], r["seed"], r["cell"]) == (task, s, cell)
-            )
-            for s in range(seeds)
-            for cell in ("1_0", "0_1")
-        )
+        task: fmean(fmean(right[task, s, cell]) for s in range(seeds) for cell in ("1_0", "0_1"))
         for task, seeds in (("a", 1), ("b", 3))
     }
     value, (low, high), n = stratified(rows, ("1_0", "0_1"), "h1")
@@ -241,24 +235,14 @@ def test_a_prompt_that_is_too_long_is_an_error_or_cut(
     assert "causal: 24 of 24 prompts" in (tmp_path / "r/report.md").read_text()
 
 
-def test_steering_alone_beside_a_checkpoint_has_its_means(fake: FakeModel, tmp_path: Path) -> None:
-    save_choice_ckpt(tmp_path / "a.ckpt")
-    flags = ["--checkpoint", f"tuned={tmp_path / 'a.ckpt'}", "--device", "cpu", "--limit", "4"]
-    cells = cells_of(tmp_path / "r", *ASK, *flags, "--intervention", "instruction", "--steer", "h2")
-    cell = in_context(intervention="instruction", steer="h2")
-    assert cells("intended", **cell) == cells("intended", **cell | {"task": ""}) == 1
-    assert not (cells.frame["measure"] == "gain").any()
-
-
 def test_a_wording_that_no_task_has_is_warned_of(
     fake: FakeModel, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One file serves many tasks: those that it has besides are no mistake."""
     wording = {"h2": {"instruction": "Do as I say."}}
     flags = ["--limit", "2", "--intervention", "instruction", "--steer", "h2", "--wording"]
-    for i, (name, warned) in enumerate(
-        (("stories:upercase", True), ("stories:uppercase", False), ("*", False))
-    ):
+    cases = (("stories:upercase", True), ("stories:uppercase", False), ("*", False))
+    for i, (name, warned) in enumerate(cases):
         (tmp_path / "w.json").write_text(json.dumps({name: wording, "another": wording}))
         caplog.clear()
         report_of(tmp_path / f"r{i}", *ASK, *flags, str(tmp_path / "w.json"))
@@ -281,14 +265,13 @@ def test_a_checkpoint_that_diverged_is_told(tmp_path: Path, capsys: pytest.Captu
 WORDING = {"stories:uppercase": {"h1": {"key": "Glad:", "words": ["red", "red one"]}}}
 MISTAKES = [
     (["--shots", "3"], "--shots 3"),
+    (["--shots", "4", "--intervention", "disambiguation", "--shots", "6"], "--shots 6"),
     (["--shots", "400"], "cell 1_1"),
-    (["--task", "none.json"], "none.json"),
     (["--task", "stories:length", "stories:length"], "stories:length"),
     (["--intervention", "verbalizer", "--wording", "{}/wording.json"], "same token"),
     (["--model", "bert"], "--model bert"),
     (["--words", "a", "a"], "--words"),
     (["--model", "m=hf:nowhere", "n=hf:{}/causal"], "nowhere"),
-    (["--model", "n=hf:{}/causal", "m=hf:nowhere"], "nowhere"),
     (["--checkpoint", "nowhere.ckpt"], "nowhere.ckpt"),
     (["--checkpoint", "a.ckpt@stories:overlap"], "stories:overlap"),
     (["--parity", "--seeds", "20"], "--seeds"),

@@ -101,20 +101,10 @@ def test_parity_takes_slices_in_one_order(task: FeatureTask) -> None:
         draw_shots(task, shots=4, seed=10, parity=True)
 
 
-@pytest.mark.parametrize(
-    ("shots", "intervention"), [(3, "none"), (0, "none"), (6, "disambiguation"), (500, "none")]
-)
-def test_shots_that_cannot_be(task: FeatureTask, shots: int, intervention: Intervention) -> None:
-    with pytest.raises(DataError, match="--shots"):
-        draw_shots(task, shots=shots, seed=0, intervention=intervention)
-
-
 def test_every_released_task_has_our_wording() -> None:
-    names = "boolq_answer_length boolq_answer_qword nli_entailment_negation nli_entailment_genre_gov_tele "
-    names += (
-        "comments_toxicity_gender_lgbtq comments_toxicity_religion_muslim_jewish sa_sentiment_lexicon_nice"
-    )
-    for name in names.split():
+    names = "boolq_answer_length boolq_answer_qword nli_entailment_negation nli_entailment_genre_gov_tele"
+    comments = "comments_toxicity_gender_lgbtq comments_toxicity_religion_muslim_jewish"
+    for name in (*names.split(), *comments.split(), "sa_sentiment_lexicon_nice"):
         for steer, wording in own_wordings(name).items():
             for intervention in INTERVENTIONS:
                 style_of(intervention, {steer: wording}, steer)
@@ -132,18 +122,9 @@ def test_names_that_look_alike_do_not_borrow_a_meaning() -> None:
     assert own_wordings("spam_length") == {"h1": Wording(), "h2": Wording()}
 
 
-@pytest.mark.parametrize(
-    ("text", "label"),
-    [
-        ("So the answer is 1.", 1),
-        ("The answer is 1, no, the answer is the 0!", 0),
-        ("1", None),
-        ("The answer is 10.", None),
-        ("The answer is ", None),
-    ],
-)
-def test_the_label_of_an_explanation(text: str, label: int | None) -> None:
-    assert explained_label(text) == label
+def test_the_label_of_an_explanation() -> None:
+    texts = ("So the answer is 1.", "The answer is 1, no, the answer is the 0!", "1", "The answer is 10.")
+    assert [explained_label(text) for text in texts] == [1, 0, None, None]
 
 
 def test_the_authors_order(shared: Path) -> None:

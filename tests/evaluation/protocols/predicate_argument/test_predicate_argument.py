@@ -56,32 +56,21 @@ def test_shares_are_those_of_the_questions(tmp_path: Path, monkeypatch: pytest.M
     assert Counter(row.get("failure") for row in rows)["timed out"] == 52
 
 
-def test_constant_answers_get_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, {"yes": lambda _: "Yes", "no": lambda _: "no"})
-    cells = run(tmp_path / "r", "yes", "no", "--negated")
-    accuracy = cells.frame[cells.frame["measure"] == "accuracy"]
-    assert set(accuracy["value"]) == {0.5}
-    assert cells.n("accuracy", checkpoint="yes", data="negated", wording="mod") == 260
-    assert cells("no", checkpoint="no", data="negated", schema=3, wording="new") == 1
-
-
 def test_negated_stories_stand_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that reads over the not is right about half of them, and of the others as before."""
     install(monkeypatch, {"one": lambda e: "yes" if "not" in e.context else mixed(e)})
     plain, both = run(tmp_path / "r", "one"), run(tmp_path / "s", "one", "--negated")
     assert plain.frame.equals(both.frame[both.frame["data"] == "plain"].reset_index(drop=True))
-    assert both("accuracy", checkpoint="one", data="negated", wording="org") == 0.5
+    cell = {"checkpoint": "one", "data": "negated", "wording": "org"}
+    assert (both("accuracy", **cell), both.n("accuracy", **cell)) == (0.5, 260)
 
 
 def test_own_stimuli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "stimuli.json"
-    rows = [
-        replace(row, story="The pink car was standing in front of a grey house.")
-        for row in predicate_argument_rows()[:3]
-    ]
+    path, story = tmp_path / "stimuli.json", "The pink car was standing in front of a grey house."
+    rows = [replace(row, story=story) for row in predicate_argument_rows()[:3]]
     path.write_text(json.dumps([asdict(row) for row in rows]))
     one = install(monkeypatch, {"one": right})["one"]
     cells = run(tmp_path / "r", "one", "--stimuli", str(path))
     row = cells.row("accuracy", checkpoint="one", data="plain", wording="org")
     assert (row["value"], row["n"]) == (1, 3)
-    assert {example.context for example in one.asked} == {rows[0].story}
+    assert {example.context for example in one.asked} == {story}
