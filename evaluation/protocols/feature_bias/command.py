@@ -117,8 +117,7 @@ def evaluate(
             opened(path)
     cells = DISAMBIGUATING if no_agreement else CELLS
     texts = {
-        name: [text for cell in cells for text in one.tests[cell][:limit]]
-        for name, one in tasks.items()
+        name: [text for cell in cells for text in one.tests[cell][:limit]] for name, one in tasks.items()
     }
     rows: list[dict[str, Any]] = []
     settings: dict[str, Any] = {}
