@@ -198,21 +198,15 @@ def _half_surrogate(value: Any, place: str = "") -> str:
     return next(filter(None, inner), "")
 
 
-_NAMES = {dict: "an object", list: "a list", str: "a string", int: "a whole number", float: "a number"}
-
-
-def field(record: Any, name: str, kind: type | tuple[type, ...], where: str) -> Any:
+def field(record: Any, name: str, kind: Any, where: str) -> Any:
     """`record[name]`, checked: DataError says what `where` lacks, or what it holds instead."""
-    kinds = kind if isinstance(kind, tuple) else (kind,)
-    expected = " or ".join(_NAMES.get(k, k.__name__) for k in kinds)
-    if not isinstance(record, dict):
-        raise DataError(f"{where}: expected an object with the field {name!r}, found {record!r:.60}")
-    if name not in record:
-        raise DataError(f"{where}: the field {name!r} ({expected}) is missing")
-    value = record[name]
-    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        raise DataError(f"{where}: the field {name!r} must be {expected}, found {value!r:.60}")
-    return value
+    if not isinstance(record, dict) or name not in record:
+        raise DataError(f"{where}: the field {name!r} is missing, found {record!r:.60}")
+    value = {name: record[name]}
+    try:
+        return _adapter(dict[str, kind]).validate_python(value, strict=True)[name]
+    except ValueError as error:
+        raise _refused(error, value, where) from None  # type: ignore[arg-type]
 
 
 @dataclass

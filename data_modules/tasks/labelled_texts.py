@@ -77,7 +77,7 @@ def read_labelled_texts(
 def _label(row: dict[str, Any], names: tuple[str, ...], where: str) -> float | None:
     for name in names:
         if row.get(name) is not None:
-            label = field(row, name, (bool, int, float), where)
+            label = field(row, name, bool | int | float, where)
             if not 0 <= label <= 1:
                 raise DataError(f"{where}: the field {name!r} must lie between 0 and 1, found {label!r:.60}")
             return float(label)

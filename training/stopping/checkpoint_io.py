@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Any
 import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from storage.files import sync
+from storage.errors import DataError
+from storage.files import atomic
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -32,22 +32,14 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             super().save_checkpoint(checkpoint, path, storage_options)
             return
         path = Path(path)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with open(temporary, "wb") as file:
+            with atomic(path) as temporary, open(temporary, "wb") as file:
                 torch.save(checkpoint, file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            with suppress(OSError):  # some network file systems cannot
-                sync(path.parent)
-        except (OSError, RuntimeError) as error:  # torch.save makes a RuntimeError of a full disk
-            reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        except (OSError, RuntimeError, DataError) as error:  # torch.save makes a RuntimeError of a full disk
+            reason = getattr(error.__cause__ or error, "strerror", None) or str(error).splitlines()[0]
             kept = "; the one before is still there" if path.exists() else ""
             raise OSError(f"{path}: the checkpoint cannot be written: {reason}{kept}") from error
-        finally:
-            _remove(temporary)
 
     def load_checkpoint(
         self,
@@ -63,11 +55,5 @@ def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files of writers that were killed. Only the one process that writes there may call
     this, before it writes."""
     for path in folder.glob(".*.tmp"):
-        _remove(path)
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError:  # a read-only folder, which says so even where there is no such file
-        return
+        with suppress(OSError):  # a read-only folder says so even where there is no such file
+            path.unlink(missing_ok=True)

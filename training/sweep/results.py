@@ -20,6 +20,7 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.storages import RDBStorage
 from optuna.trial import Trial, TrialState, create_trial
 
+from storage.files import atomic
 from training.sweep.file import Parameters, Sweep, distributions, make_pruner
 
 DATABASE = "study.db"
@@ -175,7 +176,6 @@ def save_figure(figure: Any, path: Path) -> None:
     """Write a figure whole, and close it."""
     import matplotlib.pyplot as plt
 
-    temporary = path.with_name(f".{path.name}")
-    figure.savefig(temporary, dpi=150, bbox_inches="tight", format="png")
-    temporary.replace(path)
+    with atomic(path) as temporary:
+        figure.savefig(temporary, dpi=150, bbox_inches="tight", format="png")
     plt.close(figure)
