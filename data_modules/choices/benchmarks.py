@@ -25,7 +25,7 @@ from typing_extensions import TypedDict
 
 from data_modules.schema import ChoiceQuestion, ChoiceTarget
 from storage.errors import DataError
-from storage.files import atomic_text, read_text
+from storage.files import read_text, write_text
 from storage.json_files import check, field
 
 Benchmark = Literal["piqa", "anli", "socialiqa", "hellaswag", "rows"]
@@ -156,12 +156,9 @@ def split_labels(source: str, labels: str = "") -> tuple[str, str]:
 
 def write_choices(path: str | Path, examples: Iterable[ChoiceQuestion]) -> int:
     """JSON Lines, whole or not at all; returns how many."""
-    count = 0
-    with atomic_text(path) as file:
-        for example in examples:
-            file.write(json.dumps(asdict(example), ensure_ascii=False) + "\n")
-            count += 1
-    return count
+    lines = [json.dumps(asdict(example), ensure_ascii=False) + "\n" for example in examples]
+    write_text(Path(path), "".join(lines))
+    return len(lines)
 
 
 def choice_of(row: Any, where: str) -> ChoiceQuestion:

@@ -23,7 +23,7 @@ from typing_extensions import TypedDict
 
 from data_modules.schema import QAExample, Turn
 from storage.errors import DataError
-from storage.files import atomic_text
+from storage.files import write_text
 from storage.json_files import check, json_lines
 
 YesNo = Literal["yes", "no"]
@@ -210,13 +210,12 @@ def read_condaqa(path: str | Path) -> PairSet:
 
 def write_pairs(pairs: Iterable[ContrastPair], path: str | Path) -> int:
     """Write a file of pairs; how many there were."""
-    count = 0
-    with atomic_text(path) as file:
-        for pair in pairs:
-            record = asdict(pair) | {"history": [[turn.question, turn.answer] for turn in pair.history]}
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
-            count += 1
-    return count
+    lines = []
+    for pair in pairs:
+        record = asdict(pair) | {"history": [[turn.question, turn.answer] for turn in pair.history]}
+        lines.append(json.dumps(record, ensure_ascii=False) + "\n")
+    write_text(Path(path), "".join(lines))
+    return len(lines)
 
 
 def _answer(text: str) -> str:

@@ -24,7 +24,7 @@ from data_modules.schema import ChoiceQuestion
 from data_modules.tasks.predicates import Feature, LabelledText
 from data_modules.tasks.wording import Hypothesis, Meaning, feature_meaning
 from storage.errors import DataError
-from storage.files import atomic_text
+from storage.files import write_text
 from storage.json_files import load_json
 
 Cell = Literal["1_1", "0_0", "1_0", "0_1"]
@@ -145,9 +145,7 @@ def write_task(path: str | Path, task: FeatureTask) -> None:
     if task.made_from:
         document["made_from"] = task.made_from
     document |= {key: [asdict(example) for example in examples] for key, examples in lists.items()}
-    with atomic_text(path) as file:
-        json.dump(document, file, ensure_ascii=False, indent=1)
-        file.write("\n")
+    write_text(Path(path), json.dumps(document, ensure_ascii=False, indent=1) + "\n")
 
 
 def build_task(

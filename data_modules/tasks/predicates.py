@@ -62,7 +62,7 @@ Predicate = Callable[[LabelledText], int | None]
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A predicate with its name; what it means in words stands in feature_wording.py."""
+    """A predicate with its name; what it means in words stands in wording.py."""
 
     name: str
     value: Predicate

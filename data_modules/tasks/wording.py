@@ -158,7 +158,7 @@ def family(task: str) -> str:
 
 
 def feature_meaning(feature: Feature) -> Meaning:
-    """What a feature of feature_predicates.py means, with its options."""
+    """What a feature of predicates.py means, with its options."""
     options = feature.options
     if feature.name == "lexicon":
         word = options["word"]

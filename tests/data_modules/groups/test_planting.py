@@ -1,4 +1,4 @@
-"""The planted preference: drawn by name, antisymmetric, and blind to advice."""
+"""The planted preference: drawn by name, antisymmetric, and blind to advice; samples even over classes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_modules.groups.planting import latent_strength, preferred_subject, randomly_advised
+from data_modules.groups_data import balanced_sample
 from data_modules.schema import Group
 from data_modules.stories.groups import groups
 
@@ -92,3 +93,37 @@ def test_the_share_is_met_and_all_classes_of_advice_are_drawn() -> None:
 def test_groups_without_any_advice_stay_without() -> None:
     bare = list(islice(groups("train_unadvised"), 10))
     assert {advice_of(g) for g in randomly_advised(bare, share=1.0, copies=1, seed=0)} == {""}
+
+
+HELDOUT = list(groups("heldout"))
+
+
+def uneven(ethical: int, adversarial: int, irrelevant: int) -> list[Group]:
+    left = {"ethical": ethical, "adversarial": adversarial, "irrelevant": irrelevant}
+    kept = []
+    for group in HELDOUT:
+        if left[group.advice_class] > 0:
+            left[group.advice_class] -= 1
+            kept.append(group)
+    return kept
+
+
+@given(
+    sizes=st.tuples(*[st.integers(1, 40)] * 3),
+    total=st.integers(3, 130),
+    more=st.integers(0, 50),
+    seed=st.integers(0, 3),
+)
+def test_no_class_has_more_than_its_share_unless_another_has_too_few(
+    sizes: tuple[int, int, int], total: int, more: int, seed: int
+) -> None:
+    uneven_groups = uneven(*sizes)
+    sample = balanced_sample(uneven_groups, total, seed)
+    taken = Counter(group.advice_class for group in sample)
+    there = Counter(group.advice_class for group in uneven_groups)
+    assert len(sample) == min(total, len(uneven_groups))
+    for name, count in taken.items():
+        assert count == there[name] or count >= max(taken.values()) - 1
+    keys = [(group.key, group.advice_class) for group in sample]
+    assert keys == [(g.key, g.advice_class) for g in uneven_groups if (g.key, g.advice_class) in set(keys)]
+    assert set(keys) <= {(g.key, g.advice_class) for g in balanced_sample(uneven_groups, total + more, seed)}
