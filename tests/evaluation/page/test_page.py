@@ -7,12 +7,15 @@ from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evaluation.__main__ import main
-from evaluation.report import Evaluation, write_report
+from evaluation.page.folders import FoundRun, find_results, read_rows, short_names
+from evaluation.page.page import curve_figures, curve_keys
+from evaluation.report import write_report
 from evaluation.results import Results
 from evaluation.views import Table
 from tests.evaluation.checkpoints import told
@@ -52,48 +55,35 @@ def test_the_command_writes_one_page_of_everything(room: Path, capsys: pytest.Ca
     told(capsys, *argv)  # which exists
     assert main([*argv, "--overwrite"]) == 0
     assert output.read_text() == text  # the same folders, the same page
-    assert [entry.name for entry in room.glob("*")].count("report.html") == 1
     assert not list(room.glob(".*"))
 
 
-def test_every_number_is_there_in_full_precision(room: Path) -> None:
-    page = made(room / "report", room / "runs")
-    titles = page.values("title")
+def test_numbers_are_precise_and_lead_to_the_rows_behind_them(room: Path) -> None:
+    found = made(room / "report", room / "runs", examples=12)
+    titles = found.values("title")
     em = sum(i % 2 for i in range(9)) / 9
     assert any(title.startswith(f"{em}, 95 % interval 0") and title.endswith("n = 9") for title in titles)
     assert {"1.23e-05, n = 9", "–, n = 0", "0.25"} <= set(titles)
-    assert {"0.4444", "1.23e-05", "–"} <= {text.strip() for text in page.texts}
-
-
-def test_reports_of_one_protocol_stand_side_by_side(room: Path) -> None:
+    assert {"0.4444", "1.23e-05", "–"} <= {text.strip() for text in found.texts}
+    links = {value for tag, name, value in found.attributes if (tag, name) == ("a", "data-finds")}
+    assert 'checkpoint="before" variant="ts_r"' in links
+    assert [f"after-ts_r-{i}" in found.text for i in range(4)] == [True, True, True, False]
+    assert "report: before" not in found.text
+    assert "before-os-0" not in made(room / "report", examples=0).text
     results = Results(("checkpoint", "variant"), unit="questions")
     results.add("em", 0.125, n=8, checkpoint="before", variant="os")
     write_report(a_report(results=results), room / "second")
     text = made(room / "report", room / "second").text
     assert "report: before" in text
     assert "second: before" in text
-    alone = made(room / "report").text
-    assert "report: before" not in alone
-
-
-def test_a_number_leads_to_the_rows_behind_it(room: Path) -> None:
-    page = made(room / "report", examples=12)
-    links = {value for tag, name, value in page.attributes if (tag, name) == ("a", "data-finds")}
-    assert 'checkpoint="before" variant="ts_r"' in links
-    assert [f"after-ts_r-{i}" in page.text for i in range(4)] == [True, True, True, False]
-    assert "before-os-0" not in made(room / "report", examples=0).text
-
-
-def hostile_results() -> Results:
-    results = Results((HOSTILE,), unit="rows")
-    results.add(HOSTILE, 0.5, n=1, **{HOSTILE: HOSTILE})
-    return results
 
 
 def test_nobodys_text_becomes_markup(tmp_path: Path) -> None:
+    results = Results((HOSTILE,), unit="rows")
+    results.add(HOSTILE, 0.5, n=1, **{HOSTILE: HOSTILE})
     hostile = a_report(
         title=HOSTILE,
-        results=hostile_results(),
+        results=results,
         headline=HOSTILE,
         views=(Table(HOSTILE, (HOSTILE, "n"), ((HOSTILE, 1),), HOSTILE),),
         about={"protocol": HOSTILE, "checkpoints": {HOSTILE: HOSTILE}, "nested": {HOSTILE: [HOSTILE]}},
@@ -111,15 +101,9 @@ def test_nobodys_text_becomes_markup(tmp_path: Path) -> None:
     assert "\\ud83d" in found.text
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    folder = tmp_path_factory.mktemp("plain") / "report"
-    write_report(with_text("x"), folder)
-    return folder, made(folder).tags
-
-
-def with_text(text: str) -> Evaluation:
-    return a_report(
+def with_text(folder: Path, text: str) -> list[str]:
+    """The tags of the page of a report that says `text` everywhere."""
+    report = a_report(
         title=text,
         headline=f"x{text}",
         views=(Table(text, ("", text), (("a", text),)),),
@@ -127,33 +111,30 @@ def with_text(text: str) -> Evaluation:
         notes=(),
         examples=[{"id": "1", "said": f"x{text}"}],
     )
+    write_report(report, folder, overwrite=True)
+    return made(folder).tags
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(max_size=80).filter(lambda text: text.strip()) | st.text("<>&\"'{}%#/-!", min_size=1))
-def test_the_tags_do_not_depend_on_the_text(plain: tuple[Path, list[str]], text: str) -> None:
-    folder, tags = plain
-    write_report(with_text(text), folder, overwrite=True)
-    assert made(folder).tags == tags
-
-
-def test_what_the_folder_lost_is_told(room: Path) -> None:
-    (room / "report/em.png").unlink()
-    (room / "report/examples.jsonl").unlink()
-    found = made(room / "report")
-    assert "em.png" in found.text
-    assert "0.4444" in found.text
+def test_the_tags_do_not_depend_on_the_text(tmp_path: Path, text: str) -> None:
+    assert with_text(tmp_path / "report", text) == with_text(tmp_path / "report", "x")
 
 
 def edit(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
-def test_pictures_come_from_the_folder_alone(room: Path) -> None:
+def test_pictures_come_from_the_folder_alone_and_what_it_lost_is_told(room: Path) -> None:
     secret = room / "secret.png"
     secret.write_bytes(b"secret")
     edit(room / "report/report.json", figures=["../secret.png", str(secret), "report.json", "em.png"])
     assert [b64decode(src.partition(",")[2]) for src in made(room / "report").values("src")] == [PNG]
+    (room / "report/em.png").unlink()
+    (room / "report/examples.jsonl").unlink()
+    found = made(room / "report")
+    assert "em.png" in found.text
+    assert "0.4444" in found.text
 
 
 @pytest.mark.parametrize(
@@ -164,28 +145,25 @@ def test_pictures_come_from_the_folder_alone(room: Path) -> None:
         ("report/examples.jsonl", '{"id": 1}\n{"id"', "examples.jsonl, line 2"),
         ("runs/ot/0/config.yaml", "!!python/name:os.system", "config.yaml"),
         ("runs/ot/0/metrics.json", '{"a": "b"}', "metrics.json"),
+        ("runs/ot/0/metrics.csv", "epoch,a\n0,1\n", "metrics.csv"),
+        ("runs/ot/0/metrics.csv", "step,a\n1,2\n2,x\n", "metrics.csv"),
+        (
+            "report/report.json",
+            {"tables": [{"title": "", "header": ["a"], "rows": [[1, 2]], "caption": ""}]},
+            "tables.0",
+        ),
+        ("report/report.json", {"results": [{"measure": "em"}]}, "results.0"),
     ],
 )
 def test_damaged_files_cost_one_line(
-    file: str, text: str, names: str, room: Path, capsys: pytest.CaptureFixture[str]
+    file: str, text: str | dict[str, Any], names: str, room: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (room / file).write_text(text)
+    if isinstance(text, str):
+        (room / file).write_text(text)
+    else:
+        edit(room / file, **text)
     assert names in told(capsys, "report", room, "--output", room / "r.html")
     assert not (room / "r.html").exists()
-
-
-@pytest.mark.parametrize(
-    ("changes", "names"),
-    [
-        ({"tables": [{"title": "", "header": ["a"], "rows": [[1, 2]], "caption": ""}]}, "tables.0"),
-        ({"results": [{"measure": "em"}]}, "results.0"),
-    ],
-)
-def test_damaged_fields_cost_one_line(
-    changes: dict[str, Any], names: str, room: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    edit(room / "report/report.json", **changes)
-    assert names in told(capsys, "report", room, "--output", room / "r.html")
 
 
 def test_mistakes_cost_one_line(room: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,3 +175,36 @@ def test_mistakes_cost_one_line(room: Path, capsys: pytest.CaptureFixture[str]) 
     assert "photos" in told(capsys, "report", report, "--output", room / "photos")
     told(capsys, "report", report, "--output", room / "no/r.html")
     assert not page.exists()
+
+
+def test_rows_are_spread_over_cells(room: Path) -> None:
+    rows = read_rows(room / "report/examples.jsonl", ("checkpoint", "variant", "layer"), 10)
+    assert [row["id"] for row in rows.rows] == [
+        f"{name}-{variant}-{i}" for name in ("before", "after") for variant in ("os", "ts_r") for i in (0, 1)
+    ]
+    assert (rows.total, rows.each, rows.by) == (36, 2, ("checkpoint", "variant"))
+    assert read_rows(room / "none.jsonl", (), 10).total == 0
+
+
+def test_names(room: Path) -> None:
+    arguments = [f"mine={room / 'report'}", f"two={room / 'runs'}", str(room)]
+    assert [found.label for found in find_results(arguments)] == ["mine", "two/ot/0", "two/ot/1"]  # each once
+    assert short_names([Path("/a/b/c"), Path("/a/d/c"), Path("/x")]) == ["b/c", "d/c", "x"]
+
+
+def test_curves_of_runs_with_odd_and_equal_names(recwarn: pytest.WarningsRecorder) -> None:
+    def a_run(label: str, **columns: list[float]) -> FoundRun:
+        curves = pd.DataFrame({"step": [1.0, 2.0], **columns})
+        return FoundRun(label, Path(), "", {}, {}, {}, curves)
+
+    runs = [
+        a_run("$\\frac{$ $x", **{"a/$b$_{": [0.5, 0.25]}),
+        a_run("_hidden", **{"a/$b$_{": [0.5, 0.25], "c/one": [1.0, float("nan")], "val/n": [5, 5]}),
+        a_run("_hidden", **{"a/$b$_{": [0.25, 0.125]}),
+    ]
+    assert curve_keys(runs) == ["a/$b$_{"]
+    ((keys, picture),) = curve_figures(runs)
+    assert keys == "a/$b$_{"
+    assert picture.startswith(b"<?xml")
+    assert [picture] == [drawn for _, drawn in curve_figures(runs)]  # to the byte
+    assert not recwarn
