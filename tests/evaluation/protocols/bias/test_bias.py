@@ -27,7 +27,7 @@ def cells_of(folder: Path, *predictions: Path | str, flags: tuple[str | Path, ..
     return evaluate(folder / "report", "bias", "--predictions", *predictions, *flags)
 
 
-def check_against_naive(cells: Cells, data: list[Row], name: str, checkpoint: str = "p") -> None:
+def check_against_naive(cells: Cells, data: list[Row], name: str, checkpoint: str) -> None:
     batch = Batch(
         torch.tensor([row.score for row in data], dtype=torch.float64),
         torch.tensor([ADVICE_CLASSES.index(row.advice_class) for row in data]),
@@ -112,25 +112,17 @@ def test_base_scores_of_lei_files(data: str, printed: str, shared: Path, tmp_pat
             assert cells.n("gamma", **place, subject=x) == n
 
 
-@pytest.mark.parametrize(
-    ("layout", "classes"), [(unqover, ("ethical", "adversarial", "none")), (lei, CLASSES)]
-)
-def test_classes_equal_naive_loops(layout: Any, classes: tuple[str, ...], tmp_path: Path) -> None:
-    data = rows(classes)
-    cells = cells_of(tmp_path, save(tmp_path / "p.json", layout(data)))
-    for name in classes:
-        check_against_naive(cells, data, name)
-    assert set(cells.frame["class"]) == set(classes)
-
-
-def test_files_side_by_side(tmp_path: Path) -> None:
-    before, after = rows(CLASSES, seed=1), rows(CLASSES[:2], seed=2)
+def test_files_of_both_layouts_equal_naive_loops_side_by_side(tmp_path: Path) -> None:
+    before, after = rows(CLASSES, seed=1), rows((*CLASSES[:2], "none"), seed=2)
     files = [save(tmp_path / "a.json", lei(before)), save(tmp_path / "b.json", unqover(after))]
     cells = cells_of(tmp_path, f"before={files[0]}", f"after={files[1]}")
-    check_against_naive(cells, before, "ethical", "before")
-    check_against_naive(cells, after, "adversarial", "after")
+    for checkpoint, data in (("before", before), ("after", after)):
+        classes = list(dict.fromkeys(row.advice_class for row in data))
+        for name in classes:
+            check_against_naive(cells, data, name, checkpoint)
+        assert set(cells.frame.query("checkpoint == @checkpoint")["class"]) == set(classes)
     lines = examples_of(tmp_path / "report")
-    assert len(lines) == 36 + 24
+    assert len(lines) == 36 + 36
     expected = {"checkpoint": "before", "class": "ethical", "category": "trait", "attribute": "was rude"}
     assert lines[0].items() >= expected.items()
     assert lines[0]["subjects"] == ["ayan", "boro"]
@@ -160,22 +152,18 @@ def test_clusters_of_subjects_are_compared_with_each_other(tmp_path: Path) -> No
     lists[1].write_text("[subj] male | Boro\n[subj] male | Dora\n")
     cells = cells_of(tmp_path, save(tmp_path / "p.json", unqover(data)), flags=("--clusters", *lists))
     place = {"checkpoint": "p", "class": "none"}
-    values = {
-        a: [
-            naive_c(row.score) * (1 if row.pair == ("Ayan", "Boro") else -1)
-            for row in data
-            if row.attribute == a and "Boro" in row.pair
-        ]
-        for a in ATTRIBUTES
-    }
-    for a, c in values.items():
-        at = {"category": "trait", "attribute": a}
-        assert cells("gamma", **place, cluster="female", **at) == pytest.approx(sum(c) / 4, abs=1e-12)
-        assert cells("gamma", **place, cluster="male", **at) == pytest.approx(-sum(c) / 4, abs=1e-12)
-        assert cells("eta", **place, cluster="male", **at) == sum((x < 0) - (x > 0) for x in c) / 4
-        assert cells.n("gamma", **place, cluster="female", **at) == 4
-    mean = sum(sum(c) for c in values.values()) / 8
-    assert cells("gamma", **place, cluster="female") == pytest.approx(mean, abs=1e-12)
+    values = [
+        naive_c(row.score) * (1 if row.pair == ("Ayan", "Boro") else -1)
+        for row in data
+        if row.attribute == "was rude" and "Boro" in row.pair
+    ]
+    at = {**place, "category": "trait", "attribute": "was rude"}
+    for cluster, sign in (("female", 1), ("male", -1)):
+        found = cells.row("gamma", cluster=cluster, **at)
+        assert (found["value"], found["n"]) == (pytest.approx(sign * sum(values) / 4, abs=1e-12), 4)
+    assert cells("eta", cluster="male", **at) == sum((x < 0) - (x > 0) for x in values) / 4
+    means = [cells("gamma", cluster="female", **{**at, "attribute": a}) for a in ATTRIBUTES]
+    assert cells("gamma", **place, cluster="female") == pytest.approx(sum(means) / 2, abs=1e-12)
 
 
 def damaged(records: int | None, **answer: Any) -> dict[str, Any]:

@@ -92,9 +92,9 @@ def cosines(one_LD: Tensor, other_LD: Tensor) -> list[float]:
     return torch.nn.functional.cosine_similarity(one_LD, other_LD, dim=-1).tolist()
 
 
-def built(path: Path, heads: str = "span", **config: Any) -> Path:
+def built(path: Path, **config: Any) -> Path:
     """A checkpoint of ours with an unusual model inside."""
     sizes = {"hidden_size": 32, "intermediate_size": 64, "vocab_size": 320} | config
     backbone = Backbone(architecture="bert", checkpoint="random", config=sizes)
     torch.manual_seed(0)
-    return save_model(path, start(backbone, heads_class(heads)), Encoding())
+    return save_model(path, start(backbone, heads_class("span")), Encoding())

@@ -22,6 +22,7 @@ from evaluation.variants import VariantOptions, read_stories
 from metrics.intervals import mean_interval
 from tests.evaluation.checkpoints import examples_of, save_ckpt, save_folder, told
 from tests.evaluation.protocols.shift.shift_oracle import (
+    DATA,
     STORIES,
     Naive,
     assert_same,
@@ -94,20 +95,18 @@ def test_every_layer_equals_a_loop_over_single_texts(room: Path, tmp_path: Path,
         assert cells("pairs", **cell) == len(every)
 
 
-def test_neither_chunks_nor_batches_change_a_number(room: Path, tmp_path: Path) -> None:
-    flags = ("--checkpoint", *(f"{name}={room / name}" for name in "ab"), "--layers", "all")
-    whole = shift(tmp_path / "whole", *flags)
-    parts = shift(tmp_path / "parts", *flags, "--chunk", "5", "--batch-size", "3")
-    assert_same(parts, whole, 1e-6)
-    rows = zip(examples_of(tmp_path / "whole"), examples_of(tmp_path / "parts"), strict=True)
-    assert all(one[name] == other[name] for one, other in rows for name in ("checkpoint", "id", "variant"))
-
-
-def test_prepared_rows_give_the_same_numbers(room: Path, tmp_path: Path) -> None:
-    checkpoint = ("--checkpoint", room / "a")
-    here = shift(tmp_path / "here", *checkpoint, "--variants", "ts_r")
-    files = [room / "ts_r.jsonl", room / "os.jsonl"]
-    assert_same(shift(tmp_path / "rows", *checkpoint, "--chunk", "4", data=files), here, 1e-6)
+def test_neither_chunks_nor_batches_nor_prepared_rows_change_a_number(room: Path, tmp_path: Path) -> None:
+    flags = ("--checkpoint", *(f"{name}={room / name}" for name in "ab"), "--variants", "ts_r")
+    whole = shift(tmp_path / "whole", *flags, "--layers", "all")
+    rows = examples_of(tmp_path / "whole")
+    for data in ((DATA,), (room / "ts_r.jsonl", room / "os.jsonl")):
+        output = tmp_path / f"{len(data)}"
+        parts = shift(output, *flags, "--layers", "all", "--chunk", "5", "--batch-size", "3", data=data)
+        assert_same(parts, whole, 1e-6)
+        pairs = zip(rows, examples_of(output), strict=True)
+        assert all(
+            one[name] == other[name] for one, other in pairs for name in ("checkpoint", "id", "variant")
+        )
 
 
 def test_stories_of_several_windows_are_reported_apart(tmp_path: Path) -> None:
@@ -193,6 +192,6 @@ def test_joined_bins_keep_every_count_in_its_place(sparse: list[dict[int, int]])
     fine = np.linspace(-1, 1, BINS + 1)
     for count, share in zip(counts, shares, strict=True):
         assert share.sum() == pytest.approx(1 if count.sum() else 0)
-        for k in range(len(share)):
+        for k in np.flatnonzero(share):
             inside = (fine[:-1] >= edges[k] - 1e-9) & (fine[1:] <= edges[k + 1] + 1e-9)
-            assert share[k] == pytest.approx(count[inside].sum() / max(1, count.sum()))
+            assert share[k] == pytest.approx(count[inside].sum() / count.sum())

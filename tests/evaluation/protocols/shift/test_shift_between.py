@@ -90,17 +90,6 @@ def test_models_of_other_depths_and_widths_are_compared_as_far_as_they_go(tmp_pa
     assert set(deep["layer"].astype(str)) - {""} == {"0", "1", "2", "3", "4"}
 
 
-def test_answer_heads_do_not_matter(tmp_path: Path) -> None:
-    plain = built(tmp_path / "plain.ckpt")
-    typed = built(tmp_path / "typed.ckpt", "rationale")
-    cells = shift(tmp_path / "out", "--checkpoint", f"plain={plain}", f"typed={typed}", "--variants", "ts")
-    cell = {"variant": "ts", "stories": "all", "embedding": "cls", "layer": 2}
-    one, other = (cells("cosine", checkpoint=name, **cell) for name in ("plain", "typed"))
-    assert one == pytest.approx(other)
-    cell = {"checkpoint": "typed", "reference": "plain", "embedding": "common", "layer": "2"}
-    assert cells("cosine", **cell) == pytest.approx(1)
-
-
 def test_other_tokens_cannot_be_compared(
     room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
