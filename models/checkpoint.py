@@ -223,9 +223,13 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
     if part == "all":
         model = _empty(info, kind, options, backbone)
         if model.head_options != info.head_options:
+            found, wanted = (
+                ", ".join(f"{name}={value!r}" for name, value in listed.items()) or "no options"
+                for listed in (info.head_options, model.head_options)
+            )
             raise CheckpointError(
-                f"{path}: the checkpoint's {info.heads!r} heads have {_listed(info.head_options)}, "
-                f"the configuration asks for {_listed(model.head_options)}"
+                f"{path}: the checkpoint's {info.heads!r} heads have {found}, the configuration asks for "
+                f"{wanted}"
             )
         _fill(model, path)
         return model.train()
@@ -316,7 +320,3 @@ def _read(path: str, *, mmap: bool = False) -> dict[str, Any]:
     if wrong:
         raise CheckpointError(f"{path}: damaged: {wrong[0]!r} is absent or of a wrong type")
     return checkpoint
-
-
-def _listed(options: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in options.items()) or "no options"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 WEIGHT_STD = 0.1
 """Of linear weights: larger than transformers' 0.02, since two layers have little to multiply it up."""
@@ -21,19 +21,6 @@ POSITION_AXES, POSITION_BASE = 32, 64.0
 """Positions live on the first axes; wavelengths up to 2 pi * 64, the length of a story."""
 HEAD_GAINS = (0.5, 1.2, 1.2, 0.0)
 """Multiples of the identity in W_Q W_K, head by head, repeated where there are more heads."""
-
-
-def sinusoids(positions: int, width: int, base: float = 10_000.0) -> Tensor:
-    """Sine and cosine position codes, (positions, width), of unit amplitude (Vaswani et al. 2017, 3.5).
-
-    Wavelengths run from 2 pi to base * 2 pi positions; an odd width drops the last cosine.
-    """
-    position = torch.arange(positions, dtype=torch.float32)[:, None]
-    rate = torch.exp(torch.arange(0, width, 2, dtype=torch.float32) * (-math.log(base) / width))
-    codes = torch.zeros(positions, width)
-    codes[:, 0::2] = torch.sin(position * rate)
-    codes[:, 1::2] = torch.cos(position * rate)[:, : width // 2]
-    return codes
 
 
 @torch.no_grad()
@@ -53,18 +40,18 @@ def reading_init_(model: nn.Module) -> None:
     for linear in linears.values():
         nn.init.normal_(linear.weight, std=WEIGHT_STD)
     heads = int(model.config.num_attention_heads)  # type: ignore[union-attr, arg-type]
+    gains = torch.tensor([HEAD_GAINS[head % len(HEAD_GAINS)] for head in range(heads)])
     for linear in matching:
-        linear.weight.mul_(0.5).add_(torch.diag(head_gains(linear.out_features, heads).sqrt()))
+        root = gains.repeat_interleave(linear.out_features // heads).sqrt()
+        linear.weight.mul_(0.5).add_(torch.diag(root))
     for table in tables.values():
         nn.init.normal_(table.weight, std=WORD_STD)
         table.weight[:, :POSITION_AXES] *= WORD_STD_ON_POSITION_AXES / WORD_STD
     for table in positions:
+        # Sine and cosine codes (Vaswani et al. 2017, 3.5); an odd width drops the last cosine.
         axes = min(POSITION_AXES, table.embedding_dim)
+        position = torch.arange(table.num_embeddings, dtype=torch.float32)[:, None]
+        rate = torch.exp(torch.arange(0, axes, 2, dtype=torch.float32) * (-math.log(POSITION_BASE) / axes))
         table.weight.zero_()
-        table.weight[:, :axes] = sinusoids(table.num_embeddings, axes, POSITION_BASE) * math.sqrt(2)
-
-
-def head_gains(width: int, heads: int) -> Tensor:
-    """The gain of every output of a query or key projection: shape (width,)."""
-    gains = torch.tensor([HEAD_GAINS[head % len(HEAD_GAINS)] for head in range(heads)])
-    return gains.repeat_interleave(width // heads)
+        table.weight[:, 0:axes:2] = torch.sin(position * rate) * math.sqrt(2)
+        table.weight[:, 1:axes:2] = torch.cos(position * rate)[:, : axes // 2] * math.sqrt(2)

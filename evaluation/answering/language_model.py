@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -33,12 +33,7 @@ from models.language.open_model import CachedTextModel, open_text_model
 from models.language.text_models import TextFailure
 from storage.errors import DataError
 
-WRITES: frozenset[Ability] = frozenset({"spans", "types"})
-SCORES: frozenset[Ability] = frozenset({"subjects", "choices"})
-
 GROUPS_AT_ONCE = 32
-
-Likelihood = Literal["mean", "sum"]
 
 
 class LanguageModel(Answerer):
@@ -60,21 +55,18 @@ class LanguageModel(Answerer):
         asking: Asking,
         *,
         choice_prompt: Literal["auto", "plain", "unifiedqa"] = "auto",
-        likelihood: Likelihood = "mean",
+        likelihood: Literal["mean", "sum"] = "mean",
     ) -> None:
-        endpoint = path.startswith("openai:")
         self.path, self.prompt, self.likelihood = path, asking.prompt, likelihood
-        self.model = open_text_model(
-            path,
-            max_new_tokens=asking.max_new_tokens,
-            device=asking.device,
-            batch_size=asking.batch_size,
-        )
+        how = {name: getattr(asking, name) for name in ("max_new_tokens", "device", "batch_size")}
+        self.model = cast(Any, open_text_model(path, **how))
         self.writer = CachedTextModel(self.model, asking.requests, max_requests=asking.max_requests)
-        self.can = WRITES if endpoint else WRITES | SCORES
-        if not endpoint:
-            kind = "unifiedqa" if self.model.is_seq2seq else "plain"  # type: ignore[attr-defined]
+        scores: frozenset[Ability] = frozenset()
+        if "likelihood" in self.model.can:
+            scores = frozenset({"subjects", "choices"})
+            kind = "unifiedqa" if self.model.is_seq2seq else "plain"
             self.choice_wording = CHOICE_WORDINGS[kind if choice_prompt == "auto" else choice_prompt]
+        self.can = scores | {"spans", "types"}
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -112,13 +104,12 @@ class LanguageModel(Answerer):
         for start in tqdm(range(0, len(groups), GROUPS_AT_ONCE), desc=what, unit="batch", disable=None):
             chunk = groups[start : start + GROUPS_AT_ONCE]
             pairs = [
-                (subject_prompt(variant, self.prompt), self._joined(span.text, lower))
+                (subject_prompt(variant, self.prompt), span.text.lower() if lower else span.text)
                 for group in chunk
                 for variant in group.variants
                 for span in variant.candidates
             ]
-            total_M = self.model.log_likelihoods(pairs)
-            parts.append((total_M / self._token_counts(pairs)).exp().view(len(chunk), 4, 2))
+            parts.append(self._log_likelihoods(pairs, "mean").exp().view(len(chunk), 4, 2))
         return torch.cat(parts)
 
     def choice_logits(
@@ -131,36 +122,27 @@ class LanguageModel(Answerer):
         """
         for question in questions:
             prompt = choice_prompt(question, self.choice_wording)
-            pairs = [
-                (prompt, self._joined(text.strip(), self.choice_wording.lower)) for text in question.choices
-            ]
+            texts = [text.strip() for text in question.choices]
+            lower = self.choice_wording.lower
             try:
-                logit_C = self.model.log_likelihoods(pairs)
+                logit_C = self._log_likelihoods(
+                    [(prompt, text.lower() if lower else text) for text in texts], self.likelihood
+                )
             except ValueError as error:
                 raise DataError(f"question {question.id}: {error}") from None
-            if self.likelihood == "mean":
-                logit_C = logit_C / self._token_counts(pairs)
             yield logit_C.numpy().astype(np.float32)
 
-    def _joined(self, text: str, lower: bool) -> str:
-        """A continuation as it stands behind its prompt."""
-        return ("" if starts_anew(self.model) else " ") + (text.lower() if lower else text)
-
-    def _token_counts(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
-        return torch.tensor([token_count(self.model, *pair) for pair in pairs])
-
-
-def starts_anew(model: Any) -> bool:
-    """Whether a local model's reply is a text of its own, not the rest of the prompt."""
-    return bool(model.is_seq2seq or model.chat)
-
-
-def token_count(model: Any, prompt: str, continuation: str) -> int:
-    """How many tokens of a local model the continuation has, behind the prompt where a model reads both."""
-
-    def count(text: str, special: bool) -> int:
-        return len(model.tokenizer(text, add_special_tokens=special, verbose=False)["input_ids"])
-
-    if starts_anew(model):
-        return count(continuation, False)
-    return max(1, count(prompt + continuation, True) - count(prompt, True))
+    def _log_likelihoods(self, pairs: Sequence[tuple[str, str]], over: Literal["mean", "sum"]) -> Tensor:
+        """Of texts behind their prompts, the sum or the mean over a text's tokens: (M,) float64."""
+        apart = self.model.is_seq2seq or self.model.chat  # a reply is a text of its own
+        joined = [(prompt, text if apart else f" {text}") for prompt, text in pairs]
+        total_M: Tensor = self.model.log_likelihoods(joined)
+        if over == "sum":
+            return total_M
+        if apart:
+            counts = [len(ids) for ids in self.model.plain_ids([text for _, text in joined])]
+        else:
+            whole = self.model.token_counts(["".join(pair) for pair in joined])
+            before = self.model.token_counts([prompt for prompt, _ in joined])
+            counts = [max(1, count - first) for count, first in zip(whole, before, strict=True)]
+        return total_M / torch.tensor(counts)

@@ -9,7 +9,7 @@ import re
 import string
 from typing import Literal, NamedTuple
 
-from data_modules.schema import ChoiceQuestion, QAExample, Turn, UnderspecifiedQuestion, query_text
+from data_modules.schema import ChoiceQuestion, QAExample, UnderspecifiedQuestion, query_text
 from storage.errors import DataError
 
 PromptStyle = Literal["plain", "unifiedqa"]
@@ -64,7 +64,7 @@ def question_prompt(example: QAExample, style: PromptStyle) -> str:
     """The prompt of a question, with its story and its last turns."""
     wording = WORDINGS[style]
     turns = example.history[max(0, len(example.history) - TURNS) :]
-    earlier = "".join(_turn(turn, wording) for turn in turns)
+    earlier = "".join(wording.turn.format(question=turn.question, answer=turn.answer) for turn in turns)
     return _filled(wording.question, example, wording.lower, turns=earlier)
 
 
@@ -73,10 +73,6 @@ def subject_prompt(asked: UnderspecifiedQuestion, style: PromptStyle) -> str:
     wording = WORDINGS[style]
     first, second = (span.text for span in sorted(asked.candidates, key=lambda span: span.start))
     return _filled(wording.choice, asked, wording.lower, first=first, second=second)
-
-
-def _turn(turn: Turn, wording: Wording) -> str:
-    return wording.turn.format(question=turn.question, answer=turn.answer)
 
 
 def _filled(template: str, asked: QAExample | UnderspecifiedQuestion, lower: bool, **more: str) -> str:

@@ -28,11 +28,6 @@ OPTIONS = 3
 """0 = no option, the word before "or", the word after it."""
 
 
-def with_cls(context_BT: Tensor, cls_B: Tensor) -> Tensor:
-    """Where XLNet's softmaxes look: at the context (B, T) and the classification token."""
-    return context_BT.scatter(1, cls_B.unsqueeze(-1), True)
-
-
 class XLNetAnswerHeads(nn.Module):
     """Start, end given the start, and five outputs of what kind the answer is.
 
@@ -141,7 +136,7 @@ class XLNetModel(AnswerModel):
             start_B: the first answer token that the end logits are conditioned on, in training the gold one;
                 None: the most probable one.
         """
-        hidden_BTD, answerable_BT = self.encode(inputs), with_cls(context_BT, cls_B)
+        hidden_BTD, answerable_BT = self.encode(inputs), context_BT.scatter(1, cls_B.unsqueeze(-1), True)
         start_BT = self.answer_heads.start_logits(hidden_BTD, answerable_BT)
         start_B = start_BT.argmax(1) if start_B is None else start_B
         end_BT = self.answer_heads.end_logits(hidden_BTD, start_B.unsqueeze(-1), answerable_BT).squeeze(1)
@@ -167,50 +162,24 @@ class XLNetModel(AnswerModel):
         max_answer_tokens: int,
     ) -> AnswerPrediction:
         hidden_BTD = self.encode(inputs)
-        answerable_BT = with_cls(context_BT, cls_B)
+        answerable_BT = context_BT.scatter(1, cls_B.unsqueeze(-1), True)
         start_BT = self.answer_heads.start_logits(hidden_BTD, answerable_BT)
         kinds = self.answer_heads.kind_logits(hidden_BTD, start_BT, cls_B)
         beam = min(BEAM, start_BT.shape[1])
         start_log_BK, start_BK = start_BT.log_softmax(-1).topk(beam)
         end_BKT = self.answer_heads.end_logits(hidden_BTD, start_BK, answerable_BT)
         end_log_BKE, end_BKE = end_BKT.log_softmax(-1).topk(beam)
-        span = best_pairs(
-            start_BK,
-            end_BKE,
-            start_log_BK.unsqueeze(-1) + end_log_BKE,
-            context_BT,
-            start_allowed_BT,
-            max_answer_tokens,
-        )
+        # The best allowed pair of one of the starts with one of its ends.
+        starts_BK = (context_BT & start_allowed_BT).gather(1, start_BK)
+        ends_BKE = context_BT.gather(1, end_BKE.flatten(1)).view_as(end_BKE)
+        length_BKE = end_BKE - start_BK.unsqueeze(-1) + 1
+        short_BKE = (length_BKE >= 1) & (length_BKE <= max_answer_tokens)
+        score_BKE = start_log_BK.unsqueeze(-1) + end_log_BKE
+        score_BKE = score_BKE.masked_fill(~(starts_BK.unsqueeze(-1) & ends_BKE & short_BKE), float("-inf"))
+        score_B, at_B = score_BKE.flatten(1).max(-1)
+        start_B = start_BK.gather(1, at_B.unsqueeze(-1) // beam).squeeze(-1)
+        end_B = end_BKE.flatten(1).gather(1, at_B.unsqueeze(-1)).squeeze(-1)
         number_score_B, number_B = kinds[1].softmax(-1)[:, 1:].max(-1)
         option_score_B, option_B = kinds[2].softmax(-1)[:, 1:].max(-1)
         others = (number_B + 1, number_score_B, option_B + 1, option_score_B)
-        return AnswerPrediction(*span, kinds[0].sigmoid(), *others)
-
-
-def best_pairs(
-    start_BK: Tensor,
-    end_BKE: Tensor,
-    score_BKE: Tensor,
-    context_BT: Tensor,
-    start_allowed_BT: Tensor,
-    max_answer_tokens: int,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The best allowed span of every row among K starts with E ends each.
-
-    Args:
-        start_BK, end_BKE: token indices.
-        score_BKE: the higher the better.
-        context_BT, start_allowed_BT, max_answer_tokens: as in `best_spans` (`allowed_BT` is the context).
-
-    Returns:
-        start_B, end_B and score_B, which is -inf where no pair is allowed.
-    """
-    starts_BK = (context_BT & start_allowed_BT).gather(1, start_BK)
-    ends_BKE = context_BT.gather(1, end_BKE.flatten(1)).view_as(end_BKE)
-    length_BKE = end_BKE - start_BK.unsqueeze(-1) + 1
-    allowed_BKE = starts_BK.unsqueeze(-1) & ends_BKE & (length_BKE >= 1) & (length_BKE <= max_answer_tokens)
-    score_B, flat_B = score_BKE.masked_fill(~allowed_BKE, float("-inf")).flatten(1).max(-1)
-    flat_B1 = flat_B.unsqueeze(-1)
-    start_B = start_BK.gather(1, flat_B1 // end_BKE.shape[-1]).squeeze(-1)
-    return start_B, end_BKE.flatten(1).gather(1, flat_B1).squeeze(-1), score_B
+        return AnswerPrediction(start_B, end_B, score_B, kinds[0].sigmoid(), *others)

@@ -98,8 +98,14 @@ class EndpointTextModel(TextModel):
                 raise ValueError(
                     f"{self.name} reports no log-probabilities; choose a model or an endpoint that does"
                 )
-            tokens = _first_tokens(choice.logprobs)
-            return label_logprobs(tokens, labels, exact=top > 0) if tokens else EMPTY
+            chat = getattr(choice.logprobs, "content", None)
+            places = choice.logprobs.top_logprobs if chat is None else chat
+            if not len(places):
+                return EMPTY
+            first = places[0]
+            pairs = first.items() if chat is None else [(t.token, t.logprob) for t in first.top_logprobs]
+            tokens = [(str(token), value + 0.0) for token, value in pairs]  # TypeError for what is no number
+            return label_logprobs(tokens, labels, exact=top > 0)
 
         return self._asked(prompts, {**self._request, self._bound: 1, **more}, read)
 
@@ -133,17 +139,6 @@ def _text(choice: Any) -> str | TextFailure:
     if text is not None and not isinstance(text, str):
         return NONSENSE
     return text.strip() if text and text.strip() else EMPTY
-
-
-def _first_tokens(logprobs: Any) -> list[tuple[str, float]]:
-    """The most probable first tokens of a chat's reply, or of a bare completion's, with their
-    log-probabilities; none where nothing was written. TypeError for what is no number."""
-    chat = getattr(logprobs, "content", None)
-    places = logprobs.top_logprobs if chat is None else chat
-    if not len(places):
-        return []
-    pairs = places[0].items() if chat is None else [(t.token, t.logprob) for t in places[0].top_logprobs]
-    return [(str(token), value + 0.0) for token, value in pairs]
 
 
 def label_logprobs(

@@ -100,22 +100,20 @@ class SelfDebiasing(LogitsProcessor):
         count, texts = len(self.prefixed), len(self.prefixed[0])
         if len(input_ids) % texts:
             raise ValueError(f"{len(input_ids)} rows of {texts} texts: give generate the plain texts alone")
-        step = self._first if self._seen_RT is None else self._next
-        logits_KRV = step(input_ids).view(count, len(input_ids), -1).to(scores.device)
+        if self._seen_RT is None:  # the prefixed texts are read once for all beams of a text
+            beams = len(input_ids) // texts
+            ids = [row for column in self.prefixed for row in column]
+            padded_MT, mask_MT = padded(ids, self.pad, input_ids.device, left=True)
+            logits_MV = self._forward(padded_MT, mask_MT).repeat_interleave(beams, 0)
+            self._mask_KRT = mask_MT.repeat_interleave(beams, 0)
+            if beams > 1:
+                self._cache.batch_repeat_interleave(beams)
+        else:
+            logits_MV = self._next(input_ids)
+        logits_KRV = logits_MV.view(count, len(input_ids), -1).to(scores.device)
         logits_KRV = logits_KRV.masked_fill(scores == float("-inf"), float("-inf"))
         self._seen_RT = input_ids
         return debiased(scores, logits_KRV, decay=self.decay, floor=self.floor)
-
-    def _first(self, input_ids_RT: Tensor) -> Tensor:
-        """Reads the prefixed texts, once for all beams of a text: logits ((K * R), V)."""
-        ids = [row for texts in self.prefixed for row in texts]
-        beams = len(input_ids_RT) // len(self.prefixed[0])
-        padded_MT, mask_MT = padded(ids, self.pad, input_ids_RT.device, left=True)
-        logits_MV = self._forward(padded_MT, mask_MT)
-        self._mask_KRT = mask_MT.repeat_interleave(beams, 0)
-        if beams > 1:
-            self._cache.batch_repeat_interleave(beams)
-        return logits_MV.repeat_interleave(beams, 0)
 
     def _next(self, input_ids_RT: Tensor) -> Tensor:
         """Reads the newest token behind every prefix: logits ((K * R), V)."""
