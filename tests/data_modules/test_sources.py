@@ -70,14 +70,6 @@ def test_the_format_is_told_from_the_content_not_the_name(files: Path) -> None:
     assert read_choices(files / "c")[0].label == 1
 
 
-def test_the_order_of_fields_does_not_matter(tmp_path: Path) -> None:
-    write_lei([make_group()], tmp_path / "lei")
-    content = json.loads((tmp_path / "lei").read_text())
-    articles = [{"paragraphs": []}, *content["data"][::-1]]
-    (tmp_path / "turned").write_text(json.dumps({"data": articles, "version": ""}, indent=2))
-    assert list(read_groups(tmp_path / "turned")) == [make_group()]
-
-
 def test_kinds_are_not_taken_for_each_other(files: Path) -> None:
     for name, kind in (("lei.json", "questions"), ("squad", "groups"), ("c", "choices")):
         for read in READERS:

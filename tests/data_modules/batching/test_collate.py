@@ -107,13 +107,3 @@ def test_candidates_decode_to_the_subjects_after_padding(kind: str) -> None:
                 assert found == ids_V[v][one : two + 1].tolist()
                 if kind.startswith("words"):
                     assert tok.decode(found) == span.text.lower()
-
-
-def test_padding_follows_the_tokenizer() -> None:
-    rng = np.random.default_rng(0)
-    rows = [made_row(4, rng), made_row(9, rng)]
-    for kind in KINDS:
-        tok = tokenizer(kind)
-        inputs, _, shift_B = Collator(tok, 4).pad(rows)
-        assert shift_B.tolist() == ([8, 3] if "xlnet" in kind else [0, 0])
-        assert inputs["input_ids"][0, 4 if "xlnet" not in kind else 0] == tok.pad_token_id

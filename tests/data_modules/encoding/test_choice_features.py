@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -95,14 +94,6 @@ def test_padding(kind: str) -> None:
     assert mask_T[-1 if kind == "words_xlnet" else 0] == 1  # XLNet pads on the left
 
 
-def test_what_a_batch_says() -> None:
-    batch = choice_set("words_bert", TWO, THREE, EMPTY)[[2, 0]]
-    assert batch.label_B.tolist() == [0, 1]
-    assert batch.example_B.tolist() == [2, 0]
-    assert not batch.uniform_B.any()
-    assert choice_set("words_bert", THREE)[[0]].uniform_B.tolist() == [True]
-
-
 def test_followers_come_with_their_originals_in_pieces_of_similar_length() -> None:
     originals = [ChoiceQuestion(f"o{i}", "the red ball " * (i % 5), ("red", "blue"), 0) for i in range(20)]
     made = [replace(e, prompt="the red ball " * 9, target="uniform") for e in originals]
@@ -144,14 +135,6 @@ def test_batches_hold_each_question_once_with_equal_counts(counts: list[int], ro
     for batch in batches:
         assert len({counts[i] for i in batch}) == 1
         assert len(batch) == 1 or len(batch) * counts[batch[0]] <= rows
-
-
-def test_segments_tell_prompt_from_choice() -> None:
-    inputs = choice_set("words_bert", TWO)[[0]].inputs
-    types = inputs["token_type_ids"][0, 0]
-    encoded = tokenizer("words_bert")(TWO.prompt, TWO.choices[0])
-    assert types[: len(encoded["input_ids"])].tolist() == encoded["token_type_ids"]
-    assert inputs["input_ids"].dtype == torch.int64
 
 
 @pytest.mark.parametrize(

@@ -74,11 +74,6 @@ def test_the_first_turn_of_a_conversation_is_marked_and_squad_never_is() -> None
     assert full_query(example(history=(), dataset="squad"), encoding, None) == "What colour is it?"
 
 
-def test_no_turns_on_request() -> None:
-    encoding = Encoding(history_turns=0).resolved("bert")
-    assert full_query(example(), encoding, None) == "What colour is it?"
-
-
 def test_of_a_long_query_the_last_tokens_are_kept() -> None:
     words = tokenizer("words_bert")
     texts = ["who is in the kitchen ?", "who ?"]
@@ -153,15 +148,6 @@ def test_a_rationale_that_a_window_cuts_is_not_tagged() -> None:
         assert window.rationale_T.sum() == (5 if whole else 0)
         tagged += whole
     assert tagged == 1
-
-
-def test_each_context_token_is_best_shown_by_exactly_one_window() -> None:
-    words = tokenizer("words_bert")
-    features = windows_of([example()], words, Encoding(max_length=17, stride=6, history_turns=0))
-    assert len(features) > 2
-    shown = [int(o) for f in features for o in f.row.offsets_TE[f.max_context_T][:, 0]]
-    everything = {int(o) for f in features for o in f.row.offsets_TE[:, 0] if o >= 0}
-    assert sorted(shown) == sorted(everything)
 
 
 def test_max_context_follows_squads_rule() -> None:

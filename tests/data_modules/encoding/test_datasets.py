@@ -10,7 +10,6 @@ from data_modules.batching.group_rows import GroupSet
 from data_modules.batching.samplers import BatchIndex
 from data_modules.batching.sets import QASet, TrainSet
 from data_modules.encoding.windows import Encoding
-from data_modules.groups.advice import drop_advice, unadvised
 from data_modules.schema import ADVICE_CLASSES, QAExample, Span
 from data_modules.stories.groups import groups
 from data_modules.stories.questions import qa_examples
@@ -29,28 +28,6 @@ def long_questions() -> list[QAExample]:
     ]
 
 
-def test_without_advice_nothing_but_the_advice_changes() -> None:
-    group = GROUPS[0]
-    bare = drop_advice(group)
-    assert bare.advice_class == "none"
-    assert bare.key == f"{group.unadvised_key}|"
-    assert bare.unadvised_key == group.unadvised_key
-    for before, after in zip(group.variants, bare.variants, strict=True):
-        assert after.advice == ""
-        assert (before.context, before.question, before.candidates) == (
-            after.context,
-            after.question,
-            after.candidates,
-        )
-    assert group.variants[0].advice != ""
-
-
-def test_unadvised_groups_come_once_in_order_of_appearance() -> None:
-    found = unadvised([*GROUPS, *reversed(GROUPS)])
-    assert [g.unadvised_key for g in found] == list(dict.fromkeys(g.unadvised_key for g in GROUPS))
-    assert unadvised(found) == found
-
-
 def test_group_ids_name_subjects_attributes_and_classes() -> None:
     data = GroupSet(GROUPS, BERT, Encoding())
     assert len(data) == len(GROUPS)
@@ -64,13 +41,6 @@ def test_group_ids_name_subjects_attributes_and_classes() -> None:
         assert ADVICE_CLASSES[batch.advice_class_B[b]] == group.advice_class
     assert batch.inputs["input_ids"].shape[0] == 8
     assert batch.group_B.tolist() == [3, 0]
-
-
-@pytest.mark.parametrize("size", [1, 3, 100])
-def test_every_group_is_in_one_batch(size: int) -> None:
-    batches = GroupSet(GROUPS, BERT, Encoding()).batches(size)
-    assert sorted(i for batch in batches for i in batch) == list(range(len(GROUPS)))
-    assert max(len(batch) for batch in batches) <= size
 
 
 @pytest.mark.parametrize("tok", [BERT, XLNET])

@@ -17,7 +17,7 @@ from data_modules.schema import QAExample, Span, query_text
 from data_modules.stories.groups import groups
 from data_modules.stories.questions import qa_examples
 from storage.errors import DataError
-from tests.data_modules.fixtures.encoded import rows_of_groups, windows_of
+from tests.data_modules.fixtures.encoded import windows_of
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
 CONTEXTS = st.text(alphabet="ab tolkesTéß.,'\n  ", min_size=1, max_size=40)
@@ -123,27 +123,6 @@ def test_advice_stands_right_before_the_question() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_answers_decode_to_their_text(kind: str) -> None:
-    for feature in windows_of(QUESTIONS, tokenizer(kind), Encoding()):
-        example = QUESTIONS[feature.row.example]
-        offsets_TE = feature.row.offsets_TE
-        text = example.context[offsets_TE[feature.start, 0] : offsets_TE[feature.end, 1]]
-        assert text.strip() == example.answers[0].text
-
-
-def test_a_window_without_the_answer_points_at_the_classification_token() -> None:
-    context = "a tol met kess . " * 30 + "rude"
-    answer = Span.locate("rude", context, "")
-    examples = [QAExample("1", context, "who?", (answer,)), QAExample("2", "a tol", "who?")]
-    for kind in KINDS:
-        features = windows_of(examples, tokenizer(kind), Encoding(max_length=64, stride=8))
-        assert [f.row.example for f in features] == [0] * (len(features) - 1) + [1]
-        for feature in (*features[:-2], features[-1]):
-            assert feature.start == feature.end == feature.row.cls
-        assert features[-2].row.offsets_TE[features[-2].end, 1] == len(context)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_white_space_around_an_answer_costs_nothing(kind: str) -> None:
     """SQuAD's annotators sometimes marked the blank beside the answer, which is part of no token."""
     context = "a tol met kess ."
@@ -179,35 +158,11 @@ def test_impossible_encodings_are_refused(values: dict[str, int], words: str) ->
         Encoding(**values)  # type: ignore[arg-type]
 
 
-def test_no_texts_give_no_rows() -> None:
-    assert windows_of([], tokenizer("words_bert"), Encoding()) == []
-    assert rows_of_groups([], tokenizer("words_bert"), Encoding()) == []
-
-
 def test_chunks_keep_the_order() -> None:
     texts = [(f"{'tol ' * (i % 5 + 1)}", "who?", str(i)) for i in range(1100)]
     rows = list(encode_texts(texts, tokenizer("wordpiece"), Encoding()))
     assert [row.example for row in rows] == list(range(1100))
     assert [int((row.offsets_TE[:, 0] >= 0).sum()) for row in rows] == [i % 5 + 1 for i in range(1100)]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("order", ORDERS)
-def test_candidates_decode_to_the_subjects(
-    kind: str, order: Literal["question_first", "context_first"]
-) -> None:
-    encoding = Encoding(order=order)
-    for group, (*_, candidate_VSE) in zip(
-        GROUPS, rows_of_groups(GROUPS, tokenizer(kind), encoding), strict=True
-    ):
-        for v, variant in enumerate(group.variants):
-            query = query_text(variant.question, variant.advice)
-            (row,) = rows_of(variant.context, kind, encoding, query)
-            offsets_TE = row.offsets_TE
-            for s in (0, 1):
-                first, last = candidate_VSE[v, s]
-                text = variant.context[offsets_TE[first, 0] : offsets_TE[last, 1]]
-                assert text.strip().lower() == group.subjects[s]
 
 
 def test_a_group_that_does_not_fit_is_named() -> None:

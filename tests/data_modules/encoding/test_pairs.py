@@ -79,14 +79,6 @@ def test_question_tokens_count_on_request() -> None:
         assert len(both.original_P) - len(story.original_P) == len(query)
 
 
-def test_every_pair_is_in_one_batch() -> None:
-    tokenizer = build_tokenizer("bert", vocabulary())
-    data = pair_set("ts", tokenizer, Encoding())
-    batches = data.batches(8)
-    assert sorted(i for batch in batches for i in batch) == list(range(len(data)))
-    assert max(len(batch) for batch in batches) == 4
-
-
 def test_strangers_are_not_compared() -> None:
     (first, _), (_, second) = pairs_of("ts")[:2]
     with pytest.raises(DataError, match="not made from"):

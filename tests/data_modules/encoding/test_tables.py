@@ -268,15 +268,6 @@ def test_without_a_folder_sources_are_not_digested(
     module("", **squad(files), train_groups=[files["groups"]])
 
 
-def test_no_groups_are_an_error(files: dict[str, str], tmp_path: Path) -> None:
-    content = json.loads(Path(files["groups"]).read_text())
-    for article in content["data"]:
-        article["paragraphs"][0]["intervention"] = "none"
-    Path(files["groups"]).write_text(json.dumps(content))
-    with pytest.raises(DataError, match="holds no groups"):
-        module(tmp_path / "cache", train_groups=[files["groups"]], skip_bad=True)
-
-
 def test_what_is_left_out_is_told_at_every_start(
     files: dict[str, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from transformers import BertConfig
 
-from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files, tokenizer_id
+from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
 from data_modules.stories.questions import qa_examples
 from data_modules.stories.word_tokenizer import build_tokenizer
 from storage.errors import DataError
@@ -43,14 +43,6 @@ def test_a_tokenizer_survives_being_stored(kind: str, way: str, tmp_path: Path) 
     assert again.pad_token_id == tok.pad_token_id
     assert again.cls_token_id == tok.cls_token_id
     assert tokenizer_files(again)["tokenizer.json"] == files["tokenizer.json"]
-
-
-def test_an_id_is_that_of_the_vocabulary_and_of_no_call() -> None:
-    tok = build_tokenizer("bert", ["who", "the", "cat"])
-    first = tokenizer_id(tok)
-    tok(["the cat", "who"], padding=True, truncation=True, max_length=2)
-    assert tokenizer_id(tok) == first == tokenizer_id(build_tokenizer("bert", ["who", "the", "cat"]))
-    assert tokenizer_id(build_tokenizer("bert", ["the", "who", "cat"])) != first
 
 
 def test_stored_files_do_not_depend_on_what_was_tokenised_last() -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -20,10 +19,7 @@ from data_modules.interventions.augmentation import (
     write_sentences,
 )
 from data_modules.schema import AnswerType, QAExample, Span
-from data_modules.stories.questions import qa_examples
-from models.language.open_model import open_cached_model
 from models.language.text_models import Settings, TextFailure
-from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 
 CONTEXT = "Anna met Tom. The red ball was in the garden. It rained."
 RATIONALE = Span.locate("The red ball was in the garden", CONTEXT, "test")
@@ -74,12 +70,6 @@ def test_a_template_keeps_any_answer_as_it_is(answer: str, seed: int) -> None:
     assert "{" not in sentence.replace(" ".join(answer.split()), "")
 
 
-def test_templates_depend_on_example_and_seed() -> None:
-    by_seed = [tuple(template_sentence(example("Anna", i), seed) for i in range(30)) for seed in (0, 1)]
-    assert by_seed[0] != by_seed[1]
-    assert len(set(by_seed[0])) > 5
-
-
 def test_only_answers_with_words_of_their_own_get_a_sentence() -> None:
     examples = [
         example("the garden", 0),
@@ -93,14 +83,6 @@ def test_only_answers_with_words_of_their_own_get_a_sentence() -> None:
     sentences, failures = generate_sentences(examples)
     assert list(sentences) == ["q0", "q4", "q5"]
     assert failures == Counter({"the answer has no text": 1})
-
-
-def test_embedded_stories_get_sentences_without_their_rationale() -> None:
-    examples = list(qa_examples("dev"))
-    sentences, failures = generate_sentences(examples)
-    assert not failures
-    for asked in examples:
-        assert reject_reason(sentences[asked.id], asked) == ""
 
 
 @pytest.mark.parametrize(
@@ -175,39 +157,3 @@ def test_a_bad_sentence_is_asked_for_once_more_in_other_words() -> None:
     assert len(model.prompts) == 8
     assert len(set(model.prompts)) == 8
     assert model.prompts[0] == PROMPT.format(answer="Anna", question="Where was the ball?")
-
-
-def test_an_endpoint_writes_sentences_within_a_bound_and_goes_on_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    cache = tmp_path / "sentences.jsonl"
-    examples = [example(f"word{i}", i) for i in range(6)]
-
-    def write(prompt: str, before: int) -> Reply:
-        (phrase,) = set(re.findall(r"word\d", prompt))
-        return Reply(
-            "No." if phrase == "word1" and prompt.startswith("Write") else f"The sign said {phrase}. Ok?"
-        )
-
-    def run(bound: int | None) -> tuple[dict[str, str], Counter[str]]:
-        generator = f"openai:m@{endpoint.url}"
-        return generate_sentences(
-            examples,
-            generator=generator,
-            cache=cache,
-            max_requests=bound,
-            progress=False,
-            open_generator=open_cached_model,
-        )
-
-    with serve(write) as endpoint:
-        sentences, failures = run(3)
-        assert sentences == {f"q{i}": f"The sign said word{i}." for i in (0, 2)}
-        assert failures == Counter({"max requests reached": 4})
-        sentences, failures = run(None)
-        assert sentences == {f"q{i}": f"The sign said word{i}." for i in range(6)}
-        assert not failures
-        assert run(0) == (sentences, failures)
-        assert len(endpoint.prompts) == 7
-        assert len(set(endpoint.prompts)) == 7

@@ -123,8 +123,3 @@ def test_os_r_keeps_every_other_character(original: QAExample) -> None:
     assert squeezed(naive) == squeezed("".join(original.context[a:b] for a, b in pieces))
     for start, end in pieces:
         assert not any(not original.context[i].isspace() and not mask[i] for i in range(start, end))
-
-
-@given(examples(), st.sampled_from(VARIANTS))
-def test_perturbing_repeats_exactly(original: QAExample, variant: Variant) -> None:
-    assert perturb(original, variant) == perturb(original, variant)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from data_modules.interventions import deletion as p
-from data_modules.interventions.deletion import Rules, perturb, sentence_spans, with_rationale
+from data_modules.interventions.deletion import Rules, perturb, with_rationale
 from data_modules.schema import VARIANTS, AnswerType, QAExample, Rejected, Span, Turn, Variant
 from data_modules.sources import read_questions
 from storage.errors import DataError
@@ -98,11 +98,6 @@ def test_ts_ends_with_the_sentence_of_the_last_rationale_character() -> None:
     assert (found.variant, found.appended, found.references) == ("ts", "", ("blue",))
 
 
-def test_ts_of_an_unknown_question_keeps_the_first_sentence() -> None:
-    found = made(example("", kind="unknown"), "ts")
-    assert (found.context, found.answer_type) == ("Ida sat by the well.", "unknown")
-
-
 def test_ts_looks_again_for_an_answer_beyond_the_cut() -> None:
     beyond = replace(example("Her cat Moro"), answers=(Span.locate("Nobody", STORY, ""),))
     nowhere = made(replace(beyond, references=("Nobody",)), "ts")
@@ -167,11 +162,6 @@ def test_os_r_deletes_the_rationales_alone(rationales: tuple[str, ...], expected
     found = made(example(rationales, kind="yes"), "os_r")
     assert found.context == expected
     assert "".join(STORY[start:end] for start, end in found.kept) == expected
-
-
-def test_os_r_rejects_a_story_that_is_all_rationale() -> None:
-    everything = tuple(STORY[start:end] for start, end in sentence_spans(STORY))
-    assert reason(example(everything, "Moro"), "os_r") == p.NOTHING_LEFT
 
 
 def test_a_rationale_that_stays_is_rejected() -> None:

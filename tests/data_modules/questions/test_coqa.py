@@ -100,13 +100,6 @@ def test_turns_are_matched_and_ordered_by_their_number(read: Read) -> None:
     assert read({"data": [turned]}) == read(document())
 
 
-def test_bad_turn_marks_are_not_read(read: Read) -> None:
-    content = document()
-    for answer in content["data"][0]["answers"]:
-        answer["bad_turn"] = "true"
-    assert read(content) == read(document())
-
-
 def with_span(start: int, end: int) -> dict[str, Any]:
     content = document()
     content["data"][0]["answers"][1] |= {"span_start": start, "span_end": end}

@@ -75,13 +75,6 @@ def test_answers_are_found_in_any_case_in_the_rationales_then_in_the_story(
     span.check(STORY, "test")
 
 
-def test_yes_and_no_have_no_span() -> None:
-    yes, no = read(question(answer="yes"), question(_id="r", answer="No", type="comparison"))
-    assert (yes.answer_type, no.answer_type) == ("yes", "no")
-    assert yes.answers == no.answers == ()
-    assert no.domain == "comparison"
-
-
 def test_facts_without_a_sentence_are_left_out_and_counted_once(caplog: pytest.LogCaptureFixture) -> None:
     facts = [["Ulla", 2], ["Ulla", 0], ["Ulla Mill", -1], ["Ulla Mill", 7]]
     with caplog.at_level(logging.WARNING):

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data_modules.interventions.deletion import perturb
 from data_modules.questions.rows import read_file, to_line, write_rows
 from data_modules.schema import ANSWER_TYPES, VARIANTS, QAExample, Span, Turn
-from data_modules.sources import read_questions
 from storage.errors import DataError
 
 STORY = "Ida sat. Moro ran."
@@ -93,13 +91,6 @@ def test_writing_and_reading_gives_the_same_examples(tmp_path: Path, written: li
     assert path.read_bytes().isascii()
     assert path.read_text().count("\n") == len(written)
     assert list(read_file(path)) == written
-
-
-def test_read_qa_knows_rows_by_their_content(tmp_path: Path) -> None:
-    originals = list(read_questions("stories:conversation_dev"))
-    variants = [made for one in originals if isinstance(made := perturb(one, "ts_r"), QAExample)]
-    write_rows(variants, tmp_path / "any.name")
-    assert list(read_questions(tmp_path / "any.name")) == variants
 
 
 @pytest.mark.parametrize(
