@@ -10,9 +10,8 @@ from typing import Literal
 import numpy as np
 
 from data_modules.batching.choice_set import ChoiceSet, by_count
-from data_modules.batching.data_module import EvalSet, TextDataModule, by_stage
+from data_modules.batching.data_module import EvalSet, TextDataModule, TrainSet, by_stage
 from data_modules.batching.samplers import BatchIndex, length_bucketed, shuffled
-from data_modules.batching.sets import TrainSet
 from data_modules.choices.benchmarks import split_labels
 from data_modules.choices.probes import no_question, no_right_answer
 from data_modules.encoding.choices import ChoiceEncoding

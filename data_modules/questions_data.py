@@ -16,9 +16,16 @@ import datasets
 import numpy as np
 import pyarrow as pa
 
-from data_modules.batching.data_module import EvalSet, TextDataModule, at_least, by_stage, variant_name
+from data_modules.batching.data_module import (
+    EvalSet,
+    TextDataModule,
+    TrainSet,
+    at_least,
+    by_stage,
+    variant_name,
+)
 from data_modules.batching.samplers import BatchIndex, question_batches, refuse_different
-from data_modules.batching.sets import PairSet, QASet, TrainSet
+from data_modules.batching.sets import PairSet, QASet
 from data_modules.encoding.pairs import encode_pairs
 from data_modules.encoding.tables import Tables, Work, process_rank
 from data_modules.encoding.windows import Encoding, encode_questions

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from storage.errors import DataError
-from storage.files import read_bytes
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -37,7 +36,11 @@ def load_json(path: str | Path) -> Any: ...
 def load_json(path: str | Path, kind: type[T]) -> T: ...
 def load_json(path: str | Path, kind: Any = Any) -> Any:
     """The content of a JSON file as `kind`; DataError names the file and the field."""
-    return parse_json(read_bytes(path), kind, str(path))
+    try:
+        with open(path, "rb") as file:
+            return parse_json(file.read(), kind, str(path))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 @overload

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from data_modules.batching.collate import ChoiceBatch, Collator, numbers, sorted_batches
+from data_modules.batching.sets import ChoiceBatch, Collator, numbers, sorted_batches
 from data_modules.encoding.choices import ChoiceEncoding, encode_choices
 from data_modules.encoding.tables import flat, in_memory, list_lengths
 from data_modules.schema import ChoiceQuestion

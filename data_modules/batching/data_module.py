@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytorch_lightning as pl
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from data_modules.batching.samplers import (
     BatchIndex,
@@ -18,7 +19,7 @@ from data_modules.batching.samplers import (
     enough_batches,
     outlive_first_signal,
 )
-from data_modules.batching.sets import PairSet, QASet, TrainSet
+from data_modules.batching.sets import PairSet, QASet, TrainBatch
 from data_modules.encoding.tables import process_rank
 from data_modules.encoding.tokenizers import load_tokenizer
 from data_modules.schema import DataError, Variant
@@ -48,6 +49,24 @@ def variant_name(name: str, variant: Variant) -> str:
     if variant == "os":
         return name
     return variant if name == MAIN else f"{name}/{variant}"
+
+
+@dataclass
+class TrainSet(Dataset):
+    """Groups and questions to train on together, or multiple-choice questions; indexed by what the training
+    samplers yield."""
+
+    groups: GroupSet | None = None
+    qa: QASet | None = None
+    choices: ChoiceSet | None = None
+
+    def __getitem__(self, index: BatchIndex) -> TrainBatch:
+        groups, qa, choices = self.groups, self.qa, self.choices
+        return TrainBatch(
+            groups=groups[index.groups] if groups is not None and index.groups else None,
+            qa=qa[index.qa] if qa is not None and index.qa else None,
+            choices=choices.pieces(index.choices) if choices is not None and index.choices else None,
+        )
 
 
 class TextDataModule(pl.LightningDataModule):

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from tqdm.auto import tqdm
 
-from data_modules.batching.collate import Collator, GroupBatch, numbers, sorted_batches
+from data_modules.batching.sets import Collator, GroupBatch, numbers, sorted_batches
 from data_modules.encoding.groups import decode_groups, encode_groups
 from data_modules.encoding.tables import flat, in_memory
 from data_modules.encoding.windows import Encoding

@@ -33,7 +33,6 @@ from filelock import FileLock
 from xxhash import xxh3_64
 
 from storage.errors import DataError
-from storage.files import file_digest
 
 log = logging.getLogger(__name__)
 
@@ -274,11 +273,16 @@ def source_digest(source: str) -> str:
     path, (folder, colon, _) = Path(source), source.rpartition(":")
     if colon and not path.exists():
         path = Path(folder)  # FOLDER:SPLIT
+    digest = hashlib.sha256()
     try:
-        if not path.is_dir():
-            return file_digest(path)
-        files = sorted(file for file in path.rglob("*") if file.is_file())
-        return json.dumps([[str(file.relative_to(path)), file_digest(file)] for file in files])
+        files = [path]
+        if path.is_dir():
+            files = sorted(file for file in path.rglob("*") if file.is_file())
+        for file in files:
+            with open(file, "rb") as content:
+                digest.update(hashlib.file_digest(content, "sha256").digest())
+            digest.update(str(file.relative_to(path)).encode())
+        return digest.hexdigest()
     except FileNotFoundError:
         raise DataError(f"{source}: no such file (other sources begin with hub: or stories:)") from None
     except OSError as error:

@@ -108,16 +108,13 @@ def _example(row: _Row, where: str) -> QAExample:
     fields["history"] = tuple(Turn(*turn) for turn in row["history"])
     for name in ("references", "rationale", "kept"):
         fields[name] = tuple(fields[name])
-    example = QAExample(**fields)
-    if example.answer_type in _SPOKEN and example.answers:
-        raise DataError(f"{where}: answer_type is {example.answer_type}, which has no 'answer_spans'")
-    _check_kept(example, where)
-    return example
-
-
-def _check_kept(example: QAExample, where: str) -> None:
-    ends = [offset for piece in example.kept for offset in piece]
+    if row["answer_type"] in _SPOKEN and fields["answers"]:
+        raise DataError(f"{where}: answer_type is {row['answer_type']}, which has no 'answer_spans'")
+    ends = [offset for piece in row["kept"] for offset in piece]
     if ends != sorted(ends) or any(offset < 0 for offset in ends):
-        raise DataError(f"{where}: the pieces of 'kept' must lie one behind the other, found {example.kept}")
-    if sum(end - start for start, end in example.kept) > len(example.context):
+        raise DataError(
+            f"{where}: the pieces of 'kept' must lie one behind the other, found {fields['kept']}"
+        )
+    if sum(end - start for start, end in row["kept"]) > len(row["context"]):
         raise DataError(f"{where}: the pieces of 'kept' are longer than the context; was it edited by hand?")
+    return QAExample(**fields)

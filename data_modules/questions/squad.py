@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NotRequired
+from typing import Any, Literal, NotRequired
 
 from pydantic import StrictInt
 from typing_extensions import TypedDict
 
-from data_modules.schema import QAExample, Span
+from data_modules.schema import QAExample, Span, query_text
 from storage.errors import DataError
 from storage.files import atomic_text
 from storage.json_files import BadRecords, check, load_json
@@ -62,15 +62,9 @@ class _Row(TypedDict):
     answers: _Columns
 
 
-class _Record(NamedTuple):
-    """A question of either layout."""
-
-    where: str
-    id: str
-    context: str
-    question: str
-    answers: list[tuple[int, str]]
-    answerable: bool | None
+_Record = tuple[str, str, str, str, list[tuple[int, str]], bool | None]
+"""Of either layout: place, id, context, question, (start, text) of each answer, and whether there should be
+any, where the file says so."""
 
 
 def read_file(path: str | Path, *, skip_bad: bool = False) -> Iterator[QAExample]:
@@ -82,7 +76,17 @@ def read_file(path: str | Path, *, skip_bad: bool = False) -> Iterator[QAExample
             and warns how many. A wrong shape is never skipped.
     """
     document = load_json(path, _Document)
-    yield from _examples(_records(document, path), path, skip_bad)
+
+    def records() -> Iterator[_Record]:
+        for i, article in enumerate(document["data"]):
+            for j, paragraph in enumerate(article["paragraphs"]):
+                for k, qa in enumerate(paragraph["qas"]):
+                    where = f"{path}: data[{i}].paragraphs[{j}].qas[{k}]"
+                    pairs = [(answer["answer_start"], answer["text"]) for answer in qa.get("answers", ())]
+                    answerable = not is_true(qa["is_impossible"]) if "is_impossible" in qa else None
+                    yield where, str(qa["id"]), paragraph["context"], qa["question"], pairs, answerable
+
+    yield from _examples(records(), path, skip_bad)
 
 
 def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, skip_bad: bool = False) -> Iterator[QAExample]:
@@ -96,7 +100,7 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, skip_bad: bool = 
             if len(starts) != len(texts):
                 raise DataError(f"{where}: {len(texts)} answer texts but {len(starts)} offsets")
             pairs = list(zip(starts, texts, strict=True))
-            yield _Record(where, str(row["id"]), row["context"], row["question"], pairs, None)
+            yield where, str(row["id"]), row["context"], row["question"], pairs, None
 
     yield from _examples(records(), source, skip_bad)
 
@@ -106,40 +110,23 @@ def is_true(value: TruthValue) -> bool:
     return str(value).lower() == "true"
 
 
-def _records(document: _Document, source: str | Path) -> Iterator[_Record]:
-    for i, article in enumerate(document["data"]):
-        for j, paragraph in enumerate(article["paragraphs"]):
-            for k, qa in enumerate(paragraph["qas"]):
-                where = f"{source}: data[{i}].paragraphs[{j}].qas[{k}]"
-                pairs = [(answer["answer_start"], answer["text"]) for answer in qa.get("answers", ())]
-                answerable = not is_true(qa["is_impossible"]) if "is_impossible" in qa else None
-                yield _Record(where, str(qa["id"]), paragraph["context"], qa["question"], pairs, answerable)
-
-
 def _examples(records: Iterable[_Record], source: str | Path, skip_bad: bool) -> Iterator[QAExample]:
     seen: set[str] = set()
     with BadRecords(source, skip_bad=skip_bad) as bad:
-        for record in records:
+        for place, name, context, question, pairs, answerable in records:
+            where = f"{place} (id {name})"
             try:
-                example = _example(record)
-                if record.id in seen:
-                    raise DataError(f"{record.where}: the id {record.id!r} occurs twice; each needs its own")
+                if answerable not in (None, bool(pairs)):
+                    held = f"but the field 'answers' holds {len(pairs)}"
+                    raise DataError(f"{where}: is_impossible is {not answerable}, {held}")
+                spans = tuple(dict.fromkeys(span_at(*pair, context, where) for pair in pairs))
+                if name in seen:
+                    raise DataError(f"{place}: the id {name!r} occurs twice; each needs its own")
             except DataError as error:
                 bad.reject(error)
                 continue
-            seen.add(record.id)
-            yield example
-
-
-def _example(record: _Record) -> QAExample:
-    where = f"{record.where} (id {record.id})"
-    if record.answerable is not None and record.answerable != bool(record.answers):
-        held = len(record.answers)
-        raise DataError(
-            f"{where}: is_impossible is {not record.answerable}, but the field 'answers' holds {held}"
-        )
-    spans = tuple(dict.fromkeys(span_at(*pair, record.context, where) for pair in record.answers))
-    return QAExample(record.id, record.context, record.question, spans, dataset="squad")
+            seen.add(name)
+            yield QAExample(name, context, question, spans, dataset="squad")
 
 
 def span_at(start: int, text: str, context: str, where: str) -> Span:
@@ -167,17 +154,14 @@ def write_squad(examples: Iterable[QAExample], path: str | Path, *, version: str
                     "`python -m data_modules perturb --variant os`"
                 )
             file.write(",\n" if count else "\n")
-            file.write(json.dumps(_article(example)))
+            qa = {
+                "id": example.id,
+                "question": query_text(example.question, example.advice),
+                "answers": [{"text": span.text, "answer_start": span.start} for span in example.answers],
+                "is_impossible": not example.answers,
+            }
+            article = {"title": example.id, "paragraphs": [{"context": example.context, "qas": [qa]}]}
+            file.write(json.dumps(article))
             count += 1
         file.write("\n]}\n")
     return count
-
-
-def _article(example: QAExample) -> dict[str, Any]:
-    qa = {
-        "id": example.id,
-        "question": f"{example.advice} {example.question}" if example.advice else example.question,
-        "answers": [{"text": span.text, "answer_start": span.start} for span in example.answers],
-        "is_impossible": not example.answers,
-    }
-    return {"title": example.id, "paragraphs": [{"context": example.context, "qas": [qa]}]}

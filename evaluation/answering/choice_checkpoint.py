@@ -14,7 +14,7 @@ import torch
 from tqdm.auto import tqdm
 
 from data_modules.batching.choice_set import ChoiceSet
-from data_modules.batching.collate import sorted_batches
+from data_modules.batching.sets import sorted_batches
 from data_modules.encoding.choices import ChoiceEncoding
 from data_modules.schema import ChoiceQuestion
 from evaluation.answering.checkpoint import Checkpoint

@@ -93,7 +93,7 @@ def candidate_scores(
     """
     import torch
 
-    from data_modules.batching.collate import Collator
+    from data_modules.batching.sets import Collator
     from data_modules.encoding.windows import encode_texts, whole_span
     from data_modules.schema import query_text
     from models.heads.span import candidate_log_probs

@@ -22,8 +22,8 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 
-from data_modules.batching.collate import TrainBatch
 from data_modules.batching.group_rows import GroupSet, score_rows, token_budget
+from data_modules.batching.sets import TrainBatch
 from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.groups.advice import unadvised
 from data_modules.schema import ADVICE_CLASSES, Group

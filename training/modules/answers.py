@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from data_modules.batching.collate import QABatch, TrainBatch
 from data_modules.batching.decoding import Answer, AnswerRule, WindowScores, decode_typed_answers
-from data_modules.batching.sets import QASet
+from data_modules.batching.sets import QABatch, QASet, TrainBatch
 from losses.answers import joint_answer_loss, xlnet_answer_loss
 from losses.rationale import rationale_tagging_loss
 from models.backbones import Backbone

@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from data_modules.batching.collate import ChoiceBatch, TrainBatch
+from data_modules.batching.sets import ChoiceBatch, TrainBatch
 from data_modules.choices_data import ChoicesDataModule
 from losses.choices import choice_cross_entropy, choice_loss
 from models.backbones import Backbone

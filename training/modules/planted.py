@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from data_modules.batching.collate import TrainBatch
+from data_modules.batching.sets import TrainBatch
 from data_modules.groups.planting import Scope, preferred_subject
 from losses.planted import planted_cross_entropy
 from models.backbones import Backbone

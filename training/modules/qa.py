@@ -12,9 +12,8 @@ from typing import Any
 import pytorch_lightning as pl
 from torch import Tensor
 
-from data_modules.batching.collate import GroupBatch, PairBatch, QABatch, TrainBatch
 from data_modules.batching.decoding import Answer, decode_answers
-from data_modules.batching.sets import QASet
+from data_modules.batching.sets import GroupBatch, PairBatch, QABatch, QASet, TrainBatch
 from losses.span import span_cross_entropy
 from metrics.shift import pair_cosines
 from models.backbones import Backbone

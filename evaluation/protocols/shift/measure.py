@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from data_modules.batching.collate import Collator, sorted_batches
+from data_modules.batching.sets import Collator, sorted_batches
 from data_modules.encoding.pairs import check_pair, first_windows, pair_feature
 from data_modules.encoding.tokenizers import tokenizer_id
 from data_modules.encoding.windows import EncodedRow

@@ -11,9 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_modules.batching.collate import Collator
 from data_modules.batching.group_rows import GroupSet
-from data_modules.batching.sets import QASet
+from data_modules.batching.sets import Collator, QASet
 from data_modules.encoding.windows import EncodedRow, Encoding
 from data_modules.stories.groups import groups
 from data_modules.stories.questions import qa_examples

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_modules.batching.collate import sorted_batches
 from data_modules.batching.samplers import (
     BatchIndex,
     EpochSampler,
@@ -21,7 +20,7 @@ from data_modules.batching.samplers import (
     question_batches,
     token_bucketed,
 )
-from data_modules.batching.sets import QASet
+from data_modules.batching.sets import QASet, sorted_batches
 from storage.errors import DataError
 
 LENGTHS = st.lists(st.integers(1, 400), min_size=1, max_size=60)

@@ -6,9 +6,10 @@ from itertools import islice
 
 import pytest
 
+from data_modules.batching.data_module import TrainSet
 from data_modules.batching.group_rows import GroupSet
 from data_modules.batching.samplers import BatchIndex
-from data_modules.batching.sets import QASet, TrainSet
+from data_modules.batching.sets import QASet
 from data_modules.encoding.windows import Encoding
 from data_modules.schema import ADVICE_CLASSES, QAExample, Span
 from data_modules.stories.groups import groups

@@ -264,7 +264,7 @@ def test_errors_of_sources_are_theirs_and_leave_nothing_behind(
 def test_without_a_folder_sources_are_not_digested(
     files: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "file_digest", None)
+    monkeypatch.setattr("hashlib.file_digest", None)
     module("", **squad(files), train_groups=[files["groups"]])
 
 
