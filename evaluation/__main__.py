@@ -14,8 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from evaluation.processes import launched
-from evaluation.protocol import COMMANDS, PROTOCOLS, Row, load_function
+from evaluation.protocol import COMMANDS, PROTOCOLS, Row, launched, load_function
 from storage.command_line import Parser, add_arguments, add_traceback, call, one_line
 
 LATER_PROCESSES_WAIT_S = 10.0

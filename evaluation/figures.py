@@ -105,7 +105,7 @@ class Bars(Panels):
     starred: Collection[str] = ()
     note: str = ""
 
-    def draw(self, frame: DataFrame, path: Path) -> None:
+    def __call__(self, frame: DataFrame, path: Path) -> None:
         """Write the picture."""
         parts = self.parts(frame)
         names, hues = (
@@ -153,7 +153,7 @@ class Bars(Panels):
 class Lines(Panels):
     """Lines with their intervals as bands, over a dimension of numbers: a line for each value of `hue`."""
 
-    def draw(self, frame: DataFrame, path: Path) -> None:
+    def __call__(self, frame: DataFrame, path: Path) -> None:
         """Write the picture."""
         parts = self.parts(frame)
         figure = new_figure(4.4 * len(parts), 3.4)
@@ -186,7 +186,7 @@ class HeatMap(Panels):
     low: float | None = None
     high: float | None = None
 
-    def draw(self, frame: DataFrame, path: Path) -> None:
+    def __call__(self, frame: DataFrame, path: Path) -> None:
         """Write the picture."""
         parts = self.parts(frame)
         shown = [part for _, part in parts]

@@ -17,6 +17,7 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any, TypeVar
 
+from evaluation.protocol import launched
 from storage.spool import Spool
 
 T = TypeVar("T")
@@ -84,11 +85,6 @@ class Processes:
             for spool, block in zip(spools, received, strict=False):
                 for item in block:
                     spool.append(item)
-
-
-def launched() -> tuple[int, int]:
-    """Rank and number of processes, as torchrun tells them; (0, 1) without it."""
-    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from evaluation.results import Results
 from evaluation.views import Table, View, make_table, markdown_table
@@ -30,21 +30,8 @@ SCHEMA = 2
 FIXED_FILES = ("report.json", "report.md", "results.csv", "examples.jsonl")
 
 
-class Figure(Protocol):
-    """Something that draws cells of the long table into a file."""
-
-    def draw(self, frame: DataFrame, path: Path) -> None:
-        """Write the picture."""
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure of what the long table does not hold, such as a distribution."""
-
-    function: Callable[[Path], None]
-
-    def draw(self, frame: DataFrame, path: Path) -> None:
-        self.function(path)
+Figure = Callable[["DataFrame", Path], None]
+"""Draws cells of the long table into a file."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +143,7 @@ def write_report(
             file.writelines(map(as_json, evaluation.examples))
         frame.to_csv(folder / "results.csv", index=False, errors=errors)
         for name, figure in evaluation.figures.items():
-            figure.draw(frame, folder / name)
+            figure(frame, folder / name)
         (folder / "report.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8", errors=errors)
         (folder / "report.json").write_text(as_json(content, indent=1), encoding="utf-8", errors=errors)
 

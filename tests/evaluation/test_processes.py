@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.processes import launched, local_device, process_group
+from evaluation.processes import local_device, process_group
+from evaluation.protocol import launched
 from storage.spool import Spool
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate, examples_of, save_folder, told

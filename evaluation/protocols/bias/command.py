@@ -145,7 +145,6 @@ def ask_all(
     from data_modules.sources import read_groups, read_questions
     from evaluation.answering.open import check_can_score, open_answerer
     from evaluation.protocols.bias.measures import GroupTable, ScoredGroups
-    from metrics.answers import score_answer, scoring_of
 
     for path in checkpoints.values():
         check_can_score(path, "subjects")  # before anything is loaded
@@ -163,6 +162,8 @@ def ask_all(
     for name, path in checkpoints.items():
         answerer = open_answerer(path, asking, need="subjects")
         if qa:
+            from metrics.answers import score_answer, scoring_of
+
             for answer in answerer.answers(questions, f"answering with {name}"):
                 question = questions[answer.example]
                 em, f1 = score_answer(answer.text, question.gold, scoring_of(question.dataset))

@@ -21,7 +21,6 @@ from evaluation.results import NONE, Results
 from evaluation.views import Table, View, cells_of, make_table, number, shown
 from metrics.bias.group_scores import score_groups
 from metrics.bias.intervals import BiasEstimate, ClassGroups, estimate_bias, resampled_bias
-from metrics.bias.readings import planted_correlation
 from metrics.intervals import percentiles
 
 BY = ("checkpoint", "data", "class", "category", "attribute", "subject", "cluster")
@@ -193,6 +192,7 @@ def add_planted(
     category) cells are pooled. n counts them.
     """
     from data_modules.groups.planting import latent_strength
+    from metrics.bias.readings import planted_correlation
 
     table = scored.table
     categories = sorted({category for category, _ in table.attributes})

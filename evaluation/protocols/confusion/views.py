@@ -14,7 +14,7 @@ from data_modules.schema import ChoiceQuestion
 from evaluation.figures import COLOURS, Lines, bare, new_figure
 from evaluation.protocols.confusion.measures import BIASED, Asked, answers, long_table
 from evaluation.protocols.confusion.trials import Plan
-from evaluation.report import Drawing, Evaluation, Figure
+from evaluation.report import Evaluation, Figure
 from evaluation.views import View, number
 
 if TYPE_CHECKING:
@@ -164,11 +164,11 @@ def figures(frame: DataFrame, plan: Plan, names: Sequence[str], chance: float) -
             for probe in ("original", *probes)
         }
         ideal, label = [math.nan, *[chance] * len(probes)], "confidence in the labelled choice"
-        drawn["confidences.png"] = Drawing(partial(draw_boxes, boxes, names, ideal, label))
+        drawn["confidences.png"] = partial(draw_boxes, boxes, names, ideal, label)
     if gaps := [gap for gap in GAPS if gap in frame]:
         boxes = {GAPS[gap][0]: by_checkpoint(frame.dropna(subset=gap), gap) for gap in gaps}
         ideal, label = [GAPS[gap][1] for gap in gaps], "difference of confidences"
-        drawn["differences.png"] = Drawing(partial(draw_boxes, boxes, names, ideal, label))
+        drawn["differences.png"] = partial(draw_boxes, boxes, names, ideal, label)
     for kind in plan.sampling if "choice_paralysis" in plan.probes else ():
         drawn[f"hits_{kind}.png"] = Lines(
             x="k",
@@ -186,6 +186,7 @@ def draw_boxes(
     names: Sequence[str],
     ideal: Sequence[float],
     label: str,
+    _: DataFrame,
     path: Path,
 ) -> None:
     """Groups of boxes with a dashed line at the ideal, one box for each name: median, quartiles, mean as a

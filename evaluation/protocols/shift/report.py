@@ -17,7 +17,7 @@ import torch
 from data_modules.schema import DELETED, Variant
 from evaluation.figures import HeatMap, Lines, bare, legend, new_figure, style
 from evaluation.protocols.shift.measure import BLOCKS, CKA_TOKENS, WHICH, CheckpointShift, Which
-from evaluation.report import Drawing, Evaluation, Figure
+from evaluation.report import Evaluation, Figure
 from evaluation.results import Results
 from evaluation.variants import Stories
 from evaluation.views import View, make_table, number
@@ -174,8 +174,7 @@ def figures(
     for variant in checkpoints[0].shift:
         for which in windows:
             suffix = "" if which == "all" else "_single_window"
-            draw = partial(draw_histograms, checkpoints, variant, which)
-            found[f"histogram_{variant}{suffix}.png"] = Drawing(draw)
+            found[f"histogram_{variant}{suffix}.png"] = partial(draw_histograms, checkpoints, variant, which)
         if len(checkpoints[0].layers) > 1:
             found[f"layers_{variant}.png"] = Lines(
                 x="layer",
@@ -205,7 +204,7 @@ def figures(
 
 
 def draw_histograms(
-    checkpoints: Sequence[CheckpointShift], variant: Variant, which: Which, path: Path
+    checkpoints: Sequence[CheckpointShift], variant: Variant, which: Which, _: DataFrame, path: Path
 ) -> None:
     """Histograms of the last layer: CLS beside tokens, an outline a checkpoint, dotted its mean, the same
     bins for all."""

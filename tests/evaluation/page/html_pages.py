@@ -11,7 +11,7 @@ from typing import Any
 
 from evaluation.page.folders import find_results
 from evaluation.page.page import page
-from evaluation.report import Drawing, Evaluation, write_report
+from evaluation.report import Evaluation, write_report
 from evaluation.results import Results
 from evaluation.views import Table
 
@@ -47,7 +47,7 @@ def a_report(**changes: Any) -> Evaluation:
         },
         "headline": "Before and after are alike.",
         "notes": ("Answers to `os` and others.",),
-        "figures": {"em.png": Drawing(lambda path: path.write_bytes(PNG) and None)},
+        "figures": {"em.png": lambda _, path: path.write_bytes(PNG)},
         "examples": EXAMPLES,
     }
     return Evaluation(**{**content, **changes})
