@@ -129,12 +129,6 @@ class GroupLoss(nn.Module):
         irrelevant_reduction: Literal["paired", "broadcast"] = "paired",
     ) -> None:
         super().__init__()
-        if form not in ("log", "probability"):
-            raise ValueError(f"form: {form!r} is neither 'log' nor 'probability'")
-        if irrelevant_reduction not in ("paired", "broadcast"):
-            raise ValueError(
-                f"irrelevant_reduction: {irrelevant_reduction!r} is neither 'paired' nor 'broadcast'"
-            )
         if form == "log" and irrelevant_reduction == "broadcast":
             raise ValueError("irrelevant_reduction='broadcast' exists for form='probability' only")
         for name, weight in (
