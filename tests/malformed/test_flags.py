@@ -2,159 +2,133 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from data_modules.__main__ import main as data_command
 from evaluation.__main__ import main as evaluation_command
 from models.__main__ import main as models_command
-from tests.malformed.documents import ABSENT, MODEL
+from tests.malformed.documents import FORMATS
 from tests.malformed.outcome import everything_in, outcome
 
 Refuse = Callable[..., None]
-COMMANDS = {"data": data_command, "evaluation": evaluation_command, "models": models_command}
-LISTS = "--subjects {}/subjects --templates {}/templates --attributes {}/attributes --output {out}"
-LEI = f"lei {LISTS} --interventions {{}}/interventions.json"
-PERTURB = "perturb --dataset squad --input {}/squad.json --variant os --output {out}"
-TINY = "--checkpoint {}/bert.ckpt --device cpu --output {out}"
-BIAS = f"bias --data {{}}/groups.json {TINY}"
-PREDICTED = "bias --predictions {}/lei.json --output {out}"
-FAITHFUL = f"faithfulness --data {{}}/questions.json {TINY}"
-SHIFT = f"shift --data {{}}/questions.json {TINY}"
-ASK = f"ask --context Café. --question Who? {TINY}"
-CONSISTENCY = (
-    f"consistency --model {MODEL} --method self --adversarial {{}}/prompts.jsonl --neutral {{}}/neutral.jsonl"
-    " --output {out}"
-)
-SCORED = f"{CONSISTENCY} --scorer embedded:{{}}/scorer.json"
-CONFUSION = (
-    f"confusion --checkpoint {ABSENT} --probes no-question --input {{}}/choices.jsonl --output {{out}}"
-)
-FEATURES = f"feature-bias --model {MODEL} --task {{}}/task.json --output {{out}}"
-TRAIN = "train-scorer --input {}/labelled.jsonl --output {out}"
 ENDPOINT = "openai:x@http://localhost:9/v1"
+ENTRIES = {"data": data_command, "evaluation": evaluation_command, "models": models_command}
 
-FLAGS: dict[str, list[tuple[str, str, str]]] = {
-    # of each entry point: good arguments, what is wrong, what the message names
-    "data": [
-        ("", "", "COMMAND"),
-        ("", "sweep", "sweep"),
-        (f"unqover {LISTS}", "--no-such-flag 1", "--no-such-flag"),
-        (f"unqover {LISTS}", "--subjects {}/subjects {}/subjects {}/subjects", "subjects"),
-        ("unqover --templates {}/templates --attributes {}/attributes --output {out}", "", "--subjects"),
-        (LEI, "--per-class 0", "--per-class"),
-        (LEI, "--per-class 100000", "--per-class"),
-        (LEI, "--classes kind", "--classes"),
-        (LEI, "--split dev --split-sizes 0 0 0", "--split-sizes"),
-        (LEI, "--split dev --split-sizes 99 1 1", "split 'dev'"),
-        (LEI, "--like {}/groups.json", "groups.json"),
-        (LEI, "--disjoint-from {}/rows.jsonl", "rows.jsonl"),
-        (f"lei {LISTS}", "", "--interventions"),
-        (PERTURB, "--dataset coqa", "--dataset coqa"),
-        (PERTURB, "--input {}/lei.json", "lei.json"),
-        (PERTURB, "--input {}/none", "none"),
-        (PERTURB, "--input stories:nowhere", "nowhere"),
-        (PERTURB, "--input stories:dev?seed=x", "seed"),
-        (PERTURB, "--input hub:", "hub:"),
-        (PERTURB, "--input hub:no/such:train", "no/such"),
-        (PERTURB, "--input {}:train", "{}"),
-        (PERTURB, "--generator templates", "--generator"),
-        (PERTURB, "--variant os_r_aug --generator gpt", "gpt"),
-        (PERTURB, "--variant os_r_aug --generator hf:/no/such", "/no/such"),
-        (PERTURB, "--variant os_r_aug --generator openai:x", "OPENAI_API_KEY"),
-    ],
-    "evaluation": [
-        ("", "", "PROTOCOL"),
-        ("", "prejudice", "prejudice"),
-        ("bias --output {out}", "", "--checkpoint"),
-        (PREDICTED, "--predicted", "--predicted"),
-        (PREDICTED, "--format unqover", "--format unqover"),
-        (PREDICTED, "--predictions {}/lei.json {}/lei.json", "--predictions"),
-        (PREDICTED, "--predictions {}/squad.json", "squad.json"),
-        (PREDICTED, "--checkpoint {}/bert.ckpt", "--checkpoint"),
-        (BIAS, "--checkpoint {}/none.ckpt", "none.ckpt"),
-        (BIAS, "--checkpoint {}", "{}"),
-        (BIAS, "--checkpoint a={}/bert.ckpt a={}/bert.ckpt", "--checkpoint"),
-        (BIAS, "--checkpoint openai:gpt", "openai:gpt"),
-        (BIAS, "--data {}/squad.json", "squad.json"),
-        (BIAS, "--batch-size 0", "--batch-size"),
-        (BIAS, "--device cuda:99", "--device"),
-        (FAITHFUL, "--data {}/squad.json {}/coqa.json", "--data"),
-        (FAITHFUL, "--data {}/coqa.json --variants os", "bert.ckpt"),
-        (FAITHFUL, f"--max-requests -1 --checkpoint {ENDPOINT}", "max"),
-        (SHIFT, "--layers some", "--layers"),
-        (SHIFT, "--variants os", "--variants"),
-        (SHIFT, "--checkpoint hf:gpt2", "hf:gpt2"),
-        (ASK, "--question=", "--question"),
-        (ASK, "--candidate Zed", "--candidate"),
-        ("predicate-argument --checkpoint {}/bert.ckpt --output {out}", "", "bert.ckpt"),
-        (CONSISTENCY, "--scorer toxic", "'toxic'"),
-        (CONSISTENCY, "--scorer perspective", "PERSPECTIVE_API_KEY"),
-        (CONSISTENCY, "--scorer hf:/no/such", "/no/such"),
-        (CONSISTENCY, "--scorer embedded:{}/task.json", "train-scorer"),
-        (SCORED, "--scorer-attributes insult", "insult"),
-        (SCORED, "--decay nan", "--decay"),
-        (SCORED, "--nonsense-groups 3 --specifications {}/specifications.json", "nonsense"),
-        (SCORED, f"--model {ENDPOINT}", "--method self"),
-        (SCORED, "--model gpt2", "gpt2"),
-        (CONFUSION, "--choices 1", "--choices"),
-        (CONFUSION, "--benchmark piqa", "choices.jsonl"),
-        (CONFUSION, "--labels {}/labels.lst", "labels.lst"),
-        (CONFUSION, "--input {}/unlabelled.jsonl", "unlabelled.jsonl"),
-        (CONFUSION, f"--sampling random --checkpoint {ENDPOINT}", "endpoint"),
-        (FEATURES, "--shots 1", "--shots"),
-        (FEATURES, "--shots 100", "demonstrations"),
-        (FEATURES, "--words a a", "--words"),
-        (FEATURES, "--wording {}/task.json", "task.json"),
-        (FEATURES, "--model gpt2", "--checkpoint"),
-        (TRAIN, "--held-out 2", "--held-out"),
-        (TRAIN, "--label toxicity", "--label"),
-        (TRAIN, "--input {}", "{}"),
-    ],
-    "models": [
-        ("", "", "command"),
-        ("export {}/bert.ckpt", "", "folder"),
-        ("export {}/squad.json {out}", "", "squad.json"),
-        ("export {}/bert.ckpt {}", "", "{}"),
-    ],
+
+def reading(name: str) -> str:
+    """An entry point and its good arguments: the command that reads a file of given/."""
+    (form,) = (form for form in FORMATS if form.name == name)
+    entry = "data" if form.main is data_command else "evaluation"
+    return f"{entry} {form.command}".replace("{file}", f"{{dir}}/{name}")
+
+
+TINY = "--checkpoint {dir}/bert.ckpt --device cpu --output {out}"
+UNQOVER, LEI, PERTURB = reading("subjects"), reading("interventions.json"), reading("squad.json")
+PREDICTED, BIAS = reading("lei.json"), f"evaluation bias --data {{dir}}/groups.json {TINY}"
+FAITHFUL = f"evaluation faithfulness --data {{dir}}/questions.json {TINY}"
+SHIFT = f"evaluation shift --data {{dir}}/questions.json {TINY}"
+ASK = f"evaluation ask --context Café. --question Who? {TINY}"
+CONSISTENCY, CONFUSION = reading("prompts.jsonl"), reading("choices.jsonl")
+FEATURES, TRAIN = reading("task.json"), reading("labelled.jsonl")
+
+WRONG = {
+    # good arguments, and what is wrong behind them: the message names the last flag or what it was given
+    UNQOVER: "--no-such-flag 1",
+    LEI: "--per-class 0 | --per-class 100000 | --classes kind | --split dev --split-sizes 0 0 0"
+    " | --like {dir}/groups.json | --disjoint-from {dir}/rows.jsonl",
+    PERTURB: "--dataset coqa | --input {dir}/lei.json | --input {dir}/none | --input stories:nowhere"
+    " | --input hub: | --input {dir}:train | --generator templates"
+    " | --variant os_r_aug --generator gpt | --variant os_r_aug --generator hf:/no/such",
+    PREDICTED: "--predicted | --format unqover | --predictions {dir}/lei.json {dir}/lei.json"
+    " | --predictions {dir}/squad.json | --checkpoint {dir}/bert.ckpt",
+    BIAS: "--checkpoint {dir}/none.ckpt | --checkpoint {dir} | --data {dir}/squad.json | --batch-size 0"
+    " | --checkpoint a={dir}/bert.ckpt a={dir}/bert.ckpt | --checkpoint openai:gpt | --device cuda:99",
+    FAITHFUL: "--data {dir}/squad.json {dir}/coqa.json",
+    SHIFT: "--layers some | --variants os | --checkpoint hf:gpt2",
+    ASK: "--question= | --candidate Zed",
+    CONSISTENCY: "--scorer toxic | --scorer hf:/no/such | --scorer-attributes insult | --decay nan"
+    " | --model gpt2",
+    CONFUSION: "--choices 1 | --input {dir}/unlabelled.jsonl",
+    FEATURES: "--shots 1 | --words a a | --wording {dir}/task.json",
+    TRAIN: "--held-out 2 | --label toxicity | --input {dir}",
 }
+NAMED = (
+    # ... and what the message names where that is something else
+    ("data", "", "COMMAND"),
+    ("data", "sweep", "sweep"),
+    (
+        "data unqover --templates {dir}/templates --attributes {dir}/attributes --output {out}",
+        "",
+        "--subjects",
+    ),
+    (UNQOVER, "--subjects {dir}/subjects {dir}/subjects {dir}/subjects", "subjects"),
+    (LEI, "--split dev --split-sizes 99 1 1", "split 'dev'"),
+    (PERTURB, "--input stories:dev?seed=x", "seed"),
+    (PERTURB, "--input hub:no/such:train", "no/such"),
+    (PERTURB, "--variant os_r_aug --generator openai:x", "OPENAI_API_KEY"),
+    ("evaluation", "", "PROTOCOL"),
+    ("evaluation", "prejudice", "prejudice"),
+    ("evaluation bias --output {out}", "", "--checkpoint"),
+    (FAITHFUL, "--data {dir}/coqa.json --variants os", "bert.ckpt"),
+    (FAITHFUL, f"--max-requests -1 --checkpoint {ENDPOINT}", "max"),
+    ("evaluation predicate-argument --checkpoint {dir}/bert.ckpt --output {out}", "", "bert.ckpt"),
+    (CONSISTENCY, "--scorer perspective", "PERSPECTIVE_API_KEY"),
+    (CONSISTENCY, "--scorer embedded:{dir}/task.json", "train-scorer"),
+    (CONSISTENCY, "--nonsense-groups 3 --specifications {dir}/specifications.json", "nonsense"),
+    (CONSISTENCY, f"--model {ENDPOINT}", "--method self"),
+    (CONFUSION, "--benchmark piqa", "choices.jsonl"),
+    (CONFUSION, "--labels {dir}/labels.lst", "labels.lst"),
+    (CONFUSION, f"--sampling random --checkpoint {ENDPOINT}", "endpoint"),
+    (FEATURES, "--shots 100", "demonstrations"),
+    (FEATURES, "--model gpt2", "--checkpoint"),
+    ("models", "", "command"),
+    ("models export {dir}/bert.ckpt", "", "folder"),
+    ("models export {dir}/squad.json {out}", "", "squad.json"),
+    ("models export {dir}/bert.ckpt {dir}", "", "given"),
+)
+ROWS = [*((good, wrong, "") for good, listed in WRONG.items() for wrong in listed.split(" | ")), *NAMED]
 
 
-def words(text: str, given: Path, out: Path) -> list[str]:
-    """Arguments from a line of text."""
-    return [word.replace("{out}", str(out)).replace("{}", str(given)) for word in text.split()]
+def entry_and_arguments(line: str, given: Path, out: Path) -> tuple[Any, list[str]]:
+    entry, *words = (word.format(dir=given, out=out) for word in line.split())
+    return ENTRIES[entry], words
 
 
-ROWS = [(command, *row) for command, listed in FLAGS.items() for row in listed]
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[1].split(' ')[0]} {row[2]}")
+@pytest.mark.parametrize(("good", "wrong", "named"), ROWS)
 def test_a_wrong_flag(
-    row: tuple[str, str, str, str],
+    good: str,
+    wrong: str,
+    named: str,
     given: Path,
     tmp_path: Path,
-    refuse: Refuse,
     monkeypatch: pytest.MonkeyPatch,
+    refuse: Refuse,
 ) -> None:
-    command, good, wrong, named = row
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "PERSPECTIVE_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     before = everything_in(given)
-    arguments = words(f"{good} {wrong}", given, tmp_path / "out")
-    refuse(COMMANDS[command], arguments, named.replace("{}", str(given)))
+    main, arguments = entry_and_arguments(f"{good} {wrong}", given, tmp_path / "out")
+    if not named:
+        flags = [word.partition("=")[0] for word in arguments if word.startswith("--")]
+        value = re.sub("^(hf|stories):", "", arguments[-1])
+        named = f"{flags[-1]}|{value}" if len(value) > 2 else flags[-1]
+    refuse(main, arguments, named)
     assert everything_in(given) == before
 
 
 WRITERS = {
-    "lei": ("data", LEI),
-    "stories": ("data", "stories --split dev --kind qa --output {out}"),
-    "perturb": ("data", PERTURB),
-    "condaqa": ("data", "condaqa --input {}/condaqa.jsonl --output {out}"),
-    "bias": ("evaluation", PREDICTED),
-    "ask": ("evaluation", ASK),
-    "export": ("models", "export {}/bert.ckpt {out}"),
+    "lei": LEI,
+    "stories": "data stories --split dev --kind qa --output {out}",
+    "perturb": PERTURB,
+    "condaqa": reading("condaqa.jsonl"),
+    "bias": PREDICTED,
+    "ask": ASK,
+    "export": "models export {dir}/bert.ckpt {out}",
 }
 
 
@@ -183,17 +157,17 @@ PLACES: dict[str, Callable[[Path], Path]] = {
 def test_a_wrong_place_for_output(
     overwrite: bool, writer: str, place: str, given: Path, tmp_path: Path, refuse: Refuse
 ) -> None:
-    command, arguments = WRITERS[writer]
-    if overwrite and (writer == "export" or (place == "a file" and command == "data")):
+    main, _ = entry_and_arguments(WRITERS[writer], given, tmp_path)
+    if overwrite and (writer == "export" or (place == "a file" and main is data_command)):
         return  # has no such flag; is what it is for
     out = PLACES[place](tmp_path / "out")
-    flags = ["--overwrite"] * overwrite
+    _, arguments = entry_and_arguments(WRITERS[writer], given, out)
     named = out if place == "too long" else tmp_path / "out"
-    refuse(COMMANDS[command], words(arguments, given, out) + flags, str(named))
+    refuse(main, arguments + ["--overwrite"] * overwrite, str(named))
 
 
 def test_good_commands_are_good(given: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The flags above are wrong, not what stands before them."""
-    for number, (command, arguments) in enumerate([*WRITERS.values(), ("evaluation", BIAS)]):
-        result = outcome(COMMANDS[command], words(arguments, given, tmp_path / f"out{number}"), capsys)
+    for number, line in enumerate([*WRITERS.values(), BIAS]):
+        result = outcome(*entry_and_arguments(line, given, tmp_path / f"out{number}"), capsys)
         assert result.code == 0, result.text
