@@ -37,7 +37,9 @@ def open_scorer(options: ScorerOptions, device: str = "auto") -> Scorer:
             `--scorer-attributes` does not leave out.
     """
     kind, _, where = options.scorer.partition(":")
-    wanted = chosen_attributes(options.scorer_attributes)
+    names = options.scorer_attributes.split(",") if options.scorer_attributes is not None else []
+    chosen = {checked_attribute(name.strip(), "--scorer-attributes") for name in names}
+    wanted = tuple(name for name in ATTRIBUTES if name in chosen)
     if options.scorer == "perspective":
         from evaluation.scorers.perspective import PerspectiveScorer
 
@@ -57,11 +59,3 @@ def open_scorer(options: ScorerOptions, device: str = "auto") -> Scorer:
     raise ValueError(
         f"--scorer {options.scorer!r} is no scorer; write perspective, hf:FOLDER_OR_HUB_NAME or embedded:FILE"
     )
-
-
-def chosen_attributes(text: str | None) -> tuple[str, ...]:
-    """The value of `--scorer-attributes` in the order of ATTRIBUTES; empty where the flag is absent."""
-    if text is None:
-        return ()
-    names = {checked_attribute(name.strip(), "--scorer-attributes") for name in text.split(",")}
-    return tuple(name for name in ATTRIBUTES if name in names)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -85,7 +84,17 @@ def run(
         "inverse_regularisation": INVERSE_REGULARISATION,
         "scikit_learn": version("scikit-learn"),
     }
-    attributes = labelled_attributes(data, fields, input, label or [])
+    files = ", ".join(input)
+    attributes = tuple(name for name in fields if set(data.labels[name]) - {None})
+    absent = [name for name in fields if name not in attributes]
+    if label and absent:
+        raise ValueError(f"--label {absent[0]}={fields[absent[0]][0]}: no row of {files} has this field")
+    if not attributes:
+        raise ValueError(f"{files}: no row has a label; name fields with --label ATTRIBUTE=FIELD")
+    if absent:
+        logger.warning("no row has labels of %s: the scorer will not score them", ", ".join(absent))
+    if data.unlabelled:
+        logger.warning("%d of %d rows have no label and are left out", data.unlabelled, data.rows)
     scorer = train(data, attributes, held_out=held_out, seed=seed, max_features=max_features, trained=trained)
     with atomic_text(output) as file:
         json.dump(scorer, file, allow_nan=False)
@@ -105,24 +114,6 @@ def label_fields(labels: list[str]) -> dict[str, tuple[str, ...]]:
             raise ValueError(f"--label {label!r}: write ATTRIBUTE=FIELD, each attribute once")
         field_of[name] = field
     return {name: (field_of[name],) for name in ATTRIBUTES if name in field_of} or dict(NAMES)
-
-
-def labelled_attributes(
-    data: LabelledTexts, fields: dict[str, tuple[str, ...]], paths: Sequence[str], labels: Sequence[str]
-) -> tuple[str, ...]:
-    """The attributes that rows have labels of; a warning names the others. ValueError if `--label` does."""
-    present = tuple(name for name in fields if set(data.labels[name]) - {None})
-    absent = [name for name in fields if name not in present]
-    files = ", ".join(paths)
-    if labels and absent:
-        raise ValueError(f"--label {absent[0]}={fields[absent[0]][0]}: no row of {files} has this field")
-    if not present:
-        raise ValueError(f"{files}: no row has a label; name fields with --label ATTRIBUTE=FIELD")
-    if absent:
-        logger.warning("no row has labels of %s: the scorer will not score them", ", ".join(absent))
-    if data.unlabelled:
-        logger.warning("%d of %d rows have no label and are left out", data.unlabelled, data.rows)
-    return present
 
 
 def train(

@@ -25,6 +25,22 @@ def test_a_piece_is_in_the_file_before_the_next_is_begun_and_comes_back_as_it_wa
     assert "2" in again
 
 
+def test_results_come_in_order_and_what_failed_is_done_again(tmp_path: Path) -> None:
+    work = FinishedWork(tmp_path / "work.jsonl")
+    asked: list[list[int]] = []
+
+    def double(pieces: list[int]) -> list[int | Exception]:
+        asked.append(pieces)
+        return [ValueError() if piece == 2 else 2 * piece for piece in pieces]
+
+    pieces = {"b": 1, "a": 2, "c": 3}
+    assert [key for key, _ in work.results(pieces, double, "twice", Exception)] == list(pieces)
+    again = dict(FinishedWork(work.path).results({"d": 4, **pieces}, double, "twice", Exception))
+    assert (again["d"], again["b"], again["c"]) == (8, 2, 6)
+    assert isinstance(again["a"], ValueError)
+    assert asked == [[1, 2, 3], [4, 2]]
+
+
 @given(st.lists(st.text(max_size=4), max_size=5), st.integers(0, 200))
 def test_whatever_byte_a_kill_leaves_the_rest_is_whole(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str], cut: int

@@ -121,13 +121,8 @@ def evaluate(
             identities[name] = answerer.identity
             own = [] if encoder or not plan.embeds else similar_trials(questions, plan, answerer, finished)
             for trial in (*fixed, *shared, *own):
-                logit_PC = remembered_logits(
-                    answerer,
-                    trial.questions,
-                    finished,
-                    partial(logits_key, answerer),
-                    f"{name}: {trial.title}",
-                )
+                key, what = partial(logits_key, answerer), f"{name}: {trial.title}"
+                logit_PC = remembered_logits(answerer, trial.questions, finished, key, what)
                 asked.append(Asked(name, trial, confidences(logit_PC)))
             del answerer  # before the next one needs its memory
     finally:

@@ -80,7 +80,6 @@ def test_an_answer_that_stands_nowhere_is_shown_and_not_scored(
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
-        ({"--candidate": "nobody"}, "'nobody'"),
         ({"--candidate": WORD[:-1]}, repr(WORD)),
         ({"--context": " "}, "--context"),
         ({"--question": "who " * 400}, "--question"),

@@ -132,7 +132,6 @@ WRONG: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
     "no words": ([{"text": "!" * i, "threat": i % 2} for i in range(1, 21)], (), "no features"),
     "an attribute that there is not": ([], ("--label", "insult=x"), "--label 'insult=x'"),
     "a label twice": ([], ("--label", "threat=a", "threat=b"), "once"),
-    "all held out": ([], ("--held-out", "1"), "--held-out"),
 }
 
 

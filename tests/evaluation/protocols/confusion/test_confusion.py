@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +60,7 @@ def guessing(example: ChoiceQuestion) -> list[float]:
 def knowing(example: ChoiceQuestion) -> list[float]:
     """Answers what it is asked, and guesses where there is nothing to tell by."""
     key = example.prompt.removeprefix("prompt ")
-    told = [5.0 * (f"right {key}." in text) for text in example.choices]
-    return [
-        score + 0.1 * number(example.prompt + text) for score, text in zip(told, example.choices, strict=True)
-    ]
+    return [5.0 * (f"right {key}." in x) + 0.1 * number(example.prompt + x) for x in example.choices]
 
 
 def biased(example: ChoiceQuestion) -> list[float]:
@@ -192,10 +190,7 @@ def test_every_answer_can_be_traced(tmp_path: Path, models: dict[str, FakeCheckp
 def test_the_order_of_the_choices_changes_nothing(tmp_path: Path, models: dict[str, FakeCheckpoint]) -> None:
     flags = ("--checkpoint", "guessing", "--probes", "no-question", "wrong-question", "no-right-answer")
     first = ask(tmp_path, *flags).frame
-    turned = [
-        ChoiceQuestion(e.id, e.prompt, e.choices[::-1], len(e.choices) - 1 - e.label, e.benchmark)
-        for e in questions()
-    ]
+    turned = [replace(e, choices=e.choices[::-1], label=len(e.choices) - 1 - e.label) for e in questions()]
     second = ask(tmp_path, *flags, examples=turned).frame
     for frame in (first, second):
         frame.drop(frame[frame["measure"] == "label_share"].index, inplace=True)
@@ -209,7 +204,7 @@ def test_no_shared_words_leaves_out_who_has_no_other_question(
     flags = ("--checkpoint", "guessing", "--probes", "wrong-question", "--no-shared-words")
     assert "--no-shared-words" in told(capsys, *command(tmp_path, *flags))
     examples = questions(20)
-    examples[19] = ChoiceQuestion("q19", "prompt 1 alien", examples[19].choices, examples[19].label, "toy")
+    examples[19] = replace(examples[19], prompt="prompt 1 alien")
     examples.append(ChoiceQuestion("odd", "alien", ("x", "y", "z"), 0, "toy"))
     cells = ask(tmp_path, *flags, examples=examples)
     assert cells.n("chance", checkpoint="guessing", probe="wrong_question") == 20
@@ -219,7 +214,6 @@ def test_no_shared_words_leaves_out_who_has_no_other_question(
 @pytest.mark.parametrize(
     ("flags", "names"),
     [
-        (["openai:gpt-4o"], "openai:gpt-4o"),
         (["hf:gpt2"], "--encoder"),
         (["guessing", "hf:gone", "--sampling", "random"], "gone"),
         (["guessing", "--choices", "100"], "100 choices"),

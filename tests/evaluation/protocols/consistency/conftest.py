@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,21 +55,14 @@ class WordScorer:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.failing: Callable[[str], bool] = lambda text: False
-        self.dies_after = math.inf
 
     def about(self) -> dict[str, Any]:
-        quality = {"toxicity": {"n": 12, "roc_auc": 0.97224}}
-        return {
-            "name": self.name,
-            "version": self.version,
-            "attributes": self.attributes,
-            "held_out": quality,
-        }
+        held_out = {"toxicity": {"n": 12, "roc_auc": 0.97224}}
+        about = {"name": self.name, "version": self.version, "attributes": self.attributes}
+        return about | {"held_out": held_out}
 
     def score(self, texts: Sequence[str]) -> Iterator[Scores | TextFailure]:
         for text in texts:
-            if len(self.asked) >= self.dies_after:
-                raise KeyboardInterrupt
             self.asked.append(text)
             if self.failing(text):
                 yield TextFailure("throttled")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import ttest_ind, ttest_rel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from evaluation.__main__ import main
 from evaluation.protocols.consistency.continuations import Request, Writer
 from evaluation.protocols.consistency.decoding import Decoding
 from evaluation.protocols.consistency.measures import mean_score
@@ -113,38 +111,6 @@ def test_batches_change_nothing(
     assert (one.output / "results.csv").read_bytes() == (three.output / "results.csv").read_bytes()
     if "--sample" in how:
         assert Run(folder, files, tmp_path / "other", *how[:1], "--seed", "4").rows != one.rows
-
-
-def test_an_interrupted_run_goes_on_and_repeats_nothing(
-    scorer: WordScorer, folder: Path, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = Run(folder, files, tmp_path / "whole", "--batch-size", "2")
-    asked = sorted(scorer.asked)
-    written: list[str] = []
-    write = Writer.write
-
-    def counted(self: Writer, requests: Sequence[Request]) -> Iterator[Any]:
-        for request, answer in zip(requests, write(self, requests), strict=True):
-            if len(written) == 11:
-                raise KeyboardInterrupt
-            written.append(repr(request))
-            yield answer
-
-    monkeypatch.setattr(Writer, "write", counted)
-    scorer.asked = []
-    command = [*arguments(folder, files, tmp_path / "parts"), "--batch-size", "2"]
-    assert main(command) == 130
-    assert len(written) == 11
-    assert not (tmp_path / "parts").exists()
-    written.append("interrupted")  # and on past the eleventh
-    scorer.dies_after = 5
-    assert main(command) == 130
-    scorer.dies_after = math.inf
-    assert main(command) == 0
-    assert len(set(written)) == len(written)
-    assert sorted(scorer.asked) == asked  # each text once
-    for name in ("results.csv", "examples.jsonl"):
-        assert (tmp_path / "parts" / name).read_bytes() == (whole.output / name).read_bytes()
 
 
 def test_finished_work_is_that_of_one_model_and_one_strength(
@@ -271,11 +237,9 @@ def test_texts_without_tokens_and_long_ones_are_found_in_any_slice(
     [
         (["--new-tokens", str(CONTEXT)], "--new-tokens"),
         (["--sample", "--beams", "2"], "--beams"),
-        (["--nonsense-groups", "3"], "--nonsense-groups"),
         (["--method", "instructive", "--perplexity", "x"], "--perplexity"),
         (["--completions"], "--completions"),
         (["--perplexity", "nowhere.txt"], "--perplexity"),
-        (["--model", "openai:m@http://127.0.0.1:1/v1"], "--method self"),
         (["--model", "openai:m@http://127.0.0.1:1/v1", "--method", "instructive", "--sample"], "--sample"),
     ],
 )

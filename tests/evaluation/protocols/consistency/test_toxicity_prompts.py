@@ -33,22 +33,10 @@ def test_both_shapes_are_read(tmp_path: Path) -> None:
     assert [prompt.line for prompt in read_prompts(path, limit=2)] == [1, 3]
 
 
-@pytest.mark.parametrize(
-    ("line", "name"),
-    [
-        ("{}", "prompt"),
-        ('{"prompt": {}}', "text"),
-        ('{"text": " \\n"}', "empty"),
-        ('{"text": "a", "challenging": 1}', "challenging"),
-    ],
-)
-def test_errors_name_the_line(tmp_path: Path, line: str, name: str) -> None:
-    path = saved(tmp_path, '{"text": "A"}', line)
-    with pytest.raises(DataError, match=rf"prompts.jsonl, line 2.*{name}"):
-        read_prompts(path, limit=1)  # all lines are checked
-
-
-def test_files_without_prompts(tmp_path: Path) -> None:
+def test_errors_name_the_line(tmp_path: Path) -> None:
+    for line, name in (("{}", "prompt"), ('{"prompt": {}}', "text"), ('{"text": " \\n"}', "empty")):
+        with pytest.raises(DataError, match=rf"prompts.jsonl, line 2.*{name}"):
+            read_prompts(saved(tmp_path, '{"text": "A"}', line), limit=1)  # all lines are checked
     with pytest.raises(DataError, match="holds no prompt"):
         read_prompts(saved(tmp_path, "", ""))
 

@@ -266,11 +266,8 @@ WORDING = {"stories:uppercase": {"h1": {"key": "Glad:", "words": ["red", "red on
 MISTAKES = [
     (["--shots", "3"], "--shots 3"),
     (["--shots", "4", "--intervention", "disambiguation", "--shots", "6"], "--shots 6"),
-    (["--shots", "400"], "cell 1_1"),
     (["--task", "stories:length", "stories:length"], "stories:length"),
     (["--intervention", "verbalizer", "--wording", "{}/wording.json"], "same token"),
-    (["--model", "bert"], "--model bert"),
-    (["--words", "a", "a"], "--words"),
     (["--model", "m=hf:nowhere", "n=hf:{}/causal"], "nowhere"),
     (["--checkpoint", "nowhere.ckpt"], "nowhere.ckpt"),
     (["--checkpoint", "a.ckpt@stories:overlap"], "stories:overlap"),
