@@ -84,15 +84,6 @@ def test_what_is_not_a_number_is_left_out_and_counted() -> None:
     assert (result.n, result.pairs, result.skipped) == (11, len(kept), 3)
 
 
-def test_the_last_bin_includes_1() -> None:
-    result = metric_of(
-        ShiftBatch(torch.ones(4, LAYERS), -torch.ones(2, LAYERS), torch.tensor([0, 3]), 4)
-    ).compute()
-    assert result.cls_histogram_LH[:, -1].tolist() == [4] * LAYERS
-    assert result.token_histogram_LH[:, 0].tolist() == [2] * LAYERS
-    assert result.cls_std_L.tolist() == [0] * LAYERS
-
-
 @settings(deadline=None)
 @given(st.integers(0, 10**6), st.floats(0.01, 1e4), st.floats(0.01, 1e4))
 def test_cosine_equals_numpy_and_is_symmetric_blind_to_scale_and_in_range(

@@ -43,21 +43,6 @@ def test_pairs_follow_the_layout_of_the_architecture(
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("context_first", [False, True])
-def test_sequence_ids_offsets_and_char_to_token_agree(
-    architecture: Architecture, context_first: bool
-) -> None:
-    tokenizer = build_tokenizer(architecture, WORDS)
-    texts = (CONTEXT, QUESTION) if context_first else (QUESTION, CONTEXT)
-    encoded = tokenizer([texts[0]], [texts[1]], return_offsets_mapping=True)
-    sequence = 0 if context_first else 1
-    start = CONTEXT.index("red")
-    token = encoded.char_to_token(0, start, sequence)
-    assert encoded["offset_mapping"][0][token] == (start, start + 3)
-    assert encoded.sequence_ids(0)[token] == sequence
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
 @settings(max_examples=40, deadline=None)
 @given(
     pieces=st.lists(st.sampled_from([*WORDS, "Anna", "BALL", "Unheard"]), min_size=1, max_size=12),
