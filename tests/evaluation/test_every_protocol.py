@@ -46,11 +46,6 @@ def reports(room: Path) -> Callable[[Case], Path]:
     return made
 
 
-def report_of(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "report.json").read_text())
-    return found
-
-
 def contents(folder: Path) -> dict[str, bytes]:
     """The files; where the command names the folder itself, as OUTPUT."""
     itself = str(folder).encode()
@@ -78,42 +73,30 @@ def test_every_protocol_has_a_case() -> None:
 
 
 @EVERY
-def test_its_files(case: Case, reports: Callable[[Case], Path]) -> None:
+def test_its_report_and_page(case: Case, reports: Callable[[Case], Path]) -> None:
+    """Its files, its numbers of examples, and its tables and figures on a page."""
     folder = reports(case)
-    report = report_of(folder)
+    report = json.loads((folder / "report.json").read_text())
     about = report["about"]
-    assert about["protocol"] == case.protocol
+    assert (about["protocol"], about["command"][0]) == (case.protocol, case.protocol)
     assert about["files"] == sorted(path.name for path in folder.iterdir())
     assert {"report.json", "report.md", "results.csv", "examples.jsonl"} <= set(about["files"])
-    assert about["command"][0] == case.protocol
     assert {"revision", "versions", "interval"} <= about.keys()
-    Cells(folder).check()
-    text = (folder / "report.md").read_text()
-    assert all(f"## {table['title']}" in text for table in report["tables"])
-    assert all(len(row) == len(table["header"]) for table in report["tables"] for row in table["rows"])
-    assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in report["figures"])
-
-
-@EVERY
-def test_its_numbers_of_examples(case: Case, reports: Callable[[Case], Path]) -> None:
-    folder = reports(case)
     cells = Cells(folder)
+    cells.check()
     assert {(measure, cell): cells.n(measure, **dict(cell)) for measure, cell in case.n} == case.n
     rows = [json.loads(line) for line in (folder / "examples.jsonl").read_text().splitlines()]
-    assert len(rows) == case.examples
-    assert all(isinstance(row, dict) for row in rows)
-
-
-@EVERY
-def test_its_page(case: Case, reports: Callable[[Case], Path]) -> None:
-    """`report` shows its tables and figures."""
-    folder = reports(case)
-    report = report_of(folder)
-    found = Page(page(find_results([str(folder)]), title="T"))
-    assert all(table["title"] in found.text for table in report["tables"])
+    assert [type(row) for row in rows] == [dict] * case.examples
+    text, found = (folder / "report.md").read_text(), Page(page(find_results([str(folder)]), title="T"))
+    for table in report["tables"]:
+        assert f"## {table['title']}" in text
+        assert table["title"] in found.text
+        assert all(len(row) == len(table["header"]) for row in table["rows"])
+    assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in report["figures"])
     assert len(found.values("src")) == len(report["figures"])
     if report["figures"]:
         check_self_contained(found)
+    assert hasattr(build_parser(about["command"]).parse_args(about["command"]), "work") == case.long
 
 
 @EVERY
@@ -168,10 +151,3 @@ def test_it_goes_on(
         rest.count = 0
         assert main([*command, "--overwrite"]) == 0
         assert rest.count == 0
-
-
-@EVERY
-def test_its_flags(case: Case, room: Path, tmp_path: Path) -> None:
-    command = case.command(room, tmp_path / "report")
-    args = build_parser(command).parse_args(command)
-    assert hasattr(args, "work") == case.long
