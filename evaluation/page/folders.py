@@ -176,7 +176,8 @@ def read_report(label: str, folder: Path) -> FoundReport:
 
 
 def read_run(label: str, folder: Path) -> FoundRun:
-    """The run in a folder, checked. DataError names the file."""
+    """The run in a folder, checked. Curves have a column for each metric, NaN where a step has none; rows
+    without a step are left out. DataError names the file."""
     path = folder / RUN[0]
     try:
         text = path.read_text(encoding="utf-8")
@@ -185,34 +186,17 @@ def read_run(label: str, folder: Path) -> FoundRun:
         raise DataError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(config, dict):
         raise DataError(f"{path}: must hold keys and values")
-    final, curves = folder / "metrics.json", folder / "metrics.csv"
-    return FoundRun(
-        label=label,
-        folder=folder,
-        config_text=text,
-        config=config,
-        environment=load_json(folder / RUN[1], dict[str, Any]),
-        metrics=load_json(final, dict[str, float | None]) if final.exists() else {},
-        curves=read_curves(curves) if curves.exists() else pd.DataFrame(columns=["step"]),
-    )
-
-
-def read_curves(path: Path) -> pd.DataFrame:
-    """A metrics.csv: a column for each metric, NaN where a step has none; rows without a step are left out.
-
-    Raises:
-        DataError: no CSV, no column `step`, a cell that is no number.
-    """
-    try:
-        frame = pd.read_csv(path)
-        if "step" not in frame:
-            raise DataError(f"{path}: has no column 'step'")
-        numbers = frame.drop(columns="epoch", errors="ignore").apply(pd.to_numeric)
-    except (ValueError, pd.errors.ParserError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{path}: {' '.join(str(error).split())}") from None
-    return numbers[numbers["step"].notna()]
+    environment, final = load_json(folder / RUN[1], dict[str, Any]), folder / "metrics.json"
+    metrics = load_json(final, dict[str, float | None]) if final.exists() else {}
+    path, curves = folder / "metrics.csv", pd.DataFrame(columns=["step"])
+    if path.exists():
+        try:
+            curves = pd.read_csv(path).drop(columns="epoch", errors="ignore").apply(pd.to_numeric)
+        except (ValueError, pd.errors.ParserError) as error:
+            raise DataError(f"{path}: {' '.join(str(error).split())}") from None
+    if "step" not in curves:
+        raise DataError(f"{path}: has no column 'step'")
+    return FoundRun(label, folder, text, config, environment, metrics, curves[curves["step"].notna()])
 
 
 def read_rows(path: Path, by: Sequence[str], limit: int) -> ExampleRows:
