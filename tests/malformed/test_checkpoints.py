@@ -166,7 +166,6 @@ def test_a_folder(name: str, tmp_path: Path, refuse: Refuse) -> None:
 LINE = b'{"key": "k", "text": "t"}\n'
 CACHES: dict[str, tuple[bytes, str]] = {
     "of another kind": (b'{"a": 1}\n', "key"),
-    "no text": (b'{"key": "k"}\n', "text"),
     "a line cut off inside": (LINE[:9] + b"\n" + LINE, "line 1"),
     "zeros": (LINE + bytes(64) + b"\n", "line 2"),
     "nested": (b"[" * 100_000 + b"\n", "line 1"),

@@ -37,24 +37,19 @@ def long_command(protocol: str, given: Path, output: Path) -> list[str]:
     return [protocol, *flags, "--device", "cpu", "--output", str(output)]
 
 
-WORK: dict[str, bytes] = {
-    "a report": b'{\n "mu": 1\n}\n',
-    "rows of another file": b'{"text": "a"}\n{"text": "b"}\n',
-    "zeros": bytes(300) + b"\n" + bytes(300),
-    "deeply nested": b"[" * 100_000 + b"\n{}\n",
-}
+NO_WORK = (b'{\n "mu": 1\n}\n', b'{"text": "a"}\n{"text": "b"}\n', b"[" * 100_000 + b"\n{}\n")
+"""A report, rows of another file, deeply nested."""
 
 
-@pytest.mark.parametrize("content", WORK)
-@pytest.mark.parametrize("protocol", LONG)
+@pytest.mark.parametrize(("protocol", "content"), zip(LONG, NO_WORK, strict=True), ids=LONG)
 def test_finished_work_that_is_none(
-    protocol: str, content: str, given: Path, tmp_path: Path, refuse: Callable[..., None]
+    protocol: str, content: bytes, given: Path, tmp_path: Path, refuse: Callable[..., None]
 ) -> None:
     path = tmp_path / "mine.jsonl"
-    path.write_bytes(WORK[content])
+    path.write_bytes(content)
     command = long_command(protocol, given, tmp_path / "out")
     refuse(evaluation_command, [*command, "--work", str(path)], "mine.jsonl", "line 1")
-    assert path.read_bytes() == WORK[content]
+    assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize("protocol", LONG)
