@@ -26,7 +26,6 @@ from data_modules.batching.data_module import (
 )
 from data_modules.batching.samplers import BatchIndex, question_batches, refuse_different
 from data_modules.batching.sets import PairSet, QASet
-from data_modules.encoding.pairs import encode_pairs
 from data_modules.encoding.tables import Tables, Work, process_rank
 from data_modules.encoding.windows import Encoding, encode_questions
 from data_modules.interventions.augmentation import (
@@ -327,6 +326,8 @@ def encode_variant(
         ]
     kept = [(one, two) for one, two in zip(originals, results, strict=True) if isinstance(two, QAExample)]
     if pairs:
+        from data_modules.encoding.pairs import encode_pairs  # only where embeddings are watched
+
         table = encode_pairs(kept, tokenizer, encoding)
     else:
         table = encode_questions([two for _, two in kept], tokenizer, encoding)

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytorch_lightning as pl
@@ -25,7 +25,9 @@ from data_modules.encoding.tokenizers import load_tokenizer
 from data_modules.schema import DataError, Variant
 from storage.files import file_digest
 
-if TYPE_CHECKING:
+# mypy takes MYPY for True; a block under TYPE_CHECKING jsonargparse would execute.
+MYPY = False
+if MYPY:
     from data_modules.batching.choice_set import ChoiceSet
     from data_modules.batching.group_rows import GroupSet
 

@@ -32,7 +32,6 @@ from data_modules.batching.sets import PairSet, QASet
 from data_modules.schema import ADVICE_CLASSES, ANSWER_TYPES
 from metrics.answers import AnswerScores, scoring_of
 from metrics.bias.group_bias import GroupBias
-from metrics.shift import EmbeddingShift, ShiftResult
 from storage.files import write_text
 
 QA_NAMES = ("em", "f1", "unknown", "n")
@@ -121,6 +120,8 @@ def new_metric(data: Any, module: Any) -> Metric:
     if isinstance(data, QASet):
         return AnswerScores(ANSWER_TYPES)
     if isinstance(data, PairSet):
+        from metrics.shift import EmbeddingShift
+
         return EmbeddingShift(module.watched_layers())
     if data.family == "choices":
         from metrics.choices import ChoiceScores
@@ -148,6 +149,8 @@ def named_values(data: Any, result: Any) -> Iterator[tuple[str, Tensor]]:
         if counts[ADVERSARIAL] and counts[ETHICAL]:
             yield "selection", selection_score(result.mu_K)
     elif isinstance(data, PairSet):
+        from metrics.shift import ShiftResult
+
         # torchmetrics squeezes results of one element.
         result = ShiftResult(*(torch.atleast_1d(value) for value in result))
         cls, tokens = f"cls/{data.variant}", f"tokens/{data.variant}"

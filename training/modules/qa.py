@@ -15,7 +15,6 @@ from torch import Tensor
 from data_modules.batching.decoding import Answer, decode_answers
 from data_modules.batching.sets import GroupBatch, PairBatch, QABatch, QASet, TrainBatch
 from losses.span import span_cross_entropy
-from metrics.shift import pair_cosines
 from models.backbones import Backbone
 from models.checkpoint import start
 from models.heads.span import QAModel, QAOutput, SpanModel, SpanPrediction
@@ -113,6 +112,8 @@ class QAModule(FineTuning):
 
     def pair_cosines(self, batch: PairBatch) -> dict[str, Tensor]:
         """Cosine similarities of a batch of pairs: `cls_cos_BL` and `token_cos_PL`."""
+        from metrics.shift import pair_cosines  # only where embeddings are watched
+
         layers = self.watched_layers()
         original, variant = (
             self.model.hidden_states(half)[-layers:] for half in (batch.original, batch.variant)
