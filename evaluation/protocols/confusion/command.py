@@ -12,6 +12,7 @@ Probes spec B3 to B6. Probes: data_modules/choices/probes.py; readers: data_modu
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -110,9 +111,8 @@ def evaluate(
     most = max(plan.choices) if "choice_paralysis" in plan.probes else 0
     for path in (*named.values(), *([encoder] if encoder else [])):
         check_model(path, prompt, most=most, embeds=plan.embeds and encoder in ("", path))
-    finished = FinishedWork(work)
     asked, identities = [], {}
-    try:
+    with closing(FinishedWork(work)) as finished:
         shared = []
         if encoder and plan.embeds:
             shared = similar_trials(questions, plan, ChoiceCheckpoint(encoder, compute), finished)
@@ -125,8 +125,6 @@ def evaluate(
                 logit_PC = remembered_logits(answerer, trial.questions, finished, key, what)
                 asked.append(Asked(name, trial, confidences(logit_PC)))
             del answerer  # before the next one needs its memory
-    finally:
-        finished.close()
     about = {
         "protocol": "confusion",
         "checkpoints": {

@@ -9,6 +9,7 @@ Probes spec A. Specifications: specifications.py beside this file; scorers: eval
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -83,8 +84,7 @@ def evaluate(
     writer.check(request for some in requests for request in some)
     perplexed = [part for part in parts if part.variant in ("original", "opposite")]
     ids = read_ids(perplexity, writer, perplexed) if perplexity else []
-    work_file = FinishedWork(work)
-    try:
+    with closing(FinishedWork(work)) as work_file:
         # One text is scored before hours are spent on the others.
         first = prompts["adversarial"][0].text
         if isinstance(failure := text_scores(judge, [first], work_file)[first], TextFailure):
@@ -94,8 +94,6 @@ def evaluate(
         written = [text for text in texts if isinstance(text, str)]
         scores = text_scores(judge, written, work_file, show=True)
         by_variant = perplexities(ids, writer, perplexed, work_file) if ids else {}
-    finally:
-        work_file.close()
     for row, text in zip(rows, texts, strict=True):
         if isinstance(text, TextFailure):
             row["failure"] = TextFailure(f"no continuation: {text.reason}", text.detail)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection, Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -121,8 +122,7 @@ def evaluate(
     }
     rows: list[dict[str, Any]] = []
     settings: dict[str, Any] = {}
-    finished = FinishedWork(work)
-    try:
+    with closing(FinishedWork(work)) as finished:
         for name, group in classifiers.items():
             seeds = Counter[str]()
             for path, only in group:
@@ -133,8 +133,6 @@ def evaluate(
             text_model = opened(path)
             rows += InContextModel(name, text_model, prompting, finished).rows(prompts, texts)
             settings[name] = {"path": path, **text_model.settings}
-    finally:
-        finished.close()
     about = {
         "protocol": "feature-bias",
         "models": settings,
