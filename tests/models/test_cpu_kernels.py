@@ -115,7 +115,7 @@ def test_a_model_computes_what_it_computes_with_transformers_kernels(architectur
 
 
 def test_gpus_and_the_compiler_get_torchs_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    built = start(backbone("bert"), SpanModel)
+    built = start(backbone("bert", config={"num_hidden_layers": 1}), SpanModel)
     built.encoder.compile(dynamic=True, backend="aot_eager")
     built(rows([16, 16])).start_BT[:, 0].sum().backward()
     assert all(p.grad is not None for p in built.encoder.parameters())
