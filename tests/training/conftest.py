@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -13,8 +17,7 @@ from data_modules.groups.lei import write_lei
 from data_modules.questions.squad import write_squad
 from data_modules.stories import groups as story_groups
 from data_modules.stories import questions as stories
-
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
+from training.cli import main as train
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
@@ -24,6 +27,46 @@ SMALL = {
     "pad_token_id: 1, bos_token_id: 0, eos_token_id: 2, type_vocab_size: 1}",
     "xlnet": "{vocab_size: 320, d_model: 32, d_inner: 64, n_layer: 1, pad_token_id: 5}",
 }
+
+
+def resolved(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The configuration that `--print_config` shows."""
+    with pytest.raises(SystemExit) as stop:
+        train([*arguments, "--print_config"])
+    captured = capsys.readouterr()
+    assert stop.value.code in (0, None), captured.err[-2000:]
+    return captured.out
+
+
+def launch(command: list[str]) -> tuple[int, str]:
+    """A command in a process of its own: its exit code, and what it said on stderr."""
+    done = subprocess.run(
+        [sys.executable, "-m", "training", *command],
+        cwd=CONFIGS.parent,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    return done.returncode, done.stderr
+
+
+def failing(**options: object) -> str:
+    """The flag that disturbs a run."""
+    path = "tests.training.failing.Failing"
+    return f"--trainer.callbacks+={{class_path: {path}, init_args: {json.dumps(options)}}}"
+
+
+def metrics_of(home: Path) -> dict[str, float]:
+    """metrics.json of a run."""
+    found: dict[str, float] = json.loads((home / "metrics.json").read_text())
+    return found
+
+
+def curves(home: Path) -> list[dict[str, str]]:
+    """The rows of a run's metrics.csv."""
+    with open(home / "metrics.csv", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 @dataclass(frozen=True)

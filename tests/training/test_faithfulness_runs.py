@@ -13,7 +13,7 @@ from data_modules.questions.rows import write_rows
 from data_modules.sources import read_questions
 from evaluation.__main__ import main as evaluate
 from tests.evaluation.cells import Cells
-from tests.training.conftest import Commands
+from tests.training.conftest import Commands, metrics_of
 from training.cli import main as train
 
 
@@ -32,10 +32,6 @@ def arguments(commands: Commands, rows: dict[str, Path], *command: str) -> list[
     data = (f"--data.train_qa={rows['train']}", f"--data.val_qa={{main: {rows['dev']}}}")
     sizes = ("--data.encoding.max_length=160", "--data.encoding.stride=32")
     return commands.of(*command[:3], *data, *sizes, *command[3:])
-
-
-def metrics_of(home: Path) -> dict[str, float]:
-    return json.loads((home / "metrics.json").read_text())
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])

@@ -19,7 +19,7 @@ from data_modules.sources import read_choices
 from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
 from evaluation.answering.interface import Compute
 from tests.training.commands.test_mistakes import fails
-from tests.training.conftest import Commands
+from tests.training.conftest import Commands, metrics_of
 from training.cli import main as train
 
 QUESTIONS = read_choices("stories:choices_dev")
@@ -54,9 +54,7 @@ class Choosing:
         )
 
     def metrics(self, version: str = "version_0", name: str = "multiple_choice") -> dict[str, float]:
-        found = json.loads((self.root / name / version / "metrics.json").read_text())
-        assert isinstance(found, dict)
-        return found
+        return metrics_of(self.root / name / version)
 
 
 @pytest.fixture

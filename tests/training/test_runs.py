@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
@@ -11,17 +10,8 @@ import torch
 
 from evaluation.__main__ import main as evaluate
 from tests.evaluation.cells import Cells
-from tests.training.conftest import Commands
+from tests.training.conftest import Commands, curves, metrics_of
 from training.cli import main as train
-
-
-def metrics_of(root: Path, name: str, version: str = "version_0") -> dict[str, float]:
-    return json.loads((root / name / version / "metrics.json").read_text())
-
-
-def curves_of(home: Path) -> list[dict[str, str]]:
-    with open(home / "metrics.csv", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
@@ -35,7 +25,7 @@ def test_a_run_from_fit_to_resume(architecture: str, commands: Commands, tmp_pat
     environment = json.loads((home / "environment.json").read_text())
     assert environment["data"].keys() == {str(path) for path in vars(commands.data).values()}
     assert all(len(digest) == 64 for digest in environment["data"].values())
-    after_fit = metrics_of(commands.root, "lei_few_shot")
+    after_fit = metrics_of(home)
     assert after_fit["val/qa/n"] == 13
     assert sum(after_fit[f"val/bias/{c}/n"] for c in ("ethical", "adversarial", "irrelevant")) == 9
 
@@ -45,7 +35,7 @@ def test_a_run_from_fit_to_resume(architecture: str, commands: Commands, tmp_pat
     # Another command, another batch size: the same numbers.
     flags = [f"--ckpt_path={last}", "--run.name=again", "--data.eval_batch_size=8", cache]
     train(commands.of("validate", "lei_few_shot", architecture, *flags))
-    again = metrics_of(commands.root, "again")
+    again = metrics_of(commands.root / "again" / "version_0")
     for key, value in after_fit.items():
         if key.startswith("val/"):
             assert again[key] == pytest.approx(value, abs=1e-5), key
@@ -63,10 +53,10 @@ def test_a_run_from_fit_to_resume(architecture: str, commands: Commands, tmp_pat
             expected = after_fit[f"val/bias/{c}/{metric}"]
             assert cells(metric, **place, **{"class": c}) == pytest.approx(expected, abs=1e-5), (c, metric)
 
-    before = curves_of(home)
+    before = curves(home)
     train([*fit, "--trainer.max_epochs=2", "--ckpt_path=last"])
-    resumed = metrics_of(commands.root, "lei_few_shot")
-    after = curves_of(home)
+    resumed = metrics_of(home)
+    after = curves(home)
     assert len(after) > len(before)
     for old, new in zip(before, after, strict=False):
         assert {key: new[key] for key in old} == old
@@ -87,10 +77,10 @@ def test_other_loggers_and_writers_stand_beside_our_own(commands: Commands, tmp_
     home = commands.root / "squad" / "version_0"
     assert list((home / "wandb").glob("offline-run-*"))
     assert list((tmp_path / "other").rglob("metrics.csv"))
-    before = curves_of(home)
+    before = curves(home)
     train([*fit, "--trainer.max_epochs=2"])
-    assert curves_of(home)[: len(before)] == before
-    assert len(curves_of(home)) > len(before)
+    assert curves(home)[: len(before)] == before
+    assert len(curves(home)) > len(before)
     assert not (commands.root / "squad" / "version_1").exists()
 
 
@@ -100,7 +90,7 @@ def test_the_best_checkpoint_is_that_of_the_experiments_metric(commands: Command
     home = commands.root / "lei_few_shot" / "version_0"
     scores = [
         (float(row["val/bias/selection"]), int(row["step"]) + 1)
-        for row in curves_of(home)
+        for row in curves(home)
         if row["val/bias/selection"]
     ]
     assert len(scores) == 3

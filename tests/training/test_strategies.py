@@ -8,9 +8,6 @@ checkpoint.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -21,12 +18,11 @@ from evaluation.__main__ import main as evaluate
 from models.backbones import Backbone
 from models.checkpoint import start
 from models.heads.span import SpanModel
-from tests.training.conftest import Commands, SmallData
-from tests.training.stopping.test_resume import arguments, assert_equal_runs, curves, fit
+from tests.training.conftest import Commands, SmallData, curves, failing, launch, metrics_of
+from tests.training.stopping.test_resume import arguments, assert_equal_runs, fit
 from training.cli import main as train
 from training.strategies import encoder_layers
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 TWO = ("--trainer.devices=2", "--trainer.max_epochs=2", "--data.eval_batch_size=5")
 """13 questions in batches of 5: one process gets two batches, the other one."""
 
@@ -34,28 +30,6 @@ TWO = ("--trainer.devices=2", "--trainer.max_epochs=2", "--data.eval_batch_size=
 def run(commands: Commands, version: str, *flags: str) -> tuple[int, str]:
     """`fit` on two processes; its exit code, and what it said on stderr."""
     return launch(arguments(commands, version, *TWO, *flags))
-
-
-def launch(command: list[str]) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "training", *command],
-        cwd=REPOSITORY,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    return done.returncode, done.stderr
-
-
-def failing(**options: object) -> str:
-    """The flag that disturbs a run."""
-    path = "tests.training.failing.Failing"
-    return f"--trainer.callbacks+={{class_path: {path}, init_args: {json.dumps(options)}}}"
-
-
-def metrics_of(home: Path) -> dict[str, float]:
-    return json.loads((home / "metrics.json").read_text())
 
 
 def assert_metrics_of_one_process(commands: Commands, home: Path) -> None:

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from training.cli import main as train
+from tests.training.conftest import CONFIGS, resolved
 
-CONFIGS = Path(__file__).resolve().parents[3] / "configs"
 BACKBONES = sorted(path.stem for path in (CONFIGS / "backbones").glob("*.yaml"))
 EXPERIMENTS = sorted(path.stem for path in (CONFIGS / "experiments").glob("*.yaml"))
-
-
-def resolved(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    with pytest.raises(SystemExit) as stop:
-        train([*arguments, "--print_config"])
-    captured = capsys.readouterr()
-    assert stop.value.code in (0, None), captured.err[-2000:]
-    return captured.out
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)

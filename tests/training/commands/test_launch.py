@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from training.cli import main as train
+from tests.training.conftest import CONFIGS, resolved
 from training.sweep.command import parser as sweep_parser
 
-CONFIGS = Path(__file__).resolve().parents[3] / "configs"
 FILES = ("-c", f"{CONFIGS}/experiments/squad.yaml", "-c", f"{CONFIGS}/backbones/bert_base.yaml")
 
 
@@ -47,11 +46,7 @@ def parses(said: str, capsys: pytest.CaptureFixture[str]) -> str:
     arguments = said.splitlines()
     arguments = arguments[arguments.index("-m") + 1 :]
     assert arguments[:2] == ["training", "fit"]
-    with pytest.raises(SystemExit) as stop:
-        train([*arguments[1:], "--print_config"])
-    captured = capsys.readouterr()
-    assert stop.value.code in (0, None), captured.err
-    return captured.out
+    return resolved(capsys, *arguments[1:])
 
 
 def test_torchrun_starts_the_ordinary_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,13 +13,13 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from tests.training.conftest import SMALL, Commands
+from tests.chaos.training_kills import differences
+from tests.training.conftest import SMALL, Commands, curves, failing, launch
 from training import cli as command_line
 from training.__main__ import main as command
 from training.cli import main as train
 
 Disturb = Callable[..., None]
-REPOSITORY = Path(__file__).resolve().parents[3]
 DROPOUT = SMALL["roberta"].replace("{", "{hidden_dropout_prob: 0.1, attention_probs_dropout_prob: 0.1, ")
 
 
@@ -162,17 +159,9 @@ def test_questions_alone_and_several_disturbances(commands: Commands, disturb: D
 
 def test_kill_9_leaves_a_whole_checkpoint(commands: Commands) -> None:
     whole = fit(commands, "whole")
-    options = "{where: batch, rank: 0, kind: SIGKILL, batch: 7}"
-    failing = f"{{class_path: tests.training.failing.Failing, init_args: {options}}}"
-    killed = arguments(commands, "cut", BY_STEP, f"--trainer.callbacks+={failing}")
-    done = subprocess.run(
-        [sys.executable, "-m", "training", *killed],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
+    kill = failing(where="batch", rank=0, kind="SIGKILL", batch=7)
+    code, said = launch(arguments(commands, "cut", BY_STEP, kill))
+    assert code == -signal.SIGKILL, said[-2000:]
     assert_equal_runs(whole, fit(commands, "cut", BY_STEP))
 
 
@@ -220,21 +209,6 @@ def test_a_best_checkpoint_goes_on_too(commands: Commands) -> None:
     assert {row["epoch"] for row in curves(gone_on) if row["train/loss/total"]} == {"1"}
 
 
-def curves(home: Path) -> list[dict[str, str]]:
-    with open(home / "metrics.csv", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def assert_equal_runs(one: Path, other: Path) -> None:
     """Bit for bit: weights, optimizer, schedule, metrics and curves."""
-    a, b = (torch.load(home / "checkpoints" / "last.ckpt", weights_only=True) for home in (one, other))
-    assert a["global_step"] == b["global_step"]
-    assert a["state_dict"].keys() == b["state_dict"].keys()
-    for key, value in a["state_dict"].items():
-        assert torch.equal(value, b["state_dict"][key]), key
-    for i, state in a["optimizer_states"][0]["state"].items():
-        for key, value in state.items():
-            assert torch.equal(value, b["optimizer_states"][0]["state"][i][key]), (i, key)
-    assert a["lr_schedulers"] == b["lr_schedulers"]
-    assert curves(one) == curves(other)
-    assert json.loads((one / "metrics.json").read_text()) == json.loads((other / "metrics.json").read_text())
+    assert not list(differences(one, other))

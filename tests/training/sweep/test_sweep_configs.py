@@ -8,21 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from training.cli import main as train
+from tests.training.conftest import resolved
 from training.sweep.file import grid_points, read_sweep
 
 ROOT = Path(__file__).resolve().parents[3]
 SWEEPS = sorted((ROOT / "configs" / "sweeps").glob("*.yaml"))
 OURS = [path for path in SWEEPS if not path.name.endswith(".wandb.yaml")]
 WANDB = [path for path in SWEEPS if path.name.endswith(".wandb.yaml")]
-
-
-def parses(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    with pytest.raises(SystemExit) as stop:
-        train(["fit", *arguments, "--print_config"])
-    captured = capsys.readouterr()
-    assert stop.value.code in (0, None), captured.err[-2000:]
-    return captured.out
 
 
 @pytest.mark.parametrize("path", OURS, ids=lambda path: path.stem)
@@ -32,7 +24,7 @@ def test_a_sweep_composes_without_files(
     monkeypatch.chdir(ROOT)
     sweep = read_sweep(path)
     assert sweep.study == path.stem
-    text = yaml.safe_load(parses(sweep.fit_arguments(sweep.first_parameters()), capsys))
+    text = yaml.safe_load(resolved(capsys, "fit", *sweep.fit_arguments(sweep.first_parameters())))
     for key, value in sweep.first_parameters().items():
         section, name = key.split(".")
         found = text[section].get("init_args", text[section])
@@ -73,7 +65,7 @@ def test_wandb_gives_a_command_that_fit_understands(
     assert all(
         "." in key and not isinstance(how.get("parameters"), dict) for key, how in sweep["parameters"].items()
     )
-    text = parses(command[3:], capsys)
+    text = resolved(capsys, "fit", *command[3:])
     assert "wandb: online" in text
 
 
