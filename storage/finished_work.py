@@ -53,7 +53,6 @@ class FinishedWork:
     def __init__(self, path: Path | None, *, required: tuple[str, ...] = ()) -> None:
         self.path = path
         self._records = {} if path is None else read_work(path, required)
-        self._file: FileIO | None = None
         self.found = len(self._records)
         """How many pieces earlier runs left."""
 
@@ -68,9 +67,7 @@ class FinishedWork:
         """Keep a finished piece; returns its record. DataError where it cannot be written."""
         record = {"key": key, **fields}
         if self.path is not None:
-            if self._file is None or self._file.closed:
-                self._file = open_work(self.path)
-            append_line(self._file, json.dumps(record))
+            _append(self.path, json.dumps(record))
         self._records[key] = record
         return record
 
@@ -117,28 +114,16 @@ class FinishedWork:
             )
         return numbers
 
-    def close(self) -> None:
-        """Give the file back; the next piece opens it again."""
-        if self._file is not None:
-            self._file.close()
 
-
-def open_work(path: Path) -> FileIO:
-    """The file, open for appending; DataError where that is not possible."""
-    try:
-        return FileIO(path, "a")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written: {error.strerror}") from None
-
-
-def append_line(file: FileIO, line: str) -> None:
+def _append(path: Path, line: str) -> None:
     """Append at once, past any buffer: on a full disk (DataError) all lines before this one are there."""
     rest = memoryview((line + "\n").encode())
     try:
-        while rest:
-            rest = rest[file.write(rest) :]
+        with FileIO(path, "a") as file:
+            while rest:
+                rest = rest[file.write(rest) :]
     except OSError as error:
-        raise DataError(f"{file.name!s}: cannot be written: {error.strerror}") from None
+        raise DataError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def read_work(path: Path, required: tuple[str, ...] = ()) -> dict[str, dict[str, Any]]:
@@ -171,6 +156,5 @@ def read_work(path: Path, required: tuple[str, ...] = ()) -> dict[str, dict[str,
                 raise DataError(f"{where}: the field {name!r} must be a text; remove this line")
         records[record["key"]] = record
         if not line.endswith(b"\n"):
-            with open_work(path) as file:
-                append_line(file, "")
+            _append(path, "")
     return records

@@ -111,22 +111,19 @@ class CachedTextModel(TextModel):
             new = dict(list(new.items())[: max(0, self.max_requests - self.requests)])
         failed: dict[str, TextFailure] = {}
         answers = self.model.complete(list(new.values())) if new else iter(())
-        try:
-            for key in keys:
-                if key in new and key not in self._work and key not in failed:
-                    # Of the prompts sent, this is the next that has no answer yet: both are in one order.
-                    answer = next(answers)
-                    self.requests += 1
-                    if isinstance(answer, TextFailure):
-                        failed[key] = answer
-                    else:
-                        now = datetime.now(UTC).isoformat(timespec="seconds")
-                        about = {"model": self.name, "settings": self.settings, "prompt": new[key]}
-                        self._work.add(key, **about, text=answer, time=now)
-                record = self._work.get(key)
-                yield record["text"] if record else failed.get(key, BOUND_REACHED)
-        finally:
-            self._work.close()
+        for key in keys:
+            if key in new and key not in self._work and key not in failed:
+                # Of the prompts sent, this is the next that has no answer yet: both are in one order.
+                answer = next(answers)
+                self.requests += 1
+                if isinstance(answer, TextFailure):
+                    failed[key] = answer
+                else:
+                    now = datetime.now(UTC).isoformat(timespec="seconds")
+                    about = {"model": self.name, "settings": self.settings, "prompt": new[key]}
+                    self._work.add(key, **about, text=answer, time=now)
+            record = self._work.get(key)
+            yield record["text"] if record else failed.get(key, BOUND_REACHED)
 
 
 def cache_key(model: str, settings: Settings, prompt: str) -> str:

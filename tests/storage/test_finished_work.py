@@ -49,7 +49,6 @@ def test_whatever_byte_a_kill_leaves_the_rest_is_whole(
     work = FinishedWork(path)
     for i, text in enumerate(texts):
         work.add(str(i), text=text)
-    work.close()
     if path.exists():
         path.write_bytes(path.read_bytes()[: max(0, path.stat().st_size - cut)])
     left = FinishedWork(path)
@@ -58,7 +57,6 @@ def test_whatever_byte_a_kill_leaves_the_rest_is_whole(
     for i, text in enumerate(texts):
         if str(i) not in left:
             left.add(str(i), text=text)
-    left.close()
     whole = FinishedWork(path)
     assert [whole.get(str(i)) for i in range(len(texts))] == [work.get(str(i)) for i in range(len(texts))]
 

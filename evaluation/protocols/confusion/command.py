@@ -12,7 +12,6 @@ Probes spec B3 to B6. Probes: data_modules/choices/probes.py; readers: data_modu
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -112,19 +111,19 @@ def evaluate(
     for path in (*named.values(), *([encoder] if encoder else [])):
         check_model(path, prompt, most=most, embeds=plan.embeds and encoder in ("", path))
     asked, identities = [], {}
-    with closing(FinishedWork(work)) as finished:
-        shared = []
-        if encoder and plan.embeds:
-            shared = similar_trials(questions, plan, ChoiceCheckpoint(encoder, compute), finished)
-        for name, path in named.items():
-            answerer = open_chooser(path, compute, prompt=prompt, likelihood=likelihood)
-            identities[name] = answerer.identity
-            own = [] if encoder or not plan.embeds else similar_trials(questions, plan, answerer, finished)
-            for trial in (*fixed, *shared, *own):
-                key, what = partial(logits_key, answerer), f"{name}: {trial.title}"
-                logit_PC = remembered_logits(answerer, trial.questions, finished, key, what)
-                asked.append(Asked(name, trial, confidences(logit_PC)))
-            del answerer  # before the next one needs its memory
+    finished = FinishedWork(work)
+    shared = []
+    if encoder and plan.embeds:
+        shared = similar_trials(questions, plan, ChoiceCheckpoint(encoder, compute), finished)
+    for name, path in named.items():
+        answerer = open_chooser(path, compute, prompt=prompt, likelihood=likelihood)
+        identities[name] = answerer.identity
+        own = [] if encoder or not plan.embeds else similar_trials(questions, plan, answerer, finished)
+        for trial in (*fixed, *shared, *own):
+            key, what = partial(logits_key, answerer), f"{name}: {trial.title}"
+            logit_PC = remembered_logits(answerer, trial.questions, finished, key, what)
+            asked.append(Asked(name, trial, confidences(logit_PC)))
+        del answerer  # before the next one needs its memory
     about = {
         "protocol": "confusion",
         "checkpoints": {

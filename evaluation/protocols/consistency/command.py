@@ -9,7 +9,6 @@ Probes spec A. Specifications: specifications.py beside this file; scorers: eval
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -84,16 +83,16 @@ def evaluate(
     writer.check(request for some in requests for request in some)
     perplexed = [part for part in parts if part.variant in ("original", "opposite")]
     ids = read_ids(perplexity, writer, perplexed) if perplexity else []
-    with closing(FinishedWork(work)) as work_file:
-        # One text is scored before hours are spent on the others.
-        first = prompts["adversarial"][0].text
-        if isinstance(failure := text_scores(judge, [first], work_file)[first], TextFailure):
-            raise ValueError(f"--scorer {judge.name} gave no scores to the first prompt: {failure}")
-        with tqdm(total=len(rows), desc="writing", unit="text", disable=None) as bar:
-            texts = [text for some in requests for text in writer.continuations(some, work_file, bar)]
-        written = [text for text in texts if isinstance(text, str)]
-        scores = text_scores(judge, written, work_file, show=True)
-        by_variant = perplexities(ids, writer, perplexed, work_file) if ids else {}
+    work_file = FinishedWork(work)
+    # One text is scored before hours are spent on the others.
+    first = prompts["adversarial"][0].text
+    if isinstance(failure := text_scores(judge, [first], work_file)[first], TextFailure):
+        raise ValueError(f"--scorer {judge.name} gave no scores to the first prompt: {failure}")
+    with tqdm(total=len(rows), desc="writing", unit="text", disable=None) as bar:
+        texts = [text for some in requests for text in writer.continuations(some, work_file, bar)]
+    written = [text for text in texts if isinstance(text, str)]
+    scores = text_scores(judge, written, work_file, show=True)
+    by_variant = perplexities(ids, writer, perplexed, work_file) if ids else {}
     for row, text in zip(rows, texts, strict=True):
         if isinstance(text, TextFailure):
             row["failure"] = TextFailure(f"no continuation: {text.reason}", text.detail)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection, Sequence
-from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -122,17 +121,17 @@ def evaluate(
     }
     rows: list[dict[str, Any]] = []
     settings: dict[str, Any] = {}
-    with closing(FinishedWork(work)) as finished:
-        for name, group in classifiers.items():
-            seeds = Counter[str]()
-            for path, only in group:
-                measured = {key: (tasks[key], texts[key]) for key in ([only] if only else tasks)}
-                answerer = ChoiceCheckpoint(path, compute)
-                rows += classifier_rows(name, answerer, measured, words, seeds, finished)
-        for name, path in models.items():
-            text_model = opened(path)
-            rows += InContextModel(name, text_model, prompting, finished).rows(prompts, texts)
-            settings[name] = {"path": path, **text_model.settings}
+    finished = FinishedWork(work)
+    for name, group in classifiers.items():
+        seeds = Counter[str]()
+        for path, only in group:
+            measured = {key: (tasks[key], texts[key]) for key in ([only] if only else tasks)}
+            answerer = ChoiceCheckpoint(path, compute)
+            rows += classifier_rows(name, answerer, measured, words, seeds, finished)
+    for name, path in models.items():
+        text_model = opened(path)
+        rows += InContextModel(name, text_model, prompting, finished).rows(prompts, texts)
+        settings[name] = {"path": path, **text_model.settings}
     about = {
         "protocol": "feature-bias",
         "models": settings,
