@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 
 from storage.command_line import one_line
-from training.config_errors import check_config_files
+from training.config_errors import check_config_files, named_configs
 
 REPORT_DELAY_S = 1.5
 CLI_COMMANDS = ("fit", "validate", "test", "predict")
@@ -52,6 +52,7 @@ def run(arguments: list[str]) -> int:
     traceback = "--traceback" in arguments
     arguments = [argument for argument in arguments if argument != "--traceback"]
     try:
+        arguments = named_configs(arguments)
         check_config_files(arguments)
         # After that check, because to import them takes seconds.
         from training.cli import main as cli

@@ -28,13 +28,12 @@ from models.backbones import Backbone
 from models.checkpoint import inspect
 from training.callbacks.eval_sets import MonitorCheck
 from training.callbacks.run_record import RunRecord
-from training.config_errors import check_trainer_keys, one_line
+from training.config_errors import CONFIGS, check_trainer_keys, named_configs, one_line
 from training.modules.fine_tuning import FineTuning
 from training.run import Run, resumable_step
 from training.stopping.checkpoint_io import AtomicCheckpointIO
 from training.stopping.last_checkpoint import BatchSeed, LastCheckpoint
 
-CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 SUBCOMMANDS = ("fit", "validate", "test", "predict")
 
 
@@ -212,7 +211,7 @@ def open_generator(*args: Any, **options: Any) -> Any:
 def main(args: list[str] | None = None) -> InterventuneCLI:
     """Parse `args` (default: the command line) and run the subcommand."""
     _quiet()
-    return InterventuneCLI(sys.argv[1:] if args is None else args)
+    return InterventuneCLI(named_configs(sys.argv[1:] if args is None else args))
 
 
 NOISE = re.compile(

@@ -3,6 +3,7 @@ and values of the trainer that Lightning meets with a traceback."""
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import yaml
 
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 FLAGS = ("-c", "--config")
 OBJECTS = ("trainer", "data", "run", "backbone", "checkpoint", "model")
 BOILERPLATE = re.compile(
@@ -25,6 +27,31 @@ PLAIN = {
     r"\. Got value: ": ", got ",
 }
 """How jsonargparse says something, and plainer words."""
+
+
+def named_configs(arguments: Sequence[str]) -> list[str]:
+    """The arguments with the names of shipped configurations replaced by their files: `-c lei_few_shot`.
+
+    Raises:
+        ValueError: neither a file nor a shipped configuration; with the nearest names.
+    """
+    files = {path.stem: path for folder in ("experiments", "backbones") for path in (CONFIGS / folder).iterdir()}
+    found = list(arguments)
+    for at, (flag, following) in enumerate(zip(arguments, [*arguments[1:], ""], strict=True)):
+        name, equals, value = flag.partition("=")
+        value = value if equals else following
+        if name not in FLAGS or not value or Path(value).exists():
+            continue
+        if Path(value).stem not in files or Path(value).parent != Path():
+            near = difflib.get_close_matches(Path(value).stem, files, n=3)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise ValueError(f"{name} {value}: no such file or shipped configuration{hint}")
+        path = str(files[Path(value).stem])
+        if equals:
+            found[at] = f"{name}={path}"
+        else:
+            found[at + 1] = path
+    return found
 
 
 def check_config_files(arguments: Sequence[str]) -> None:
