@@ -240,7 +240,9 @@ def load_curves(run: str | Path) -> DataFrame:
 
     path = Path(run) / "metrics.csv"
     if not path.is_file():
-        raise ValueError(f"{run}: holds no metrics.csv; name a folder of `train fit` such as runs/run/version_0")
+        raise ValueError(
+            f"{run}: holds no metrics.csv; name a folder of `train fit` such as runs/run/version_0"
+        )
     return pd.read_csv(path)
 
 

@@ -1,7 +1,7 @@
 """interventune COMMAND ...: everything that the project does, under one name.
 
     interventune train fit -c lei_few_shot -c roberta_base --data.train_groups=[train.json]
-    interventune evaluate bias --checkpoint runs/run/version_0/checkpoints/best.ckpt --data dev.json --output bias
+    interventune evaluate bias --checkpoint ot=best.ckpt --data dev.json --output reports/bias
     eval "$(interventune completion bash)"
 
 Each command is the main function of a room, which `python -m ROOM` runs too.
@@ -9,6 +9,7 @@ Each command is the main function of a room, which `python -m ROOM` runs too.
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -44,9 +45,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(overview())
         return 0
     if name not in COMMANDS:
-        print(f"error: {name}: expected one of {', '.join(COMMANDS)}", file=sys.stderr)
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(COMMANDS)}"
+        print(f"error: {name}: no such command; {hint}", file=sys.stderr)
         return 2
     command = COMMANDS[name]
+    # What is below a command is listed where nothing follows it.
+    rest = rest or ([] if command.before or name == "completion" else ["--help"])
     code: int = import_module(command.module).main([*command.before, *rest])
     return code
 

@@ -1,6 +1,6 @@
 """interventune completion bash|zsh|tcsh: a script that completes commands, protocols, flags and files.
 
-    eval "$(interventune completion bash)"        # in ~/.bashrc
+eval "$(interventune completion bash)"        # in ~/.bashrc
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def whole_parser() -> Parser:
-    """Every command with its flags; of `train`, whose flags are the keys of configurations, the files alone."""
+    """Every command with its flags; of `train`, whose flags are keys of configurations, the files alone."""
     parser = Parser(prog="interventune")
     commands = parser.add_subparsers()
     made = {name: commands.add_parser(name, help=command.summary) for name, command in COMMANDS.items()}

@@ -12,7 +12,6 @@ import re
 import sys
 import warnings
 from argparse import ArgumentError
-from pathlib import Path
 from pydoc import locate
 from typing import Any
 

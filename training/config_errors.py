@@ -35,7 +35,9 @@ def named_configs(arguments: Sequence[str]) -> list[str]:
     Raises:
         ValueError: neither a file nor a shipped configuration; with the nearest names.
     """
-    files = {path.stem: path for folder in ("experiments", "backbones") for path in (CONFIGS / folder).iterdir()}
+    files = {
+        path.stem: path for folder in ("experiments", "backbones") for path in (CONFIGS / folder).iterdir()
+    }
     found = list(arguments)
     for at, (flag, following) in enumerate(zip(arguments, [*arguments[1:], ""], strict=True)):
         name, equals, value = flag.partition("=")

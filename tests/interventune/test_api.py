@@ -1,0 +1,53 @@
+"""The Python interface: its examples are run, its names lead somewhere, and the tour runs from end to end."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+import interventune
+from interventune import api
+
+ROOT = Path(__file__).resolve().parents[2]
+FEW_STEPS = "STEPS = 10"
+
+
+def test_every_public_name_is_documented_and_found() -> None:
+    for name in interventune.__all__:
+        assert getattr(interventune, name) is getattr(api, name)
+        assert getattr(api, name).__doc__
+
+
+def test_the_tour_runs_and_its_checkpoint_serves_the_examples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebook = nbformat.read(ROOT / "docs" / "tour.ipynb", 4)
+    for cell in notebook.cells:
+        cell.source = re.sub(r"STEPS = \d+", FEW_STEPS, cell.source)
+    assert any(FEW_STEPS in cell.source for cell in notebook.cells)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    shown = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert any("image/png" in output.get("data", {}) for output in shown)
+    checkpoint = tmp_path / "runs" / "tour" / "version_0" / "checkpoints" / "last.ckpt"
+    assert checkpoint.is_file()
+    result = doctest.testmod(api, extraglobs={"checkpoint": str(checkpoint)})
+    assert result.failed == 0
+    assert result.attempted >= 10
+
+
+def test_evaluate_refuses_what_the_command_refuses() -> None:
+    with pytest.raises(ValueError, match="no such protocol"):
+        interventune.evaluate("biass")
+    with pytest.raises(ValueError, match="--chekpoint"):
+        interventune.evaluate("bias", chekpoint=["a.ckpt"])
+
+
+def test_load_results_names_the_folder_without_a_report(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=re.escape(str(tmp_path))):
+        interventune.load_results(tmp_path)
