@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,21 +72,7 @@ class EvalSetMetrics(pl.Callback):
         """Take in what `validation_step` returned for a batch."""
         data = trainer.datamodule.eval_sets[_stage(trainer)][dataloader_idx].data
         metric: Any = self.metrics[dataloader_idx]
-        if isinstance(data, QASet):
-            answers = list(pl_module.decode(data, batch, outputs))
-            questions = data.questions([answer.example for answer in answers])
-            metric.update(
-                [answer.text for answer in answers],
-                [question.gold for question in questions],
-                [ANSWER_TYPES.index(question.kind) for question in questions],
-                [scoring_of(question.dataset) for question in questions],
-            )
-        elif isinstance(data, GroupSet):
-            metric.update(outputs["score_BVS"], batch.advice_class_B, batch.subject_BS, batch.attribute_B)
-        elif isinstance(data, PairSet):
-            metric.update(outputs["cls_cos_BL"], outputs["token_cos_PL"], batch.row_P, len(batch.pair_B))
-        else:
-            metric.update(outputs["logits_BN"], batch.label_B, outputs["loss_B"])
+        update_metric(metric, data, batch, outputs, pl_module.decode)
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Log all values; write the histograms of embedding shift."""
@@ -130,6 +116,25 @@ def new_metric(data: Any, module: Any) -> Metric:
     # The ids come from the set itself, so checking them would only stall the device.
     sizes = len(data.ids.subjects), len(data.ids.attributes)
     return GroupBias(len(ADVICE_CLASSES), *sizes, validate_ids=False)
+
+
+def update_metric(metric: Any, data: Any, batch: Any, outputs: Any, decode: Callable[..., Any]) -> None:
+    """Add what a validation step returned for a batch of a set; `decode` makes answers of it."""
+    if isinstance(data, QASet):
+        answers = list(decode(data, batch, outputs))
+        questions = data.questions([answer.example for answer in answers])
+        metric.update(
+            [answer.text for answer in answers],
+            [question.gold for question in questions],
+            [ANSWER_TYPES.index(question.kind) for question in questions],
+            [scoring_of(question.dataset) for question in questions],
+        )
+    elif isinstance(data, GroupSet):
+        metric.update(outputs["score_BVS"], batch.advice_class_B, batch.subject_BS, batch.attribute_B)
+    elif isinstance(data, PairSet):
+        metric.update(outputs["cls_cos_BL"], outputs["token_cos_PL"], batch.row_P, len(batch.pair_B))
+    else:
+        metric.update(outputs["logits_BN"], batch.label_B, outputs["loss_B"])
 
 
 def named_values(data: Any, result: Any) -> Iterator[tuple[str, Tensor]]:

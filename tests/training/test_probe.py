@@ -1,0 +1,94 @@
+"""Bias and shift during somebody else's training: the same numbers as our own validation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from transformers import PreTrainedModel
+
+from data_modules.groups_data import GroupsDataModule
+from data_modules.interventions.variants import Interventions
+from models.backbones import Backbone, load_pretrained
+from training.callbacks.probe import LightningProbe, TransformersProbe, probe
+
+TINY = {"vocab_size": 320, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1}
+
+
+def tiny_model() -> PreTrainedModel:
+    torch.manual_seed(0)
+    return load_pretrained(
+        Backbone(architecture="roberta", checkpoint="random", tokenizer="stories", config=TINY)
+    )
+
+
+def tiny_data() -> GroupsDataModule:
+    return GroupsDataModule(
+        tokenizer="stories",
+        architecture="roberta",
+        val_groups={"main": "stories:heldout"},
+        val_qa={"main": "stories:conversation_dev"},
+        limit_val_groups=6,
+        limit_val_qa=12,
+        interventions=Interventions(shift=["ts_r"]),
+        cache="",
+    )
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, float]:
+    return probe(tiny_model(), tiny_data())
+
+
+class Somebodys(pl.LightningModule):
+    """A module that knows nothing of us."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qa = tiny_model()
+
+    def validation_step(self, batch: torch.Tensor, batch_idx: int) -> None: ...
+
+
+def test_names_and_mode_are_those_of_our_own_runs(expected: dict[str, float]) -> None:
+    assert {"val/bias/ethical/mu", "val/shift/cls/ts_r/mean", "val/qa/f1"} <= expected.keys()
+    model = tiny_model().train()
+    assert probe(model, tiny_data()) == pytest.approx(expected, nan_ok=True)  # without dropout
+    assert model.training
+
+
+def test_lightning_users_find_them_in_their_logs(expected: dict[str, float]) -> None:
+    trainer = pl.Trainer(
+        callbacks=[LightningProbe(tiny_data(), lambda module: module.qa)],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        accelerator="cpu",
+    )
+    (logged,) = trainer.validate(Somebodys(), torch.utils.data.DataLoader([0.0]), verbose=False)
+    assert {name: logged[name] for name in expected} == pytest.approx(expected, nan_ok=True)
+
+
+def test_transformers_trainer_finds_them_in_its_metrics(expected: dict[str, float], tmp_path: Path) -> None:
+    pytest.importorskip("accelerate")
+    from transformers import Trainer, TrainingArguments
+
+    row = {"input_ids": [5] * 8, "attention_mask": [1] * 8, "start_positions": 2, "end_positions": 3}
+    arguments: Any = {"report_to": [], "use_cpu": True, "save_strategy": "no", "eval_strategy": "epoch"}
+    callback = TransformersProbe(tiny_data())
+    trainer = Trainer(
+        tiny_model(),
+        TrainingArguments(str(tmp_path), num_train_epochs=1, disable_tqdm=True, **arguments),
+        train_dataset=[row] * 4,
+        eval_dataset=[row],
+        callbacks=[callback],
+    )
+    untrained = trainer.evaluate()
+    assert {name: untrained[name] for name in expected} == pytest.approx(expected, nan_ok=True)
+    trainer.train()
+    assert callback.latest.keys() == expected.keys()
+    assert callback.latest != expected
+    assert any("val/bias/ethical/mu" in line for line in trainer.state.log_history)

@@ -1,0 +1,113 @@
+"""Group bias, embedding shift and answers of a model that somebody else's code trains.
+
+    data = GroupsDataModule(tokenizer="roberta-base", architecture="roberta", cache="",
+                            val_groups={"main": "lei_dev.json"}, val_qa={"main": "coqa_dev.json"},
+                            interventions=Interventions(shift=["ts_r"]))
+    trainer = transformers.Trainer(model, ..., callbacks=[TransformersProbe(data)])
+    trainer = pl.Trainer(callbacks=[LightningProbe(data, model=lambda module: module.bert)])
+
+The DataModule is that of our own runs, and so are the names and the meaning of the metrics:
+`val/bias/ethical/mu`, `val/shift/cls/ts_r/mean`, `val/qa/f1`. The model is one of transformers for question
+answering, of an architecture in the table of backbones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from data_modules.batching.data_module import TextDataModule
+from models.heads.span import SpanModel
+from training.callbacks.eval_sets import FAMILIES, metric_key, named_values, new_metric, update_metric
+from training.modules.qa import QAModule
+
+
+class _Asked(QAModule):
+    """A model of transformers behind the questions of our validation; its weights are shared, not copied."""
+
+    def __init__(self, model: PreTrainedModel, data: TextDataModule) -> None:
+        pl.LightningModule.__init__(self)
+        self.model, self.data, self.max_answer_tokens = SpanModel(model, data.architecture), data, 30
+
+    @property
+    def datamodule(self) -> TextDataModule:
+        """The sets that are asked."""
+        return self.data
+
+
+@torch.no_grad()
+def probe(model: PreTrainedModel, data: TextDataModule) -> dict[str, float]:
+    """The metrics of every validation set of `data`, by name; the model is left as it was.
+
+    Args:
+        model: transformers' model for question answering, on any device.
+        data: groups, questions, and pairs of stories to compare (`interventions.shift`).
+
+    Raises:
+        ValueError: a source cannot be read, or is one of multiple-choice questions.
+
+    Source of the metrics: UnQover sections 3 and 4, LEI section 5, semantic faithfulness section 4.
+    """
+    if "choices" in data.kinds:
+        raise ValueError("data: multiple-choice questions are not for a model that answers with a span")
+    if "val" not in data.eval_sets:
+        data.setup("validate")
+    asked, training = _Asked(model, data), model.training
+    found: dict[str, float] = {}
+    model.eval()
+    try:
+        for (name, sets), loader in zip(data.eval_sets["val"], data.val_dataloader(), strict=True):
+            metric = new_metric(sets, asked).to(model.device)
+            for batch in loader:
+                moved = asked.transfer_batch_to_device(batch, model.device, 0)
+                update_metric(metric, sets, moved, asked.validation_step(moved, 0), asked.decode)
+            for value_name, value in named_values(sets, metric.compute()):
+                found[metric_key("val", FAMILIES[type(sets)], name, value_name)] = float(value)
+    finally:
+        model.train(training)
+    return found
+
+
+class TransformersProbe(TrainerCallback):
+    """Probes at every evaluation of transformers' Trainer.
+
+    The numbers are in the evaluation's metrics, where `metric_for_best_model` finds them, and in the state's
+    history of logs; whoever wants them in other reporters too calls `trainer.log(callback.latest)`.
+
+    Args:
+        data: what is asked; see `probe`.
+    """
+
+    def __init__(self, data: TextDataModule) -> None:
+        self.data = data
+        self.latest: dict[str, float] = {}
+
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Probe, in the first process alone."""
+        if state.is_world_process_zero:
+            self.latest = probe(kwargs["model"], self.data)
+            kwargs.get("metrics", {}).update(self.latest)
+            state.log_history.append({**self.latest, "step": state.global_step, "epoch": state.epoch or 0.0})
+
+
+class LightningProbe(pl.Callback):
+    """Probes at the end of every validation of somebody's LightningModule, and logs to its loggers.
+
+    Args:
+        data: what is asked; see `probe`.
+        model: finds transformers' model in the module.
+    """
+
+    def __init__(self, data: TextDataModule, model: Callable[[pl.LightningModule], PreTrainedModel]) -> None:
+        self.data, self.model = data, model
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Probe in every process; each has all sets."""
+        for name, value in probe(self.model(pl_module), self.data).items():
+            pl_module.log(name, value, rank_zero_only=True)
