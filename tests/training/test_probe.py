@@ -11,7 +11,7 @@ import torch
 from transformers import PreTrainedModel
 
 from data_modules.groups_data import GroupsDataModule
-from data_modules.interventions.variants import Interventions
+from data_modules.questions_data import Interventions
 from models.backbones import Backbone, load_pretrained
 from training.callbacks.probe import LightningProbe, TransformersProbe, probe
 

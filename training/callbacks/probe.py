@@ -22,7 +22,7 @@ from transformers import PreTrainedModel, TrainerCallback, TrainerControl, Train
 
 from data_modules.batching.data_module import TextDataModule
 from models.heads.span import SpanModel
-from training.callbacks.eval_sets import FAMILIES, metric_key, named_values, new_metric, update_metric
+from training.callbacks.eval_sets import metric_key, named_values, new_metric, update_metric
 from training.modules.qa import QAModule
 
 
@@ -66,7 +66,7 @@ def probe(model: PreTrainedModel, data: TextDataModule) -> dict[str, float]:
                 moved = asked.transfer_batch_to_device(batch, model.device, 0)
                 update_metric(metric, sets, moved, asked.validation_step(moved, 0), asked.decode)
             for value_name, value in named_values(sets, metric.compute()):
-                found[metric_key("val", FAMILIES[type(sets)], name, value_name)] = float(value)
+                found[metric_key("val", sets.family, name, value_name)] = float(value)
     finally:
         model.train(training)
     return found
