@@ -31,8 +31,11 @@ if TYPE_CHECKING:
         score_groups,
         train,
     )
+    from training.probe import LightningProbe, TransformersProbe, probe
 
 __all__ = [
+    "LightningProbe",
+    "TransformersProbe",
     "advise",
     "answer",
     "evaluate",
@@ -41,6 +44,7 @@ __all__ = [
     "load_curves",
     "load_results",
     "perturb",
+    "probe",
     "read_choices",
     "read_groups",
     "read_questions",
@@ -52,7 +56,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        return getattr(import_module("interventune.api"), name)
+        module = "training.probe" if "probe" in name.lower() else "interventune.api"
+        return getattr(import_module(module), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

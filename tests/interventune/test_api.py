@@ -19,8 +19,7 @@ FEW_STEPS = "STEPS = 10"
 
 def test_every_public_name_is_documented_and_found() -> None:
     for name in interventune.__all__:
-        assert getattr(interventune, name) is getattr(api, name)
-        assert getattr(api, name).__doc__
+        assert getattr(interventune, name).__doc__
 
 
 def test_the_tour_runs_and_its_checkpoint_serves_the_examples(

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from data_modules.groups_data import GroupsDataModule
 from data_modules.questions_data import Interventions
 from models.backbones import Backbone, load_pretrained
-from training.callbacks.probe import LightningProbe, TransformersProbe, probe
+from training.probe import LightningProbe, TransformersProbe, probe
 
 TINY = {"vocab_size": 320, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1}
 
