@@ -15,6 +15,7 @@ from typing import Any, Literal
 import datasets
 import numpy as np
 import pyarrow as pa
+import torch.distributed as dist
 
 from data_modules.batching.data_module import (
     EvalSet,
@@ -24,7 +25,7 @@ from data_modules.batching.data_module import (
     by_stage,
     variant_name,
 )
-from data_modules.batching.samplers import BatchIndex, question_batches, refuse_different
+from data_modules.batching.samplers import BatchIndex, question_batches
 from data_modules.batching.sets import PairSet, QASet
 from data_modules.encoding.tables import Tables, Work, process_rank
 from data_modules.encoding.windows import Encoding, encode_questions
@@ -243,7 +244,16 @@ class QuestionsDataModule(TextDataModule):
             rejected = Counter({reason["values"]: reason["counts"] for reason in reasons})
             report_rejected(len(found) - found.null_count, rejected, variant, source)
             if asks:
-                refuse_different(hashlib.sha256(repr(table.data.column("input_ids")).encode()).hexdigest())
+                written = hashlib.sha256(repr(table.data.column("input_ids")).encode()).hexdigest()
+                everywhere = [written] * process_rank()[1]
+                if len(everywhere) > 1:
+                    dist.all_gather_object(everywhere, written)
+                if len({*everywhere}) > 1:
+                    raise DataError(
+                        "data.interventions.generator: it wrote different sentences on different machines; "
+                        "let them share the folder data.cache, or write rows with `python -m data_modules "
+                        "perturb` first"
+                    )
             tables.append(table)
         return tables
 

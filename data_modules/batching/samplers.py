@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch.distributed as dist
 from torch.utils.data import DataLoader, Sampler
 
-from data_modules.encoding.tables import process_rank
 from storage.errors import DataError
 
 
@@ -24,18 +22,6 @@ class BatchIndex(NamedTuple):
     groups: tuple[int, ...]
     qa: tuple[int, ...]
     choices: tuple[int, ...] = ()
-
-
-def refuse_different(generated: str) -> None:
-    """DataError where a language model wrote other sentences (a digest) on another machine."""
-    everywhere = [""] * process_rank()[1]
-    if len(everywhere) > 1:
-        dist.all_gather_object(everywhere, generated)
-        if any(theirs != generated for theirs in everywhere):
-            raise DataError(
-                "data.interventions.generator: it wrote different sentences on different machines; let them "
-                "share the folder data.cache, or write rows with `python -m data_modules perturb` first"
-            )
 
 
 def length_bucketed(

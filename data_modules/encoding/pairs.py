@@ -110,8 +110,16 @@ def pair_feature(
         at = place.get((*moved, int(token))) if moved else None
         if at is not None:
             pairs.append((at, t))
-    if special is not None:
-        pairs += question_pairs(original, variant, special)
+    if special is not None:  # question tokens one by one, where both rows have the same question
+        outside = [
+            [
+                int(t)
+                for t in np.flatnonzero(row.offsets_TE[:, 0] < 0)
+                if int(row.input_ids_T[t]) not in special
+            ]
+            for row in (original, variant)
+        ]
+        pairs += zip(*outside, strict=True) if len(outside[0]) == len(outside[1]) else []
     columns = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     return PairFeature(original, variant, columns[:, 0], columns[:, 1], windows)
 
@@ -125,14 +133,3 @@ def in_original(start: int, end: int, kept: Sequence[tuple[int, int]]) -> tuple[
             return start - before + first, end - before + first
         before += length
     return None
-
-
-def question_pairs(
-    original: EncodedRow, variant: EncodedRow, special: frozenset[int]
-) -> list[tuple[int, int]]:
-    """Question tokens of two rows with the same question, one by one."""
-    sides = []
-    for row in (original, variant):
-        outside = np.flatnonzero(row.offsets_TE[:, 0] < 0)
-        sides.append([int(t) for t in outside if int(row.input_ids_T[t]) not in special])
-    return list(zip(*sides, strict=True)) if len(sides[0]) == len(sides[1]) else []

@@ -32,6 +32,7 @@ import torch.distributed as dist
 from filelock import FileLock
 from xxhash import xxh3_64
 
+from data_modules.encoding.tokenizers import tokenizer_files
 from storage.errors import DataError
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,9 @@ class Tables:
 
     def __init__(self, folder: str, tokenizer: Any) -> None:
         self.folder = Path(folder) if folder else None
-        self.code = [tokenizer_digest(tokenizer), code_digest()] if folder else []
+        files = {"class": type(tokenizer).__name__, **tokenizer_files(tokenizer)} if folder else {}
+        of_tokenizer = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
+        self.code = [of_tokenizer, code_digest()] if folder else []
         self._digest = cache(source_digest)  # several tables are made of one source
 
     def get(
@@ -215,14 +218,6 @@ def checksum(path: Path) -> str:
     for file in sorted(path.glob("*.arrow")):
         digest.update(pa.memory_map(str(file)).read_buffer())
     return digest.hexdigest()
-
-
-def tokenizer_digest(tokenizer: Any) -> str:
-    """SHA-256 of all that decides what a tokenizer makes of a text."""
-    from data_modules.encoding.tokenizers import tokenizer_files
-
-    files = {"class": type(tokenizer).__name__, **tokenizer_files(tokenizer)}
-    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
 
 
 @cache

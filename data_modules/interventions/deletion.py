@@ -54,15 +54,17 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
-    """What is put behind a story whose rationale is deleted (spec 1.2, 1.4, 8)."""
+class Rules:  # of spec 1.2, 1.4 and 8
+    """the appended answer
+
+    Args:
+        presence_test: when an answer counts as still there: as whole words, or as any characters (the
+            authors' code).
+        append_types: which answers are appended; span leaves out numbers and options (the authors' XLNet).
+    """
 
     presence_test: Literal["token", "substring"] = "token"
-    """When the kept text already has the answer: as whole words, or (the authors' code) as any characters, so
-    that "he" is found in "the". Both mind upper and lower case."""
     append_types: Literal["all_but_yes_no_unknown", "span"] = "all_but_yes_no_unknown"
-    """For which answers: all but yes, no and unknown (the authors' BERT and RoBERTa), or spans alone, without
-    numbers and options (their XLNet)."""
 
 
 PAPER_RULES = Rules()

@@ -9,24 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+from data_modules.interventions.deletion import Rules, perturb, sentence_library, with_rationale
 from data_modules.schema import QAExample, Rejected, Variant
 from storage.command_line import AtLeast
 from storage.errors import DataError
 from storage.files import atomic_text, file_digest, refuse_existing
-
-
-@dataclass(frozen=True)
-class AppendedAnswer:
-    """the appended answer
-
-    Args:
-        presence_test: when an answer counts as still there: as whole words, or as any characters (the
-            authors' code).
-        append_types: which answers are appended; span leaves out numbers and options (the authors' XLNet).
-    """
-
-    presence_test: Literal["token", "substring"] = "token"
-    append_types: Literal["all_but_yes_no_unknown", "span"] = "all_but_yes_no_unknown"
 
 
 @dataclass(frozen=True)
@@ -53,7 +40,7 @@ def perturb_file(
     overwrite: bool = False,
     skip_bad: bool = False,
     seed: int = 0,
-    appended: AppendedAnswer,
+    appended: Rules,
     generated: Generated,
 ) -> str:
     """Write questions with their stories truncated or their rationales deleted, and a summary beside them.
@@ -78,7 +65,6 @@ def perturb_file(
     """
     from tqdm.auto import tqdm
 
-    from data_modules.interventions.deletion import Rules, perturb, sentence_library, with_rationale
     from data_modules.questions.rows import to_line
     from data_modules.sources import read_questions
 
@@ -88,7 +74,6 @@ def perturb_file(
         if value is not None and not augmented:
             flag = "--" + name.replace("_", "-")
             raise DataError(f"{flag}: {variant} generates no sentences; use it with ts_r_aug, os_r_aug")
-    rules = Rules(**asdict(appended))
 
     def originals() -> Iterator[QAExample]:
         for example in read_questions(input, skip_bad=skip_bad):
@@ -105,7 +90,7 @@ def perturb_file(
 
         examples = list(examples)
         sentences, failures = generate_sentences(
-            needing_sentences(examples, variant, rules=rules, skip_bad=skip_bad),
+            needing_sentences(examples, variant, rules=appended, skip_bad=skip_bad),
             generator=generated.generator or "templates",
             cache=generated.cache,
             max_requests=generated.max_requests,
@@ -115,7 +100,7 @@ def perturb_file(
     kept, rejected = 0, Counter[str]()
     with atomic_text(summary_of(output)) as summary, atomic_text(output) as file:
         for example in tqdm(examples, desc="perturbing", unit="q", disable=None):
-            result = perturb(example, variant, sentence=sentences, rules=rules, skip_bad=skip_bad)
+            result = perturb(example, variant, sentence=sentences, rules=appended, skip_bad=skip_bad)
             if isinstance(result, Rejected):
                 rejected[result.reason] += 1
             else:
@@ -130,7 +115,7 @@ def perturb_file(
             "sha256": file_digest(input) if Path(input).is_file() else None,
             "variant": variant,
             "seed": seed,
-            "rules": asdict(rules),
+            "rules": asdict(appended),
             "sentence_library": sentence_library(),
             "generator": (generated.generator or "templates") if augmented else None,
             "kept": kept,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, NotRequired
+from typing import Any, NotRequired
 
 from pydantic import StrictInt
 from typing_extensions import TypedDict
@@ -64,14 +64,8 @@ class _HubStory(TypedDict):
     answers: _HubColumns | list[_HubAnswer]  # newer versions of the library keep lists of objects
 
 
-class _Turn(NamedTuple):
-    """A question as it stands in a file; `references` begin with the primary answer."""
-
-    number: int
-    question: str
-    start: int
-    end: int
-    references: tuple[str, ...]
+_Turn = tuple[int, str, int, int, tuple[str, ...]]
+"""As in a file: number, question, start and end of the rationale, references (the primary answer first)."""
 
 
 def read_file(path: str | Path, *, skip_bad: bool = False) -> Iterator[QAExample]:
@@ -117,7 +111,7 @@ def read_file(path: str | Path, *, skip_bad: bool = False) -> Iterator[QAExample
                 answer = answers[number]
                 texts = [other[number]["input_text"] for other in (answers, *additional) if number in other]
                 span = answer["span_start"], answer["span_end"]
-                turns.append(_Turn(number, questions[number]["input_text"], *span, tuple(texts)))
+                turns.append((number, questions[number]["input_text"], *span, tuple(texts)))
             yield from _examples(story_id, story["source"], story["story"], turns, where, bad, locator)
 
 
@@ -144,7 +138,7 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, skip_bad: bool = 
                     f"{where}: {len(questions)} questions but {len(said)} answers; each needs both"
                 )
             turns = [
-                _Turn(number, question, start, end, (text,))
+                (number, question, start, end, (text,))
                 for number, (question, (text, start, end)) in enumerate(zip(questions, said, strict=True), 1)
             ]
             yield from _examples(str(index), story["source"], story["story"], turns, where, bad, locator)
@@ -161,14 +155,13 @@ def _examples(
 ) -> Iterator[QAExample]:
     """The turns of one story."""
     history: tuple[Turn, ...] = ()
-    for turn in turns:
-        place = f"{where}: turn {turn.number}"
-        if not turn.question.strip():
+    for number, question, start, end, references in turns:
+        place = f"{where}: turn {number}"
+        if not question.strip():
             bad.reject(DataError(f"{place}: the question is empty"))
             continue
-        answer = turn.references[0]
-        earlier, history = history, (*history, Turn(turn.question, answer))
-        start, end = turn.start, turn.end
+        answer = references[0]
+        earlier, history = history, (*history, Turn(question, answer))
         rationale: tuple[Span, ...] = ()
         if (start, end) != (-1, -1):
             if start > end:
@@ -181,16 +174,16 @@ def _examples(
             text = story[start:end].strip()
             start += len(story[start:end]) - len(story[start:end].lstrip())
             rationale = (Span(start, start + len(text), text),) if text else ()
-        kind = answer_type(answer, turn.question)
+        kind = answer_type(answer, question)
         yield QAExample(
-            f"{story_id} {turn.number}",
+            f"{story_id} {number}",
             story,
-            turn.question,
+            question,
             locator.spans(answer, kind, story, rationale),
             answer_type=kind,
             history=earlier,
             rationale=rationale,
-            references=turn.references,
+            references=references,
             dataset="coqa",
             domain=domain,
         )

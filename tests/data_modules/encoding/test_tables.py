@@ -308,16 +308,15 @@ def test_a_language_model_is_asked_once(
     monkeypatch.setattr("data_modules.questions_data.generate_sentences", generate)
     how = Interventions(train=["ts_r_aug"], generator="hf:nowhere")
     options = {"train_qa": files["coqa"], "encoding": LONG, "interventions": how}
-    for place in ("batching.samplers", "questions_data"):
-        monkeypatch.setattr(f"data_modules.{place}.process_rank", lambda: (0, 2))
+    monkeypatch.setattr("data_modules.questions_data.process_rank", lambda: (0, 2))
     with pytest.raises(DataError, match="asked by every process"):
         module("", **options)
-    gather = "data_modules.batching.samplers.dist.all_gather_object"
+    gather = "data_modules.questions_data.dist.all_gather_object"
     monkeypatch.setattr(gather, lambda found, mine: found.__setitem__(slice(None), [mine] * 2))
     module(tmp_path / "cache", **options)
     module(tmp_path / "cache", **options)
     assert len(asked) == 1
-    monkeypatch.setattr(gather, lambda found, mine: found.__setitem__(slice(None), [mine, ["x"]]))
+    monkeypatch.setattr(gather, lambda found, mine: found.__setitem__(slice(None), [mine, "x"]))
     with pytest.raises(DataError, match="different sentences"):
         module(tmp_path / "cache", **options)
 

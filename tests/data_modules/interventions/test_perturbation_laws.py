@@ -1,14 +1,17 @@
-"""What holds of every intervention on every story."""
+"""What holds of every intervention on every story, and of the boundaries of its sentences."""
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from data_modules.interventions import deletion as p
-from data_modules.interventions.deletion import perturb
+from data_modules.interventions.deletion import perturb, sentence_spans, trim
 from data_modules.schema import DELETED, VARIANTS, QAExample, Span, Variant
 
 
@@ -78,7 +81,7 @@ def test_ts_is_a_prefix_of_the_story_and_ts_r_of_ts(original: QAExample) -> None
     ts, ts_r = perturb(original, "ts"), perturb(original, "ts_r")
     if isinstance(ts, QAExample):
         end = ts.kept[0][1]
-        sentences = p.sentence_spans(original.context)
+        sentences = sentence_spans(original.context)
         last = max((len(original.context[: span.end].rstrip()) for span in original.rationale), default=1)
         assert end == min(end for _, end in sentences if end >= last)
         assert ts.context == original.context[:end]
@@ -96,7 +99,7 @@ def test_no_rationale_is_left_and_the_answer_is_there(original: QAExample, varia
     assert isinstance(found, QAExample)
     texts = [span.text for span in original.rationale]
     if variant == "ts_r":
-        sentences = p.sentence_spans(original.context)
+        sentences = sentence_spans(original.context)
         places = [range(span.start, span.end) for span in original.rationale]
         inside = {i for place in places for i in place if not original.context[i].isspace()}
         texts = [original.context[a:b] for a, b in sentences if inside & set(range(a, b))]
@@ -123,3 +126,70 @@ def test_os_r_keeps_every_other_character(original: QAExample) -> None:
     assert squeezed(naive) == squeezed("".join(original.context[a:b] for a, b in pieces))
     for start, end in pieces:
         assert not any(not original.context[i].isspace() and not mask[i] for i in range(start, end))
+
+
+def sentences(text: str) -> list[str]:
+    return [text[start:end] for start, end in sentence_spans(text)]
+
+
+@pytest.mark.parametrize("blank", ["\n\n", "\n \t\n", "\r\n\r\n", "\n\n\n\n"])
+def test_a_blank_line_ends_a_sentence_without_a_full_stop(blank: str) -> None:
+    assert sentences(f"A title{blank}The story began{blank}") == ["A title", "The story began"]
+
+
+def test_abbreviations_numbers_and_quotations_are_not_cut() -> None:
+    text = 'Mr. Smith paid 3.50 dollars to J. K. Rowling. "We go. Now!" he said. Then St. Mary shone.'
+    assert sentences(text) == [
+        "Mr. Smith paid 3.50 dollars to J. K. Rowling.",
+        '"We go. Now!" he said.',
+        "Then St. Mary shone.",
+    ]
+
+
+def test_offsets_count_characters_not_bytes() -> None:
+    assert sentences("Zoë saw “Łódź”. 😀 Then café. \ud800 End.")[-1].endswith("End.")
+    assert sentences("Zoë saw Łódź 😀. Then she left.") == ["Zoë saw Łódź 😀.", "Then she left."]
+
+
+_TEXTS = st.text() | st.lists(
+    st.sampled_from(
+        ["He left.", "Mr. X", '"Go.', 'Now!"', " ", "\n", "\n\n", "é😀", "...", "?", "(a. B)", "’"]
+    )
+).map(" ".join)
+
+
+@given(_TEXTS)
+def test_sentences_are_ordered_trimmed_and_cover_the_text(text: str) -> None:
+    end_before = 0
+    outside = ""
+    for start, end in sentence_spans(text):
+        assert end_before <= start < end <= len(text)
+        assert text[start:end] == text[start:end].strip()
+        assert not re.search(r"\n\s*\n", text[start:end])
+        outside += text[end_before:start]
+        end_before = end
+    assert not (outside + text[end_before:]).strip()
+
+
+@given(st.text(alphabet=" \nab"), st.data())
+def test_trim_is_strip(text: str, data: st.DataObject) -> None:
+    end = data.draw(st.integers(0, len(text)))
+    start = data.draw(st.integers(0, end))
+    left, right = trim(text, start, end)
+    assert start <= left <= right <= end
+    assert text[left:right] == text[start:end].strip()
+
+
+def test_boundaries_agree_with_hotpotqas_own(shared: Path) -> None:
+    items = json.loads((shared / "data" / "hotpotqa" / "distractor-100.json").read_text())
+    paragraphs = {title: parts for item in items for title, parts in item["context"]}
+    differ = total = 0
+    for parts in paragraphs.values():
+        text = "".join(parts)
+        ends = {len("".join(parts[: i + 1]).rstrip()) for i in range(len(parts))}
+        found = {end for _, end in sentence_spans(text)}
+        last = {len(text.rstrip())}
+        differ += len((ends ^ found) - last)
+        total += len((ends | found) - last)
+    assert total > 3000
+    assert differ / total < 0.03
