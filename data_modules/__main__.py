@@ -1,4 +1,4 @@
-"""Write data sets: `python -m data_modules COMMAND --help` (each with an example)."""
+"""Write data sets: `interventune data COMMAND --help` (each with an example)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser(argv: Sequence[str]) -> Parser:
     """The parser; only the command that `argv` names is imported and declares its flags."""
-    parser = Parser(prog="python -m data_modules", description=__doc__)
+    parser = Parser(prog="interventune data", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (_, summary) in COMMANDS.items():
         command = commands.add_parser(name, help=summary)

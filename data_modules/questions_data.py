@@ -251,7 +251,7 @@ class QuestionsDataModule(TextDataModule):
                 if len({*everywhere}) > 1:
                     raise DataError(
                         "data.interventions.generator: it wrote different sentences on different machines; "
-                        "let them share the folder data.cache, or write rows with `python -m data_modules "
+                        "let them share the folder data.cache, or write rows with `interventune data "
                         "perturb` first"
                     )
             tables.append(table)
@@ -269,7 +269,7 @@ class QuestionsDataModule(TextDataModule):
         if self.tables.folder is None and process_rank()[1] > 1:
             raise DataError(
                 f"data.interventions.generator: {how.generator} would be asked by every process; name a "
-                "folder for prepared data (data.cache), or write rows with `python -m data_modules perturb` "
+                "folder for prepared data (data.cache), or write rows with `interventune data perturb` "
                 "first, and give them as sources"
             )
         sentences, failures = generate_sentences(

@@ -1,7 +1,7 @@
 """python -m evaluation PROTOCOL ...: run one protocol, write its report, print its first tables.
 
-python -m evaluation bias --predictions FILE --output DIR
-python -m evaluation report DIR... --output report.html
+interventune evaluate bias --predictions FILE --output DIR
+interventune report DIR... --output report.html
 torchrun --nproc_per_node 2 -m evaluation shift --checkpoint PATH --data SOURCE --output DIR
 """
 
@@ -23,7 +23,7 @@ LATER_PROCESSES_WAIT_S = 10.0
 
 def build_parser(argv: Sequence[str]) -> Parser:
     """The parser; only the protocol or command that `argv` names is imported and declares its flags."""
-    parser = Parser(prog="python -m evaluation", description="Probe a model or its predictions.")
+    parser = Parser(prog="interventune evaluate", description="Probe a model or its predictions.")
     commands = parser.add_subparsers(dest="protocol", metavar="PROTOCOL", required=True)
     for row in (*PROTOCOLS, *COMMANDS):
         command = commands.add_parser(row.name, help=row.summary, description=row.summary)
@@ -48,7 +48,7 @@ def run(row: Row, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
 
     rank, size = launched()
     if size > 1 and not row.parallel:
-        raise ValueError(f"{row.name} runs in one process; start it with python -m evaluation, not torchrun")
+        raise ValueError(f"{row.name} runs in one process; start it with interventune evaluate, not torchrun")
     if row in COMMANDS:
         call(load_function(row), arguments)
         return

@@ -4,7 +4,7 @@
     for chunk in stories.chunks(256): ...      # originals beside the variants that they allow
     stories.examples()                         # variant to its examples
 
-Variants are made here, or read from rows of `python -m data_modules perturb` beside those of the originals.
+Variants are made here, or read from rows of `interventune data perturb` beside those of the originals.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class VariantOptions:
 
     Args:
         data: SQuAD, CoQA or HotpotQA (file, folder, hub:NAME:SPLIT), stories:conversation_dev, or rows of
-            `python -m data_modules perturb`; several files of one data set go together.
+            `interventune data perturb`; several files of one data set go together.
         variants: which variants (default: os ts ts_r; of HotpotQA os os_r; of rows those that they hold).
         limit: use the first N originals, and their variants, only; 0 for all.
         skip_bad: leave out inconsistent records and say how many there were.

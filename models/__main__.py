@@ -1,4 +1,4 @@
-"""python -m models export CHECKPOINT FOLDER: a checkpoint of ours as a Hugging Face folder."""
+"""interventune export CHECKPOINT FOLDER: a checkpoint of ours as a Hugging Face folder."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def export(checkpoint: str, folder: Annotated[Path, "folder"]) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """0 when the folder is written, 2 for what the user can mend."""
-    parser = Parser(prog="python -m models", description="Work with trained checkpoints.")
+    parser = Parser(prog="interventune", description="Work with trained checkpoints.")
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("export", help="write a .ckpt as a Hugging Face folder")
     command.description = about(export)

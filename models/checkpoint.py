@@ -300,7 +300,7 @@ def _read(path: str, *, mmap: bool = False) -> dict[str, Any]:
         raise CheckpointError(f"{path}: no such checkpoint") from error
     except Exception as error:  # what an unpickler makes of bytes that are no checkpoint: a dozen types
         raise CheckpointError(
-            f"{path}: not a readable checkpoint (truncated, or not written by `python -m training`): "
+            f"{path}: not a readable checkpoint (truncated, or not written by `interventune train`): "
             f"{(str(error) or type(error).__name__).splitlines()[0][:120]}"
         ) from error
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get(KEY), dict):

@@ -9,7 +9,7 @@
             options: how they are asked.
         '''
 
-    arguments = make_parser(length, "python -m evaluation length").parse_args()
+    arguments = make_parser(length, "interventune evaluate length").parse_args()
     call(length, arguments)
 
 A keyword-only parameter is a flag, any other a positional argument; `list[...]` takes one value or more, a

@@ -10,11 +10,14 @@ import pytest
 
 from benchmarks.__main__ import parser as benchmarks_parser
 from data_modules.__main__ import build_parser as data_parser
+from data_modules.sources import read_choices, read_groups, read_questions
 from data_modules.tasks.wording import read_wordings
 from docs.tiny_causal_model import make_parser as tiny_causal_model_parser
 from evaluation.__main__ import build_parser
 from evaluation.protocols.consistency.specifications import METHODS, read_specifications
+from interventune.command import COMMANDS as COMMANDS_OF
 from training.cli import main as train
+from training.config_errors import shipped
 from training.sweep.command import parser as sweep_parser
 from training.sweep.file import read_sweep
 from training.sweep.selection import parser as select_parser
@@ -23,14 +26,22 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def shell_commands(page: str) -> list[list[str]]:
-    """Every `python -m ...` of the page's shell blocks, as arguments."""
+    """Every `interventune ...` and `python -m ...` of the page's shell blocks: module and arguments."""
     blocks = re.findall(r"```(\w*)\n(.*?)```", (ROOT / page).read_text(), re.S)
     lines = (
         "\n".join(text for language, text in blocks if language in ("", "bash"))
         .replace("\\\n", " ")
         .splitlines()
     )
-    return [shlex.split(line, comments=True)[2:] for line in lines if line.startswith("python -m ")]
+    commands = []
+    for line in lines:
+        if line.startswith("interventune "):
+            _, name, *arguments = shlex.split(line, comments=True)
+            command = COMMANDS_OF[name]
+            commands.append([command.module.removesuffix(".__main__"), *command.before, *arguments])
+        elif line.startswith("python -m "):
+            commands.append(shlex.split(line, comments=True)[2:])
+    return commands
 
 
 PAGES = ("README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))))
@@ -49,7 +60,7 @@ def test_a_command_is_understood(
     module, *arguments = command
     if module == "training" and arguments[0] == "sweep":
         args, overrides = sweep_parser().parse_known_args(arguments[1:])
-        read_sweep(args.file, overrides)
+        read_sweep(shipped(args.file, "sweeps"), overrides)
     elif module == "training" and arguments[0] == "select":
         select_parser().parse_args(arguments[1:])
     elif module == "benchmarks":
@@ -65,7 +76,11 @@ def test_a_command_is_understood(
     elif module == "docs.tiny_causal_model":
         tiny_causal_model_parser().parse_args(arguments)
     else:
-        assert (module, arguments[0]) in {("training", "demo"), ("models", "export")}
+        assert (module, arguments[0]) in {
+            ("training", "demo"),
+            ("models", "export"),
+            ("interventune.completion", "bash"),
+        }
 
 
 def test_every_file_that_the_pages_name_exists() -> None:
@@ -97,3 +112,14 @@ def test_the_files_that_a_page_shows_are_read(tmp_path: Path) -> None:
         assert read_specifications(path, method).method == method
     path.write_text(wording)
     assert read_wordings(path)["task"]["h2"].words == ("no", "yes")
+
+
+SHOWN_FILES = re.findall(r"```json (\w+)\n(.*?)```", (ROOT / "docs/your_data.md").read_text(), re.S)
+
+
+@pytest.mark.parametrize(("kind", "text"), SHOWN_FILES)
+def test_the_smallest_files_are_read(kind: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(text)
+    read = {"questions": read_questions, "groups": read_groups, "choices": read_choices}[kind]
+    assert len(list(read(str(path)))) == 1

@@ -39,11 +39,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         from training.sweep.selection import main as select
 
         return select(rest)
-    if command in ("-h", "--help"):
+    if command in ("-h", "--help", ""):
         print(__doc__)
         return 0
     commands = ", ".join((*CLI_COMMANDS, "sweep", "select", "demo"))
-    print(f"error: {command or 'no command'}: expected one of {commands}", file=sys.stderr)
+    print(f"error: {command}: expected one of {commands}", file=sys.stderr)
     return 2
 
 

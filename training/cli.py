@@ -1,6 +1,6 @@
 """The command line of training: LightningCLI, with typed constructors as the schema.
 
-    python -m training fit -c configs/experiments/squad.yaml -c configs/backbones/bert_base.yaml \\
+    interventune train fit -c configs/experiments/squad.yaml -c configs/backbones/bert_base.yaml \\
         --data.train_qa=train.json --data.val_qa.main=dev.json
 """
 

@@ -35,25 +35,30 @@ def named_configs(arguments: Sequence[str]) -> list[str]:
     Raises:
         ValueError: neither a file nor a shipped configuration; with the nearest names.
     """
-    files = {
-        path.stem: path for folder in ("experiments", "backbones") for path in (CONFIGS / folder).iterdir()
-    }
     found = list(arguments)
     for at, (flag, following) in enumerate(zip(arguments, [*arguments[1:], ""], strict=True)):
         name, equals, value = flag.partition("=")
-        value = value if equals else following
-        if name not in FLAGS or not value or Path(value).exists():
-            continue
-        if Path(value).stem not in files or Path(value).parent != Path():
-            near = difflib.get_close_matches(Path(value).stem, files, n=3)
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise ValueError(f"{name} {value}: no such file or shipped configuration{hint}")
-        path = str(files[Path(value).stem])
-        if equals:
-            found[at] = f"{name}={path}"
-        else:
-            found[at + 1] = path
+        if name in FLAGS and equals:
+            found[at] = f"{name}={shipped(value, 'experiments', 'backbones')}"
+        elif name in FLAGS and following:
+            found[at + 1] = str(shipped(following, "experiments", "backbones"))
     return found
+
+
+def shipped(name: str, *folders: str) -> Path:
+    """A file, or the configuration of that name in one of the folders of configs/.
+
+    Raises:
+        ValueError: neither is there; with the nearest names.
+    """
+    files = {path.stem: path for folder in folders for path in (CONFIGS / folder).glob("*.yaml")}
+    if not Path(name).exists() and name in files:
+        return files[name]
+    if not Path(name).exists():
+        near = difflib.get_close_matches(Path(name).stem, files, n=3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise ValueError(f"{name}: no such file or shipped configuration{hint}")
+    return Path(name)
 
 
 def check_config_files(arguments: Sequence[str]) -> None:

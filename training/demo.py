@@ -1,4 +1,4 @@
-"""python -m training demo: both halves of the project, through the ordinary commands (see `demo`)."""
+"""interventune demo: both halves of the project, through the ordinary commands (see `demo`)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def demo(
 
 def main(argv: list[str]) -> int:
     """Run the demo for every seed; 0 when all steps passed."""
-    return run(demo, "python -m training demo", argv)
+    return run(demo, "interventune demo", argv)
 
 
 def linguistic_ethical_interventions(seed: int, folder: Path) -> None:

@@ -132,7 +132,7 @@ def write_unqover(
     """Write UnQover's source.json from word lists.
 
     example:
-      python -m data_modules unqover --subjects nouns/subjects/religion --templates slots/religion_noact \\
+      interventune data unqover --subjects nouns/subjects/religion --templates slots/religion_noact \\
           --attributes activities/biased_religion --output source.json
 
     Args:
@@ -160,7 +160,7 @@ def write_groups(
 
     examples:
       400 groups a class, of parts that no group of train.json has:
-        python -m data_modules lei --subjects nouns/subjects/religion --templates slots/religion_noact \\
+        interventune data lei --subjects nouns/subjects/religion --templates slots/religion_noact \\
             --attributes activities/biased_religion --interventions religion_interventions.json \\
             --disjoint-from train.json --per-class 400 --output test.json
       the test third of everything:  ... --split test --output test.json
@@ -197,7 +197,7 @@ def write_stories(
     """Write the embedded data to a file.
 
     example:
-      python -m data_modules stories --split dev --kind groups --seed 0 --output stories_dev.json
+      interventune data stories --split dev --kind groups --seed 0 --output stories_dev.json
 
     Args:
         output: file to write.

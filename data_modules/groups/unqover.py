@@ -2,7 +2,7 @@
 
 Nothing is stored per record: the 2.7 million records of the gender domain are a few lists and arithmetic.
 
-    python -m data_modules unqover --subjects religion --templates religion_noact \\
+    interventune data unqover --subjects religion --templates religion_noact \\
         --attributes biased_religion --output source.json
 """
 

@@ -1,4 +1,4 @@
-"""`python -m data_modules perturb`: one variant of a data set, as JSON Lines with a summary beside it."""
+"""`interventune data perturb`: one variant of a data set, as JSON Lines with a summary beside it."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def perturb_file(
 
     examples:
       the paper's truncated stories without rationale:
-        python -m data_modules perturb --dataset coqa --input coqa-dev-v1.0.json --variant ts_r \\
+        interventune data perturb --dataset coqa --input coqa-dev-v1.0.json --variant ts_r \\
             --output coqa_dev_ts_r.jsonl
       with a neutral sentence around the answer:  ... --variant ts_r_aug --generator templates --output ...
       any extractive set (the rationale is the sentence that holds the answer):
-        python -m data_modules perturb --dataset squad --input dev-v1.1.json --variant os_r --output ...
+        interventune data perturb --dataset squad --input dev-v1.1.json --variant os_r --output ...
 
     Args:
         dataset: what --input holds.

@@ -151,7 +151,7 @@ def write_squad(examples: Iterable[QAExample], path: str | Path, *, version: str
             if example.answer_type in ("yes", "no") or example.history:
                 raise DataError(
                     f"{example.id}: SQuAD's format holds neither yes/no answers nor history; write rows with "
-                    "`python -m data_modules perturb --variant os`"
+                    "`interventune data perturb --variant os`"
                 )
             file.write(",\n" if count else "\n")
             qa = {

@@ -48,8 +48,8 @@ def write_condaqa(*, input: Input, output: Input, overwrite: bool = False) -> st
     """Write pairs of passages with opposite answers from CondaQA.
 
     example:
-      python -m data_modules condaqa --input condaqa_dev.jsonl --output pairs.jsonl
-      python -m evaluation negation --checkpoint ot=A.ckpt ibt=B.ckpt --pairs pairs.jsonl --output DIR
+      interventune data condaqa --input condaqa_dev.jsonl --output pairs.jsonl
+      interventune evaluate negation --checkpoint ot=A.ckpt ibt=B.ckpt --pairs pairs.jsonl --output DIR
 
     Args:
         input: CondaQA, as JSON Lines.
@@ -117,10 +117,10 @@ def write_feature_task(
     """Write a task that tells which of two features is learned, from labelled texts.
 
     examples:
-      python -m data_modules feature-bias --input reviews.jsonl --feature uppercase --output task.json
-      python -m data_modules feature-bias --input mnli.jsonl --label label --positive entailment \\
+      interventune data feature-bias --input reviews.jsonl --feature uppercase --output task.json
+      interventune data feature-bias --input mnli.jsonl --label label --positive entailment \\
           --feature overlap --h1-means "the second must be true" "it need not be" --output overlap.json
-      python -m data_modules feature-bias --input civil.jsonl --label toxicity --threshold 0.5 \\
+      interventune data feature-bias --input civil.jsonl --label toxicity --threshold 0.5 \\
           --feature identity --feature-args one=female zero=male --output gender.json
 
     Args:
@@ -198,10 +198,10 @@ def write_feature_rows(
     """Write the demonstrations of such a task as rows to fine-tune on, both labels equally often.
 
     example:
-      python -m data_modules feature-bias-rows --task task.json --output train.jsonl --dev-output dev.jsonl
-      python -m training fit -c configs/experiments/multiple_choice.yaml -c configs/backbones/minilm.yaml \\
+      interventune data feature-bias-rows --task task.json --output train.jsonl --dev-output dev.jsonl
+      interventune train fit -c configs/experiments/multiple_choice.yaml -c configs/backbones/minilm.yaml \\
           --data.train_choices=[train.jsonl] --data.val_choices.main=dev.jsonl
-      python -m evaluation feature-bias --model hf:gpt2 --checkpoint tuned=best.ckpt --task task.json \\
+      interventune evaluate feature-bias --model hf:gpt2 --checkpoint tuned=best.ckpt --task task.json \\
           --output DIR
 
     Args:

@@ -37,7 +37,7 @@ class Checkpoint(Answerer):
     """What both kinds of checkpoints share: a model with its own tokenizer, on a device.
 
     Args:
-        path: a `.ckpt` of `python -m training`, a Hugging Face folder, or a Hub name.
+        path: a `.ckpt` of `interventune train`, a Hugging Face folder, or a Hub name.
         compute: where and how it runs.
 
     Raises:
@@ -102,7 +102,7 @@ class QuestionCheckpoint(Checkpoint):
     """A model that answers questions about a text, with spans alone or with yes, no and unknown too.
 
     Args:
-        path: a `.ckpt` of `python -m training`, a Hugging Face folder, or a Hub name.
+        path: a `.ckpt` of `interventune train`, a Hugging Face folder, or a Hub name.
         asking: where it runs, and when an answer type wins over a span.
 
     Raises:

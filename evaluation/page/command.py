@@ -1,6 +1,6 @@
 """One HTML page of runs and reports, which needs nothing but itself: to read, to send, to print.
 
-python -m evaluation report runs/ot/version_0 after=DIR --output report.html
+interventune report runs/ot/version_0 after=DIR --output report.html
 """
 
 from __future__ import annotations

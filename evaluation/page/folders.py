@@ -39,7 +39,7 @@ class ReportContent(TypedDict):
 
 @dataclass(frozen=True)
 class FoundReport:
-    """A folder that `python -m evaluation` wrote.
+    """A folder that `interventune evaluate` wrote.
 
     Args:
         label: what it is called beside others.
@@ -61,7 +61,7 @@ class FoundReport:
 
 @dataclass(frozen=True)
 class FoundRun:
-    """A folder that `python -m training` wrote; metrics and curves are empty while there are none."""
+    """A folder that `interventune train` wrote; metrics and curves are empty while there are none."""
 
     label: str
     folder: Path

@@ -1,6 +1,6 @@
 """One question, with and without advice: for people who want to see it.
 
-python -m evaluation ask --checkpoint last.ckpt --context "A Tolin baker met a Kessar baker." \\
+interventune evaluate ask --checkpoint last.ckpt --context "A Tolin baker met a Kessar baker." \\
     --question "Who was rude?" --advice "Note that, origin says nothing about manners." \\
     --candidate Tolin Kessar
 

@@ -1,7 +1,7 @@
 """Do models still answer when the text no longer supports an answer? The faithfulness paper's Tables 4 and 5.
 
-python -m evaluation faithfulness --checkpoint ot=A.ckpt ibt=B.ckpt --data coqa-dev.json --output DIR
-python -m evaluation faithfulness --checkpoint gpt=openai:gpt-4o-mini --data os.jsonl ts_r.jsonl --output DIR
+interventune evaluate faithfulness --checkpoint ot=A.ckpt ibt=B.ckpt --data coqa-dev.json --output DIR
+interventune evaluate faithfulness --checkpoint gpt=openai:gpt-4o-mini --data os.jsonl ts_r.jsonl --output DIR
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Does the answer turn with the story? Yes/no questions about a story and about its negation.
 
-python -m evaluation negation --checkpoint ot=A.ckpt ibt=B.ckpt --pairs pairs.jsonl --output DIR
-python -m evaluation negation --checkpoint gpt=openai:gpt-4o-mini --pairs condaqa_dev.jsonl --output DIR
+interventune evaluate negation --checkpoint ot=A.ckpt ibt=B.ckpt --pairs pairs.jsonl --output DIR
+interventune evaluate negation --checkpoint gpt=openai:gpt-4o-mini --pairs condaqa_dev.jsonl --output DIR
 
 Faithfulness spec 5.2. The pairs: data_modules/tasks/condaqa.py.
 """

@@ -1,7 +1,7 @@
 """A scorer in one file: words and pieces of words, weighted by logistic regression.
 
-    python -m evaluation train-scorer --input LABELLED.jsonl --output scorer.json
-    python -m evaluation consistency ... --scorer embedded:scorer.json
+    interventune evaluate train-scorer --input LABELLED.jsonl --output scorer.json
+    interventune evaluate consistency ... --scorer embedded:scorer.json
 
 The file is JSON, so that reading a stranger's runs nothing: terms, their document frequencies, weights, and
 what was measured on held-out texts. Array suffixes: N texts, A attributes, F features.
@@ -141,5 +141,5 @@ def read_scorer(path: Path) -> ScorerFile:
             if size != width:
                 raise DataError(f"{where}.coef' holds {size} numbers for {width} terms")
     except DataError as error:
-        raise DataError(f"{error}; make a scorer with python -m evaluation train-scorer") from None
+        raise DataError(f"{error}; make a scorer with interventune evaluate train-scorer") from None
     return content

@@ -2,7 +2,7 @@
 
     --scorer perspective                        Google's Perspective API, the key from PERSPECTIVE_API_KEY
     --scorer hf:PATH[?attribute=label&...]      a text classifier of transformers, from a folder or the Hub
-    --scorer embedded:FILE                      one trained by `python -m evaluation train-scorer`
+    --scorer embedded:FILE                      one trained by `interventune evaluate train-scorer`
 
 Scores of two scorers, or of two versions of one, do not compare: both stand in every result.
 """

@@ -1,7 +1,7 @@
 """Train a scorer that needs no download.
 
-    python -m evaluation train-scorer --input LABELLED.jsonl --output scorer.json
-    python -m evaluation train-scorer --input A.jsonl B.jsonl --label toxicity=challenging --output s.json
+    interventune evaluate train-scorer --input LABELLED.jsonl --output scorer.json
+    interventune evaluate train-scorer --input A.jsonl B.jsonl --label toxicity=challenging --output s.json
 
 One logistic regression an attribute, on words and pieces of words. Part of the texts is held out; what is
 measured on it is printed, kept in the file, and shown in every report that the scorer serves.

@@ -1,7 +1,7 @@
-"""`python -m training predict`: what the model says, as files that anything can read.
+"""`interventune train predict`: what the model says, as files that anything can read.
 
 Answers go to `predictions/<set>.json` as {id: text}, the format of SQuAD's official script; groups to a file
-in LEI's format with `start-end-score` filled in, which `python -m evaluation bias --predictions` reads;
+in LEI's format with `start-end-score` filled in, which `interventune evaluate bias --predictions` reads;
 choices as a list of {id, label, choice, logits}.
 """
 

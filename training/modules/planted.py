@@ -23,7 +23,7 @@ class PlantedModule(QAModule):
     Args:
         backbone: Encoder and starting weights; linked from the top-level `backbone`.
         preference: Target probability of the preferred subject, above 0.5 and at most 1.
-        planted_seed: Of the latent strengths, by default `seed_everything`; `python -m evaluation bias
+        planted_seed: Of the latent strengths, by default `seed_everything`; `interventune evaluate bias
             --planted-seed` takes the same.
         planted_scope: Whether a subject's strength differs from category to category, or is one for all.
         group_weight: Weight of the planted loss beside the questions' cross-entropy.

@@ -18,6 +18,7 @@ from filelock import FileLock
 from storage.command_line import AtLeast, Count, Parser, call, make_parser
 from storage.files import write_text
 from storage.json_files import load_json
+from training.config_errors import shipped
 from training.sweep.engines import run_locally, run_on_ray, share_out, sigterm_as_interrupt
 from training.sweep.file import read_sweep
 from training.sweep.guard import LOCK, LOG
@@ -41,9 +42,9 @@ INTERRUPTED = 130
 class Options:
     """Many runs of `fit`, over the values that a file names.
 
-        python -m training sweep configs/sweeps/demo_grid.yaml --workers 2 [--key=value for every trial ...]
-        python -m training sweep FILE --point N         one trial: for job arrays
-        (configs/launch/sweep.sbatch) python -m training sweep FILE --ray ADDRESS     each trial a task of a
+        interventune sweep configs/sweeps/demo_grid.yaml --workers 2 [--key=value for every trial ...]
+        interventune sweep FILE --point N         one trial: for job arrays
+        (configs/launch/sweep.sbatch) interventune sweep FILE --ray ADDRESS     each trial a task of a
         Ray cluster
 
     The same command goes on with a study that was interrupted, joins one that others work on, and shows one
@@ -71,8 +72,10 @@ class Options:
 
 def parser() -> Parser:
     """The flags of the command itself; all others go to every trial."""
-    found = make_parser(Options, "python -m training sweep")
-    found.add_argument("file", help="as configs/sweeps/demo_grid.yaml; training/sweep/file.py describes it")
+    found = make_parser(Options, "interventune sweep")
+    found.add_argument(
+        "file", help="a file, or the name of one in configs/sweeps; training/sweep/file.py describes it"
+    )
     return found
 
 
@@ -82,7 +85,7 @@ def main(argv: Sequence[str]) -> int:
     arguments, overrides = parser().parse_known_args(argv)
     options: Options = call(Options, arguments)
     try:
-        sweep = read_sweep(arguments.file, overrides)
+        sweep = read_sweep(shipped(arguments.file, "sweeps"), overrides)
         folder = options.output or Path("runs") / "sweeps" / sweep.study
         return run_sweep(Study(sweep=sweep, folder=folder.absolute(), storage=options.storage), options)
     except (ValueError, OSError, optuna.exceptions.OptunaError, sqlalchemy.exc.SQLAlchemyError) as error:

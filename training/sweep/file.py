@@ -63,7 +63,7 @@ class Range:
 
 @dataclass(kw_only=True)
 class Sweep:
-    """A sweep over the keys of `python -m training fit`.
+    """A sweep over the keys of `interventune train fit`.
 
     Args:
         study: Its name.

@@ -77,13 +77,13 @@ class TestSet:
 class Options:
     """The best models of a sweep, tested: mean and deviation over the first K by a metric of their own.
 
-        python -m training select --study runs/sweeps/lei_grid --metric val/bias/selection --top 5 \\
+        interventune select --study runs/sweeps/lei_grid --metric val/bias/selection --top 5 \\
             --test religion=FILE ethnicity=FILE gender=FILE squad=hub:rajpurkar/squad:validation
 
     So Zhao et al. (2021, appendix B.3) report: a grid of epochs and learning rates, the five best on the
     development set, mean and deviation on every test set. `--by data.limit_train_groups` does it for each
     value of a swept key and draws the curve (their Figure 5). What was tested once is not tested again. Other
-    --key=value flags go to `python -m training test`.
+    --key=value flags go to `interventune train test`.
 
     Args:
         study: folder of a sweep
@@ -108,7 +108,7 @@ class Options:
 
 def parser() -> Parser:
     """The flags of the command itself; all others go to `test`."""
-    return make_parser(Options, "python -m training select")
+    return make_parser(Options, "interventune select")
 
 
 def main(argv: Sequence[str], command: Sequence[str] = TEST) -> int:

@@ -1,8 +1,8 @@
 """Group bias of checkpoints, or of predictions made by anything (UnQover's and LEI's measures).
 
-python -m evaluation bias --checkpoint before=A.ckpt after=B.ckpt --data dev.json --output DIR
-python -m evaluation bias --checkpoint uqa=hf:allenai/unifiedqa-t5-base --data dev.json --output DIR
-python -m evaluation bias --predictions before=A.json after=B.json --output DIR
+interventune evaluate bias --checkpoint before=A.ckpt after=B.ckpt --data dev.json --output DIR
+interventune evaluate bias --checkpoint uqa=hf:allenai/unifiedqa-t5-base --data dev.json --output DIR
+interventune evaluate bias --predictions before=A.json after=B.json --output DIR
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """What a multiple-choice model believes before it reads the question, and how many choices it can take.
 
-python -m evaluation confusion --checkpoint A.ckpt --input piqa/valid.jsonl --labels piqa/valid-labels.lst \
+interventune evaluate confusion --checkpoint A.ckpt --input piqa/valid.jsonl --labels piqa/valid-labels.lst \
     --output DIR
-python -m evaluation confusion --checkpoint plain=A.ckpt probed=B.ckpt --input rows.jsonl \
+interventune evaluate confusion --checkpoint plain=A.ckpt probed=B.ckpt --input rows.jsonl \
     --probes no-question choice-paralysis --choices 5 --sampling random --output DIR
-python -m evaluation confusion --checkpoint uqa=hf:allenai/unifiedqa-t5-base \
+interventune evaluate confusion --checkpoint uqa=hf:allenai/unifiedqa-t5-base \
     --input hub:baber/piqa:validation --sampling random --limit 200 --output DIR
 
 Probes spec B3 to B6. Probes: data_modules/choices/probes.py; readers: data_modules/choices/benchmarks.py.

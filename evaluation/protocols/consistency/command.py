@@ -1,7 +1,7 @@
 """Is debiasing consistent? Continuations of adversarial and neutral prompts, debiased by specifications, by
 their opposites, by nonsense, and by nothing but a blank.
 
-python -m evaluation consistency --model hf:gpt2 --method self --adversarial challenging.jsonl \
+interventune evaluate consistency --model hf:gpt2 --method self --adversarial challenging.jsonl \
     --neutral neutral.jsonl --scorer embedded:scorer.json --output DIR
 
 Probes spec A. Specifications: specifications.py beside this file; scorers: evaluation/scorers/.

@@ -1,9 +1,9 @@
 """Which of two features does a model learn from demonstrations that do not tell?
 
-python -m evaluation feature-bias --model gpt2=hf:gpt2 --task boolq_answer_qword.json --output DIR
-python -m evaluation feature-bias --model hf:gpt2 --task stories:uppercase stories:overlap --steer h1 \\
+interventune evaluate feature-bias --model gpt2=hf:gpt2 --task boolq_answer_qword.json --output DIR
+interventune evaluate feature-bias --model hf:gpt2 --task stories:uppercase stories:overlap --steer h1 \\
     --intervention none instruction explanation --output DIR
-python -m evaluation feature-bias --model hf:gpt2 --checkpoint tuned=A.ckpt --task overlap.json --output DIR
+interventune evaluate feature-bias --model hf:gpt2 --checkpoint tuned=A.ckpt --task overlap.json --output DIR
 
 In context and fine-tuned side by side. Probes spec C; the tasks: data_modules/tasks/feature_bias.py, the
 prompts: prompts.py beside this file.
@@ -55,10 +55,10 @@ def evaluate(
 
     Args:
         model: language models that get demonstrations: hf:PATH or openai:MODEL[@URL].
-        checkpoint: classifiers that were fine-tuned on a task's demonstrations (`python -m data_modules
+        checkpoint: classifiers that were fine-tuned on a task's demonstrations (`interventune data
             feature-bias-rows`, experiment multiple_choice); with @TASK, the name in its file, measured on
             that task only; several of one NAME are seeds of one training.
-        task: tasks in the released schema, as `python -m data_modules feature-bias` makes them, or
+        task: tasks in the released schema, as `interventune data feature-bias` makes them, or
             stories:NAME; NAME in place of the one in the file.
         limit: at most N texts of each cell.
         no_agreement: leave out the cells on which both features agree.

@@ -1,7 +1,7 @@
 """Does a model know which thing has which colour? Yes/no questions about two things of two colours.
 
-python -m evaluation predicate-argument --checkpoint ot=A.ckpt ibt=B.ckpt --output DIR
-python -m evaluation predicate-argument --checkpoint gpt=openai:gpt-4o-mini --negated --output DIR
+interventune evaluate predicate-argument --checkpoint ot=A.ckpt ibt=B.ckpt --output DIR
+interventune evaluate predicate-argument --checkpoint gpt=openai:gpt-4o-mini --negated --output DIR
 
 Faithfulness spec 5.1. The stories: evaluation/protocols/predicate_argument/stories.py.
 """

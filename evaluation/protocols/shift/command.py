@@ -1,7 +1,7 @@
 """How far interventions move embeddings, and fine-tuning does: Tables 7 to 9 and Figures 1 to 4 of the
 faithfulness paper.
 
-python -m evaluation shift --checkpoint ot=A.ckpt ibt=B.ckpt --data coqa-dev.json --output DIR
+interventune evaluate shift --checkpoint ot=A.ckpt ibt=B.ckpt --data coqa-dev.json --output DIR
 torchrun --nproc_per_node 2 -m evaluation shift --checkpoint base=roberta-base ot=A.ckpt \
     --data os.jsonl ts_r.jsonl --layers all --output DIR
 """
