@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from data_modules.schema import ChoiceQuestion, Group, QAExample
 from storage.errors import DataError
+from storage.files import open_file
 from storage.json_files import json_lines, load_json
 
 _HEAD = 1 << 20
@@ -138,13 +139,10 @@ def _opened(source: str, kind: Kind | None) -> tuple[Format, tuple[Any, ...]]:
     if name != source or path.is_dir() or (colon and not path.exists() and Path(folder).is_dir()):
         rows = table_rows(name)
     else:
-        try:
-            with open(path, "rb") as file:
-                magic = file.read(4)
-        except FileNotFoundError:
-            raise DataError(f"{source}: no such file (other sources begin with hub: or stories:)") from None
-        except OSError as error:
-            raise DataError(f"{source}: cannot be read: {error.strerror}") from None
+        if not path.exists():
+            raise DataError(f"{source}: no such file (other sources begin with hub: or stories:)")
+        with open_file(path) as file:
+            magic = file.read(4)
         if magic == b"PAR1":
             import datasets  # slow to import, and only tables need it
 
@@ -178,7 +176,7 @@ def _first_fields(path: Path) -> tuple[set[str], bool]:
     names; and whether it is a list of records."""
     from pydantic_core import from_json
 
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         head = file.read(_HEAD).decode("utf-8-sig", errors="ignore").lstrip()
     found: Any = None
     for text in (head, head.partition("\n")[0]):  # a whole document, or the first of many lines

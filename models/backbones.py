@@ -178,6 +178,27 @@ class EncoderModel(nn.Module):
         return {name: value for name, value in inputs.items() if self.segments or name != "token_type_ids"}
 
 
+def refuse_nonfinite(weights: Mapping[str, Tensor], path: str) -> None:
+    """CheckpointError for weights that are NaN or infinite: the answers of such a model look like "unknown".
+
+    Args:
+        weights: by name.
+        path: where they come from.
+    """
+    wrong = [
+        name
+        for name, weight in weights.items()
+        if weight.is_floating_point()
+        and weight.numel()
+        and not torch.stack(weight.aminmax()).isfinite().all()
+    ]
+    if wrong:
+        raise CheckpointError(
+            f"{path}: {len(wrong)} of {len(weights)} weights are not finite numbers (first: {wrong[0]}): its "
+            "training diverged; choose an earlier checkpoint, or train again with a smaller learning rate"
+        )
+
+
 def backbone_config(backbone: Backbone) -> PreTrainedConfig:
     """The transformers configuration of `backbone`.
 
@@ -299,6 +320,7 @@ def load_pretrained(backbone: Backbone) -> PreTrainedModel:
             f"backbone.checkpoint: {path!r} lacks {len(encoder)} encoder weights (first: {encoder[0]}); "
             f"is it complete, and of architecture {backbone.architecture!r}?"
         )
+    refuse_nonfinite(model.state_dict(), path)
     head = any(not key.startswith(prefix) for key in missing)  # normal, and worth a line in the log
     log.info("%s: span head %s", path, "starts random" if head else "kept from the checkpoint")
     return model.train()

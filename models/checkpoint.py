@@ -17,6 +17,7 @@ import logging
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, Literal, TypeVar, cast
 
 import torch
@@ -34,8 +35,11 @@ from models.backbones import (
     folder_architecture,
     load_pretrained,
     prepare_training,
+    refuse_nonfinite,
 )
 from models.heads.span import SpanModel
+from storage.errors import DataError
+from storage.files import check_archive
 
 log = logging.getLogger(__name__)
 
@@ -290,19 +294,40 @@ def _fill(model: nn.Module, path: str) -> None:
         raise CheckpointError(f"{path}: {str(error).splitlines()[-1].strip()}") from error
     if missing:
         raise CheckpointError(f"{path}: {len(missing)} weights are missing (first: {missing[0]})")
+    refuse_nonfinite(model.state_dict(), path)
+
+
+def read_archive(path: str | Path, *, mmap: bool = False) -> Any:
+    """What `torch.save` wrote, compared with its checksums: tensors and plain values; nothing in it is run.
+
+    Args:
+        path: the file.
+        mmap: leave the tensors on disk.
+
+    Raises:
+        DataError: the file is damaged, or holds other objects; the message names it.
+        OSError: it is not there, or cannot be read.
+    """
+    check_archive(path)
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+    except OSError:
+        raise
+    except UnpicklingError as error:  # whose advice would be to run what the file says
+        raise DataError(f"{path}: holds objects other than tensors and plain values") from error
+    except Exception as error:  # what torch makes of an archive that it did not write: a dozen types
+        reason = (str(error) or type(error).__name__).splitlines()[0][:120]
+        raise DataError(f"{path}: cannot be read by torch ({reason})") from error
 
 
 def _read(path: str, *, mmap: bool = False) -> dict[str, Any]:
-    """A Lightning checkpoint, checked, read with `weights_only=True`; `mmap` leaves the weights on disk."""
+    """A Lightning checkpoint with all that we need of it; `mmap` leaves the weights on disk."""
     try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+        checkpoint = read_archive(path, mmap=mmap)
     except FileNotFoundError as error:
         raise CheckpointError(f"{path}: no such checkpoint") from error
-    except Exception as error:  # what an unpickler makes of bytes that are no checkpoint: a dozen types
-        raise CheckpointError(
-            f"{path}: not a readable checkpoint (truncated, or not written by `interventune train`): "
-            f"{(str(error) or type(error).__name__).splitlines()[0][:120]}"
-        ) from error
+    except DataError as error:
+        raise CheckpointError(f"{error}; not a readable checkpoint of `interventune train`") from error
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get(KEY), dict):
         raise CheckpointError(f"{path}: not a checkpoint of this project (it has no {KEY!r} entry)")
     ours = checkpoint[KEY]

@@ -14,10 +14,12 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from storage.errors import DataError
+from storage.files import open_file, read_bytes
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -36,11 +38,7 @@ def load_json(path: str | Path) -> Any: ...
 def load_json(path: str | Path, kind: type[T]) -> T: ...
 def load_json(path: str | Path, kind: Any = Any) -> Any:
     """The content of a JSON file as `kind`; DataError names the file and the field."""
-    try:
-        with open(path, "rb") as file:
-            return parse_json(file.read(), kind, str(path))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    return parse_json(read_bytes(path), kind, str(path))
 
 
 @overload
@@ -49,14 +47,11 @@ def json_lines(path: str | Path) -> Iterator[tuple[str, Any]]: ...
 def json_lines(path: str | Path, kind: type[T]) -> Iterator[tuple[str, T]]: ...
 def json_lines(path: str | Path, kind: Any = Any) -> Iterator[tuple[str, Any]]:
     """(`PATH, line NUMBER`, value) for every line that is not empty, as it is read."""
-    try:
-        with open(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    where = f"{path}, line {number}"
-                    yield where, parse_json(line.strip(), kind, where)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    with open_file(path) as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                where = f"{path}, line {number}"
+                yield where, parse_json(line.strip(), kind, where)
 
 
 def parse_json(text: bytes, kind: type[T], where: str) -> T:
@@ -88,7 +83,8 @@ def stream_object(path: str | Path) -> Iterator[tuple[str, Any]]:
     """
     decoder, buffer, at, opener, size = json.JSONDecoder(), "", 0, "{", _CHUNK
     try:
-        with open(path, encoding="utf-8-sig") as file:
+        with open_file(path) as raw:
+            file = TextIOWrapper(raw, encoding="utf-8-sig")
             while True:
                 try:
                     key, value, at = _next_pair(buffer, at, opener, decoder)
@@ -112,8 +108,6 @@ def stream_object(path: str | Path) -> Iterator[tuple[str, Any]]:
                 rest = ""
     except UnicodeDecodeError:
         raise DataError(f"{path}: not a text file in UTF-8") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _next_pair(text: str, at: int, opener: str, decoder: json.JSONDecoder) -> tuple[str | None, Any, int]:

@@ -151,6 +151,7 @@ class QuestionCheckpoint(Checkpoint):
             with self.autocast():
                 if isinstance(self.model, SpanModel):
                     found = self.model.predict_spans(inputs, context_BT, cls_B, longest)
+                    self.require_finite(found.score_B, found.null_B.abs())
                     start_B, end_B = found.start_B - shift_B, found.end_B - shift_B
                     yield from decode_answers(
                         data, batch.feature_B, start_B, end_B, found.score_B, found.null_B
@@ -160,6 +161,7 @@ class QuestionCheckpoint(Checkpoint):
                 scores = WindowScores(
                     *self.model.predict_answers(inputs, context_BT, may_start_BT, cls_B, longest)
                 )
+                self.require_finite(scores.score_B, scores.type_BC.abs())
                 scores = scores._replace(start_B=scores.start_B - shift_B, end_B=scores.end_B - shift_B)
                 yield from decode_typed_answers(data, batch.feature_B, scores, rule)
 
@@ -190,10 +192,16 @@ class QuestionCheckpoint(Checkpoint):
         """The same of groups that are tokenised."""
         tokens = token_budget(self.batch_size, self.encoding.max_length, self.device)
         with self.autocast():
-            return score_rows(data, self.model.group_log_probs, tokens=tokens, device=self.device, what=what)
+            scores = score_rows(
+                data, self.model.group_log_probs, tokens=tokens, device=self.device, what=what
+            )
+        self.require_finite(scores.abs().flatten())
+        return scores
 
     @torch.inference_mode()
     def hidden_states(self, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
         """Hidden states (B, T, D) of the embeddings and of every layer, on this checkpoint's device."""
         with self.autocast():
-            return self.model.hidden_states(self.moved(inputs))
+            states = self.model.hidden_states(self.moved(inputs))
+        self.require_finite(states[-1].abs().amax(-1)[inputs["attention_mask"] != 0])
+        return states

@@ -51,6 +51,7 @@ class ChoiceCheckpoint(Checkpoint):
         for index in tqdm(data.batches(self.batch_size), desc=what, unit="batch", disable=None):
             with self.autocast():
                 logits_BC = self.model(self.moved(data[index].inputs))
+            self.require_finite(logits_BC.abs())
             for i, logits_C in zip(index, logits_BC.float().cpu().numpy(), strict=True):
                 logits[i] = logits_C
         return logits
@@ -73,6 +74,7 @@ class ChoiceCheckpoint(Checkpoint):
             inputs = self.moved(dict(encoded))
             with self.autocast():
                 hidden_QTD = self.model.encode(inputs)
+            self.require_finite(hidden_QTD.abs().amax(-1)[inputs["attention_mask"] != 0])
             pooled_QD = masked_mean(hidden_QTD, inputs["attention_mask"])
             vectors_QD[index] = torch.nn.functional.normalize(pooled_QD, dim=-1).cpu().numpy()
         return vectors_QD

@@ -10,6 +10,7 @@ Shape letters: N groups or texts, V the four variants, S the two subjects, C cho
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,6 +85,19 @@ class Answerer:
     def embeddings(self, texts: Sequence[str], what: str = "embedding texts") -> np.ndarray:
         """Vectors of length 1, (N, D) float32, so that their products are cosine similarities."""
         raise self.lacks("embeddings")
+
+    def require_finite(self, *scores: Any) -> None:
+        """Raise ValueError where a score is NaN or infinite: otherwise they would read as "unknown".
+
+        Args:
+            scores: tensors; -inf passes, the score of what is not allowed: where all is, give magnitudes.
+        """
+        for score in scores:
+            if len(score) and not float(score.max()) < math.inf:  # the greatest of numbers and NaN is NaN
+                raise ValueError(
+                    f"{self.path}: gives scores that are not finite numbers, so its answers mean nothing; "
+                    "choose another checkpoint, or --precision 32"
+                )
 
     def lacks(self, ability: Ability) -> ValueError:
         """The error for what this answerer cannot do."""

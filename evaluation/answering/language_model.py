@@ -137,6 +137,7 @@ class LanguageModel(Answerer):
         apart = self.model.is_seq2seq or self.model.chat  # a reply is a text of its own
         joined = [(prompt, text if apart else f" {text}") for prompt, text in pairs]
         total_M: Tensor = self.model.log_likelihoods(joined)
+        self.require_finite(total_M.abs())
         if over == "sum":
             return total_M
         if apart:

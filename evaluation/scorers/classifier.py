@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
 from evaluation.scorers.interface import NAMES, Scorer, Scores, checked_attribute, used_attributes
-from models.backbones import pick_device
+from models.backbones import pick_device, refuse_nonfinite
 from models.language.local_model import weights_id
 from storage.finished_work import work_key
 
@@ -152,6 +152,7 @@ def _load(path: str, device: torch.device) -> tuple[Any, Any]:
         raise ValueError(
             f"scorer hf:{path} is no text classifier: it has no weights {', '.join(missing[:3])}"
         )
+    refuse_nonfinite(model.state_dict(), f"scorer hf:{path}")
     # One padding token and one bound on lengths for tokenizer and model.
     config = model.config
     if len(tokenizer) > (size := model.get_input_embeddings().num_embeddings):

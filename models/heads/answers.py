@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from models.backbones import refuse_nonfinite
 from models.heads.span import QAModel, SpanHead, best_spans, candidate_log_probs
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ class RationaleModel(AnswerModel):
         encoder, info = AutoModel.from_pretrained(checkpoint, output_loading_info=True)
         dense = getattr(getattr(encoder, "pooler", None), "dense", None)
         if isinstance(dense, nn.Linear) and not any("pooler" in key for key in info["missing_keys"]):
+            refuse_nonfinite(dense.state_dict(), checkpoint)
             pooler.load_state_dict(dense.state_dict())
         else:
             log.info("%s: has no pooler; that of the answer heads starts random", checkpoint)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
-from models.backbones import pick_device
+from models.backbones import pick_device, refuse_nonfinite
 from models.language.next_token import first_tokens, log_probabilities
 from models.language.self_debiasing import DECAY, FLOOR, continued, padded
 from models.language.text_models import Ability, Settings, TextFailure, TextModel
@@ -52,6 +52,7 @@ class LocalTextModel(TextModel):
         self.max_new_tokens, self.batch_size = max_new_tokens, batch_size
         self.device = pick_device(device)
         self.model, self.tokenizer = _load(path, self.device)
+        self.model.register_forward_hook(self._require_finite)
         self.config = self.model.config
         self.is_seq2seq = bool(self.config.is_encoder_decoder)
         if not self.is_seq2seq:
@@ -80,6 +81,14 @@ class LocalTextModel(TextModel):
         chosen.do_sample, chosen.num_beams, chosen.max_length = False, 1, None
         chosen.temperature = chosen.top_p = chosen.top_k = None
         chosen.pad_token_id = self.pad
+
+    def _require_finite(self, _: Any, __: Any, output: Any) -> None:
+        """Raise ValueError where a row's last logits overflow: a model would write on, one token for ever."""
+        if not output.logits[:, -1].amax().isfinite():
+            raise ValueError(
+                f"{self.name}: gives logits that are not finite numbers in {self.model.dtype}; choose another"
+                " model"
+            )
 
     def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
         """The new text alone, without special tokens. Prompts that leave no room in the model's context fail;
@@ -275,6 +284,7 @@ def _load(path: str, device: torch.device) -> tuple[Any, Any]:
         )
     except Exception as error:  # OSError, ValueError, KeyError, the bare Exception of tokenizers
         raise _unusable(path, error) from error
+    refuse_nonfinite(model.state_dict(), f"hf:{path}")
     if not tokenizer.is_fast or not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):
         # Without a vocabulary transformers makes one up in which every word is unknown.
         raise ValueError(f"model {path!r} has no fast tokenizer with a vocabulary; add the tokenizer's files")

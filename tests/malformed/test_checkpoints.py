@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from data_modules.__main__ import main as data_command
 from evaluation.__main__ import main as evaluation_command
 from models.__main__ import main as models_command
-from models.checkpoint import KEY
+from models.backbones import Backbone, CheckpointError
+from models.checkpoint import KEY, start
+from models.heads.span import SpanModel
+from models.language.local_model import LocalTextModel
 from tests.evaluation.checkpoints import save_folder
 from tests.malformed.documents import GIVEN
 
@@ -124,6 +132,74 @@ def test_bytes_that_are_no_checkpoint(name: str, given: Path, tmp_path: Path, re
     path = tmp_path / "bad.ckpt"
     path.write_bytes(BYTES[name]((given / "bert.ckpt").read_bytes()))
     check(path, "not a readable checkpoint", refuse)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_flipped_bytes(seed: int, given: Path, tmp_path: Path, refuse: Refuse) -> None:
+    """20,000 of them, as a bad disk makes them, anywhere in a file that would load."""
+    raw = np.frombuffer((given / "bert.ckpt").read_bytes(), dtype=np.uint8).copy()
+    draw = np.random.default_rng(seed)
+    raw[draw.choice(len(raw), 20_000, replace=False)] ^= draw.integers(1, 256, 20_000, dtype=np.uint8)
+    (tmp_path / "bad.ckpt").write_bytes(raw.tobytes())
+    check(tmp_path / "bad.ckpt", "not a readable checkpoint", refuse)
+
+
+@pytest.mark.parametrize("where", ["weights", "pickle", "directory"])
+def test_one_flipped_bit(where: str, given: Path, tmp_path: Path, refuse: Refuse) -> None:
+    raw = bytearray((given / "bert.ckpt").read_bytes())
+    with zipfile.ZipFile(given / "bert.ckpt") as archive:
+        (pickled,) = (entry for entry in archive.infolist() if entry.filename.endswith("data.pkl"))
+        weights = max(archive.infolist(), key=lambda entry: entry.file_size)
+        places = {name: e.header_offset + 200 for name, e in (("weights", weights), ("pickle", pickled))}
+        raw[(places | {"directory": archive.start_dir + 17})[where]] ^= 4
+    (tmp_path / "bad.ckpt").write_bytes(raw)
+    check(tmp_path / "bad.ckpt", "is damaged", refuse)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_weights_that_are_no_numbers(value: float, content: Content, tmp_path: Path, refuse: Refuse) -> None:
+    """One of them, wherever it is: what the model answers would look like "unknown"."""
+    name = list(content["state_dict"])[-1]
+    weights = content["state_dict"] | {name: content["state_dict"][name].clone()}
+    weights[name].view(-1)[-1] = value
+    path = tmp_path / "bad.ckpt"
+    torch.save(content | {"state_dict": weights}, path)
+    check(path, "1 of|not finite numbers", refuse)
+    folder = save_folder(tmp_path / "folder")
+    tensors = load_file(folder / "model.safetensors")
+    tensors[next(iter(tensors))].view(-1)[0] = value
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    refuse(evaluation_command, ask(folder), str(folder), "not finite numbers")
+    for start_from in (path, folder):
+        with pytest.raises(CheckpointError, match="not finite numbers"):
+            start(Backbone(architecture="bert", checkpoint=str(start_from)), SpanModel)
+
+
+def test_finite_weights_whose_logits_overflow(
+    content: Content, given: Path, tmp_path: Path, refuse: Refuse
+) -> None:
+    weights = {
+        name: value * 3e38 if "span_head" in name else value for name, value in content["state_dict"].items()
+    }
+    torch.save(content | {"state_dict": weights}, tmp_path / "bad.ckpt")
+    groups = ["--data", str(given / "groups.json"), "--output", str(tmp_path / "out")]
+    for command in (
+        ask(tmp_path / "bad.ckpt"),
+        ["bias", "--checkpoint", str(tmp_path / "bad.ckpt"), *groups],
+    ):
+        refuse(evaluation_command, [*command, "--device", "cpu"], "bad.ckpt", "not finite numbers")
+
+
+@pytest.mark.parametrize(("value", "told"), [(math.nan, "weights are not finite"), (3e38, "gives logits")])
+def test_a_language_model_of_no_numbers(value: float, told: str, given: Path, tmp_path: Path) -> None:
+    """In its weights, and in its logits alone."""
+    folder = tmp_path / "model"
+    shutil.copytree(given / "model", folder)
+    tensors = load_file(folder / "model.safetensors")
+    tensors[next(name for name in tensors if name.endswith("ln_f.weight"))].fill_(value)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ValueError, match=f"hf:{folder}: .*{told}"):
+        list(LocalTextModel(str(folder), max_new_tokens=2, device="cpu").complete(["red", "red one"]))
 
 
 def half(raw: bytes) -> bytes:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from storage.errors import DataError
-from storage.files import atomic, atomic_text
+from storage.files import atomic, atomic_text, check_archive, read_bytes
+from storage.json_files import json_lines, load_json, stream_object
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -37,3 +40,24 @@ def test_a_folder_takes_the_place_of_an_older_one_whole_or_not_at_all(tmp_path: 
         else:
             write(name)
         assert [path.name for path in tmp_path.rglob("*")] == ["report", left]
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "bytes": read_bytes,
+    "JSON": load_json,
+    "lines": lambda path: list(json_lines(path)),
+    "object": lambda path: list(stream_object(path)),
+    "archive": check_archive,
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_only_files_are_read(reader: str, tmp_path: Path) -> None:
+    """Nobody writes into the pipe: to open it would wait for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    for path, found in ((tmp_path / "pipe", "pipe"), (tmp_path / "link", "pipe"), (tmp_path, "folder")):
+        with pytest.raises(DataError, match=f"{path}: is a {found}"):
+            READERS[reader](path)
+    with pytest.raises(DataError, match="/dev/zero: is a device"):
+        READERS[reader](Path("/dev/zero"))

@@ -31,7 +31,7 @@ from losses.group import GroupLoss
 from metrics.bias.readings import dominant_subject, pushed_subject
 from metrics.bias.sums import accumulate, empty_sums
 from models.backbones import Backbone
-from models.checkpoint import fingerprint
+from models.checkpoint import fingerprint, read_archive
 from training.modules.qa import QAModule
 from training.stopping.checkpoint_io import AtomicCheckpointIO
 
@@ -165,7 +165,7 @@ def reference_pass(
                     )
                 AtomicCheckpointIO().save_checkpoint(scores, path)
     log.info("reference scores: %s", path)
-    scores = torch.load(path, map_location="cpu", weights_only=True)
+    scores = read_archive(path)
     row = {group.unadvised_key: i for i, group in enumerate(bare)}
     index_N = torch.tensor([row[group.unadvised_key] for group in groups.groups])
     bare_log_prob = scores["unadvised"]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
+from models.checkpoint import read_archive
 from storage.errors import DataError
 from storage.files import atomic
 
@@ -47,7 +48,12 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         map_location: Callable | None = lambda storage, location: storage,
         weights_only: bool | None = True,
     ) -> dict[str, Any]:
-        """Read tensors and plain values only, whoever asks: Lightning forgets to say so in places."""
+        """Read tensors and plain values only, whoever asks: Lightning forgets to say so in places.
+
+        DataError for a file that is not what was written, which torch does not notice.
+        """
+        if "://" not in str(path):
+            return dict(read_archive(path))
         return super().load_checkpoint(path, map_location=map_location, weights_only=True)
 
 

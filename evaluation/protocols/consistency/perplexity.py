@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from tqdm import tqdm
 
@@ -11,6 +10,7 @@ from evaluation.protocols.consistency.continuations import Writer, short
 from evaluation.protocols.consistency.specifications import Part
 from models.language.perplexity import RESERVED, ChunkLoss, chunk_loss, chunks, perplexity
 from storage.errors import DataError
+from storage.files import read_text
 from storage.finished_work import FinishedWork, work_key
 from storage.json_files import field
 
@@ -33,12 +33,7 @@ def read_ids(path: str, writer: Writer, parts: Iterable[Part]) -> list[int]:
             )
     if not local.limit or local.limit < RESERVED + 2:
         raise ValueError(f"--perplexity: a context of {local.limit} tokens has no room behind {RESERVED}")
-    try:
-        (ids,) = local.plain_ids([Path(path).read_text(encoding="utf-8")])
-    except OSError as error:
-        raise DataError(f"--perplexity {path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise DataError(f"--perplexity {path}: not a text file in UTF-8") from None
+    (ids,) = local.plain_ids([read_text(path)])
     if len(ids) < 2:
         raise DataError(f"--perplexity {path}: {len(ids)} token(s); a text needs two at least")
     return ids
