@@ -64,7 +64,7 @@ def probe(model: PreTrainedModel, data: TextDataModule) -> dict[str, float]:
             metric = new_metric(sets, asked).to(model.device)
             for batch in loader:
                 moved = asked.transfer_batch_to_device(batch, model.device, 0)
-                update_metric(metric, sets, moved, asked.validation_step(moved, 0), asked.decode)
+                update_metric(metric, sets, moved, asked.validation_step(moved, 0), asked)
             for value_name, value in named_values(sets, metric.compute()):
                 found[metric_key("val", sets.family, name, value_name)] = float(value)
     finally:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ class EvalSetMetrics(pl.Callback):
         """Take in what `validation_step` returned for a batch."""
         data = trainer.datamodule.eval_sets[_stage(trainer)][dataloader_idx].data
         metric: Any = self.metrics[dataloader_idx]
-        update_metric(metric, data, batch, outputs, pl_module.decode)
+        update_metric(metric, data, batch, outputs, pl_module)
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Log all values; write the histograms of embedding shift."""
@@ -118,10 +118,10 @@ def new_metric(data: Any, module: Any) -> Metric:
     return GroupBias(len(ADVICE_CLASSES), *sizes, validate_ids=False)
 
 
-def update_metric(metric: Any, data: Any, batch: Any, outputs: Any, decode: Callable[..., Any]) -> None:
-    """Add what a validation step returned for a batch of a set; `decode` makes answers of it."""
+def update_metric(metric: Any, data: Any, batch: Any, outputs: Any, module: Any) -> None:
+    """Add what the validation step of a module returned for a batch of a set."""
     if isinstance(data, QASet):
-        answers = list(decode(data, batch, outputs))
+        answers = list(module.decode(data, batch, outputs))
         questions = data.questions([answer.example for answer in answers])
         metric.update(
             [answer.text for answer in answers],
