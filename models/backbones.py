@@ -178,6 +178,21 @@ class EncoderModel(nn.Module):
         return {name: value for name, value in inputs.items() if self.segments or name != "token_type_ids"}
 
 
+def nonfinite(weights: Mapping[str, Tensor]) -> list[str]:
+    """Names of the tensors that hold NaN or infinity.
+
+    >>> nonfinite({"a": torch.ones(3), "b": torch.tensor([0.0, float("nan")])})
+    ['b']
+    """
+    return [
+        name
+        for name, weight in weights.items()
+        if weight.is_floating_point()
+        and weight.numel()
+        and not torch.stack(weight.aminmax()).isfinite().all()
+    ]
+
+
 def refuse_nonfinite(weights: Mapping[str, Tensor], path: str) -> None:
     """CheckpointError for weights that are NaN or infinite: the answers of such a model look like "unknown".
 
@@ -185,13 +200,7 @@ def refuse_nonfinite(weights: Mapping[str, Tensor], path: str) -> None:
         weights: by name.
         path: where they come from.
     """
-    wrong = [
-        name
-        for name, weight in weights.items()
-        if weight.is_floating_point()
-        and weight.numel()
-        and not torch.stack(weight.aminmax()).isfinite().all()
-    ]
+    wrong = nonfinite(weights)
     if wrong:
         raise CheckpointError(
             f"{path}: {len(wrong)} of {len(weights)} weights are not finite numbers (first: {wrong[0]}): its "

@@ -56,6 +56,7 @@ def run(arguments: list[str]) -> int:
         check_config_files(arguments)
         # After that check, because to import them takes seconds.
         from training.cli import main as cli
+        from training.stopping.divergence import DivergedError
         from training.stopping.processes import is_child, lost_contact
 
         cli(arguments)
@@ -67,6 +68,8 @@ def run(arguments: list[str]) -> int:
         # Of Lightning, for what contradicts itself in a configuration; without importing it for other errors.
         if type(error).__name__ == "MisconfigurationException" and not traceback:
             return report(str(error), 2)
+        if isinstance(error, DivergedError) and not traceback:
+            return report(str(error), 1)
         if traceback or not lost_contact(error):
             raise
         message = f"another process of this run is gone: {str(error).splitlines()[0]}"

@@ -16,6 +16,7 @@ from pydoc import locate
 from typing import Any
 
 import pytorch_lightning as pl
+from filelock import FileLock
 from jsonargparse import Namespace
 from pytorch_lightning.callbacks import ModelCheckpoint, ProgressBar, TQDMProgressBar
 from pytorch_lightning.cli import ArgsType, LightningArgumentParser, LightningCLI
@@ -29,8 +30,9 @@ from training.callbacks.eval_sets import MonitorCheck
 from training.callbacks.run_record import RunRecord
 from training.config_errors import CONFIGS, check_trainer_keys, named_configs, one_line
 from training.modules.fine_tuning import FineTuning
-from training.run import Run, resumable_step
+from training.run import LET_GO_S, Run, resumable_step
 from training.stopping.checkpoint_io import AtomicCheckpointIO
+from training.stopping.divergence import FiniteLoss
 from training.stopping.last_checkpoint import BatchSeed, LastCheckpoint
 
 SUBCOMMANDS = ("fit", "validate", "test", "predict")
@@ -41,6 +43,9 @@ class InterventuneCLI(LightningCLI):
 
     resumed_step: int | None = None
     """Where the run goes on, with `--ckpt_path last` or `auto`."""
+    start_over = False
+    """Whether a folder without a checkpoint may be used again, as with `auto`."""
+    folder_lock: FileLock | None = None
 
     def __init__(self, args: list[str]) -> None:
         self.command = args[0] if args and args[0] in SUBCOMMANDS else ""
@@ -111,11 +116,15 @@ class InterventuneCLI(LightningCLI):
         follow_seed(config, int(config.get("seed_everything") or 0))
         run = Run(**vars(config.run))
         wanted = config.get("ckpt_path")
+        self.start_over = wanted == "auto"
         if wanted not in ("last", "auto"):
             run.refuse_taken()
             return
         if (last := run.last_checkpoint()) is not None:
             config.ckpt_path, config.run.version = str(last), last.parent.parent.name
+            self.folder_lock = Run(**vars(config.run)).lock(
+                wait=LET_GO_S
+            )  # its last checkpoint will not change
             self.resumed_step = resumable_step(last, config.backbone.architecture, heads_of(config))
             return
         if wanted == "last" or self.subcommand != "fit":
@@ -137,7 +146,7 @@ class InterventuneCLI(LightningCLI):
         self.datamodule.open_generator = open_generator
         run = Run(**vars(config.run))
         loggers = [logger for logger in _listed(given.logger) if isinstance(logger, Logger)]
-        kwargs["logger"] = [*run.loggers(self.resumed_step), *loggers]
+        kwargs["logger"] = [*run.loggers(self.resumed_step, over=self.start_over), *loggers]
         plugins = _listed(given.plugins)
         for plugin in plugins:
             if isinstance(plugin, AsyncCheckpointIO) and plugin.checkpoint_io is None:
@@ -156,7 +165,7 @@ class InterventuneCLI(LightningCLI):
             # Each refresh shows a loss, for which a GPU has to stop: as often as curves are written, no more.
             # (The one of rich asks in every step.)
             callbacks.append(TQDMProgressBar(refresh_rate=max(1, config.trainer.log_every_n_steps or 10)))
-        callbacks += [MonitorCheck(), BatchSeed(int(config.get("seed_everything") or 0))]
+        callbacks += [FiniteLoss(), MonitorCheck(), BatchSeed(int(config.get("seed_everything") or 0))]
         kwargs["callbacks"] = [*callbacks, *([Compiled()] if run.compile else [])]
         trainer = super().instantiate_trainer(**kwargs)
         # After ModelCheckpoint, so that what it chose is in last.ckpt.

@@ -1,15 +1,18 @@
-"""Where a run is kept: its folder, the checkpoint that it goes on from, its loggers, and metrics.csv, the
-curves that survive a resume and a kill."""
+"""Where a run is kept: its folder, which no other process shares, the checkpoint that it goes on from, its
+loggers, and metrics.csv, the curves that survive a resume and a kill."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
+from filelock import FileLock, Timeout
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 from pytorch_lightning.loggers.logger import rank_zero_experiment
@@ -17,6 +20,9 @@ from pytorch_lightning.utilities import rank_zero_only
 
 from models.checkpoint import CheckpointError, inspect
 from storage.files import write_text
+
+LET_GO_S = 10.0
+"""How long the workers of a run that was killed may hold its folder."""
 
 
 @dataclass(kw_only=True)
@@ -48,6 +54,11 @@ class Run:
     planned_processes: int = 0
     compile: bool = False
 
+    def __post_init__(self) -> None:
+        for option, value in (("name", self.name), ("version", self.version)):
+            if Path(value).is_absolute() or ".." in Path(value).parts:
+                raise ValueError(f"run.{option}: {value!r} leaves the folder of all runs (run.root)")
+
     @property
     def home(self) -> Path:
         """The folder of the runs of this experiment."""
@@ -66,17 +77,47 @@ class Run:
                 "continue that one with --ckpt_path last (or auto)"
             )
 
-    def loggers(self, resumed_step: int | None = None) -> list[Logger]:
+    def lock(self, *, wait: float = 0.0) -> FileLock | None:
+        """Make and lock the folder of this version: while the lock is referred to and this process lives, no
+        other one writes there. None in all processes but the first.
+
+        Raises:
+            ValueError: another process has it, and still after `wait` seconds.
+        """
+        if rank_zero_only.rank:
+            return None
+        folder = self.home / self.version
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / ".lock", is_singleton=True)
+        try:
+            lock.acquire(timeout=wait)
+        except Timeout:
+            raise ValueError(
+                f"{folder} is being trained by another process; wait until it ends, or choose another "
+                "run.version or run.name"
+            ) from None
+        return lock
+
+    def new_version(self) -> str:
+        """Make the folder of the next free `version_N`, which no other process can make too."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        taken = (path.name.removeprefix("version_") for path in self.home.glob("version_*"))
+        for number in count(1 + max((int(name) for name in taken if name.isdecimal()), default=-1)):
+            with suppress(FileExistsError):
+                (self.home / f"version_{number}").mkdir()
+                return f"version_{number}"
+        raise AssertionError
+
+    def loggers(self, resumed_step: int | None = None, *, over: bool = False) -> list[Logger]:
         """The run's own loggers; the first one names its folder.
 
         Args:
             resumed_step: the step that the run goes on from; None starts a new one.
+            over: start over in a folder that a run left before its first checkpoint.
         """
-        curves = CurveLogger(self.root, name=self.name, version=self.version or None)
-        keep_curves(curves, resumed_step or 0)
+        curves = CurveLogger(self, resumed_step or 0, may_be_taken=over or resumed_step is not None)
         if self.wandb == "off":
             return [curves]
-        Path(curves.log_dir).mkdir(parents=True, exist_ok=True)
         extra = WandbLogger(
             name=f"{self.name}/{Path(curves.log_dir).name}",
             save_dir=curves.log_dir,
@@ -109,21 +150,45 @@ class CurveWriter(ExperimentWriter):
 
 
 class CurveLogger(CSVLogger):
-    """CSVLogger with a `CurveWriter`."""
+    """CSVLogger with a `CurveWriter`, in a folder that this process has locked.
+
+    Args:
+        run: whose curves.
+        step: those that were written before this one are kept.
+        may_be_taken: whether a run may lie in the folder of an explicit version.
+    """
 
     _experiment: CurveWriter | None
+
+    def __init__(self, run: Run, step: int, *, may_be_taken: bool) -> None:
+        super().__init__(run.root, name=run.name)
+        self.run, self.step, self.may_be_taken = run, step, may_be_taken
+        self.folder: str | None = None
+        self.folder_lock: FileLock | None = None
+
+    @property
+    def version(self) -> str:
+        """The folder's name; when first asked, the first process makes and locks it. It tells the others."""
+        if rank_zero_only.rank:
+            return self.run.version or "version_of_the_first_process"
+        if self.folder is None:
+            run = self.run if self.run.version else replace(self.run, version=self.run.new_version())
+            self.folder_lock = run.lock()
+            if not self.may_be_taken:
+                run.refuse_taken()
+            self.folder = run.version
+            keep_curves(self, self.step)
+        return self.folder
 
     @property
     @rank_zero_experiment
     def experiment(self) -> CurveWriter:
         """The writer; made when first asked for."""
         if self._experiment is None:
-            Path(self.log_dir).mkdir(parents=True, exist_ok=True)
             self._experiment = CurveWriter(log_dir=self.log_dir)
         return self._experiment
 
 
-@rank_zero_only
 def keep_curves(logger: CurveLogger, step: int) -> None:
     """Go on in metrics.csv after the rows below `step`, where a file is."""
     path = Path(logger.log_dir) / "metrics.csv"
@@ -148,7 +213,7 @@ def read_curves(path: Path) -> Iterator[dict[str, str]]:
 def write_curves(path: Path, keys: Sequence[str], rows: Iterable[Mapping[str, str]]) -> None:
     """Write a metrics.csv whole."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=keys, restval="", lineterminator="\n")
+    writer = csv.DictWriter(text, fieldnames=keys, restval="")  # lines end as those of Lightning's writer
     writer.writeheader()
     writer.writerows(rows)
     write_text(path, text.getvalue())

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from jsonargparse import Namespace
 from pytorch_lightning.cli import SaveConfigCallback
 from pytorch_lightning.utilities import rank_zero_info
 
@@ -32,9 +33,10 @@ class RunRecord(SaveConfigCallback):
         folder = trainer.log_dir
         if self.recorded or folder is None or trainer.fast_dev_run:
             return
-        if trainer.is_global_zero:
-            text = self.parser.dump(self.config, skip_none=False)
-            write_text(Path(folder) / "config.yaml", text)
+        saved = Path(folder) / "config.yaml"
+        # A validation in the folder of a fit leaves what that one has saved.
+        if trainer.is_global_zero and (stage == "fit" or not saved.exists()):
+            write_text(saved, self.parser.dump(reproducing(self.config, Path(folder)), skip_none=False))
             environment = _environment(trainer, self.config)
             if stage == "fit":
                 run, accumulation = self.config.run, self.config.trainer.accumulate_grad_batches
@@ -68,6 +70,18 @@ class RunRecord(SaveConfigCallback):
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Metrics of the test sets."""
         _write_metrics(trainer)
+
+
+def reproducing(config: Namespace, folder: Path) -> Namespace:
+    """The configuration of a run in `folder` as every command takes it to make the run again, in a new
+    folder and from the beginning."""
+    config = config.clone()
+    config.run.version = ""
+    if config.get("ckpt_path") and Path(config.ckpt_path).parent.parent.resolve() == folder.resolve():
+        config.ckpt_path = None
+    for option in ("verbose", "return_predictions"):  # of some commands only
+        config.pop(option, None)
+    return config
 
 
 def keep_global_batch(trainer: pl.Trainer, planned: int) -> None:
@@ -128,7 +142,8 @@ def _write_metrics(trainer: pl.Trainer, earlier: dict[str, float] | None = None)
     if trainer.state.fn == "fit" and 0 < batches < math.inf:
         epochs = round(trainer.global_step / math.ceil(batches / trainer.accumulate_grad_batches), 4)
     metrics["epoch"], metrics["step"] = epochs, trainer.global_step
-    write_text(Path(folder) / "metrics.json", json.dumps(metrics, indent=2) + "\n")
+    numbers = {key: value if math.isfinite(value) else None for key, value in metrics.items()}
+    write_text(Path(folder) / "metrics.json", json.dumps(numbers, indent=2) + "\n")
 
 
 def _environment(trainer: pl.Trainer, config: Any) -> dict[str, Any]:

@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from data_modules.encoding.tokenizers import tokenizer_files
-from models.backbones import EncoderModel
+from models.backbones import EncoderModel, nonfinite
 from models.checkpoint import KEY, describe
+from training.stopping.divergence import DivergedError
 
 PRETRAINING_ONLY = "mask_emb"
 """XLNet's stand-in for a masked token, which no loss of ours reaches; DDP would wait for its gradient."""
@@ -120,6 +121,9 @@ class FineTuning(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Make the checkpoint stand on its own: architecture, configuration, tokenizer, encoding."""
+        if "optimizer_states" not in checkpoint and nonfinite(checkpoint["state_dict"]):
+            # One of weights alone passes by the callbacks.
+            raise DivergedError(f"the weights are not finite at step {self.global_step}; nothing was saved")
         files = tokenizer_files(self.datamodule.tokenizer)
         checkpoint[KEY] = describe(self.model, files, asdict(self.encoding))
 

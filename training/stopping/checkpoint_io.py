@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -38,8 +39,13 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             with atomic(path) as temporary, open(temporary, "wb") as file:
                 torch.save(checkpoint, file)
         except (OSError, RuntimeError, DataError) as error:  # torch.save makes a RuntimeError of a full disk
-            reason = getattr(error.__cause__ or error, "strerror", None) or str(error).splitlines()[0]
             kept = "; the one before is still there" if path.exists() else ""
+            cause: BaseException | None = error
+            while cause is not None and not (isinstance(cause, OSError) and cause.strerror):
+                cause = cause.__cause__ or cause.__context__
+            if cause is not None and cause.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise OSError(f"no space left on {path.parent} for {path.name}{kept}") from error
+            reason = str(error).splitlines()[0] if cause is None else cause.strerror
             raise OSError(f"{path}: the checkpoint cannot be written: {reason}{kept}") from error
 
     def load_checkpoint(

@@ -286,7 +286,8 @@ def _tested(
     if done.returncode:
         reason = done.stdout.strip().rpartition("\n")[2]
         raise DataError(f"{checkpoint}: testing failed (exit code {done.returncode}): {reason}")
-    found = [(key.split("/"), value) for key, value in load_json(folder / "metrics.json").items()]
+    metrics: dict[str, float | None] = load_json(folder / "metrics.json")
+    found = [(key.split("/"), math.nan if value is None else value) for key, value in metrics.items()]
     shutil.rmtree(folder)
     # `test/bias/NAME/ethical/mu` as `bias/ethical/mu`
     return [

@@ -60,3 +60,15 @@ def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
     remove_leftovers(tmp_path)
     assert sorted(os.listdir(tmp_path)) == [".hidden", "last.ckpt"]
     remove_leftovers(tmp_path / "absent")
+
+
+def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(content: object, file: object) -> None:
+        with open("/dev/full", "wb") as device:
+            real(content, device)
+
+    real = torch.save
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(OSError, match=rf"^no space left on {tmp_path} for last.ckpt$"):
+        AtomicCheckpointIO().save_checkpoint({"weights": torch.zeros(100_000)}, tmp_path / "last.ckpt")
+    assert not list(tmp_path.iterdir())

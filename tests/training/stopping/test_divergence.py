@@ -1,0 +1,62 @@
+"""A fit whose loss is no number ends in one line, and leaves no checkpoint that is none."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from models.backbones import nonfinite
+from tests.training.conftest import Commands, metrics_of
+from training.__main__ import main as command
+from training.cli import main as train
+from training.stopping.divergence import DivergedError
+
+
+def finite(path: Path) -> bool:
+    return not nonfinite(torch.load(path, weights_only=True)["state_dict"])
+
+
+@pytest.mark.parametrize("saving", [(), ("--run.save_every_n_steps=1",)])
+def test_a_loss_that_is_no_number(
+    saving: tuple[str, ...], commands: Commands, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ("--model.learning_rate=1e30", "--data.qa_batch_size=4", *saving)
+    assert command(commands.of("fit", "squad", "bert", *flags)) == 1
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("error: "))
+    last = commands.root / "squad" / "version_0" / "checkpoints" / "last.ckpt"
+    assert "at step" in line
+    assert "learning rate of 1e+30" in line
+    assert (str(last) if saving else "no checkpoint was written before") in line
+    assert [path.name for path in commands.root.rglob("*.ckpt")] == (["last.ckpt"] if saving else [])
+    assert not saving or finite(last)
+    assert not list(commands.root.rglob("metrics.json"))
+
+
+@pytest.mark.parametrize("kind", ["whole", "weights alone"])
+def test_weights_that_are_no_numbers_are_not_saved(kind: str, commands: Commands) -> None:
+    # The last step of training spoils them, and no loss follows that would tell.
+    flags = ("--model.learning_rate=.inf", "--model.warmup_ratio=0", "--trainer.max_steps=1")
+    weights = ("--checkpoint.save_weights_only=true",) * (kind == "weights alone")
+    with pytest.raises((DivergedError, ValueError)):
+        train(commands.of("fit", "squad", "bert", *flags, *weights))
+    assert not list(commands.root.rglob("*.ckpt"))
+
+
+def test_metrics_are_strict_json(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("training.callbacks.run_record._metrics", lambda trainer: {"val/qa/f1": math.nan})
+    train(commands.of("fit", "squad", "bert", "--trainer.max_steps=1"))
+    home = commands.root / "squad" / "version_0"
+    assert metrics_of(home)["val/qa/f1"] is None
+    json.loads((home / "metrics.json").read_text(), parse_constant=pytest.fail)
+
+
+def test_finite_tensors() -> None:
+    fine = {"a": torch.ones(3), "none": torch.zeros(0), "n": torch.tensor(3)}
+    assert nonfinite(fine) == []
+    for value in (math.nan, math.inf, -math.inf):
+        for kind in (torch.float32, torch.bfloat16, torch.float16):
+            assert nonfinite(fine | {"b": torch.tensor([1.0, value], dtype=kind)}) == ["b"]

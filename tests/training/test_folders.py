@@ -1,0 +1,106 @@
+"""A run's folder belongs to one process; what it saves makes the run again."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.training.conftest import CONFIGS, Commands, launch, metrics_of
+from training.cli import main as train
+from training.run import Run
+
+
+def _claim(root: str, name: str, times: int) -> list[str]:
+    return [Run(root=root, name=name).new_version() for _ in range(times)]
+
+
+def test_no_version_is_given_twice(tmp_path: Path) -> None:
+    with multiprocessing.get_context("fork").Pool(8) as pool:
+        claimed = pool.starmap(_claim, [(str(tmp_path), "run", 20)] * 8)
+    versions = [version for one in claimed for version in one]
+    assert sorted(versions) == sorted(f"version_{n}" for n in range(160))
+
+
+def start(command: list[str]) -> subprocess.Popen[str]:
+    words = [sys.executable, "-m", "training", *command]
+    return subprocess.Popen(words, cwd=CONFIGS.parent, stderr=subprocess.PIPE, text=True)
+
+
+def test_fits_started_together(commands: Commands) -> None:
+    fit = commands.of("fit", "squad", "bert", "--trainer.max_steps=3")
+    together = [start(fit) for _ in range(2)] + [start([*fit, "--run.version=mine"]) for _ in range(2)]
+    said = [process.communicate(timeout=300)[1] for process in together]
+    codes = [process.returncode for process in together]
+    assert codes[:2] == [0, 0], said
+    assert sorted(codes[2:]) == [0, 2], said
+    assert "error: " in said[2 + codes[2:].index(2)]
+    for name in ("version_0", "version_1", "mine"):
+        assert metrics_of(commands.root / "squad" / name)["step"] == 3
+    assert len(list((commands.root / "squad").iterdir())) == 3
+
+
+def test_a_run_that_is_still_training_is_not_gone_on_with(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit = commands.of("fit", "squad", "bert", "--trainer.max_epochs=100000", "--run.save_every_n_steps=1")
+    first = start(fit)
+    try:
+        last = commands.root / "squad" / "version_0" / "checkpoints" / "last.ckpt"
+        end = time.monotonic() + 120
+        while not last.exists() and time.monotonic() < end and first.poll() is None:
+            time.sleep(0.1)
+        assert last.exists()
+        for command in ("fit", "validate"):
+            arguments = commands.of(command, "squad", "bert", "--ckpt_path=auto")
+            with monkeypatch.context() as patched:
+                patched.setattr("training.cli.LET_GO_S", 0.0)
+                with pytest.raises(ValueError, match="is being trained by another process"):
+                    train(arguments)
+    finally:
+        first.kill()
+        first.communicate()
+    # Its death lets the folder go.
+    code, said = launch([*fit, "--trainer.max_epochs=-1", f"--trainer.max_steps={100}", "--ckpt_path=auto"])
+    assert code == 0, said
+    assert [path.name for path in (commands.root / "squad").iterdir()] == ["version_0"]
+
+
+@pytest.mark.parametrize("option", ["name", "version"])
+@pytest.mark.parametrize("value", ["../..", "a/../../b", "/tmp/elsewhere"])
+def test_no_run_leaves_the_root(option: str, value: str) -> None:
+    with pytest.raises(ValueError, match=f"run.{option}"):
+        Run(**{option: value})  # type: ignore[arg-type]
+
+
+def test_the_saved_configuration_makes_the_run_again(commands: Commands, tmp_path: Path) -> None:
+    fit = commands.of("fit", "squad", "bert", "--run.version=mine", "--ckpt_path=auto")
+    for _ in range(2):  # the second goes on at the end
+        train([*fit, "--trainer.max_steps=8"])
+    home = commands.root / "squad" / "mine"
+    saved = home / "config.yaml"
+    assert yaml.safe_load(saved.read_text())["ckpt_path"] is None
+    train(["validate", "-c", str(saved), f"--ckpt_path={home / 'checkpoints' / 'last.ckpt'}"])
+    predict = f"--data.predict_qa={{main: {commands.data.qa_dev}}}"
+    train(["predict", "-c", str(saved), predict])
+    train(["validate", "-c", str(commands.root / "squad" / "version_0" / "config.yaml")])
+    train(["fit", "-c", str(saved)])
+    again = metrics_of(commands.root / "squad" / "version_3")
+    assert again == metrics_of(home)
+
+    before = saved.read_text()
+    train(["validate", "-c", str(saved), "--run.version=mine", "--ckpt_path=last"])
+    assert saved.read_text() == before
+
+
+def test_curves_have_one_kind_of_line(commands: Commands) -> None:
+    fit = commands.of("fit", "squad", "bert", "--ckpt_path=auto", "--trainer.log_every_n_steps=1")
+    train([*fit, "--trainer.max_steps=3"])
+    train([*fit, "--trainer.max_steps=6"])
+    content = (commands.root / "squad" / "version_0" / "metrics.csv").read_bytes()
+    assert content.count(b"\r\n") == content.count(b"\n") > 5
