@@ -119,7 +119,9 @@ def long_table(title: str, sources: Sequence[tuple[FoundReport, str, ExampleRows
                 interval = "" if low is None or low != low else f", 95 % interval {low} to {high}"
                 full = f"{'–' if row['value'] != row['value'] else row['value']}{interval}, n = {row['n']}"
                 finds = rows.search(row) if rows.rows else ""
-                cells[i] = Shown(short(row["value"]), True, full, f"#{section}-rows" if finds else "", finds)
+                cells[i] = Shown(
+                    format_cell(row["value"]), True, full, f"#{section}-rows" if finds else "", finds
+                )
         shown.append((*map(Shown, place), *cells))
     names = [
         ": ".join(filter(None, (sources[at][0].label if len(sources) > 1 else "", str(name)))) or "value"
@@ -129,17 +131,6 @@ def long_table(title: str, sources: Sequence[tuple[FoundReport, str, ExampleRows
     return ShownTable(title, (*by, *names), shown, f"{rest} more lines are in results.csv." if rest else "")
 
 
-def short(value: float | int | None) -> str:
-    """Four decimals, or three digits of what would show none of them.
-
-    >>> short(0.25), short(12), short(None), short(0.00001234)
-    ('0.2500', '12', '–', '1.23e-05')
-    """
-    if isinstance(value, float) and 0 < abs(value) < 0.001:
-        return f"{value:.2e}"
-    return format_cell(value)
-
-
 def metrics_table(title: str, runs: Sequence[FoundRun]) -> ShownTable:
     """The last metrics of runs side by side, in full precision for the pointer."""
     rows = [
@@ -147,7 +138,9 @@ def metrics_table(title: str, runs: Sequence[FoundRun]) -> ShownTable:
             Shown(key),
             *(
                 Shown(
-                    short(run.metrics[key]), True, "–" if run.metrics[key] is None else str(run.metrics[key])
+                    format_cell(run.metrics[key]),
+                    True,
+                    "–" if run.metrics[key] is None else str(run.metrics[key]),
                 )
                 if key in run.metrics
                 else Shown("")
@@ -199,7 +192,7 @@ def example_table(rows: ExampleRows) -> ShownTable:
         if isinstance(value, str):
             return Shown(value, folds=True)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return Shown(short(value), True, str(value) if math.isfinite(value) else "")
+            return Shown(format_cell(value), True, str(value) if math.isfinite(value) else "")
         return Shown("–" if value is None else json.dumps(value, ensure_ascii=False), folds=True)
 
     lines = [[cell(row[name]) if name in row else Shown("") for name in rows.columns] for row in rows.rows]

@@ -69,7 +69,7 @@ def evaluate(
     return Evaluation(
         title="One question",
         results=results,
-        views=[Table(question, header, tuple(rows), caption if candidates else "")],
+        views=[Table(question, header, tuple(rows), caption if candidates else "", lead=2)],
         about={
             "protocol": "ask",
             "checkpoint": checkpoint,

@@ -7,9 +7,10 @@ interventune evaluate faithfulness --checkpoint gpt=openai:gpt-4o-mini --data os
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
-from data_modules.schema import DELETED
+from data_modules.schema import DELETED, QAExample
 from evaluation.answering.interface import Asking, named_sources
 from evaluation.failures import answered_rows, failure_note, warn_of_silence
 from evaluation.figures import Bars
@@ -44,7 +45,7 @@ def evaluate(*, checkpoint: list[Named], variants: VariantOptions, asking: Askin
 
     named = named_sources(checkpoint, "--checkpoint")
     data = read_stories(variants)
-    sets, types = data.examples(), {s.original.id: s.original.answer_type for s in data.stories}
+    sets, originals = data.examples(), {story.original.id: story.original for story in data.stories}
     asks_yes_no = any(e.answer_type in ("yes", "no") for examples in sets.values() for e in examples)
     abstain = any(e.answer_type == "unknown" for examples in sets.values() for e in examples)
     rows: list[dict[str, Any]] = []
@@ -55,17 +56,23 @@ def evaluate(*, checkpoint: list[Named], variants: VariantOptions, asking: Askin
             answers = answerer.answers(examples, f"{name} on {variant}")
             for answer in sorted(answers, key=lambda answer: answer.example):
                 example = examples[answer.example]
+                original = originals.get(example.id, example)
                 row = {
                     "checkpoint": name,
                     "variant": variant,
                     "id": example.id,
-                    "answer_type": types.get(example.id, example.answer_type),
+                    "answer_type": original.answer_type,
                     "domain": example.domain,
-                    "prediction": answer.text,
+                    "question": example.question,
+                    "advice": example.advice,
+                    **told_story(example, original),
                     "references": list(example.gold),
+                    "prediction": answer.text,
                 }
                 em, f1 = score_answer(answer.text, example.gold, scoring_of(example.dataset))
-                scores = {"em": em, "f1": f1, "unknown": is_unknown(answer.text)}
+                unknown = is_unknown(answer.text)
+                right = unknown if variant in DELETED else em == 1
+                scores = {"em": em, "f1": f1, "unknown": unknown, "right": right}
                 rows.append(row | ({"failure": answer.failure} if answer.failure else scores))
     warn_of_silence(rows, named)
     about = {
@@ -78,6 +85,20 @@ def evaluate(*, checkpoint: list[Named], variants: VariantOptions, asking: Askin
         **prompt_record(named.values(), asking),
     }
     return report(rows, data, about)
+
+
+def told_story(example: QAExample, original: QAExample) -> dict[str, Any]:
+    """The original story, the character offsets of what the variant left out of it, and what it put behind.
+
+    Where the original is not known, the story is the variant's own, and nothing of it is deleted.
+    """
+    story, kept = original.context, example.kept
+    appended = example.context.removeprefix("".join(story[start:end] for start, end in kept))
+    if example is original or (not kept and appended == example.context == story):
+        return {"story": example.context, "deleted": [], "appended": ""}
+    ends = [(0, 0), *kept, (len(story), len(story))]
+    deleted = [[left[1], right[0]] for left, right in pairwise(ends) if left[1] < right[0]]
+    return {"story": story, "deleted": deleted, "appended": appended}
 
 
 def report(rows: Sequence[dict[str, Any]], data: Stories, about: dict[str, Any]) -> Evaluation:
@@ -95,9 +116,9 @@ def report(rows: Sequence[dict[str, Any]], data: Stories, about: dict[str, Any])
     views = [
         View(f"By {what}, in percent", by, MEASURES, where=where, percent=True)
         for what, by, where in (
-            ("variant", BY[:2], whole),
-            ("type of the original answer", BY[:3], types),
-            ("domain", (*BY[:2], "domain"), domains),
+            ("variant", ("variant",), whole),
+            ("type of the original answer", ("variant", "answer_type"), types),
+            ("domain", ("variant", "domain"), domains),
         )
     ]
     figure = Bars(

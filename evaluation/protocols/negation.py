@@ -81,25 +81,23 @@ def evaluate(*, checkpoint: list[Named], pairs: Annotated[Path, "FILE"], asking:
         shares = [number(results.value("accuracy", story=s, **cell), percent=True) for s in CHANCE]
         parts.append(f"{name} is right about both in {shares[2]} % (org {shares[0]} %, mod {shares[1]} %)")
     whole, right = {"edit": "", "data": ""}, {"accuracy": "right"}
-    accuracy = View("Accuracy in percent", ("checkpoint",), right, across="story", where=whole, percent=True)
+    accuracy = View("Accuracy in percent", ("story",), right, where=whole, percent=True)
     return Evaluation(
         title="Negation",
         results=results,
         views=[
             accuracy,
-            View(
-                "What is said, in percent of pairs", ("checkpoint", "story"), SAID, where=whole, percent=True
-            ),
+            View("What is said, in percent of pairs", ("story",), SAID, where=whole, percent=True),
             replace(
                 accuracy,
                 title="By kind of change, in percent",
-                by=("edit", "checkpoint"),
+                by=("edit", "story"),
                 where={"edit": edits, "data": ""},
             ),
             replace(
                 accuracy,
                 title="By data set, in percent",
-                by=("data", "checkpoint"),
+                by=("data", "story"),
                 where={"edit": "", "data": sets},
             ),
         ],
@@ -135,9 +133,13 @@ def pair_row(name: str, pair: ContrastPair, org: Answer, mod: Answer) -> dict[st
         "turn_id": pair.turn_id,
         "edit": pair.edit or "other",
         "question": pair.question,
+        "story_org": pair.story_org,
+        "story_mod": pair.story_mod,
+        "answer_org": pair.answer_org,
+        "answer_mod": pair.answer_mod,
+        "prediction_org": org.text,
+        "prediction_mod": mod.text,
     }
-    for side, answer, given in (("org", pair.answer_org, org), ("mod", pair.answer_mod, mod)):
-        row |= {f"answer_{side}": answer, f"prediction_{side}": given.text}
     if failure := org.failure or mod.failure:
         return row | {"failure": failure}
     right = [measured(row[f"prediction_{side}"], row[f"answer_{side}"])["accuracy"] for side in SIDES]

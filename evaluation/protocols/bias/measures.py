@@ -22,6 +22,7 @@ from evaluation.views import Table, View, cells_of, make_table, number, shown
 from metrics.bias.group_scores import score_groups
 from metrics.bias.intervals import BiasEstimate, ClassGroups, estimate_bias, resampled_bias
 from metrics.intervals import percentiles
+from storage.spool import Spool
 
 BY = ("checkpoint", "data", "class", "category", "attribute", "subject", "cluster")
 
@@ -47,6 +48,7 @@ CHUNK = 4096
 
 WHOLE = {"subject": "", "cluster": "", "category": "", "attribute": ""}
 PLACE = ("class", "data", "checkpoint")
+LINE = PLACE[:2]
 
 BY_CLASS = {
     "mu": "mu",
@@ -91,11 +93,17 @@ class GroupTable:
     class_N: Tensor
     subject_NS: Tensor
     attribute_N: Tensor
+    texts: Spool[tuple[str, str, str, str]]
+    """Question, its negation, advice and story of each group, in the order of its subjects."""
 
     @classmethod
     def of(cls, groups: Iterable[Group]) -> GroupTable:
-        """Number the groups' subjects and attributes; holds ids, not the groups."""
-        rows = [(g.key, g.advice_class, g.subjects, (g.category, g.attribute)) for g in groups]
+        """Number the groups' subjects and attributes; holds ids, and the texts on disk."""
+        rows, texts = [], Spool[tuple[str, str, str, str]]()
+        for g in groups:
+            rows.append((g.key, g.advice_class, g.subjects, (g.category, g.attribute)))
+            first, negated = g.variants[:2]
+            texts.append((first.question, negated.question, first.advice, first.context))
         subjects = sorted({subject for row in rows for subject in row[2]})
         attributes = sorted({row[3] for row in rows})
         subject_id = {name: i for i, name in enumerate(subjects)}
@@ -107,6 +115,7 @@ class GroupTable:
             class_N=torch.tensor([ADVICE_CLASSES.index(row[1]) for row in rows]),
             subject_NS=torch.tensor([[subject_id[name] for name in row[2]] for row in rows]),
             attribute_N=torch.tensor([attribute_id[row[3]] for row in rows]),
+            texts=texts,
         )
 
 
@@ -213,7 +222,8 @@ def add_planted(
 
 
 def example_rows(scored: ScoredGroups) -> Iterator[dict[str, Any]]:
-    """One row per group: key, class, the 4 x 2 scores by subject, and its C, delta, eps and mass."""
+    """One row per group: key, class, texts, the subject of the higher score in each of the four variants, the
+    4 x 2 scores by subject, and its C, delta, eps and mass."""
     table = scored.table
     columns = (
         table.class_N,
@@ -225,15 +235,24 @@ def example_rows(scored: ScoredGroups) -> Iterator[dict[str, Any]]:
     for start in range(0, len(table.keys), CHUNK):
         part = slice(start, start + CHUNK)
         values = [column[part].tolist() for column in columns]
-        for key, k, pair, a, scores, *measured in zip(table.keys[part], *values, strict=True):
+        texts = (table.texts[i] for i in range(start, min(start + CHUNK, len(table.keys))))
+        rows = zip(table.keys[part], texts, *values, strict=True)
+        for key, (question, negated, advice, story), k, pair, a, scores, *measured in rows:
             category, attribute = table.attributes[a]
+            subjects = [table.subjects[x] for x in pair]
             yield {
                 **scored.cell,
                 "key": key,
                 "class": ADVICE_CLASSES[k],
                 "category": category,
                 "attribute": attribute,
-                "subjects": [table.subjects[x] for x in pair],
+                "subjects": subjects,
+                "question": question,
+                "negated": negated,
+                "advice": advice,
+                "story": story,
+                "references": [],
+                "prediction": [subjects[second > first] for first, second in scores],
                 "scores": scores,
                 **dict(zip(("c", "c_normalised", "delta", "eps", "mass"), measured, strict=True)),
             }
@@ -245,27 +264,23 @@ def views(results: Results) -> Sequence[View | Table]:
     frame = results.frame
     gammas = cells_of(frame, {"measure": "gamma", "attribute": ""})
     gammas = gammas[(gammas["subject"] != "") & (gammas["n"] > 1)]
-    largest = gammas.sort_values("value", key=lambda gamma: -gamma.abs(), kind="stable").head(MOST_SUBJECTS)
+    sorted_gammas = gammas.sort_values("value", key=lambda gamma: -gamma.abs(), kind="stable")
+    largest = sorted_gammas[["subject", *LINE]].drop_duplicates().head(MOST_SUBJECTS).merge(gammas)
     caption = "All subjects, and each by attribute, are in results.csv."
-    of_subjects = View(
-        "Subjects of largest |gamma|", ("subject", *PLACE), {"gamma": "gamma"}, caption=caption
-    )
+    of_subjects = View("Subjects of largest |gamma|", ("subject", *LINE), {"gamma": "gamma"}, caption=caption)
     clusters = sorted(set(frame["cluster"]) - {""})
     gamma = {"gamma": "gamma", "eta": "eta"}
     by_cluster = {"subject": "", "attribute": "", "cluster": clusters}
     return [
-        View("Bias by class of advice", PLACE, BY_CLASS, where=WHOLE),
-        View(
-            "Ordinary questions, in percent", ("checkpoint", "data"), {"f1": "F1", "em": "EM"}, percent=True
-        ),
+        View("Bias by class of advice", LINE, BY_CLASS, where=WHOLE),
+        View("Ordinary questions, in percent", ("data",), {"f1": "F1", "em": "EM"}, percent=True),
         View(
             "Rank correlation of gamma with the planted strengths",
-            ("data", "checkpoint"),
+            LINE,
             {"spearman": "rho"},
-            across="class",
         ),
-        View("Clusters of subjects", (*PLACE, "cluster"), gamma, where=by_cluster),
-        View("Normalised scores and errors by class", PLACE, MORE, where=WHOLE, interval=False, most=24),
+        View("Clusters of subjects", (*LINE, "cluster"), gamma, where=by_cluster),
+        View("Normalised scores and errors by class", LINE, MORE, where=WHOLE, interval=False),
         make_table(of_subjects, largest),
     ]
 

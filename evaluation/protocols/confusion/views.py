@@ -87,7 +87,7 @@ BIAS: dict[str, Any] = {"probe": list(BIASED), "split": ""}
 VIEWS = [
     View(
         "Prior bias",
-        ("checkpoint", "probe"),
+        ("probe",),
         {
             "accuracy_before": "accuracy before",
             "pseudo_accuracy": "pseudo-accuracy",
@@ -102,7 +102,7 @@ VIEWS = [
     ),
     View(
         "Choice paralysis",
-        ("checkpoint", "sampling", "n_choices"),
+        ("sampling", "n_choices"),
         {
             "accuracy_before": "accuracy before",
             "accuracy": "hits@1",
@@ -116,7 +116,7 @@ VIEWS = [
     ),
     View(
         "Calibration by MaxProb",
-        ("checkpoint", "probe"),
+        ("probe",),
         {"tau": "tau", "acc_perturbed_only": "changed only", "acc_mixed": "mixed"},
         where=BIAS,
         caption="A question counts as unchanged iff its greatest confidence is above tau, the mean over one "
@@ -125,23 +125,22 @@ VIEWS = [
     ),
     View(
         "Differences of confidences",
-        ("checkpoint",),
+        (),
         {name: title.replace("\n", " ") for name, (title, _) in GAPS.items()},
         caption="No question less wrong question (the paper's Table 1): above 0 if a wrong one misleads. "
         "ANC' – SAC: 0 without bias; ANC – RAC: -1 for a model that knows all.",
     ),
     View(
         "Tests of prior bias (p)",
-        ("checkpoint", "probe"),
+        ("test", "probe"),
         {"greatest_p": "p"},
-        across="test",
         where=BIAS,
         caption="The paper names no tests; these are ours (those of choice paralysis: results.csv). Of a "
         "test in every trial the greatest p. A variance is never below 0, so the paper's test says nothing.",
     ),
     View(
         "What is picked",
-        ("checkpoint",),
+        (),
         {"words_picked": "words of picked choices", "words_not_picked": "of others", "overlap": "overlap"},
         caption="Of the originals. Words: split at white space; the interval is 1.96 standard errors. "
         "Overlap: Pearson's r of the frequencies of words (runs of word characters, lower case) shared with "

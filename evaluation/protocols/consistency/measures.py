@@ -219,6 +219,7 @@ AVERAGES = View(
     "Average rates, in percent",
     ("domain", "variant"),
     {"average": "average", "change": "change"},
+    across="measure",
     where={"group": ""},
     percent=True,
 )

@@ -98,18 +98,15 @@ def evaluate(
         )
     chance = f"{'. '.join(counts)}. Guessing gets 50 %."
     stories = {row["schema"]: row["story"] for row in reversed(rows)}
-    first, whole = ("checkpoint", "data"), {"schema": ""}
+    lines, whole = ("data", "wording"), {"schema": ""}
     right, both = {"accuracy": "right"}, {"accuracy": "right", "no": "says no"}
     views = [
-        View(
-            "Accuracy and share of no, in percent", first, both, across="wording", where=whole, percent=True
-        ),
-        View("What is said, in percent", (*first, "wording"), SAID, where=whole, percent=True),
+        View("Accuracy and share of no, in percent", lines, both, where=whole, percent=True),
+        View("What is said, in percent", lines, SAID, where=whole, percent=True),
         View(
             "Accuracy by schema, in percent",
-            ("schema", *first),
+            ("schema", *lines),
             right,
-            across="wording",
             where={"schema": sorted(stories)},
             percent=True,
             caption="  \n".join(f"{schema}: {story}" for schema, story in sorted(stories.items())),

@@ -91,21 +91,19 @@ def report(
     frame = results.frame
     last = frame[frame["layer"] == frame["checkpoint"].map({c.name: c.layers[-1] for c in checkpoints})]
     between_layers = frame[frame["reference"] != ""].astype({"layer": "int64"}, errors="ignore")
-    by, cosines = ("checkpoint", "variant"), {"cosine": "cosine", "std": "std"}
+    by, cosines = ("embedding", "variant"), {"cosine": "cosine", "std": "std"}
     title = "Cosine similarity with the original, last layer"
     where = {"stories": "all", "reference": ""}
-    views = [make_table(View(title, by, cosines, across="embedding", where=where), last)]
+    views = [make_table(View(title, by, cosines, where=where), last)]
     if several_windows:
         title, where = "The same without stories of more than one window", {"stories": "single window"}
-        views.append(make_table(View(title, by, cosines, across="embedding", where=where), last))
+        views.append(make_table(View(title, by, cosines, where=where), last))
     views.append(
         make_table(
             View(
                 "Between checkpoints, by layer (0: embeddings)",
-                ("layer", "checkpoint", "reference"),
+                ("embedding", "layer"),
                 {"cosine": "cosine", "cka": "CKA"},
-                across="embedding",
-                most=26,
             ),
             between_layers.sort_values("layer", ascending=False, kind="stable"),
         )
@@ -139,7 +137,7 @@ def report(
         notes=notes,
         figures=figures(frame, checkpoints, WHICH[: 1 + several_windows]),
         examples=examples,
-        console=len(views),
+        console=1,
     )
 
 

@@ -16,6 +16,7 @@ from evaluation.__main__ import main
 from evaluation.scorers.embedded import EmbeddedScorer, read_scorer
 from evaluation.scorers.interface import ATTRIBUTES
 from evaluation.scorers.train import held_out_rows
+from evaluation.views import number
 from tests.evaluation.scorers.labelled import labelled_rows, write_rows
 
 
@@ -39,7 +40,7 @@ def test_quality_is_measured_on_texts_that_training_has_not_seen(
     for a, name in enumerate(ATTRIBUTES):
         truth, score = label_NA[test_N, a] >= 0.5, score_NA[:, a]
         quality = scorer.about()["held_out"][name]
-        assert f"{quality['roc_auc']:.4f}" in next(line for line in printed if name in line)
+        assert f" {number(quality['roc_auc'])} " in next(line for line in printed if name in line)
         assert quality == pytest.approx(
             {
                 "n": test_N.sum(),

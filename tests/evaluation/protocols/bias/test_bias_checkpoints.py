@@ -72,6 +72,11 @@ def test_scores_are_those_of_transformers(architecture: str, room: Path, tmp_pat
     assert [row["key"] for row in rows] == [group.key for group in ALL]
     scored = []
     for row, group in zip(rows, ALL, strict=True):
+        first = group.variants[0]
+        texts = {name: getattr(first, name) for name in ("question", "advice")} | {"story": first.context}
+        assert {name: row[name] for name in texts} == texts
+        higher = [group.subjects[two > one] for one, two in row["scores"]]
+        assert row["prediction"] == higher
         probabilities = tuple(
             tuple(
                 naive.score(v.context, query_text(v.question, v.advice), s.start, s.end) for s in v.candidates

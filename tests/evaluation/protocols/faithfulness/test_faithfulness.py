@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.interventions.deletion import perturb
+from data_modules.interventions.deletion import perturb, with_rationale
 from data_modules.questions.rows import write_rows
 from data_modules.questions.squad import write_squad
 from data_modules.schema import QAExample
@@ -68,6 +68,29 @@ def test_old_answers_and_unknown_by_variant(models: None, tmp_path: Path) -> Non
     rows = [json.loads(line) for line in (tmp_path / "r" / "examples.jsonl").read_text().splitlines()]
     assert len(rows) == 2 * (60 + 60 + with_rationale)
     assert "stubborn still gives the old answer in 100.0 %" in (tmp_path / "r" / "report.md").read_text()
+
+
+def test_rows_show_what_was_read(models: None, tmp_path: Path) -> None:
+    """Question, original story, what was deleted of it and what was put behind."""
+    variants = ("os", "ts", "ts_r", "os_r", "ts_r_aug")
+    limits = ("--data", "stories:mixed_dev", "--limit", "30", "--variants", *variants)
+    run(tmp_path / "r", "--checkpoint", "stubborn", *limits)
+    originals = {example.id: example for example in islice(read_questions("stories:mixed_dev"), 30)}
+    rows = [json.loads(line) for line in (tmp_path / "r" / "examples.jsonl").read_text().splitlines()]
+    assert {row["variant"] for row in rows} == set(variants)
+    for row in rows:
+        original = originals[row["id"]]
+        assert (row["question"], row["story"]) == (original.question, original.context)
+        assert row["right"] == (row["variant"] in ("os", "ts") or row["prediction"] == "unknown")
+        places = [0, *(place for piece in row["deleted"] for place in piece), len(row["story"])]
+        kept = zip(places[::2], places[1::2], strict=True)
+        left = "".join(row["story"][start:end] for start, end in kept)
+        if row["variant"] == "ts_r_aug":
+            assert original.context.startswith(left)  # and a sentence, where the answer is lacking there
+        else:
+            made = perturb(with_rationale(original), row["variant"])
+            assert isinstance(made, QAExample)
+            assert left + row["appended"] == made.context
 
 
 @pytest.fixture
