@@ -12,6 +12,7 @@ import re
 import sys
 import warnings
 from argparse import ArgumentError
+from collections.abc import Sequence
 from pydoc import locate
 from typing import Any
 
@@ -28,7 +29,7 @@ from models.backbones import Backbone
 from models.checkpoint import inspect
 from training.callbacks.eval_sets import MonitorCheck
 from training.callbacks.run_record import RunRecord
-from training.config_errors import CONFIGS, check_trainer_keys, named_configs, one_line
+from training.config_errors import CONFIGS, check_trainer_keys, named_configs, one_line, suggestion
 from training.modules.fine_tuning import FineTuning
 from training.run import LET_GO_S, Run, resumable_step
 from training.stopping.checkpoint_io import AtomicCheckpointIO
@@ -36,6 +37,15 @@ from training.stopping.divergence import FiniteLoss
 from training.stopping.last_checkpoint import BatchSeed, LastCheckpoint
 
 SUBCOMMANDS = ("fit", "validate", "test", "predict")
+
+EVAL_SETS = re.compile(r"--data\.(init_args\.)?(val|test|predict)_(qa|groups|choices)")
+
+
+class WholeWords(LightningArgumentParser):
+    """A parser that takes no misspelt flag for an abbreviation of another; and so those of nested classes."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **options})
 
 
 class InterventuneCLI(LightningCLI):
@@ -58,8 +68,8 @@ class InterventuneCLI(LightningCLI):
             save_config_callback=RunRecord,
             auto_configure_optimizers=False,
             seed_everything_default=0,
-            # argparse would take a misspelt flag for an abbreviation of another one.
-            parser_kwargs={"allow_abbrev": False, "exit_on_error": False},
+            parser_class=WholeWords,
+            parser_kwargs={"exit_on_error": False},
             # base.yaml comes first, so that every other file overrides it. (default_config_files would be
             # checked on their own, without the required backbone.)
             args=[*args[:at], "--config", str(CONFIGS / "base.yaml"), *args[at:]],
@@ -97,7 +107,9 @@ class InterventuneCLI(LightningCLI):
         try:
             super().parse_arguments(parser, args)
         except ArgumentError as error:
-            raise ValueError(one_line(str(error))) from error
+            message = one_line(str(error))
+            known = [action.dest for action in self._parser(self.command)._actions] if self.command else []
+            raise ValueError(message + suggestion(message, known)) from error
         config = self.config[self.config.subcommand]
         check_trainer_keys(config.trainer)
         path = config.get("ckpt_path")
@@ -219,7 +231,22 @@ def open_generator(*args: Any, **options: Any) -> Any:
 def main(args: list[str] | None = None) -> InterventuneCLI:
     """Parse `args` (default: the command line) and run the subcommand."""
     _quiet()
-    return InterventuneCLI(named_configs(sys.argv[1:] if args is None else args))
+    return InterventuneCLI(main_sets(named_configs(sys.argv[1:] if args is None else args)))
+
+
+def main_sets(arguments: Sequence[str]) -> list[str]:
+    """The arguments with `--data.val_qa=SOURCE` as `--data.val_qa.main=SOURCE`, and so for all kinds of sets.
+
+    >>> main_sets(["--data.val_qa=dev.json", "--data.test_groups", "hub:lei:test", "--data.predict_qa={}"])
+    ['--data.val_qa.main=dev.json', '--data.test_groups.main', 'hub:lei:test', '--data.predict_qa={}']
+    """
+    found = list(arguments)
+    for at, (flag, following) in enumerate(zip(arguments, [*arguments[1:], ""], strict=True)):
+        name, equals, value = flag.partition("=")
+        value = value if equals else following
+        if EVAL_SETS.fullmatch(name) and value not in ("", "null") and value[0] not in "{[-":
+            found[at] = f"{name}.main{equals}{value if equals else ''}"
+    return found
 
 
 NOISE = re.compile(

@@ -4,12 +4,19 @@ and values of the trainer that Lightning meets with a traceback."""
 from __future__ import annotations
 
 import difflib
+import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import is_dataclass
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
+from pydoc import locate
 from typing import Any
 
 import yaml
+
+from storage.files import read_text
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 FLAGS = ("-c", "--config")
@@ -23,6 +30,10 @@ PLAIN = {
     r"(Namespace|NestedArg)\(.*": "...",
     r"<class '([\w.]+)'>": r"\1",
     r"a typing\.Literal": "one of ",
+    r"a dot import path string: \S+": "the path of a class (package.module.Class)",
+    r"collections\.abc\.": "",
+    r"(?i)^unable to load config ([^;]+?)(; unable to load config .*)?$": r"expected keys and values, got \1",
+    r"(?i)not a valid subclass of .*": "expected the path of a class (package.module.Class)",
     r"\ba int\b": "an int",
     r"\. Got value: ": ", got ",
 }
@@ -85,21 +96,43 @@ def config_files(arguments: Sequence[str]) -> Iterator[Path]:
 
 def _check(path: Path) -> None:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: not a text file in UTF-8") from None
+        loader = yaml.SafeLoader(read_text(path))
+        node = loader.get_single_node()
+        if node is not None:
+            _check_node(node, str(path), ())
+        content = None if node is None else loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise ValueError(f"{path}: {line}not YAML: {error.problem}") from None
-    except (yaml.YAMLError, RecursionError) as error:
-        reason = str(error).splitlines()[0] if isinstance(error, yaml.YAMLError) else "nested too deeply"
-        raise ValueError(f"{path}: not YAML: {reason}") from None
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path}: not YAML: {str(error).splitlines()[0]}") from None
+    except RecursionError:
+        raise ValueError(f"{path}: not YAML: nested too deeply") from None
     if content is not None and not isinstance(content, dict):
         raise ValueError(f"{path}: expected keys such as `trainer:`, found {type(content).__name__}")
     for name in OBJECTS:
         value = (content or {}).get(name)
         if value is not None and not isinstance(value, (dict, str)):
             raise ValueError(f"{path}: {name} must be an object with keys of its own, found {value!r}")
+
+
+def _check_node(node: yaml.Node, path: str, above: tuple[yaml.Node, ...]) -> None:
+    """ValueError for a key that stands twice in an object, of which the last would win in silence, and for an
+    alias of something that the alias is a part of."""
+    line = f"{path}: line {node.start_mark.line + 1}: "
+    if any(node is one for one in above):
+        raise ValueError(f"{line}an alias of an object inside that object")
+    if isinstance(node, yaml.MappingNode):
+        seen: dict[str, int] = {}
+        for key, value in node.value:
+            _check_node(value, path, (*above, node))
+            name, at = str(key.value), key.start_mark.line + 1
+            if name in seen and isinstance(key, yaml.ScalarNode):
+                raise ValueError(f"{path}: line {at}: {name} stands twice, first in line {seen[name]}")
+            seen[name] = at
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            _check_node(value, path, (*above, node))
 
 
 def one_line(message: str) -> str:
@@ -118,11 +151,15 @@ def one_line(message: str) -> str:
     """
     if "\n" not in message and "Parser key" not in message:
         return message
-    key = ".".join(re.findall(r'Parser key "([^"]+)"', message))
+    names = re.findall(r'Parser key "([^"]+)"', message)
+    key = ""
+    for name in names:  # of which some repeat what is above them
+        key = name if f"{name}.".startswith(f"{key}.") or not key else f"{key}.{name}"
     value = re.search(r"Given value: (?!Namespace|NestedArg|\{)(.*)", message)
     lines = [re.sub(r'^(- )?(Parser key "[^"]+": ?)?', "", line.strip()) for line in message.splitlines()]
     reasons = dict.fromkeys(line for line in lines if line and not BOILERPLATE.match(line))
     text = "; ".join(reasons)
+    text = re.sub(r"[;,] Expected (?=an? )", " or ", text)
     for pattern, plain in PLAIN.items():
         text = re.sub(pattern, plain, text)
     classes = re.findall(r"Problem with given class_path '([^']+)'", message)
@@ -139,7 +176,73 @@ def check_trainer_keys(trainer: Any) -> None:
         raise ValueError(
             f"trainer.accumulate_grad_batches must be at least 1, got {trainer.accumulate_grad_batches}"
         )
+    if trainer.gradient_clip_val is not None and not trainer.gradient_clip_val >= 0:
+        raise ValueError(f"trainer.gradient_clip_val must not be negative, got {trainer.gradient_clip_val}")
+    if (trainer.log_every_n_steps or 1) < 1:
+        raise ValueError(f"trainer.log_every_n_steps must be at least 1, got {trainer.log_every_n_steps}")
     devices = trainer.devices
     words = isinstance(devices, str) and devices != "auto"
     if words and not all(part.strip().lstrip("-").isdigit() for part in devices.split(",")):
         raise ValueError(f"trainer.devices: {devices!r} is neither auto, nor a number, nor a list of indices")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    on_cpu = trainer.accelerator == "cpu" or (trainer.accelerator == "auto" and not _has_accelerator())
+    if on_cpu and str(devices).isdecimal() and int(devices) > cores:
+        raise ValueError(f"trainer.devices: {devices} processes on {cores} cores; take {cores} at most")
+
+
+def _has_accelerator() -> bool:
+    from torch import cuda
+    from torch.backends import mps
+
+    return cuda.is_available() or mps.is_available()
+
+
+def suggestion(message: str, keys: Iterable[str]) -> str:
+    """`; did you mean KEY?` behind an error of `one_line` that is about a misspelt key, or nothing.
+
+    Args:
+        message: of the error.
+        keys: those that the parser knows: of all but the classes of model and data, whose constructors are
+            asked.
+
+    >>> suggestion("unrecognized arguments: --trainer.max_step=3", ["trainer.max_steps", "run.name"])
+    '; did you mean trainer.max_steps?'
+    >>> suggestion("model.loss: option 'ethical_wieght' is not accepted (losses.group.GroupLoss)", [])
+    '; did you mean model.loss.ethical_weight?'
+    """
+    where, _, what = message.partition(": ")
+    owner = re.search(r" \(([\w.]+)\)$", message)
+    if absent := re.search(r"module '([\w.]+)' has no attribute '(\w+)'", message):
+        near = difflib.get_close_matches(absent[2], dir(import_module(absent[1])), n=1)
+        return f"; did you mean {absent[1]}.{near[0]}?" if near else ""
+    wrong = re.search(
+        r"unrecognized arguments: (?:--)?([\w.]+)|[Oo]ption '([\w.]+)'|[Kk]ey '([\w.]+)'", message
+    )
+    if wrong is None:
+        return ""
+    group = re.search(r"group '([\w.]+)'", what)
+    name = ".".join(part for part in (group and group[1], *wrong.groups()) if part)
+    known = list(keys)
+    if owner is not None:
+        near = difflib.get_close_matches(name, list(constructor_keys(locate(owner[1]))), n=1)
+        return f"; did you mean {where}.{near[0]}?" if near else ""
+    near = difflib.get_close_matches(name, known, n=1)
+    first, dot, rest = name.partition(".")
+    tops = {key.partition(".")[0] for key in known}
+    if not near and dot and first not in tops:
+        near = [f"{top}.{rest}" for top in difflib.get_close_matches(first, tops, n=1)]
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def constructor_keys(kind: Any) -> Iterator[str]:
+    """The parameters of a class and its bases, and of the dataclasses that are their defaults.
+
+    >>> from losses.group import GroupLoss
+    >>> "ethical_weight" in constructor_keys(GroupLoss)
+    True
+    """
+    for base in getattr(kind, "__mro__", ()):
+        for name, parameter in signature(base.__init__).parameters.items() if base is not object else ():
+            yield name
+            if is_dataclass(parameter.default):
+                yield from (f"{name}.{key}" for key in constructor_keys(type(parameter.default)))

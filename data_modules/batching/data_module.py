@@ -95,6 +95,7 @@ class TextDataModule(pl.LightningDataModule):
     ) -> None:
         super().__init__()
         at_least(1, eval_batch_size=eval_batch_size)
+        at_least(0, num_workers=num_workers)
         # A small evaluation set may have fewer batches than there are processes; no process pads it.
         self.allow_zero_length_dataloader_with_multiple_devices = True
         self.architecture = architecture

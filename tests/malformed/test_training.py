@@ -41,7 +41,20 @@ def test_the_run_is_good_without_them(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 FLAGS = {
-    "--trainer.max_step=3": "max_step",
+    "--trainer.max_step=3": "did you mean trainer.max_steps?",
+    "--modle.learning_rate=3": "did you mean model.learning_rate?",
+    "--model=training.modules.advice.LEIModul": "did you mean training.modules.advice.LEIModule?",
+    "--data.encoding.strid=3": "did you mean data.encoding.stride?",
+    "--data.interventions={trian: [os]}": "did you mean data.interventions.train?",
+    "--trainer.devices=64": "devices: 64 processes on",
+    "--trainer.gradient_clip_val=-1": "gradient_clip_val",
+    "--trainer.plugins=[3]": "trainer.plugins: expected",
+    "--run.name=../../elsewhere": "run.name",
+    "--run.version=/elsewhere": "run.version",
+    "--run={name: 3}": "run.name: expected",
+    "--backbone=roberta": "backbone: expected keys and values",
+    "--data.num_workers=-4": "num_workers",
+    "--data.qa_batch_tokens=-4": "qa_batch_tokens",
     "--trainer.max_steps=many": "max_steps",
     "--trainer.devices=0": "devices",
     "--trainer.accelerator=abacus": "abacus",
@@ -87,6 +100,9 @@ EXPERIMENTS = {
     "an unknown key": (GOOD + b"\nnonsense: 1\n", "nonsense"),
     "latin-1": (GOOD + b"\n# caf\xe9\n", "bad.yaml"),
     "nested": (b"[" * 5000, "bad.yaml"),
+    "an alias of what it is in": (b"data: &a\n  val_qa: *a\n", "bad.yaml: line 1: an alias"),
+    "a list in itself": (b"data: &a [*a]\n", "bad.yaml: line 1: an alias"),
+    "a key twice": (b"run:\n  name: a\n  root: b\n  name: c\n", "bad.yaml: line 4: name stands twice"),
     "an object that is made": (b"data: !!python/object/apply:os.system ['touch trapped']\n", "bad.yaml"),
     "an unknown class": (b"model: {class_path: training.nowhere.X}\n", "training.nowhere"),
     "a class of another kind": (b"model: {class_path: torch.nn.Linear}\n", "model"),
@@ -104,7 +120,7 @@ def test_an_experiment_file(
     assert not (tmp_path / "trapped").exists()
 
 
-@pytest.mark.parametrize("arguments", [[], ["fti"], ["fit"], ["fit", "-c"], ["validate"], ["--fit"]])
+@pytest.mark.parametrize("arguments", [["fti"], ["fit"], ["fit", "-c"], ["validate"], ["--fit"]])
 def test_an_incomplete_command(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     refused(outcome(training_command, arguments, capsys))
 
