@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0, or 2 after `error: ...` on stderr for a user's mistake."""
     argv = sys.argv[1:] if argv is None else argv
     arguments = build_parser(argv).parse_args(argv)
-    return guarded(lambda: print(call(load_function(arguments.command), arguments)))
+    return guarded(lambda: print(call(load_function(arguments.command), arguments)), arguments.debug)
 
 
 def build_parser(argv: Sequence[str]) -> Parser:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evaluation.protocol import COMMANDS, PROTOCOLS, Row, launched, load_function
-from storage.command_line import Parser, add_arguments, add_traceback, call, one_line
+from storage.command_line import Parser, add_arguments, call, one_line
 
 LATER_PROCESSES_WAIT_S = 10.0
 """Before another process than the first tells an error: most are everybody's, and torchrun then ends it."""
@@ -34,7 +34,6 @@ def build_parser(argv: Sequence[str]) -> Parser:
                 "--output", type=Path, required=row.keeps_report, metavar="DIR", help="folder for the report"
             )
             command.add_argument("--overwrite", action="store_true", help="replace the report that DIR holds")
-        add_traceback(command)
     return parser
 
 
@@ -83,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         run(row, arguments, argv)
     except (ValueError, OSError) as error:
-        if arguments.traceback:
+        if arguments.debug:
             raise
         time.sleep(LATER_PROCESSES_WAIT_S * (rank > 0))
         print(f"error: {one_line(error)}" + (f" (process {rank})" if rank else ""), file=sys.stderr)

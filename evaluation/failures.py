@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 log = logging.getLogger(__name__)
@@ -36,12 +36,26 @@ def failure_note(rows: Iterable[Row], counted: str) -> list[str]:
     return [f"Without an answer, counted apart and in no share ({counted}): {parts}."] if parts else []
 
 
-def warn_of_silence(rows: Sequence[Row], names: Iterable[str]) -> None:
-    """Warn of each that answered nothing at all, and why: the report holds no number of it."""
+def check_silence(rows: Sequence[Row], names: Collection[str], *, else_nothing: bool = True) -> None:
+    """Warn of each that answered nothing at all, and why: the report holds no number of it.
+
+    Args:
+        rows: of all examples.
+        names: who was asked.
+        else_nothing: whether the report would be empty without these answers.
+
+    Raises:
+        ValueError: nobody answered anything, and there is nothing else to report.
+    """
+    silent = {}
     for name in names:
         reasons = Counter(row.get("failure") for row in rows if row["checkpoint"] == name)
         if reasons and None not in reasons:
-            log.warning("%s: answered nothing (%s); the report holds no number of it", name, listed(reasons))
+            silent[name] = f"{name}: answered nothing ({listed(reasons)})"
+    if silent and else_nothing and len(silent) == len(names):
+        raise ValueError(f"{'; '.join(silent.values())}; no report was written")
+    for text in silent.values():
+        log.warning("%s; the report holds no number of it", text)
 
 
 def listed(reasons: Counter[Any]) -> str:

@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command.description = about(export)
     add_arguments(command, export)
     arguments = parser.parse_args(argv)
-    return guarded(lambda: call(export, arguments))
+    return guarded(lambda: call(export, arguments), arguments.debug)
 
 
 if __name__ == "__main__":

@@ -63,8 +63,11 @@ def make_parser(function: Callable[..., Any], prog: str) -> Parser:
 
 
 def add_arguments(parser: argparse.ArgumentParser, function: Callable[..., Any]) -> None:
-    """Add the parameters of `function` to a parser."""
+    """Add the parameters of `function` to a parser, and `--debug`."""
     _add(parser, function, {})
+    name, older = DEBUG
+    parser.add_argument(name, action="store_true", help="show where in the code an error arose")
+    parser.add_argument(older, action="store_true", dest="debug", help=argparse.SUPPRESS)
 
 
 def call(function: Callable[..., Any], arguments: argparse.Namespace) -> Any:
@@ -85,23 +88,21 @@ def call(function: Callable[..., Any], arguments: argparse.Namespace) -> Any:
 
 def run(function: Callable[..., Any], prog: str, argv: list[str] | None = None) -> int:
     """Parse and call; returns the exit code of `guarded`."""
-    parser = make_parser(function, prog)
-    add_traceback(parser)
-    arguments = parser.parse_args(argv)
-    return guarded(lambda: call(function, arguments), arguments.traceback)
+    arguments = make_parser(function, prog).parse_args(argv)
+    return guarded(lambda: call(function, arguments), arguments.debug)
 
 
-def add_traceback(parser: argparse.ArgumentParser) -> None:
-    """The flag `--traceback`, see `guarded`."""
-    parser.add_argument("--traceback", action="store_true", help="show where in the code an error arose")
+DEBUG = ("--debug", "--traceback")
+"""The flag of every command that shows where in the code an error arose, and its older name."""
 
 
-def guarded(action: Callable[[], Any], traceback: bool = False) -> int:
-    """0, or 2 after one line on stderr for a ValueError or an OSError of `action`."""
+def guarded(action: Callable[[], Any], debug: bool = False) -> int:
+    """0, or 2 after one line on stderr for a ValueError or an OSError of `action`; with `debug` these are
+    raised."""
     try:
         action()
     except (ValueError, OSError) as error:
-        if traceback:
+        if debug:
             raise
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2

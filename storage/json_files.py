@@ -86,6 +86,7 @@ def stream_object(path: str | Path) -> Iterator[tuple[str, Any]]:
         with open_file(path) as raw:
             file = TextIOWrapper(raw, encoding="utf-8-sig")
             while True:
+                begin = at
                 try:
                     key, value, at = _next_pair(buffer, at, opener, decoder)
                 except RecursionError:
@@ -97,6 +98,9 @@ def stream_object(path: str | Path) -> Iterator[tuple[str, Any]]:
                     continue
                 if key is None:
                     break
+                escaped = max(buffer.find(start, begin, at) for start in ("\\ud", "\\uD")) >= 0
+                if escaped and (place := half_surrogate({key: value})):
+                    raise DataError(f"{path}: the field {place!r} holds half of a surrogate pair; remove it")
                 yield key, value
                 opener, size = ",", _CHUNK
             rest = buffer[at:]
@@ -155,7 +159,7 @@ def _parsed(text: bytes, error: ValidationError, where: str) -> Any:
     except (ValueError, RecursionError):
         reason = error.errors()[0]["msg"].removeprefix("Invalid JSON: ").replace(" line 1 column", " column")
         raise DataError(f"{where}: not JSON: {reason}") from None
-    if place := _half_surrogate(value):
+    if place := half_surrogate(value):
         raise DataError(f"{where}: the field {place!r} holds half of a surrogate pair; remove it")
     return value
 
@@ -186,12 +190,14 @@ def _refused(error: ValidationError, value: Any, where: str) -> DataError:
     return DataError(f"{where}: {name} should {wanted}, found {type(inside).__name__} {inside!r:.60}")
 
 
-def _half_surrogate(value: Any, place: str = "") -> str:
+def half_surrogate(value: Any, place: str = "") -> str:
     """Where a text holds half of a surrogate pair, which JSON can write and UTF-8 cannot; "" for nowhere."""
     if isinstance(value, str):
         return (place or "text") if any("\ud800" <= letter <= "\udfff" for letter in value) else ""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    inner = (_half_surrogate(item, f"{place}.{key}".strip(".")) for key, item in items)
+    inner = (
+        half_surrogate(str(key)) or half_surrogate(item, f"{place}.{key}".strip(".")) for key, item in items
+    )
     return next(filter(None, inner), "")
 
 

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from storage.command_line import one_line
+from storage.command_line import DEBUG, one_line
 from training.config_errors import check_config_files, named_configs
 
 REPORT_DELAY_S = 1.5
@@ -48,9 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(arguments: list[str]) -> int:
-    """The commands of Lightning. `--traceback` shows where in the code an error arose."""
-    traceback = "--traceback" in arguments
-    arguments = [argument for argument in arguments if argument != "--traceback"]
+    """The commands of Lightning. `--debug` shows where in the code an error arose."""
+    debug = not set(DEBUG).isdisjoint(arguments)
+    arguments = [argument for argument in arguments if argument not in DEBUG]
     try:
         arguments = named_configs(arguments)
         check_config_files(arguments)
@@ -61,16 +61,16 @@ def run(arguments: list[str]) -> int:
 
         cli(arguments)
     except (ValueError, OSError) as error:
-        if traceback:
+        if debug:
             raise
         return report(one_line(error), 2)
     except Exception as error:
         # Of Lightning, for what contradicts itself in a configuration; without importing it for other errors.
-        if type(error).__name__ == "MisconfigurationException" and not traceback:
+        if type(error).__name__ == "MisconfigurationException" and not debug:
             return report(str(error), 2)
-        if isinstance(error, DivergedError) and not traceback:
+        if isinstance(error, DivergedError) and not debug:
             return report(str(error), 1)
-        if traceback or not lost_contact(error):
+        if debug or not lost_contact(error):
             raise
         message = f"another process of this run is gone: {str(error).splitlines()[0]}"
         return 1 if is_child() else report(message, 1)

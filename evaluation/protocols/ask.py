@@ -19,6 +19,7 @@ from evaluation.report import Evaluation
 from evaluation.results import Results
 from evaluation.views import Table
 from storage.errors import DataError
+from storage.json_files import half_surrogate
 
 if TYPE_CHECKING:
     from evaluation.answering.checkpoint import QuestionCheckpoint
@@ -48,6 +49,9 @@ def evaluate(
     for name, text in (("context", context), ("question", question)):
         if not text.strip():
             raise ValueError(f"--{name}: is empty")
+    for text in (context, question, advice, *(candidate or [])):
+        if half_surrogate(text):
+            raise ValueError(f"{text!r}: is not UTF-8")
     candidates = [Span.locate(text, context, "--candidate") for text in candidate or []]
     answerer = QuestionCheckpoint(checkpoint, Asking(**asdict(compute)))
     asked = {"without advice": QAExample("--question", context, question)}

@@ -12,7 +12,7 @@ from typing import Any
 
 from data_modules.schema import DELETED, QAExample
 from evaluation.answering.interface import Asking, named_sources
-from evaluation.failures import answered_rows, failure_note, warn_of_silence
+from evaluation.failures import answered_rows, check_silence, failure_note
 from evaluation.figures import Bars
 from evaluation.report import Evaluation, source_record
 from evaluation.results import Results
@@ -74,7 +74,7 @@ def evaluate(*, checkpoint: list[Named], variants: VariantOptions, asking: Askin
                 right = unknown if variant in DELETED else em == 1
                 scores = {"em": em, "f1": f1, "unknown": unknown, "right": right}
                 rows.append(row | ({"failure": answer.failure} if answer.failure else scores))
-    warn_of_silence(rows, named)
+    check_silence(rows, named)
     about = {
         "protocol": "faithfulness",
         "checkpoints": {name: source_record(path) for name, path in named.items()},

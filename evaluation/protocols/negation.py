@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from evaluation.answering.interface import Asking, named_sources
-from evaluation.failures import answered_rows, failure_note, warn_of_silence
+from evaluation.failures import answered_rows, check_silence, failure_note
 from evaluation.figures import Bars
 from evaluation.report import Evaluation, source_record
 from evaluation.results import Results
@@ -53,7 +53,7 @@ def evaluate(*, checkpoint: list[Named], pairs: Annotated[Path, "FILE"], asking:
     for name, path in named.items():
         answers = ask_all(path, asking, questions, f"asking {name}")
         rows += (pair_row(name, pair, *answers[2 * i : 2 * i + 2]) for i, pair in enumerate(data.pairs))
-    warn_of_silence(rows, named)
+    check_silence(rows, named)
     results = Results(BY, "pairs")
     edits, sets = (sorted({row[kind] for row in rows}) for kind in ("edit", "data"))
     stories = [

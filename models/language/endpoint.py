@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import sys
 import threading
 import time
 from collections import deque
@@ -19,7 +20,10 @@ from itertools import islice
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from tqdm import tqdm
+
 from models.language.text_models import Ability, Settings, TextFailure, TextModel
+from storage.json_files import half_surrogate
 
 Answer = TypeVar("Answer")
 
@@ -27,7 +31,10 @@ MAX_LOGPROBS = {"chat": 20, "completions": 5}
 """How many tokens OpenAI's endpoints report at most."""
 MAX_FAILURES_IN_A_ROW = 25
 """After so many prompts that the endpoint failed on one after the other, going on would waste hours."""
+SECONDS_BETWEEN_LINES = 0.4
+"""Of all requests at once, at least so long between two lines about repetitions."""
 OPENAI_URL = "https://api.openai.com/v1"
+TIMED_OUT, UNREACHABLE = "the endpoint timed out", "no connection to the endpoint"
 NONSENSE, EMPTY = TextFailure("the endpoint answered nonsense"), TextFailure("empty answer")
 
 
@@ -136,7 +143,7 @@ class EndpointTextModel(TextModel):
 
 def _text(choice: Any) -> str | TextFailure:
     text = choice.message.content if hasattr(choice, "message") else choice.text
-    if text is not None and not isinstance(text, str):
+    if text is not None and (not isinstance(text, str) or half_surrogate(text)):
         return NONSENSE
     return text.strip() if text and text.strip() else EMPTY
 
@@ -226,19 +233,29 @@ def asked_in_order(
         name: of the endpoint, for errors.
 
     Raises:
-        ValueError: MAX_FAILURES_IN_A_ROW answers in a row were failures.
+        ValueError: MAX_FAILURES_IN_A_ROW answers in a row were failures; or there is
+            nobody to answer, by the time that the first request has been repeated often enough.
     """
     pool = ThreadPoolExecutor(parallel, thread_name_prefix="endpoint")
     waiting: deque[Future[Answer]] = deque()
     rest = iter(texts)
-    in_a_row = 0
+    in_a_row, reached = 0, threading.Event()
+
+    def answered(text: str) -> Answer:
+        answer = ask(text)
+        if not (isinstance(answer, TextFailure) and answer.reason in (TIMED_OUT, UNREACHABLE)):
+            reached.set()
+        return answer
+
     try:
         while True:
-            waiting.extend(pool.submit(ask, text) for text in islice(rest, parallel - len(waiting)))
+            waiting.extend(pool.submit(answered, text) for text in islice(rest, parallel - len(waiting)))
             if not waiting:
                 return
             answer = waiting.popleft().result()
             in_a_row = in_a_row + 1 if isinstance(answer, TextFailure) else 0
+            if not reached.is_set():
+                raise ValueError(f"{name} answers nothing: {answer}; see to the endpoint and start again")
             yield answer
             if in_a_row >= MAX_FAILURES_IN_A_ROW:
                 raise ValueError(
@@ -268,9 +285,9 @@ def reply_or_failure(send: Callable[[], Any], *, name: str, key: str, variable: 
     try:
         return send()
     except openai.APITimeoutError:
-        return TextFailure("the endpoint timed out")
+        return TextFailure(TIMED_OUT)
     except openai.APIConnectionError as error:
-        return TextFailure("no connection to the endpoint", scrubbed(str(error.__cause__ or error), key))
+        return TextFailure(UNREACHABLE, scrubbed(str(error.__cause__ or error), key))
     except openai.APIStatusError as error:
         status = error.status_code
         # Not the endpoint's own words: they may quote the key. Google answers 400 to a wrong one.
@@ -303,7 +320,7 @@ def open_client(
     prepare: Callable[[Any], None] | None = None,
 ) -> Any:
     """The HTTP client: repeats after a timeout, 429 or 5xx with growing pauses (or those that the endpoint
-    asks for), and keeps to `requests_per_minute`, repetitions included (0: no bound).
+    asks for), says so on stderr, and keeps to `requests_per_minute`, repetitions included (0: no bound).
 
     Args:
         url: base of all paths.
@@ -315,9 +332,16 @@ def open_client(
     """
     import openai
 
-    pace = _Pace(60 / requests_per_minute if requests_per_minute else 0)
+    pace, told = _Pace(60 / requests_per_minute if requests_per_minute else 0), {"at": -math.inf}
+
+    def tell(request: Any) -> None:
+        retry = int(request.headers.get("x-stainless-retry-count", 0))
+        if retry and time.monotonic() - told["at"] > SECONDS_BETWEEN_LINES:  # of many at once one is enough
+            told["at"] = time.monotonic()
+            tqdm.write(f"waiting for {url}, retry {retry} of {max_retries}", file=sys.stderr)
+
     # A hook of the transport sees the client's repetitions too.
-    hooks = [lambda request: pace.wait(), *([prepare] if prepare else [])]
+    hooks = [tell, lambda request: pace.wait(), *([prepare] if prepare else [])]
     return openai.OpenAI(
         api_key=key,
         base_url=url,

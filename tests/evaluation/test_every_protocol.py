@@ -121,7 +121,7 @@ def test_a_bad_model_costs_one_line(
     command = case.command(room, tmp_path / "report", f"{kind}{colon}{broken}")
     assert broken in told(capsys, *command)
     with pytest.raises((ValueError, OSError), match=broken):
-        main([*command, "--traceback"])
+        main([*command, "--debug"])
     assert not (tmp_path / "report").exists()
 
 

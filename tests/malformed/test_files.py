@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -11,6 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from data_modules.sources import read_choices, read_groups, read_questions
+from storage.errors import DataError
 from tests.malformed.documents import ABSENT, FORMATS, Format
 from tests.malformed.outcome import everything_in, outcome, refused
 
@@ -138,3 +141,18 @@ def test_one_clear_line(case: Case, given: Path, tmp_path: Path, capsys: pytest.
     refused(result, path.name, case.named or "")
     assert everything_in(output.parent) == {}
     assert everything_in(path.parent) == before
+
+
+@pytest.mark.parametrize("name", ["squad", "coqa", "hotpotqa", "unqover", "lei", "rows", "choices", "piqa"])
+def test_half_a_surrogate_pair_is_named_where_it_comes_in(name: str, given: Path, tmp_path: Path) -> None:
+    """In any text of any record, also in the first, by which the format is told."""
+    (source,) = given.glob(f"{name}.json*")
+    others: dict[str, Any] = dict.fromkeys(("unqover", "lei"), read_groups)
+    others |= dict.fromkeys(("choices", "piqa"), read_choices)
+    read = others.get(name, read_questions)
+    text = source.read_text()
+    places = [found.end() for found in re.finditer(r'[:\[] ?"[A-Za-z]', text)]
+    for place in Random(0).sample(places, min(5, len(places))):
+        (tmp_path / source.name).write_text(f"{text[:place]}\\udc00{text[place:]}")
+        with pytest.raises(DataError, match=r"the field .* holds half of a surrogate pair; remove it"):
+            list(read(str(tmp_path / source.name)))

@@ -119,7 +119,7 @@ def main(argv: Sequence[str], command: Sequence[str] = TEST) -> int:
             print(f"error: {flag}: is no flag of this command; write others as --key=value", file=sys.stderr)
             return 2
     try:
-        return guarded(lambda: select(call(Options, arguments), flags, command))
+        return guarded(lambda: select(call(Options, arguments), flags, command), arguments.debug)
     except KeyboardInterrupt:
         return 130
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from data_modules.schema import Group
 from evaluation.answering.interface import Asking, named_sources, source_name
-from evaluation.failures import answered_rows, failure_note, warn_of_silence
+from evaluation.failures import answered_rows, check_silence, failure_note
 from evaluation.report import Evaluation, source_record
 from evaluation.results import Results
 from storage.command_line import Named
@@ -172,5 +172,5 @@ def ask_all(
         for at, groups in sets.items():
             score_NVS = answerer.subject_scores(groups, f"scoring {at} with {name}")
             scored[at, name] = ScoredGroups({"checkpoint": name, "data": at}, tables[at], score_NVS)
-    warn_of_silence(rows, checkpoints)
+    check_silence(rows, checkpoints, else_nothing=False)
     return [scored[at, name] for at in sets for name in checkpoints], rows

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from evaluation.failures import failure_note, warn_of_silence
+from evaluation.failures import check_silence, failure_note
 from evaluation.figures import Bars
 from evaluation.protocols.feature_bias.measures import long_table
 from evaluation.report import Evaluation, Figure
@@ -35,7 +35,7 @@ def report(
     rows: Sequence[dict[str, Any]], names: Sequence[str], tasks: Sequence[str], about: dict[str, Any]
 ) -> Evaluation:
     """The report of all rows."""
-    warn_of_silence(rows, names)
+    check_silence(rows, names)
     results = long_table(rows, names)
     notes = [NOTE, *([PARITY] if about["parity"] else []), *failure_note(rows, "texts")]
     asked = Counter(row["checkpoint"] for row in rows if "cut" in row)

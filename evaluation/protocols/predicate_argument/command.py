@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from evaluation.answering.interface import Asking, named_sources
-from evaluation.failures import answered_rows, failure_note, warn_of_silence
+from evaluation.failures import answered_rows, check_silence, failure_note
 from evaluation.figures import Bars
 from evaluation.report import Evaluation, source_record
 from evaluation.results import Results
@@ -75,7 +75,7 @@ def evaluate(
                 rows.append(row | {"failure": given.failure})
             else:
                 rows.append(row | {"right": measured(given.text, stimulus.answer)["accuracy"]})
-    warn_of_silence(rows, named)
+    check_silence(rows, named)
     results = Results(BY, "stories")
     questions = [
         row | ({} if row["failed"] else measured(row["prediction"], row["answer"]))

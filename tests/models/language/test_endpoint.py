@@ -74,9 +74,27 @@ def test_answers_that_do_not_come_are_failures() -> None:
         *empty, late = model.complete(list(texts))
     assert empty == [TextFailure("empty answer")] * 3
     assert late == TextFailure("the endpoint timed out")
-    (nobody,) = EndpointTextModel(f"m@{endpoint.url}", max_retries=0).complete(["a"])
-    assert isinstance(nobody, TextFailure)
-    assert nobody.reason == "no connection to the endpoint"
+
+
+def test_nobody_and_a_hung_endpoint_end_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """As soon as the first request has been repeated often enough; stderr tells what is waited for."""
+    with serve(lambda prompt, before: Reply("late", delay_s=1)) as endpoint:
+        hung = EndpointTextModel(f"m@{endpoint.url}", timeout_s=0.1, max_retries=2)
+        with pytest.raises(ValueError, match=f"m@{endpoint.url} answers nothing: the endpoint timed out"):
+            list(hung.complete(["a", "b"]))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == f"waiting for {endpoint.url}, retry 1 of 2"
+    assert len(lines) <= 2
+    with pytest.raises(ValueError, match="answers nothing: no connection to the endpoint"):
+        list(EndpointTextModel(f"m@{endpoint.url}", max_retries=0).complete(["a"]))
+
+
+def test_half_of_a_surrogate_pair_is_no_answer() -> None:
+    """It could be written to no file."""
+    with serve(lambda prompt, before: Reply("a \ud800")) as endpoint:
+        assert list(EndpointTextModel(f"m@{endpoint.url}").complete(["a"])) == [
+            TextFailure("the endpoint answered nonsense")
+        ]
 
 
 NONSENSE = [

@@ -147,6 +147,14 @@ def test_a_model_that_answers_nothing_is_warned_of(
     assert [text.partition(":")[0] for text in caplog.messages if "answered nothing" in text] == ["silent"]
 
 
+def test_if_nobody_answers_there_is_no_report(
+    models: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["faithfulness", "--checkpoint", "silent", "--data", "stories:mixed_dev", "--limit", "9"]
+    assert "silent: answered nothing (27 no connection)" in told(capsys, *command, "--output", tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+
+
 def test_hotpotqa_and_coqa_from_their_files(models: None, shared: Path, tmp_path: Path) -> None:
     data = str(shared / "data/hotpotqa/distractor-100.json")
     hotpot = run(tmp_path / "h", "--checkpoint", "stubborn", "--data", data)
