@@ -29,6 +29,9 @@ def remembered_logits(
         work: keeps the logits.
         key: of a chunk.
         what: names the progress bar.
+
+    Raises:
+        ValueError: the model gives no finite number.
     """
     rows: list[list[float]] = []
     chunks = range(0, len(questions), CHUNK)
@@ -37,6 +40,12 @@ def remembered_logits(
         if not (record := work.get(chunk_key := key(part))):
             name = f"{what} ({number} of {len(chunks)})" if len(chunks) > 1 else what
             logits = [np.asarray(logit_C, dtype=np.float32) for logit_C in answerer.choice_logits(part, name)]
+            for question, logit_C in zip(part, logits, strict=True):
+                if not np.isfinite(logit_C).all():
+                    raise ValueError(
+                        f"{answerer.path}: gives question {question.id} a logit that is no finite number; "
+                        "choose another checkpoint, or --precision 32"
+                    )
             record = work.add(chunk_key, logits=[logit_C.tolist() for logit_C in logits])
         rows += work.array(record, "logits", len(part), len(part[0].choices)).tolist()
     return np.array(rows)
