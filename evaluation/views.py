@@ -29,6 +29,11 @@ class Table:
     caption: str = ""
     lead: int = 1
 
+    @property
+    def headed(self) -> bool:
+        """Whether lines share their first cell, which then stands over them."""
+        return self.lead > 1 and len({row[0] for row in self.rows}) < len(self.rows)
+
 
 @dataclass(frozen=True)
 class View:
@@ -146,13 +151,13 @@ def print_table(table: Table) -> None:
     header = list(table.header)
     rows = [[format_cell(cell) for cell in row] for row in table.rows]
     lead = table.lead
-    if lead > 1 and len({row[0] for row in rows}) < len(rows):
-        grouped: list[list[str]] = []
+    if table.headed:
+        below: list[list[str]] = []
         for at, row in enumerate(rows):
             if not at or row[0] != rows[at - 1][0]:
-                grouped.append([row[0], *[""] * (len(row) - 2)])
-            grouped.append([f"  {row[1]}", *row[2:]])
-        header, rows, lead = ["", *header[2:]], grouped, lead - 1
+                below.append([row[0], *[""] * (len(row) - 2)])
+            below.append([f"  {row[1]}", *row[2:]])
+        header, rows, lead = ["", *header[2:]], below, lead - 1
     widths = [max(cell_len(row[i]) for row in rows) for i in range(len(header))]
     widths = [max(width, min(cell_len(name), 12)) for width, name in zip(widths, header, strict=True)]
     first, last = list(range(lead)), [len(header) - 1] * (header[-1] == "n")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -77,29 +79,38 @@ Found = FoundReport | FoundRun
 
 
 @dataclass(frozen=True)
+class Line:
+    """A question, group or pair: its place in the report's dimensions, and the row of each checkpoint."""
+
+    place: Mapping[str, str]
+    rows: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
 class ExampleRows:
-    """Some rows of a report's examples.jsonl, and which of them stand behind a number: a field named like a
-    dimension of the long table says which cells a row belongs to.
+    """Some lines of a report's examples.jsonl, those first that are wrong, and that checkpoints answer
+    differently; and which of them stand behind a number: a field named like a dimension of the long table
+    says which cells a row belongs to.
 
     Args:
-        columns: the fields, in the order in which they appear.
-        rows: in the order of the file.
-        total: rows in the file.
-        by: fields that are dimensions.
-        each: rows of each combination at most; 0 where all rows are shown.
+        names: of the checkpoints; "" where rows name none.
+        lines: rows of one question side by side.
+        total: lines in all.
+        by: fields that are dimensions, but for the checkpoint.
+        each: lines of each combination at most; 0 where all lines are shown.
     """
 
-    columns: tuple[str, ...] = ()
-    rows: tuple[Mapping[str, Any], ...] = ()
+    names: tuple[str, ...] = ()
+    lines: tuple[Line, ...] = ()
     total: int = 0
     by: tuple[str, ...] = ()
     each: int = 0
 
     def search(self, cell: Mapping[str, Any]) -> str:
-        """What finds the rows behind a cell, for the page's search box.
+        """What finds the lines behind a cell, for the page's search box.
 
-        >>> ExampleRows(by=("checkpoint", "variant")).search({"checkpoint": "a", "variant": "ts", "n": 3})
-        'checkpoint="a" variant="ts"'
+        >>> ExampleRows(by=("variant", "data")).search({"checkpoint": "a", "variant": "ts", "n": 3})
+        'variant="ts"'
         """
         return " ".join(f'{name}="{cell[name]}"' for name in self.by if cell.get(name, "") != "")
 
@@ -200,7 +211,9 @@ def read_run(label: str, folder: Path) -> FoundRun:
 
 
 def read_rows(path: Path, by: Sequence[str], limit: int) -> ExampleRows:
-    """At most `limit` rows of `path`; none where there is no such file.
+    """At most `limit` lines of `path`, spread over the cells of the report; none where there is no such file.
+
+    The file is read twice: what is shown depends on all of it, and it may be large.
 
     Args:
         by: the dimensions of the report.
@@ -210,16 +223,51 @@ def read_rows(path: Path, by: Sequence[str], limit: int) -> ExampleRows:
     """
     if not path.exists():
         return ExampleRows()
-    held: dict[tuple[str, ...], list[tuple[int, dict[str, Any]]]] = {}
-    fields: dict[str, None] = {}
-    total = 0
-    for total, (_, row) in enumerate(json_lines(path, dict[str, Any]), start=1):
-        fields.update(dict.fromkeys(row))
-        group = held.setdefault(tuple(str(row.get(name, "")) for name in by), [])
-        if len(group) < limit:
-            group.append((total, row))
-    each = 0 if total <= limit else max(1, limit // max(1, len(held)))
-    taken = [pair for group in held.values() for pair in (group[:each] if each else group)]
-    rows = [row for _, row in sorted(taken[:limit], key=lambda pair: pair[0])]
-    columns = tuple(dict.fromkeys(name for row in rows for name in row))
-    return ExampleRows(columns, tuple(rows), total, tuple(name for name in by if name in fields), each)
+    names: dict[str, None] = {}
+    filled: set[str] = set()
+    lines: dict[int, tuple[tuple[str, ...], bool, Any, bool, float]] = {}
+    for key, name, row in keyed_rows(path, by):
+        names[name] = None
+        filled |= {field for field in by if row.get(field, "") != ""}
+        said = hash(str([value for field, value in row.items() if field.startswith("prediction")]))
+        place = tuple(str(row.get(field, "")) for field in by if field != "checkpoint")
+        _, wrong, first, changed, size = lines.get(key, (place, False, said, False, 0.0))
+        bias = row.get("c")
+        size = max(size, abs(bias) if isinstance(bias, float) else 0.0)
+        lines[key] = place, wrong or row.get("right") is False, first, changed or said != first, size
+    cells: dict[tuple[str, ...], list[int]] = {}
+
+    def urgency(key: int) -> tuple[int, float]:
+        _, wrong, _, changed, size = lines[key]
+        return -(wrong + changed), -size
+
+    for key in sorted(lines, key=urgency):
+        cells.setdefault(lines[key][0], []).append(key)
+    each = 0 if len(lines) <= limit else max(1, limit // max(1, len(cells)))
+    chosen = {key for keys in cells.values() for key in keys[: each or None]}
+    order = [key for keys in zip_longest(*cells.values()) for key in keys if key in chosen][:limit]
+    order.sort(key=urgency)
+    found: dict[int, dict[str, Mapping[str, Any]]] = {key: {} for key in order}
+    for key, name, row in keyed_rows(path, by) if order else ():
+        if key in found:
+            found[key][name] = row
+    dimensions = tuple(name for name in by if name in filled and name != "checkpoint")
+    shown = [
+        Line({name: str(next(iter(rows.values())).get(name, "")) for name in dimensions}, rows)
+        for rows in found.values()
+    ]
+    return ExampleRows(tuple(names), tuple(shown), len(lines), dimensions, each)
+
+
+def keyed_rows(path: Path, by: Sequence[str]) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Each row of examples.jsonl with its checkpoint and the number of its line: rows of several checkpoints
+    belong together if their dimensions and id (or key) are equal; of equal rows of one checkpoint, the first
+    with the first, and so on."""
+    seen: Counter[int] = Counter()
+    for _, row in json_lines(path, dict[str, Any]):
+        name = str(row.get("checkpoint", ""))
+        fields = (*(field for field in by if field != "checkpoint"), "id", "key", "turn_id")
+        key = hash(tuple(str(row.get(field, "")) for field in fields))
+        again = hash((key, name))
+        seen[again] += 1
+        yield hash((key, seen[again])), name, row

@@ -21,7 +21,7 @@ function search(box) {
   const tests = testsOf(box.value, fields);
   let shown = 0;
   for (const row of table.tBodies[0].rows) {
-    const cells = [...row.cells].map((cell) => (cell.querySelector(".whole") || cell).textContent);
+    const cells = [...row.cells].map((cell) => cell.textContent.trim());
     row.hidden = !tests.every((test) => test(cells));
     shown += !row.hidden;
   }

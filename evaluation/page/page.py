@@ -1,4 +1,4 @@
-"""The page: a section for each run and report, tables that compare them, curves of runs.
+"""The page: conclusions, a section for each run and report, tables that compare them, curves; settings last.
 
 Whatever the folders hold is text, never markup: the template escapes all, notes know emphasis, code and lists
 only, and the page forbids itself to load anything and to run any script but its own.
@@ -17,7 +17,8 @@ from typing import Any
 from evaluation.figures import bare, new_figure, style
 from evaluation.page.folders import PICTURES, ExampleRows, Found, FoundReport, FoundRun, read_rows
 from evaluation.page.tables import (
-    example_table,
+    example_line,
+    headline_metrics,
     long_table,
     metrics_table,
     pairs_table,
@@ -51,7 +52,9 @@ def page(results: Sequence[Found], *, title: str, examples: int = 200) -> str:
     environment.filters["markdown"] = lambda text: Markup(renderer.render(text))
     sections = [section(found, f"s{number}", examples) for number, found in enumerate(results, start=1)]
     runs = [found for found in results if isinstance(found, FoundRun)]
-    compared = [metrics_table("training", runs)] if len(runs) > 1 else []
+    compared = []
+    if len(runs) > 1:
+        compared = [headline_metrics(runs), metrics_table("All numbers of training", runs)]
     protocols: dict[str, list[tuple[FoundReport, str, ExampleRows]]] = {}
     for shown in sections:
         if isinstance(shown["found"], FoundReport):
@@ -61,6 +64,7 @@ def page(results: Sequence[Found], *, title: str, examples: int = 200) -> str:
     text = environment.get_template("page.html.j2").render(
         title=title,
         sections=sections,
+        conclusions=[shown for shown in sections if shown["headline"]],
         comparisons=[table for table in compared if table.rows],
         differences=settings_table(runs),
         curves=[(keys, inline(content, "image/svg+xml")) for keys, content in curve_figures(runs)],
@@ -76,8 +80,8 @@ def page(results: Sequence[Found], *, title: str, examples: int = 200) -> str:
 def section(found: Found, name: str, limit: int) -> dict[str, Any]:
     """Everything about one folder, as the template shows it: of a run what it was made with, its last numbers
     and its whole configuration; of a report what is in its files."""
-    shown: dict[str, Any] = {"id": name, "found": found, "headline": "", "config": "", "example_table": None}
-    shown |= {"notes": [], "tables": [], "pictures": [], "lost": []}
+    shown: dict[str, Any] = {"id": name, "found": found, "headline": "", "config": "", "metrics": None}
+    shown |= {"notes": [], "tables": [], "pictures": [], "lost": [], "lines": []}
     if isinstance(found, FoundRun):
         environment = dict(found.environment)
         if isinstance(environment.get("command"), list):
@@ -85,8 +89,9 @@ def section(found: Found, name: str, limit: int) -> dict[str, Any]:
         return shown | {
             "kind": "training",
             "title": found.label,
+            "metrics": headline_metrics([found]),
             "numbers": metrics_table("All numbers", [found]),
-            "about": pairs_table("Made with", environment),
+            "about": pairs_table(f"{found.label}: {found.folder}", environment),
             "examples": ExampleRows(),
             "config": found.config_text,
         }
@@ -99,14 +104,14 @@ def section(found: Found, name: str, limit: int) -> dict[str, Any]:
         "kind": found.protocol,
         "title": content["title"],
         "numbers": long_table("All numbers", [(found, name, rows)]),
-        "about": pairs_table("Made from", content["about"]),
+        "about": pairs_table(f"{found.label}: {found.folder}", content["about"]),
         "examples": rows,
         "headline": content["headline"],
         "notes": content["notes"],
         "tables": [protocol_table(table, name, rows) for table in content["tables"]],
         "pictures": [(p.name, inline(p.read_bytes(), PICTURES[p.suffix])) for p in pictures if p.is_file()],
         "lost": [path.name for path in pictures if not path.is_file()],
-        "example_table": example_table(rows) if rows.rows else None,
+        "lines": [example_line(rows, line) for line in rows.lines],
     }
 
 

@@ -6,16 +6,20 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
-from evaluation.page.folders import ExampleRows, FoundReport, FoundRun
+from evaluation.page.folders import ExampleRows, FoundReport, FoundRun, Line
 from evaluation.results import ENDS
 from evaluation.views import Cell, Table, format_cell
 
 NUMBER = re.compile(r"[+\-−±]?\d[\d.,]*(e[+-]?\d+)?[^A-Za-z]*")
+HEADLINES = frozenset({"f1", "em", "unknown", "accuracy", "mu", "mean"})
+"""The last part of a run's headline metrics."""
+HALF = 80
+"""Characters at the beginning and at the end of a long piece of a story."""
 MOST = 3000
 """Lines of a table of all numbers; the rest is in results.csv."""
 
@@ -27,7 +31,6 @@ class Shown:
     Args:
         goes: the address of the rows, with `#`; empty where there are none.
         finds: what is put into the search box over them.
-        folds: whether a long text shows its beginning only, and the rest on a click.
     """
 
     text: str
@@ -35,12 +38,11 @@ class Shown:
     full: str = ""
     goes: str = ""
     finds: str = ""
-    folds: bool = False
 
 
 @dataclass(frozen=True)
 class ShownTable:
-    """A table of the page."""
+    """A table of the page; a row of a single cell is a heading of those below it."""
 
     title: str
     header: Sequence[str]
@@ -50,7 +52,8 @@ class ShownTable:
     @property
     def right(self) -> list[bool]:
         """Which columns are numbers, as far as there is something."""
-        columns = [[row[i] for row in self.rows] for i in range(len(self.header))]
+        lines = [row for row in self.rows if len(row) == len(self.header)]
+        columns = [[row[i] for row in lines] for i in range(len(self.header))]
         return [
             any(cell.number for cell in column)
             and all(cell.number or cell.text in ("", "–") for cell in column)
@@ -118,7 +121,7 @@ def long_table(title: str, sources: Sequence[tuple[FoundReport, str, ExampleRows
                 low, high = row["low"], row["high"]
                 interval = "" if low is None or low != low else f", 95 % interval {low} to {high}"
                 full = f"{'–' if row['value'] != row['value'] else row['value']}{interval}, n = {row['n']}"
-                finds = rows.search(row) if rows.rows else ""
+                finds = rows.search(row) if rows.lines else ""
                 cells[i] = Shown(
                     format_cell(row["value"]), True, full, f"#{section}-rows" if finds else "", finds
                 )
@@ -165,15 +168,18 @@ def settings_table(runs: Sequence[FoundRun]) -> ShownTable | None:
 
 def protocol_table(table: Table, section: str, rows: ExampleRows) -> ShownTable:
     """A table of report.md; its lines lead to the examples that their leading cells name."""
-    shown = []
-    for row in table.rows:
+    shown: list[list[Shown]] = []
+    for at, row in enumerate(table.rows):
         cells = [Shown(format_cell(cell), is_number(cell)) for cell in row]
-        finds = rows.search(dict(zip(table.header, row, strict=True))) if rows.rows else ""
+        if table.headed:
+            if not at or row[0] != table.rows[at - 1][0]:
+                shown.append(cells[:1])
+            del cells[0]
+        finds = rows.search(dict(zip(table.header, row, strict=True))) if rows.lines else ""
         if finds:
-            first = cells[0]
-            cells[0] = Shown(first.text, first.number, "the rows behind this line", f"#{section}-rows", finds)
+            cells[0] = replace(cells[0], full="its examples", goes=f"#{section}-rows", finds=finds)
         shown.append(cells)
-    return ShownTable(table.title, table.header, shown, table.caption)
+    return ShownTable(table.title, table.header[table.headed :], shown, table.caption)
 
 
 def is_number(cell: Cell) -> bool:
@@ -185,15 +191,110 @@ def is_number(cell: Cell) -> bool:
     return NUMBER.fullmatch(cell) is not None if isinstance(cell, str) else cell is not None
 
 
-def example_table(rows: ExampleRows) -> ShownTable:
-    """The rows of examples.jsonl as a table; what is nested stays JSON."""
+@dataclass(frozen=True)
+class Said:
+    """A field of an example: `question` and `prediction` stand out, a story has (mark, text) pieces, where
+    the mark is `del`, `ins` or empty."""
 
-    def cell(value: Any) -> Shown:
-        if isinstance(value, str):
-            return Shown(value, folds=True)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return Shown(format_cell(value), True, str(value) if math.isfinite(value) else "")
-        return Shown("–" if value is None else json.dumps(value, ensure_ascii=False), folds=True)
+    name: str
+    text: str
+    pieces: Sequence[tuple[str, str]] = ()
 
-    lines = [[cell(row[name]) if name in row else Shown("") for name in rows.columns] for row in rows.rows]
-    return ShownTable("", rows.columns, lines)
+    @property
+    def short(self) -> Sequence[tuple[str, str]]:
+        """The pieces without the middle of long ones."""
+        return [(mark, shortened(text)) for mark, text in self.pieces]
+
+
+@dataclass(frozen=True)
+class ShownLine:
+    """One question with the answers of all checkpoints."""
+
+    place: Sequence[str]
+    about: Sequence[Said]
+    answers: Sequence[tuple[str, Sequence[Said]]]
+    """By checkpoint: `right`, `wrong` or empty, and its fields."""
+
+
+def example_line(rows: ExampleRows, line: Line) -> ShownLine:
+    """A line of the table of examples. What comes before the prediction in a row belongs to the question."""
+    first = next(iter(line.rows.values()))
+    fields = [name for name in first if name != "checkpoint" and name not in rows.by]
+    at = next((i for i, name in enumerate(fields) if name.startswith("prediction")), 0)
+    asked = fields[:at] or [name for name in ("id", "key") if name in first]
+    answers = []
+    for name in rows.names:
+        row = line.rows.get(name, {})
+        right = row.get("right")
+        mark = ("right" if right else "wrong") if isinstance(right, bool) else ""
+        given = [key for key in row if key not in {*asked, *rows.by, "checkpoint", "right"}]
+        answers.append((mark, [said(key, row) for key in given]))
+    hidden = {"deleted", "appended"} if "story" in first else set()
+    asked.sort(key=("id", "key").__contains__)  # last
+    about = [said(name, first) for name in asked if name not in hidden and first[name] not in ("", None)]
+    return ShownLine(list(line.place.values()), about, answers)
+
+
+def said(name: str, row: Mapping[str, Any]) -> Said:
+    """A field of a row."""
+    value = row[name]
+    if name == "story" and isinstance(value, str):
+        return Said(name, value, story_pieces(value, row))
+    if name == "references" and isinstance(value, list):
+        return Said("reference", " / ".join(dict.fromkeys(map(str, value))) or "the story does not say")
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        return Said(name, " · ".join(value))
+    if isinstance(value, (str, float, int)) or value is None:
+        return Said(name, format_cell(value) if not isinstance(value, bool) else str(value).lower())
+    return Said(name, json.dumps(rounded(value), ensure_ascii=False))
+
+
+def rounded(value: Any) -> Any:
+    """Nested fractions with three digits."""
+    if isinstance(value, list):
+        return [rounded(part) for part in value]
+    if isinstance(value, dict):
+        return {key: rounded(part) for key, part in value.items()}
+    return float(f"{value:.3g}") if isinstance(value, float) and math.isfinite(value) else value
+
+
+def story_pieces(story: str, row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a variant kept of a story, deleted of it, and put behind it; whole where the row is not ours.
+
+    >>> story_pieces("It rained. Ann left.", {"deleted": [[10, 20]], "appended": " Ann"})
+    [('', 'It rained.'), ('del', ' Ann left.'), ('ins', ' Ann')]
+    """
+    pieces, last = [], 0
+    for piece in row.get("deleted") or []:
+        if not (isinstance(piece, list) and len(piece) == 2 and all(type(end) is int for end in piece)):
+            return [("", story)]
+        pieces += [("", story[last : piece[0]]), ("del", story[piece[0] : piece[1]])]
+        last = piece[1]
+    pieces += [("", story[last:]), ("ins", str(row.get("appended") or ""))]
+    return [(mark, text) for mark, text in pieces if text]
+
+
+def shortened(text: str) -> str:
+    """The beginning and the end of a long text.
+
+    >>> len(shortened("a" * 1000)), shortened("short")
+    (163, 'short')
+    """
+    return text if len(text) <= 2 * HALF else f"{text[:HALF]} … {text[-HALF:]}"
+
+
+def headline_metrics(runs: Sequence[FoundRun]) -> ShownTable:
+    """The few numbers that people look for, of the last stage that was measured."""
+    stages = {key.split("/")[0] for run in runs for key in run.metrics}
+    stage = next((name for name in ("test", "val") if name in stages), "")
+    chosen = {
+        key
+        for run in runs
+        for key in run.metrics
+        if key.startswith(f"{stage}/") and key.split("/")[-1] in HEADLINES
+    }
+    kept = [
+        replace(run, metrics={key: value for key, value in run.metrics.items() if key in chosen})
+        for run in runs
+    ]
+    return metrics_table("Headline metrics", kept)

@@ -20,7 +20,7 @@ HOSTILE = (
 )
 PNG = b"\x89PNG\r\n\x1a\n and so on"
 EXAMPLES = [
-    {"checkpoint": name, "variant": variant, "id": f"{name}-{variant}-{i}", "em": i % 2 / 1, "said": "yes"}
+    {"checkpoint": name, "variant": variant, "id": f"{variant}-{i}", "em": i % 2 / 1, "said": "yes"}
     for name in ("before", "after")
     for variant in ("os", "ts_r")
     for i in range(9)

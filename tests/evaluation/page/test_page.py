@@ -66,10 +66,10 @@ def test_numbers_are_precise_and_lead_to_the_rows_behind_them(room: Path) -> Non
     assert {"1.23e-05, n = 9", "–, n = 0", "0.25"} <= set(titles)
     assert {"0.444", "1.2e-05", "–"} <= {text.strip() for text in found.texts}
     links = {value for tag, name, value in found.attributes if (tag, name) == ("a", "data-finds")}
-    assert 'checkpoint="before" variant="ts_r"' in links
-    assert [f"after-ts_r-{i}" in found.text for i in range(4)] == [True, True, True, False]
+    assert 'variant="ts_r"' in links
+    assert [f"ts_r-{i}" in found.text for i in range(9)] == [True] * 6 + [False] * 3
     assert "report: before" not in found.text
-    assert "before-os-0" not in made(room / "report", examples=0).text
+    assert "os-0" not in made(room / "report", examples=0).text
     results = Results(("checkpoint", "variant"), unit="questions")
     results.add("em", 0.125, n=8, checkpoint="before", variant="os")
     write_report(a_report(results=results), room / "second")
@@ -177,13 +177,70 @@ def test_mistakes_cost_one_line(room: Path, capsys: pytest.CaptureFixture[str]) 
     assert not page.exists()
 
 
-def test_rows_are_spread_over_cells(room: Path) -> None:
-    rows = read_rows(room / "report/examples.jsonl", ("checkpoint", "variant", "layer"), 10)
-    assert [row["id"] for row in rows.rows] == [
-        f"{name}-{variant}-{i}" for name in ("before", "after") for variant in ("os", "ts_r") for i in (0, 1)
+def test_checkpoints_stand_side_by_side_and_what_is_wrong_comes_first(tmp_path: Path) -> None:
+    """A line for each id and variant: wrong and changed ones, then wrong ones, then the rest."""
+    path = tmp_path / "examples.jsonl"
+    said = {"0": ("a", "a"), "1": ("b", "b"), "2": ("a", "b"), "3": ("a", "a")}  # "a" is right
+    rows = [
+        {"checkpoint": name, "variant": variant, "domain": "", "id": i, "prediction": said[i][at]}
+        | {"right": said[i][at] == "a"}
+        for at, name in enumerate(("before", "after"))
+        for variant in ("os", "ts_r")
+        for i in said
     ]
-    assert (rows.total, rows.each, rows.by) == (36, 2, ("checkpoint", "variant"))
-    assert read_rows(room / "none.jsonl", (), 10).total == 0
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = read_rows(path, ("checkpoint", "variant", "domain", "layer"), 100)
+    assert (found.names, found.total, found.each, found.by) == (("before", "after"), 8, 0, ("variant",))
+    assert [line.rows["after"]["id"] for line in found.lines] == [i for i in "2103" for _ in range(2)]
+    for line in found.lines:
+        assert {row["variant"] for row in line.rows.values()} == {line.place["variant"]}
+        assert [row["checkpoint"] for row in line.rows.values()] == ["before", "after"]
+    few = read_rows(path, ("checkpoint", "variant"), 5)
+    places = [(line.place["variant"], line.rows["before"]["id"]) for line in few.lines]
+    assert (places, few.each) == ([("os", "2"), ("ts_r", "2"), ("os", "1"), ("ts_r", "1")], 2)
+    path.write_text("".join(json.dumps({"checkpoint": "x", "id": "same", "n": n}) + "\n" for n in (1, 2)))
+    assert [line.rows["x"]["n"] for line in read_rows(path, (), 9).lines] == [1, 2]  # none is lost
+    assert read_rows(tmp_path / "none.jsonl", (), 10).total == 0
+
+
+def test_an_example_shows_its_question_and_what_was_deleted_of_its_story(tmp_path: Path) -> None:
+    story = {"story": "Ann left. <b>It</b> rained." + " Long." * 90, "deleted": [[9, 27]], "appended": " Ann"}
+    row = {"id": "q1", "question": "Who left?", **story, "references": ["Ann", "Ann"]}
+    rows = [
+        {
+            "checkpoint": name,
+            "variant": "ts_r",
+            **row,
+            "prediction": said,
+            "em": 0.1234,
+            "right": said == "Ann",
+        }
+        for name, said in (("before", "Ann"), ("after", "Bo"))
+    ]
+    write_report(a_report(examples=rows), tmp_path / "r")
+    found = made(tmp_path / "r")
+    check_self_contained(found)
+    ((start, _),) = [(at, tag) for at, tag in enumerate(found.tags) if tag == "del"][:1]
+    assert found.tags[start:].count("ins") == 2  # in the short story and in the whole one
+    marks = found.texts.index(" <b>It</b> rained.")
+    assert found.texts[marks - 1].endswith("Ann left.")
+    for text in ("Who left?", "Ann", "Bo", "wrong", "right", "0.123"):
+        assert text in found.texts
+    assert "b" not in found.tags
+    assert found.text.index("Who left?") < found.text.index("Bo") < found.text.index("Settings")
+
+
+def test_conclusions_come_first_and_settings_last(room: Path) -> None:
+    write_report(a_report(headline="The other is better."), room / "second")
+    text = made(room).text
+    order = ["Before and after are alike.", "The other is better.", "Side by side", "Headline metrics"]
+    order += ["Faithfulness of two", "By variant", "Answers to os", "Examples", "Settings that differ"]
+    order += ["learning_rate: 1.0e-4"]
+    places = [text.index(part) for part in order]
+    assert places == sorted(places)
+    alone = made(room / "report")
+    assert alone.text.count("Before and after are alike.") == 1
+    assert not alone.values("open") or alone.tags.count("nav") == 0
 
 
 def test_names(room: Path) -> None:
