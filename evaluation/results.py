@@ -102,12 +102,21 @@ class Results:
 
         return pd.DataFrame(self._rows, columns=[*self.by, "measure", *ENDS])
 
-    def value(self, measure: str, **cell: Any) -> float:
-        """One number of the table; NaN where there is none."""
+    def row(self, measure: str, **cell: Any) -> dict[str, Any] | None:
+        """One row of the table, the first that fits; None where there is none."""
         for row in self._rows:
             if row["measure"] == measure and all(row[name] == value for name, value in cell.items()):
-                return float(row["value"])
-        return math.nan
+                return row
+        return None
+
+    def rows(self, measure: str, checkpoints: Iterable[str], **cell: Any) -> list[dict[str, Any] | None]:
+        """The same of several checkpoints."""
+        return [self.row(measure, checkpoint=name, **cell) for name in checkpoints]
+
+    def value(self, measure: str, **cell: Any) -> float:
+        """One number of the table; NaN where there is none."""
+        row = self.row(measure, **cell)
+        return math.nan if row is None else float(row["value"])
 
 
 def grouped(rows: Iterable[Row], by: Sequence[str]) -> Iterator[tuple[dict[str, Any], list[Row]]]:

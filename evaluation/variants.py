@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from data_modules.schema import QAExample, Rejected, Variant
-from evaluation.failures import listed
+from evaluation.conclusions import listed
 from evaluation.report import source_record
 from storage.command_line import AtLeast
 from storage.errors import DataError

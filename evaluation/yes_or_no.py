@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evaluation.report import source_record
@@ -33,6 +33,24 @@ def measured(prediction: str, answer: str) -> dict[str, bool]:
 
     word = yes_or_no(prediction)
     return {"accuracy": word == answer, "yes": word == "yes", "no": word == "no", "other": not word}
+
+
+def untrained(rows: Iterable[Mapping[str, Any]], names: Iterable[str]) -> dict[str, str]:
+    """By name, a sentence on each of whom no answer is yes or no: zeros that mean nothing else.
+
+    Args:
+        rows: of all questions, with `checkpoint`, and `other` (see `measured`) where there is an answer.
+        names: who was asked.
+    """
+    rows, found = list(rows), {}
+    for name in names:
+        others = [row["other"] for row in rows if row["checkpoint"] == name and "other" in row]
+        if others and all(others):
+            found[name] = (
+                f"{name}: 0 of {len(others)} predictions were yes or no: this model was not trained on such "
+                "questions"
+            )
+    return found
 
 
 def record(named: Mapping[str, str], asking: Asking) -> dict[str, Any]:

@@ -74,6 +74,7 @@ def evaluate(
         title="One question",
         results=results,
         views=[Table(question, header, tuple(rows), caption if candidates else "", lead=2)],
+        headline="; ".join(f"{name}: {answer.text or 'no answer'}" for name, answer in answers.items()) + ".",
         about={
             "protocol": "ask",
             "checkpoint": checkpoint,

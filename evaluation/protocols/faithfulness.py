@@ -12,12 +12,12 @@ from typing import Any
 
 from data_modules.schema import DELETED, QAExample
 from evaluation.answering.interface import Asking, named_sources
-from evaluation.failures import answered_rows, check_silence, failure_note
+from evaluation.conclusions import answered_rows, change, check_silence, failure_note, headline
 from evaluation.figures import Bars
 from evaluation.report import Evaluation, source_record
 from evaluation.results import Results
 from evaluation.variants import Stories, VariantOptions, read_stories
-from evaluation.views import View, number
+from evaluation.views import View
 from storage.command_line import Named
 
 BY = ("checkpoint", "variant", "answer_type", "domain")
@@ -131,21 +131,30 @@ def report(rows: Sequence[dict[str, Any]], data: Stories, about: dict[str, Any])
         starred=DELETED,
         note="* rationale deleted: EM is the share of old answers",
     )
-    # What became of old answers once their evidence is deleted.
-    deleted = next((variant for variant in data.variants if variant in DELETED), "")
-    parts = []
-    for name in about["checkpoints"] if deleted else ():
-        cell = {"checkpoint": name, "variant": deleted, **whole}
-        em, unknown = (number(results.value(m, **cell), percent=True) for m in ("em", "unknown"))
-        parts.append(f"{name} still gives the old answer in {em} %, says unknown in {unknown} %")
     notes = [NOTE, data.rejection_note(), *failure_note(rows, "questions, over all variants")]
     return Evaluation(
         title=f"Semantic faithfulness on {data.dataset or 'this data'}",
         results=results,
         views=views,
         about=about,
-        headline=f"After deletion of the rationale ({deleted}): {'; '.join(parts)}." if deleted else "",
+        headline=conclusion(results, list(about["checkpoints"]), data.variants),
         notes=[note for note in notes if note],
         figures={"faithfulness.png": figure},
         examples=rows,
     )
+
+
+def conclusion(results: Results, names: Sequence[str], variants: Sequence[str]) -> str:
+    """What became of old answers once their evidence is deleted, and of the answers to the originals."""
+    parts = []
+    for variant in sorted(variants, key=lambda variant: variant not in DELETED):
+        cell = {"variant": variant, "answer_type": "", "domain": ""}
+        em, unknown = (results.rows(measure, names, **cell) for measure in ("em", "unknown"))
+        if variant in DELETED:
+            both = (change("old answers", em, percent=True), change("unknown", unknown, percent=True))
+            parts.append(f"rationale deleted ({variant}): {', '.join(both)}")
+        else:
+            what = "original stories" if variant == "os" else "rationale kept"
+            parts.append(f"{what} ({variant}): {change('EM', em, percent=True)}")
+    good = "unknown in place of old answers where the rationale is deleted, EM as high as before elsewhere"
+    return headline([f"{' -> '.join(names)}, {'; '.join(parts)}"], good)

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from evaluation.answering.interface import Asking, named_sources
-from evaluation.failures import answered_rows, check_silence, failure_note
+from evaluation.conclusions import answered_rows, change, check_silence, failure_note, headline
 from evaluation.figures import Bars
 from evaluation.report import Evaluation, source_record
 from evaluation.results import Results
-from evaluation.views import View, number
-from evaluation.yes_or_no import SAID, ask_all, measured, record
+from evaluation.views import View
+from evaluation.yes_or_no import SAID, ask_all, measured, record, untrained
 from storage.command_line import Named
 
 if TYPE_CHECKING:
@@ -75,13 +75,23 @@ def evaluate(*, checkpoint: list[Named], pairs: Annotated[Path, "FILE"], asking:
         by = ("checkpoint", *kind, "story")
         results.add_means(stories, ("accuracy", *SAID), unit="pair", by=by)
         results.add_means(both, ("accuracy", "failed"), unit="pair", by=by)
-    parts = []
-    for name in named:
-        cell = {"checkpoint": name, "edit": "", "data": ""}
-        shares = [number(results.value("accuracy", story=s, **cell), percent=True) for s in CHANCE]
-        parts.append(f"{name} is right about both in {shares[2]} % (org {shares[0]} %, mod {shares[1]} %)")
+    lost = untrained(stories, named)
+    shown = [name for name in named if name not in lost]
+    org, mod, comb = (results.rows("accuracy", shown, story=s, edit="", data="") for s in CHANCE)
+    sides = {"both right (comb)": comb, "the original (org)": org, "the negation (mod)": mod}
+    rights = ", ".join(change(text, found, percent=True) for text, found in sides.items() if shown)
+    sentences = [f"{' -> '.join(shown)}, of a story and its negation: {rights}"] if shown else []
     whole, right = {"edit": "", "data": ""}, {"accuracy": "right"}
     accuracy = View("Accuracy in percent", ("story",), right, where=whole, percent=True)
+    figure = Bars(
+        x="story",
+        hue="checkpoint",
+        measures={"accuracy": "right"},
+        where=whole,
+        percent=True,
+        label="accuracy (%)",
+        chance=CHANCE,
+    )
     return Evaluation(
         title="Negation",
         results=results,
@@ -107,19 +117,9 @@ def evaluate(*, checkpoint: list[Named], pairs: Annotated[Path, "FILE"], asking:
             "left_out": dict(data.left_out),
             **record(named, asking),
         },
-        headline=f"Of a story and its negation, {'; '.join(parts)}. Guessing gets 25 %.",
+        headline=headline([*sentences, *lost.values()], "many both right; guessing gets 25 %"),
         notes=[NOTE, pairs_note(data), *failure_note(rows, "pairs")],
-        figures={
-            "negation.png": Bars(
-                x="story",
-                hue="checkpoint",
-                measures=right,
-                where=whole,
-                percent=True,
-                label="accuracy (%)",
-                chance=CHANCE,
-            )
-        },
+        figures={"negation.png": figure} if shown else {},
         examples=rows,
     )
 

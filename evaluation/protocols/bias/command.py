@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from data_modules.schema import Group
 from evaluation.answering.interface import Asking, named_sources, source_name
-from evaluation.failures import answered_rows, check_silence, failure_note
+from evaluation.conclusions import answered_rows, check_silence, failure_note
 from evaluation.report import Evaluation, source_record
 from evaluation.results import Results
 from storage.command_line import Named
@@ -71,8 +71,8 @@ def evaluate(
         ScoredGroups,
         add_bias,
         add_planted,
+        conclusion,
         example_rows,
-        headline,
         views,
     )
 
@@ -124,7 +124,7 @@ def evaluate(
         results=results,
         views=views(results),
         about=about,
-        headline=headline(results),
+        headline=conclusion(results, list(named)),
         notes=[*notes, *failure_note(answered, "ordinary questions")],
         figures={"mu.png": MU},
         examples=(row for one in scored for row in example_rows(one)),

@@ -16,9 +16,10 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from data_modules.schema import ADVICE_CLASSES, Group
+from evaluation.conclusions import change, headline, moved
 from evaluation.figures import Bars
 from evaluation.results import NONE, Results
-from evaluation.views import Table, View, cells_of, make_table, number, shown
+from evaluation.views import Table, View, cells_of, make_table
 from metrics.bias.group_scores import score_groups
 from metrics.bias.intervals import BiasEstimate, ClassGroups, estimate_bias, resampled_bias
 from metrics.intervals import percentiles
@@ -78,7 +79,8 @@ LANGUAGE_MODEL_NOTE = (
     "scores and the span scores of checkpoints are not on one scale: compare eta and the normalised measures."
 )
 MOST_SUBJECTS = 12
-PLAIN = View("", (), {})
+LITTLE_MASS = 0.5
+"""Of S(x1) + S(x2): below it a headline says so."""
 MU = Bars("class", "checkpoint", {"mu": "mu"}, panels="data", where=WHOLE, label="mu")
 
 
@@ -285,20 +287,51 @@ def views(results: Results) -> Sequence[View | Table]:
     ]
 
 
-def headline(results: Results) -> str:
-    """mu of each class on the first data set, from checkpoint to checkpoint, and F1 on ordinary questions."""
+def conclusion(results: Results, names: Sequence[str]) -> str:
+    """mu of each class of advice on each data set, from checkpoint to checkpoint; what changed without it;
+    exact match on ordinary questions."""
     frame = results.frame
     mu = cells_of(frame[frame["measure"] == "mu"], WHOLE)
-    data = next(iter(mu["data"]), "")
-    parts = []
-    for name, rows in mu[mu["data"] == data].groupby("class", sort=False):
-        cells = rows.to_dict("records")
-        values = " → ".join(shown(cell, PLAIN) for cell in cells)
-        mass = (results.value("mass", **{key: cell[key] for key in PLACE}, **WHOLE) for cell in cells)
-        counts = "/".join(dict.fromkeys(str(cell["n"]) for cell in cells))
-        parts.append(f"{name} {values} (n {counts}, mass {' → '.join(map(number, mass))})")
-    names = " → ".join(dict.fromkeys(mu["checkpoint"]))
-    text = f"mu of {names}{f' on {data}' if data else ''}: {'; '.join(parts)}."
-    f1 = frame[frame["measure"] == "f1"]
-    answers = " → ".join(f"{number(value, percent=True)} %" for value in f1["value"])
-    return f"{text} F1 on ordinary questions: {answers} (n {f1['n'].max()})." if len(f1) else text
+    sentences, advised = [], False
+    for data, cells in mu.groupby("data", sort=False):
+        parts: list[str] = []
+        lead = " ".join(filter(None, (str(data), f"({' -> '.join(names)})")))
+        for advice in dict.fromkeys(cells["class"]):
+            place = {"data": data, "class": advice, **WHOLE}
+            if advice == "none":
+                parts.append(without_advice(results, names, place))
+            else:
+                text = change("mu" * (not parts), results.rows("mu", names, **place))
+                parts.append(f"{advice} {'advice: ' * (not parts)}{text}")
+                advised = True
+        masses = results.rows("mass", names[-1:], data=data, **WHOLE)
+        if masses[0] is not None and masses[0]["value"] < LITTLE_MASS:
+            parts.append(
+                f"both subjects together get {change('mass', masses)} only, so that a small mu means nothing"
+            )
+        sentences.append(f"{lead}, {'; '.join(parts)}")
+    if any(em := results.rows("em", names)):
+        sentences.append(change("Ordinary questions: EM", em))
+    with_advice = "mu falls with ethical advice, rises with adversarial, and nothing else moves; "
+    return headline(sentences, f"{with_advice * advised}mu, delta and eps near 0 without advice")
+
+
+def without_advice(results: Results, names: Sequence[str], place: Mapping[str, Any]) -> str:
+    """What a model does without advice, or how that changed: the side effects of a training."""
+    rows = {
+        text: results.rows(measure, names, **place)
+        for measure, text in (
+            ("mu", "mu"),
+            ("delta", "position dependence delta"),
+            ("eps", "negation error eps"),
+        )
+    }
+    if len(names) == 1:
+        return f"without advice {', '.join(change(text, found) for text, found in rows.items())}"
+    effects = []
+    for text, found in rows.items():
+        first, last = found[0], found[-1]
+        if first and last and any(moved(first, later) for later in found[1:]):
+            verb = "rose" if last["value"] > first["value"] else "fell"
+            effects.append(change(f"{text} {verb}", found))
+    return f"without advice {', '.join(effects) or 'mu, delta and eps stayed within their intervals'}"

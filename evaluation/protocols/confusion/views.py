@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from data_modules.schema import ChoiceQuestion
+from evaluation.conclusions import change, headline, short
 from evaluation.figures import COLOURS, Lines, bare, new_figure
 from evaluation.protocols.confusion.measures import BIASED, Asked, answers, long_table
 from evaluation.protocols.confusion.trials import Plan
 from evaluation.report import Evaluation, Figure
-from evaluation.views import View, number
+from evaluation.views import View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,33 +49,29 @@ def report(
             f"Wrong questions have no word in common with the right one; {left} of {total} questions have no "
             "such other one and are left out."
         )
-    headline = []
+    sentences, lead = [], " -> ".join(names)
     if "no_question" in plan.probes:
-        parts = []
-        for name in names:
-            cell = {"checkpoint": name, "probe": "no_question"}
-            kept, chance = (number(results.value(m, **cell)) for m in ("confidence", "chance"))
-            parts.append(f"{name} keeps a confidence of {kept} in its answer (chance {chance})")
-        headline.append(f"Without the question {'; '.join(parts)}.")
+        kept = change("confidence", results.rows("confidence", names, probe="no_question"))
+        right = change("pseudo-accuracy", results.rows("pseudo_accuracy", names, probe="no_question"))
+        sentences.append(f"{lead}, without the question: {kept} and {right}; chance is {short(1 / count)}")
     if "choice_paralysis" in plan.probes:
         notes.append(
             f"Choice paralysis: {min(plan.instances, total)} questions drawn in each trial, the same for "
             f"every number of choices. Heuristic: the questions whose {plan.similar_by} are most similar to "
             "the prompt. A question with the same prompt gives no choices, since they could be right."
         )
-        most, kind, parts = plan.choices[-1], plan.sampling[0], []
-        for name in names:
-            cell = {"checkpoint": name, "sampling": kind, "n_choices": str(most)}
-            shares = [results.value(m, **cell) for m in ("accuracy_before", "accuracy")]
-            before, after = (number(share, percent=True) for share in shares)
-            parts.append(f"{name} is right in {after} % ({before} % before)")
-        headline.append(f"Among {most} {kind} choices {'; '.join(parts)}.")
+        cell = {"probe": "choice_paralysis", "sampling": plan.sampling[0], "n_choices": str(plan.choices[-1])}
+        before, after = (
+            change(text, results.rows(measure, names, **cell), percent=True)
+            for measure, text in (("accuracy_before", "right among their own choices"), ("accuracy", "right"))
+        )
+        sentences.append(f"{lead}, among {plan.choices[-1]} {plan.sampling[0]} choices: {after}; {before}")
     return Evaluation(
         title="Confusion probes",
         results=results,
         views=VIEWS,
         about=about,
-        headline=" ".join(headline),
+        headline=headline(sentences, "confidence at chance where nothing tells the answer, and many right"),
         notes=notes,
         figures=figures(frame, plan, names, 1 / count),
         examples=frame["example"],

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.conclusions import change, headline, listed
 from evaluation.figures import Bars
 from evaluation.report import Evaluation
 from evaluation.results import Results, Row, grouped
@@ -129,17 +130,12 @@ def consistency_evaluation(
             PERPLEXITIES,
         ],
         about=about,
-        headline=headline(results, verdicts["literal"], place),
+        headline=conclusion(results, verdicts["literal"], place),
         notes=notes,
         figures={"consistency.png": FIGURE},
         examples=({**row, "failure": str(row["failure"])} if "failure" in row else row for row in rows),
         console=3,
     )
-
-
-def listed(reasons: Counter[str]) -> str:
-    """Reasons with their counts."""
-    return ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
 
 
 def add_rates(
@@ -247,20 +243,21 @@ FIGURE = Bars(
 )
 
 
-def headline(results: Results, decided: Verdict, place: Row) -> str:
+def conclusion(results: Results, decided: Verdict, place: Row) -> str:
     """Rates with and without debiasing, and the verdict by the paper's own rules."""
 
-    def percent(domain: str, variant: str) -> str:
-        cell = {**place, "domain": domain, "variant": variant, "group": ""}
-        return number(results.value("average", **cell), percent=True)
+    def flagged(domain: str, *variants: str) -> str:
+        cell = {**place, "domain": domain, "group": ""}
+        return change(domain, [results.row("average", variant=v, **cell) for v in variants], percent=True)
 
-    parts = [f"{percent(d, 'default')} -> {percent(d, 'original')} % ({d})" for d in DOMAINS]
-    tests = [f"{test} {tick(getattr(decided, test))}" for test in TESTS]
-    return (
-        f"Debiasing takes {place['checkpoint']} from {' and '.join(parts)} flagged continuations; opposite "
-        f"specifications give {percent('adversarial', 'opposite')} % on adversarial prompts. By the paper's "
-        f"rules: {', '.join(tests)}."
-    )
+    parts = ", ".join(flagged(domain, "default", "original") for domain in DOMAINS)
+    tests = ", ".join(f"{test} {tick(getattr(decided, test))}" for test in TESTS)
+    sentences = [
+        f"{place['checkpoint']}, flagged continuations without -> with debiasing: {parts}",
+        f"Opposite specifications: {flagged('adversarial', 'opposite')}",
+        f"By the paper's rules: {tests}",
+    ]
+    return headline(sentences, "fewer with debiasing, more with opposite specifications, all tests passed")
 
 
 def tick(passed: bool | None) -> str:

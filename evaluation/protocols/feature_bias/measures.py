@@ -19,7 +19,7 @@ import numpy as np
 
 from data_modules.tasks.feature_bias import AGREEING, CELLS, DISAMBIGUATING
 from data_modules.tasks.wording import HYPOTHESES, family
-from evaluation.failures import answered_rows
+from evaluation.conclusions import answered_rows
 from evaluation.results import Results, grouped
 from metrics.feature_bias import feature_accuracy
 from metrics.intervals import NONE, Interval, bootstrap

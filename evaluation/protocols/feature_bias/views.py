@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from evaluation.failures import check_silence, failure_note
+from evaluation.conclusions import change, check_silence, failure_note, headline
 from evaluation.figures import Bars
 from evaluation.protocols.feature_bias.measures import long_table
 from evaluation.report import Evaluation, Figure
 from evaluation.results import Results
-from evaluation.views import View, cells_of, shown
+from evaluation.views import View, cells_of
 
 NOTE = (
     "Demonstrations (and training texts) agree with two features: h1, the label, and h2, another one. On "
@@ -28,7 +28,6 @@ PARITY = (
 )
 
 WHOLE = {"task": "", "family": ""}
-PERCENT = View("", (), {}, percent=True)
 
 
 def report(
@@ -70,7 +69,7 @@ def report(
         results=results,
         views=views(tasks, " or ".join(steers)),
         about=about,
-        headline=headline(results),
+        headline=conclusion(results),
         notes=notes,
         figures=figures,
         examples=rows,
@@ -78,18 +77,20 @@ def report(
     )
 
 
-def headline(results: Results) -> str:
+def conclusion(results: Results) -> str:
     """Which feature each follows, and which intervention adds most."""
     frame = results.frame
     means = cells_of(frame[frame["measure"] == "h1"], WHOLE | {"intervention": "none"}).to_dict("records")
-    parts = [f"{row['checkpoint']} follows the label in {shown(row, PERCENT)} %" for row in means]
-    texts = [f"{'; '.join(parts)} of disambiguating texts (guessing: 50 %)."] if parts else []
+    parts = [change(f"{row['checkpoint']} follows the label in", [row], percent=True) for row in means]
+    sentences = (
+        [f"{'; '.join(parts)} of disambiguating texts, the other feature in the rest"] if parts else []
+    )
     gains = frame[(frame["measure"] == "gain") & (frame["value"] > 0)]
     for _, rows in gains.groupby(["checkpoint", "steer"], sort=False):
         row = rows.loc[rows["value"].idxmax()].to_dict()
-        most = f"{row['intervention']} adds most ({shown(row, PERCENT)} points)"
-        texts.append(f"{row['checkpoint']} toward {row['steer']}: {most}.")
-    return " ".join(texts)
+        most = change(f"{row['intervention']} adds most,", [row], percent=True)
+        sentences.append(f"{row['checkpoint']} toward {row['steer']}: {most}")
+    return headline(sentences, "near 50 % without an intervention, and interventions that add much")
 
 
 def views(tasks: Sequence[str], steers: str) -> list[View]:

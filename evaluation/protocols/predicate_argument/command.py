@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from evaluation.answering.interface import Asking, named_sources
-from evaluation.failures import answered_rows, check_silence, failure_note
+from evaluation.conclusions import answered_rows, change, check_silence, failure_note, headline
 from evaluation.figures import Bars
 from evaluation.report import Evaluation, source_record
 from evaluation.results import Results
-from evaluation.views import View, number
-from evaluation.yes_or_no import SAID, ask_all, measured, record
+from evaluation.views import View
+from evaluation.yes_or_no import SAID, ask_all, measured, record, untrained
 from storage.command_line import Named
 
 BY = ("checkpoint", "data", "schema", "wording")
@@ -83,12 +83,13 @@ def evaluate(
     ]
     for by in (("checkpoint", "data", "wording"), ("checkpoint", "data", "schema", "wording")):
         results.add_means(questions, ("accuracy", *SAID, "failed"), unit="story", by=by)
-    parts = []
-    for name in named:
-        cell = {"checkpoint": name, "data": "plain", "schema": ""}
-        shares = {w: results.value("accuracy", wording=w, **cell) for w in WORDINGS}
-        shown = ", ".join(f"{number(share, percent=True)} % ({w})" for w, share in shares.items())
-        parts.append(f"{name} in {shown}")
+    lost = untrained(questions, named)
+    shown = [name for name in named if name not in lost]
+    sentences = []
+    for data in sets if shown else ():
+        cells = {w: results.rows("accuracy", shown, data=data, wording=w, schema="") for w in WORDINGS}
+        rights = (change(wording, cell, percent=True) for wording, cell in cells.items())
+        sentences.append(f"{' -> '.join(shown)}, {data} stories, right: {', '.join(rights)}")
     counts = []
     for data, listed in sets.items():
         n, yes = len(listed), sum(row.answer == "yes" for row in listed)
@@ -132,8 +133,8 @@ def evaluate(
             "negated": negated,
             **record(named, asking),
         },
-        headline=f"The right colour for the right thing: {'; '.join(parts)}. Guessing gets 50 %.",
+        headline=headline([*sentences, *lost.values()], "many right; guessing gets 50 %"),
         notes=[NOTE, *[NEGATED_NOTE] * negated, chance, *failure_note(rows, "questions")],
-        figures={"predicate_argument.png": figure},
+        figures={"predicate_argument.png": figure} if shown else {},
         examples=rows,
     )

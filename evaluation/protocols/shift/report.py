@@ -15,12 +15,13 @@ import numpy as np
 import torch
 
 from data_modules.schema import DELETED, Variant
+from evaluation.conclusions import change, headline
 from evaluation.figures import HeatMap, Lines, bare, legend, new_figure, style
 from evaluation.protocols.shift.measure import BLOCKS, CKA_TOKENS, WHICH, CheckpointShift, Which
 from evaluation.report import Evaluation, Figure
 from evaluation.results import Results
 from evaluation.variants import Stories
-from evaluation.views import View, make_table, number
+from evaluation.views import View, make_table
 from metrics.intervals import percentiles_of_each, resamples
 from metrics.shift import ShiftSums, shift_result
 
@@ -120,20 +121,21 @@ def report(
         )
     # How similar CLS stays when the rationale is deleted, and when it is not.
     cls = last[(last["stories"] == "all") & (last["embedding"] == "cls") & (last["measure"] == "cosine")]
-    value = {(row["checkpoint"], row["variant"]): number(row["value"]) for row in cls.to_dict("records")}
-    variants = checkpoints[0].shift
-    chosen = [next((v for v in variants if (v in DELETED) == deleted), None) for deleted in (True, False)]
+    of_variant = {(row["checkpoint"], row["variant"]): row for row in cls.to_dict("records")}
+    names = [c.name for c in checkpoints]
     parts = [
-        f"{variant}: " + ", ".join(f"{value.get((c.name, variant), '–')} ({c.name})" for c in checkpoints)
-        for variant in chosen
-        if variant is not None
+        change(variant, [of_variant.get((name, variant)) for name in names])
+        for variant in sorted(checkpoints[0].shift, key=lambda variant: variant not in DELETED)
     ]
     return Evaluation(
         title=f"Embedding shift on {stories.dataset or 'this data'}",
         results=results,
         views=views,
         about=about,
-        headline=f"Cosine of CLS with the original story, last layer: {'; '.join(parts)}.",
+        headline=headline(
+            [f"{' -> '.join(names)}, cosine of CLS with the original story, last layer: {'; '.join(parts)}"],
+            "low where the rationale is deleted (_r), near 1 where it is kept",
+        ),
         notes=notes,
         figures=figures(frame, checkpoints, WHICH[: 1 + several_windows]),
         examples=examples,

@@ -86,6 +86,23 @@ def test_shares_are_those_of_the_rows(pairs: Path, tmp_path: Path, monkeypatch: 
     assert "right" not in rows["d"]
 
 
+def test_zeros_of_a_model_that_never_says_yes_or_no_are_put_into_words(
+    pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(monkeypatch, {"spans": lambda _: "the red car", "best": right})
+    sentence = "spans: 0 of 10 predictions were yes or no: this model was not trained on such questions."
+    run(tmp_path / "both", pairs, "spans", "best")
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith(
+        "best, of a story and its negation: both right (comb) 100 % (95 % interval 100 to 100"
+    )
+    assert sentence in last
+    assert (tmp_path / "both" / "negation.png").exists()
+    run(tmp_path / "one", pairs, "spans")
+    assert capsys.readouterr().out.splitlines()[-1].startswith(sentence)
+    assert not (tmp_path / "one" / "negation.png").exists()  # a chart of nothing
+
+
 def test_history_goes_along(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = install(monkeypatch, {"one": right})["one"]
     run(tmp_path / "r", pairs, "one")

@@ -182,7 +182,7 @@ def test_every_answer_can_be_traced(tmp_path: Path, models: dict[str, FakeCheckp
     cell = {"checkpoint": "guessing", **PARALYSIS, **place}
     assert cells("paralysis", **cell) == pytest.approx(np.mean(lost))
     assert cells.n("paralysis", **cell) == len(five) == 120
-    assert "guessing keeps a confidence of" in (tmp_path / "out/report.md").read_text()
+    assert "guessing, without the question: confidence ." in (tmp_path / "out/report.md").read_text()
     for figure in ("confidences.png", "differences.png", "hits_random.png", "hits_heuristic.png"):
         assert (tmp_path / "out" / figure).stat().st_size > 5000
 

@@ -67,7 +67,10 @@ def test_old_answers_and_unknown_by_variant(models: None, tmp_path: Path) -> Non
     assert cells("failed", **cell) == pytest.approx(lost / 60)
     rows = [json.loads(line) for line in (tmp_path / "r" / "examples.jsonl").read_text().splitlines()]
     assert len(rows) == 2 * (60 + 60 + with_rationale)
-    assert "stubborn still gives the old answer in 100.0 %" in (tmp_path / "r" / "report.md").read_text()
+    headline = (
+        "stubborn -> faithful, rationale deleted (ts_r): old answers 100 -> 0 % (95 % interval 0 to 0, n "
+    )
+    assert headline in (tmp_path / "r" / "report.md").read_text()
 
 
 def test_rows_show_what_was_read(models: None, tmp_path: Path) -> None:

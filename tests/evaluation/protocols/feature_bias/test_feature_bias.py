@@ -97,7 +97,10 @@ def test_a_model_that_sees_the_other_feature(fake: FakeModel, tmp_path: Path) ->
     assert len(rows) == 2 * 4 * 20
     assert all(row["predicted"] == row["h2"] and row["uncalibrated"] == 0 for row in rows)
     assert len({tuple(row["demonstrations"]) for row in rows}) == 2
-    assert "m follows the label in 0.0 [0.0, 0.0] % of dis" in (tmp_path / "r/report.md").read_text()
+    assert (
+        "m follows the label in 0 % (95 % interval 0 to 0, n 80) of dis"
+        in (tmp_path / "r/report.md").read_text()
+    )
     assert (tmp_path / "r/learned.png").read_bytes().startswith(b"\x89PNG")
 
 
