@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation.views import cells_of
+from evaluation.views import cells_of, number
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#777777")
 """Okabe and Ito's, which colour-blind readers tell apart (grey for black, which is for lines of chance);
 lines beyond them repeat them in dashes."""
+
+LEAST = 1e-7
+"""Of distances: below it, float32 tells no cosine from 1."""
+
+WIDEST = 10.0
+"""Inches of a figure of bars; panels beyond stand below."""
 
 MOST_NUMBERS = 14
 """Columns of a heat map; in narrower ones numbers would not fit."""
@@ -61,6 +67,7 @@ class Panels:
         panels: another dimension with panels of its own.
         where: dimension to the value or values that are shown.
         percent: shares in percent.
+        distance: show 1 - value, on a log axis: of cosines near 1 that is what differs.
         label: of the vertical axis.
         x_label: of the horizontal axis (default: the dimension).
     """
@@ -71,14 +78,18 @@ class Panels:
     panels: str = ""
     where: Mapping[str, Any] = field(default_factory=dict)
     percent: bool = False
+    distance: bool = False
     label: str = ""
     x_label: str = ""
 
     def parts(self, frame: DataFrame) -> list[tuple[str, DataFrame]]:
-        """Title and cells of every panel, in percent where that is asked for."""
+        """Title and cells of every panel, in percent or as distances where that is asked for."""
         frame = cells_of(frame, {**self.where, "measure": list(self.measures)})
         ends = ["value", "low", "high"]
-        frame = frame.assign(**(frame[ends].astype(float) * (100 if self.percent else 1)))
+        shown = frame[ends].astype(float) * (100 if self.percent else 1)
+        if self.distance:
+            shown = (1 - shown.rename(columns={"low": "high", "high": "low"})).clip(lower=LEAST)
+        frame = frame.assign(**shown)
         return [
             (
                 " ".join(filter(None, (str(other), title))),
@@ -112,13 +123,14 @@ class Bars(Panels):
             list(dict.fromkeys(value for _, part in parts for value in part[name]))
             for name in (self.x, self.hue)
         )
-        columns = min(3, len(parts))
-        lines = -(-len(parts) // columns)
         group, width = GROUP_INCHES + BAR_INCHES * len(hues), 0.8 / len(hues)
         longest = max((len(str(name)) for name in names), default=0) * LETTER_INCHES
         turned = longest > group  # names stand upright then, and the panels get room for them
         height = 2.8 + longest * turned
-        figure = new_figure(max(4.0, 1.6 + len(names) * group) * columns, 0.8 + height * lines)
+        panel = max(4.0, 1.6 + len(names) * group)
+        columns = min(3, len(parts), max(1, int(WIDEST / panel)))
+        lines = -(-len(parts) // columns)
+        figure = new_figure(panel * columns, 0.8 + height * lines)
         grid = list(figure.subplots(lines, columns, sharey=True, squeeze=False).flat)
         for axes, (title, part) in zip(grid, parts, strict=False):
             for h, hue in enumerate(hues):
@@ -128,7 +140,12 @@ class Bars(Panels):
                     (its["value"] - its["low"]).clip(lower=0),
                     (its["high"] - its["value"]).clip(lower=0),
                 ]
-                axes.bar(at, its["value"], width, label=str(hue), color=COLOURS[h % len(COLOURS)])
+                colour = COLOURS[h % len(COLOURS)]
+                if self.distance:  # a log axis has no 0 for bars to stand on
+                    axes.set_yscale("log")
+                    axes.plot(at, its["value"], MARKERS[h % len(MARKERS)], label=str(hue), color=colour)
+                else:
+                    axes.bar(at, its["value"], width, label=str(hue), color=colour)
                 axes.errorbar(at, its["value"], error, fmt="none", ecolor="black", elinewidth=0.8, capsize=2)
             if self.chance is not None:
                 given = self.chance if isinstance(self.chance, Mapping) else dict.fromkeys(names, self.chance)
@@ -165,6 +182,8 @@ class Lines(Panels):
                 axes.plot(its[self.x], its["value"], marker=MARKERS[h % len(MARKERS)], label=hue, **look)
                 axes.fill_between(its[self.x], its["low"], its["high"], alpha=0.15, color=look["color"])
             axes.set_title(title, loc="left", fontsize=10)
+            if self.distance:
+                axes.set_yscale("log")
             axes.set_xlabel(self.x_label or self.x)
             if all(isinstance(value, int) for value in part[self.x]):
                 axes.xaxis.get_major_locator().set_params(integer=True)
@@ -176,24 +195,19 @@ class Lines(Panels):
 
 @dataclass(frozen=True)
 class HeatMap(Panels):
-    """Values as colours in one scale, and as numbers where there is room; grey where there is none.
-
-    Args:
-        low: the end of the scale (default: the smallest value).
-        high: the other.
-    """
-
-    low: float | None = None
-    high: float | None = None
+    """Values as colours in one scale, from light to dark, and as numbers where there is room; grey where
+    there is none."""
 
     def __call__(self, frame: DataFrame, path: Path) -> None:
         """Write the picture."""
+        from matplotlib.colors import LogNorm, Normalize
+
         parts = self.parts(frame)
         shown = [part for _, part in parts]
         columns = list(dict.fromkeys(value for part in shown for value in part[self.x]))
         lines = sorted({value for part in shown for value in part[self.hue]})
-        low = min(float(part["value"].min()) for part in shown) if self.low is None else self.low
-        high = max(float(part["value"].max()) for part in shown) if self.high is None else self.high
+        every = [value for part in shown for value in part["value"] if math.isfinite(value)]
+        norm = (LogNorm if self.distance else Normalize)(min(every), max(every))
         across = min(len(parts), 2 if len(columns) > 3 else 4)
         down = -(-len(parts) // across)
         longest = max(map(len, map(str, columns)))
@@ -206,15 +220,14 @@ class HeatMap(Panels):
         for axes, (title, part) in zip(grid.flat, parts, strict=False):
             values = part.pivot(index=self.hue, columns=self.x, values="value")
             values = values.reindex(index=lines, columns=columns).to_numpy(dtype=float)
-            image = axes.imshow(values, vmin=low, vmax=high, cmap="cividis", aspect="auto", origin="lower")
+            image = axes.imshow(values, norm=norm, cmap="cividis_r", aspect="auto", origin="lower")
             axes.set_facecolor("0.85")
             axes.set_title(title, fontsize=10, loc="left")
             axes.set_xticks(range(len(columns)), columns, rotation=upright, fontsize=8)
             for i, line in enumerate(values if len(columns) <= MOST_NUMBERS else []):
                 for j, value in enumerate(line):
-                    colour = "white" if value < (high + low) / 2 else "black"
-                    text = f"{value:.3f}" if math.isfinite(value) else "–"
-                    axes.text(j, i, text, ha="center", va="center", fontsize=7, color=colour)
+                    colour = "white" if norm(value) > 0.5 else "black"
+                    axes.text(j, i, number(value), ha="center", va="center", fontsize=7, color=colour)
         for axes in grid[:, 0]:
             axes.set_ylabel(self.label or self.hue)
             axes.set_yticks(range(len(lines)), lines)

@@ -76,13 +76,25 @@ def pair_cosines(
     return torch.stack(cls_cos, -1), torch.stack(token_cos, -1)
 
 
-def histogram_edges(bins: int, device: torch.device | None = None) -> Tensor:
-    """The bins + 1 edges of equal bins from -1 to 1, float64. The last bin includes 1.
+DECADE = 50
+"""Logarithmic bins for each power of ten of 1 - cosine."""
+
+
+def histogram_edges(bins: int, device: torch.device | None = None, *, log: bool = False) -> Tensor:
+    """The bins + 1 edges from -1 to 1, float64, of equal bins or (`log`) of bins whose 1 - cosine falls by
+    a fiftieth of a power of ten each, down to the last, which holds the rest. The last bin includes 1.
 
     >>> histogram_edges(4).tolist()
     [-1.0, -0.5, 0.0, 0.5, 1.0]
+    >>> [round(1 - edge, 3) for edge in histogram_edges(101, log=True).tolist()[::50]]
+    [2.0, 0.2, 0.02]
     """
-    return torch.linspace(-1, 1, bins + 1, dtype=torch.float64, device=device)
+    if not log:
+        return torch.linspace(-1, 1, bins + 1, dtype=torch.float64, device=device)
+    steps = torch.arange(bins + 1, dtype=torch.float64, device=device)
+    edges = 1 - 2 * 10 ** (-steps / DECADE)
+    edges[-1] = 1
+    return edges
 
 
 class ShiftSums(NamedTuple):
@@ -121,7 +133,7 @@ class ShiftResult(NamedTuple):
     token_macro_L: Tensor
     """Mean over examples of the mean of their token pairs."""
     cls_histogram_LH: Tensor
-    """Counts in equal bins over [-1, 1], int64; edges by `histogram_edges`."""
+    """Counts in bins over [-1, 1], int64; edges by `histogram_edges`."""
     token_histogram_LH: Tensor
     n: Tensor
     """Examples; int64, as the next three."""
@@ -134,7 +146,7 @@ class ShiftResult(NamedTuple):
 
 
 def shift_sums(
-    cls_cos_NL: Tensor, token_cos_PL: Tensor, example_P: Tensor, block_N: Tensor, blocks: int, bins: int
+    cls_cos_NL: Tensor, token_cos_PL: Tensor, example_P: Tensor, block_N: Tensor, blocks: int, edges_H: Tensor
 ) -> ShiftSums:
     """The sums of one batch. No value travels to the host.
 
@@ -144,7 +156,7 @@ def shift_sums(
         example_P: whose pair it is, 0 .. N-1 in any order, shape (P,).
         block_N: which block an example counts for, 0 .. U-1, shape (N,).
         blocks: U.
-        bins: H.
+        edges_H: the H + 1 edges of the histograms' bins.
     """
     fine_N, fine_P = (cos.isfinite().all(1) for cos in (cls_cos_NL, token_cos_PL))
     cls_u_NL, token_u_PL = (
@@ -169,19 +181,18 @@ def shift_sums(
         pairs_U=summed(fine_P.long(), block_P),
         paired_U=summed((count_N > 0).long(), block_N),
         skipped_U=summed((~fine_N).long(), block_N) + summed((~fine_P).long(), block_P),
-        cls_histogram_LH=histogram(cls_cos_NL, fine_N, bins),
-        token_histogram_LH=histogram(token_cos_PL, fine_P, bins),
+        cls_histogram_LH=histogram(cls_cos_NL, fine_N, edges_H),
+        token_histogram_LH=histogram(token_cos_PL, fine_P, edges_H),
     )
 
 
-def histogram(cos_NL: Tensor, counted_N: Tensor, bins: int) -> Tensor:
-    """Counts (L, bins) of the counted rows in equal bins over [-1, 1], int64.
+def histogram(cos_NL: Tensor, counted_N: Tensor, edges_H: Tensor) -> Tensor:
+    """Counts (L, H) of the counted rows between the H + 1 edges, int64.
 
     Bins are closed below and open above, but the last one, which includes 1.
     """
-    layers = cos_NL.shape[1]
-    edges = histogram_edges(bins, cos_NL.device)
-    bin_NL = torch.bucketize(cos_NL.double().contiguous(), edges[1:-1], right=True)
+    layers, bins = cos_NL.shape[1], len(edges_H) - 1
+    bin_NL = torch.bucketize(cos_NL.double().contiguous(), edges_H[1:-1], right=True)
     place_NL = bin_NL + bins * torch.arange(layers, device=cos_NL.device)
     counts = torch.zeros(layers * bins, dtype=torch.int64, device=cos_NL.device)
     # bincount would wait for the device: the size of its result depends on values.
@@ -219,8 +230,9 @@ class EmbeddingShift(SumMetric):
 
     Args:
         layers: L, 1 for the last layer alone.
-        bins: H, equal bins over [-1, 1].
+        bins: H, bins over [-1, 1].
         blocks: U, groups of examples that are summed apart, for bootstraps over them.
+        log: bins of logarithmic width, for cosines that crowd at 1.
 
     Example:
         >>> metric = EmbeddingShift(layers=1, bins=4)
@@ -237,13 +249,15 @@ class EmbeddingShift(SumMetric):
 
     higher_is_better = None
 
-    def __init__(self, layers: int, bins: int = 100, blocks: int = 1, **kwargs: Any) -> None:
+    def __init__(
+        self, layers: int, bins: int = 100, blocks: int = 1, *, log: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         if min(layers, bins, blocks) < 1:
             raise ValueError(f"layers, bins, blocks: expected at least 1, got {layers}, {bins}, {blocks}")
-        self.layers, self.bins, self.blocks = layers, bins, blocks
+        self.layers, self.bins, self.blocks, self.log = layers, bins, blocks, log
         empty, nobody = torch.zeros(0, layers), torch.zeros(0, dtype=torch.long)
-        like = shift_sums(empty, empty, nobody, nobody, blocks, bins)
+        like = shift_sums(empty, empty, nobody, nobody, blocks, histogram_edges(bins, log=log))
         for name, value in zip(ShiftSums._fields, like, strict=True):
             self.add_sum(name, value.shape, value.dtype)
 
@@ -283,7 +297,8 @@ class EmbeddingShift(SumMetric):
             raise ValueError(f"example_P: expected numbers from 0 to {n_examples - 1}")
         if block_N is None:
             block_N = torch.zeros(n_examples, dtype=torch.long, device=cls_cos_NL.device)
-        batch = shift_sums(cls_cos_NL, token_cos_PL, example_P.long(), block_N, self.blocks, self.bins)
+        edges_H = histogram_edges(self.bins, cls_cos_NL.device, log=self.log)
+        batch = shift_sums(cls_cos_NL, token_cos_PL, example_P.long(), block_N, self.blocks, edges_H)
         for state, value in zip(self.sums, batch, strict=True):
             state += value
 

@@ -8,7 +8,7 @@ tokens of all B, S those of them in CKA, T tokens, D hidden, L layers, U blocks 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any, Literal, get_args
 
@@ -32,8 +32,8 @@ from metrics.sum_metric import SumMetric
 from storage.errors import DataError
 from storage.spool import Spool
 
-BINS = 2000
-"""Bins over [-1, 1]: cosines crowd near 1, and the figures join bins as their range allows."""
+BINS = 360
+"""Logarithmic bins of 1 - cosine, down to 1e-7; the figures join them as their range allows."""
 
 BLOCKS = 500
 """Blocks of stories that intervals are bootstrapped over: a story counts for the block of its number modulo
@@ -43,12 +43,19 @@ CKA_TOKENS = 32
 """Of one story at most so many context tokens enter CKA, evenly spread: its cost grows with the square of the
 width for each of them."""
 
+STATES = 300
+"""The first so many stories keep their CLS states, for a figure of them."""
+
 Which = Literal["all", "single window"]
 """Of the stories: all, or those that fit into one window."""
 WHICH: tuple[Which, ...] = get_args(Which)
 
 PlacedRow = tuple[tuple[int, ...], dict[str, Any]]
 """A row of examples.jsonl, behind the numbers of its (checkpoint,) story and variant."""
+
+
+State = tuple[int, str, np.ndarray]
+"""Number of a story, its variant, and the last hidden state of its CLS token."""
 
 
 class Between:
@@ -66,7 +73,7 @@ class Between:
         configs = reference.model.config, other.model.config
         widths = configs[0].hidden_size, configs[1].hidden_size
         self.layers = min(config.num_hidden_layers for config in configs) + 1
-        self.shift = EmbeddingShift(self.layers, BINS, BLOCKS) if widths[0] == widths[1] else None
+        self.shift = EmbeddingShift(self.layers, BINS, BLOCKS, log=True) if widths[0] == widths[1] else None
         """Cosines; None where the hidden widths differ."""
         self.cka = {
             name: LinearCKA(self.layers, *widths, sync_on_compute=False) for name in ("cls", "common")
@@ -108,12 +115,14 @@ class CheckpointShift:
         layers: those that are compared.
         shift: by variant and stories.
         between: with the reference, if there is one.
+        states: of the first stories and their variants, in order.
     """
 
     name: str
     layers: range
     shift: dict[Variant, dict[Which, EmbeddingShift]]
     between: Between | None = None
+    states: list[State] = field(default_factory=list)
 
 
 def measure(
@@ -159,7 +168,7 @@ def measure(
         layers = range(0 if every_layer else depth, depth + 1)
         shift = CheckpointShift(name, layers, {})
         for variant in variants:
-            metrics = [EmbeddingShift(len(layers), BINS, BLOCKS).to(model.device) for _ in WHICH]
+            metrics = [EmbeddingShift(len(layers), BINS, BLOCKS, log=True).to(model.device) for _ in WHICH]
             shift.shift[variant] = dict(zip(WHICH, metrics, strict=True))
         if reference is not None:
             originals = [story.original for story in next(stories.chunks(chunk))]
@@ -172,6 +181,7 @@ def measure(
                 shift.between = Between(*reference, model)
         special = frozenset(model.tokenizer.all_special_ids) if include_question else None
         batches = count()  # of all processes
+        states: Spool[State] = Spool()
         with tqdm(desc=name, unit=" stories", disable=None if team.first else True) as bar:
             for part in stories.chunks(chunk):
                 used = [story for story in part if story.variants or shift.between is not None]
@@ -180,7 +190,9 @@ def measure(
                 for index in sorted_batches([len(row.input_ids_T) for row, _ in encoded], model.batch_size):
                     if next(batches) % team.size == team.rank:
                         batch = [(used[i], *encoded[i]) for i in index]
-                        found += add_batch(shift, batch, model, reference[1] if reference else None, special)
+                        found += add_batch(
+                            shift, batch, model, reference[1] if reference else None, special, states
+                        )
                 for place, row in sorted(found, key=lambda placed: placed[0]):
                     rows.append(((number, *place), row))
                 bar.update(len(part))
@@ -188,6 +200,7 @@ def measure(
         for metric in chain(summed, *(metrics.values() for metrics in shift.shift.values())):
             metric.sync()  # over all processes
             metric.to("cpu")
+        shift.states = sorted(chain.from_iterable(team.gather(states)), key=lambda state: state[:2])
         checkpoints.append(shift)
         if between == "consecutive" or (between != "none" and number == 0):
             reference = (name, model)
@@ -201,6 +214,7 @@ def add_batch(
     model: QuestionCheckpoint,
     reference: QuestionCheckpoint | None,
     special: frozenset[int] | None,
+    states: Spool[State],
 ) -> Iterator[PlacedRow]:
     """Add a batch to the sums; a row for each of its stories and variants.
 
@@ -210,13 +224,22 @@ def add_batch(
         model: the checkpoint.
         reference: the one that it is compared with.
         special: ids to leave out of the question's common tokens; None leaves out the whole question.
+        states: get the CLS states of the first stories and their variants.
     """
+
+    def keep_states(variant: str, last_BTD: Tensor, chosen: Sequence[int], cls_R: Tensor) -> None:
+        state_RD = last_BTD[torch.arange(len(chosen)), cls_R.to(last_BTD.device)].float().cpu().numpy()
+        for b, state_D in zip(chosen, state_RD, strict=True):
+            if stories[b].number < STATES and np.isfinite(state_D).all():
+                states.append((stories[b].number, variant, state_D))
+
     device, collator = model.device, Collator(model.tokenizer, model.encoding.pad_to_multiple_of)
     stories, originals, windows = zip(*batch, strict=True)
     inputs, context_BT, shift_B = collator.pad(originals)
     cls_B = torch.tensor([row.cls for row in originals]) + shift_B
     block_B, single_B = torch.tensor([s.number % BLOCKS for s in stories]), torch.tensor(windows) == 1
     hidden_LBTD = model.hidden_states(inputs)
+    keep_states("os", hidden_LBTD[-1], range(len(stories)), cls_B)
     if shift.between is not None and reference is not None:
         shift.between.update(reference.hidden_states(inputs), hidden_LBTD, cls_B, context_BT, block_B)
     for number, (variant, metrics) in enumerate(shift.shift.items()):
@@ -244,7 +267,9 @@ def add_batch(
             (row_R, cls_B[row_R], torch.arange(len(chosen)), cls_R),
             (row_R[half_P], original_P + shift_B[row_R[half_P]], half_P, variant_P + shift_R[half_P]),
         ]
-        pairs = list(zip(hidden_LBTD, model.hidden_states(inputs), strict=True))[-len(shift.layers) :]
+        variant_LBTD = model.hidden_states(inputs)
+        keep_states(variant, variant_LBTD[-1], chosen, cls_R)
+        pairs = list(zip(hidden_LBTD, variant_LBTD, strict=True))[-len(shift.layers) :]
         cls_cos_RL, token_cos_PL = (
             torch.stack([cosine(o[i, j], v[k, m]) for o, v in pairs], -1)
             for i, j, k, m in ([index.to(device) for index in place] for place in places)

@@ -4,7 +4,6 @@ stories, R resamples.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -16,14 +15,14 @@ import torch
 
 from data_modules.schema import DELETED, Variant
 from evaluation.conclusions import change, headline
-from evaluation.figures import HeatMap, Lines, bare, legend, new_figure, style
-from evaluation.protocols.shift.measure import BLOCKS, CKA_TOKENS, WHICH, CheckpointShift, Which
+from evaluation.figures import COLOURS, MARKERS, Bars, HeatMap, Lines, bare, legend, new_figure, style
+from evaluation.protocols.shift.measure import BLOCKS, CKA_TOKENS, STATES, WHICH, CheckpointShift, Which
 from evaluation.report import Evaluation, Figure
 from evaluation.results import Results
 from evaluation.variants import Stories
 from evaluation.views import View, make_table
 from metrics.intervals import percentiles_of_each, resamples
-from metrics.shift import ShiftSums, shift_result
+from metrics.shift import DECADE, ShiftSums, histogram_edges, shift_result
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -47,7 +46,10 @@ NOTE = (
     "`ts_r` and `os_r` delete the rationale: the paper reads a low cosine there as a sign that the model has "
     "noticed. Variants may cover different stories, see n. Only the first window of a story is compared; "
     "`single window` leaves out the stories that have more. results.csv also has the mean over stories of "
-    f"their tokens' means (macro). Stories are resampled in {BLOCKS} blocks, one by one where they are fewer."
+    f"their tokens' means (macro). Stories are resampled in {BLOCKS} blocks, one by one where they are "
+    "fewer. Figures show 1 - cosine on a log axis: how far an embedding moved. states.png: CLS in the last "
+    f"layer of the first {STATES} stories and their variants, on two principal components; lines join their "
+    "means."
 )
 BETWEEN_NOTE = (
     "Between checkpoints: the same original stories in both, in the tokens and windows of the later one. "
@@ -92,7 +94,7 @@ def report(
     frame = results.frame
     last = frame[frame["layer"] == frame["checkpoint"].map({c.name: c.layers[-1] for c in checkpoints})]
     between_layers = frame[frame["reference"] != ""].astype({"layer": "int64"}, errors="ignore")
-    by, cosines = ("embedding", "variant"), {"cosine": "cosine", "std": "std"}
+    by, cosines = ("variant", "embedding"), {"cosine": "cosine", "std": "std"}
     title = "Cosine similarity with the original, last layer"
     where = {"stories": "all", "reference": ""}
     views = [make_table(View(title, by, cosines, where=where), last)]
@@ -169,8 +171,35 @@ def add_cosines(results: Results, sums: ShiftSums, layers: range, *, only: str =
 def figures(
     frame: DataFrame, checkpoints: Sequence[CheckpointShift], windows: Sequence[Which]
 ) -> dict[str, Figure]:
-    """File name to figure: histograms, curves over layers, heat maps between checkpoints."""
-    found: dict[str, Figure] = {}
+    """File name to figure: means, heat maps between checkpoints, CLS states, histograms, curves by layer."""
+    deepest = frame["checkpoint"].map({c.name: c.layers[-1] for c in checkpoints})
+    means = Bars(
+        x="variant",
+        hue="checkpoint",
+        measures={"cosine": "1 - cosine"},
+        panels="embedding",
+        where={"stories": "all", "reference": ""},
+        distance=True,
+        label="how far the variant moved",
+        note="last layer, log axis; lower: less moved",
+    )
+    found: dict[str, Figure] = {"shift.png": lambda _, path: means(frame[frame["layer"] == deepest], path)}
+    between = frame[(frame["reference"] != "") & frame["value"].notna()]
+    if len(between):
+        references = list(dict.fromkeys(between["reference"]))
+        several = "each compared with the one before it"
+        found["between.png"] = HeatMap(
+            x="checkpoint",
+            hue="layer",
+            measures={"cosine": "1 - cosine", "cka": "1 - CKA"},
+            panels="embedding",
+            where={"reference": references},
+            distance=True,
+            x_label=f"compared with {references[0]}" if len(references) == 1 else several,
+            label="layer (0: embeddings)",
+        )
+    if all(len(checkpoint.states) > 2 for checkpoint in checkpoints):
+        found["states.png"] = partial(draw_states, checkpoints)
     for variant in checkpoints[0].shift:
         for which in windows:
             suffix = "" if which == "all" else "_single_window"
@@ -182,32 +211,52 @@ def figures(
                 measures={"cosine": ""},
                 panels="embedding",
                 where={"variant": variant, "stories": "all"},
-                label=f"cosine with the original, {variant}",
+                distance=True,
+                label=f"1 - cosine with the original, {variant}",
                 x_label="layer (0: embeddings)",
             )
-    between = frame[(frame["reference"] != "") & frame["value"].notna()]
-    if len(between):
-        references = list(dict.fromkeys(between["reference"]))
-        several = "each compared with the one before it"
-        found["between.png"] = HeatMap(
-            x="checkpoint",
-            hue="layer",
-            measures={"cosine": "cosine", "cka": "CKA"},
-            panels="embedding",
-            where={"reference": references},
-            low=min(0.9, math.floor(10 * between["value"].min()) / 10),
-            high=1.0,
-            x_label=f"compared with {references[0]}" if len(references) == 1 else several,
-            label="layer (0: embeddings)",
-        )
     return found
+
+
+def draw_states(checkpoints: Sequence[CheckpointShift], _: DataFrame, path: Path) -> None:
+    """CLS in the last layer on its first two principal components: a panel a checkpoint, a colour a variant,
+    and lines from the mean of the originals to those of their variants. Axes are shared by checkpoints of one
+    width."""
+    from sklearn.decomposition import PCA
+
+    states = [np.stack([state for *_, state in checkpoint.states]) for checkpoint in checkpoints]
+    shared = len({state.shape[1] for state in states}) == 1
+    across = min(4, len(states))
+    down = -(-len(states) // across)
+    figure = new_figure(max(4.4, 2.9 * across), 0.6 + 2.8 * down)
+    grid = figure.subplots(down, across, squeeze=False, sharex=shared, sharey=shared)
+    for axes in grid.flat[len(states) :]:
+        axes.set_axis_off()
+    for axes, checkpoint, state_ND in zip(grid.flat, checkpoints, states, strict=False):
+        pca = PCA(2, svd_solver="full").fit(np.concatenate(states) if shared else state_ND)
+        place_N2 = pca.transform(state_ND)
+        variant_N = np.array([variant for _, variant, _ in checkpoint.states])
+        middle = place_N2[variant_N == "os"].mean(0)
+        for i, variant in enumerate(("os", *checkpoint.shift)):
+            mine, colour = place_N2[variant_N == variant], COLOURS[i % len(COLOURS)]
+            if len(mine):
+                axes.plot(*mine.T, ".", markersize=3, alpha=0.4, color=colour)
+                axes.plot(*np.stack([middle, mine.mean(0)]).T, linewidth=1, color="black", zorder=3)
+                axes.plot(*mine.mean(0), MARKERS[i % len(MARKERS)], color=colour, mec="black", label=variant)
+        axes.set_title(checkpoint.name, fontsize=10, loc="left")
+        bare(axes)
+        first, second = (f"PC {i} ({share:.0%})" for i, share in enumerate(pca.explained_variance_ratio_, 1))
+        axes.set_xlabel(first, fontsize=8)
+        axes.set_ylabel(second, fontsize=8)
+    legend(figure, grid[0][0])
+    figure.savefig(path, dpi=150)
 
 
 def draw_histograms(
     checkpoints: Sequence[CheckpointShift], variant: Variant, which: Which, _: DataFrame, path: Path
 ) -> None:
-    """Histograms of the last layer: CLS beside tokens, an outline a checkpoint, dotted its mean, the same
-    bins for all."""
+    """Histograms of the last layer on a log axis: CLS beside tokens, an outline a checkpoint, dotted its
+    mean, the same bins for all."""
     figure = new_figure(8.5, 3.4)
     results = [shift_result(c.shift[variant][which].sums.total()) for c in checkpoints]
     for axes, kind, title, unit in zip(
@@ -222,13 +271,13 @@ def draw_histograms(
             look, mean = style(i), float(getattr(result, f"{kind}_mean_L")[-1])
             axes.stairs(100 * share_H, edges, fill=True, alpha=0.18, color=look["color"])
             axes.stairs(100 * share_H, edges, label=checkpoint.name, linewidth=1.6, **look)
-            if math.isfinite(mean):
-                axes.axvline(mean, linewidth=1, linestyle=(0, (1, 2)), color=look["color"])
+            if 1 - mean >= edges[0]:
+                axes.axvline(1 - mean, linewidth=1, linestyle=(0, (1, 2)), color=look["color"])
+        axes.set_xscale("log")
         axes.set_xlim(edges[0], edges[-1])
         axes.set_ylim(bottom=0)
-        axes.locator_params(axis="x", nbins=5)
         bare(axes)
-        axes.set_xlabel(f"cosine similarity, {title}")
+        axes.set_xlabel(f"1 - cosine, {title}")
         axes.set_ylabel(f"% of {unit}")
     stories = "" if which == "all" else " (stories of one window)"
     figure.suptitle(f"{variant}{stories}; dotted: means", fontsize=11, x=0.01, ha="left")
@@ -237,16 +286,20 @@ def draw_histograms(
 
 
 def joined_bins(counts: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Fine histograms over [-1, 1] with shared wider bins over the range where any of them has something.
+    """Fine histograms with shared wider bins over the range where any of them has something.
 
     Returns:
-        The edges, and for each histogram the shares of its own total, 0 where it is empty.
+        The edges as 1 - cosine, from small to large, and for each histogram the shares of its own total, 0
+        where it is empty.
     """
+    counts = [count[::-1] for count in counts]
     bins = len(counts[0])
+    fine = 1 - histogram_edges(bins, log=True).numpy()[::-1]
+    fine[0] = fine[1] * 10 ** (-1 / DECADE)  # for an axis without 0
     filled = np.flatnonzero(np.sum(counts, axis=0))
     first, last = (int(filled[0]), int(filled[-1]) + 1) if len(filled) else (0, bins)
     factor = next(f for f in range(1, bins + 1) if bins % f == 0 and last // f - first // f < MOST_BINS)
     low, high = first // factor, -(-last // factor)
-    edges = np.linspace(-1, 1, bins // factor + 1)[low : high + 1]
+    edges = fine[::factor][low : high + 1]
     wide = [count.reshape(-1, factor).sum(1)[low:high] for count in counts]
     return edges, [count / max(1, count.sum()) for count in wide]

@@ -6,6 +6,7 @@ import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, pstdev
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from evaluation.protocols.shift.measure import BINS, measure
 from evaluation.protocols.shift.report import MOST_BINS, joined_bins
 from evaluation.variants import VariantOptions, read_stories
 from metrics.intervals import mean_interval
+from metrics.shift import histogram_edges
 from tests.evaluation.checkpoints import examples_of, save_ckpt, save_folder, told
 from tests.evaluation.protocols.shift.shift_oracle import (
     DATA,
@@ -159,8 +161,9 @@ def test_mistakes_cost_one_line(room: Path, tmp_path: Path, capsys: pytest.Captu
     assert not (tmp_path / "no").exists()
 
 
-def test_memory_does_not_grow_with_the_number_of_stories(room: Path) -> None:
+def test_memory_does_not_grow_with_the_number_of_stories(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python's own memory (records, tokens, rows); torch's holds one batch and sums of fixed size."""
+    monkeypatch.setattr("evaluation.protocols.shift.measure.STATES", 32)  # the bound of what figures keep
 
     def peak(limit: int, chunk: int) -> int:
         options = VariantOptions(data=["stories:conversation_train"], variants=["ts_r"], limit=limit)
@@ -179,6 +182,20 @@ def test_memory_does_not_grow_with_the_number_of_stories(room: Path) -> None:
     assert at_once > 1.6 * few  # so that the bound above means something
 
 
+def test_states_are_those_that_cosines_are_of(room: Path, tmp_path: Path) -> None:
+    """The figure of CLS states stands on the same embeddings as the rows, for every story and variant."""
+    stories = read_stories(VariantOptions(data=[str(DATA)], variants=["ts", "ts_r"]))
+    flags: dict[str, Any] = {"every_layer": False, "between": "none", "include_question": False, "chunk": 7}
+    (found,), _, rows = measure({"a": str(room / "a")}, stories, Processes(), Asking(device="cpu"), **flags)
+    state = {(number, variant): vector for number, variant, vector in found.states}
+    assert [state[:2] for state in found.states] == sorted(state)
+    assert len(found.states) == len(stories.stories) + len(rows)
+    for (_, number, _), row in rows:
+        os, other = state[number, "os"], state[number, row["variant"]]
+        cosine = os @ other / np.sqrt((os @ os) * (other @ other))
+        assert row["cls"] == pytest.approx(cosine, abs=1e-5)
+
+
 @given(
     st.lists(
         st.dictionaries(st.integers(0, BINS - 1), st.integers(1, 50), max_size=6), min_size=1, max_size=3
@@ -188,10 +205,12 @@ def test_joined_bins_keep_every_count_in_its_place(sparse: list[dict[int, int]])
     counts = [np.bincount(list(c), list(c.values()), minlength=BINS) if c else np.zeros(BINS) for c in sparse]
     edges, shares = joined_bins(counts)
     assert len(edges) - 1 <= MOST_BINS
-    assert np.allclose(np.diff(edges), edges[1] - edges[0])
-    fine = np.linspace(-1, 1, BINS + 1)
+    assert (np.diff(edges) > 0).all()
+    assert edges[0] > 0  # on a log axis
+    fine = 1 - histogram_edges(BINS, log=True).numpy()[::-1]
+    fine[0] = fine[1] * 10 ** (-1 / 50)
     for count, share in zip(counts, shares, strict=True):
         assert share.sum() == pytest.approx(1 if count.sum() else 0)
         for k in np.flatnonzero(share):
             inside = (fine[:-1] >= edges[k] - 1e-9) & (fine[1:] <= edges[k + 1] + 1e-9)
-            assert share[k] == pytest.approx(count[inside].sum() / count.sum())
+            assert share[k] == pytest.approx(count[::-1][inside].sum() / count.sum())
