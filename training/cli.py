@@ -13,6 +13,7 @@ import sys
 import warnings
 from argparse import ArgumentError
 from collections.abc import Sequence
+from pathlib import Path
 from pydoc import locate
 from typing import Any
 
@@ -27,8 +28,10 @@ from pytorch_lightning.plugins import AsyncCheckpointIO, CheckpointIO
 from data_modules.batching.data_module import TextDataModule
 from models.backbones import Backbone
 from models.checkpoint import inspect
-from training.callbacks.eval_sets import MonitorCheck
+from storage.json_files import load_json
+from training.callbacks.eval_sets import FinalValidation, MonitorCheck
 from training.callbacks.run_record import RunRecord
+from training.closing import closing_lines, print_metrics
 from training.config_errors import CONFIGS, check_trainer_keys, named_configs, one_line, suggestion
 from training.modules.fine_tuning import FineTuning
 from training.run import LET_GO_S, Run, resumable_step
@@ -125,6 +128,8 @@ class InterventuneCLI(LightningCLI):
         disable_progress_bar()  # of reading weights, a blink
         assert self.subcommand is not None
         config = self.config[self.subcommand]
+        if "verbose" in config:
+            config.verbose = False  # our table instead of Lightning's
         follow_seed(config, int(config.get("seed_everything") or 0))
         run = Run(**vars(config.run))
         wanted = config.get("ckpt_path")
@@ -143,6 +148,32 @@ class InterventuneCLI(LightningCLI):
             where = run.home / (run.version or "*")
             raise ValueError(f"--ckpt_path {wanted}: no checkpoint under {where}; start without it")
         config.ckpt_path = None  # a folder that a run left before its first checkpoint is started over
+
+    def after_fit(self) -> None:
+        """Where the run is, what came of it, and what to do with it."""
+        if (folder := self._written()) is not None:
+            metrics = load_json(folder / "metrics.json")
+            monitor = self.config[self.command].checkpoint.monitor or ""
+            print(*closing_lines(folder, metrics, monitor, self.datamodule), sep="\n", flush=True)
+
+    def after_validate(self) -> None:
+        """The metrics."""
+        if (folder := self._written()) is not None:
+            print_metrics({name: float(value) for name, value in self.trainer.callback_metrics.items()})
+            print(f"written to {folder / 'metrics.json'}", flush=True)
+
+    after_test = after_validate
+
+    def after_predict(self) -> None:
+        """Where the answers are."""
+        if (folder := self._written()) is not None:
+            print(f"written to {folder / 'predictions'}", flush=True)
+
+    def _written(self) -> Path | None:
+        """The folder of the run in the process that has written there."""
+        if self.trainer.fast_dev_run or not self.trainer.is_global_zero:
+            return None
+        return Path(self.trainer.loggers[0].log_dir or "")
 
     def instantiate_classes(self) -> None:
         """Build model, data and trainer. ValueError in one line where a constructor refuses an option."""
@@ -177,7 +208,12 @@ class InterventuneCLI(LightningCLI):
             # Each refresh shows a loss, for which a GPU has to stop: as often as curves are written, no more.
             # (The one of rich asks in every step.)
             callbacks.append(TQDMProgressBar(refresh_rate=max(1, config.trainer.log_every_n_steps or 10)))
-        callbacks += [FiniteLoss(), MonitorCheck(), BatchSeed(int(config.get("seed_everything") or 0))]
+        callbacks += [
+            FiniteLoss(),
+            MonitorCheck(),
+            FinalValidation(),
+            BatchSeed(int(config.get("seed_everything") or 0)),
+        ]
         kwargs["callbacks"] = [*callbacks, *([Compiled()] if run.compile else [])]
         trainer = super().instantiate_trainer(**kwargs)
         # After ModelCheckpoint, so that what it chose is in last.ckpt.

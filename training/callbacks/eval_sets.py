@@ -218,6 +218,31 @@ class MonitorCheck(pl.Callback):
             )
 
 
+class FinalValidation(pl.Callback):
+    """Validates where `max_steps` ends a run that has never been validated: it shall have metrics, and a
+    best.ckpt that is chosen by them."""
+
+    def __init__(self) -> None:
+        self.validated = False
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        """Stop as one who stops early, whom Lightning validates."""
+        if trainer.global_step == trainer.max_steps and not self.validated:
+            trainer.should_stop = True
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Note that there are metrics."""
+        self.validated = self.validated or not trainer.sanity_checking
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a run that goes on must know."""
+        return {"validated": self.validated}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Whether it was validated before."""
+        self.validated = state_dict["validated"]
+
+
 def _monitored(trainer: pl.Trainer) -> list[ModelCheckpoint]:
     checkpoints = [c for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint)]
     return [checkpoint for checkpoint in checkpoints if checkpoint.monitor]
