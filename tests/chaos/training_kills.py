@@ -223,7 +223,7 @@ def _doing(run: Training, left: set[Path]) -> str:
 
 def temporary_files(folder: Path) -> list[Path]:
     """Files that were being written."""
-    return [path for path in folder.rglob(".*") if path.is_file()] if folder.exists() else []
+    return [path for path in folder.rglob(".*.tmp") if path.is_file()] if folder.exists() else []
 
 
 def unreadable(folder: Path) -> str:
