@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from data_modules.schema import QAExample, Rejected, Variant
 from evaluation.conclusions import listed
+from evaluation.protocol import launched
 from evaluation.report import source_record
 from storage.command_line import AtLeast
 from storage.errors import DataError
@@ -134,6 +135,8 @@ def read_stories(options: VariantOptions, once: Once = lambda make: make()) -> S
             that no original allows.
         ValueError: no such generator, or the cache is not one.
     """
+    from tqdm.auto import tqdm
+
     from data_modules.interventions.augmentation import TEMPLATES, generate_sentences, needing_sentences
     from data_modules.interventions.deletion import AUGMENTED, perturb, report_rejected, with_rationale
 
@@ -153,6 +156,7 @@ def read_stories(options: VariantOptions, once: Once = lambda make: make()) -> S
         raise DataError(f"--variants {made[0]}: the sources hold no original stories to make it from")
     result = Stories(options, dataset, wanted, rejected={variant: Counter() for variant in made})
     kept, count = Counter[str](), min(len(originals), options.limit or len(originals))
+    bar = tqdm(total=count, desc="perturbing stories", unit="story", disable=quiet())
     for start in range(0, count, PART):
         part = [with_rationale(originals[i]) for i in range(start, min(count, start + PART))]
         sentences: dict[Variant, Mapping[str, str]] = {}
@@ -181,6 +185,8 @@ def read_stories(options: VariantOptions, once: Once = lambda make: make()) -> S
                     variants[variant] = rows[variant][places[variant].pop(original.id)]
             kept.update(variants.keys())
             result.stories.append(Story(number, original, variants))
+        bar.update(len(part))
+    bar.close()
     for variant in made:
         report_rejected(kept[variant], result.rejected[variant], variant, ", ".join(options.data))
     for variant, left in places.items():
@@ -194,11 +200,18 @@ def read_stories(options: VariantOptions, once: Once = lambda make: make()) -> S
     return result
 
 
+def quiet() -> bool | None:
+    """The `disable` of tqdm: bars show on a terminal, in the first of several processes."""
+    return True if launched()[0] else None
+
+
 def read_rows(
     options: VariantOptions,
 ) -> tuple[str, dict[Variant, Spool[QAExample]], dict[Variant, dict[str, int]]]:
     """The name of the data set; all that is needed of the sources, by variant; and where among these rows
     each id stands (but of `os`): of two with one id the later counts for the original."""
+    from tqdm.auto import tqdm
+
     from data_modules.sources import read_questions
 
     rows: dict[Variant, Spool[QAExample]] = {}
@@ -207,7 +220,8 @@ def read_rows(
     for source in options.data:
         # Rows of a file may hold variants behind their originals; other sources hold originals only.
         originals_only = source.startswith(("hub:", "stories:"))
-        for example in read_questions(source, skip_bad=options.skip_bad):
+        questions = read_questions(source, skip_bad=options.skip_bad)
+        for example in tqdm(questions, f"reading {source}", unit="question", disable=quiet()):
             datasets.setdefault(example.dataset, source)
             spool = rows.setdefault(example.variant, Spool())
             if example.variant != "os":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import re
+import sys
 from collections import Counter
 from dataclasses import replace
 from itertools import islice, pairwise
@@ -125,3 +128,21 @@ def test_spread_takes_both_ends_and_even_steps(counts: list[int], most: int) -> 
             steps = {after - before for before, after in pairwise(own)}
             assert not steps or max(steps) - min(steps) <= 1
         start += count
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_reading_and_perturbing_show_their_rate_on_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read_stories(VariantOptions(["stories:conversation_dev"], limit=130))
+    assert capsys.readouterr().err == ""
+    for rank, bars in (("0", True), ("1", False)):  # the first of several processes tells
+        monkeypatch.setenv("RANK", rank)
+        monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+        read_stories(VariantOptions(["stories:conversation_dev"], limit=130))
+        shown = re.search(r"perturbing stories: 100%.* 130/130 .*story/s", terminal.getvalue())
+        assert bool(shown) == ("reading stories:conversation_dev" in terminal.getvalue()) == bars

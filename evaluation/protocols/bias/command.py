@@ -141,6 +141,8 @@ def ask_all(
     asking: Asking,
 ) -> tuple[list[ScoredGroups], list[dict[str, Any]]]:
     """Every checkpoint's scores of every data set, by data set, and its answers to ordinary questions."""
+    from tqdm.auto import tqdm
+
     from data_modules.groups.advice import with_unadvised
     from data_modules.sources import read_groups, read_questions
     from evaluation.answering.open import check_can_score, open_answerer
@@ -150,7 +152,8 @@ def ask_all(
         check_can_score(path, "subjects")  # before anything is loaded
     sets: dict[str, list[Group]] = {}
     for name, source in data.items():
-        sets[name] = list(read_groups(source, skip_bad=skip_bad))
+        records = read_groups(source, skip_bad=skip_bad)
+        sets[name] = list(tqdm(records, f"reading {source}", unit="group", disable=None))
         if not sets[name]:
             raise DataError(f"{source}: holds no groups")
         if not advised_only:

@@ -25,7 +25,7 @@ from data_modules.schema import QAExample, Variant
 from evaluation.answering.checkpoint import QuestionCheckpoint
 from evaluation.answering.interface import Asking
 from evaluation.processes import Processes
-from evaluation.variants import Stories, Story
+from evaluation.variants import Stories, Story, quiet
 from metrics.cka import LinearCKA
 from metrics.shift import EmbeddingShift, cosine
 from metrics.sum_metric import SumMetric
@@ -182,7 +182,7 @@ def measure(
         special = frozenset(model.tokenizer.all_special_ids) if include_question else None
         batches = count()  # of all processes
         states: Spool[State] = Spool()
-        with tqdm(desc=name, unit=" stories", disable=None if team.first else True) as bar:
+        with tqdm(total=len(stories.stories), desc=name, unit="story", disable=quiet()) as bar:
             for part in stories.chunks(chunk):
                 used = [story for story in part if story.variants or shift.between is not None]
                 encoded = first_windows([story.original for story in used], model.tokenizer, model.encoding)
