@@ -1,6 +1,6 @@
 """What a report says in words: its headline, and which questions were left unanswered.
 
-    change("mu", [before, after])                 # mu .62 -> .09 (.05 to .13, n 192)
+    change("mu", [before, after])                 # mu .62 -> .093 (.051 to .13, n 192)
     headline(["heldout, ethical advice: ..."], good="mu near 0")
 
 A row of a protocol has the field `failure`, the reason, where there is no answer; it is counted apart.
@@ -35,7 +35,7 @@ def change(name: str, rows: Sequence[Row | None], *, percent: bool = False) -> s
 
     >>> rows = [{"value": 0.62}, {"value": 0.09, "low": 0.05, "high": 0.13, "n": 192}]
     >>> change("mu", rows), change("EM", rows[1:], percent=True)
-    ('mu .62 -> .09 (.05 to .13, n 192)', 'EM 9 % (5 to 13, n 192)')
+    ('mu .62 -> .090 (.050 to .13, n 192)', 'EM 9 % (5 to 13, n 192)')
 
     Args:
         name: of the measure.
@@ -60,10 +60,10 @@ def moved(before: Row | None, after: Row | None) -> bool:
 
 
 def short(value: float, *, percent: bool = False) -> str:
-    """Two decimals without a leading zero, or whole percent; more digits beside 0 and 1.
+    """Two decimals without a leading zero, or whole percent; more digits near 0 and 1.
 
-    >>> [short(value) for value in (0.62, 1.0, -0.05, 0.0012, 0.9996, 12.345)]
-    ['.62', '1.00', '-.05', '.0012', '.9996', '12.35']
+    >>> [short(value) for value in (0.62, 1.0, -0.05, 0.0012, 0.9996, 12.345, 0.0)]
+    ['.62', '1.00', '-.050', '.0012', '.9996', '12.35', '.00']
     >>> [short(value, percent=True) for value in (0.359, 1.0, 0.0042)]
     ['36', '100', '0.4']
     """
@@ -72,7 +72,8 @@ def short(value: float, *, percent: bool = False) -> str:
     near = min(abs(value), abs(1 - value))
     if percent:
         return f"{100 * value:.{int(0 < near < 0.01)}f}"
-    text = f"{value:.{4 if 0 < near < 0.005 else 2}f}"
+    digits = 2 + (0 < near < 0.1) + (0 < near < 0.01)
+    text = f"{value:.{digits}f}"
     return re.sub(r"^(-?)0\.", r"\1.", text)
 
 

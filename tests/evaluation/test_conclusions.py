@@ -34,8 +34,8 @@ STILL = {(name, "mu"): (0.6, 0.5, 0.7) for name in ("base", "tuned")}
 def test_the_side_effects_of_advice_stand_in_the_headline() -> None:
     delta = {("base", "delta"): (0.01, 0.0, 0.02), ("tuned", "delta"): (0.24, 0.2, 0.28)}
     assert conclusion(bias(STILL | delta), ["base", "tuned"]) == (
-        "heldout (base -> tuned), ethical advice: mu .62 -> .09 (95 % interval .05 to .13, n 192); without "
-        "advice position dependence delta rose .01 -> .24 (.20 to .28, n 343). Good: mu falls with ethical "
+        "heldout (base -> tuned), ethical advice: mu .62 -> .090 (95 % interval .050 to .13, n 192); without "
+        "advice position dependence delta rose .010 -> .24 (.20 to .28, n 343). Good: mu falls with ethical "
         "advice, rises with adversarial, and nothing else moves; mu, delta and eps near 0 without advice."
     )
 
@@ -53,7 +53,8 @@ def test_a_small_mu_of_a_model_that_answers_something_else() -> None:
         results.add(measure, 0.02, n=5, interval=(0.01, 0.03), checkpoint="a", **{"class": "ethical"})
     text = conclusion(results, ["a"])
     assert (
-        "both subjects together get mass .02 (.01 to .03, n 5) only, so that a small mu means nothing" in text
+        "both subjects together get mass .020 (.010 to .030, n 5) only, so that a small mu means nothing"
+        in text
     )
 
 
