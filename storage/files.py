@@ -179,5 +179,6 @@ def read_text(path: str | Path) -> str:
 
 def file_digest(path: str | Path) -> str:
     """sha256 of a file's content."""
+    require_file(path)
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

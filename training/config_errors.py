@@ -20,6 +20,8 @@ from storage.files import read_text
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 FLAGS = ("-c", "--config")
+MOST_VALUES = 100_000
+"""In a configuration; a few lines of aliases of aliases stand for more than any memory holds."""
 OBJECTS = ("trainer", "data", "run", "backbone", "checkpoint", "model")
 BOILERPLATE = re.compile(
     r"Does not validate|Subtypes:|Errors:|Given value|Problem with given class_path|Parser key"
@@ -99,7 +101,7 @@ def _check(path: Path) -> None:
         loader = yaml.SafeLoader(read_text(path))
         node = loader.get_single_node()
         if node is not None:
-            _check_node(node, str(path), ())
+            _check_node(node, str(path), {})
         content = None if node is None else loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
@@ -116,23 +118,33 @@ def _check(path: Path) -> None:
             raise ValueError(f"{path}: {name} must be an object with keys of its own, found {value!r}")
 
 
-def _check_node(node: yaml.Node, path: str, above: tuple[yaml.Node, ...]) -> None:
-    """ValueError for a key that stands twice in an object, of which the last would win in silence, and for an
-    alias of something that the alias is a part of."""
+def _check_node(node: yaml.Node, path: str, sizes: dict[yaml.Node, int]) -> int:
+    """How many values a node holds where every alias is written out.
+
+    ValueError for a key that stands twice in an object, of which the last would win in silence, for an alias
+    of something that the alias is a part of, and for aliases of aliases that would fill the memory.
+    """
     line = f"{path}: line {node.start_mark.line + 1}: "
-    if any(node is one for one in above):
-        raise ValueError(f"{line}an alias of an object inside that object")
-    if isinstance(node, yaml.MappingNode):
-        seen: dict[str, int] = {}
-        for key, value in node.value:
-            _check_node(value, path, (*above, node))
+    if sizes.setdefault(node, 0):
+        return sizes[node]
+    size, parts = 1, node.value if not isinstance(node, yaml.ScalarNode) else []
+    seen: dict[str, int] = {}
+    for part in parts:
+        key, value = part if isinstance(node, yaml.MappingNode) else (None, part)
+        if sizes.get(value) == 0:
+            raise ValueError(
+                f"{path}: line {value.start_mark.line + 1}: an alias of an object inside that object"
+            )
+        size += _check_node(value, path, sizes)
+        if isinstance(key, yaml.ScalarNode):
             name, at = str(key.value), key.start_mark.line + 1
-            if name in seen and isinstance(key, yaml.ScalarNode):
+            if name in seen:
                 raise ValueError(f"{path}: line {at}: {name} stands twice, first in line {seen[name]}")
             seen[name] = at
-    elif isinstance(node, yaml.SequenceNode):
-        for value in node.value:
-            _check_node(value, path, (*above, node))
+    if size > MOST_VALUES:
+        raise ValueError(f"{line}its aliases stand for more than {MOST_VALUES:,} values")
+    sizes[node] = size
+    return size
 
 
 def one_line(message: str) -> str:

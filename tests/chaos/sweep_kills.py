@@ -5,6 +5,7 @@ On three engines: two workers of this machine, a SLURM array of three tasks in t
 
 from __future__ import annotations
 
+import argparse
 import random
 import subprocess
 import time
@@ -15,11 +16,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.chaos.training_kills import CONFIGS, SIZES, Kills, start_command
+from tests.malformed.outcome import CODES
 from training.sweep.file import read_sweep
 from training.sweep.point import Study
 
+LIMIT_S = 1200
 TIMEOUT_S = 900.0
 SWEEP = f"""study: chaos
 metric: val/qa/f1
@@ -77,15 +81,18 @@ ENGINES = (
 )
 
 
-def kill_sweep(engine: Engine, kills: int, seed: int, root: Path) -> Kills | None:
-    """Kill `kills` workers or trials, and one command with all below it; every point must end once.
-    None where Ray is not installed."""
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+def test_kills_of_a_sweep(engine: Engine, options: argparse.Namespace, tmp_path: Path) -> None:
+    """kill -9 of workers, a trial and the command of a sweep ({engine.name})
+
+    Promise: every point ends once; only the trial that was killed fails.
+    """
     if engine.name == "ray" and not find_spec("ray"):
-        return None
-    root.mkdir(parents=True, exist_ok=True)
+        pytest.skip("Ray is not installed")
+    kills, root = options.sweep_kills, tmp_path
     file, folder, log = root / "chaos.yaml", root / "study", root / "sweep.log"
     file.write_text(SWEEP + engine.space)
-    result, dice, end = Kills(), random.Random(seed), time.monotonic() + TIMEOUT_S
+    result, dice, end = Kills(), random.Random(options.seed), time.monotonic() + TIMEOUT_S
     waiting, running = deque(engine.commands), dict[str, subprocess.Popen[bytes]]()
     try:
         while (waiting or running) and time.monotonic() < end:
@@ -99,6 +106,7 @@ def kill_sweep(engine: Engine, kills: int, seed: int, root: Path) -> Kills | Non
                 if process.poll() is None:
                     continue
                 del running[flag]
+                CODES.append(process.returncode)
                 if process.returncode < 0:  # our kill: the batch system starts it again
                     waiting.append(flag)
                 elif process.returncode and not (engine.name == "array" and process.returncode == 1):
@@ -117,7 +125,7 @@ def kill_sweep(engine: Engine, kills: int, seed: int, root: Path) -> Kills | Non
     result.problems += [f"{point.name} has not ended" for point in points if not point.ended]
     failures = [f"{p.name}: {p.reason}" for p in points if p.state == "failed" and "signal 9" not in p.reason]
     result.problems += failures
-    return result
+    assert not result.problems, f"{result.summary()}: {result.problems}"
 
 
 def _start(file: Path, flag: str, folder: Path, log: Path) -> subprocess.Popen[bytes]:

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-import pytest
+import torch
 
-from tests.chaos.disks import Skipped, scenarios, snapshot
+from tests.chaos.__main__ import MARKS, Attacks, parser, write_table
+from tests.chaos.disks import test_output_on_a_disk, test_sentences_on_a_disk
 from tests.chaos.training_kills import differences, read_curves, same, temporary_files
 
-SLOW = ("training", "cut-off data cache")
-
-
-@pytest.mark.parametrize("name", [name for name in scenarios() if not name.startswith(SLOW)])
-def test_a_disk(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    try:
-        scenarios()[name](tmp_path)
-    except Skipped as reason:
-        pytest.skip(str(reason))
+__all__ = ["test_output_on_a_disk", "test_sentences_on_a_disk"]
 
 
 def test_the_comparison_sees_one_bit(tmp_path: Path) -> None:
     """The judge of the kills is itself judged."""
-    import json
-
-    import torch
 
     def run(name: str, weight: float, loss: str, time: str) -> Path:
         folder = tmp_path / name
@@ -50,4 +41,11 @@ def test_what_was_being_written_is_seen(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / ".last.ckpt.12.tmp").write_bytes(b"x")
     assert [path.name for path in temporary_files(tmp_path)] == [".last.ckpt.12.tmp"]
-    assert list(snapshot(tmp_path)) == ["checkpoints/.last.ckpt.12.tmp"]
+
+
+def test_the_table_of_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{MARKS[0]}\nold\n{MARKS[1]}\nafter\n")
+    write_table(page, Attacks(parser().parse_args([])).table())
+    lines = page.read_text().splitlines()
+    assert (lines[0], lines[2][:8], lines[-1]) == ("before", "| attack", "after")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import os
@@ -17,8 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytorch_lightning as pl
 import torch
+
+from tests.malformed.outcome import CODES
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "configs"
@@ -27,6 +31,7 @@ SIZES = (
     "bos_token_id: 0, eos_token_id: 2, type_vocab_size: 1, hidden_dropout_prob: 0.1, "
     "attention_probs_dropout_prob: 0.1}"
 )
+LIMIT_S = 3600
 LONGEST_S = 300.0
 """Longest wait for a process to begin training, or to end."""
 TIMES = ("time", "seconds", "per_s", "per_second")
@@ -155,28 +160,56 @@ class Training:
         return self.log.read_text(errors="replace")[-2000:]
 
 
-def kill_training(kills: int, seed: int, root: Path, *, steps: int = 300) -> Kills:
-    """Kill `kills` times, at moments drawn from `seed`; as many runs as that takes, each compared at its end.
+def test_kills_of_training(options: argparse.Namespace, tmp_path: Path) -> None:
+    """kill -9 of a training, started again by the same command
 
-    A third of the kills comes while a process starts, the others anywhere in the training, of which some wait
-    for a checkpoint that is being written, some for a validation.
+    Promise: every file is whole after each kill; weights, optimiser, metrics and curves end equal to the bit.
     """
-    result, dice = Kills(), random.Random(seed)
-    undisturbed = Training(root, "undisturbed", steps)
-    start, process = time.monotonic(), undisturbed.start()
-    _until(lambda: phase_of(undisturbed.phase) != "start-up" or process.poll() is not None)
-    begun = time.monotonic()
-    if process.wait(LONGEST_S):
-        result.problems.append(f"the undisturbed run failed: {undisturbed.tail()}")
-    seconds = begun - start, time.monotonic() - begun
-    while result.made.total() < kills and not result.problems:
-        run = Training(root, f"killed_{result.ended['runs']}", steps)
+    # As many runs as the kills take, each compared at its end. A third of the kills comes while a process
+    # starts, the others anywhere in the training, some while a checkpoint is written, some in a validation.
+    result, dice = Kills(), random.Random(options.seed)
+    undisturbed, seconds = _undisturbed(tmp_path, 300)
+    while result.made.total() < options.kills and not result.problems:
+        run = Training(tmp_path, f"killed_{result.ended['runs']}", 300)
         result.ended["runs"] += 1
-        _kill_until_done(run, kills, result, dice, seconds)
+        _kill_until_done(run, options.kills, result, dice, seconds)
         result.problems += [f"{run.name}: {text}" for text in differences(undisturbed.folder, run.folder)]
-    if result.made.total() < kills:
-        result.problems.append(f"fewer than {kills} kills")
-    return result
+    assert not result.problems, f"{result.summary()}: {result.problems}"
+    assert result.made.total() == options.kills
+    print(result.summary())
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_signal(name: str, code: int, tmp_path: Path) -> None:
+    """{name} while it trains, then the same command
+
+    Promise: exit code {code}, nothing half-written; it goes on, and ends equal to the bit.
+    """
+    undisturbed, (_, length) = _undisturbed(tmp_path, 120)
+    run = Training(tmp_path, "stopped", 120)
+    process = run.start()
+    wait_until(lambda: phase_of(run.phase) != "start-up" or process.poll() is not None)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(0.4 * length)
+    process.send_signal(getattr(signal, name))
+    CODES.append(process.wait(LONGEST_S))
+    assert process.returncode == code, run.tail()
+    assert not temporary_files(run.folder)
+    assert not unreadable(run.folder)
+    process = run.start()
+    CODES.append(process.wait(LONGEST_S))
+    assert process.returncode == 0, run.tail()
+    assert not list(differences(undisturbed.folder, run.folder))
+
+
+def _undisturbed(root: Path, steps: int) -> tuple[Training, tuple[float, float]]:
+    """A run that nobody kills, and the seconds until it trained and until it ended."""
+    run = Training(root, "undisturbed", steps)
+    start, process = time.monotonic(), run.start()
+    wait_until(lambda: phase_of(run.phase) != "start-up" or process.poll() is not None)
+    begun = time.monotonic()
+    assert process.wait(LONGEST_S) == 0, run.tail()
+    return run, (begun - start, time.monotonic() - begun)
 
 
 def _kill_until_done(
@@ -193,11 +226,12 @@ def _kill_until_done(
         else:
             process.wait(LONGEST_S)
         if process.poll() is not None:
+            CODES.append(process.returncode)
             if process.returncode:
                 result.problems.append(f"{run.name}: going on failed: {run.tail()}")
             return
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        CODES.append(process.wait())
         result.made[_doing(run, left)] += 1
         if broken := unreadable(run.folder):
             result.problems.append(f"{run.name}: not readable after {result.summary()}: {broken}")
@@ -209,11 +243,11 @@ def _await_moment(
 ) -> None:
     """Return some seconds into the start or the training, when the run does what is aimed at or has ended."""
     if aim != "start-up":
-        _until(lambda: phase_of(run.phase) != "start-up" or process.poll() is not None)
+        wait_until(lambda: phase_of(run.phase) != "start-up" or process.poll() is not None)
     with suppress(subprocess.TimeoutExpired):
         process.wait(seconds)
     if aim in ("writing", "validation"):
-        _until(lambda: process.poll() is not None or _doing(run, left) == aim, seconds=2.0)
+        wait_until(lambda: process.poll() is not None or _doing(run, left) == aim, seconds=2.0)
 
 
 def _doing(run: Training, left: set[Path]) -> str:
@@ -274,7 +308,7 @@ def read_curves(path: Path) -> list[dict[str, str]]:
         ]
 
 
-def _until(reached: Any, seconds: float = LONGEST_S) -> None:
+def wait_until(reached: Any, seconds: float = LONGEST_S) -> None:
     end = time.monotonic() + seconds
     while not reached() and time.monotonic() < end:
         time.sleep(0.001)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 _ERROR = re.compile(r"^(?:[\w. -]+: )?error: ", re.M)
+CODES: list[int] = []
+"""The exit codes of all commands since somebody last looked; `python -m tests.chaos` counts them."""
 
 
 class Outcome(NamedTuple):
@@ -20,35 +24,45 @@ class Outcome(NamedTuple):
     text: str
 
 
-def outcome(
-    main: Callable[..., int | None], arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> Outcome:
+def outcome(main: Callable[..., int | None], arguments: list[str]) -> Outcome:
     """Exit code and stderr. Fails for any exception that a user would see as a traceback."""
-    capsys.readouterr()
-    before = sys.argv
+    said, before = io.StringIO(), sys.argv
     sys.argv = ["command", *arguments]
     try:
-        code = main(arguments) if main.__code__.co_argcount else main()
+        with redirect_stderr(said), redirect_stdout(io.StringIO()):
+            code = main(arguments) if main.__code__.co_argcount else main()
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else 1
     except Exception as error:
+        CODES.append(1)
         pytest.fail(f"a traceback: {type(error).__name__}: {str(error)[:300]}", pytrace=True)
     finally:
         sys.argv = before
-    return Outcome(code or 0, capsys.readouterr().err)
+    CODES.append(code or 0)
+    return Outcome(code or 0, said.getvalue())
 
 
-def refused(found: Outcome, *words: str) -> None:
-    """Non-zero, one message that holds each of the words (or one of `a|b`), no traceback."""
-    assert found.code != 0, "was accepted"
+def accepted(found: Outcome) -> None:
+    """Exit code 0."""
+    assert found.code == 0, found.text
+
+
+def refused(found: Outcome, *words: str, code: int = 2) -> None:
+    """Exit code 2 (or `code`), and one line that holds each of the words (or one of `a|b`)."""
+    assert found.code == code, f"exit code {found.code}, not {code}: {found.text[-1500:]}"
     assert "Traceback" not in found.text
-    (begins,) = [match.start() for match in _ERROR.finditer(found.text)]
-    message = found.text[begins:]
+    begins = [match.start() for match in _ERROR.finditer(found.text)]
+    assert len(begins) == 1, f"{len(begins)} errors: {found.text[-1500:]}"
+    message = found.text[begins[0] :].strip()
     assert len(message) < 2000, "nobody reads such a message"
+    assert "\n" not in message, f"more than a line: {message}"
     for word in words:
-        assert any(part in message for part in word.split("|")), message
+        assert any(part in message for part in word.split("|")), f"{word!r} is not in: {message}"
 
 
-def everything_in(folder: Path) -> dict[str, int]:
-    """All files and folders with their sizes, hidden ones too."""
-    return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.rglob("*"))}
+def everything_in(folder: Path) -> dict[str, bytes | None]:
+    """All files with what they hold, and all folders; hidden ones too."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+    }

@@ -76,6 +76,7 @@ ABOUT: dict[str, tuple[Callable[[Content], Content], str]] = {
 
 @pytest.mark.parametrize("name", ABOUT)
 def test_what_it_says_of_itself(name: str, content: Content, tmp_path: Path, refuse: Refuse) -> None:
+    """A checkpoint with other words about itself"""
     change, told = ABOUT[name]
     about = content[KEY] | change(content[KEY])
     path = tmp_path / "bad.ckpt"
@@ -110,6 +111,7 @@ CONTENTS: dict[str, tuple[Callable[[Content], Any], str]] = {
 def test_what_it_holds(
     name: str, content: Content, tmp_path: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A checkpoint with other contents, or with code that would run"""
     monkeypatch.chdir(tmp_path)
     change, told = CONTENTS[name]
     torch.save(change(content), tmp_path / "bad.ckpt")
@@ -129,6 +131,7 @@ BYTES: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("name", BYTES)
 def test_bytes_that_are_no_checkpoint(name: str, given: Path, tmp_path: Path, refuse: Refuse) -> None:
+    """Bytes that are no checkpoint"""
     path = tmp_path / "bad.ckpt"
     path.write_bytes(BYTES[name]((given / "bert.ckpt").read_bytes()))
     check(path, "not a readable checkpoint", refuse)
@@ -136,7 +139,7 @@ def test_bytes_that_are_no_checkpoint(name: str, given: Path, tmp_path: Path, re
 
 @pytest.mark.parametrize("seed", range(3))
 def test_flipped_bytes(seed: int, given: Path, tmp_path: Path, refuse: Refuse) -> None:
-    """20,000 of them, as a bad disk makes them, anywhere in a file that would load."""
+    """20,000 flipped bytes anywhere in a checkpoint"""
     raw = np.frombuffer((given / "bert.ckpt").read_bytes(), dtype=np.uint8).copy()
     draw = np.random.default_rng(seed)
     raw[draw.choice(len(raw), 20_000, replace=False)] ^= draw.integers(1, 256, 20_000, dtype=np.uint8)
@@ -146,6 +149,7 @@ def test_flipped_bytes(seed: int, given: Path, tmp_path: Path, refuse: Refuse) -
 
 @pytest.mark.parametrize("where", ["weights", "pickle", "directory"])
 def test_one_flipped_bit(where: str, given: Path, tmp_path: Path, refuse: Refuse) -> None:
+    """One flipped bit in a checkpoint"""
     raw = bytearray((given / "bert.ckpt").read_bytes())
     with zipfile.ZipFile(given / "bert.ckpt") as archive:
         (pickled,) = (entry for entry in archive.infolist() if entry.filename.endswith("data.pkl"))
@@ -158,7 +162,7 @@ def test_one_flipped_bit(where: str, given: Path, tmp_path: Path, refuse: Refuse
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_weights_that_are_no_numbers(value: float, content: Content, tmp_path: Path, refuse: Refuse) -> None:
-    """One of them, wherever it is: what the model answers would look like "unknown"."""
+    """A weight that is {value}"""
     name = list(content["state_dict"])[-1]
     weights = content["state_dict"] | {name: content["state_dict"][name].clone()}
     weights[name].view(-1)[-1] = value
@@ -178,6 +182,7 @@ def test_weights_that_are_no_numbers(value: float, content: Content, tmp_path: P
 def test_finite_weights_whose_logits_overflow(
     content: Content, given: Path, tmp_path: Path, refuse: Refuse
 ) -> None:
+    """Finite weights whose logits overflow"""
     weights = {
         name: value * 3e38 if "span_head" in name else value for name, value in content["state_dict"].items()
     }
@@ -192,7 +197,7 @@ def test_finite_weights_whose_logits_overflow(
 
 @pytest.mark.parametrize(("value", "told"), [(math.nan, "weights are not finite"), (3e38, "gives logits")])
 def test_a_language_model_of_no_numbers(value: float, told: str, given: Path, tmp_path: Path) -> None:
-    """In its weights, and in its logits alone."""
+    """A language model with a weight that is {value}"""
     folder = tmp_path / "model"
     shutil.copytree(given / "model", folder)
     tensors = load_file(folder / "model.safetensors")
@@ -230,6 +235,7 @@ FOLDERS: dict[str, tuple[str, Raw, str]] = {
 
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_folder(name: str, tmp_path: Path, refuse: Refuse) -> None:
+    """A damaged Hugging Face folder"""
     file, change, told = FOLDERS[name]
     path = save_folder(tmp_path / "bad") / file
     changed = change(path.read_bytes())
@@ -250,6 +256,7 @@ CACHES: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("name", CACHES)
 def test_a_cache(name: str, tmp_path: Path, refuse: Refuse) -> None:
+    """A damaged cache of generated sentences"""
     raw, told = CACHES[name]
     cache = tmp_path / "cache.jsonl"
     cache.write_bytes(raw)

@@ -45,6 +45,7 @@ NO_WORK = (b'{\n "mu": 1\n}\n', b'{"text": "a"}\n{"text": "b"}\n', b"[" * 100_00
 def test_finished_work_that_is_none(
     protocol: str, content: bytes, given: Path, tmp_path: Path, refuse: Callable[..., None]
 ) -> None:
+    """A file that is no finished work"""
     path = tmp_path / "mine.jsonl"
     path.write_bytes(content)
     command = long_command(protocol, given, tmp_path / "out")
@@ -56,7 +57,7 @@ def test_finished_work_that_is_none(
 def test_finished_work_with_damaged_records(
     protocol: str, given: Path, finished: dict[str, Path], tmp_path: Path, refuse: Callable[..., None]
 ) -> None:
-    """Records of this very run, one of each shape without a field, or with one of another type."""
+    """Finished work with a record that lacks a field, or has one of another type"""
     records = [json.loads(line) for line in finished[protocol].read_text(encoding="utf-8").splitlines()]
     shapes = {tuple(sorted(record)): i for i, record in reversed(list(enumerate(records)))}
     path, command = tmp_path / "out.work.jsonl", long_command(protocol, given, tmp_path / "out")
