@@ -25,7 +25,7 @@ def run(
         results: folders of runs and reports, or folders above them.
         output: the page.
         title: heading of the page.
-        examples: rows of each report's examples.jsonl on the page.
+        examples: lines of each report's examples on the page, a question with all its answers each.
         overwrite: replace the page if it exists.
 
     Raises:

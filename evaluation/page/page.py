@@ -17,6 +17,7 @@ from typing import Any
 from evaluation.figures import bare, new_figure, style
 from evaluation.page.folders import PICTURES, ExampleRows, Found, FoundReport, FoundRun, read_rows
 from evaluation.page.tables import (
+    HEADLINES,
     example_line,
     headline_metrics,
     long_table,
@@ -52,14 +53,16 @@ def page(results: Sequence[Found], *, title: str, examples: int = 200) -> str:
     environment.filters["markdown"] = lambda text: Markup(renderer.render(text))
     sections = [section(found, f"s{number}", examples) for number, found in enumerate(results, start=1)]
     runs = [found for found in results if isinstance(found, FoundRun)]
-    compared = []
+    compared = [headline_metrics(runs)] if runs else []
     if len(runs) > 1:
-        compared = [headline_metrics(runs), metrics_table("All numbers of training", runs)]
+        compared.append(metrics_table("All numbers of training", runs))
     protocols: dict[str, list[tuple[FoundReport, str, ExampleRows]]] = {}
     for shown in sections:
         if isinstance(shown["found"], FoundReport):
             protocols.setdefault(shown["kind"], []).append((shown["found"], shown["id"], shown["examples"]))
     compared += [long_table(kind, sources) for kind, sources in protocols.items() if len(sources) > 1]
+    drawn = curve_keys(runs)[:MOST_CURVES]
+    first = [key for key in drawn if is_headline(key)]
     script = (HOME / "page.js").read_text(encoding="utf-8")
     text = environment.get_template("page.html.j2").render(
         title=title,
@@ -67,7 +70,10 @@ def page(results: Sequence[Found], *, title: str, examples: int = 200) -> str:
         conclusions=[shown for shown in sections if shown["headline"]],
         comparisons=[table for table in compared if table.rows],
         differences=settings_table(runs),
-        curves=[(keys, inline(content, "image/svg+xml")) for keys, content in curve_figures(runs)],
+        curves=[
+            [(names, inline(content, "image/svg+xml")) for names, content in curve_figures(runs, chosen)]
+            for chosen in (first, drawn[len(first) :])
+        ],
         undrawn=curve_keys(runs)[MOST_CURVES:],
         script=script,
         script_hash=b64encode(sha256(script.encode()).digest()).decode(),
@@ -80,7 +86,7 @@ def page(results: Sequence[Found], *, title: str, examples: int = 200) -> str:
 def section(found: Found, name: str, limit: int) -> dict[str, Any]:
     """Everything about one folder, as the template shows it: of a run what it was made with, its last numbers
     and its whole configuration; of a report what is in its files."""
-    shown: dict[str, Any] = {"id": name, "found": found, "headline": "", "config": "", "metrics": None}
+    shown: dict[str, Any] = {"id": name, "found": found, "headline": "", "config": ""}
     shown |= {"notes": [], "tables": [], "pictures": [], "lost": [], "lines": []}
     if isinstance(found, FoundRun):
         environment = dict(found.environment)
@@ -89,7 +95,6 @@ def section(found: Found, name: str, limit: int) -> dict[str, Any]:
         return shown | {
             "kind": "training",
             "title": found.label,
-            "metrics": headline_metrics([found]),
             "numbers": metrics_table("All numbers", [found]),
             "about": pairs_table(f"{found.label}: {found.folder}", environment),
             "examples": ExampleRows(),
@@ -125,13 +130,19 @@ def inline(content: bytes, kind: str) -> str:
 
 
 def curve_keys(runs: Sequence[FoundRun]) -> list[str]:
-    """Metrics that some run has two points of, without the numbers of examples; by stage, losses first."""
+    """Metrics that some run has two points of, without the numbers of examples: losses and headlines first,
+    then by stage."""
     keys = {key for run in runs for key in run.curves if run.curves[key].notna().sum() > 1}
     keys = {key for key in keys if key != "step" and not key.endswith("/n")}
-    return sorted(keys, key=lambda key: (key.split("/")[0], "/loss" not in key, key))
+    return sorted(keys, key=lambda key: (not is_headline(key), key.split("/")[0], "/loss" not in key, key))
 
 
-def curve_figures(runs: Sequence[FoundRun]) -> Iterator[tuple[str, bytes]]:
+def is_headline(key: str) -> bool:
+    """Whether people look at a metric first."""
+    return "/loss" in key or key.split("/")[-1] in HEADLINES
+
+
+def curve_figures(runs: Sequence[FoundRun], chosen: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     """Figures as (which metrics, SVG), a panel a metric, a line a run; the same runs give the same bytes."""
     import matplotlib as mpl
 
@@ -140,7 +151,7 @@ def curve_figures(runs: Sequence[FoundRun]) -> Iterator[tuple[str, bytes]]:
         return text.replace("$", r"\$").rjust(len(text) + text.startswith("_"))
 
     stages: dict[str, list[str]] = {}
-    for key in curve_keys(runs)[:MOST_CURVES]:
+    for key in chosen:
         stages.setdefault(key.split("/")[0], []).append(key)
     size = ACROSS * DOWN
     for keys in (mine[at : at + size] for mine in stages.values() for at in range(0, len(mine), size)):

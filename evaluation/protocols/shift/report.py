@@ -49,7 +49,7 @@ NOTE = (
     f"their tokens' means (macro). Stories are resampled in {BLOCKS} blocks, one by one where they are "
     "fewer. Figures show 1 - cosine on a log axis: how far an embedding moved. states.png: CLS in the last "
     f"layer of the first {STATES} stories and their variants, on two principal components; lines join their "
-    "means."
+    "means, the checkpoint's mean of the originals taken off."
 )
 BETWEEN_NOTE = (
     "Between checkpoints: the same original stories in both, in the tokens and windows of the later one. "
@@ -198,7 +198,7 @@ def figures(
             x_label=f"compared with {references[0]}" if len(references) == 1 else several,
             label="layer (0: embeddings)",
         )
-    if all(len(checkpoint.states) > 2 for checkpoint in checkpoints):
+    if all("os" in {state[1] for state in c.states} and len(c.states) > 2 for c in checkpoints):
         found["states.png"] = partial(draw_states, checkpoints)
     for variant in checkpoints[0].shift:
         for which in windows:
@@ -219,12 +219,16 @@ def figures(
 
 
 def draw_states(checkpoints: Sequence[CheckpointShift], _: DataFrame, path: Path) -> None:
-    """CLS in the last layer on its first two principal components: a panel a checkpoint, a colour a variant,
-    and lines from the mean of the originals to those of their variants. Axes are shared by checkpoints of one
-    width."""
+    """CLS in the last layer, less the checkpoint's mean of the originals, on two principal components.
+
+    A panel a checkpoint, a colour a variant, lines to the variants' means; one width, the same axes.
+    """
     from sklearn.decomposition import PCA
 
-    states = [np.stack([state for *_, state in checkpoint.states]) for checkpoint in checkpoints]
+    states = []
+    for checkpoint in checkpoints:
+        state_ND = np.stack([state for *_, state in checkpoint.states])
+        states.append(state_ND - state_ND[[variant == "os" for _, variant, _ in checkpoint.states]].mean(0))
     shared = len({state.shape[1] for state in states}) == 1
     across = min(4, len(states))
     down = -(-len(states) // across)

@@ -260,8 +260,8 @@ def test_curves_of_runs_with_odd_and_equal_names(recwarn: pytest.WarningsRecorde
         a_run("_hidden", **{"a/$b$_{": [0.25, 0.125]}),
     ]
     assert curve_keys(runs) == ["a/$b$_{"]
-    ((keys, picture),) = curve_figures(runs)
+    ((keys, picture),) = curve_figures(runs, curve_keys(runs))
     assert keys == "a/$b$_{"
     assert picture.startswith(b"<?xml")
-    assert [picture] == [drawn for _, drawn in curve_figures(runs)]  # to the byte
+    assert [picture] == [drawn for _, drawn in curve_figures(runs, curve_keys(runs))]  # to the byte
     assert not recwarn
