@@ -212,7 +212,7 @@ class MonitorCheck(pl.Callback):
             if checkpoint.monitor.endswith("/selection"):  # needs ethical and adversarial advice
                 _keep_last(checkpoint)
                 continue
-            near = difflib.get_close_matches(checkpoint.monitor, logged, n=3) or sorted(logged)
+            near = difflib.get_close_matches(checkpoint.monitor, logged, n=3) or sorted(logged)[:6]
             raise ValueError(
                 f"checkpoint.monitor: no metric {checkpoint.monitor!r}; there are {', '.join(near)}, ..."
             )
