@@ -7,7 +7,7 @@ import difflib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -25,6 +25,7 @@ MOST_VALUES = 100_000
 OBJECTS = ("trainer", "data", "run", "backbone", "checkpoint", "model")
 BOILERPLATE = re.compile(
     r"Does not validate|Subtypes:|Errors:|Given value|Problem with given class_path|Parser key"
+    r"|Subclass types expect|a class path \(str\)|a dict (with|without|with parameters)\b"
     r"|Expected a path but|Expected a <class 'NoneType'>"
 )
 
@@ -32,7 +33,7 @@ PLAIN = {
     r"(Namespace|NestedArg)\(.*": "...",
     r"<class '([\w.]+)'>": r"\1",
     r"a typing\.Literal": "one of ",
-    r"a dot import path string: \S+": "the path of a class (package.module.Class)",
+    r"a dot import path string: [^\s;]+": "the path of a class (package.module.Class)",
     r"collections\.abc\.": "",
     r"(?i)^unable to load config ([^;]+?)(; unable to load config .*)?$": r"expected keys and values, got \1",
     r"(?i)not a valid subclass of .*": "expected the path of a class (package.module.Class)",
@@ -166,11 +167,17 @@ def one_line(message: str) -> str:
     names = re.findall(r'Parser key "([^"]+)"', message)
     key = ""
     for name in names:  # of which some repeat what is above them
-        key = name if f"{name}.".startswith(f"{key}.") or not key else f"{key}.{name}"
+        if not f".{key}".endswith(f".{name}"):
+            key = name if not key or name.startswith(f"{key}.") else f"{key}.{name}"
     value = re.search(r"Given value: (?!Namespace|NestedArg|\{)(.*)", message)
     lines = [re.sub(r'^(- )?(Parser key "[^"]+": ?)?', "", line.strip()) for line in message.splitlines()]
     reasons = dict.fromkeys(line for line in lines if line and not BOILERPLATE.match(line))
-    text = "; ".join(reasons)
+    # Of the alternatives of a union the one that was meant says most, and the others what they are.
+    kinds = ([], [], [])  # type: tuple[list[str], list[str], list[str]]
+    for reason in reasons:
+        vague = re.match("(?i)unable to load config|not a valid subclass", reason)
+        kinds[2 if vague else 1 if reason.startswith("Expected a") else 0].append(reason)
+    text = "; ".join(next(filter(None, kinds), []))
     text = re.sub(r"[;,] Expected (?=an? )", " or ", text)
     for pattern, plain in PLAIN.items():
         text = re.sub(pattern, plain, text)
@@ -227,6 +234,8 @@ def suggestion(message: str, keys: Iterable[str]) -> str:
     if absent := re.search(r"module '([\w.]+)' has no attribute '(\w+)'", message):
         near = difflib.get_close_matches(absent[2], dir(import_module(absent[1])), n=1)
         return f"; did you mean {absent[1]}.{near[0]}?" if near else ""
+    if re.fullmatch(r"data\.(val|test|predict)_\w+", where) and what.startswith("expected a dict"):
+        return "; name the sources, as {main: FILE}"
     wrong = re.search(
         r"unrecognized arguments: (?:--)?([\w.]+)|[Oo]ption '([\w.]+)'|[Kk]ey '([\w.]+)'", message
     )
@@ -253,6 +262,11 @@ def constructor_keys(kind: Any) -> Iterator[str]:
     >>> "ethical_weight" in constructor_keys(GroupLoss)
     True
     """
+    if is_dataclass(kind):
+        for field in fields(kind):
+            yield field.name
+            yield from (f"{field.name}.{key}" for key in constructor_keys(field.default_factory))
+        return
     for base in getattr(kind, "__mro__", ()):
         for name, parameter in signature(base.__init__).parameters.items() if base is not object else ():
             yield name
