@@ -18,6 +18,8 @@ from evaluation.views import Cell, Table, format_cell
 NUMBER = re.compile(r"[+\-−±]?\d[\d.,]*(e[+-]?\d+)?[^A-Za-z]*")
 HEADLINES = frozenset({"f1", "em", "unknown", "accuracy", "mu", "mean"})
 """The last part of a run's headline metrics."""
+ASKED = ("text", "prompt", "choices", "label", "id", "key")
+"""Fields of a question in rows without a prediction as text."""
 HALF = 80
 """Characters at the beginning and at the end of a long piece of a story."""
 MOST = 3000
@@ -221,13 +223,14 @@ def example_line(rows: ExampleRows, line: Line) -> ShownLine:
     first = next(iter(line.rows.values()))
     fields = [name for name in first if name != "checkpoint" and name not in rows.by]
     at = next((i for i, name in enumerate(fields) if name.startswith("prediction")), 0)
-    asked = fields[:at] or [name for name in ("id", "key") if name in first]
+    asked = fields[:at] or [name for name in ASKED if name in first]
     answers = []
     for name in rows.names:
         row = line.rows.get(name, {})
         right = row.get("right")
         mark = ("right" if right else "wrong") if isinstance(right, bool) else ""
         given = [key for key in row if key not in {*asked, *rows.by, "checkpoint", "right"}]
+        given = [key for key in given if row[key] not in ("", None, []) or key.startswith("prediction")]
         answers.append((mark, [said(key, row) for key in given]))
     hidden = {"deleted", "appended"} if "story" in first else set()
     asked.sort(key=("id", "key").__contains__)  # last
@@ -237,7 +240,7 @@ def example_line(rows: ExampleRows, line: Line) -> ShownLine:
 
 def said(name: str, row: Mapping[str, Any]) -> Said:
     """A field of a row."""
-    value = row[name]
+    value = row[name] if row[name] != "" else None
     if name == "story" and isinstance(value, str):
         return Said(name, value, story_pieces(value, row))
     if name == "references" and isinstance(value, list):
