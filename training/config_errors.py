@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from storage.files import read_text
+from storage.files import read_text, require_file
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 FLAGS = ("-c", "--config")
@@ -63,7 +63,7 @@ def shipped(name: str, *folders: str) -> Path:
     """A file, or the configuration of that name in one of the folders of configs/.
 
     Raises:
-        ValueError: neither is there; with the nearest names.
+        ValueError: neither is there, with the nearest names; or it is a folder or a pipe.
     """
     files = {path.stem: path for folder in folders for path in (CONFIGS / folder).glob("*.yaml")}
     if not Path(name).exists() and name in files:
@@ -72,6 +72,7 @@ def shipped(name: str, *folders: str) -> Path:
         near = difflib.get_close_matches(Path(name).stem, files, n=3)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise ValueError(f"{name}: no such file or shipped configuration{hint}")
+    require_file(name)
     return Path(name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -85,3 +86,13 @@ def test_groups_alone_teach_no_answers(
     groups = f"--data.train_groups=[{commands.data.groups_train}]"
     arguments = commands.of("fit", experiment, "bert", data, groups, "--data.train_qa=")
     assert "data.train_qa" in fails(arguments, capsys, monkeypatch)
+
+
+@pytest.mark.parametrize("start", [("fit", "-c"), ("fit", "--config"), ("sweep",)])
+def test_a_pipe_is_no_configuration(
+    start: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody writes into it: to read it would wait for ever."""
+    os.mkfifo(tmp_path / "pipe.yaml")
+    assert command([*start, str(tmp_path / "pipe.yaml")]) == 2
+    assert capsys.readouterr().err == f"error: {tmp_path}/pipe.yaml: is a pipe; name a file\n"
