@@ -25,6 +25,7 @@ from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.utilities import rank_zero_info
 
 from training.stopping.checkpoint_io import remove_leftovers
+from training.stopping.divergence import DivergedError
 from training.stopping.processes import Agreement, Stopped, StopSignals, is_distributed, lost_contact
 
 SAVE = 1
@@ -143,6 +144,8 @@ class LastCheckpoint(Checkpoint):
     ) -> None:
         """End the processes that this one has started, the one that failed last: it has to tell why."""
         self.signals.restore()
+        if isinstance(exception, DivergedError):  # in all processes at once: nobody waits in vain for another
+            self.agreement.finish()
         children = getattr(trainer.strategy.launcher, "procs", [])
         if lost_contact(exception):
             for child in children:
