@@ -109,8 +109,11 @@ REPLIES = {
 }
 PERTURB = "perturb --dataset stories --input stories:conversation_dev --variant ts_r_aug"
 ASKING = {
-    "faithfulness": (evaluation_command, "faithfulness --data {0}/questions.json --checkpoint openai:m@{1}"),
-    "perturb": (data_command, f"{PERTURB} --generator openai:m@{{1}}"),
+    "faithfulness": (
+        evaluation_command,
+        "faithfulness --data {0}/questions.json --checkpoint openai:some-model@{1}",
+    ),
+    "perturb": (data_command, f"{PERTURB} --generator openai:some-model@{{1}}"),
 }
 
 
@@ -130,7 +133,7 @@ def test_an_endpoint(
     with impatient, serve(lambda prompt, before: REPLIES[name]) as endpoint:
         arguments = words.format(given, endpoint.url).split()
         found = outcome(main, [*arguments, "--output", str(tmp_path / "out")])
-    refused(found, "openai:m")
+    refused(found, "some-model")
     assert not (tmp_path / "out").exists()
     if name in ("hangs", "fails"):
         assert "retry" in found.text

@@ -18,8 +18,6 @@ from evaluation.__main__ import main as evaluation_command
 from models.__main__ import main as models_command
 from tests.chaos.training_kills import CONFIGS, SIZES, same, start_command, unreadable
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
-from tests.evaluation.checkpoints import save_ckpt
-from tests.evaluation.protocols.bias.predictions import lei, rows
 from tests.malformed.outcome import CODES, accepted, everything_in, outcome, refused
 from training.__main__ import main as training_command
 
@@ -57,29 +55,15 @@ def break_disk(disk: Path, trouble: str) -> None:
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
 
 
-Command = tuple[Callable[..., int | None], list[str]]
-
-
-def _stories(work: Path, disk: Path) -> Command:
-    return data_command, ["stories", "--split", "dev", "--kind", "qa", "--output", str(disk / "out.json")]
-
-
-def _perturb(work: Path, disk: Path) -> Command:
-    flags = ["--dataset", "stories", "--input", "stories:conversation_dev", "--variant", "ts"]
-    return data_command, ["perturb", *flags, "--output", str(disk / "out.jsonl")]
-
-
-def _report(work: Path, disk: Path) -> Command:
-    predictions = work / "lei.json"
-    predictions.write_text(json.dumps(lei(rows(("ethical", "adversarial")))))
-    return evaluation_command, ["bias", "--predictions", str(predictions), "--output", str(disk / "report")]
-
-
-def _export(work: Path, disk: Path) -> Command:
-    return models_command, ["export", str(save_ckpt(work / "model.ckpt")), str(disk / "model")]
-
-
-WRITERS = {"stories": _stories, "perturb": _perturb, "report": _report, "export": _export}
+WRITERS = {
+    "stories": (data_command, "stories --split dev --kind qa --output {disk}/out.json"),
+    "perturb": (
+        data_command,
+        "perturb --dataset stories --input stories:conversation_dev --variant ts --output {disk}/out.jsonl",
+    ),
+    "report": (evaluation_command, "bias --predictions {given}/lei.json --output {disk}/report"),
+    "export": (models_command, "export {given}/bert.ckpt {disk}/model"),
+}
 
 
 def refuses(disk: Path, main: Callable[..., int | None], arguments: list[str]) -> None:
@@ -92,7 +76,7 @@ TROUBLES = pytest.mark.parametrize("trouble", ["full", "read-only"])
 
 @TROUBLES
 @pytest.mark.parametrize("name", WRITERS)
-def test_output_on_a_disk(name: str, trouble: str, tmp_path: Path) -> None:
+def test_output_on_a_disk(name: str, trouble: str, given: Path, tmp_path: Path) -> None:
     """The disk of a command's output is {trouble}
 
     Promise: one line; the output of an earlier run stays.
@@ -101,7 +85,8 @@ def test_output_on_a_disk(name: str, trouble: str, tmp_path: Path) -> None:
         if earlier and name == "export":
             continue  # never replaces a folder
         with small_disk(tmp_path / f"disk_{earlier}") as disk:
-            main, arguments = WRITERS[name](tmp_path, disk)
+            main, words = WRITERS[name]
+            arguments = words.format(given=given, disk=disk).split()
             if earlier:
                 accepted(outcome(main, arguments))
             break_disk(disk, trouble)

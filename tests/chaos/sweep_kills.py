@@ -9,7 +9,7 @@ import argparse
 import random
 import subprocess
 import time
-from collections import deque
+from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.chaos.training_kills import CONFIGS, SIZES, Kills, start_command
+from tests.chaos.training_kills import CONFIGS, SIZES, start_command
 from tests.malformed.outcome import CODES
 from training.sweep.file import read_sweep
 from training.sweep.point import Study
@@ -92,7 +92,8 @@ def test_kills_of_a_sweep(engine: Engine, options: argparse.Namespace, tmp_path:
     kills, root = options.sweep_kills, tmp_path
     file, folder, log = root / "chaos.yaml", root / "study", root / "sweep.log"
     file.write_text(SWEEP + engine.space)
-    result, dice, end = Kills(), random.Random(options.seed), time.monotonic() + TIMEOUT_S
+    made, problems = Counter[str](), list[str]()
+    dice, end = random.Random(options.seed), time.monotonic() + TIMEOUT_S
     waiting, running = deque(engine.commands), dict[str, subprocess.Popen[bytes]]()
     try:
         while (waiting or running) and time.monotonic() < end:
@@ -110,22 +111,19 @@ def test_kills_of_a_sweep(engine: Engine, options: argparse.Namespace, tmp_path:
                 if process.returncode < 0:  # our kill: the batch system starts it again
                     waiting.append(flag)
                 elif process.returncode and not (engine.name == "array" and process.returncode == 1):
-                    result.problems.append(
-                        f"{flag} ended with {process.returncode}: {log.read_text()[-1500:]}"
-                    )
+                    problems.append(f"{flag} ended with {process.returncode}: {log.read_text()[-1500:]}")
             if running:
-                _kill_something(list(running.values()), kills, dice, result)
+                _kill_something(list(running.values()), kills, dice, made)
     finally:
         for process in running.values():
             _end(process)
     if waiting or running:
-        result.problems.append(f"the sweep did not end in {TIMEOUT_S:.0f} s")
+        problems.append(f"the sweep did not end in {TIMEOUT_S:.0f} s")
     points = Study(sweep=read_sweep(file), folder=folder).points()
-    result.ended.update(point.state for point in points)
-    result.problems += [f"{point.name} has not ended" for point in points if not point.ended]
+    problems += [f"{point.name} has not ended" for point in points if not point.ended]
     failures = [f"{p.name}: {p.reason}" for p in points if p.state == "failed" and "signal 9" not in p.reason]
-    result.problems += failures
-    assert not result.problems, f"{result.summary()}: {result.problems}"
+    problems += failures
+    assert not problems, f"killed {made}: {problems}"
 
 
 def _start(file: Path, flag: str, folder: Path, log: Path) -> subprocess.Popen[bytes]:
@@ -138,24 +136,22 @@ def _start(file: Path, flag: str, folder: Path, log: Path) -> subprocess.Popen[b
 
 
 def _kill_something(
-    commands: list[subprocess.Popen[bytes]], kills: int, dice: random.Random, result: Kills
+    commands: list[subprocess.Popen[bytes]], kills: int, dice: random.Random, made: Counter[str]
 ) -> None:
     """One worker or trial, until there were enough; then one command with all that it has started."""
-    made = result.made.total()
-    if made < kills:
+    if made.total() < kills:
         below = [process for command in commands for process in _below(command.pid)]
-        kinds = [("workers", _named(below, "guard.py"))]
-        if not result.made["trials"]:  # which fails its point, as when memory ran out
-            kinds.append(("trials", _named(below, "-m training fit")))
-        if ray_workers := _named(below, "ray::run_point"):
-            kinds.append(("Ray workers", ray_workers))
-        what, victims = dice.choice(kinds)
+        kinds = {"workers": "guard.py", "Ray workers": "ray::run_point"}
+        if not made["trials"]:  # which fails its point, as when memory ran out
+            kinds["trials"] = "-m training fit"
+        victims = [(what, one) for what, words in kinds.items() for one in below if _is(one, words)]
         with suppress(psutil.Error, IndexError):
-            dice.choice(victims).kill()
-            result.made[what] += 1
-    elif not result.made["commands"]:
+            what, victim = dice.choice(victims)
+            victim.kill()
+            made[what] += 1
+    elif not made["commands"]:
         _end(dice.choice(commands))
-        result.made["commands"] += 1
+        made["commands"] += 1
 
 
 def _below(pid: int) -> list[psutil.Process]:
@@ -165,17 +161,13 @@ def _below(pid: int) -> list[psutil.Process]:
         return []
 
 
-def _named(processes: list[psutil.Process], words: str) -> list[psutil.Process]:
-    """Those whose command line holds `words`; guards hold those of the trial too, and are no trials."""
-    found = []
-    for process in processes:
-        try:
-            line = " ".join(process.cmdline())
-        except psutil.Error:
-            continue
-        if words in line and ("guard.py" in line) == (words == "guard.py") and "--print_config" not in line:
-            found.append(process)
-    return found
+def _is(process: psutil.Process, words: str) -> bool:
+    """Whether its command line holds `words`; guards hold those of the trial too, and are no trials."""
+    try:
+        line = " ".join(process.cmdline())
+    except psutil.Error:
+        return False
+    return words in line and ("guard.py" in line) == (words == "guard.py") and "--print_config" not in line
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

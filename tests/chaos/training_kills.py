@@ -11,15 +11,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytorch_lightning as pl
 import torch
 
 from tests.malformed.outcome import CODES
@@ -38,56 +35,6 @@ TIMES = ("time", "seconds", "per_s", "per_second")
 """Parts of the names of columns that differ from run to run."""
 
 
-class Phases(pl.Callback):
-    """Writes the phase into the file `path`, in one write, whenever it changes."""
-
-    def __init__(self, *, path: str) -> None:
-        self.path = path
-
-    def tell(self, phase: str) -> None:
-        """Put the phase in place of the one before."""
-        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
-        os.pwrite(handle, f"{phase:<12}".encode(), 0)
-        os.close(handle)
-
-    def on_train_start(self, *args: Any) -> None:
-        self.tell("training")
-
-    def on_validation_start(self, *args: Any) -> None:
-        self.tell("validation")
-
-    def on_validation_end(self, *args: Any) -> None:
-        self.tell("training")
-
-    def on_train_end(self, *args: Any) -> None:
-        self.tell("ending")
-
-
-def phase_of(path: Path) -> str:
-    """The phase that stands there; `start-up` before any."""
-    try:
-        return path.read_text().strip() or "start-up"
-    except FileNotFoundError:
-        return "start-up"
-
-
-@dataclass
-class Kills:
-    """What was killed, or when, and how that ended."""
-
-    made: Counter[str] = field(default_factory=Counter)
-    ended: Counter[str] = field(default_factory=Counter)
-    problems: list[str] = field(default_factory=list)
-
-    def summary(self) -> str:
-        """One line."""
-        made, ended = (
-            ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
-            for counts in (self.made, self.ended)
-        )
-        return f"killed {made or 'nothing'}; ended: {ended}"
-
-
 def start_command(arguments: list[str], log: Path, **environment: str) -> subprocess.Popen[bytes]:
     """Begin `python -m training ...` of this checkout; what it prints is added to `log`."""
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -102,62 +49,30 @@ def start_command(arguments: list[str], log: Path, **environment: str) -> subpro
         )
 
 
-@dataclass(frozen=True)
-class Training:
-    """One run of the embedded data.
+def planted(root: Path, name: str, steps: int) -> list[str]:
+    """A training on embedded data in the folder `root/name/0`, which goes on where it was stopped."""
+    return [
+        *("fit", "-c", str(CONFIGS / "experiments" / "lei_planted.yaml")),
+        *("-c", str(CONFIGS / "backbones" / "tiny_roberta.yaml")),
+        *(f"--backbone.config={SIZES}", f"--run.root={root}", f"--run.name={name}"),
+        *("--run.version=0", "--run.wandb=off", "--run.save_every_n_steps=3", "--ckpt_path=auto"),
+        *("--trainer.accelerator=cpu", "--trainer.precision=32-true"),
+        *("--trainer.enable_progress_bar=false", f"--trainer.max_steps={steps}"),
+        *("--trainer.max_epochs=99", "--trainer.log_every_n_steps=1"),
+        *("--trainer.val_check_interval=10", "--trainer.check_val_every_n_epoch=null"),
+        *("--data.train_qa=stories:train", "--data.limit_train_qa=300", "--data.qa_batch_size=8"),
+        *("--data.train_groups=[stories:train]", "--data.groups_per_class=1", "--data.qa_every=1"),
+        *("--data.val_qa={main: 'stories:dev'}", "--data.limit_val_qa=60"),
+        *("--data.val_groups={main: 'stories:heldout'}", "--data.limit_val_groups=8"),
+    ]
 
-    Args:
-        root: of all runs.
-        name: of this one.
-        steps: how long it is.
-    """
 
-    root: Path
-    name: str
-    steps: int
-
-    @property
-    def folder(self) -> Path:
-        """What the run leaves."""
-        return self.root / self.name / "0"
-
-    @property
-    def phase(self) -> Path:
-        """Where the process says what it does."""
-        return self.root / f"{self.name}.phase"
-
-    @property
-    def log(self) -> Path:
-        """What all its processes printed."""
-        return self.root / f"{self.name}.log"
-
-    def command(self) -> list[str]:
-        """The arguments that start the run, and go on with it."""
-        tell = {"class_path": "tests.chaos.training_kills.Phases", "init_args": {"path": str(self.phase)}}
-        return [
-            *("fit", "-c", str(CONFIGS / "experiments" / "lei_planted.yaml")),
-            *("-c", str(CONFIGS / "backbones" / "tiny_roberta.yaml")),
-            *(f"--backbone.config={SIZES}", f"--run.root={self.root}", f"--run.name={self.name}"),
-            *("--run.version=0", "--run.wandb=off", "--run.save_every_n_steps=3", "--ckpt_path=auto"),
-            *("--trainer.accelerator=cpu", "--trainer.precision=32-true"),
-            *("--trainer.enable_progress_bar=false", f"--trainer.max_steps={self.steps}"),
-            *("--trainer.max_epochs=99", "--trainer.log_every_n_steps=1"),
-            *("--trainer.val_check_interval=10", "--trainer.check_val_every_n_epoch=null"),
-            *("--data.train_qa=stories:train", "--data.limit_train_qa=300", "--data.qa_batch_size=8"),
-            *("--data.train_groups=[stories:train]", "--data.groups_per_class=1", "--data.qa_every=1"),
-            *("--data.val_qa={main: 'stories:dev'}", "--data.limit_val_qa=60"),
-            *("--data.val_groups={main: 'stories:heldout'}", "--data.limit_val_groups=8"),
-            f"--trainer.callbacks+={json.dumps(tell)}",
-        ]
-
-    def start(self) -> subprocess.Popen[bytes]:
-        """Begin, or go on."""
-        self.phase.unlink(missing_ok=True)
-        return start_command(self.command(), self.log)
-
-    def tail(self) -> str:
-        """The end of the log."""
-        return self.log.read_text(errors="replace")[-2000:]
+def ends_well(root: Path, name: str, steps: int) -> float:
+    """Let a training run to its end; the seconds that this took."""
+    start = time.monotonic()
+    CODES.append(start_command(planted(root, name, steps), root / f"{name}.log").wait(LONGEST_S))
+    assert CODES[-1] == 0, (root / f"{name}.log").read_text()[-2000:]
+    return time.monotonic() - start
 
 
 def test_kills_of_training(options: argparse.Namespace, tmp_path: Path) -> None:
@@ -165,18 +80,30 @@ def test_kills_of_training(options: argparse.Namespace, tmp_path: Path) -> None:
 
     Promise: every file is whole after each kill; weights, optimiser, metrics and curves end equal to the bit.
     """
-    # As many runs as the kills take, each compared at its end. A third of the kills comes while a process
-    # starts, the others anywhere in the training, some while a checkpoint is written, some in a validation.
-    result, dice = Kills(), random.Random(options.seed)
-    undisturbed, seconds = _undisturbed(tmp_path, 300)
-    while result.made.total() < options.kills and not result.problems:
-        run = Training(tmp_path, f"killed_{result.ended['runs']}", 300)
-        result.ended["runs"] += 1
-        _kill_until_done(run, options.kills, result, dice, seconds)
-        result.problems += [f"{run.name}: {text}" for text in differences(undisturbed.folder, run.folder)]
-    assert not result.problems, f"{result.summary()}: {result.problems}"
-    assert result.made.total() == options.kills
-    print(result.summary())
+    # At any moment of start-up, training and end; every second kill waits for a file that is being written.
+    dice, seconds = random.Random(options.seed), ends_well(tmp_path, "undisturbed", 300)
+    kills = runs = 0
+    while kills < options.kills:
+        name, runs = f"killed_{runs}", runs + 1
+        home = tmp_path / name / "0"
+        while kills < options.kills:
+            left = set(temporary_files(home))  # by the kill before
+            process = start_command(planted(tmp_path, name, 300), tmp_path / f"{name}.log")
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(dice.uniform(0.02, seconds))
+            end = time.monotonic() + dice.choice((0, 2))
+            while (
+                process.poll() is None and time.monotonic() < end and left.issuperset(temporary_files(home))
+            ):
+                time.sleep(0.001)
+            if process.poll() is not None:
+                break
+            os.killpg(process.pid, signal.SIGKILL)
+            kills += 1
+            CODES.append(process.wait())
+            assert not unreadable(home), f"{name}: not readable after {kills} kills: {unreadable(home)}"
+        ends_well(tmp_path, name, 300)
+        assert not list(differences(tmp_path / "undisturbed" / "0", home))
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
@@ -185,74 +112,17 @@ def test_a_signal(name: str, code: int, tmp_path: Path) -> None:
 
     Promise: exit code {code}, nothing half-written; it goes on, and ends equal to the bit.
     """
-    undisturbed, (_, length) = _undisturbed(tmp_path, 120)
-    run = Training(tmp_path, "stopped", 120)
-    process = run.start()
-    wait_until(lambda: phase_of(run.phase) != "start-up" or process.poll() is not None)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(0.4 * length)
+    ends_well(tmp_path, "undisturbed", 120)
+    home = tmp_path / name / "0"
+    process = start_command(planted(tmp_path, name, 120), tmp_path / f"{name}.log")
+    wait_until(lambda: (home / "checkpoints" / "last.ckpt").exists() or process.poll() is not None)
     process.send_signal(getattr(signal, name))
     CODES.append(process.wait(LONGEST_S))
-    assert process.returncode == code, run.tail()
-    assert not temporary_files(run.folder)
-    assert not unreadable(run.folder)
-    process = run.start()
-    CODES.append(process.wait(LONGEST_S))
-    assert process.returncode == 0, run.tail()
-    assert not list(differences(undisturbed.folder, run.folder))
-
-
-def _undisturbed(root: Path, steps: int) -> tuple[Training, tuple[float, float]]:
-    """A run that nobody kills, and the seconds until it trained and until it ended."""
-    run = Training(root, "undisturbed", steps)
-    start, process = time.monotonic(), run.start()
-    wait_until(lambda: phase_of(run.phase) != "start-up" or process.poll() is not None)
-    begun = time.monotonic()
-    assert process.wait(LONGEST_S) == 0, run.tail()
-    return run, (begun - start, time.monotonic() - begun)
-
-
-def _kill_until_done(
-    run: Training, kills: int, result: Kills, dice: random.Random, seconds: tuple[float, float]
-) -> None:
-    while True:
-        left = set(temporary_files(run.folder))  # by the kill before, and removed when training begins
-        process = run.start()
-        begun, length = seconds
-        aim = dice.choice(("start-up", "start-up", "anywhere", "anywhere", "writing", "validation"))
-        longest = begun if aim == "start-up" else 1.2 * length / max(4, kills)
-        if result.made.total() < kills:
-            _await_moment(run, process, left, aim, dice.uniform(0.02, longest))
-        else:
-            process.wait(LONGEST_S)
-        if process.poll() is not None:
-            CODES.append(process.returncode)
-            if process.returncode:
-                result.problems.append(f"{run.name}: going on failed: {run.tail()}")
-            return
-        os.killpg(process.pid, signal.SIGKILL)
-        CODES.append(process.wait())
-        result.made[_doing(run, left)] += 1
-        if broken := unreadable(run.folder):
-            result.problems.append(f"{run.name}: not readable after {result.summary()}: {broken}")
-            return
-
-
-def _await_moment(
-    run: Training, process: subprocess.Popen[bytes], left: set[Path], aim: str, seconds: float
-) -> None:
-    """Return some seconds into the start or the training, when the run does what is aimed at or has ended."""
-    if aim != "start-up":
-        wait_until(lambda: phase_of(run.phase) != "start-up" or process.poll() is not None)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(seconds)
-    if aim in ("writing", "validation"):
-        wait_until(lambda: process.poll() is not None or _doing(run, left) == aim, seconds=2.0)
-
-
-def _doing(run: Training, left: set[Path]) -> str:
-    """The phase of a run, seen from outside; files in `left` are older."""
-    return "writing" if set(temporary_files(run.folder)) - left else phase_of(run.phase)
+    assert process.returncode == code
+    assert not temporary_files(home)
+    assert not unreadable(home)
+    ends_well(tmp_path, name, 120)
+    assert not list(differences(tmp_path / "undisturbed" / "0", home))
 
 
 def temporary_files(folder: Path) -> list[Path]:
