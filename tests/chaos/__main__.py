@@ -67,15 +67,17 @@ class Attacks:
         """Find the row."""
         about, _, promise = (item.function.__doc__ or item.originalname).partition("Promise: ")
         values = item.callspec.params if hasattr(item, "callspec") else {}
-        attack = " ".join(about.split("\n\n")[0].format(**values).split()).rstrip(".")
-        self._row = self.rows.setdefault(attack, Row(" ".join(promise.split()).rstrip(".") or REFUSED))
+        attack, promise = (
+            " ".join(text.format(**values).split()).rstrip(".") for text in (about.split("\n\n")[0], promise)
+        )
+        self._row = self.rows.setdefault(attack, Row(promise or REFUSED))
         CODES.clear()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add to the row."""
         self._row.seconds += report.duration
         self._row.codes += CODES
-        self._row.tries += len(CODES)
+        self._row.tries += max(len(CODES), report.when == "call" and not report.skipped)  # or a Python call
         CODES.clear()
         if report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)
