@@ -131,6 +131,11 @@ class Backbone:
         reading_init: Start random weights so that small models learn to read (see models/tiny_init.py).
         likelihood: Of a decoder, what stands for a subject of a group: the mean log-probability of its
             tokens, or their sum.
+        lora_rank: Train adapters of this rank (LoRA) beside frozen weights, and the heads; 0 trains all. A
+            checkpoint then holds these alone, and the name of what they stand on.
+        lora_alpha: Their scale is this over the rank; null is twice the rank.
+        lora_dropout: Share of their input that is dropped.
+        lora_targets: Layers that get one, by the ends of their names; empty is every linear layer.
     """
 
     architecture: ArchitectureName
@@ -141,6 +146,10 @@ class Backbone:
     gradient_checkpointing: bool = False
     reading_init: bool = False
     likelihood: Literal["mean", "sum"] = "mean"
+    lora_rank: int = 0
+    lora_alpha: float | None = None
+    lora_dropout: float = 0.0
+    lora_targets: list[str] = field(default_factory=list)
 
     @property
     def causal(self) -> bool:
@@ -164,6 +173,8 @@ class EncoderModel(nn.Module):
     def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
         super().__init__()
         self.architecture = architecture
+        self.adapter: dict[str, Any] = {}
+        """Of LoRA, see models/adapters.py; empty without."""
         self.encoder: PreTrainedModel = pretrained.base_model
         self.segments = ARCHITECTURES[architecture].segments
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from pickle import UnpicklingError
@@ -23,6 +23,7 @@ from typing import Any, Literal, TypeVar, cast
 import torch
 from torch import nn
 
+from models.adapters import adapter_of, add_adapter, merge_adapter
 from models.backbones import (
     ARCHITECTURES,
     RANDOM,
@@ -90,6 +91,8 @@ class CheckpointInfo:
     """Options of the text encoding that the model was trained with; empty if the checkpoint does not say."""
     step: int = 0
     """Of training."""
+    adapter: dict[str, Any] = field(default_factory=dict)
+    """Of LoRA (`models.adapters.adapter_of`); empty without."""
 
     def require(self, *, architecture: str = "", heads: str = "") -> CheckpointInfo:
         """The same; CheckpointError where the checkpoint has another architecture or other heads."""
@@ -131,6 +134,7 @@ def describe(
         "config": model.config.to_json_string(use_diff=False),
         "tokenizer": tokenizer_files,
         "encoding": encoding,
+        "adapter": model.adapter,
     }
 
 
@@ -159,6 +163,7 @@ def inspect(path: str) -> CheckpointInfo:
         tokenizer=saved["tokenizer"],
         encoding=saved["encoding"],
         step=int(checkpoint.get("global_step", 0)),
+        adapter=saved.get("adapter", {}),
     )
     for what, name, known in (
         ("architecture", info.architecture, ARCHITECTURES),
@@ -185,8 +190,8 @@ def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
     info.require_kind(kind)
     model: EncoderModel
     if info.heads:
-        model = _empty(info, heads_class(info.heads), info.head_options)
-        _fill(model, path)
+        model = _whole(info, heads_class(info.heads), info.head_options)
+        merge_adapter(model)
     else:
         name = cast(ArchitectureName, info.architecture)
         causal = ARCHITECTURES[name].causal
@@ -207,7 +212,8 @@ def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
 
 
 def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
-    """The model that training starts from, in training mode.
+    """The model that training starts from, in training mode, with an adapter where `lora_rank` asks for one.
+    From a checkpoint with the same adapter that goes on; any other is merged before.
 
     Weights that `backbone.checkpoint` does not hold start random, from torch's global seed; `START_FROM` says
     what a checkpoint of ours gives. Of any other, encoder and span head are taken over, and a pooler.
@@ -221,6 +227,17 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
         CheckpointError: nothing usable is there, or the checkpoint has heads, or options of them, from which
             this model cannot start.
     """
+    model = _start(backbone, kind, options)
+    wanted = adapter_of(backbone)
+    if model.adapter and {**model.adapter, "base": ""} != {**wanted, "base": ""}:
+        merge_adapter(model)
+    if wanted and not model.adapter:
+        add_adapter(model, wanted)
+    return model
+
+
+def _start(backbone: Backbone, kind: type[M], options: dict[str, Any]) -> M:
+    """The same with the adapter of the checkpoint, if it has one."""
     path = backbone.checkpoint
     if backbone.causal != (kind.heads == "causal"):
         what = "a decoder" if backbone.causal else "an encoder"
@@ -245,7 +262,7 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
             f"give one with {known} heads"
         )
     if part == "all":
-        model = _empty(info, kind, options, backbone)
+        model = _whole(info, kind, options, backbone)
         if model.head_options != info.head_options:
             found, wanted = (
                 ", ".join(f"{name}={value!r}" for name, value in listed.items()) or "no options"
@@ -255,17 +272,16 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
                 f"{path}: the checkpoint's {info.heads!r} heads have {found}, the configuration asks for "
                 f"{wanted}"
             )
-        _fill(model, path)
         return model.train()
     if part == "span":
-        plain = _empty(info, SpanModel, {}, backbone)
-        _fill(plain, path)
+        plain = _whole(info, SpanModel, {}, backbone)
+        merge_adapter(plain)
         log.info("%s: encoder and span head taken over, not the rest of its %r heads", path, info.heads)
         if isinstance(plain, kind):
             return plain.train()
         return kind(plain.to_pretrained(), info.architecture, **options).train()
-    whole = _empty(info, heads_class(info.heads), info.head_options, backbone)
-    _fill(whole, path)
+    whole = _whole(info, heads_class(info.heads), info.head_options, backbone)
+    merge_adapter(whole)
     log.info("%s: encoder taken over, the heads (%s) start random", path, kind.heads)
     return kind(whole.encoder, info.architecture, **options).train()
 
@@ -289,6 +305,27 @@ def _is_file(path: str) -> bool:
     return Path(path).suffix == ".ckpt" or Path(path).is_file()
 
 
+def _whole(
+    info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbone: Backbone | None = None
+) -> M:
+    """The model of a checkpoint of ours, on its base where it holds an adapter alone, which stays apart."""
+    if base := info.adapter.get("base"):
+        name = cast(ArchitectureName, info.architecture)
+        below = Backbone(architecture=name, checkpoint=base)
+        if backbone is not None:
+            below = replace(backbone, checkpoint=base, lora_rank=0)
+        try:
+            model = start(below, kind, **options)
+        except CheckpointError as error:
+            raise CheckpointError(f"{info.path}: its adapter stands on {base!r}: {error}") from error
+    else:
+        model = _empty(info, kind, options, backbone)
+    if info.adapter:
+        add_adapter(model, info.adapter)
+    _fill(model, info.path, partly=bool(base))
+    return model
+
+
 def _empty(
     info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbone: Backbone | None = None
 ) -> M:
@@ -308,8 +345,9 @@ def _empty(
         raise CheckpointError(f"{info.path}: {' '.join(str(error).split())}") from error
 
 
-def _fill(model: nn.Module, path: str) -> None:
-    """Put the weights of a checkpoint into a model; those that it has no place for stay behind."""
+def _fill(model: nn.Module, path: str, *, partly: bool = False) -> None:
+    """Put the weights of a checkpoint into a model; those that it has no place for stay behind. `partly`:
+    frozen weights are there already."""
     weights = _read(path)["state_dict"]
     prefix = "model."
     try:
@@ -319,6 +357,10 @@ def _fill(model: nn.Module, path: str) -> None:
         )
     except RuntimeError as error:  # weights of another shape
         raise CheckpointError(f"{path}: {str(error).splitlines()[-1].strip()}") from error
+    if partly:
+        tied = model.named_parameters(remove_duplicate=False)
+        frozen = {name for name, weight in tied if not weight.requires_grad}
+        missing = [name for name in missing if name not in frozen]
     if missing:
         raise CheckpointError(f"{path}: {len(missing)} weights are missing (first: {missing[0]})")
     refuse_nonfinite(model.state_dict(), path)
@@ -361,7 +403,7 @@ def _read(path: str, *, mmap: bool = False) -> dict[str, Any]:
     if (found := saved.get("format")) != FORMAT or isinstance(found, bool):
         raise CheckpointError(f"{path}: of format {found!r}; this version reads format {FORMAT}")
     parts: dict[str, Any] = {"architecture": str, "config": str, "tokenizer": dict | str, "encoding": dict}
-    later = {"heads": str, "head_options": dict}  # absent from old checkpoints
+    later = {"heads": str, "head_options": dict, "adapter": dict}  # absent from old checkpoints
     parts |= {name: kind for name, kind in later.items() if name in saved}
     wrong = [name for name, kind in parts.items() if not isinstance(saved.get(name), kind)]
     files = saved.get("tokenizer")

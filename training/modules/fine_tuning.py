@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from data_modules.encoding.tokenizers import tokenizer_files
+from models.adapters import own_weights
 from models.backbones import EncoderModel, nonfinite
 from models.checkpoint import KEY, describe
 from training.stopping.divergence import DivergedError
@@ -53,6 +54,7 @@ class FineTuning(pl.LightningModule):
         if not adam_eps > 0:
             raise ValueError(f"model.adam_eps must be greater than 0, got {adam_eps}")
         self.model = model
+        self.strict_loading = not model.adapter.get("base")  # whose weights are there already
         self.learning_rate, self.weight_decay, self.warmup_ratio = learning_rate, weight_decay, warmup_ratio
         self.schedule, self.adam_eps = schedule, adam_eps
         for name, parameter in model.named_parameters():
@@ -125,6 +127,7 @@ class FineTuning(pl.LightningModule):
             # One of weights alone passes by the callbacks.
             raise DivergedError(f"the weights are not finite at step {self.global_step}; nothing was saved")
         files = tokenizer_files(self.datamodule.tokenizer)
+        checkpoint["state_dict"] = own_weights(self.model, checkpoint["state_dict"], "model.")
         checkpoint[KEY] = describe(self.model, files, asdict(self.encoding))
 
 

@@ -1,0 +1,85 @@
+"""LoRA through the command line: small checkpoints on a frozen base, gone on with, evaluated, merged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from models.__main__ import export
+from models.adapters import adapter_disabled
+from models.backbones import Backbone
+from models.checkpoint import inspect, load, start
+from models.heads.causal import CausalModel
+from models.heads.span import QAModel, SpanModel
+from tests.training.conftest import Commands, failing
+from tests.training.test_decoders import lei
+
+pytest.importorskip("peft")
+LORA = ("--backbone.lora_rank=4",)
+IDS = {"input_ids": torch.arange(5, 17)[None], "attention_mask": torch.ones(1, 12, dtype=torch.long)}
+
+
+def base(commands: Commands, tmp_path: Path, architecture: str) -> Path:
+    """A Hugging Face folder to stand on."""
+    export(
+        str(
+            lei(commands, "base", "--trainer.max_steps=1", architecture=architecture)
+            / "checkpoints/last.ckpt"
+        ),
+        tmp_path / "folder",
+    )
+    return tmp_path / "folder"
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gpt2", "bert"])
+def test_an_adapter_alone_is_kept_resumed_and_merged(
+    architecture: str, commands: Commands, tmp_path: Path
+) -> None:
+    folder = base(commands, tmp_path, architecture)
+    flags = (*LORA, f"--backbone.checkpoint={folder}", "--backbone.config={}")
+    flags = (*flags, f"--backbone.tokenizer={folder}", "--run.save_every_n_steps=1")
+    whole = lei(commands, "whole", *flags, architecture=architecture) / "checkpoints/last.ckpt"
+    with pytest.raises(KeyError, match="no luck"):
+        lei(
+            commands,
+            "cut",
+            *flags,
+            failing(where="batch", rank=0, kind="bug", batch=3),
+            architecture=architecture,
+        )
+    cut = (
+        lei(commands, "cut", *flags, "--ckpt_path=auto", architecture=architecture) / "checkpoints/last.ckpt"
+    )
+    kept, again = (torch.load(path, weights_only=True)["state_dict"] for path in (whole, cut))
+    assert kept.keys() == again.keys()
+    for name in kept:
+        assert torch.equal(kept[name], again[name]), (name, (kept[name] - again[name]).abs().max())
+    assert all("lora_" in name or "span_head" in name for name in kept)
+    assert inspect(str(whole)).adapter["base"] == str(folder)
+
+    merged, _ = load(str(whole), QAModel)
+    export(str(whole), tmp_path / "merged")
+    theirs, _ = load(str(tmp_path / "merged"), QAModel)
+    torch.testing.assert_close(theirs.encode(IDS), merged.encode(IDS), rtol=0, atol=1e-6)
+    kind = SpanModel if architecture == "bert" else CausalModel
+    same = Backbone(architecture=architecture, checkpoint=str(whole), lora_rank=4)  # type: ignore[arg-type]
+    trained, below = start(same, kind).eval(), load(str(folder), QAModel)[0]
+    torch.testing.assert_close(trained.encode(IDS), merged.encode(IDS), rtol=0, atol=1e-6)
+    assert not torch.equal(trained.encode(IDS), below.encode(IDS))
+    with adapter_disabled(trained):
+        assert torch.equal(trained.encode(IDS), below.encode(IDS))
+
+
+def test_a_fresh_adapter_changes_nothing() -> None:
+    plain = Backbone(architecture="qwen3", checkpoint="random", config={"vocab_size": 50})
+    adapted = Backbone(architecture="qwen3", checkpoint="random", config={"vocab_size": 50}, lora_rank=2)
+    models = []
+    for backbone in (plain, adapted):
+        torch.manual_seed(0)
+        models.append(start(backbone, CausalModel).eval())
+    assert torch.equal(*(model.encode(IDS) for model in models))
+    trained = [name for name, weight in models[1].named_parameters() if weight.requires_grad]
+    assert trained
+    assert all("lora_" in name for name in trained)
