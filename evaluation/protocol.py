@@ -61,7 +61,7 @@ COMMANDS: tuple[Row, ...] = (
     Row("report", "evaluation.page.command", "one HTML page of runs and reports", function="run"),
     Row(
         "reproduce",
-        "evaluation.reproduce",
+        "evaluation.reproduce.command",
         "a paper's table, ours beside theirs",
         function="run",
     ),

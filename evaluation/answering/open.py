@@ -8,7 +8,7 @@ Only the code of the kind that is opened is imported.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ from evaluation.answering.interface import (
     Asking,
     Compute,
 )
+from evaluation.report import source_record
 
 log = logging.getLogger(__name__)
 
@@ -86,15 +87,21 @@ def open_chooser(
     return ChoiceCheckpoint(path, compute)
 
 
-def prompt_record(paths: Iterable[str], asking: Asking) -> dict[str, Any]:
-    """For `about`: how language models were asked; empty where there is none among the paths."""
-    if not any(path.startswith(LANGUAGE_MODELS) for path in paths):
-        return {}
+def asking_record(named: Mapping[str, str], asking: Asking) -> dict[str, Any]:
+    """For `about`: who was asked, and how; the prompt where there is a language model among them."""
+    record = {
+        "checkpoints": {name: source_record(path) for name, path in named.items()},
+        "precision": asking.precision,
+        "unknown_threshold": asking.unknown_threshold,
+        "type_threshold": asking.type_threshold,
+    }
+    if not any(path.startswith(LANGUAGE_MODELS) for path in named.values()):
+        return record
     from evaluation.answering.prompts import TURNS, WORDINGS
 
     settings = {name: getattr(asking, name) for name in ("max_new_tokens", "requests", "max_requests")}
     wording = WORDINGS[asking.prompt]._asdict()
-    return {"prompt": {"style": asking.prompt, **wording, "turns": TURNS, **settings}}
+    return record | {"prompt": {"style": asking.prompt, **wording, "turns": TURNS, **settings}}
 
 
 def check_can_score(path: str, need: Ability) -> None:

@@ -24,7 +24,7 @@ from evaluation.conclusions import (
     reference_notes,
 )
 from evaluation.figures import Bars
-from evaluation.report import Evaluation, source_record
+from evaluation.report import Evaluation
 from evaluation.results import Results
 from evaluation.variants import Stories, VariantOptions, read_stories
 from evaluation.views import View
@@ -69,7 +69,7 @@ def evaluate(
         asking: how models are asked.
     """
     from data_modules.interventions.reformatting import straight_quotes
-    from evaluation.answering.open import open_answerer, prompt_record
+    from evaluation.answering.open import asking_record, open_answerer
     from metrics.answers import is_unknown, score_answer, scoring_of
 
     named = named_answerers(checkpoint, predictions)
@@ -115,12 +115,8 @@ def evaluate(
     check_silence(rows, named)
     about = {
         "protocol": "faithfulness",
-        "checkpoints": {name: source_record(path) for name, path in named.items()},
         **data.about(),
-        "unknown_threshold": asking.unknown_threshold,
-        "type_threshold": asking.type_threshold,
-        "precision": asking.precision,
-        **prompt_record(named.values(), asking),
+        **asking_record(named, asking),
     }
     return report(rows, data, about)
 

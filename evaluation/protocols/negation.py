@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from evaluation.answering.interface import AnswerFile, Asking, named_answerers
+from evaluation.answering.open import asking_record
+from evaluation.answering.yes_or_no import ANSWER_SHARES, ask_all, measured, untrained
 from evaluation.conclusions import answered_rows, change, check_silence, failure_note, headline
 from evaluation.figures import Bars
 from evaluation.report import Evaluation, source_record
 from evaluation.results import Results
 from evaluation.views import View
-from evaluation.yes_or_no import ANSWER_SHARES, ask_all, measured, record, untrained
 from storage.command_line import Named
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def evaluate(
             "protocol": "negation",
             "pairs": source_record(str(pairs)),
             "left_out": dict(data.left_out),
-            **record(named, asking),
+            **asking_record(named, asking),
         },
         headline=headline([*sentences, *lost.values()], "many both right; guessing gets 25 %"),
         notes=[NOTE, pairs_note(data), *failure_note(rows, "pairs")],

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from evaluation.answering.interface import AnswerFile, Asking, named_answerers
+from evaluation.answering.open import asking_record
+from evaluation.answering.yes_or_no import ANSWER_SHARES, ask_all, measured, untrained
 from evaluation.conclusions import answered_rows, change, check_silence, failure_note, headline
 from evaluation.figures import Bars
 from evaluation.report import Evaluation, source_record
 from evaluation.results import Results
 from evaluation.views import View
-from evaluation.yes_or_no import ANSWER_SHARES, ask_all, measured, record, untrained
 from storage.command_line import Named
 
 BY = ("checkpoint", "data", "schema", "wording")
@@ -135,7 +136,7 @@ def evaluate(
             "protocol": "predicate-argument",
             "stimuli": source_record(str(stimuli)) if stimuli else "the 130 stories",
             "negated": negated,
-            **record(named, asking),
+            **asking_record(named, asking),
         },
         headline=headline([*sentences, *lost.values()], "many right; guessing gets 50 %"),
         notes=[NOTE, *[NEGATED_NOTE] * negated, chance, *failure_note(rows, "questions")],

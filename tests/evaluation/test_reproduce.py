@@ -18,8 +18,11 @@ import yaml
 from filelock import FileLock
 
 from data_modules.groups.specified import specify
-from evaluation import reproduce
-from evaluation.reproduce import Recipe, compare, fill, read_recipe, recipes, run, run_step
+from evaluation.reproduce import steps
+from evaluation.reproduce.command import run
+from evaluation.reproduce.compare import compare
+from evaluation.reproduce.recipe import Recipe, placeholder_values, read_recipe, recipes
+from evaluation.reproduce.steps import run_step
 from interventune.command import main
 from tests.data_modules.fixtures.tiny_language_models import save as save_language_model
 from tests.evaluation.checkpoints import GROUPS, save_folder, save_groups, told
@@ -38,8 +41,8 @@ def test_every_command_of_a_file_is_understood(
     recipe = read_recipe(recipes()[name])
     if tiny and not all(need.tiny for need in recipe.data.values()):
         pytest.skip("nothing embedded stands for its data")
-    places = fill(recipe, Path("data"), {}, tmp_path, tiny=tiny, check_files=False)
-    for command in recipe.commands(places, tiny=tiny):
+    values = placeholder_values(recipe, Path("data"), {}, tmp_path, tiny=tiny)
+    for command in recipe.commands(values, tiny=tiny):
         understood(command)
 
 
@@ -68,7 +71,7 @@ def test_it_runs_with_tiny_models_on_embedded_data(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(reproduce, "run_step", in_process)
+    monkeypatch.setattr(steps, "run_step", in_process)
     work = tmp_path / "work"
     assert main(["reproduce", name, "--tiny", "--work", str(work)]) == 0
     said = capsys.readouterr().out
@@ -134,7 +137,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         log.write_text("much\nerror: no luck\n")
         return int(command[0] == "fail")
 
-    monkeypatch.setattr(reproduce, "run_step", step)
+    monkeypatch.setattr(steps, "run_step", step)
     return commands
 
 
@@ -162,7 +165,7 @@ def test_ours_stand_beside_theirs(file: Path, ran: list[list[str]], tmp_path: Pa
     run(str(file), data=tmp_path, work=work, use=["backbone=mine"])
     assert ran[2][1] == "mine"
     assert len(ran) == 4, "nor is anything kept that came after another command"
-    assert "prints no numbers for backbone=mine" in (work / "report" / "report.md").read_text()
+    assert "backbone=mine (in place of roberta_large)" in (work / "report" / "report.md").read_text()
     about = json.loads((work / "report" / "report.json").read_text())["about"]
     assert about["command"] == ["reproduce", str(file), "--data", str(tmp_path), "--use", "backbone=mine"]
     (tmp_path / "sub" / "dev.json").write_text("{ }")
@@ -223,7 +226,7 @@ def test_one_at_a_time_works_in_a_folder(file: Path, tmp_path: Path, monkeypatch
             pool.submit(run, str(file), work=tmp_path / "work", tiny=True).result()
         return 1
 
-    monkeypatch.setattr(reproduce, "run_step", second)
+    monkeypatch.setattr(steps, "run_step", second)
     with pytest.raises(ValueError, match="step 1 failed"):
         run(str(file), work=tmp_path / "work", tiny=True)
 
@@ -234,7 +237,7 @@ def test_a_step_ends_with_the_process_that_began_it(tmp_path: Path) -> None:
         f"import time, filelock; lock = filelock.FileLock({str(lock)!r}); lock.acquire(); "
         f"open({str(begun)!r}, 'w').close(); time.sleep(120)"
     )
-    code = "import sys; from pathlib import Path; from evaluation.reproduce import run_step; "
+    code = "import sys; from pathlib import Path; from evaluation.reproduce.steps import run_step; "
     code += "run_step(['timeit', '-n1', '-r1', sys.argv[1]], Path(sys.argv[2]))"
     caller = subprocess.Popen([sys.executable, "-c", code, statement, str(tmp_path / "log")], cwd=ROOT)
     deadline = time.monotonic() + 60
@@ -316,7 +319,7 @@ def test_without_a_name_it_lists_what_there_is(capsys: pytest.CaptureFixture[str
 def test_the_released_scores_give_the_authors_numbers(
     shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reproduce, "run_step", in_process)
+    monkeypatch.setattr(steps, "run_step", in_process)
     run("lei_released_scores", data=shared / "data" / "lei", work=tmp_path)
     frame = pd.read_csv(tmp_path / "report" / "results.csv")
     gaps = frame[frame["source"] == "difference"]["value"]
@@ -341,7 +344,7 @@ def test_of_several_tables_a_selection_is_one(tmp_path: Path) -> None:
 
 def test_unifiedqas_path_runs_on_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a random T5 of a few thousand weights in its place."""
-    monkeypatch.setattr(reproduce, "run_step", in_process)
+    monkeypatch.setattr(steps, "run_step", in_process)
     for domain in ("religion", "ethnicity", "gender"):
         (tmp_path / domain).mkdir()
         save_groups(tmp_path / domain / "addedbias_noniid_test_squad.json")
@@ -357,7 +360,7 @@ def test_unifiedqas_path_runs_on_groups(tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_specified_set_is_run_for_mu_and_accuracy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reproduce, "run_step", in_process)
+    monkeypatch.setattr(steps, "run_step", in_process)
     groups = [
         specify(group, "It was [subj].", 1).group for group in GROUPS if group.advice_class == "ethical"
     ]

@@ -111,21 +111,17 @@ def evaluate(
         inputs = {name: source_record(path) for name, path in named.items()}
         about |= {"predictions": inputs, "format": format}
     else:
-        from evaluation.answering.open import prompt_record
+        from evaluation.answering.open import asking_record
 
         named, sets = named_sources(checkpoint or [], "--checkpoint"), named_sources(data or [], "--data")
         scored, answered = ask_all(named, sets, qa, skip_bad, advised_only, cluster_of, asking)
         about |= {
-            "checkpoints": {name: source_record(path) for name, path in named.items()},
+            **asking_record(named, asking),
             "data": {name: source_record(path) for name, path in sets.items()},
             "qa": source_record(qa) if qa else None,
             "advised_only": advised_only,
             "planted_seed": planted_seed,
             "planted_scope": planted_scope,
-            "precision": asking.precision,
-            "unknown_threshold": asking.unknown_threshold,
-            "type_threshold": asking.type_threshold,
-            **prompt_record(named.values(), asking),
         }
     results = Results(BY, "groups")
     add_bias(results, scored, cluster_of)

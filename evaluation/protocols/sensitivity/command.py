@@ -20,12 +20,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 from evaluation.answering.interface import LACKS, LANGUAGE_MODELS, Asking, Compute, named_sources
+from evaluation.answering.yes_or_no import measured
 from evaluation.conclusions import change, headline, listed
 from evaluation.figures import Bars, Lines
 from evaluation.report import Evaluation, source_record
 from evaluation.results import Results, grouped
 from evaluation.views import View, make_table
-from evaluation.yes_or_no import measured
 from storage.command_line import Named
 from storage.errors import DataError
 

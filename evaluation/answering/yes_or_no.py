@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from evaluation.report import source_record
-
 if TYPE_CHECKING:
     from data_modules.schema import QAExample
     from evaluation.answering.interface import Answer, Asking
@@ -51,16 +49,3 @@ def untrained(rows: Iterable[Mapping[str, Any]], names: Iterable[str]) -> dict[s
                 "questions"
             )
     return found
-
-
-def record(named: Mapping[str, str], asking: Asking) -> dict[str, Any]:
-    """For `about`: who was asked, and how."""
-    from evaluation.answering.open import prompt_record
-
-    return {
-        "checkpoints": {name: source_record(path) for name, path in named.items()},
-        "precision": asking.precision,
-        "unknown_threshold": asking.unknown_threshold,
-        "type_threshold": asking.type_threshold,
-        **prompt_record(named.values(), asking),
-    }
