@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -14,13 +15,15 @@ from storage.files import atomic
 log = logging.getLogger(__name__)
 
 
-def export(checkpoint: str, folder: Annotated[Path, "folder"]) -> None:
+def export(checkpoint: str, folder: Annotated[Path, "folder"], *, adapter: bool = False) -> None:
     """Write a checkpoint as a Hugging Face folder: weights, configuration, tokenizer. Of a model with
-    rationale heads only encoder and span head go along, with a warning.
+    rationale heads only encoder and span head go along, with a warning. An adapter (LoRA) is merged, or
+    written alone with --adapter.
 
     Args:
         checkpoint: a .ckpt of python -m training.
         folder: a new folder, for from_pretrained.
+        adapter: write a folder of peft, with the adapter and the span head of an encoder; its base is named.
 
     Raises:
         ValueError: there is nothing to export, transformers has no such heads, or the folder exists or cannot
@@ -28,6 +31,7 @@ def export(checkpoint: str, folder: Annotated[Path, "folder"]) -> None:
     """
     from safetensors import SafetensorError
 
+    from models.adapters import OPTIONS, save_adapter
     from models.backbones import Backbone, CheckpointError
     from models.checkpoint import inspect, start
     from models.heads.causal import CausalModel
@@ -43,6 +47,12 @@ def export(checkpoint: str, folder: Annotated[Path, "folder"]) -> None:
             f"{checkpoint}: {info.heads!r} heads have no counterpart in transformers; use the .ckpt itself"
         )
     kind: Any = CausalModel if info.heads == "causal" else SpanModel
+    base = info.adapter.get("base")
+    if adapter and (not base or info.heads == "rationale"):
+        reason = (
+            "a folder of peft holds no rationale heads" if base else "it has no adapter on a base that stays"
+        )
+        raise CheckpointError(f"{checkpoint}: {reason}; export the whole model, without --adapter")
     if info.heads == "rationale":
         log.warning(
             "%s: transformers has no class for the %r heads; the folder gets encoder and span head only and "
@@ -51,16 +61,27 @@ def export(checkpoint: str, folder: Annotated[Path, "folder"]) -> None:
             info.heads,
         )
     backbone = Backbone(architecture=cast(Any, info.architecture), checkpoint=checkpoint)
-    model = start(backbone, kind, **({} if kind is SpanModel else info.head_options)).to_pretrained()
+    if adapter:  # which then stays apart
+        backbone = replace(backbone, **{f"lora_{name}": info.adapter[name] for name in OPTIONS})
+    model = start(backbone, kind, **({} if kind is SpanModel else info.head_options))
+    pretrained = model.to_pretrained()
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with atomic(folder) as staged:
-            model.save_pretrained(staged)
+            if adapter:
+                staged.mkdir(exist_ok=True)
+                save_adapter(model, pretrained, staged)
+            else:
+                pretrained.save_pretrained(staged)
             for name, text in info.tokenizer.items():
                 (staged / Path(name).name).write_text(text, encoding="utf-8")
     except (OSError, SafetensorError) as error:  # which tells of a full disk in its own type
         raise CheckpointError(f"{folder}: cannot be written: {' '.join(str(error).split())}") from error
-    print(f"{folder}: load it with {type(model).__name__}.from_pretrained({str(folder)!r})")
+    load = f"{type(pretrained).__name__}.from_pretrained({str(folder)!r})"
+    if adapter:
+        below = f"an export of {base}" if Path(str(base)).is_file() else base
+        load = f"PeftModel.from_pretrained(base, {str(folder)!r}), where base is {below}"
+    print(f"{folder}: load it with {load}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -6,27 +6,90 @@ which no second copy is kept.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
-from models.backbones import RANDOM, Backbone, CheckpointError, EncoderModel
+from models.backbones import RANDOM, Backbone, CheckpointError, EncoderModel, peft_base
+from storage.files import file_digest
+
+OPTIONS = ("rank", "alpha", "dropout", "targets")
+"""Of an adapter; two that agree in these have the same weights by name and shape."""
 
 
 def adapter_of(backbone: Backbone) -> dict[str, Any]:
     """What a checkpoint records of the adapter that a backbone asks for; empty where it asks for none. `base`
-    is empty for random weights, which a checkpoint has to hold itself."""
+    is what it stands on, a path in full; empty for random weights, which a checkpoint has to hold itself."""
     if not backbone.lora_rank:
         return {}
+    base = "" if backbone.checkpoint == RANDOM else backbone.checkpoint
     return {
         "rank": backbone.lora_rank,
         "alpha": backbone.lora_alpha or 2.0 * backbone.lora_rank,
         "dropout": backbone.lora_dropout,
         "targets": list(backbone.lora_targets),
-        "base": "" if backbone.checkpoint == RANDOM else backbone.checkpoint,
+        "base": str(Path(base).absolute()) if base and Path(base).exists() else base,
     }
+
+
+def same_adapter(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether the weights of one fit the other, whatever they stand on."""
+    return all(one.get(name) == other.get(name) for name in OPTIONS)
+
+
+def base_digest(base: str) -> str:
+    """Tells whether a base has changed: sha256 of its files of weights, or of a name on the Hub the revision.
+
+    Args:
+        base: a `.ckpt` of ours (whose own base is checked when it is read), a folder, or a name on the Hub.
+    """
+    if not base:
+        return ""
+    if not (path := Path(base)).exists():
+        from transformers import AutoConfig
+
+        return str(getattr(AutoConfig.from_pretrained(base), "_commit_hash", None) or "")
+    if path.is_file():
+        return file_digest(path)
+    files = sorted(file for file in path.iterdir() if file.suffix in (".safetensors", ".bin"))
+    parts = [f"{file.name} {file_digest(file)}" for file in files]
+    below = peft_base(base)
+    return hashlib.sha256(
+        "\n".join([*parts, base_digest(below) if below != base else ""]).encode()
+    ).hexdigest()
+
+
+def find_base(adapter: dict[str, Any], checkpoint: str) -> str:
+    """Where the base of a checkpoint's adapter is: where it was, or, when both were moved together, where the
+    end of its path is found beside the checkpoint or beside a folder above it.
+
+    Raises:
+        CheckpointError: it is gone, or not what it was.
+    """
+    base, then, parts = adapter["base"], adapter.get("digest", ""), Path(adapter["base"]).parts
+    if Path(base).is_absolute() and not Path(base).exists():
+        for folder in Path(checkpoint).absolute().parents:
+            for first in range(1, len(parts)):
+                if (moved := folder.joinpath(*parts[first:])).exists() and base_digest(str(moved)) == then:
+                    return str(moved)
+        raise CheckpointError(
+            f"{checkpoint}: holds an adapter alone, and its base {base} is gone; put it, or a link, there"
+        )
+    try:
+        now = base_digest(base)
+    except Exception as error:  # of a Hub that cannot be reached: a dozen types
+        reason = " ".join(str(error).split())[:200]
+        raise CheckpointError(f"{checkpoint}: its adapter stands on {base!r}: {reason}") from error
+    if then and now != then:
+        raise CheckpointError(
+            f"{checkpoint}: its adapter was trained on other weights than {base} has now (sha256 {then[:8]}, "
+            f"now {now[:8]}); put those of then back, or train again"
+        )
+    return base
 
 
 def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
@@ -40,7 +103,7 @@ def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
         CheckpointError: peft is not installed, or refuses an option.
     """
     try:
-        from peft import LoraConfig, inject_adapter_in_model
+        from peft import inject_adapter_in_model
     except ImportError as error:
         raise CheckpointError("backbone.lora_rank: needs peft (pip install 'interventune[lora]')") from error
     head = model.encoder.get_output_embeddings()
@@ -50,17 +113,25 @@ def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
         if type(layer).__name__ in ("Linear", "Conv1D") and layer is not head
     ]
     try:
-        config = LoraConfig(
-            r=adapter["rank"],
-            lora_alpha=adapter["alpha"],
-            lora_dropout=adapter["dropout"],
-            target_modules=adapter["targets"] or linear,
-            fan_in_fan_out=any(type(layer).__name__ == "Conv1D" for layer in model.encoder.modules()),
+        inject_adapter_in_model(
+            _config(model, adapter, target_modules=adapter["targets"] or linear), model.encoder
         )
-        inject_adapter_in_model(config, model.encoder)
     except ValueError as error:
         raise CheckpointError(f"backbone.lora_targets: {' '.join(str(error).split())[:300]}") from error
     model.adapter = adapter
+
+
+def _config(model: EncoderModel, adapter: dict[str, Any], **options: Any) -> Any:
+    """peft's configuration of an adapter."""
+    from peft import LoraConfig
+
+    return LoraConfig(
+        r=adapter["rank"],
+        lora_alpha=adapter["alpha"],
+        lora_dropout=adapter["dropout"],
+        fan_in_fan_out=any(type(layer).__name__ == "Conv1D" for layer in model.encoder.modules()),
+        **options,
+    )
 
 
 def adapted_layers(model: nn.Module) -> dict[str, Any]:
@@ -110,3 +181,35 @@ def own_weights(model: EncoderModel, weights: dict[str, Tensor], prefix: str = "
     tied = model.named_parameters(remove_duplicate=False)  # an output layer may share its weights
     frozen = {prefix + name for name, weight in tied if not weight.requires_grad}
     return {name: weight for name, weight in weights.items() if name not in frozen}
+
+
+def save_adapter(model: EncoderModel, pretrained: Any, folder: Path) -> None:
+    """Write an adapter, and a head that was trained with it, as a folder of peft.
+
+    Args:
+        model: with an adapter.
+        pretrained: the same as a model of transformers, see `to_pretrained`.
+        folder: exists.
+    """
+    from safetensors.torch import save_file
+
+    own = {name: weight for name, weight in pretrained.named_parameters() if weight.requires_grad}
+    layers, ends = (
+        adapted_layers(pretrained),
+        {name.rpartition(".")[2] for name in adapted_layers(pretrained)},
+    )
+    named_so = {name for name, _ in pretrained.named_modules() if name.rpartition(".")[2] in ends}
+    _config(
+        model,
+        model.adapter,
+        target_modules=sorted(ends if named_so == layers.keys() else layers),
+        modules_to_save=sorted({name.partition(".")[0] for name in own if "lora_" not in name}) or None,
+        base_model_name_or_path=model.adapter["base"],
+        task_type="CAUSAL_LM" if model.heads == "causal" else "QUESTION_ANS",
+        inference_mode=True,
+    ).save_pretrained(folder)
+    weights = {
+        f"base_model.model.{name.replace('.default.', '.')}": weight.detach().cpu().contiguous()
+        for name, weight in own.items()
+    }
+    save_file(weights, folder / "adapter_model.safetensors", metadata={"format": "pt"})

@@ -19,6 +19,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from storage.json_files import load_json
+
 # transformers is imported where a model is built: printing a configuration takes none of its seconds. (mypy
 # takes MYPY for True; a block under TYPE_CHECKING jsonargparse would execute.)
 MYPY = False
@@ -120,8 +122,9 @@ class Backbone:
 
     Args:
         architecture: A row of the table of backbones.
-        checkpoint: A name on the Hub, a local folder in Hugging Face format, a `.ckpt` of an earlier run, or
-            `random`. A checkpoint that was already fine-tuned for extractive QA keeps its span head.
+        checkpoint: A name on the Hub, a local folder in Hugging Face format or of an adapter of peft (merged
+            into the base that it names), a `.ckpt` of an earlier run, or `random`. A checkpoint that was
+            already fine-tuned for extractive QA keeps its span head.
         tokenizer: Where the tokenizer comes from, when not from the checkpoint: a Hub name, a folder, or
             `stories` for the words of the embedded stories.
         config: Values that replace those of the checkpoint's transformers configuration.
@@ -274,11 +277,12 @@ def backbone_config(backbone: Backbone) -> PreTrainedConfig:
             return AutoConfig.for_model(row.model_type, **(row.tiny | row.settings | backbone.config))
         except Exception as error:  # huggingface_hub's validation errors are no ValueErrors
             raise CheckpointError(f"backbone.config: {' '.join(str(error).split())}") from error
+    base = peft_base(backbone.checkpoint)
     try:
-        config = AutoConfig.from_pretrained(backbone.checkpoint)
+        config = AutoConfig.from_pretrained(base)
     except Exception as error:  # OSError, ValueError, huggingface_hub's validation errors
         raise CheckpointError(
-            f"backbone.checkpoint: cannot load {backbone.checkpoint!r}: {_first_line(error)} "
+            f"backbone.checkpoint: cannot load {base!r}: {_first_line(error)} "
             "(give a local folder, or a Hub name while online)"
         ) from error
     if row.model_type and config.model_type != row.model_type:
@@ -310,6 +314,21 @@ def _check_keys(backbone: Backbone, config: PreTrainedConfig) -> None:
         raise CheckpointError(f"backbone.config: {config.model_type!r} has no setting {unknown[0]!r}")
 
 
+def peft_base(path: str) -> str:
+    """The model below an adapter that peft has saved as a folder; any other path as it is.
+
+    Raises:
+        CheckpointError: the folder does not name one.
+    """
+    file = Path(path) / "adapter_config.json"
+    if not file.is_file():
+        return path
+    base = load_json(file, dict[str, Any]).get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise CheckpointError(f"{file}: names no base (base_model_name_or_path)")
+    return base
+
+
 def folder_architecture(path: str) -> str:
     """The row of ARCHITECTURES that a Hugging Face folder or a name on the Hub is of; reads no weights.
 
@@ -318,6 +337,7 @@ def folder_architecture(path: str) -> str:
     """
     from transformers import AutoConfig
 
+    path = peft_base(path)
     try:
         config = AutoConfig.from_pretrained(path)
     except Exception as error:  # OSError, ValueError, huggingface_hub's validation errors
@@ -350,6 +370,7 @@ def load_pretrained(backbone: Backbone, *, new_head: int = logging.INFO) -> PreT
     from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
 
     config, path = backbone_config(backbone), backbone.checkpoint
+    base = peft_base(path)
     if path == RANDOM:
         model = build(config, backbone)
         if backbone.reading_init:
@@ -364,12 +385,15 @@ def load_pretrained(backbone: Backbone, *, new_head: int = logging.INFO) -> PreT
     set_verbosity_error()  # which weights are absent or do not fit is said below
     try:
         model, info = _model_class(backbone).from_pretrained(
-            path,
+            base,
             config=config,
             output_loading_info=True,
             ignore_mismatched_sizes=True,
             **_options(backbone),
         )
+        if base != path:
+            model, own = _with_adapter(model, path)
+            info["missing_keys"] = [key for key in info["missing_keys"] if key not in own]
     except Exception as error:  # transformers, safetensors, torch and pickle: a dozen types
         raise CheckpointError(f"backbone.checkpoint {path!r}: {_first_line(error)}") from error
     finally:
@@ -396,6 +420,20 @@ def load_pretrained(backbone: Backbone, *, new_head: int = logging.INFO) -> PreT
     else:
         log.info("%s: span head kept from the checkpoint", path)
     return model.train()
+
+
+def _with_adapter(model: PreTrainedModel, path: str) -> tuple[PreTrainedModel, set[str]]:
+    """The model with an adapter of peft's merged, and names of the weights that the adapter replaces, as it
+    may a head."""
+    from peft import PeftModel
+
+    adapted = PeftModel.from_pretrained(model, path)
+    replaced = {name for name, _ in adapted.named_parameters() if ".modules_to_save." in name}
+    names = {
+        name.removeprefix("base_model.model.").replace(f".modules_to_save.{adapted.active_adapter}", "")
+        for name in replaced
+    }
+    return adapted.merge_and_unload(), names
 
 
 def build(config: PreTrainedConfig, backbone: Backbone) -> PreTrainedModel:

@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeVar, cast
 import torch
 from torch import nn
 
-from models.adapters import adapter_of, add_adapter, merge_adapter
+from models.adapters import adapter_of, add_adapter, base_digest, find_base, merge_adapter, same_adapter
 from models.backbones import (
     ARCHITECTURES,
     RANDOM,
@@ -229,10 +229,10 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
     """
     model = _start(backbone, kind, options)
     wanted = adapter_of(backbone)
-    if model.adapter and {**model.adapter, "base": ""} != {**wanted, "base": ""}:
+    if model.adapter and not same_adapter(model.adapter, wanted):
         merge_adapter(model)
     if wanted and not model.adapter:
-        add_adapter(model, wanted)
+        add_adapter(model, wanted | {"digest": base_digest(wanted["base"])})
     return model
 
 
@@ -310,6 +310,7 @@ def _whole(
 ) -> M:
     """The model of a checkpoint of ours, on its base where it holds an adapter alone, which stays apart."""
     if base := info.adapter.get("base"):
+        base = find_base(info.adapter, info.path)
         name = cast(ArchitectureName, info.architecture)
         below = Backbone(architecture=name, checkpoint=base)
         if backbone is not None:
@@ -321,7 +322,7 @@ def _whole(
     else:
         model = _empty(info, kind, options, backbone)
     if info.adapter:
-        add_adapter(model, info.adapter)
+        add_adapter(model, {**info.adapter, "base": base or ""})
     _fill(model, info.path, partly=bool(base))
     return model
 

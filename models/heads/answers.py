@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from models.backbones import refuse_nonfinite
+from models.backbones import peft_base, refuse_nonfinite
 from models.heads.span import QAModel, SpanHead, best_spans, candidate_log_probs
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class RationaleModel(AnswerModel):
             return
         from transformers import AutoModel
 
-        encoder, info = AutoModel.from_pretrained(checkpoint, output_loading_info=True)
+        encoder, info = AutoModel.from_pretrained(peft_base(checkpoint), output_loading_info=True)
         dense = getattr(getattr(encoder, "pooler", None), "dense", None)
         if isinstance(dense, nn.Linear) and not any("pooler" in key for key in info["missing_keys"]):
             refuse_nonfinite(dense.state_dict(), checkpoint)

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from data_modules.encoding.tokenizers import tokenizer_files
-from models.adapters import own_weights
-from models.backbones import EncoderModel, nonfinite
+from models.adapters import OPTIONS, own_weights, same_adapter
+from models.backbones import CheckpointError, EncoderModel, nonfinite
 from models.checkpoint import KEY, describe
 from training.stopping.divergence import DivergedError
 
@@ -120,6 +120,24 @@ class FineTuning(pl.LightningModule):
     def warmup_steps(self, total: int) -> int:
         """Steps in which the rate rises, of `total`."""
         return round(self.warmup_ratio * total)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """CheckpointError where weights would go beside other ones than those that they were trained with."""
+        found = checkpoint.get(KEY, {}).get("adapter", {})
+        if not same_adapter(found, self.model.adapter):
+            one, other = (
+                ", ".join(f"{name}={value}" for name, value in adapter.items() if name in OPTIONS) or "none"
+                for adapter in (found, self.model.adapter)
+            )
+            raise CheckpointError(
+                f"ckpt_path: its adapter (backbone.lora_*) is {one}, the configuration's {other}"
+            )
+        own = self.model.adapter.get("digest")
+        if found.get("digest", own) != own:
+            raise CheckpointError(
+                f"ckpt_path: its adapter was trained on other weights than {self.model.adapter['base']} has "
+                "now; put those of then back, or start over"
+            )
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Make the checkpoint stand on its own: architecture, configuration, tokenizer, encoding."""

@@ -1,0 +1,126 @@
+"""LoRA of tiny models: what stands on what, folders of peft, and bases that are moved, changed or gone."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForQuestionAnswering
+
+from models.__main__ import export
+from models.adapters import own_weights
+from models.backbones import ARCHITECTURES, CheckpointError
+from models.checkpoint import KEY, heads_class, inspect, load, start
+from models.heads.span import QAModel
+from tests.models.tiny import VOCABULARY, at, backbone, content, rows
+
+peft = pytest.importorskip("peft")
+INPUTS = rows([9, 12])
+
+
+def heads_of(name: str) -> str:
+    return "causal" if ARCHITECTURES[name].causal else "span"
+
+
+def base(folder: Path, name: str) -> Path:
+    """A Hugging Face folder of random weights."""
+    torch.manual_seed(1)
+    decoder = at("random", name, config={"vocab_size": VOCABULARY})
+    wanted = decoder if decoder.causal else backbone(name)
+    start(wanted, heads_class(heads_of(name))).to_pretrained().save_pretrained(folder)
+    return folder
+
+
+def trained(path: Path, on: Path | str, name: str, **options: Any) -> Path:
+    """A checkpoint of an adapter with random weights on a base."""
+    model = start(at(on, name, **{"lora_rank": 2, **options}), heads_class(heads_of(name)))
+    for weight in model.parameters():
+        if weight.requires_grad:
+            weight.data += 0.05 * torch.randn_like(weight)
+    saved = content(model)
+    saved["state_dict"] = own_weights(model, saved["state_dict"], "model.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.save(saved, path)
+    return path
+
+
+def states(path: Path | str) -> torch.Tensor:
+    model, _ = load(str(path), QAModel)
+    return model.encode(INPUTS).detach()
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "bert", "distilbert", "modernbert"])
+def test_a_folder_of_peft_is_written_and_read(name: str, tmp_path: Path) -> None:
+    checkpoint = trained(tmp_path / "a.ckpt", base(tmp_path / "base", name), name)
+    export(str(checkpoint), tmp_path / "peft", adapter=True)
+    kind = AutoModelForCausalLM if ARCHITECTURES[name].causal else AutoModelForQuestionAnswering
+    below = kind.from_pretrained(tmp_path / "base")
+    theirs = peft.PeftModel.from_pretrained(below, tmp_path / "peft").eval()
+    ours = start(at(checkpoint, name, lora_rank=2), heads_class(heads_of(name))).eval().to_pretrained()
+    inputs = {key: value for key, value in INPUTS.items() if key != "token_type_ids"}
+    found, wanted = (model(**inputs) for model in (theirs, ours))
+    for output, other in zip(found[:2], wanted[:2], strict=True):
+        if isinstance(output, torch.Tensor):
+            torch.testing.assert_close(output, other, rtol=0, atol=1e-6)
+    # As a starting point, and to be asked: merged.
+    torch.testing.assert_close(states(tmp_path / "peft"), states(checkpoint), rtol=0, atol=1e-6)
+    again = trained(tmp_path / "again.ckpt", tmp_path / "peft", name, lora_rank=3)
+    assert inspect(str(again)).adapter["base"] == str(tmp_path / "peft")
+    assert not torch.equal(states(again), states(checkpoint))
+    if name == "bert":  # the head that stands in the folder of peft is the one that is asked
+        heads = [
+            load(str(path), QAModel)[0].span_head.layers[0].weight for path in (tmp_path / "peft", checkpoint)
+        ]
+        torch.testing.assert_close(*heads)
+
+
+def test_adapters_on_adapters_and_on_checkpoints(tmp_path: Path) -> None:
+    planted = tmp_path / "planted.ckpt"
+    torch.manual_seed(0)
+    torch.save(content(start(backbone("bert"), heads_class("span"))), planted)
+    first = trained(tmp_path / "first.ckpt", planted, "bert")
+    second = trained(tmp_path / "second.ckpt", first, "bert", lora_targets=["query"])
+    export(str(second), tmp_path / "merged")
+    torch.testing.assert_close(states(second), states(tmp_path / "merged"), rtol=0, atol=1e-6)
+    assert inspect(str(second)).adapter["base"] == str(first)
+    same = trained(tmp_path / "same.ckpt", first, "bert")  # goes on with the first
+    assert inspect(str(same)).adapter["base"] == str(planted)
+
+
+def test_bases_are_found_where_they_were_moved_and_told_when_changed_or_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    base(here / "models" / "base", "bert")
+    monkeypatch.chdir(here)
+    checkpoint = trained(here / "runs" / "a.ckpt", "models/base", "bert")
+    monkeypatch.chdir(tmp_path)
+    before = states(checkpoint)
+    here.rename(tmp_path / "there")
+    moved = tmp_path / "there" / "runs" / "a.ckpt"
+    assert torch.equal(states(moved), before)
+    shutil.rmtree(tmp_path / "there" / "models")
+    with pytest.raises(CheckpointError, match=f"its base {here / 'models/base'} is gone"):
+        states(moved)
+    base(here / "models" / "base", "distilbert")
+    with pytest.raises(
+        CheckpointError, match=r"a\.ckpt: its adapter was trained on other weights than .*base"
+    ):
+        states(moved)
+    named = torch.load(moved, weights_only=True)
+    named[KEY]["adapter"]["base"] = "nobody/nothing"
+    torch.save(named, moved)
+    with pytest.raises(CheckpointError, match="its adapter stands on 'nobody/nothing'"):
+        states(moved)
+
+
+def test_what_a_folder_of_peft_cannot_hold(tmp_path: Path) -> None:
+    for heads, adapter in (("rationale", 2), ("span", 0)):
+        name = tmp_path / f"{heads}.ckpt"
+        on = base(tmp_path / heads, "bert")
+        torch.save(content(start(at(on, lora_rank=adapter), heads_class(heads))), name)
+        with pytest.raises(CheckpointError, match=r"export the whole model, without --adapter"):
+            export(str(name), tmp_path / "peft", adapter=True)
