@@ -163,7 +163,7 @@ class QuestionsDataModule(TextDataModule):
             )
         at_least(0, qa_batch_tokens=qa_batch_tokens, limit_train_qa=limit_train_qa, limit_val_qa=limit_val_qa)
         self.train_qa, self.qa_sources = train_qa, by_stage(val_qa, test_qa, predict_qa)
-        self.encoding, self.interventions = encoding.resolved(architecture), interventions
+        self.encoding, self.interventions = encoding.resolved(architecture, self.tokenizer), interventions
         self.qa_batch_size, self.qa_batch_tokens = qa_batch_size, qa_batch_tokens
         self.qa_batches: Literal["similar_length", "random"] = qa_batches
         self.limit_train_qa, self.limit_val_qa = limit_train_qa, limit_val_qa

@@ -110,7 +110,7 @@ class GroupSet(Dataset):
             flat(table, "length").astype(np.int64),
             context=flat(table, "is_context"),
         )
-        candidate_BVSE = numbers(table, "candidate").view(-1, 4, 2, 2)
+        candidate_BVSE = numbers(table, "candidate").view(-1, 4, self.encoding.candidates, 2)
         return GroupBatch(
             inputs=padded.inputs,
             context_BT=padded.masks["context"],
@@ -172,7 +172,8 @@ class RowBatches:
         self.context_N = flat(columns, "is_context")
         self.length_R = flat(columns, "length").astype(np.int64)
         self.start_R = np.cumsum(self.length_R) - self.length_R
-        self.candidate_RSE = flat(columns, "candidate").astype(np.int64).reshape(-1, 2, 2)
+        shape = -1, data.encoding.candidates, 2
+        self.candidate_RSE = flat(columns, "candidate").astype(np.int64).reshape(shape)
         self.index = list(batches_within(self.length_R.tolist(), tokens, multiple))
 
     def __len__(self) -> int:

@@ -3,7 +3,8 @@
 Columns: the group's names; `context`, `question` and `advice` of its four variants; `span`, the characters of
 both subjects in every context, 16 numbers; `input_ids` and `token_type_ids` of all four variants behind one
 another, `is_context` of each token, `length` of each variant; `candidate`, the tokens of both subjects in
-every variant, 16 numbers; in the rows of a decoder they stand behind the prompt.
+every variant, 16 numbers; in the rows of a decoder they stand behind the prompt, and `unknown` behind them
+where it is offered (24 numbers).
 """
 
 from __future__ import annotations
@@ -16,9 +17,16 @@ import datasets
 import numpy as np
 import pyarrow as pa
 
-from data_modules.encoding.prompts import encode_prompts, group_prompt
+from data_modules.encoding.prompts import group_prompt
 from data_modules.encoding.tables import list_column
-from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, encoded_prompt, whole_span
+from data_modules.encoding.windows import (
+    EncodedRow,
+    Encoding,
+    encode_texts,
+    encoded_prompt,
+    encoded_prompts,
+    whole_span,
+)
 from data_modules.schema import Group, Span, UnderspecifiedQuestion, query_text
 from storage.errors import DataError
 
@@ -58,9 +66,10 @@ def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -
 
 
 def encode_offered(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -> pa.Table:
-    """Rows of a decoder: the prompt of every variant, and both subjects behind it."""
-    prompts = (group_prompt(v, encoding.choice_prompt, g.key) for g in groups for v in g.variants)
-    found = list(encode_prompts(prompts, tokenizer, encoding.max_length))
+    """Rows of a decoder: the prompt of every variant, and both subjects behind it, or `unknown` too."""
+    how = encoding.choice_prompt, encoding.advice_at, encoding.unknown * encoding.offer_unknown
+    prompts = (group_prompt(v, g.key, *how) for g in groups for v in g.variants)
+    found = list(encoded_prompts(prompts, tokenizer, encoding))
     numbers = [list(chain.from_iterable(row.spans)) for row in found]
     candidates = [list(chain.from_iterable(numbers[at : at + 4])) for at in range(0, len(found), 4)]
     return group_table(groups, [encoded_prompt(row, i) for i, row in enumerate(found)], candidates)
@@ -69,7 +78,7 @@ def encode_offered(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) 
 def group_table(
     groups: Sequence[Group], rows: Sequence[EncodedRow], candidates: Sequence[Sequence[int]]
 ) -> pa.Table:
-    """Groups, their rows (four each), and where their subjects are in these (16 numbers each), as a table."""
+    """Groups, their rows (four each), and where their subjects are in these (see above), as a table."""
     spans = [[x for v in g.variants for span in v.candidates for x in (span.start, span.end)] for g in groups]
     texts_of = {name: [[getattr(v, name) for v in g.variants] for g in groups] for name in TEXTS}
     lengths = [len(row.input_ids_T) for row in rows]

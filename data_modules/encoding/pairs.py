@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from data_modules.encoding.tables import list_column
-from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, full_query, token_columns
+from data_modules.encoding.windows import EncodedRow, Encoding, asked, encode_texts, token_columns
 from data_modules.schema import REFORMATTED, QAExample
 from storage.errors import DataError
 
@@ -82,7 +82,7 @@ def first_windows(
     examples: Sequence[QAExample], tokenizer: Any, encoding: Encoding
 ) -> list[tuple[EncodedRow, int]]:
     """The first window of every example and how many it has."""
-    texts = ((ex.context, full_query(ex, encoding, tokenizer), ex.id) for ex in examples)
+    texts = (asked(ex, encoding, tokenizer) for ex in examples)
     found: list[tuple[EncodedRow, int]] = []
     for row in encode_texts(texts, tokenizer, encoding):
         if row.example == len(found):

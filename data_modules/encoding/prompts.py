@@ -1,17 +1,20 @@
 """Text to tokens for decoders: a row is a prompt, with the texts to be scored behind it.
 
 The prompt of a question holds context and question, that of a group also offers its two subjects, in the
-order of the context. What stands behind it brings a leading space, and its tokens are those of prompt and
-text read as one, wherever the tokens of the prompt do not depend on what follows; else its own.
+order of the context. It is a plain text, or the user's message in the tokenizer's chat template, behind which
+the assistant begins to speak. What stands behind a prompt has the tokens of prompt and text read as one,
+wherever the tokens of the prompt do not depend on what follows; else its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from jinja2 import TemplateError
 
 from data_modules.schema import QAExample, UnderspecifiedQuestion, query_text
 from storage.errors import DataError
@@ -20,39 +23,153 @@ DECODERS = frozenset({"llama", "qwen2", "qwen3", "gpt2", "causal"})
 """Architectures that read prompts."""
 
 QUESTION = "Text: {context}\n\nQuestion: {question}\nAnswer:"
-CHOICE = "Text: {context}\n\nQuestion: {question}\nReply with {first} or {second}.\nAnswer:"
+CHOICE = "Text: {context}\n\nQuestion: {question}\nReply with {options}.\nAnswer:"
+
+AdviceAt = Literal["user", "system", "context"]
+"""Where advice stands: right before the question; in the system message, which of a plain prompt is what
+stands before everything; or as the last sentence of the context, as if it came with the document."""
+
+TEMPLATE_OPTIONS = {"enable_thinking": False, "date_string": "26 Jul 2024"}
+"""What chat templates are told: answers come without a train of thought, and no prompt changes with the day
+(Llama's templates write a date)."""
 
 _CHUNK = 512
 """Texts per tokenizer call."""
+
+
+class Asked(NamedTuple):
+    """A question about a text."""
+
+    context: str
+    query: str
+    """With what stands right before the question."""
+    name: str
+    """Of the record, for errors."""
+    advice: str = ""
+    """What stands in the system message or in the context."""
 
 
 class Prompt(NamedTuple):
     """What a decoder reads."""
 
     text: str
+    """The user's message."""
     context_at: int
-    """Where the context begins."""
+    """Where the context begins in it."""
     context_length: int
     continuations: tuple[str, ...]
-    """Texts behind it."""
+    """Texts behind the prompt."""
     name: str
     """Of the record, for errors."""
+    system: str = ""
+    """What stands before everything."""
 
 
 def prompt(
-    template: str, context: str, query: str, name: str, continuations: Sequence[str] = (), **options: str
+    template: str, asked: Asked, advice_at: AdviceAt, continuations: Sequence[str] = (), **options: str
 ) -> Prompt:
     """A template filled in; `options` are what it may name besides {context} and {question}."""
+    context, query, name, advice = asked
+    whole = f"{context} {advice}" if advice and advice_at == "context" else context
     before = template.partition("{context}")[0].format(question=query, **options)
-    text = template.format(context=context, question=query, **options)
-    return Prompt(text, len(before), len(context), tuple(continuations), name)
+    text = template.format(context=whole, question=query, **options)
+    system = advice if advice_at == "system" else ""
+    return Prompt(text, len(before), len(context), tuple(continuations), name, system)
 
 
-def group_prompt(question: UnderspecifiedQuestion, template: str, name: str) -> Prompt:
-    """The prompt of one variant of a group, with both subjects behind it in the group's order."""
+def group_prompt(
+    question: UnderspecifiedQuestion, name: str, template: str, advice_at: AdviceAt, unknown: str = ""
+) -> Prompt:
+    """The prompt of one variant of a group, with both subjects behind it in the group's order, and `unknown`
+    where it is a third answer."""
     first, second = (span.text for span in sorted(question.candidates, key=lambda span: span.start))
-    query, subjects = query_text(question.question, question.advice), [s.text for s in question.candidates]
-    return prompt(template, question.context, query, name, subjects, first=first, second=second)
+    behind = [span.text for span in question.candidates] + [unknown] * bool(unknown)
+    options = f"{first}, {second} or {unknown}" if unknown else f"{first} or {second}"
+    at_question = advice_at == "user"
+    query = query_text(question.question, question.advice if at_question else "")
+    asked = Asked(question.context, query, name, "" if at_question else question.advice)
+    named = {"first": first, "second": second, "options": options}
+    return prompt(template, asked, advice_at, behind, **named)
+
+
+class ChatTemplate:
+    """A tokenizer's chat template, for one question at a time.
+
+    Args:
+        tokenizer: one that has a chat template.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        self.has_system = self._has_system()
+        """Whether it has a place for a system message."""
+        asked = self._written([{"role": "user", "content": "?"}], add_generation_prompt=True)
+        answered = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "Answer"}]
+        lead, _, rest = self._written(answered).removeprefix(asked).rpartition("Answer")
+        self.lead = lead if lead.isspace() else ""
+        """White space between the prompt and the assistant's answer."""
+        special = tokenizer.added_tokens_decoder
+        ends = [i for i in tokenizer(rest, add_special_tokens=False)["input_ids"] if i in special]
+        self.end: int | None = ends[0] if ends else tokenizer.eos_token_id
+        """The token that ends the assistant's answer."""
+
+    def text(self, item: Prompt) -> tuple[str, int]:
+        """The prompt up to where the assistant answers, and where the user's message begins in it.
+
+        Raises:
+            DataError: the template fails, or writes the message differently; names the record.
+        """
+        user, before = item.text, 0
+        if item.system and not self.has_system:
+            before = len(item.system) + 2
+            user = f"{item.system}\n\n{user}"
+        system = [{"role": "system", "content": item.system}] * bool(item.system and self.has_system)
+        try:
+            text = self._written([*system, {"role": "user", "content": user}], add_generation_prompt=True)
+        except TemplateError as error:
+            raise DataError(f"{item.name}: the chat template fails: {error}") from error
+        at = text.rfind(user.strip())  # templates may strip what they are given
+        if at < 0:
+            raise DataError(
+                f"{item.name}: the chat template changes the text of the message; set encoding.chat=never"
+            )
+        return text, at - (len(user) - len(user.lstrip())) + before
+
+    def _written(self, turns: list[dict[str, str]], **options: Any) -> str:
+        text: str = self.tokenizer.apply_chat_template(turns, tokenize=False, **TEMPLATE_OPTIONS, **options)
+        return text
+
+    def _has_system(self) -> bool:
+        turns = [{"role": "system", "content": "a system message"}, {"role": "user", "content": "?"}]
+        try:
+            return "a system message" in self._written(turns)
+        except TemplateError:  # as Gemma's: "System role not supported"
+            return False
+
+
+@cache
+def chat_template(tokenizer: Any) -> ChatTemplate:
+    """The chat template of a tokenizer.
+
+    Raises:
+        DataError: it cannot be filled in.
+    """
+    try:
+        return ChatTemplate(tokenizer)
+    except TemplateError as error:
+        raise DataError(f"the tokenizer's chat template fails: {error}; set encoding.chat=never") from error
+
+
+def plain_text(item: Prompt) -> tuple[str, int]:
+    """The prompt without a chat template, and where the user's message begins in it."""
+    before = f"{item.system}\n\n" if item.system else ""
+    return before + item.text, len(before)
+
+
+def answer_end(tokenizer: Any, chat: bool) -> list[int]:
+    """The token that ends an answer; none where the tokenizer has none."""
+    end = chat_template(tokenizer).end if chat else tokenizer.eos_token_id
+    return [] if end is None else [end]
 
 
 def target_text(example: QAExample, unknown: str) -> str:
@@ -75,7 +192,7 @@ class PromptRow(NamedTuple):
 
 
 def encode_prompts(
-    prompts: Iterable[Prompt], tokenizer: Any, max_length: int, *, end: bool = False
+    prompts: Iterable[Prompt], tokenizer: Any, max_length: int, *, chat: bool = False, end: bool = False
 ) -> Iterator[PromptRow]:
     """The rows of prompts, in order.
 
@@ -83,20 +200,29 @@ def encode_prompts(
         prompts: with their continuations.
         tokenizer: a fast tokenizer of transformers.
         max_length: most tokens of a row.
+        chat: whether the tokenizer's chat template is used, which writes all special tokens itself.
         end: whether an end token belongs to each continuation.
 
     Raises:
         DataError: a row is longer, or a text has no tokens; names the record. Nothing is cut.
     """
-    ending = [tokenizer.eos_token_id] if end and tokenizer.eos_token_id is not None else []
+    template = chat_template(tokenizer) if chat else None
+    space, ending = template.lead if template else " ", answer_end(tokenizer, chat) if end else []
+    tokens = partial(tokenizer, add_special_tokens=not chat, verbose=False)
     remaining = iter(prompts)
     while chunk := list(islice(remaining, _CHUNK)):
-        encoded = tokenizer([p.text for p in chunk], return_offsets_mapping=True, verbose=False)
-        followed = [f"{p.text} {text}" for p in chunk for text in p.continuations]
-        alone = [f" {text}" for p in chunk for text in p.continuations]
-        wholes = iter(tokenizer(followed, verbose=False)["input_ids"] if followed else ())
+        texts = [template.text(p) if template else plain_text(p) for p in chunk]
+        encoded = tokens([text for text, _ in texts], return_offsets_mapping=True)
+        followed = [
+            f"{text}{space}{behind}"
+            for (text, _), p in zip(texts, chunk, strict=True)
+            for behind in p.continuations
+        ]
+        alone = [f"{space}{text}" for p in chunk for text in p.continuations]
+        wholes = iter(tokens(followed)["input_ids"] if followed else ())
         apart = iter(tokenizer(alone, add_special_tokens=False)["input_ids"] if alone else ())
-        for item, ids, offsets in zip(chunk, encoded["input_ids"], encoded["offset_mapping"], strict=True):
+        rows = zip(chunk, texts, encoded["input_ids"], encoded["offset_mapping"], strict=True)
+        for item, (_, user_at), ids, offsets in rows:
             row, spans = list(ids), []
             for text in item.continuations:
                 whole, second = next(wholes), next(apart)
@@ -111,7 +237,9 @@ def encode_prompts(
                     "raise encoding.max_length"
                 )
             offsets_TE = np.full((len(row), 2), -1, dtype=np.int32)
-            offsets_TE[: len(ids)] = np.array(offsets, dtype=np.int32).reshape(-1, 2) - item.context_at
+            offsets_TE[: len(ids)] = (
+                np.array(offsets, dtype=np.int32).reshape(-1, 2) - user_at - item.context_at
+            )
             outside = (offsets_TE[:, 0] < 0) | (offsets_TE[:, 1] > item.context_length)
             outside |= offsets_TE[:, 0] >= offsets_TE[:, 1]
             outside[len(ids) :] = True

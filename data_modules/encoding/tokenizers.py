@@ -76,7 +76,8 @@ def _files_in_checkpoint(path: Path) -> dict[str, str]:
 def tokenizer_id(tokenizer: Any) -> str:
     """Changes when the tokenizer of a folder does: part of the key of whatever its model made."""
     _forget_calls(tokenizer)
-    return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()[:16]
+    text = tokenizer.backend_tokenizer.to_str() + str(tokenizer.chat_template or "")
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def tokenizer_files(tokenizer: Any) -> dict[str, str]:

@@ -16,9 +16,11 @@ targets.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain, groupby, islice, pairwise
 from typing import Any, Literal, NamedTuple
 
@@ -29,8 +31,11 @@ from data_modules.encoding.prompts import (
     CHOICE,
     DECODERS,
     QUESTION,
+    AdviceAt,
+    Asked,
     Prompt,
     PromptRow,
+    chat_template,
     encode_prompts,
     prompt,
     target_text,
@@ -39,6 +44,8 @@ from data_modules.encoding.tables import list_column
 from data_modules.questions.answer_spans import answer_classes, answer_type
 from data_modules.schema import AnswerType, QAExample, Span, query_text
 from storage.errors import DataError
+
+log = logging.getLogger(__name__)
 
 UNMARKED = frozenset({"", "squad", "stories"})
 """Data sets whose questions without history stay as they are in every style."""
@@ -77,8 +84,16 @@ class Encoding:
         prompt: What a decoder reads of a question, with {context} and {question}; empty is ours
             (data_modules/encoding/prompts.py). A decoder's rows are never cut, and `order`, `stride` and
             `step` mean nothing to it.
-        choice_prompt: The same of a question between two subjects, also with {first} and {second}.
+        choice_prompt: The same of a question between two subjects, also with {first} and {second}, or both as
+            {options}.
+        chat: Whether a decoder's prompt is the user's message in the tokenizer's chat template: `auto` where
+            the tokenizer has one, `always` (an error where it has none), or `never`.
+        advice_at: Where a decoder finds advice: in the `user` message right before the question, in the
+            `system` message (of a plain prompt: before everything), or as the last sentence of the `context`.
+            An encoder finds it right before the question.
         unknown: What a decoder writes where there is no answer.
+        offer_unknown: Whether a decoder may answer `unknown` to a question between two subjects too: scores
+            are then shares among three, and `{options}` names all.
     """
 
     order: Literal["auto", "question_first", "context_first"] = "question_first"
@@ -92,7 +107,10 @@ class Encoding:
     cls_segment: Literal["own", "question"] = "own"
     prompt: str = ""
     choice_prompt: str = ""
+    chat: Literal["auto", "always", "never"] = "auto"
+    advice_at: AdviceAt = "user"
     unknown: str = "unknown"
+    offer_unknown: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.stride < self.max_length:
@@ -106,15 +124,24 @@ class Encoding:
                 raise DataError(f"encoding.{name} must not be negative, got {value}")
         for name in ("prompt", "choice_prompt"):
             try:
-                getattr(self, name).format(context="", question="", first="", second="")
+                getattr(self, name).format(context="", question="", first="", second="", options="")
             except (KeyError, ValueError, IndexError) as error:
                 raise DataError(f"encoding.{name}: cannot be filled in: {error}") from error
             named = set(re.findall(r"{\w+}", getattr(self, name)))
             if getattr(self, name) and not {"{context}", "{question}"} <= named:
                 raise DataError(f"encoding.{name}: needs {{context}} and {{question}}")
 
-    def resolved(self, architecture: str) -> Encoding:
-        """The same with every `auto` replaced by what it means for an architecture."""
+    @property
+    def candidates(self) -> int:
+        """How many answers to a question between two subjects are scored."""
+        return 2 + self.offer_unknown
+
+    def resolved(self, architecture: str, tokenizer: Any = None) -> Encoding:
+        """The same with every `auto` replaced by what it means for an architecture and a tokenizer.
+
+        Raises:
+            DataError: an option is for decoders, and this is an encoder; or there is no chat template.
+        """
         order, style, max_query = self.order, self.history_style, self.max_query
         if order == "auto":
             order = "context_first" if architecture == "xlnet" else "question_first"
@@ -124,8 +151,20 @@ class Encoding:
         if max_query == "auto":
             max_query = 128 if architecture == "xlnet" else 64
         ours = (QUESTION, CHOICE) if architecture in DECODERS else ("", "")
-        if (self.prompt or self.choice_prompt) and not ours[0]:
-            raise DataError(f"encoding.prompt: is for decoders, and {architecture} is an encoder")
+        has_template = bool(getattr(tokenizer, "chat_template", None))
+        chat: Literal["always", "never"] = "always" if has_template and self.chat != "never" else "never"
+        if architecture in DECODERS:
+            if self.chat == "always" and not has_template:
+                raise DataError("encoding.chat: always, but the tokenizer has no chat template; set never")
+            if self.advice_at == "system" and chat == "always" and not chat_template(tokenizer).has_system:
+                tell_once("the chat template has no system message: advice stands before the user's text")
+        else:
+            plain, chat = Encoding(), "never"
+            for name in ("prompt", "choice_prompt", "advice_at", "offer_unknown"):
+                if getattr(self, name) != getattr(plain, name):
+                    raise DataError(f"encoding.{name}: is for decoders, and {architecture} is an encoder")
+            if self.chat == "always":
+                raise DataError(f"encoding.chat: is for decoders, and {architecture} is an encoder")
         return replace(
             self,
             order=order,
@@ -133,7 +172,14 @@ class Encoding:
             max_query=max_query,
             prompt=self.prompt or ours[0],
             choice_prompt=self.choice_prompt or ours[1],
+            chat=chat,
         )
+
+
+@cache
+def tell_once(text: str) -> None:
+    """Log a warning, once in a process."""
+    log.warning("%s", text)
 
 
 class EncodedRow(NamedTuple):
@@ -151,11 +197,13 @@ class EncodedRow(NamedTuple):
 
 
 def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
-    """History, advice and question of an example, in the encoding's style (faithfulness spec 1.1.7, 1.4).
+    """History, advice and question of an example, in the encoding's style (faithfulness spec 1.1.7, 1.4);
+    advice that stands elsewhere is left out.
 
     XLNet leaves out turns whose answer is unknown; the others keep them.
     """
-    query, turns = query_text(example.question, example.advice), example.history
+    advice = example.advice if encoding.advice_at == "user" else ""
+    query, turns = query_text(example.question, advice), example.history
     if not turns and example.dataset in UNMARKED:
         return query
     style, count = encoding.history_style, encoding.history_turns
@@ -173,6 +221,12 @@ def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
     return " ".join([f"{turn.question} {turn.answer}" for turn in turns] + [query])
 
 
+def asked(example: QAExample, encoding: Encoding, tokenizer: Any) -> Asked:
+    """What is asked in a row of an example."""
+    advice = "" if encoding.advice_at == "user" else example.advice
+    return Asked(example.context, full_query(example, encoding, tokenizer), example.id, advice)
+
+
 def last_tokens(queries: Sequence[str], limit: int, tokenizer: Any) -> list[str]:
     """Queries cut at the front to their last `limit` tokens (0: as they are)."""
     if not limit or not queries:
@@ -185,16 +239,16 @@ def last_tokens(queries: Sequence[str], limit: int, tokenizer: Any) -> list[str]
 
 
 def encode_texts(
-    texts: Iterable[tuple[str, str, str]], tokenizer: Any, encoding: Encoding
+    texts: Iterable[tuple[str, str, str] | Asked], tokenizer: Any, encoding: Encoding
 ) -> Iterator[EncodedRow]:
-    """Tokenise (context, query, name) triples into windows, in order.
+    """Tokenise (context, query, name) into windows, in order; of `Asked` an encoder reads no `advice`.
 
     Raises:
         DataError: a query that leaves no room for its context, by the name of its record.
     """
     if encoding.prompt:
-        prompts = (prompt(encoding.prompt, context, query, name) for context, query, name in texts)
-        for example, row in enumerate(encode_prompts(prompts, tokenizer, encoding.max_length)):
+        prompts = (prompt(encoding.prompt, Asked(*text), encoding.advice_at) for text in texts)
+        for example, row in enumerate(encoded_prompts(prompts, tokenizer, encoding)):
             yield encoded_prompt(row, example)
         return
     question_first = encoding.order != "context_first"
@@ -231,6 +285,14 @@ def encode_texts(
             yield EncodedRow(ids_N[at], types_N[at], offsets_NE[at], cls, done + sample)
             start = end
         done += len(items)
+
+
+def encoded_prompts(
+    prompts: Iterable[Prompt], tokenizer: Any, encoding: Encoding, *, end: bool = False
+) -> Iterator[PromptRow]:
+    """The rows of prompts, see `encode_prompts`."""
+    chat = encoding.chat == "always"
+    return encode_prompts(prompts, tokenizer, encoding.max_length, chat=chat, end=end)
 
 
 def encoded_prompt(row: PromptRow, example: int) -> EncodedRow:
@@ -280,7 +342,7 @@ def tokenised(
 
 def _explained(
     error: BaseException,
-    items: Sequence[tuple[str, str, str]],
+    items: Sequence[tuple[str, str, str] | Asked],
     queries: Sequence[str],
     tokenizer: Any,
     encoding: Encoding,
@@ -288,7 +350,7 @@ def _explained(
     """What a failure of the tokenizer is about: a question that is too long, or a text that it refuses."""
     special = tokenizer.num_special_tokens_to_add(pair=True)
     culprit = f"{items[0][2]} or one after it"
-    for (context, _, name), query in zip(items, queries, strict=True):
+    for (context, _, name, *_), query in zip(items, queries, strict=True):
         try:
             tokens = len(tokenizer(query, add_special_tokens=False)["input_ids"])
             tokenizer(context, add_special_tokens=False)
@@ -348,7 +410,7 @@ def encode_questions(examples: Sequence[QAExample], tokenizer: Any, encoding: En
     """
     if encoding.prompt:
         return encode_written(examples, tokenizer, encoding)
-    texts = ((ex.context, full_query(ex, encoding, tokenizer), ex.id) for ex in examples)
+    texts = (asked(ex, encoding, tokenizer) for ex in examples)
     rows: list[EncodedRow] = []
     targets: list[tuple[int, ...]] = []
     rationales: list[np.ndarray] = []
@@ -384,9 +446,9 @@ def encode_written(examples: Sequence[QAExample], tokenizer: Any, encoding: Enco
     def prompts() -> Iterator[Prompt]:
         for ex in examples:
             target = [target_text(ex, encoding.unknown)]
-            yield prompt(encoding.prompt, ex.context, full_query(ex, encoding, tokenizer), ex.id, target)
+            yield prompt(encoding.prompt, asked(ex, encoding, tokenizer), encoding.advice_at, target)
 
-    found = encode_prompts(prompts(), tokenizer, encoding.max_length, end=True)
+    found = encoded_prompts(prompts(), tokenizer, encoding, end=True)
     rows, targets = [], []
     for i, (row, example) in enumerate(zip(found, examples, strict=True)):
         kind = example.answer_type if example.answer_type in WINDOW_TYPES else "span"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from copy import copy
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,6 +19,7 @@ from tqdm.auto import tqdm
 from transformers.utils.logging import disable_progress_bar
 
 from data_modules.batching.group_rows import GroupSet, score_rows, token_budget
+from data_modules.encoding.prompts import answer_end
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
 from data_modules.encoding.windows import Encoding
 from data_modules.schema import Group, QAExample
@@ -73,6 +75,8 @@ class Checkpoint(Answerer):
             options = {"max_length": longest}
             if hasattr(default, "stride"):
                 options["stride"] = longest // 3
+        elif options and hasattr(default, "chat"):
+            options = {"chat": "never"} | options  # of a checkpoint from before chat templates were used
         try:
             self.encoding = self.encoding_class(**options)
         except (TypeError, ValueError) as error:  # a name or a type that this version does not know
@@ -115,11 +119,24 @@ class QuestionCheckpoint(Checkpoint):
 
     def __init__(self, path: str, asking: Asking) -> None:
         super().__init__(path, asking)
-        self.encoding: Encoding = self.encoding.resolved(self.model.architecture)
+        self.encoding: Encoding = self.encoding.resolved(self.model.architecture, self.tokenizer)
         self.asking = asking
         self.decoder = self.model if isinstance(self.model, CausalModel) else None
         types: frozenset[Ability] = frozenset() if isinstance(self.model, SpanModel) else frozenset({"types"})
         self.can = types | {"spans", "subjects"}
+
+    @property
+    def offers_unknown(self) -> bool:
+        """Of a decoder, as its encoding says."""
+        return self.encoding.offer_unknown
+
+    def reading(self, **options: Any) -> QuestionCheckpoint:
+        """The same model with other options of its encoding, which must suit its architecture."""
+        other = copy(self)
+        other.__dict__.pop("identity", None)
+        encoding = replace(self.encoding, **options)
+        other.encoding = encoding.resolved(self.model.architecture, self.tokenizer)
+        return other
 
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
         """The answer of every question, each once, longest contexts first."""
@@ -136,6 +153,7 @@ class QuestionCheckpoint(Checkpoint):
 
         assert self.decoder is not None
         data = QASet(examples, self.tokenizer, self.encoding)
+        ends = answer_end(self.tokenizer, self.encoding.chat == "always")
         for index in tqdm(data.batches(self.batch_size), desc=what, unit="batch", disable=None):
             batch = data[index]
             with self.autocast():
@@ -144,6 +162,7 @@ class QuestionCheckpoint(Checkpoint):
                     batch.start_B,
                     self.asking.max_new_tokens,
                     self.tokenizer,
+                    ends,
                 )
             for feature, text in zip(batch.feature_B.tolist(), texts, strict=True):
                 yield Answer(int(data.question_N[feature]), text)

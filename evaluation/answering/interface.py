@@ -78,6 +78,15 @@ class Answerer:
         """The answer of every question, each once, in an order of its own; `what` names the progress bar."""
         raise self.lacks("spans")
 
+    @property
+    def offers_unknown(self) -> bool:
+        """Whether scores of subjects are shares among these and unknown, which has the rest."""
+        return False
+
+    def reading(self, **options: Any) -> Answerer:
+        """The same model that reads with other options of its encoding; decoders of ours alone."""
+        raise ValueError(f"{self.path}: only decoders by folder, Hub name or .ckpt read in other ways")
+
     def tell_unmatched(self) -> None:
         """Log which questions had no row, and which rows no question; only a file of answers has some."""
 

@@ -108,3 +108,18 @@ def check_can_score(path: str, need: Ability) -> None:
     """ValueError for an endpoint where likelihoods are needed: known before anything is loaded."""
     if path.startswith("openai:") and need in ("subjects", "choices"):
         raise ValueError(f"{path}: {LACKS[need]}")
+
+
+def check_reads_prompts(path: str, flag: str) -> None:
+    """ValueError unless a path names a decoder that reads data_modules/encoding/prompts.py: known before
+    anything is loaded."""
+    from data_modules.encoding.prompts import DECODERS
+    from models.checkpoint import inspect
+
+    if path.startswith(LANGUAGE_MODELS):
+        raise ValueError(f"{path}: {flag} is for decoders by folder, Hub name or .ckpt; leave out hf:")
+    if (architecture := inspect(path).architecture) not in DECODERS:
+        raise ValueError(
+            f"{path}: {flag} is for decoders; {architecture} is an encoder, which finds advice right before "
+            "the question"
+        )

@@ -6,7 +6,7 @@ subjects, E the boundaries of a score (one here) or of a text's tokens (first, l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
@@ -77,24 +77,32 @@ class CausalModel(QAModel):
     def group_log_probs(
         self, inputs: Mapping[str, Tensor], context_BT: Tensor, candidate_BVSE: Tensor
     ) -> Tensor:
-        """log S, with one boundary in place of two: (B, V, S, 1). S is the softmax over the two subjects of
-        the (mean or summed) log-likelihood of their tokens behind the prompt of a row.
+        """log S of the two subjects, with one boundary in place of two: (B, V, 2, 1). S is the softmax over
+        the candidates of the (mean or summed) log-likelihood of their tokens behind the prompt of a row.
 
         Args:
-            inputs: prompts with both subjects behind them (data_modules/encoding/groups.py).
+            inputs: prompts with the candidates behind them (data_modules/encoding/groups.py).
             context_BT: not looked at.
-            candidate_BVSE: first and last token of each subject there.
+            candidate_BVSE: first and last token of each candidate there: the two subjects, or these and
+                `unknown`, which takes 1 - S(x1) - S(x2).
         """
         found = log_likelihoods(self.encoder, inputs, candidate_BVSE.flatten(0, 1))
         score_RS = found.mean() if self.likelihood == "mean" else found.total_BC
-        return score_RS.log_softmax(-1).unflatten(0, candidate_BVSE.shape[:2]).unsqueeze(-1)
+        return score_RS.log_softmax(-1)[:, :2].unflatten(0, candidate_BVSE.shape[:2]).unsqueeze(-1)
 
     def answer_likelihoods(self, inputs: Mapping[str, Tensor], start_B: Tensor, end_B: Tensor) -> Likelihoods:
         """Of the tokens from `start_B` to `end_B` behind what stands before them; C is 1."""
         return log_likelihoods(self.encoder, inputs, torch.stack((start_B, end_B), -1)[:, None])
 
     @torch.no_grad()
-    def write(self, inputs: Mapping[str, Tensor], start_B: Tensor, limit: int, tokenizer: Any) -> list[str]:
+    def write(
+        self,
+        inputs: Mapping[str, Tensor],
+        start_B: Tensor,
+        limit: int,
+        tokenizer: Any,
+        end: Iterable[int] = (),
+    ) -> list[str]:
         """The first line of what the model writes behind each prompt, likeliest token by token.
 
         Args:
@@ -102,6 +110,7 @@ class CausalModel(QAModel):
             start_B: column behind the prompt.
             limit: most tokens.
             tokenizer: of the model.
+            end: tokens that end an answer, besides the model's and the tokenizer's own.
         """
         from transformers import GenerationConfig
 
@@ -112,7 +121,7 @@ class CausalModel(QAModel):
             )
         ]
         ends = self.encoder.generation_config.eos_token_id
-        ends = {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id} - {None}
+        ends = {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id, *end} - {None}
         settings = GenerationConfig(
             max_new_tokens=limit, eos_token_id=sorted(ends) or None, pad_token_id=tokenizer.pad_token_id
         )

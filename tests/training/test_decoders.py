@@ -9,8 +9,16 @@ import pandas as pd
 import pytest
 import torch
 
+from data_modules.encoding.prompts import TEMPLATE_OPTIONS
+from data_modules.encoding.tokenizers import load_tokenizer
+from data_modules.schema import Group
+from data_modules.sources import read_groups
+from data_modules.stories.questions import vocabulary
+from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.__main__ import main as evaluate
 from models.__main__ import main as models
+from models.checkpoint import load
+from models.heads.causal import CausalModel
 from tests.training.conftest import Commands, curves, failing, metrics_of
 from training.cli import main as train
 
@@ -56,6 +64,68 @@ def test_group_losses_resume_evaluate_and_export(commands: Commands, tmp_path: P
     for advice, value in found[0].items():
         assert value == pytest.approx(last[f"val/bias/{advice}/mu"], abs=1e-5)
         assert value == pytest.approx(found[1][advice], abs=1e-5)
+
+
+CHAT = (
+    "{{ bos_token }}{% for m in messages %}{{ m.role + ' : ' + m.content + '</s>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant : ' }}{% endif %}"
+)
+
+
+def subject_shares(path: Path, group: Group, at: str) -> list[float]:
+    """S of both subjects in the first variant with unknown beside them, by whole rows of the conversation."""
+    model, info = load(str(path), CausalModel)
+    tokenizer, variant = load_tokenizer(info.tokenizer), group.variants[0]
+    context, question, advice = variant.context, variant.question, variant.advice
+    context, system = (f"{context} {advice}", "") if at == "context" else (context, advice * (at == "system"))
+    question = f"{advice} {question}" if at == "user" else question
+    names = [span.text for span in variant.candidates]
+    first, second = (span.text for span in sorted(variant.candidates, key=lambda span: span.start))
+    user = f"Text: {context}\n\nQuestion: {question}\nReply with {first}, {second} or unknown.\nAnswer:"
+    turns = [{"role": "system", "content": system}] * bool(system) + [{"role": "user", "content": user}]
+    how = {"add_generation_prompt": True, "return_dict": False, **TEMPLATE_OPTIONS}
+    prompt = tokenizer.apply_chat_template(turns, **how)
+    scores = []
+    for text in [*names, "unknown"]:
+        answer = tokenizer(text, add_special_tokens=False)["input_ids"]
+        log_prob_TV = model.encoder(torch.tensor([prompt + answer])).logits[0].log_softmax(-1)
+        scores.append(
+            log_prob_TV[torch.arange(len(prompt) - 1, len(prompt) + len(answer) - 1), answer].mean()
+        )
+    return torch.stack(scores).softmax(-1)[:2].tolist()
+
+
+def test_chat_and_the_places_of_advice_side_by_side(commands: Commands, tmp_path: Path) -> None:
+    words = [*vocabulary(), *["reply", "with", "or", "unknown", "user", "system", "assistant"]]
+    tokenizer = build_tokenizer("llama", words)
+    tokenizer.chat_template = CHAT
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    flags = (f"--backbone.tokenizer={tmp_path / 'tokenizer'}", "--data.encoding.offer_unknown=true")
+    run = lei(commands, "chat", *flags, "--data.encoding.advice_at=system", "--trainer.max_steps=2")
+    last, checkpoint = metrics_of(run), run / "checkpoints/last.ckpt"
+    assert last["val/bias/none/unknown"] == pytest.approx(1 - last["val/bias/none/mass"], abs=1e-6)
+    asked = ["bias", "--checkpoint", f"a={checkpoint}", "--data", str(commands.data.groups_dev)]
+    assert evaluate([*asked, "--output", str(tmp_path / "usual")]) == 0
+    asked += ["--advice-at", "system,user,context"]
+    assert evaluate([*asked, "--output", str(tmp_path / "places")]) == 0
+    usual, table = mu(tmp_path / "usual"), pd.read_csv(tmp_path / "places/results.csv", keep_default_na=False)
+    found = {(row["measure"], row["class"], row["advice_at"]): row for row in table.to_dict("records")[::-1]}
+    for advice, value in usual.items():
+        assert value == pytest.approx(last[f"val/bias/{advice}/mu"], abs=1e-5)
+        at = "" if advice == "none" else "system"
+        assert found["mu", advice, at]["value"] == pytest.approx(value, abs=1e-6)
+    assert {at for _, advice, at in found if advice == "ethical"} == {"system", "user", "context"}
+    assert found["unknown", "none", ""]["n"] == found["mass", "none", ""]["n"]
+    report = (tmp_path / "places/report.md").read_text()
+    assert "| measure | class | system | user | context | n |" in report
+    assert "| mu | ethical | context |" in report
+    groups = {group.key: group for group in read_groups(str(commands.data.groups_dev))}
+    rows = [json.loads(line) for line in (tmp_path / "places/examples.jsonl").read_text().splitlines()]
+    advised = [row for row in rows if row["class"] == "adversarial"]
+    assert {row["advice_at"] for row in advised} == {"system", "user", "context"}
+    for row in advised:
+        expected = subject_shares(checkpoint, groups[row["key"]], row["advice_at"])
+        assert row["scores"][0] == pytest.approx(expected, abs=1e-5)
 
 
 def test_the_probability_form_is_refused(commands: Commands) -> None:

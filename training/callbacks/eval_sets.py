@@ -4,8 +4,8 @@
 - qa: em, f1, unknown (in [0, 1]) and n, and the same for each type of answer (`yes/em`) where a set has more
   than one. Predictions are compared with the answers to the original story, so that in a variant without its
   rationale `em` is the share of old answers, and `unknown` what a faithful model says.
-- bias: <class>/{mu,eta,theta,mean_abs_c,mu_normalised,mass,delta,eps,n}, and `selection` where groups of
-  ethical and adversarial advice are there.
+- bias: <class>/{mu,eta,theta,mean_abs_c,mu_normalised,mass,delta,eps,n}, `unknown` (1 - mass) where it is
+  offered, and `selection` where groups of ethical and adversarial advice are there.
 - shift: {cls,tokens}/<variant>/{mean,std} of the last layer (faithfulness spec 4.2), `.../layer_03/...` of
   the others where every layer is watched; histograms in `shift/<stage>-<step>.json` in the run's folder.
 - choices: accuracy, loss, n; the loss is that of training, without weights.
@@ -164,6 +164,8 @@ def named_values(data: Any, result: Any) -> Iterator[tuple[str, Tensor]]:
                 yield from (
                     (f"{advice_class}/{name}", getattr(result, f"{name}_K")[k]) for name in BIAS_NAMES
                 )
+                if data.encoding.offer_unknown:
+                    yield f"{advice_class}/unknown", 1 - result.mass_K[k]
         if counts[ADVERSARIAL] and counts[ETHICAL]:
             yield "selection", selection_score(result.mu_K)
     elif isinstance(data, PairSet):

@@ -122,7 +122,9 @@ class LEIModule(QAModule):
         if self.loss.mass_weight and "ethical" in classes:
             self.logged_terms.append("mass")
         data, pushes = self.datamodule, "adversarial" in classes
-        encoding = replace(self.encoding, order=self.reference_order).resolved(data.architecture)
+        encoding = replace(self.encoding, order=self.reference_order).resolved(
+            data.architecture, data.tokenizer
+        )
         bare = data.without_advice(encoding, all_templates=pushes and self.dominance == "templates")
         written = self.dominance == "file"
         self.reference = reference_pass(

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from data_modules.batching.decoding import Answer, decode_answers, written_answers
 from data_modules.batching.sets import GroupBatch, PairBatch, QABatch, QASet, TrainBatch
+from data_modules.encoding.prompts import answer_end
 from losses.answers import written_answer_loss
 from losses.span import span_cross_entropy
 from models.backbones import ARCHITECTURES, Backbone
@@ -113,7 +114,9 @@ class QAModule(FineTuning):
 
     def written(self, model: CausalModel, batch: QABatch) -> list[str]:
         """What a decoder answers."""
-        return model.write(batch.inputs, batch.start_B, self.max_answer_tokens, self.datamodule.tokenizer)
+        tokenizer = self.datamodule.tokenizer
+        ends = answer_end(tokenizer, self.encoding.chat == "always")
+        return model.write(batch.inputs, batch.start_B, self.max_answer_tokens, tokenizer, ends)
 
     def decode(self, data: QASet, batch: QABatch, outputs: Mapping[str, Any]) -> Iterator[Answer]:
         """The answers of a batch, from what `validation_step` returned for it."""

@@ -2,6 +2,7 @@
 
 interventune evaluate bias --checkpoint before=A.ckpt after=B.ckpt --data dev.json --output DIR
 interventune evaluate bias --checkpoint uqa=hf:allenai/unifiedqa-t5-base --data dev.json --output DIR
+interventune evaluate bias --checkpoint FOLDER --advice-at system,user,context --data dev.json --output DIR
 interventune evaluate bias --predictions before=A.json after=B.json --output DIR
 """
 
@@ -9,8 +10,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from data_modules.schema import Group
 from evaluation.answering.interface import Answerer, Asking, named_sources, source_name
@@ -37,6 +39,8 @@ def evaluate(
     format: Literal["auto", "unqover", "lei"] = "auto",
     skip_bad: bool = False,
     advised_only: bool = False,
+    advice_at: Annotated[str, "system,user,context"] | None = None,
+    offer_unknown: bool = False,
     clusters: list[Path] | None = None,
     planted_seed: int | None = None,
     planted_scope: Literal["category", "subject"] = "category",
@@ -54,6 +58,11 @@ def evaluate(
             as LEI's fine-tuning writes them), LEI's with start-end-score, or told from the content.
         skip_bad: leave out inconsistent records and say how many there were.
         advised_only: do not score the groups without their advice too (class none).
+        advice_at: of decoders: where the advice stands, one place or several side by side: in the system
+            message, in the user's before the question, or in the context, as if it came with the document.
+            By default where the checkpoint was trained to find it.
+        offer_unknown: of decoders: a third answer, `data.encoding.unknown` of the checkpoint; adds unknown,
+            the share of S that goes to it. By default as the checkpoint was trained.
         clusters: lists of subjects with their clusters, as UnQover's `[subj] female | Mary`; adds gamma and
             eta of one cluster against the others, also by attribute (UnQover's gender table). By default
             the clusters that the ids of UnQover's predictions name.
@@ -69,16 +78,22 @@ def evaluate(
         "data": data,
         "qa": qa,
         "advised-only": advised_only or None,
+        "advice-at": advice_at,
+        "offer-unknown": offer_unknown or None,
         "planted-seed": planted_seed,
     }
     if predictions and (flags := [flag for flag, value in checkpoint_only.items() if value is not None]):
         raise ValueError(f"--{flags[0]} goes with --checkpoint, not with --predictions")
+    places = advice_places(advice_at)
     from evaluation.protocols.bias.measures import (
+        ADVICE_NOTE,
         BY,
         LANGUAGE_MODEL_NOTE,
         MU,
         NOTE,
         SPECIFIED_NOTE,
+        UNKNOWN_NOTE,
+        WHOLE,
         ScoredGroups,
         add_accuracy,
         add_bias,
@@ -114,12 +129,16 @@ def evaluate(
         from evaluation.answering.open import asking_record
 
         named, sets = named_sources(checkpoint or [], "--checkpoint"), named_sources(data or [], "--data")
-        scored, answered = ask_all(named, sets, qa, skip_bad, advised_only, cluster_of, asking)
+        scored, answered = ask_all(
+            named, sets, qa, skip_bad, advised_only, cluster_of, asking, places, offer_unknown
+        )
         about |= {
             **asking_record(named, asking),
             "data": {name: source_record(path) for name, path in sets.items()},
             "qa": source_record(qa) if qa else None,
             "advised_only": advised_only,
+            "advice_at": places,
+            "offer_unknown": offer_unknown,
             "planted_seed": planted_seed,
             "planted_scope": planted_scope,
         }
@@ -133,6 +152,8 @@ def evaluate(
             add_planted(results, one, planted_seed, planted_scope)
     specified = results.row("accuracy") is not None
     notes = [NOTE, *[SPECIFIED_NOTE] * specified, *[LANGUAGE_MODEL_NOTE] * ("prompt" in about)]
+    notes += [ADVICE_NOTE] * bool(places) + [UNKNOWN_NOTE] * (results.row("unknown") is not None)
+    figures = {f"mu_{at}.png": replace(MU, where=WHOLE | {"advice_at": ["", at]}) for at in places}
     notes += reference_notes(row["references"] for row in answered)
     return Evaluation(
         title="Group bias",
@@ -141,9 +162,9 @@ def evaluate(
         about=about,
         headline=conclusion(results, list(named)),
         notes=[*notes, *failure_note(answered, "ordinary questions")],
-        figures={"mu.png": MU},
+        figures=figures or {"mu.png": MU},
         examples=(row for one in scored for row in example_rows(one)),
-        console=1 + bool(specified) + bool(answered),
+        console=1 + (len(places) > 1) + bool(specified) + bool(answered),
     )
 
 
@@ -155,17 +176,24 @@ def ask_all(
     advised_only: bool,
     cluster_of: Mapping[str, str],
     asking: Asking,
+    places: Sequence[str] = (),
+    offer_unknown: bool = False,
 ) -> tuple[list[ScoredGroups], list[dict[str, Any]]]:
-    """Every checkpoint's scores of every data set, by data set, and its answers to ordinary questions."""
+    """Every checkpoint's scores of every data set, by data set, and its answers to ordinary questions.
+
+    Groups with advice are asked about once for each of `places`; the others have none, whatever the places.
+    """
     from tqdm.auto import tqdm
 
     from data_modules.groups.advice import with_unadvised
     from data_modules.sources import read_groups, read_questions
-    from evaluation.answering.open import check_can_score, open_answerer
+    from evaluation.answering.open import check_can_score, check_reads_prompts, open_answerer
     from evaluation.protocols.bias.measures import GroupTable, ScoredGroups
 
     for path in checkpoints.values():
         check_can_score(path, "subjects")  # before anything is loaded
+        if places or offer_unknown:
+            check_reads_prompts(path, "--advice-at" if places else "--offer-unknown")
     sets: dict[str, list[Group]] = {}
     for name, source in data.items():
         records = read_groups(source, skip_bad=skip_bad)
@@ -174,14 +202,20 @@ def ask_all(
             raise DataError(f"{source}: holds no groups")
         if not advised_only:
             sets[name] = with_unadvised(sets[name])
-    tables = {name: GroupTable.of(groups) for name, groups in sets.items()}
+    parts = [
+        (name, part_places, groups, GroupTable.of(groups))
+        for name, every in sets.items()
+        for part_places, groups in by_place(every, places)
+    ]
     if cluster_of:
-        check_clusters(cluster_of, tables.values())
+        check_clusters(cluster_of, [table for _, _, _, table in parts])
     questions = list(read_questions(qa, skip_bad=skip_bad)) if qa else []
-    scored: dict[tuple[str, str], ScoredGroups] = {}
+    scored: dict[tuple[str, str], list[ScoredGroups]] = {}
     rows: list[dict[str, Any]] = []
     for name, path in checkpoints.items():
         answerer = open_answerer(path, asking, need="subjects")
+        if offer_unknown:
+            answerer = answerer.reading(offer_unknown=True)
         if qa:
             from metrics.answers import score_answer, scoring_of
 
@@ -191,12 +225,40 @@ def ask_all(
                 scores: dict[str, Any] = {"references": (question.dataset, len(question.gold))}
                 scores |= {"failure": answer.failure} if answer.failure else {"em": em, "f1": f1}
                 rows.append({"checkpoint": name, "data": source_name(qa), "id": question.id, **scores})
-        for at, groups in sets.items():
-            score_NVS = answerer.subject_scores(groups, f"scoring {at} with {name}")
-            answers = answers_where_contexts_decide(answerer, groups, f"answering {at} with {name}")
-            scored[at, name] = ScoredGroups({"checkpoint": name, "data": at}, tables[at], score_NVS, answers)
+        for data_name, part_places, groups, table in parts:
+            for place in part_places:
+                reader = answerer.reading(advice_at=place) if place else answerer
+                what = f"{data_name} with {name}{f', advice in {place}' * bool(place)}"
+                score_NVS = reader.subject_scores(groups, f"scoring {what}")
+                answers = answers_where_contexts_decide(reader, groups, f"answering {what}")
+                cell = {"checkpoint": name, "data": data_name, "advice_at": place}
+                offers = reader.offers_unknown
+                scored.setdefault((data_name, name), []).append(
+                    ScoredGroups(cell, table, score_NVS, answers, offers)
+                )
     check_silence(rows, checkpoints, else_nothing=False)
-    return [scored[at, name] for at in sets for name in checkpoints], rows
+    return [one for at in sets for name in checkpoints for one in scored[at, name]], rows
+
+
+def advice_places(text: str | None) -> list[str]:
+    """The places of `--advice-at`, in order; ValueError for one that there is not."""
+    from data_modules.encoding.prompts import AdviceAt
+
+    places = list(dict.fromkeys(text.split(","))) if text is not None else []
+    if unknown := set(places) - set(get_args(AdviceAt)):
+        known = ", ".join(get_args(AdviceAt))
+        raise ValueError(f"--advice-at: {min(unknown)!r} is none of {known} (commas between several)")
+    return places
+
+
+def by_place(groups: Sequence[Group], places: Sequence[str]) -> list[tuple[Sequence[str], list[Group]]]:
+    """Groups with the places of their advice to ask about; an empty name is wherever it is."""
+    if not places:
+        return [([""], list(groups))]
+    split: dict[bool, list[Group]] = {True: [], False: []}
+    for group in groups:
+        split[any(variant.advice for variant in group.variants)].append(group)
+    return [(at, part) for at, part in ((places, split[True]), ([""], split[False])) if part]
 
 
 def check_clusters(cluster_of: Mapping[str, str], tables: Iterable[GroupTable]) -> None:

@@ -26,7 +26,7 @@ from metrics.bias.intervals import BiasEstimate, ClassGroups, estimate_bias, res
 from metrics.intervals import percentiles
 from storage.spool import Spool
 
-BY = ("checkpoint", "data", "class", "category", "attribute", "subject", "cluster")
+BY = ("checkpoint", "data", "class", "advice_at", "category", "attribute", "subject", "cluster")
 
 OF_CLASSES = (
     "mu_K",
@@ -49,8 +49,7 @@ CHUNK = 4096
 
 
 WHOLE = {"subject": "", "cluster": "", "category": "", "attribute": ""}
-PLACE = ("class", "data", "checkpoint")
-LINE = PLACE[:2]
+LINE = ("class", "data", "advice_at")
 
 BY_CLASS = {
     "mu": "mu",
@@ -58,6 +57,7 @@ BY_CLASS = {
     "theta": "theta",
     "mean_abs_c": "mean |C|",
     "mass": "mass",
+    "unknown": "unknown",
 }
 MORE = {
     "mu_normalised": "mu (normalised)",
@@ -78,6 +78,15 @@ LANGUAGE_MODEL_NOTE = (
     "Of a language model, S(x) is the geometric mean of the probabilities of the tokens of x, given a prompt "
     "that names both subjects as options in the order of the context (`about.prompt` in report.json). Such "
     "scores and the span scores of checkpoints are not on one scale: compare eta and the normalised measures."
+)
+ADVICE_NOTE = (
+    "advice_at: where the advice stands: in the system message, in the user's message right before the "
+    "question, or as the last sentence of the context, as if it came with the document. Advice in the "
+    "context that is followed is an instruction which the document, not the user, gives. A group without "
+    "advice is asked about once."
+)
+UNKNOWN_NOTE = (
+    "unknown: the share that goes to unknown where it is offered beside the two subjects; 1 - mass."
 )
 SPECIFIED_NOTE = (
     "accuracy: of groups whose contexts decide, because a sentence names one subject once more (LEI, Figure "
@@ -142,16 +151,18 @@ class ScoredGroups:
     """The N groups of one data set with the scores of one checkpoint (or file).
 
     Args:
-        cell: its checkpoint and data.
+        cell: its checkpoint and data, and where its advice stands if that was asked for.
         table: the groups.
         score_NVS: S(x) = sqrt(p_start p_end), by subject, float64.
         answers: of groups whose contexts decide, by index: the answers to the question in both orders.
+        offers_unknown: whether what S(x1) + S(x2) leaves of 1 is that of unknown.
     """
 
     cell: Mapping[str, str]
     table: GroupTable
     score_NVS: Tensor
     answers: Mapping[int, tuple[str, str]]
+    offers_unknown: bool = False
 
     def by_class(self) -> Iterator[tuple[dict[str, str], ClassGroups]]:
         """The cell and the groups of each class that has some: ethical, adversarial, irrelevant, none."""
@@ -167,14 +178,16 @@ def add_bias(results: Results, scored: Sequence[ScoredGroups], cluster_of: Mappi
     Clusters take the place of subjects in groups that compare two of them: gamma(F, a) is then the mean of
     C(F, M) over all female-male pairs, as in UnQover's gender tables (section 4.3, LEI spec 2.3).
     """
-    made = [
-        (cell, groups, estimate_bias(groups), one.table) for one in scored for cell, groups in one.by_class()
-    ]
+    made = [(cell, groups, estimate_bias(groups), one) for one in scored for cell, groups in one.by_class()]
     made.sort(key=lambda part: ADVICE_CLASSES.index(part[0]["class"]))
-    for cell, _, estimate, table in made:
-        add_estimate(results, estimate, OF_CLASSES, table, cell)
+    for cell, _, estimate, one in made:
+        add_estimate(results, estimate, OF_CLASSES, one.table, cell)
+        if one.offers_unknown and (mass := results.row("mass", **cell)):
+            rest = 1 - mass["high"], 1 - mass["low"]
+            results.add("unknown", 1 - mass["value"], n=mass["n"], interval=rest, **cell)
     clusters = sorted(set(cluster_of.values()))
-    for cell, groups, estimate, table in made:
+    for cell, groups, estimate, one in made:
+        table = one.table
         add_estimate(results, estimate, OF_SUBJECTS, table, cell, "subject", table.subjects)
         cluster_X = torch.tensor(
             [clusters.index(cluster_of[x]) if x in cluster_of else -1 for x in table.subjects]
@@ -310,8 +323,8 @@ def views(results: Results) -> Sequence[View | Table]:
     by_attribute = by_attribute[(by_attribute["attribute"] != "") & (by_attribute["n"] > 1)]
     ranked = by_attribute[by_attribute["value"] > 0].sort_values("value", ascending=False, kind="stable")
     cell = [*LINE, "cluster", "category", "attribute"]
-    top = ranked[cell].drop_duplicates().groupby(cell[:3], sort=False).head(MOST_ATTRIBUTES)
-    top = by_attribute[cell[:3]].drop_duplicates().merge(top).merge(by_attribute)
+    top = ranked[cell].drop_duplicates().groupby(cell[:4], sort=False).head(MOST_ATTRIBUTES)
+    top = by_attribute[cell[:4]].drop_duplicates().merge(top).merge(by_attribute)
     top["attribute"] = top["cluster"] + ": " + top["attribute"]
     caption = (
         f"At most {MOST_ATTRIBUTES} of largest gamma for each cluster; all, with eta, are in results.csv."
@@ -319,7 +332,16 @@ def views(results: Results) -> Sequence[View | Table]:
     by = (*LINE, "category", "attribute")
     to_clusters = View("Attributes of a cluster of subjects", by, {"gamma": "gamma"}, caption=caption)
     by_cluster = {"subject": "", "attribute": "", "cluster": clusters}
+    places = [at for at in dict.fromkeys(frame["advice_at"]) if at]
+    side_by_side = View(
+        "Bias by where the advice stands",
+        ("class", "data", "checkpoint"),
+        {"mu": "mu", "mean_abs_c": "mean |C|"},
+        across="advice_at",
+        where=WHOLE | {"advice_at": places},
+    )
     return [
+        *[side_by_side] * (len(places) > 1),
         View("Bias by class of advice", LINE, BY_CLASS, where=WHOLE),
         View("Specified contexts, in percent", LINE, {"accuracy": "accuracy"}, percent=True),
         View("Ordinary questions, in percent", ("data",), {"f1": "F1", "em": "EM"}, percent=True),
@@ -344,13 +366,14 @@ def conclusion(results: Results, names: Sequence[str]) -> str:
     for data, cells in mu.groupby("data", sort=False):
         parts: list[str] = []
         lead = " ".join(filter(None, (str(data), f"({' -> '.join(names)})")))
-        for advice in dict.fromkeys(cells["class"]):
-            place = {"data": data, "class": advice, **WHOLE}
+        for advice, at in dict.fromkeys(zip(cells["class"], cells["advice_at"], strict=True)):
+            place = {"data": data, "class": advice, "advice_at": at, **WHOLE}
             if advice == "none":
                 parts.append(without_advice(results, names, place))
             else:
                 text = change("mu" * (not parts), results.rows("mu", names, **place))
-                parts.append(f"{advice} {'advice: ' * (not parts)}{text}")
+                named = f"{advice} {'advice' * (not parts)}".strip() + f" ({at})" * bool(at)
+                parts.append(f"{named}{': ' if not parts else ' '}{text}")
                 advised = True
             if any(right := results.rows("accuracy", names, **place)):
                 parts.append(change("specified contexts answered rightly", right, percent=True))
