@@ -231,7 +231,7 @@ def ask_all(
                 what = f"{data_name} with {name}{f', advice in {place}' * bool(place)}"
                 score_NVS = reader.subject_scores(groups, f"scoring {what}")
                 answers = answers_where_contexts_decide(reader, groups, f"answering {what}")
-                cell = {"checkpoint": name, "data": data_name, "advice_at": place}
+                cell = {"checkpoint": name, "data": data_name} | ({"advice_at": place} if place else {})
                 offers = reader.offers_unknown
                 scored.setdefault((data_name, name), []).append(
                     ScoredGroups(cell, table, score_NVS, answers, offers)
