@@ -93,8 +93,8 @@ def evaluate(
         raise ValueError(f"--threshold {wrong[0]:g}: name each number once, above 0 and at most 1")
     from evaluation.protocols.consistency.continuation_rows import read_written
     from evaluation.protocols.consistency.continuations import add_scores, check_scorers
-    from evaluation.protocols.consistency.measures import consistency_evaluation
     from evaluation.protocols.consistency.systems import systems_of, write
+    from evaluation.protocols.consistency.views import report
     from evaluation.scorers.interface import ATTRIBUTES
     from storage.finished_work import FinishedWork
 
@@ -140,17 +140,7 @@ def evaluate(
         "threshold": thresholds,
         "margin": margin,
     }
-    return consistency_evaluation(
-        written.rows,
-        scorers,
-        attributes,
-        about,
-        title=written.title,
-        thresholds=thresholds,
-        margin=margin / 100,
-        perplexities=written.perplexities,
-        warnings=written.warnings,
-    )
+    return report(written, scorers, attributes, about, thresholds, margin / 100)
 
 
 def read_domain(domain: str, path: str, limit: int) -> list[ToxicityPrompt]:

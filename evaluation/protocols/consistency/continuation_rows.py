@@ -66,7 +66,7 @@ class Written(NamedTuple):
 
     title: str
     rows: list[dict[str, Any]]
-    """See `measures.consistency_evaluation`; `judged` holds what `scorers` gave."""
+    """See `measures.long_table`; `judged` holds what `scorers` gave."""
     scorers: list[dict[str, Any]]
     """Whose scores are there already."""
     about: dict[str, Any]
