@@ -9,7 +9,6 @@ report.json     all of this but the examples as data, with the command, the code
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from evaluation.results import Results
 from evaluation.views import Table, View, make_table, markdown_table
 from storage.files import atomic, file_digest
+from storage.json_files import plain_json
 from storage.provenance import revision, versions
 
 if TYPE_CHECKING:
@@ -146,17 +146,6 @@ def write_report(
             figure(frame, folder / name)
         (folder / "report.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8", errors=errors)
         (folder / "report.json").write_text(as_json(content, indent=1), encoding="utf-8", errors=errors)
-
-
-def plain_json(value: Any) -> Any:
-    """The same with NaN and infinities as None, and tuples as lists: what strict JSON can hold."""
-    if isinstance(value, Mapping):
-        return {str(key): plain_json(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain_json(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return str(value) if isinstance(value, Path) else value
 
 
 def source_record(source: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass
@@ -192,10 +193,22 @@ def _refused(error: ValidationError, value: Any, where: str) -> DataError:
         ("array", "list"),
         ("integer", "whole number"),
         (" after validation", ""),
+        (r"match pattern '\S'", "not be empty"),
     ):
         wanted = wanted.replace(old, new)
     name = f"the field {place.strip('.')!r}" if place else "this"
     return DataError(f"{where}: {name} should {wanted}, found {type(inside).__name__} {inside!r:.60}")
+
+
+def plain_json(value: Any) -> Any:
+    """The same with NaN and infinities as None, and tuples as lists: what strict JSON can hold."""
+    if isinstance(value, Mapping):
+        return {str(key): plain_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_json(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
 
 
 def half_surrogate(value: Any, place: str = "") -> str:

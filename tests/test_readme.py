@@ -10,7 +10,7 @@ import pytest
 
 from data_modules.sources import read_choices, read_groups, read_questions
 from data_modules.tasks.wording import read_wordings
-from evaluation.protocols.consistency.specifications import METHODS, read_specifications
+from evaluation.protocols.consistency.specifications import OWN, read_specifications
 from interventune.command import COMMANDS as COMMANDS_OF
 from tests.understood import understood
 
@@ -75,7 +75,7 @@ def test_the_files_that_a_page_shows_are_read(tmp_path: Path) -> None:
     (wording,) = json_blocks("docs/feature_bias.md")
     path = tmp_path / "shown.json"
     path.write_text(specifications)
-    for method in METHODS:
+    for method in OWN:
         assert read_specifications(path, method).method == method
     path.write_text(wording)
     assert read_wordings(path)["task"]["h2"].words == ("no", "yes")

@@ -13,10 +13,8 @@ from data_modules.choices.benchmarks import write_choices
 from data_modules.sources import labelled_rows
 from data_modules.tasks.condaqa import TURNING, read_condaqa, write_pairs
 from data_modules.tasks.feature_bias import (
-    CAP,
-    MAX_DEMOS,
-    MIN_DEMOS,
     MOST_CLASSES,
+    Sizes,
     build_task,
     choice_rows,
     training_examples,
@@ -156,10 +154,7 @@ def write_feature_task(
     labels: Labels,
     name: str | None = None,
     h1_means: tuple[str, str] | None = None,
-    seed: int = 0,
-    cap: Count = CAP,
-    max_demos: Count = MAX_DEMOS,
-    min_demos: Count = MIN_DEMOS,
+    sizes: Sizes,
 ) -> str:
     """Write a task that tells which of two features is learned, from labelled texts.
 
@@ -181,10 +176,6 @@ def write_feature_task(
         feature_args: the feature's options.
         name: of the task; by default the stem of --output.
         h1_means: what the labels 1 and 0 say, in words, for prompts.
-        seed: of the order of texts.
-        cap: most tests of a cell.
-        max_demos: most demonstrations of a cell.
-        min_demos: demonstrations that a cell keeps before it gets any test.
     """
     refuse_existing(output, overwrite=overwrite)
     ways = (labels.positive, labels.threshold, labels.label_values)
@@ -204,10 +195,7 @@ def write_feature_task(
         name or output.stem,
         _labelled_texts(input, labels),
         make_feature(feature, options),
-        seed=seed,
-        cap=cap,
-        max_demos=max_demos,
-        min_demos=min_demos,
+        sizes,
         h1=Meaning("Label:", h1_means[1], h1_means[0]) if h1_means else None,
         made_from={
             "input": input,

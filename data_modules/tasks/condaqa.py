@@ -16,17 +16,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, cast, get_args
+from typing import Annotated, Any, cast
 
-from pydantic import Field, StrictInt
+from pydantic import AfterValidator, BeforeValidator, Field, StrictInt
 from typing_extensions import TypedDict
 
 from data_modules.schema import QAExample, Turn
+from data_modules.tasks.predicate_argument import Text, YesNo, yes_no_question
 from storage.errors import DataError
 from storage.files import write_text
 from storage.json_files import check, json_lines
-
-YesNo = Literal["yes", "no"]
 
 EDITS = {1: "paraphrase", 2: "scope", 3: "affirmative"}
 """CondaQA's PassageEditID; 0 is the original. A paraphrase keeps the meaning. A scope edit moves what the
@@ -36,20 +35,34 @@ TURNING = ("scope", "affirmative")
 """Edits that make pairs, where the labels are opposite."""
 
 
+def _answer(text: Any) -> Any:
+    return text.strip().rstrip(".").lower() if isinstance(text, str) else text
+
+
+def _turns(listed: Iterable[Any] | None) -> Any:
+    return tuple(Turn(*check(turn, _Turn, "history")) for turn in listed or ())
+
+
+_Turn: Any = tuple[str, str]
+_Id = Annotated[str, BeforeValidator(lambda name: str(name) if type(name) is int else name)]
+_Optional = Annotated[str, BeforeValidator(lambda text: "" if text is None else text)]
+_Answer = Annotated[YesNo, BeforeValidator(_answer)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContrastPair:
-    """One question and two stories with opposite answers; fields stand in the order of a file of pairs."""
+    """One question and two stories with opposite answers: a row of a file of pairs."""
 
-    id: str
-    dataset: str = ""
-    turn_id: int | None = None
-    history: tuple[Turn, ...] = ()
-    question: str
-    story_org: str
-    story_mod: str
-    answer_org: YesNo
-    answer_mod: YesNo
-    edit: str = ""
+    id: _Id
+    dataset: _Optional = ""
+    turn_id: StrictInt | None = None
+    history: Annotated[tuple[Turn, ...], BeforeValidator(_turns)] = ()
+    question: Text
+    story_org: Text
+    story_mod: Text
+    answer_org: _Answer
+    answer_mod: _Answer
+    edit: _Optional = ""
     """The kind of change, where it is known."""
 
     @property
@@ -60,46 +73,22 @@ class ContrastPair:
     def examples(self) -> tuple[QAExample, QAExample]:
         """The question about the original and about the modified story."""
         name = " ".join(str(part) for part in (self.id, self.turn_id) if part is not None)
-        org, mod = (
-            QAExample(
-                f"{name} {which}",
-                story,
-                self.question,
-                answer_type=answer,
-                history=self.history,
-                references=(answer,),
-                dataset=self.dataset,
-            )
-            for which, story, answer in (
-                ("org", self.story_org, self.answer_org),
-                ("mod", self.story_mod, self.answer_mod),
-            )
+        rest = (self.dataset, self.history)
+        return (
+            yes_no_question(f"{name} org", self.story_org, self.question, self.answer_org, *rest),
+            yes_no_question(f"{name} mod", self.story_mod, self.question, self.answer_mod, *rest),
         )
-        return org, mod
-
-
-class _PairRow(TypedDict):
-    id: str | StrictInt
-    question: str
-    story_org: str
-    story_mod: str
-    answer_org: str
-    answer_mod: str
-    history: NotRequired[list[tuple[str, str]] | None]
-    dataset: NotRequired[str | None]
-    turn_id: NotRequired[StrictInt | None]
-    edit: NotRequired[str | None]
 
 
 class _EditRow(TypedDict):
     """What is used of a CondaQA record."""
 
-    PassageID: str | StrictInt
-    QuestionID: str | StrictInt
+    PassageID: _Id
+    QuestionID: _Id
     PassageEditID: Annotated[StrictInt, Field(ge=0, le=3)]
-    sentence1: str
-    sentence2: str
-    label: str
+    sentence1: Text
+    sentence2: Text
+    label: Annotated[str, AfterValidator(_answer)]
 
 
 @dataclass(frozen=True)
@@ -117,41 +106,24 @@ def read_pairs(path: str | Path) -> PairSet:
     Raises:
         DataError: what is wrong in which line, two pairs with one id, or no pair at all.
     """
-    records = list(json_lines(path, dict[str, Any]))
-    if records and "PassageEditID" in records[0][1]:
-        return read_condaqa(path)
-    if not records:
+    _, first = next(json_lines(path, dict[str, Any]), ("", None))
+    if first is None:
         raise DataError(f"{path}: holds no records; expected JSON Lines")
+    if "PassageEditID" in first:
+        return read_condaqa(path)
     pairs: dict[tuple[str, str, int | None], ContrastPair] = {}
-    for where, record in records:
-        row = check(record, _PairRow, where)
-        org, mod = _answer(row["answer_org"]), _answer(row["answer_mod"])
-        _refuse_blank(row, ("question", "story_org", "story_mod"), where)
-        for name, answer in (("answer_org", org), ("answer_mod", mod)):
-            if answer not in get_args(YesNo):
-                raise DataError(f"{where}: the field {name!r} must be yes or no, found {answer!r}")
-        if org == mod:
-            raise DataError(f"{where}: answer_org and answer_mod are both {org}; they must differ")
-        if row["story_org"] == row["story_mod"]:
+    for where, pair in json_lines(path, ContrastPair):
+        if pair.answer_org == pair.answer_mod:
+            raise DataError(
+                f"{where}: answer_org and answer_mod are both {pair.answer_org}; they must differ"
+            )
+        if pair.story_org == pair.story_mod:
             raise DataError(
                 f"{where}: story_org and story_mod are the same text, which cannot answer yes and no"
             )
-        pair = ContrastPair(
-            id=str(row["id"]),
-            dataset=row.get("dataset") or "",
-            turn_id=row.get("turn_id"),
-            history=tuple(Turn(*turn) for turn in row.get("history") or ()),
-            question=row["question"],
-            story_org=row["story_org"],
-            story_mod=row["story_mod"],
-            answer_org=cast(YesNo, org),
-            answer_mod=cast(YesNo, mod),
-            edit=row.get("edit") or "",
-        )
-        if pair.key in pairs:
+        if pairs.setdefault(pair.key, pair) is not pair:
             shown = pair.id if pair.turn_id is None else f"{pair.id}, turn {pair.turn_id}"
             raise DataError(f"{where}: a second pair with the id {shown}")
-        pairs[pair.key] = pair
     return PairSet(list(pairs.values()), {})
 
 
@@ -167,10 +139,8 @@ def read_condaqa(path: str | Path) -> PairSet:
     left_out: Counter[str] = Counter()
     originals: dict[tuple[str, str, str], _EditRow] = {}
     edits: dict[tuple[str, str, str, int], _EditRow] = {}
-    for where, record in json_lines(path, dict[str, Any]):
-        row = check(record, _EditRow, where)
-        _refuse_blank(row, ("sentence1", "sentence2"), where)
-        key, edit = (str(row["PassageID"]), str(row["QuestionID"]), row["sentence2"]), row["PassageEditID"]
+    for _, row in json_lines(path, _EditRow):
+        key, edit = (row["PassageID"], row["QuestionID"], row["sentence2"]), row["PassageEditID"]
         if edit == 0:
             originals.setdefault(key, row)
         elif edits.setdefault((*key, edit), row) is not row:
@@ -178,7 +148,7 @@ def read_condaqa(path: str | Path) -> PairSet:
     pairs = []
     for (passage, number, question, edit), row in edits.items():
         original = originals.get((passage, number, question))
-        org, mod = _answer(original["label"]) if original else "", _answer(row["label"])
+        org, mod = original["label"] if original else "", row["label"]
         if EDITS[edit] not in TURNING:
             left_out["paraphrases"] += 1
         elif original is None:
@@ -216,13 +186,3 @@ def write_pairs(pairs: Iterable[ContrastPair], path: str | Path) -> int:
         lines.append(json.dumps(record, ensure_ascii=False) + "\n")
     write_text(Path(path), "".join(lines))
     return len(lines)
-
-
-def _answer(text: str) -> str:
-    return text.strip().rstrip(".").lower()
-
-
-def _refuse_blank(row: Mapping[str, Any], names: Iterable[str], where: str) -> None:
-    for name in names:
-        if not row[name].strip():
-            raise DataError(f"{where}: the field {name!r} is empty")

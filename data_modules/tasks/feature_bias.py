@@ -25,6 +25,7 @@ from typing_extensions import TypedDict
 from data_modules.schema import ChoiceQuestion
 from data_modules.tasks.predicates import Feature, LabelledText
 from data_modules.tasks.wording import Hypothesis, Meaning, feature_meaning
+from storage.command_line import Count
 from storage.errors import DataError
 from storage.files import write_text
 from storage.json_files import check, load_json
@@ -49,14 +50,29 @@ def differing_cells(classes: int) -> tuple[Cell, ...]:
     return tuple(f"{a}_{b}" for a in ordered for b in ordered if a != b)
 
 
-AGREEING, DISAMBIGUATING = agreeing_cells(2), differing_cells(2)
-CELLS = (*AGREEING, *DISAMBIGUATING)
-"""Of the paper's tasks."""
 MOST_CLASSES = 10
-CAP, MAX_DEMOS = 600, 10_000
-"""Most tests and most demonstrations of a cell, as in the released files."""
-MIN_DEMOS = 32
-"""Texts of an agreeing cell that stay demonstrations before any becomes a test: 16 shots from three seeds."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """texts of a cell
+
+    Args:
+        seed: of their order.
+        cap: most tests of a cell.
+        max_demos: most demonstrations of a cell.
+        min_demos: demonstrations that a cell keeps before it gets any test.
+    """
+
+    seed: int = 0
+    cap: Count = 600
+    max_demos: Count = 10_000
+    min_demos: Count = 32
+
+
+RELEASED = Sizes()
+"""As in the released files, but that these keep as few as 10 demonstrations of a cell: 32 are 16 shots from
+three seeds."""
 
 
 def digits(classes: int) -> tuple[str, ...]:
@@ -212,11 +228,8 @@ def build_task(
     name: str,
     rows: Iterable[LabelledText],
     feature: Feature,
+    sizes: Sizes = RELEASED,
     *,
-    seed: int = 0,
-    cap: int = CAP,
-    max_demos: int = MAX_DEMOS,
-    min_demos: int = MIN_DEMOS,
     h1: Meaning | None = None,
     made_from: Mapping[str, Any] | None = None,
     classes: int = 2,
@@ -230,11 +243,7 @@ def build_task(
         name: of the task.
         rows: the labelled texts.
         feature: h2.
-        seed: of the shuffling.
-        cap: most tests of a cell.
-        max_demos: most demonstrations of a cell.
-        min_demos: what an agreeing cell keeps as demonstrations before any of it becomes a test. (The
-            released files keep as few as 10.)
+        sizes: how many texts, and the seed of their order.
         h1: what the label means, for prompts.
         made_from: what is written into the file besides.
         classes: of both features: 0, 1, ...
@@ -273,18 +282,19 @@ def build_task(
     tests: dict[Cell, Examples] = {}
     for cell in cells:
         drawn = sorted(texts[cell])
-        Random(f"feature-bias/{name}/{seed}/{cell}").shuffle(drawn)
+        Random(f"feature-bias/{name}/{sizes.seed}/{cell}").shuffle(drawn)
         if not drawn:
-            sizes = ", ".join(f"{len(texts[c])} in {c}" for c in cells)
+            counted = ", ".join(f"{len(texts[c])} in {c}" for c in cells)
             raise DataError(
-                f"{name}: no text in cell {cell} (label_feature) of feature {feature.name}: {sizes}"
+                f"{name}: no text in cell {cell} (label_feature) of feature {feature.name}: {counted}"
             )
-        most = min(cap, max(0, len(drawn) - min_demos)) if cell in agreeing else cap
+        spare = len(drawn) - sizes.min_demos if cell in agreeing else sizes.cap
+        most = min(sizes.cap, max(0, spare))
         examples = tuple(TaskExample(str(i), text, cell[0], cell) for i, text in enumerate(drawn))
         tests[cell] = examples[:most]
         if cell in agreeing:
-            demos[cell] = examples[most : most + max_demos]
-    about = {"feature": feature.name, "options": dict(feature.options), "seed": seed, **counts}
+            demos[cell] = examples[most : most + sizes.max_demos]
+    about = {"feature": feature.name, "options": dict(feature.options), "seed": sizes.seed, **counts}
     meanings: dict[Hypothesis, Meaning] = {}
     if classes == 2:  # what we have words for
         meanings["h2"] = feature_meaning(feature)

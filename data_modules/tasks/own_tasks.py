@@ -11,7 +11,7 @@ from random import Random
 
 from data_modules.sources import parse_stories
 from data_modules.stories import words
-from data_modules.tasks.feature_bias import FeatureTask, build_task, read_task
+from data_modules.tasks.feature_bias import FeatureTask, Sizes, build_task, read_task
 from data_modules.tasks.predicates import LabelledText, feature
 from data_modules.tasks.wording import LABELS
 from storage.errors import DataError
@@ -53,9 +53,8 @@ def own_task(name: str, seed: int = 0) -> FeatureTask:
     make = _pair if name == "overlap" else opinion
     rows = [make(rng, i) for i in range(SIZE)]
     h1 = LABELS["stories_pair" if name == "overlap" else "stories"]
-    return build_task(
-        f"stories:{name}", rows, feature(name, OWN_TASKS[name]), seed=seed, cap=CAP, max_demos=CAP, h1=h1
-    )
+    sizes = Sizes(seed=seed, cap=CAP, max_demos=CAP)
+    return build_task(f"stories:{name}", rows, feature(name, OWN_TASKS[name]), sizes, h1=h1)
 
 
 def opinion(rng: Random, index: int) -> LabelledText:

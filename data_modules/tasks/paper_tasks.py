@@ -13,15 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from data_modules.sources import labelled_rows
-from data_modules.tasks.feature_bias import CAP, MAX_DEMOS, MIN_DEMOS, build_task, write_task
+from data_modules.tasks.feature_bias import Sizes, build_task, write_task
 from data_modules.tasks.predicates import LabelledText, feature
-from storage.command_line import Count
 from storage.errors import DataError
 from storage.files import refuse_existing
+from storage.spool import Spool
 
 DataSet = Literal["imdb", "yelp", "civil", "mnli", "boolq"]
 
@@ -194,10 +195,7 @@ def write_paper_tasks(
     task: list[str] | None = None,
     output: Annotated[Path, "DIR"],
     overwrite: bool = False,
-    seed: int = 0,
-    cap: Count = CAP,
-    max_demos: Count = MAX_DEMOS,
-    min_demos: Count = MIN_DEMOS,
+    sizes: Sizes,
 ) -> str:
     """Write the paper's tasks (22 from all five data sets), each to a file of its name.
 
@@ -215,10 +213,6 @@ def write_paper_tasks(
         task: these tasks only, by name (default: all of the data sets that are given).
         output: folder to write.
         overwrite: replace files that exist.
-        seed: of the order of texts.
-        cap: most tests of a cell.
-        max_demos: most demonstrations of a cell.
-        min_demos: demonstrations that a cell keeps before it gets any test.
     """
     named = {"imdb": imdb, "yelp": yelp, "civil": civil, "mnli": mnli, "boolq": boolq}
     sources: dict[DataSet, str] = {kind: named[kind] for kind in get_args(DataSet) if named[kind]}
@@ -232,17 +226,19 @@ def write_paper_tasks(
         raise DataError("name a data set: --imdb and --yelp, --civil, --mnli or --boolq")
     paths = {name: output / f"{name}.json" for name in names}
     refuse_existing(*paths.values(), overwrite=overwrite)
+    texts: dict[DataSet, Spool[LabelledText]] = {}
+    for kind in dict.fromkeys(kind for name in names for kind in PAPER_TASKS[name].sources):
+        texts[kind] = Spool()
+        for text in labelled_texts(sources[kind], kind):
+            texts[kind].append(text)
     lines = []
     for name, path in paths.items():
         row = PAPER_TASKS[name]
         built = build_task(
             name,
-            (text for kind in row.sources for text in labelled_texts(sources[kind], kind)),
+            chain.from_iterable(texts[kind] for kind in row.sources),
             feature(row.feature, row.options),
-            seed=seed,
-            cap=cap,
-            max_demos=max_demos,
-            min_demos=min_demos,
+            sizes,
             made_from={"sources": {kind: sources[kind] for kind in row.sources}},
         )
         built = replace(built, meanings={})  # its name tells what its features mean

@@ -14,7 +14,7 @@ from typing import Annotated, Literal, NamedTuple, get_args
 
 from pydantic import Field
 
-from data_modules.schema import QAExample
+from data_modules.schema import QAExample, Turn
 from storage.errors import DataError
 from storage.json_files import load_json
 
@@ -65,6 +65,16 @@ Text = Annotated[str, Field(pattern=r"\S")]
 YesNo = Literal["yes", "no"]
 
 
+def yes_no_question(
+    name: str, story: str, question: str, answer: YesNo, dataset: str, history: tuple[Turn, ...] = ()
+) -> QAExample:
+    """A question that is answered by yes or no; `name` becomes its id."""
+    references = (answer,)
+    return QAExample(
+        name, story, question, answer_type=answer, history=history, references=references, dataset=dataset
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class ProbeRow:
     """One question about one story, in three wordings; the row of a file of stimuli."""
@@ -81,14 +91,8 @@ class ProbeRow:
 
     def example(self, wording: Wording, name: str) -> QAExample:
         """The question as asked in `wording`; `name` becomes its id."""
-        return QAExample(
-            f"{name} {wording}",
-            self.story,
-            getattr(self, wording),
-            answer_type=self.answer,
-            references=(self.answer,),
-            dataset="predicate-argument",
-        )
+        question: str = getattr(self, wording)
+        return yes_no_question(f"{name} {wording}", self.story, question, self.answer, "predicate-argument")
 
 
 def predicate_argument_rows(*, negated: bool = False) -> list[ProbeRow]:

@@ -65,6 +65,18 @@ def test_names_and_mode_are_those_of_our_own_runs(expected: dict[str, float]) ->
     assert model.training
 
 
+def probed_trainer(**options: Any) -> pl.Trainer:
+    """Lightning's, with the probe and nothing else to see."""
+    return pl.Trainer(
+        callbacks=[LightningProbe(tiny_data(), lambda module: module.qa)],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        accelerator="cpu",
+        **options,
+    )
+
+
 def probe_on_rank(rank: int, folder: str) -> None:
     """What users of transformers and of Lightning see in one of two processes."""
     torch.set_num_threads(1)
@@ -85,15 +97,7 @@ def probe_on_rank(rank: int, folder: str) -> None:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOCAL_RANK", str(rank))  # as a launcher does
-        trainer = pl.Trainer(
-            callbacks=[LightningProbe(tiny_data(), lambda module: module.qa)],
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            accelerator="cpu",
-            strategy="ddp",
-            devices=2,
-        )
+        trainer = probed_trainer(strategy="ddp", devices=2)
         trainer.validate(Somebodys(), torch.utils.data.DataLoader([0.0, 0.0]), verbose=False)
     logged = {name: float(value) for name, value in trainer.callback_metrics.items()}
     torch.save((metrics, logged, state.log_history), Path(folder) / f"{rank}.pt")
@@ -112,13 +116,7 @@ def test_two_processes_share_the_sets_and_know_all_numbers(
 
 
 def test_lightning_users_find_them_in_their_logs(expected: dict[str, float]) -> None:
-    trainer = pl.Trainer(
-        callbacks=[LightningProbe(tiny_data(), lambda module: module.qa)],
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        accelerator="cpu",
-    )
+    trainer = probed_trainer()
     (logged,) = trainer.validate(Somebodys(), torch.utils.data.DataLoader([0.0]), verbose=False)
     assert {name: logged[name] for name in expected} == pytest.approx(expected, nan_ok=True)
 

@@ -27,7 +27,7 @@ from data_modules.sources import format_of, read_groups, read_questions
 from storage.command_line import Count, Parser, call, guarded, make_parser
 from storage.errors import DataError
 from storage.files import file_digest, write_text
-from storage.json_files import load_json
+from storage.json_files import load_json, plain_json
 from training.sweep.file import Scalar, flag_text
 from training.sweep.point import (
     DESCRIPTION,
@@ -383,7 +383,7 @@ def write_report(
     parts = [heading, _markdown(shown), LEGEND, "## Models", _markdown(models)]
     write_text(folder / "selection.md", "\n\n".join(parts) + "\n")
     content = {"about": about, "tests": [asdict(test) for test in tests], "selections": selections}
-    write_text(folder / "selection.json", json.dumps(_without_nan(content), indent=1) + "\n")
+    write_text(folder / "selection.json", json.dumps(plain_json(content), indent=1) + "\n")
     if by:
         _draw(folder / "selection.png", selections, tests, title, axis)
 
@@ -391,15 +391,6 @@ def write_report(
 def _markdown(table: pd.DataFrame) -> str:
     rows = [list(table), ["---"] * table.shape[1], *table.values.tolist()]
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows)
-
-
-def _without_nan(value: Any) -> Any:
-    """NaN, which is no JSON, as null."""
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def is_size(value: Scalar) -> bool:

@@ -25,10 +25,9 @@ from data_modules.choices.probes import (
 )
 from data_modules.schema import ChoiceQuestion
 from evaluation.answering.interface import Answerer
-from evaluation.report import plain_json
 from storage.errors import DataError
 from storage.finished_work import FinishedWork, work_key
-from storage.json_files import field
+from storage.json_files import field, plain_json
 
 
 @dataclass(frozen=True)

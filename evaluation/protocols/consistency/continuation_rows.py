@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, NotRequired
 
@@ -104,8 +104,7 @@ def read_written(named: Mapping[str, str], limit: int = 0, *, rescore: bool = Fa
                     f"{file}: {other} holds {who}, too; give rows a 'checkpoint' or 'method' of their own"
                 )
             kept = _limited(members, limit, f"{file}: {who}")
-            found = [*_missing(kept, f"{file}: {who}"), *_unequal(kept), *_groups(kept)]
-            warnings += [f"{who}: {text}" for text in found]
+            warnings += [f"{who}: {text}" for text in _unbalanced(kept, f"{file}: {who}")]
             rows += kept
     for text in warnings:
         log.warning("%s", text)
@@ -158,62 +157,50 @@ def _limited(rows: Sequence[Row], limit: int, where: str) -> list[dict[str, Any]
     return kept
 
 
-def _cells(rows: Iterable[Row]) -> Iterator[tuple[str, str, str, Counter[Any]]]:
-    """Domain, variant, its name with its group, and how many continuations each prompt has."""
-    for cell, members in grouped(rows, ("domain", "variant", "group")):
-        name = cell["variant"] if cell["group"] is None else f"{cell['variant']} (group {cell['group']})"
-        yield cell["domain"], cell["variant"], name, Counter((r.get("line"), r["prompt"]) for r in members)
-
-
-def _missing(rows: Sequence[Row], where: str) -> list[str]:
-    """Prompts that only some specifications continue; DataError where two that are compared share none."""
-    parts = []
+def _unbalanced(rows: Sequence[Row], where: str) -> list[str]:
+    """What does not go together in the rows of a system: prompts that only some specifications continue,
+    different numbers of continuations, and groups that are not what they seem. DataError where two
+    specifications that are compared share no prompt."""
+    missing, unequal, ungrouped = list[str](), list[str](), list[str]()
+    names: dict[str, set[str]] = {}
     for domain in DOMAINS:
         prompts: dict[str, set[Any]] = {}
-        cells = [(variant, name, number) for d, variant, name, number in _cells(rows) if d == domain]
-        for variant, _, number in cells:
-            prompts.setdefault(variant, set()).update(number)
+        times: dict[
+            str, Counter[Any]
+        ] = {}  # how often each specification, or group of it, continues a prompt
+        for cell, members in grouped(rows, ("domain", "variant", "group")):
+            if cell["domain"] == domain:
+                group = "" if cell["group"] is None else f" (group {cell['group']})"
+                number = Counter((row.get("line"), row["prompt"]) for row in members)
+                times[cell["variant"] + group] = number
+                prompts.setdefault(cell["variant"], set()).update(number)
+        names[domain] = set(times)
         for one, other in COMPARED:
-            if not prompts.get(one, set()) & prompts.get(other, set()):
+            if not prompts[one] & prompts[other]:
                 raise DataError(
                     f"{where}, {domain}: no prompt is continued with both {one!r} and {other!r}; they are "
                     "compared on the same prompts (same text, and same 'line' where rows have one)"
                 )
         total = len(set().union(*prompts.values()))
-        parts += [
-            f"{name}: {total - len(number)} of {total} {domain} prompts have no continuation"
-            for _, name, number in cells
-            if len(number) < total
-        ]
-    return _joined(parts, "a rate counts what there is, a difference only prompts that both have")
-
-
-def _unequal(rows: Sequence[Row]) -> list[str]:
-    """Specifications whose prompts have different numbers of continuations."""
-    parts = []
-    for domain, _, name, number in _cells(rows):
-        times = Counter(number.values())
-        if len(times) > 1:
-            counts = ", ".join(f"{prompts} with {n}" for n, prompts in sorted(times.items()))
-            parts.append(f"{name}: {domain} prompts have different numbers of continuations ({counts})")
-    return _joined(parts, "rates weight continuations alike, differences prompts; are rows there twice?")
-
-
-def _groups(rows: Sequence[Row]) -> list[str]:
-    """Groups that are not what they seem."""
-    found = []
-    most = {(domain, name): max(number.values()) for domain, _, name, number in _cells(rows)}
-    for domain in DOMAINS:
-        several = most.get((domain, "nonsense"), 0)
-        if several > most.get((domain, "default"), several):
-            found.append(
-                f"nonsense without 'group': up to {several} continuations of one of the {domain} prompts "
+        for name, number in times.items():
+            if left := total - len(number):
+                missing.append(f"{name}: {left} of {total} {domain} prompts have no continuation")
+            if len(several := Counter(number.values())) > 1:
+                counts = ", ".join(f"{count} with {n}" for n, count in sorted(several.items()))
+                unequal.append(f"{name}: {domain} prompts have different numbers of continuations ({counts})")
+        most = max(times.get("nonsense", Counter()).values(), default=0)
+        if "default" in times and most > max(times["default"].values()):
+            ungrouped.append(
+                f"nonsense without 'group': up to {most} continuations of one of the {domain} prompts "
                 "count as draws of one specification; give rows a 'group' where they are of several"
             )
-    groups = {domain: {name for d, _, name, _ in _cells(rows) if d == domain} for domain in DOMAINS}
-    if only := groups["adversarial"] ^ groups["neutral"]:
-        found.append(f"on prompts of one domain only: {', '.join(sorted(only))}")
-    return found
+    if only := names["adversarial"] ^ names["neutral"]:
+        ungrouped.append(f"on prompts of one domain only: {', '.join(sorted(only))}")
+    return [
+        *_joined(missing, "a rate counts what there is, a difference only prompts that both have"),
+        *_joined(unequal, "rates weight continuations alike, differences prompts; are rows there twice?"),
+        *ungrouped,
+    ]
 
 
 def _joined(parts: Sequence[str], why: str) -> list[str]:

@@ -10,7 +10,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from evaluation.results import Results, Row, grouped
 from metrics.consistency import (
     CONTROLS,
     DOMAINS,
-    READINGS,
     VARIANTS,
     Array,
     Decision,
@@ -28,7 +27,6 @@ from metrics.consistency import (
     DomainRates,
     Evidence,
     Gaps,
-    Reading,
     Variant,
     agreement,
     average,
@@ -54,6 +52,10 @@ TESTS = ("polarity", "importance", "transferability")
 CHECKS = (*TESTS, "neutral: polarity", "neutral: importance")
 """The columns of the checklist."""
 
+EveryReading = Literal["evidence", "literal", "section6", "parity"]
+"""Ours by intervals, and the paper's."""
+EVERY_READING: tuple[EveryReading, ...] = get_args(EveryReading)
+
 CLAIMS: dict[str, tuple[tuple[Variant, Variant], ...]] = {
     "effect": (("original", "default"),),
     "polarity": (("opposite", "default"),),
@@ -71,7 +73,7 @@ class Judged(NamedTuple):
     gaps: Mapping[Domain, Gaps]
     evidence: Mapping[Domain, Evidence]
 
-    def checks(self, reading: Reading | Literal["evidence"] = "evidence") -> dict[str, Decision]:
+    def checks(self, reading: EveryReading = "evidence") -> dict[str, Decision]:
         """What a reading says of each of CHECKS."""
         if reading == "evidence":
             first, second = (self.evidence[domain] for domain in DOMAINS)
@@ -228,7 +230,7 @@ def add_judgement(
             n = min(gaps[domain][pair].n for pair in pairs)
             results.add(test, value, n=n, **place, domain=domain, reading="evidence")
     prompts = sum(score["default"].shape[1] for score in scores.values())
-    for reading in ("evidence", *READINGS):
+    for reading in EVERY_READING:
         checks = judged.checks(reading)
         for test in TESTS:
             value = as_number.get(checks[test], math.nan)

@@ -21,18 +21,18 @@ import string
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, NotRequired
 
+from pydantic import BeforeValidator, ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from storage.errors import DataError
-from storage.json_files import check, load_json
+from storage.json_files import load_json
 
 if TYPE_CHECKING:
     from metrics.consistency import Variant
 
 Method = Literal["self", "instructive"]
-METHODS: tuple[Method, ...] = get_args(Method)
 
 ALPHABET = string.ascii_lowercase + string.digits + ";-"
 SPACES = 1 / 6
@@ -42,9 +42,17 @@ MASTER = 512
 PIECE = (15, 45)
 """Characters of a piece of it, at least and at most."""
 
-_Texts = str | list[str]
+
+def _as_tuple(texts: Any) -> Any:
+    return (texts,) if isinstance(texts, str) else tuple(texts) if isinstance(texts, list) else texts
 
 
+_Text = Annotated[str, Field(pattern=r"\S")]
+_Texts = Annotated[tuple[_Text, ...], BeforeValidator(_as_tuple), Field(min_length=1)]
+"""A list, or one text."""
+
+
+@with_config(ConfigDict(extra="forbid"))
 class _Wording(TypedDict):
     """The texts of one method in a user's file."""
 
@@ -52,8 +60,9 @@ class _Wording(TypedDict):
     separator: str
     original: _Texts
     opposite: _Texts
-    blank: NotRequired[str]
-    nonsense: NotRequired[list[_Texts]]
+    blank: NotRequired[Annotated[str, Field(min_length=1)]]
+    """Not empty, which would change nothing: a space is the least."""
+    nonsense: NotRequired[tuple[_Texts, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,19 +183,13 @@ def spelled_out(parts: Iterable[Part]) -> dict[str, Any]:
 
 def read_specifications(path: str | Path, method: Method) -> Specifications:
     """A user's texts for one method; DataError names file and field."""
-    content = load_json(path, dict[str, dict[str, Any]])
-    _check_names(content, METHODS, str(path))
+    content = load_json(path, dict[Method, _Wording])
     if method not in content:
         raise DataError(f"{path}: the field {method!r} is missing")
-    where = f"{path}, {method}"
-    _check_names(content[method], _Wording.__annotations__, where)
-    wording = check(content[method], _Wording, where)
-    original, opposite = _tuple(wording["original"]), _tuple(wording["opposite"])
-    nonsense = tuple(map(_tuple, wording.get("nonsense", [])))
+    where, wording = f"{path}, {method}", content[method]
+    original, nonsense = wording["original"], wording.get("nonsense", ())
     groups = {f"nonsense[{i}]": texts for i, texts in enumerate(nonsense)}
-    for name, texts in {"original": original, "opposite": opposite, **groups}.items():
-        if not texts or not all(map(str.strip, texts)):
-            raise DataError(f"{where}: the field {name!r} must hold texts that are not empty")
+    for name, texts in {"original": original, "opposite": wording["opposite"], **groups}.items():
         if len(set(texts)) < len(texts):
             raise DataError(f"{where}: the field {name!r} holds a text twice")
         if len(texts) != len(original) or (method == "instructive" and len(texts) > 1):
@@ -197,15 +200,5 @@ def read_specifications(path: str | Path, method: Method) -> Specifications:
         raise DataError(f"{where}: the field 'template' must hold {{}} once, found {template!r}")
     # By default the template without its place and the space behind it.
     blank = wording.get("blank", " " if method == "self" else template.replace("{} ", "").replace("{}", ""))
-    if not blank and "blank" in wording:
-        raise DataError(f"{where}: the field 'blank' is empty, which changes nothing; a space is the least")
-    return Specifications(method, template, wording["separator"], original, opposite, blank, nonsense)
-
-
-def _tuple(texts: _Texts) -> tuple[str, ...]:
-    return (texts,) if isinstance(texts, str) else tuple(texts)
-
-
-def _check_names(record: Iterable[str], names: Iterable[str], where: str) -> None:
-    if unknown := sorted(set(record) - set(names)):
-        raise DataError(f"{where}: unknown field {unknown[0]!r}; expected {', '.join(map(repr, names))}")
+    separator, opposite = wording["separator"], wording["opposite"]
+    return Specifications(method, template, separator, original, opposite, blank, nonsense)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from random import Random
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple
 
 from data_modules.tasks.feature_bias import Cell, FeatureTask, TaskExample, digits
 from data_modules.tasks.wording import ANSWER, HYPOTHESES, Hypothesis, Wording
@@ -29,7 +29,6 @@ from storage.errors import DataError
 Intervention = Literal["none", "verbalizer", "instruction", "explanation", "disambiguation"]
 Steer = Literal["h1", "h2", ""]
 """The feature that is meant; empty without an intervention."""
-INTERVENTIONS: tuple[Intervention, ...] = get_args(Intervention)
 KEY = "Category:"
 """What stands before a label, with no space between."""
 CONTENT_FREE = ("[MASK]", "N/A", "")

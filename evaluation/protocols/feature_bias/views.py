@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from data_modules.tasks.wording import HYPOTHESES
@@ -60,32 +61,24 @@ def report(
             label="texts that follow the label (%)",
             chance={name: 1 / classes for name, classes in tasks.items()},
         )
+    steered = partial(
+        Bars,
+        hue="intervention",
+        measures={"intended": ""},
+        panels="steer",
+        percent=True,
+        label="follow the intended feature (%)",
+        chance=None if several else 0.5,
+    )
     if steers:
-        figures["steered.png"] = Bars(
-            x="checkpoint",
-            hue="intervention",
-            measures={"intended": ""},
-            panels="steer",
-            where=WHOLE,
-            percent=True,
-            label="follow the intended feature (%)",
-            chance=None if several else 0.5,
-        )
+        figures["steered.png"] = steered(x="checkpoint", where=WHOLE)
     frame = results.frame
     for name in names if steers and (frame["family"] != "").any() else ():
         end = f"_{name}" if len(names) > 1 else ""
         place = {"checkpoint": name, "task": "", "feature": "", "family": list(FAMILIES.values())}
         if len(cells_of(frame[frame["measure"] == "intended"], place)):
-            figures[f"steered_families{end}.png"] = Bars(  # the paper's Figure 3
-                x="family",
-                hue="intervention",
-                measures={"intended": ""},
-                panels="steer",
-                where=place,
-                percent=True,
-                label="follow the intended feature (%)",
-                chance=None if several else 0.5,
-            )
+            # the paper's Figure 3
+            figures[f"steered_families{end}.png"] = steered(x="family", where=place)
     return Evaluation(
         title="Feature bias",
         results=results,

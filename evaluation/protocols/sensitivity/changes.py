@@ -29,6 +29,7 @@ from data_modules.tasks.predicate_argument import (
     Text,
     YesNo,
     predicate_argument_rows,
+    yes_no_question,
 )
 from storage.errors import DataError
 from storage.json_files import json_lines
@@ -185,13 +186,6 @@ def questions_of(rows: list[WordChange]) -> list[QAExample]:
             if found.setdefault((row.sentence, question), answer) != answer:
                 raise DataError(f"{row.sentence!r}: {question!r} is answered by yes and by no")
     return [
-        QAExample(
-            str(number),
-            sentence,
-            question,
-            answer_type=answer,
-            references=(answer,),
-            dataset="predicate-argument",
-        )
+        yes_no_question(str(number), sentence, question, answer, "predicate-argument")
         for number, ((sentence, question), answer) in enumerate(found.items())
     ]

@@ -15,9 +15,11 @@ from data_modules.__main__ import main
 from data_modules.choices.benchmarks import write_choices
 from data_modules.sources import read_choices
 from data_modules.tasks.feature_bias import (
-    CELLS,
+    Sizes,
+    agreeing_cells,
     build_task,
     choice_rows,
+    differing_cells,
     read_task,
     training_examples,
     write_task,
@@ -25,6 +27,8 @@ from data_modules.tasks.feature_bias import (
 from data_modules.tasks.own_tasks import OWN_TASKS, open_task, own_task
 from data_modules.tasks.predicates import LabelledText, feature
 from storage.errors import DataError
+
+CELLS = (*agreeing_cells(2), *differing_cells(2))
 
 
 def released(n: int = 2) -> dict[str, Any]:
@@ -106,17 +110,17 @@ def test_cells_hold_every_text_once(texts: list[tuple[str, bool, int]], seed: in
         with pytest.raises(DataError, match="no text in cell"):
             build_task("t", given_rows, feature("uppercase"))
         return
-    task = build_task("t", given_rows, feature("uppercase"), seed=seed, min_demos=1)
+    task = build_task("t", given_rows, feature("uppercase"), Sizes(seed, min_demos=1))
     held = [x for part in (task.demos, task.tests) for examples in part.values() for x in examples]
     assert sorted(x.question for x in held) == sorted(distinct)
     assert all(x.answer == x.question[-1] == x.split[0] for x in held)
     assert task.made_from["repeated"] == len(given_rows) - len(distinct)
-    assert task == build_task("t", given_rows[::-1], feature("uppercase"), seed=seed, min_demos=1)
+    assert task == build_task("t", given_rows[::-1], feature("uppercase"), Sizes(seed, min_demos=1))
 
 
 def test_caps_and_what_stays_a_demonstration() -> None:
     texts = [(f"{i} {word} {label}", label) for i in range(20) for word in ("UP", "low") for label in (0, 1)]
-    task = build_task("t", rows(texts), feature("uppercase"), cap=15, min_demos=8, max_demos=6)
+    task = build_task("t", rows(texts), feature("uppercase"), Sizes(cap=15, max_demos=6, min_demos=8))
     assert {cell: len(x) for cell, x in task.tests.items()} == {"1_1": 12, "0_0": 12, "1_0": 15, "0_1": 15}
     assert {cell: len(x) for cell, x in task.demos.items()} == {"1_1": 6, "0_0": 6}
     assert [x.id for x in task.demos["1_1"]] == [str(i) for i in range(12, 18)]  # behind the tests

@@ -12,7 +12,7 @@ import datasets
 import pytest
 
 from data_modules.__main__ import main
-from data_modules.tasks.feature_bias import CELLS, read_task
+from data_modules.tasks.feature_bias import read_task
 from data_modules.tasks.paper_tasks import LGBTQ, PAPER_TASKS, labelled_texts
 from data_modules.tasks.predicates import LabelledText, feature
 from data_modules.tasks.wording import family, own_wordings
@@ -116,7 +116,7 @@ def test_all_22_from_five_data_sets(
     for name, row in PAPER_TASKS.items():
         task = read_task(tmp_path / "tasks" / f"{name}.json")
         assert task.name == name
-        assert all(task.tests[cell] for cell in CELLS), name
+        assert all(task.tests[cell] for cell in task.cells), name
         assert all(wording.key and wording.words for wording in own_wordings(name).values())
         if row.feature not in ("column", "identity"):
             predicate = feature(row.feature, row.options)

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from data_modules.__main__ import main as data_main
-from data_modules.tasks.feature_bias import CELLS, differing_cells
+from data_modules.tasks.feature_bias import differing_cells
 from data_modules.tasks.own_tasks import open_task
 from evaluation.__main__ import main
 from evaluation.protocols.feature_bias.measures import stratified
@@ -29,7 +29,7 @@ from tests.evaluation.checkpoints import examples_of, report_of, told
 from tests.evaluation.protocol_cases import save_causal
 
 TASK = open_task("stories:uppercase")
-H2 = {x.question.strip(): int(x.split[2]) for cell in CELLS for x in TASK.tests[cell]}
+H2 = {x.question.strip(): int(x.split[2]) for cell in TASK.cells for x in TASK.tests[cell]}
 ASK = ["feature-bias", "--model", "m=openai:fake", "--task", "stories:uppercase", "--seeds", "2"]
 LOCAL = ["--task", "stories:uppercase", "--shots", "2", "--device", "cpu"]
 UPPERCASE = {"task": "stories:uppercase", "intervention": "none"}
@@ -93,7 +93,7 @@ def test_a_model_that_sees_the_other_feature(fake: FakeModel, tmp_path: Path) ->
     assert {measure: cells(measure, **in_context()) for measure in expected} == expected
     assert cells.n("h1_sd", **in_context()) == 2
     assert cells("h1", checkpoint="m", how="in context", intervention="none") == 0  # the mean over tasks
-    for cell in CELLS:
+    for cell in TASK.cells:
         assert cells("ones", **in_context(seed=1, cell=cell)) == int(cell[2])
         assert cells.n("ones", **in_context(seed=1, cell=cell)) == 20
     rows = examples_of(tmp_path / "r")
@@ -251,7 +251,7 @@ def test_shares_do_not_depend_on_the_sizes_of_cells_tasks_and_seeds() -> None:
         | {"h1": int(cell[0]), "predicted": int(rng.random() < 0.6)}
         for task, seeds in (("a", 1), ("b", 3))
         for seed in range(seeds)
-        for cell in CELLS
+        for cell in TASK.cells
         for i in range(rng.randint(2, 30))
     ]
     right: dict[tuple[str, int, str], list[bool]] = {}

@@ -6,6 +6,7 @@ import json
 import random
 from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,6 @@ from data_modules.tasks.own_tasks import open_task
 from data_modules.tasks.wording import HYPOTHESES, Wording, own_wordings
 from evaluation.protocols.feature_bias.prompts import (
     CONTENT_FREE,
-    INTERVENTIONS,
     ORDER_SEED,
     FewShot,
     Intervention,
@@ -106,7 +106,7 @@ def test_every_released_task_has_our_wording() -> None:
     comments = "comments_toxicity_gender_lgbtq comments_toxicity_religion_muslim_jewish"
     for name in (*names.split(), *comments.split(), "sa_sentiment_lexicon_nice"):
         for steer, wording in own_wordings(name).items():
-            for intervention in INTERVENTIONS:
+            for intervention in get_args(Intervention):
                 style_of(intervention, {steer: wording}, steer)
             assert wording.explanation is not None
             assert [explained_label(text) for text in wording.explanation] == [0, 1]
