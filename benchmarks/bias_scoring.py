@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from functools import lru_cache, partial
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from data_modules.schema import Group, query_text
 from data_modules.sources import read_groups
 from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.answering.checkpoint import QuestionCheckpoint
-from evaluation.answering.interface import Asking
+from evaluation.answering.interface import Asking, Dtype
 
 WIDTH = 350
 """Tokens that UnQover's and LEI's own predictors pad to."""
@@ -79,9 +79,9 @@ def groups_of(work: Work) -> list[Group]:
     return with_unadvised(list(islice(read_groups(work.source), work.groups)))
 
 
-def run_interventune(precision: Literal["32", "bf16"], work: Work) -> Turn:
+def run_interventune(dtype: Dtype, work: Work) -> Turn:
     """`python -m evaluation bias`."""
-    predictor, data = predictor_of(work, precision), tokenised(work)
+    predictor, data = predictor_of(work, dtype), tokenised(work)
     began = time.perf_counter()
     log_prob = predictor.group_set_log_probs(data)
     seconds = time.perf_counter() - began
@@ -115,17 +115,17 @@ def run_transformers(width: int, work: Work) -> Turn:
 
 SINGLE = "one at a time, float32"
 SYSTEMS: dict[str, Callable[[Work], Turn]] = {
-    "interventune": partial(run_interventune, "bf16"),
-    "interventune, float32": partial(run_interventune, "32"),
+    "interventune": partial(run_interventune, "bfloat16"),
+    "interventune, float32": partial(run_interventune, "float32"),
     SINGLE: partial(run_transformers, 0),
     f"batches padded to {WIDTH}, float32": partial(run_transformers, WIDTH),
 }
 
 
 @lru_cache(maxsize=2)
-def predictor_of(work: Work, precision: Literal["32", "bf16"]) -> QuestionCheckpoint:
+def predictor_of(work: Work, dtype: Dtype) -> QuestionCheckpoint:
     """Loaded once in a process."""
-    return QuestionCheckpoint(work.folder, Asking(device="cpu", precision=precision))
+    return QuestionCheckpoint(work.folder, Asking(device="cpu", dtype=dtype))
 
 
 @lru_cache(maxsize=1)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from data_modules import sources
 from data_modules.groups.advice import with_advice
 from data_modules.interventions import deletion
 from data_modules.schema import AdviceClass, ChoiceQuestion, Group, QAExample, Rejected, Variant
-from evaluation.answering.interface import LANGUAGE_MODELS, Answerer, Asking
+from evaluation.answering.interface import LANGUAGE_MODELS, Answerer, Asking, Dtype
 from evaluation.answering.open import open_answerer, open_chooser
 from evaluation.protocol import PROTOCOLS, load_function
 from evaluation.report import Evaluation, write_report
@@ -84,7 +84,7 @@ def load_checkpoint(
     path: str | Path,
     *,
     device: str = "auto",
-    precision: Literal["32", "bf16"] = "32",
+    dtype: Dtype = "auto",
     batch_size: int = 64,
 ) -> Answerer:
     """A model that can be asked: a `.ckpt` of `train`, a Hugging Face folder, a Hub name, or a language model
@@ -99,7 +99,7 @@ def load_checkpoint(
     """
     from models.checkpoint import inspect
 
-    asking = Asking(device=device, precision=precision, batch_size=batch_size)
+    asking = Asking(device=device, dtype=dtype, batch_size=batch_size)
     if not str(path).startswith(LANGUAGE_MODELS) and inspect(str(path)).heads == "choice":
         return open_chooser(str(path), asking)
     return open_answerer(str(path), asking)

@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -32,11 +33,13 @@ class Generated:
         generator: templates (default), openai:MODEL[@URL] or hf:PATH.
         cache: where generated sentences are kept.
         max_requests: at most N new requests; go on with the same command, --cache and --overwrite.
+        dtype: of the weights of hf:PATH.
     """
 
     generator: Annotated[str, "NAME"] | None = None
     cache: Annotated[Path, "FILE"] | None = None
     max_requests: Annotated[int, AtLeast(0)] | None = None
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] | None = None
 
 
 def perturb_file(
@@ -108,7 +111,7 @@ def perturb_file(
             cache=generated.cache,
             max_requests=generated.max_requests,
             seed=seed,
-            open_generator=open_cached_model,
+            open_generator=partial(open_cached_model, dtype=generated.dtype or "auto"),
         )
         failures = failures_of(sentences)
     kept, rejected = 0, Counter[str]()

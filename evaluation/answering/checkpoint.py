@@ -54,11 +54,15 @@ class Checkpoint(Answerer):
 
     def __init__(self, path: str, compute: Compute) -> None:
         disable_progress_bar()  # of reading weights, a blink
-        self.path, self.precision, self.batch_size = path, compute.precision, compute.batch_size
+        self.path, self.batch_size = path, compute.batch_size
+        self.dtype = "float32" if compute.dtype == "auto" else compute.dtype
         model, info = load(path, self.kind)
         self.device = pick_device(compute.device)
+        if model.heads == "causal" and compute.dtype != "auto":
+            for parameter in model.parameters():  # not buffers: the frequencies of positions stay exact
+                parameter.data = parameter.data.to(getattr(torch, self.dtype))
         self.model: Any = model.to(self.device)
-        if self.precision == "bf16" and self.device.type == "cpu" and model.heads != "causal":
+        if self.dtype == "bfloat16" and self.device.type == "cpu" and model.heads != "causal":
             from models.cpu_kernels import use_kernels  # in float32 torch's own are faster
 
             use_kernels(self.model.encoder)
@@ -84,18 +88,18 @@ class Checkpoint(Answerer):
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """Weights, tokenizer, encoding and precision."""
+        """Weights, tokenizer, encoding and dtype."""
         return {
             "weights": fingerprint(self.model),
             "tokenizer": tokenizer_id(self.tokenizer),
             "encoding": asdict(self.encoding),
-            "precision": self.precision,
+            "dtype": self.dtype,
         }
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """The precision that was asked for, as a context for forward passes."""
-        if self.precision == "bf16":
-            return torch.autocast(self.device.type, dtype=torch.bfloat16)
+        """The dtype that was asked for, as a context for an encoder's forward passes."""
+        if self.dtype != "float32" and self.model.heads != "causal":
+            return torch.autocast(self.device.type, dtype=getattr(torch, self.dtype))
         return nullcontext()
 
     def moved(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:

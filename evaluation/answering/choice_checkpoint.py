@@ -39,7 +39,7 @@ class ChoiceCheckpoint(Checkpoint):
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """Weights, tokenizer, encoding, pooling and precision."""
+        """Weights, tokenizer, encoding, pooling and dtype."""
         return {**super().identity, "pooling": self.model.pooling}
 
     @torch.inference_mode()

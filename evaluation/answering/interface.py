@@ -37,6 +37,9 @@ Ability = Literal["spans", "types", "subjects", "choices", "embeddings"]
 """Answers to questions about a text; yes, no and unknown among them; scores of a group's subjects; scores of
 choices; embeddings of texts."""
 
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+"""Of the weights of language models."""
+
 _LIKELIHOOD = "which endpoints do not tell; name a local model (hf:FOLDER_OR_HUB_NAME) or a checkpoint"
 
 LACKS: dict[Ability, str] = {
@@ -114,7 +117,7 @@ class Answerer:
             if len(score) and not float(score.max()) < math.inf:  # the greatest of numbers and NaN is NaN
                 raise ValueError(
                     f"{self.path}: gives scores that are not finite numbers, so its answers mean nothing; "
-                    "choose another checkpoint, or --precision 32"
+                    "choose another checkpoint, or --dtype float32"
                 )
 
     def lacks(self, ability: Ability) -> ValueError:
@@ -128,12 +131,14 @@ class Compute:
 
     Args:
         device: cpu, cuda, cuda:1, ...; auto is a GPU where there is one.
-        precision: of the forward pass.
+        dtype: language models and decoders hold their weights in it, and their logits are float32 always; an
+            encoder casts to bfloat16 as it computes. auto is float32, but for a language model (hf:) on a GPU
+            what it was saved in.
         batch_size: rows in a batch (of groups, as many more as are short); requests to an endpoint at once.
     """
 
     device: str = "auto"
-    precision: Literal["32", "bf16"] = "32"
+    dtype: Dtype = "auto"
     batch_size: Count = 64
 
 
@@ -143,7 +148,9 @@ class Asking(Compute):
 
     Args:
         device: cpu, cuda, cuda:1, ...; auto is a GPU where there is one.
-        precision: of the forward pass.
+        dtype: language models and decoders hold their weights in it, and their logits are float32 always; an
+            encoder casts to bfloat16 as it computes. auto is float32, but for a language model (hf:) on a GPU
+            what it was saved in.
         batch_size: rows in a batch (of groups, as many more as are short); requests to an endpoint at once.
         unknown_threshold: rationale heads: unknown must score higher than all else by more than this.
         type_threshold: XLNet's heads: the most probable type is the answer from this probability on.

@@ -58,7 +58,7 @@ class LanguageModel(Answerer):
         likelihood: Literal["mean", "sum"] = "mean",
     ) -> None:
         self.path, self.prompt, self.likelihood = path, asking.prompt, likelihood
-        how = {name: getattr(asking, name) for name in ("max_new_tokens", "device", "batch_size")}
+        how = {name: getattr(asking, name) for name in ("max_new_tokens", "device", "dtype", "batch_size")}
         self.model = cast(Any, open_text_model(path, **how))
         self.writer = CachedTextModel(self.model, asking.requests, max_requests=asking.max_requests)
         scores: frozenset[Ability] = frozenset()

@@ -74,7 +74,7 @@ def open_chooser(
     if path.startswith(LANGUAGE_MODELS):
         from evaluation.answering.language_model import LanguageModel
 
-        asking = Asking(device=compute.device, precision=compute.precision, batch_size=compute.batch_size)
+        asking = Asking(device=compute.device, dtype=compute.dtype, batch_size=compute.batch_size)
         return LanguageModel(path, asking, choice_prompt=prompt, likelihood=likelihood)
     if path.endswith(ANSWERS):
         from evaluation.answering.predictions import ChoicePredictions
@@ -91,7 +91,7 @@ def asking_record(named: Mapping[str, str], asking: Asking) -> dict[str, Any]:
     """For `about`: who was asked, and how; the prompt where there is a language model among them."""
     record = {
         "checkpoints": {name: source_record(path) for name, path in named.items()},
-        "precision": asking.precision,
+        "dtype": asking.dtype,
         "unknown_threshold": asking.unknown_threshold,
         "type_threshold": asking.type_threshold,
     }

@@ -44,7 +44,7 @@ def remembered_logits(
                 if not np.isfinite(logit_C).all():
                     raise ValueError(
                         f"{answerer.path}: gives question {question.id} a logit that is no finite number; "
-                        "choose another checkpoint, or --precision 32"
+                        "choose another checkpoint, or --dtype float32"
                     )
             record = work.add(chunk_key, logits=[logit_C.tolist() for logit_C in logits])
         rows += work.array(record, "logits", len(part), len(part[0].choices)).tolist()

@@ -82,7 +82,7 @@ def evaluate(
             "question": question,
             "advice": advice,
             "candidate": candidate or [],
-            "precision": compute.precision,
+            "dtype": compute.dtype,
         },
         examples=[{"asked": name, "answer": answer.text} for name, answer in answers.items()],
     )

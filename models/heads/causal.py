@@ -14,7 +14,7 @@ from torch import Tensor
 
 from models.backbones import CheckpointError
 from models.heads.span import QAModel
-from models.language.likelihood import Likelihoods, log_likelihoods
+from models.language.likelihood import Likelihoods, float32_logits, log_likelihoods
 from models.language.self_debiasing import padded
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class CausalModel(QAModel):
         self, pretrained: PreTrainedModel, architecture: str, *, likelihood: Likelihood = "mean"
     ) -> None:
         super().__init__(pretrained, architecture)
-        self.encoder = pretrained
+        self.encoder = float32_logits(pretrained)
         self.likelihood: Likelihood = likelihood
         if "flash" in str(self.config._attn_implementation):
             raise CheckpointError(

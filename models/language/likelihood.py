@@ -12,10 +12,40 @@ boundaries (first, last token).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
+
+VOCABULARY_PART = 16_384
+"""Rows of the output embeddings that are cast to float32 at once."""
+
+M = TypeVar("M")
+
+
+class Float32Projection(torch.nn.Linear):
+    """A last layer that is computed in float32, whatever its weights are held in or autocast casts to."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Logits (..., V) of hidden states."""
+        if self.weight.dtype == torch.float64:
+            return super().forward(input)
+        with torch.autocast(input.device.type, enabled=False):
+            parts = [linear(input.float(), rows_VD.float()) for rows_VD in self.weight.split(VOCABULARY_PART)]
+            logits = torch.cat(parts, -1) if len(parts) > 1 else parts[0]
+            return logits if self.bias is None else logits + self.bias.float()
+
+
+def float32_logits(model: M) -> M:
+    """The same model of transformers, whose logits are float32 from now on: of 16 to 32, those in bfloat16
+    are .125 apart."""
+    head = cast(Any, model).get_output_embeddings()
+    if type(head) is torch.nn.Linear:
+        head.__class__ = Float32Projection
+        if hasattr(head, "_old_forward"):  # what accelerate calls, which spreads a model over devices
+            head._old_forward = Float32Projection.forward.__get__(head)
+    return model
 
 
 class Likelihoods(NamedTuple):

@@ -9,6 +9,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from models.backbones import pick_device, refuse_nonfinite
-from models.language.likelihood import log_likelihoods
+from models.language.likelihood import float32_logits, log_likelihoods
 from models.language.next_token import first_tokens, log_probabilities
 from models.language.self_debiasing import DECAY, FLOOR, continued, padded
 from models.language.text_models import Ability, Settings, TextFailure, TextModel
@@ -31,7 +32,8 @@ _SORTED_BATCHES = 4
 class LocalTextModel(TextModel):
     """A causal or sequence-to-sequence model of transformers, from a folder or the Hub (safetensors only).
 
-    float32 on a CPU, where answers then do not depend on the batch; the checkpoint's own precision on a GPU.
+    `dtype` is of the weights: auto is float32 on a CPU, where answers then do not depend on the batch, and on
+    a GPU what the model was saved in. Logits are float32 always.
     Generation settings of the model (such as a repetition penalty) hold, except that decoding is greedy.
 
     Raises:
@@ -46,13 +48,14 @@ class LocalTextModel(TextModel):
         *,
         max_new_tokens: int = 64,
         device: str = "auto",
+        dtype: str = "auto",
         batch_size: int = 8,
         chat_template: bool = True,
     ) -> None:
         self.name = f"hf:{path}"
         self.max_new_tokens, self.batch_size = max_new_tokens, batch_size
         self.device = pick_device(device)
-        self.model, self.tokenizer = _load(path, self.device)
+        self.model, self.tokenizer = _load(path, self.device, dtype)
         self.model.register_forward_hook(self._require_finite)
         self.config = self.model.config
         self.is_seq2seq = bool(self.config.is_encoder_decoder)
@@ -75,6 +78,10 @@ class LocalTextModel(TextModel):
         if self.chat:
             template = json.dumps(self.tokenizer.chat_template, sort_keys=True)
             self.settings["template"] = hashlib.sha256(template.encode()).hexdigest()[:16]
+        row = self.tokenizer("a", return_special_tokens_mask=True)
+        special = sum(1 for _ in takewhile(bool, row["special_tokens_mask"]))
+        self.lead: list[int] = row["input_ids"][:special]
+        """What the tokenizer begins every text with: one token (Llama, Gemma), or none (GPT-2)."""
         self.pad = next(
             i for i in (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id, 0) if i is not None
         )
@@ -181,8 +188,8 @@ class LocalTextModel(TextModel):
     ) -> Iterator[str]:
         """Exactly `max_new_tokens` more tokens of each prompt, special ones among them; causal models only.
 
-        Prompts are read as they are (no template, no special tokens), and the model's own generation
-        settings are set aside.
+        Prompts are read as they are (no template), behind the token with which the tokenizer begins texts if
+        there is one, and the model's own generation settings are set aside.
 
         Args:
             prompts: texts that fit the model's context.
@@ -194,12 +201,12 @@ class LocalTextModel(TextModel):
         for start in range(0, len(prompts), self.batch_size):
             part = slice(start, start + self.batch_size)
             prefixed = [
-                self.plain_ids([*map("".join, zip(column, prompts[part], strict=True))])
+                self.text_ids([*map("".join, zip(column, prompts[part], strict=True))])
                 for column in zip(*prefixes[part], strict=True)
             ]
             rows = continued(
                 self.model,
-                self.plain_ids(prompts[part]),
+                self.text_ids(prompts[part]),
                 prefixed,
                 new_tokens=self.max_new_tokens,
                 pad=self.pad,
@@ -219,6 +226,10 @@ class LocalTextModel(TextModel):
             "input_ids"
         ]
         return ids
+
+    def text_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """The same behind what the tokenizer begins texts with: texts that a causal model goes on with."""
+        return [[*self.lead, *ids] for ids in self.plain_ids(texts)]
 
     def token_counts(self, prompts: Sequence[str]) -> list[int]:
         """How many tokens each prompt has, special ones included."""
@@ -269,14 +280,16 @@ class LocalTextModel(TextModel):
         return torch.stack(sums)
 
 
-def _load(path: str, device: torch.device) -> tuple[Any, Any]:
+def _load(path: str, device: torch.device, dtype: str) -> tuple[Any, Any]:
     config = model_config(path)
+    if dtype == "auto" and device.type == "cpu":
+        dtype = "float32"
     kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     try:
         tokenizer = AutoTokenizer.from_pretrained(path)
         model = kind.from_pretrained(
             path,
-            dtype=torch.float32 if device.type == "cpu" else "auto",
+            dtype=dtype,
             use_safetensors=True,
             trust_remote_code=False,
         )
@@ -286,7 +299,7 @@ def _load(path: str, device: torch.device) -> tuple[Any, Any]:
     if not tokenizer.is_fast or not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):
         # Without a vocabulary transformers makes one up in which every word is unknown.
         raise ValueError(f"model {path!r} has no fast tokenizer with a vocabulary; add the tokenizer's files")
-    return model.to(device).eval(), tokenizer
+    return float32_logits(model.to(device).eval()), tokenizer
 
 
 def model_config(path: str) -> Any:

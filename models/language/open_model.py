@@ -27,6 +27,7 @@ def open_text_model(
     *,
     max_new_tokens: int = 64,
     device: str = "auto",
+    dtype: str = "auto",
     batch_size: int = 8,
     seed: int = 0,
     chat_template: bool = True,
@@ -39,6 +40,7 @@ def open_text_model(
             OPENAI_API_KEY, which a local endpoint may not need) or `hf:PATH_OR_NAME`.
         max_new_tokens: bound on the length of an answer.
         device: of a local model: `auto`, or a device of torch.
+        dtype: of a local model's weights: `auto`, or a float type of torch.
         batch_size: prompts that a local model reads at once; at most 8 requests in flight to an endpoint.
         seed: is sent to an endpoint unless 0; a local model's greedy decoding knows no chance.
         chat_template: present prompts to a local model as a user's turn, if its tokenizer has a template.
@@ -67,6 +69,7 @@ def open_text_model(
             name,
             max_new_tokens=max_new_tokens,
             device=device,
+            dtype=dtype,
             batch_size=batch_size,
             chat_template=chat_template,
         )
@@ -132,7 +135,7 @@ def cache_key(model: str, settings: Settings, prompt: str) -> str:
 
 
 def open_cached_model(
-    name: str, cache: Path | None, *, max_requests: int | None = None, seed: int = 0
+    name: str, cache: Path | None, *, max_requests: int | None = None, seed: int = 0, dtype: str = "auto"
 ) -> CachedTextModel:
     """A model by name, with its answers remembered. ValueError as from both."""
-    return CachedTextModel(open_text_model(name, seed=seed), cache, max_requests=max_requests)
+    return CachedTextModel(open_text_model(name, seed=seed, dtype=dtype), cache, max_requests=max_requests)

@@ -4,11 +4,14 @@
         losses.append(chunk_loss(model, ids[at.begin : at.end], at.targets, prefixes, pad=pad))
     regular, debiased = perplexity(losses, len(ids))
 
-The authors' definition, kept with its two quirks: a chunk that overlaps nothing has one target less than it
-is weighted by, and where chunks overlap the debiased side keeps the targets of P tokens more (P tokens of the
-longest prefix), so that the two sides are then not of the same targets.
+Logits stand in memory for a part of the positions at a time, behind keys and values of those before.
 
-Shape letters: K prefixes, T tokens of a chunk, V vocabulary.
+The authors' definition, kept with its two quirks: a chunk that overlaps nothing has one target less than it
+is weighted by (unless the tokenizer begins texts with a token, which tells the first), and where chunks
+overlap the debiased side keeps the targets of P tokens more (P tokens of the longest prefix), so that the two
+sides are then not of the same targets.
+
+Shape letters: K prefixes, and the text without one; T tokens of a row, P those of a part, V vocabulary.
 """
 
 from __future__ import annotations
@@ -18,13 +21,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from models.language.self_debiasing import DECAY, FLOOR, Ids, debiased, padded, positions, takes
+from models.language.self_debiasing import DECAY, FLOOR, Ids, debiased, padded, read_on
 
 RESERVED = 32
 """Positions that a chunk leaves to the longest prefix."""
+LOGITS = 1 << 26
+"""Numbers that logits of a part have at most, over all rows: 256 MB in float32, and a few
+times that as they are worked with."""
 
 
 class Chunk(NamedTuple):
@@ -63,6 +68,7 @@ def chunk_loss(
     prefixes: Sequence[Ids],
     *,
     pad: int,
+    lead: Ids = (),
     decay: float = DECAY,
     floor: float = FLOOR,
 ) -> ChunkLoss:
@@ -74,20 +80,29 @@ def chunk_loss(
         targets: how many of its last tokens are new.
         prefixes: token ids of each; without any both sides are the same.
         pad: any token id; it is masked.
+        lead: what the tokenizer begins texts with, and so every chunk, before the prefix.
         decay, floor: see `models.language.self_debiasing.debiased`.
     """
-    text_T = torch.tensor(ids, device=model.device)
-    plain_TV = model(input_ids=text_T[None]).logits[0]
-    regular = _loss(plain_TV, text_T, targets) * targets
-    if not prefixes:
-        return ChunkLoss(regular, regular)
-    rows = [[*prefix, *ids] for prefix in ([], *prefixes)]
-    longest = len(max(rows, key=len)) - len(ids)
+    rows = [[*lead, *prefix, *ids] for prefix in ([], *prefixes)]
     padded_KT, mask_KT = padded(rows, pad, model.device, left=True)
-    placed = {"position_ids": positions(mask_KT)} if takes(model, "position_ids") else {}
-    logits_KTV = model(input_ids=padded_KT, attention_mask=mask_KT, **placed).logits[:, longest:]
-    log_q_TV = debiased(logits_KTV[0], logits_KTV[1:], decay=decay, floor=floor)
-    return ChunkLoss(regular, _loss(log_q_TV, text_T, targets + longest) * targets)
+    width, count = padded_KT.shape[1], len(lead) + len(ids)
+    longest, most = width - count, len(ids) - (not lead)
+    firsts = [width - min(new, most) for new in (targets, targets + longest)]
+    cache: Any = None
+    sums, numbers = [0.0, 0.0], [0, 0]
+    part = max(1, LOGITS // (len(rows) * model.config.get_text_config().vocab_size))
+    for start in range(0, width, part):
+        end = min(start + part, width)
+        logits_KPV, cache = read_on(model, padded_KT[:, start:end], mask_KT[:, :end], cache)
+        # Every column tells the token of the next, the last one none.
+        logits_KPV, target_P = logits_KPV[:, : width - 1 - start], padded_KT[0, start + 1 : end + 1]
+        log_q_PV = debiased(logits_KPV[0], logits_KPV[1:], decay=decay, floor=floor)
+        for side, score_PV in enumerate((logits_KPV[0], log_q_PV)):
+            new = slice(max(0, firsts[side] - 1 - start), None)
+            loss_P = cross_entropy(score_PV[new].float(), target_P[new], reduction="none")
+            sums[side] += float(loss_P.double().sum())
+            numbers[side] += len(loss_P)
+    return ChunkLoss(*(total / max(1, n) * targets for total, n in zip(sums, numbers, strict=True)))
 
 
 def perplexity(losses: Iterable[ChunkLoss], count: int) -> tuple[float, float]:
@@ -101,11 +116,3 @@ def perplexity(losses: Iterable[ChunkLoss], count: int) -> tuple[float, float]:
         math.exp(math.fsum(part.regular for part in parts) / count),
         math.exp(math.fsum(part.debiased for part in parts) / count),
     )
-
-
-def _loss(scores_TV: Tensor, text_T: Tensor, targets: int) -> float:
-    """Mean cross-entropy of the last `targets` tokens that have a token before them."""
-    first = max(1, len(text_T) - targets)
-    if first >= len(text_T):
-        return 0.0
-    return float(cross_entropy(scores_TV[first - 1 : -1].float(), text_T[first:]))

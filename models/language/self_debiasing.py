@@ -130,27 +130,8 @@ class SelfDebiasing(LogitsProcessor):
 
     def _forward(self, ids_MT: Tensor, mask_MT: Tensor) -> Tensor:
         """Logits of the last position; the cache grows."""
-        more: dict[str, Any] = {}
-        if takes(self.model, "position_ids"):
-            more["position_ids"] = positions(mask_MT)[:, -ids_MT.shape[1] :]
-        if takes(self.model, "logits_to_keep"):
-            more["logits_to_keep"] = 1
-        with torch.no_grad():
-            output = self.model(
-                input_ids=ids_MT,
-                attention_mask=mask_MT,
-                past_key_values=self._cache,
-                use_cache=True,
-                **more,
-            )
-        self._cache = getattr(output, "past_key_values", None)
-        if self._cache is None:
-            raise ValueError(
-                "self-debiasing needs a model that caches keys and values, which "
-                f"{type(self.model).__name__} does not; take a transformer"
-            )
-        logits: Tensor = output.logits[:, -1]
-        return logits
+        logits_MTV, self._cache = read_on(self.model, ids_MT, mask_MT, self._cache, last=True)
+        return logits_MTV[:, -1]
 
 
 class SeededDraw(LogitsProcessor):
@@ -248,6 +229,37 @@ def parents(old_RT: Tensor, new_RT: Tensor, *, texts: int) -> Tensor | None:
     beams = old_BNT.shape[1]
     first_B1 = torch.arange(texts, device=old_RT.device)[:, None] * beams
     return (first_B1 + same_BNN.int().argmax(-1)).flatten()
+
+
+@torch.no_grad()
+def read_on(
+    model: Any, ids_MT: Tensor, mask_MT: Tensor, cache: Any, *, last: bool = False
+) -> tuple[Tensor, Any]:
+    """Logits (M, T, V) of tokens behind those that `cache` holds, and the cache with them.
+
+    Args:
+        model: a causal model.
+        ids_MT: the new tokens, all rows ending in the same column.
+        mask_MT: of the new tokens and those before them, which is wider than `ids_MT`.
+        cache: what this function gave before; None for the first tokens.
+        last: the logits of the last position alone, where the model can.
+
+    Raises:
+        ValueError: the model keeps no keys and values.
+    """
+    more: dict[str, Any] = {}
+    if takes(model, "position_ids"):
+        more["position_ids"] = positions(mask_MT)[:, -ids_MT.shape[1] :]
+    if last and takes(model, "logits_to_keep"):
+        more["logits_to_keep"] = 1
+    output = model(input_ids=ids_MT, attention_mask=mask_MT, past_key_values=cache, use_cache=True, **more)
+    cache = getattr(output, "past_key_values", None)
+    if cache is None:
+        raise ValueError(
+            "self-debiasing needs a model that caches keys and values, which "
+            f"{type(model).__name__} does not; take a transformer"
+        )
+    return output.logits, cache
 
 
 def takes(model: Any, name: str) -> bool:

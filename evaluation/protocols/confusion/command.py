@@ -214,7 +214,7 @@ def evaluate(
         "n": {name: len(questions) for name, questions in sets.items()},
         **asdict(plan),
         "encoder": source_record(encoder) if encoder else None,
-        "precision": compute.precision,
+        "dtype": compute.dtype,
     }
     return report(sets, plan, outcomes, about)
 

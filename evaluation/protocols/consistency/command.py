@@ -12,7 +12,7 @@ Probes spec A. Specifications: specifications.py beside this file; scorers: eval
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from evaluation.answering.interface import named_sources
 from evaluation.protocols.consistency.decoding import Decoding
@@ -51,6 +51,7 @@ def evaluate(
     limit: Annotated[int, AtLeast(0)] = 0,
     nonsense_groups: Count = 5,
     perplexity: str | None = None,
+    perplexity_window: Count | None = None,
     work: Path | None = None,
 ) -> Evaluation:
     """Whether debiasing does what its specifications say, and nothing else does.
@@ -73,12 +74,15 @@ def evaluate(
         limit: use the first N prompts of each domain; 0 for all.
         nonsense_groups: of random specifications.
         perplexity: self: also the perplexity of this text, with and without debiasing.
+        perplexity_window: tokens of a chunk of that text, each of which begins anew (default: the model's
+            context less 32 for prefixes, at most 2016).
         work: keep finished pieces here; the same command goes on from them (default: beside the report).
     """
     if bool(model) == bool(continuations):
         raise ValueError("name either --model or --continuations")
     of_models = {"method": method, "adversarial": adversarial, "neutral": neutral}
-    others = {"decay": decoding.decay, "perplexity": perplexity}
+    others: dict[str, Any] = {"decay": decoding.decay, "perplexity": perplexity}
+    others["perplexity-window"] = perplexity_window
     others["specifications"] = specifications if specifications != OWN_TEXTS else None
     if model and (flags := [flag for flag, value in of_models.items() if not value]):
         raise ValueError(f"--model needs --{flags[0]}")
@@ -120,7 +124,7 @@ def evaluate(
             for name in dict.fromkeys(system.method for system in systems)
         }
         opened = open_scorers(scorer, decoding.device)
-        written = write(systems, prompts, parts, opened, decoding, perplexity, work_file)
+        written = write(systems, prompts, parts, opened, decoding, perplexity, perplexity_window, work_file)
         written.about["prompts"] = {name: source_record(path) for name, path in files.items()}
         written.about["specifications"] = {
             "source": specifications,

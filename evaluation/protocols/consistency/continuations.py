@@ -56,6 +56,7 @@ class Writer:
             model,
             max_new_tokens=decoding.new_tokens,
             device=decoding.device,
+            dtype=decoding.dtype,
             batch_size=decoding.batch_size,
             chat_template=False,
             completions=decoding.completions,
@@ -98,7 +99,7 @@ class Writer:
         if 0 in lengths:
             empty = texts[lengths.index(0)]
             raise ValueError(f"{self.model.name}: the prompt {short(empty)} has no tokens; remove it")
-        new, limit = self.local.max_new_tokens, self.local.limit
+        new, limit = self.local.max_new_tokens + len(self.local.lead), self.local.limit
         if limit is not None and max(lengths) > limit - new:
             longest = max(range(len(texts)), key=lengths.__getitem__)
             raise ValueError(

@@ -26,12 +26,33 @@ class Perplexity(NamedTuple):
     n: int
 
 
+WINDOW = 2048 - RESERVED
+"""Tokens of a chunk at most, unless more are asked for."""
+
+
+def window_of(writer: Writer, asked: int | None) -> int:
+    """Tokens of a chunk: those asked for, or what the model's context leaves, at most WINDOW.
+
+    Raises:
+        ValueError: the context has no room.
+    """
+    local = writer.local
+    assert local is not None
+    room = None if local.limit is None else local.limit - RESERVED - len(local.lead)
+    if room is not None and room < max(2, asked or 0):
+        raise ValueError(
+            f"--perplexity: a context of {local.limit} tokens leaves {max(0, room)} behind {RESERVED} for "
+            "prefixes" + (f"; take a smaller --perplexity-window than {asked}" if asked and room > 1 else "")
+        )
+    return asked or min(WINDOW, room or WINDOW)
+
+
 def read_ids(path: str, writer: Writer, parts: Iterable[Part]) -> list[int]:
     """The token ids of a file's text.
 
     Raises:
         DataError: the file is no text, or too short.
-        ValueError: a prefix does not fit the place reserved for it, or the context has no room.
+        ValueError: a prefix does not fit the place reserved for it.
     """
     local = writer.local
     assert local is not None
@@ -42,8 +63,6 @@ def read_ids(path: str, writer: Writer, parts: Iterable[Part]) -> list[int]:
                 f"--perplexity keeps {RESERVED} tokens for prefixes, and this one has {len(row)}: "
                 f"{short(prefix)}; shorten it"
             )
-    if not local.limit or local.limit < RESERVED + 2:
-        raise ValueError(f"--perplexity: a context of {local.limit} tokens has no room behind {RESERVED}")
     (ids,) = local.plain_ids([read_text(path)])
     if len(ids) < 2:
         raise DataError(f"--perplexity {path}: {len(ids)} token(s); a text needs two at least")
@@ -51,17 +70,15 @@ def read_ids(path: str, writer: Writer, parts: Iterable[Part]) -> list[int]:
 
 
 def perplexities(
-    ids: Sequence[int], writer: Writer, parts: Iterable[Part], work: FinishedWork
+    ids: Sequence[int], writer: Writer, parts: Iterable[Part], window: int, work: FinishedWork
 ) -> dict[str, Perplexity]:
-    """Variant to perplexity; `default` is that of the model as it is."""
+    """Variant to perplexity, over chunks of `window` tokens; `default` is that of the model as it is."""
     local = writer.local
     assert local is not None
-    assert local.limit is not None
-    longest = local.limit - RESERVED
     by_variant: dict[str, Perplexity] = {}
     for part in parts:
         prefixes, losses = local.plain_ids(part.texts), []
-        pieces = list(chunks(len(ids), longest, longest))
+        pieces = list(chunks(len(ids), window, window))
         for chunk in tqdm(pieces, desc=f"perplexity, {part.variant}", unit="chunk", disable=None):
             piece = list(ids[chunk.begin : chunk.end])
             key = work_key(
@@ -69,12 +86,18 @@ def perplexities(
                 model=[local.name, *(writer.settings[name] for name in ("weights", "dtype", "tokenizer"))],
                 debiasing=writer.debiasing,
                 prefixes=part.texts,
-                ids=piece,
+                ids=[*local.lead, *piece],
                 targets=chunk.targets,
             )
             if not (record := work.get(key)):
                 loss = chunk_loss(
-                    local.model, piece, chunk.targets, prefixes, pad=local.pad, **writer.debiasing
+                    local.model,
+                    piece,
+                    chunk.targets,
+                    prefixes,
+                    pad=local.pad,
+                    lead=local.lead,
+                    **writer.debiasing,
                 )
                 record = work.add(key, **loss._asdict())
             names = ChunkLoss._fields

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tqdm import tqdm
@@ -11,7 +12,7 @@ from evaluation.answering.interface import named_sources
 from evaluation.protocols.consistency.continuation_rows import Written
 from evaluation.protocols.consistency.continuations import Request, Writer, check_scorers
 from evaluation.protocols.consistency.decoding import Decoding
-from evaluation.protocols.consistency.perplexity import Perplexity, perplexities, read_ids
+from evaluation.protocols.consistency.perplexity import Perplexity, perplexities, read_ids, window_of
 from evaluation.protocols.consistency.specifications import Method, Part
 from evaluation.protocols.consistency.toxicity_prompts import ToxicityPrompt
 from evaluation.report import source_record
@@ -19,6 +20,11 @@ from evaluation.scorers.interface import Scorer
 from metrics.consistency import Domain
 from models.language.text_models import TextFailure
 from storage.finished_work import FinishedWork
+
+COARSE = (
+    "Self-debiasing multiplies differences of probabilities by lambda, and in {} these are partly rounding: "
+    "a prefix without any effect changes a part of the choices. --dtype float32 does without that."
+)
 
 
 class System(NamedTuple):
@@ -92,13 +98,20 @@ def write(
     scorers: Sequence[Scorer],
     decoding: Decoding,
     perplexity: str | None,
+    window: int | None,
     work: FinishedWork,
 ) -> Written:
     """What the systems write, by one model at a time; all that can be checked is, before it writes."""
+    warnings = []
+    if any(system.method == "self" for system in systems):
+        if decoding.dtype == "auto":
+            decoding = replace(decoding, dtype="float32")
+        elif decoding.dtype != "float32":
+            warnings.append(COARSE.format(decoding.dtype))
     rows: list[dict[str, Any]] = []
     found: list[tuple[dict[str, Any], Perplexity]] = []
     records = []
-    writer, opened = None, ""
+    writer, opened, longest = None, "", 0
     for system in systems:
         if writer is None or opened != system.model:
             writer, opened = Writer(system.model, decoding), system.model
@@ -118,7 +131,9 @@ def write(
                     requests.append([Request(before + prompt.text, (), draw) for prompt, draw in drawn])
         writer.check(request for some in requests for request in some)
         debiased = [part for part in parts[system.method] if part.variant in ("original", "opposite")]
-        ids = read_ids(perplexity, writer, debiased) if perplexity and system.method == "self" else []
+        ids: list[int] = []
+        if perplexity and system.method == "self":
+            longest, ids = window_of(writer, window), read_ids(perplexity, writer, debiased)
         check_scorers(scorers, prompts["adversarial"][0].text, work)
         with tqdm(total=len(new), desc="writing", unit="text", disable=None) as bar:
             texts = [text for some in requests for text in writer.continuations(some, work, bar)]
@@ -129,14 +144,14 @@ def write(
                 row["continuation"] = text
         rows += new
         if ids:
-            by_variant = perplexities(ids, writer, debiased, work)
+            by_variant = perplexities(ids, writer, debiased, longest, work)
             found += [({**system.place, "variant": name}, value) for name, value in by_variant.items()]
         model = {"name": writer.model.name, "settings": writer.settings}
         records.append({**system.place, "model": model, "debiasing": writer.debiasing})
     about = {
         "checkpoints": {system.checkpoint: source_record(system.model) for system in systems},
         "systems": records,
-        **({"perplexity": source_record(perplexity)} if perplexity else {}),
+        **({"perplexity": source_record(perplexity) | {"window": longest}} if perplexity else {}),
     }
     first = f": {systems[0].method} debiasing of {systems[0].model}" if len(systems) == 1 else ""
-    return Written(f"Debiasing consistency{first}", rows, [], about, found)
+    return Written(f"Debiasing consistency{first}", rows, [], about, found, warnings)

@@ -132,7 +132,7 @@ def evaluate(
         "stimuli": source_record(str(stimuli)) if stimuli else "1,820 changes of the 130 stories",
         "question": question,
         "rejected": dict(rejected),
-        "precision": compute.precision,
+        "dtype": compute.dtype,
     }
     return report(results, last, notes, about, examples)
 

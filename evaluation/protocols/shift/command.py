@@ -72,7 +72,7 @@ def evaluate(
         "layers": layers,
         "between": (between or "first") if len(named) > 1 else "none",
         "include_question": include_question,
-        "precision": compute.precision,
+        "dtype": compute.dtype,
         "processes": team.size,
     }
     if not team.first:

@@ -96,7 +96,7 @@ def test_scores_in_parts_and_in_bfloat16_stay_near(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("evaluation.answering.checkpoint.PART", 5)
     torch.testing.assert_close(opened(path).group_log_probs(GROUPS), whole, atol=1e-5, rtol=1e-5)
     assert opened(path).group_log_probs([]).shape == (0, 4, 2, 2)
-    near = opened(path, precision="bf16").group_log_probs(GROUPS)
+    near = opened(path, dtype="bfloat16").group_log_probs(GROUPS)
     torch.testing.assert_close(near.exp(), whole.exp(), atol=0.02, rtol=0.1)
     assert not torch.equal(near, whole)
 
@@ -120,7 +120,7 @@ def test_identity_is_of_what_answers_depend_on(tmp_path: Path) -> None:
     path = save_ckpt(tmp_path / "a.ckpt")
     one = opened(path).identity
     assert opened(save_ckpt(tmp_path / "b.ckpt"), batch_size=3).identity == one
-    assert opened(path, precision="bf16").identity != one
+    assert opened(path, dtype="bfloat16").identity != one
     assert opened(save_ckpt(tmp_path / "c.ckpt", seed=2)).identity != one
     assert opened(save_ckpt(tmp_path / "d.ckpt", max_length=64, stride=16)).identity != one
 

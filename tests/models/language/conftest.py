@@ -18,6 +18,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     built = {kind: save(root / kind, kind) for kind in ("gpt2", "t5", "bart")}
     built["gpt2_unpadded"] = save(root / "gpt2_unpadded", "gpt2", padded=False)
     built["gpt2_chat"] = save(root / "gpt2_chat", "gpt2", chat=CHAT)
+    built["gpt2_begins"] = save(root / "gpt2_begins", "gpt2", begins=True)
     return built
 
 

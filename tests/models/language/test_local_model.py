@@ -12,6 +12,7 @@ import torch
 
 from models.language.local_model import LocalTextModel
 from models.language.open_model import open_text_model
+from models.language.self_debiasing import continued
 from models.language.text_models import TextFailure
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT, save
 from tests.models.language.one_by_one import greedy, loaded, log_likelihood
@@ -111,6 +112,31 @@ def test_continuations_are_those_of_each_prompt_alone(folders: dict[str, Path]) 
         assert found[0] == found[1]
         assert len(found[0]) == 5
     assert found[0] != list(model.continuations(prompts, [()] * 5, seeds=[3, 1, 4, 1, 5]))
+
+
+def test_continued_texts_begin_as_the_tokenizer_begins_texts(folders: dict[str, Path]) -> None:
+    prompts, prefixes = ("the cat sat", "who"), [("a cat : ",)] * 2
+    plain, begins = (
+        LocalTextModel(str(folders[name]), max_new_tokens=NEW, device="cpu")
+        for name in ("gpt2", "gpt2_begins")
+    )
+    found = list(begins.continuations(prompts, prefixes))
+    assert found != list(plain.continuations(prompts, prefixes))
+    ids = [[3, *plain.plain_ids([text])[0]] for text in prompts]
+    prefixed = [[3, *plain.plain_ids([f + p])[0]] for p, (f,) in zip(prompts, prefixes, strict=True)]
+    rows = continued(plain.model, ids, [prefixed], new_tokens=NEW, pad=0)
+    assert found == plain.tokenizer.batch_decode(rows)
+
+
+def test_logits_are_float32_whatever_the_weights(folders: dict[str, Path]) -> None:
+    model = LocalTextModel(str(folders["gpt2"]), device="cpu", dtype="bfloat16")
+    assert model.settings["dtype"] == "bfloat16"
+    with torch.no_grad():
+        output = model.model(torch.tensor([[4, 6, 8]]), output_hidden_states=True)
+    expected = output.hidden_states[-1].double() @ model.model.lm_head.weight.double().T
+    torch.testing.assert_close(output.logits.double(), expected, rtol=1e-5, atol=1e-5)
+    exact = LocalTextModel(str(folders["gpt2"]), device="cpu").log_likelihoods(PAIRS)
+    torch.testing.assert_close(model.log_likelihoods(PAIRS), exact, rtol=0.05, atol=0.2)
 
 
 def test_other_weights_tokenizers_and_settings_in_the_same_folder_are_another_model(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM
 
 from models.language.perplexity import ChunkLoss, chunk_loss, chunks, perplexity
-from tests.models.language.test_self_debiasing import END, PREFIXES, naive_log_q, random_model
+from tests.models.language.test_self_debiasing import END, PREFIXES, SIZE, naive_log_q, random_model
 
 IDS = [5, 9, 2, 2, 17, 4, 8, 1, 23, 11, 0, 7]
 
@@ -48,6 +48,25 @@ def test_losses_are_those_of_a_naive_loop() -> None:
     found = chunk_loss(model, IDS, len(IDS), PREFIXES, pad=END)
     weight = len(IDS) / (len(IDS) - 1)  # the first quirk: a target less than the weight
     assert found == pytest.approx((regular * weight, debiased * weight), rel=1e-4)
+
+
+@pytest.mark.parametrize("lead", [[], [END]])
+def test_logits_of_a_part_at_a_time(lead: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 3 rows and 2 positions at once; behind a token of beginning the first token is a target too."""
+    model = random_model("llama")
+    regular, debiased = 0.0, 0.0
+    first = 1 - len(lead)
+    for t in range(first, len(IDS)):
+        prefixed = [lead + prefix + IDS[:t] for prefix in PREFIXES]
+        regular -= float(naive_log_q(model, lead + IDS[:t], [], ends=True)[IDS[t]])
+        debiased -= float(naive_log_q(model, lead + IDS[:t], prefixed, ends=True)[IDS[t]])
+    sizes: list[int] = []
+    model.lm_head.register_forward_hook(lambda _, __, logits: sizes.append(logits.numel()))
+    monkeypatch.setattr("models.language.perplexity.LOGITS", 2 * 3 * SIZE)
+    found = chunk_loss(model, IDS, len(IDS), PREFIXES, pad=END, lead=lead)
+    weight = len(IDS) / (len(IDS) - first)
+    assert found == pytest.approx((regular * weight, debiased * weight), rel=1e-4)
+    assert max(sizes) == 2 * 3 * SIZE
 
 
 def test_without_prefixes_both_sides_are_the_same() -> None:

@@ -27,6 +27,7 @@ from transformers import (
     MambaForCausalLM,
 )
 
+from models.language.likelihood import float32_logits
 from models.language.self_debiasing import SeededDraw, SelfDebiasing, continued, debiased, padded
 
 SIZE, END = 31, 30
@@ -249,3 +250,33 @@ def test_mistakes_are_told(model: Any) -> None:
     ):
         with pytest.raises(ValueError, match=word):
             mistake()
+
+
+def test_a_prefix_without_effect_changes_nothing_in_float32() -> None:
+    """Texts behind masked tokens: rotary positions are relative, so that nothing but rounding differs. What
+    bfloat16 makes of that, lambda multiplies: the reason for float32 where nothing else is asked for."""
+    config = LlamaConfig(
+        vocab_size=2000, hidden_size=128, intermediate_size=256, num_hidden_layers=3, num_attention_heads=4
+    )
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(config).eval()
+    ids_BT, masked_BT = torch.randint(3, 2000, (150, 12)), torch.zeros(150, 6, dtype=torch.long)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() > 1:
+                parameter.copy_(torch.randn_like(parameter) * (0.5 if "head" in name else 128**-0.5))
+    changed = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        float32_logits(model.to(dtype))
+        mask_BT = torch.cat((masked_BT, torch.ones_like(ids_BT)), 1)
+        with torch.no_grad():
+            plain_BV = model(ids_BT).logits[:, -1]
+            behind_BV = model(
+                torch.cat((masked_BT, ids_BT), 1),
+                attention_mask=mask_BT,
+                position_ids=(torch.arange(18) * mask_BT),
+            ).logits[:, -1]
+        q_BV = debiased(plain_BV, behind_BV[None], decay=100)
+        changed[dtype] = float((q_BV.argmax(-1) != plain_BV.argmax(-1)).float().mean())
+    assert changed[torch.float32] == 0
+    assert changed[torch.bfloat16] > 0.05

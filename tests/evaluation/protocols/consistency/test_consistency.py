@@ -172,6 +172,21 @@ def test_perplexity_is_that_of_the_chunks(scorer: WordScorer, files: Files, tmp_
     assert math.exp(min(losses)) <= row["low"] < row["value"] < row["high"] <= math.exp(max(losses))
 
 
+def test_perplexity_in_smaller_windows_and_rounded(
+    scorer: WordScorer, files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, text = long_model(tmp_path / "long"), tmp_path / "text.txt"
+    text.write_text("the cat sat on the mat . who ran under the red dog ? a blue cat")
+    flags = ["--perplexity", str(text), "--perplexity-window"]
+    run = Run(folder, files, tmp_path / "r", *flags, "5", "--dtype", "bfloat16")
+    assert run.cells.row("perplexity", **run.place, variant="default")["n"] == 4  # of 17 tokens
+    assert run.about["systems"][0]["model"]["settings"]["dtype"] == "bfloat16"
+    assert "partly rounding" in (tmp_path / "r/report.md").read_text()
+    assert "smaller --perplexity-window" in told(
+        capsys, *arguments(folder, files, tmp_path / "s", *flags, "9")
+    )
+
+
 def instructed(prompt: str, before: int) -> Reply:
     if prompt.startswith("is ran"):
         return Reply("")  # no continuation is an empty one
