@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 from storage.command_line import Parser, about, add_arguments, call, guarded
 from storage.files import atomic
@@ -15,7 +15,13 @@ from storage.files import atomic
 log = logging.getLogger(__name__)
 
 
-def export(checkpoint: str, folder: Annotated[Path, "folder"], *, adapter: bool = False) -> None:
+def export(
+    checkpoint: str,
+    folder: Annotated[Path, "folder"],
+    *,
+    adapter: bool = False,
+    dtype: Literal["float32", "bfloat16"] = "float32",
+) -> None:
     """Write a checkpoint as a Hugging Face folder: weights, configuration, tokenizer. Of a model with
     rationale heads only encoder and span head go along, with a warning. An adapter (LoRA) is merged, or
     written alone with --adapter.
@@ -24,11 +30,14 @@ def export(checkpoint: str, folder: Annotated[Path, "folder"], *, adapter: bool 
         checkpoint: a .ckpt of python -m training.
         folder: a new folder, for from_pretrained.
         adapter: write a folder of peft, with the adapter and the span head of an encoder; its base is named.
+        dtype: of the whole model's weights. An adapter is merged in float32, with the base from its files,
+            however it was rounded for training (backbone.frozen_weights).
 
     Raises:
         ValueError: there is nothing to export, transformers has no such heads, or the folder exists or cannot
             be written.
     """
+    import torch
     from safetensors import SafetensorError
 
     from models.adapters import OPTIONS, save_adapter
@@ -72,7 +81,7 @@ def export(checkpoint: str, folder: Annotated[Path, "folder"], *, adapter: bool 
                 staged.mkdir(exist_ok=True)
                 save_adapter(model, pretrained, staged)
             else:
-                pretrained.save_pretrained(staged)
+                pretrained.to(getattr(torch, dtype)).save_pretrained(staged)
             for name, text in info.tokenizer.items():
                 (staged / Path(name).name).write_text(text, encoding="utf-8")
     except (OSError, SafetensorError) as error:  # which tells of a full disk in its own type

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from models.backbones import RANDOM, Backbone, CheckpointError, EncoderModel, peft_base
+from models.backbones import RANDOM, Backbone, CheckpointError, EncoderModel, FrozenWeights, peft_base
 from storage.files import file_digest
 
 OPTIONS = ("rank", "alpha", "dropout", "targets")
@@ -93,7 +94,7 @@ def find_base(adapter: dict[str, Any], checkpoint: str) -> str:
 
 
 def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
-    """Freeze all below the heads and put LoRA beside its linear layers, in place.
+    """Freeze all below the heads and put LoRA, in float32, beside its linear layers, in place.
 
     Args:
         model: without adapters.
@@ -104,13 +105,14 @@ def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
     """
     try:
         from peft import inject_adapter_in_model
+        from peft.tuners.tuners_utils import cast_adapter_dtype
     except ImportError as error:
         raise CheckpointError("backbone.lora_rank: needs peft (pip install 'interventune[lora]')") from error
     head = model.encoder.get_output_embeddings()
     linear = [
         name
         for name, layer in model.encoder.named_modules()
-        if type(layer).__name__ in ("Linear", "Conv1D") and layer is not head
+        if type(layer).__name__ in ("Linear", "Conv1D", "Linear4bit") and layer is not head
     ]
     try:
         inject_adapter_in_model(
@@ -118,7 +120,24 @@ def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
         )
     except ValueError as error:
         raise CheckpointError(f"backbone.lora_targets: {' '.join(str(error).split())[:300]}") from error
+    cast_adapter_dtype(model.encoder, "default")
     model.adapter = adapter
+
+
+def round_frozen(model: EncoderModel, wanted: FrozenWeights) -> None:
+    """Keep the weights beside an adapter as `backbone.frozen_weights` says, in place.
+
+    Raises:
+        CheckpointError: they should be in 4 bits, and were not read so.
+    """
+    if wanted == "nf4" and not getattr(model.encoder, "is_loaded_in_4bit", False):
+        raise CheckpointError(
+            "backbone.frozen_weights: nf4 is for a decoder in a Hugging Face folder or on the Hub; export a "
+            "checkpoint first (interventune export)"
+        )
+    for weight in model.encoder.parameters() if wanted == "bfloat16" else ():
+        if not weight.requires_grad:
+            weight.data = weight.data.to(torch.bfloat16)
 
 
 def _config(model: EncoderModel, adapter: dict[str, Any], **options: Any) -> Any:
@@ -180,7 +199,12 @@ def own_weights(model: EncoderModel, weights: dict[str, Tensor], prefix: str = "
         return weights
     tied = model.named_parameters(remove_duplicate=False)  # an output layer may share its weights
     frozen = {prefix + name for name, weight in tied if not weight.requires_grad}
-    return {name: weight for name, weight in weights.items() if name not in frozen}
+    # Behind "weight." stands how one of 4 bits was rounded.
+    return {
+        name: weight
+        for name, weight in weights.items()
+        if name not in frozen and name.rpartition("weight.")[0] + "weight" not in frozen
+    }
 
 
 def save_adapter(model: EncoderModel, pretrained: Any, folder: Path) -> None:

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import copy
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -43,6 +45,7 @@ ArchitectureName = Literal[
     "gpt2",
     "causal",
 ]
+FrozenWeights = Literal["float32", "bfloat16", "nf4"]
 Attention = Literal["auto", "eager", "sdpa", "flash_attention_2", "flex_attention"]
 
 RANDOM = "random"
@@ -139,6 +142,9 @@ class Backbone:
         lora_alpha: Their scale is this over the rank; null is twice the rank.
         lora_dropout: Share of their input that is dropped.
         lora_targets: Layers that get one, by the ends of their names; empty is every linear layer.
+        frozen_weights: How the weights beside adapters are kept: in float32, in bfloat16 (which
+            `trainer.precision=bf16-true` chooses), or of a decoder's linear layers in 4 bits (`nf4`, by
+            bitsandbytes, with CUDA). What is trained is float32, and so is its optimizer's state.
     """
 
     architecture: ArchitectureName
@@ -153,6 +159,7 @@ class Backbone:
     lora_alpha: float | None = None
     lora_dropout: float = 0.0
     lora_targets: list[str] = field(default_factory=list)
+    frozen_weights: FrozenWeights = "float32"
 
     @property
     def causal(self) -> bool:
@@ -215,13 +222,17 @@ class EncoderModel(nn.Module):
             inputs: `input_ids`, `attention_mask` and `token_type_ids`, each (B, T); an encoder without
                 segments does not get the last.
         """
-        return self.encoder(**self._taken(inputs)).last_hidden_state
+        return self._for_heads(self.encoder(**self._taken(inputs)).last_hidden_state)
 
     def hidden_states(self, inputs: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         """Hidden states (B, T, D) of the embeddings and of every layer; the last are those of `encode`."""
         output = self.encoder(**self._taken(inputs), output_hidden_states=True)
         # Some encoders normalise or drop out once more after the last layer.
-        return (*output.hidden_states[:-1], output.last_hidden_state)
+        return (*output.hidden_states[:-1], self._for_heads(output.last_hidden_state))
+
+    def _for_heads(self, hidden_BTD: Tensor) -> Tensor:
+        """In float32 above frozen weights that may be in less: heads that are trained are float32."""
+        return hidden_BTD.float() if self.adapter else hidden_BTD
 
     def _taken(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {name: value for name, value in inputs.items() if self.segments or name != "token_type_ids"}
@@ -478,9 +489,32 @@ def _model_class(backbone: Backbone) -> Any:
 
 def _options(backbone: Backbone) -> dict[str, Any]:
     options: dict[str, Any] = {"dtype": torch.float32}
+    if backbone.causal and backbone.checkpoint != RANDOM and backbone.frozen_weights != "float32":
+        options["dtype"] = torch.bfloat16  # of an encoder a head is read with them, which stays float32
+        if backbone.frozen_weights == "nf4":
+            options |= _four_bits()
     if backbone.attention != "auto":
         options["attn_implementation"] = backbone.attention
     return options
+
+
+def _four_bits() -> dict[str, Any]:
+    """Linear layers in NF4 (Dettmers et al. 2023), computed in bfloat16, on this process's GPU."""
+    if not torch.cuda.is_available():
+        raise CheckpointError(
+            "backbone.frozen_weights: nf4 needs a GPU with CUDA, and there is none; take bfloat16"
+        )
+    if find_spec("bitsandbytes") is None:
+        raise CheckpointError("backbone.frozen_weights: nf4 needs bitsandbytes (pip install bitsandbytes)")
+    from transformers import BitsAndBytesConfig
+
+    four = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16,
+    )
+    return {"quantization_config": four, "device_map": {"": int(os.environ.get("LOCAL_RANK", 0))}}
 
 
 def _first_line(error: Exception) -> str:

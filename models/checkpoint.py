@@ -23,7 +23,15 @@ from typing import Any, Literal, TypeVar, cast
 import torch
 from torch import nn
 
-from models.adapters import adapter_of, add_adapter, base_digest, find_base, merge_adapter, same_adapter
+from models.adapters import (
+    adapter_of,
+    add_adapter,
+    base_digest,
+    find_base,
+    merge_adapter,
+    round_frozen,
+    same_adapter,
+)
 from models.backbones import (
     ARCHITECTURES,
     RANDOM,
@@ -233,6 +241,8 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
         merge_adapter(model)
     if wanted and not model.adapter:
         add_adapter(model, wanted | {"digest": base_digest(wanted["base"])})
+    if wanted:
+        round_frozen(model, backbone.frozen_weights)
     return model
 
 
@@ -314,7 +324,9 @@ def _whole(
         name = cast(ArchitectureName, info.architecture)
         below = Backbone(architecture=name, checkpoint=base)
         if backbone is not None:
-            below = replace(backbone, checkpoint=base, lora_rank=0)
+            goes_on = same_adapter(info.adapter, adapter_of(backbone))  # else it is merged, in float32
+            frozen = backbone.frozen_weights if goes_on else "float32"
+            below = replace(backbone, checkpoint=base, lora_rank=0, frozen_weights=frozen)
         try:
             model = start(below, kind, **options)
         except CheckpointError as error:

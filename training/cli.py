@@ -130,6 +130,7 @@ class InterventuneCLI(LightningCLI):
         config = self.config[self.subcommand]
         if "verbose" in config:
             config.verbose = False  # our table instead of Lightning's
+        choose_precision(config)
         follow_seed(config, int(config.get("seed_everything") or 0))
         run = Run(**vars(config.run))
         wanted = config.get("ckpt_path")
@@ -245,6 +246,30 @@ def heads_of(config: Any) -> str:
         return ""
     kind: type[FineTuning] = locate(model.class_path)  # type: ignore[assignment]
     return kind.heads(config.backbone.architecture, model.init_args)
+
+
+def choose_precision(config: Any) -> None:
+    """Beside adapters `bf16-true` rounds the frozen weights alone, in place: what is trained would lose most
+    steps of a small learning rate to rounding.
+
+    Raises:
+        ValueError: weights are to be kept otherwise than training allows.
+    """
+    backbone, precision = config.backbone, str(config.trainer.precision)
+    if not backbone.lora_rank:
+        if backbone.frozen_weights != "float32":
+            raise ValueError("backbone.frozen_weights: no weights are frozen; set backbone.lora_rank, 8 say")
+        return
+    if precision == "16-true":
+        raise ValueError("trainer.precision: 16-true rounds adapters to 16 bits; take bf16-true or 16-mixed")
+    if backbone.frozen_weights == "nf4" and config.trainer.strategy == "fsdp":
+        raise ValueError(
+            "backbone.frozen_weights: weights of 4 bits are not shared out; take trainer.strategy=ddp"
+        )
+    if precision == "bf16-true":
+        config.trainer.precision = "32-true"
+        for part in (backbone, config.model.init_args.backbone):
+            part.frozen_weights = "bfloat16" if part.frozen_weights == "float32" else part.frozen_weights
 
 
 def follow_seed(config: Any, seed: int) -> None:

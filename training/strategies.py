@@ -17,6 +17,7 @@ from pytorch_lightning.strategies import ModelParallelStrategy
 from torch import nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
+    get_model_state_dict,
     get_optimizer_state_dict,
     set_model_state_dict,
     set_optimizer_state_dict,
@@ -82,6 +83,14 @@ class FullyShardedStrategy(ModelParallelStrategy):
             return {}
         names = [name for group in state["param_groups"] for name in group["params"]]
         return _renamed(state, {name: number for number, name in enumerate(names)})
+
+    def lightning_module_state_dict(self) -> dict[str, Any]:
+        """Whole weights on the first process, without those that a checkpoint of an adapter leaves out."""
+        model = getattr(self.lightning_module, "model", None)
+        alone = bool(getattr(model, "adapter", {}).get("base"))
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=alone)
+        weights: dict[str, Any] = get_model_state_dict(self.model, options=options)
+        return weights
 
     def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
         """Read the one file; the two methods below take their parts of it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,13 +35,16 @@ def base(commands: Commands, tmp_path: Path, architecture: str) -> Path:
     return tmp_path / "folder"
 
 
-@pytest.mark.parametrize("architecture", ["llama", "gpt2", "bert"])
+@pytest.mark.parametrize(
+    ("architecture", "precision"), [("llama", "bf16-true"), ("gpt2", "32-true"), ("bert", "bf16-true")]
+)
 def test_an_adapter_alone_is_kept_resumed_and_merged(
-    architecture: str, commands: Commands, tmp_path: Path
+    architecture: str, precision: str, commands: Commands, tmp_path: Path
 ) -> None:
     folder = base(commands, tmp_path, architecture)
     flags = (*LORA, f"--backbone.checkpoint={folder}", "--backbone.config={}")
     flags = (*flags, f"--backbone.tokenizer={folder}", "--run.save_every_n_steps=1")
+    flags = (*flags, f"--trainer.precision={precision}")
     whole = lei(commands, "whole", *flags, architecture=architecture) / "checkpoints/last.ckpt"
     with pytest.raises(KeyError, match="no luck"):
         lei(
@@ -53,7 +57,8 @@ def test_an_adapter_alone_is_kept_resumed_and_merged(
     cut = (
         lei(commands, "cut", *flags, "--ckpt_path=auto", architecture=architecture) / "checkpoints/last.ckpt"
     )
-    kept, again = (torch.load(path, weights_only=True)["state_dict"] for path in (whole, cut))
+    saved = [torch.load(path, weights_only=True) for path in (whole, cut)]
+    kept, again = (checkpoint["state_dict"] for checkpoint in saved)
     if architecture == "gpt2":
         with pytest.raises(
             CheckpointError, match=r"adapter \(backbone.lora_\*\) is rank=4.* configuration's rank=2"
@@ -63,6 +68,8 @@ def test_an_adapter_alone_is_kept_resumed_and_merged(
     for name in kept:
         assert torch.equal(kept[name], again[name]), (name, (kept[name] - again[name]).abs().max())
     assert all("lora_" in name or "span_head" in name for name in kept)
+    moments = [state["exp_avg"] for state in saved[0]["optimizer_states"][0]["state"].values()]
+    assert {weight.dtype for weight in (*kept.values(), *moments)} == {torch.float32}
     assert inspect(str(whole)).adapter["base"] == str(folder)
 
     merged, _ = load(str(whole), QAModel)
@@ -71,6 +78,10 @@ def test_an_adapter_alone_is_kept_resumed_and_merged(
     torch.testing.assert_close(theirs.encode(IDS), merged.encode(IDS), rtol=0, atol=1e-6)
     kind = SpanModel if architecture == "bert" else CausalModel
     same = Backbone(architecture=architecture, checkpoint=str(whole), lora_rank=4)  # type: ignore[arg-type]
+    if precision == "bf16-true":
+        rounded = start(replace(same, frozen_weights="bfloat16"), kind).eval()
+        assert {w.dtype for w in rounded.encoder.parameters() if not w.requires_grad} == {torch.bfloat16}
+        torch.testing.assert_close(rounded.encode(IDS).float(), merged.encode(IDS), rtol=0.02, atol=0.05)
     trained, below = start(same, kind).eval(), load(str(folder), QAModel)[0]
     torch.testing.assert_close(trained.encode(IDS), merged.encode(IDS), rtol=0, atol=1e-6)
     assert not torch.equal(trained.encode(IDS), below.encode(IDS))
@@ -89,3 +100,27 @@ def test_a_fresh_adapter_changes_nothing() -> None:
     trained = [name for name, weight in models[1].named_parameters() if weight.requires_grad]
     assert trained
     assert all("lora_" in name for name in trained)
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ((*LORA, "--trainer.precision=16-true"), "take bf16-true or 16-mixed"),
+        (("--backbone.frozen_weights=bfloat16",), "set backbone.lora_rank"),
+        ((*LORA, "--backbone.frozen_weights=nf4", "--trainer.strategy=fsdp"), "take trainer.strategy=ddp"),
+    ],
+)
+def test_precisions_that_do_not_go_with_adapters(
+    flags: tuple[str, ...], told: str, commands: Commands
+) -> None:
+    with pytest.raises(ValueError, match=told):
+        lei(commands, "none", *flags)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_four_bits_need_a_gpu(tmp_path: Path) -> None:
+    whole = Backbone(architecture="gpt2", checkpoint="random", config={"vocab_size": 50})
+    start(whole, CausalModel).to_pretrained().save_pretrained(tmp_path / "base")
+    four = replace(whole, checkpoint=str(tmp_path / "base"), config={}, lora_rank=2, frozen_weights="nf4")
+    with pytest.raises(CheckpointError, match="nf4 needs a GPU with CUDA"):
+        start(four, CausalModel)
