@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,8 @@ RESAMPLES = 1000
 LEVEL = 0.95
 BLOCK = 4_000_000
 """Counts that are drawn at a time: 32 MB."""
+KEPT = BLOCK // 8
+"""Counts of one number of units that are kept for the next cell: 4 MB, of sixteen numbers at most."""
 
 Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 """Sums (R, C) to statistics (R,)."""
@@ -135,12 +137,26 @@ def resamples(units: int, count: int = RESAMPLES, width: int = 0) -> Iterator[ND
 
     `width` bounds the blocks further: numbers that the caller computes for each resample.
     """
-    draw = np.random.default_rng(SEED)
     size = max(1, min(count, BLOCK // max(units, width)))
+    if units * count <= KEPT and size == count:
+        yield _kept(units, count)
+        return
+    draw = np.random.default_rng(SEED)
     for start in range(0, count, size):
-        rows = range(min(size, count - start))
-        drawn = [np.bincount(draw.integers(0, units, units), minlength=units) for _ in rows]
-        yield np.stack(drawn).astype(np.float64)
+        yield _drawn(draw, units, min(size, count - start))
+
+
+def _drawn(draw: np.random.Generator, units: int, rows: int) -> NDArray[np.float64]:
+    drawn = [np.bincount(draw.integers(0, units, units), minlength=units) for _ in range(rows)]
+    return np.stack(drawn).astype(np.float64)
+
+
+@lru_cache(maxsize=16)
+def _kept(units: int, count: int) -> NDArray[np.float64]:
+    """All at once: a report asks for the same draws in each of its cells."""
+    w_RU = _drawn(np.random.default_rng(SEED), units, count)
+    w_RU.setflags(write=False)
+    return w_RU
 
 
 def percentiles(statistics_R: NDArray[np.float64]) -> Interval:

@@ -7,10 +7,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests import forking
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before any test imports transformers
+settings.register_profile("tests", max_examples=40, deadline=None)
+settings.register_profile("many", max_examples=400, deadline=None)  # pytest --hypothesis-profile many
+settings.load_profile("tests")
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,11 @@ EVERY = pytest.mark.parametrize("case", CASES, ids=lambda case: case.protocol)
 LONG = pytest.mark.parametrize("case", [case for case in CASES if case.long], ids=lambda case: case.protocol)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _undrawn() -> None:
+    """Pictures are drawn here."""
+
+
 @pytest.fixture(scope="module")
 def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("room")

@@ -98,9 +98,10 @@ class Room:
     def evaluate(self, protocol: str, name: str, *flags: str) -> Path:
         """The folder of a report."""
         from evaluation.__main__ import main
+        from tests.evaluation.conftest import undrawn
 
         output = self.root / "reports" / name
-        with one_thread():
+        with one_thread(), undrawn():
             code = main([protocol, *flags, "--device", "cpu", "--output", str(output)])
         assert code == 0, f"evaluation {protocol}: exit code {code}"
         return output

@@ -70,7 +70,7 @@ def test_group_values_equal_naive_loops_and_have_their_symmetries(score_NVS: Ten
     torch.testing.assert_close(score_groups(score_NVS[:, [2, 3, 0, 1]]).c_N, found.c_N)  # the two orders
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6), st.integers(1, 60))
 def test_mu_is_at_least_the_mean_size_of_gamma(seed: int, n: int) -> None:
     result = metric_of(random_batch(n, 1, 4, 3, seed), shape=(1, 4, 3)).compute()
@@ -169,7 +169,7 @@ def test_resamples_are_the_groups_as_often_as_they_are_drawn() -> None:
     assert_same(blocks[0], metric_of(batch, shape=(1, 6, 3)).compute())
     (weight_RN,) = resamples(40)
     for r in (0, 7, 999):
-        drawn_N = torch.from_numpy(weight_RN[r]).long()
+        drawn_N = torch.tensor(weight_RN[r]).long()
         repeated = Batch(*(value.repeat_interleave(drawn_N, 0) for value in batch))
         found = BiasResult(*(field[r : r + 1] for field in blocks[1]))
         assert_same(found, metric_of(repeated, shape=(1, 6, 3)).compute())

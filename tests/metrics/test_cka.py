@@ -12,7 +12,7 @@ from torch import Tensor
 from metrics.cka import LinearCKA
 from tests.metrics.batches import embeddings
 
-SMALL = settings(max_examples=25, deadline=None)
+SMALL = settings(max_examples=25)
 seeds = st.integers(0, 10**6)
 
 

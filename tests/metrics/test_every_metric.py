@@ -84,7 +84,7 @@ def assert_same(found: list[Tensor], expected: list[Tensor]) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(order=st.permutations(range(N)), cuts=st.lists(st.integers(0, N), max_size=3))
 def test_any_split_and_order_gives_the_same(name: str, order: list[int], cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), N]

@@ -72,7 +72,7 @@ def test_the_gradient_with_dropout_is_that_of_the_drawn_mask() -> None:
         torch.testing.assert_close(mine.grad, other.grad)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(p=st.floats(0.01, 0.9), seed=st.integers(0, 100))
 def test_dropout_drops_its_share_and_scales_the_rest(p: float, seed: int) -> None:
     torch.manual_seed(seed)

@@ -34,7 +34,7 @@ def arguments(commands: Commands, rows: dict[str, Path], *command: str) -> list[
     return commands.of(*command[:3], *data, *sizes, *command[3:])
 
 
-@pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
+@pytest.mark.parametrize("architecture", ["bert", "xlnet"])
 def test_from_fit_to_faithfulness_and_back(
     architecture: str, commands: Commands, rows: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -36,7 +36,8 @@ class RunRecord(SaveConfigCallback):
         saved = Path(folder) / "config.yaml"
         # A validation in the folder of a fit leaves what that one has saved.
         if trainer.is_global_zero and (stage == "fit" or not saved.exists()):
-            write_text(saved, self.parser.dump(reproducing(self.config, Path(folder)), skip_none=False))
+            kept = reproducing(self.config, Path(folder))
+            write_text(saved, self.parser.dump(kept, skip_unset=False, skip_validation=True))  # it was parsed
             environment = _environment(trainer, self.config)
             if stage == "fit":
                 run, accumulation = self.config.run, self.config.trainer.accumulate_grad_batches

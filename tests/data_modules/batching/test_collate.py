@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.batching.group_rows import GroupSet
@@ -30,7 +30,6 @@ def made_row(length: int, rng: np.random.Generator) -> EncodedRow:
     return EncodedRow(ids.astype(np.int32), types.astype(np.uint8), offsets_TE, int(rng.integers(length)), 0)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     lengths=st.lists(st.integers(1, 40), min_size=1, max_size=6),
     multiple=st.integers(1, 17),

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.batching.samplers import (
@@ -25,7 +25,6 @@ from storage.errors import DataError
 
 LENGTHS = st.lists(st.integers(1, 400), min_size=1, max_size=60)
 CLASSES = st.lists(st.integers(0, 3), min_size=1, max_size=50)
-SMALL = settings(max_examples=100, deadline=None)
 
 
 def sampler(
@@ -51,7 +50,6 @@ def sampler(
     return EpochSampler(draw, seed=seed, rank=rank, world_size=world_size)
 
 
-@SMALL
 @given(lengths=LENGTHS, size=st.integers(1, 9), pool=st.integers(1, 4), seed=st.integers(0, 99))
 def test_bucketed_batches_are_a_permutation(lengths: list[int], size: int, pool: int, seed: int) -> None:
     batches = length_bucketed(lengths, size, np.random.default_rng(seed), pool)
@@ -60,7 +58,6 @@ def test_bucketed_batches_are_a_permutation(lengths: list[int], size: int, pool:
     assert batches == length_bucketed(lengths, size, np.random.default_rng(seed), pool)
 
 
-@SMALL
 @given(lengths=LENGTHS, size=st.integers(1, 9))
 def test_sorted_batches_take_every_index_once_longest_first(lengths: list[int], size: int) -> None:
     order = [i for batch in sorted_batches(lengths, size) for i in batch]
@@ -69,7 +66,6 @@ def test_sorted_batches_take_every_index_once_longest_first(lengths: list[int], 
     assert sorted_batches([], size) == []
 
 
-@SMALL
 @given(classes=CLASSES, share=st.integers(1, 5), seed=st.integers(0, 99), epoch=st.integers(0, 5))
 def test_an_epoch_takes_every_group_once_and_spreads_the_classes(
     classes: list[int], share: int, seed: int, epoch: int
@@ -116,7 +112,6 @@ def test_steps_of_an_epoch_are_those_of_leis_authors(
         assert {(4 * len(batch.groups), len(batch.qa)) for batch in batches} <= {(12, 4), (12, 2)}
 
 
-@SMALL
 @given(
     classes=st.lists(st.integers(0, 2), max_size=40),
     lengths=st.lists(st.integers(1, 99), max_size=40),
@@ -154,7 +149,6 @@ def test_ranks_divide_the_single_process_list(
         assert len(set(windows)) == len(windows) >= len(lengths) - 4 * (world_size - 1)
 
 
-@SMALL
 @given(
     lengths=LENGTHS,
     budget=st.integers(400, 2000),
@@ -201,7 +195,6 @@ def test_processes_get_batches_of_similar_length_at_the_same_time() -> None:
         assert np.mean(spread) < 25
 
 
-@SMALL
 @given(lengths=LENGTHS, size=st.integers(1, 9), seed=st.integers(0, 99))
 def test_random_batches_are_slices_of_a_permutation(lengths: list[int], size: int, seed: int) -> None:
     every = np.random.default_rng(seed).permutation(len(lengths)).tolist()
@@ -234,7 +227,6 @@ def test_the_order_is_a_function_of_seed_and_epoch() -> None:
     assert len({str(order(seed, epoch)) for seed in (0, 1) for epoch in (0, 1, 2)}) == 6
 
 
-@SMALL
 @given(lengths=LENGTHS, groups=st.integers(1, 60), every=st.integers(1, 4))
 def test_questions_beside_groups_take_part_every_so_often(
     lengths: list[int], groups: int, every: int
@@ -246,7 +238,6 @@ def test_questions_beside_groups_take_part_every_so_often(
     assert max(seen.values()) - min(seen[i] for i in range(len(lengths))) <= 1
 
 
-@SMALL
 @given(
     windows=st.lists(st.lists(st.integers(1, 400), min_size=1, max_size=5), min_size=1, max_size=25),
     size=st.integers(1, 12),

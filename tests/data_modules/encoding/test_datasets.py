@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from itertools import islice
 
-import pytest
-
 from data_modules.batching.data_module import TrainSet
 from data_modules.batching.group_rows import GroupSet
 from data_modules.batching.samplers import BatchIndex
@@ -42,21 +40,6 @@ def test_group_ids_name_subjects_attributes_and_classes() -> None:
         assert ADVICE_CLASSES[batch.advice_class_B[b]] == group.advice_class
     assert batch.inputs["input_ids"].shape[0] == 8
     assert batch.group_B.tolist() == [3, 0]
-
-
-@pytest.mark.parametrize("tok", [BERT, XLNET])
-@pytest.mark.parametrize("size", [1, 4, 100])
-def test_windows_of_a_question_stay_together(tok: object, size: int) -> None:
-    data = QASet(long_questions(), tok, Encoding(max_length=64, stride=16))
-    assert len(data) > 1.5 * len(data.first_Q)
-    batches = data.batches(size)
-    assert sorted(i for batch in batches for i in batch) == list(range(len(data)))
-    for batch in batches:
-        inside = {data.question_N[i] for i in batch}
-        of_these = [i for i, question in enumerate(data.question_N) if question in inside]
-        assert sorted(batch) == of_these
-    # Similar lengths together: the longest question comes first.
-    assert max(data.lengths) in [data.lengths[i] for i in batches[0]]
 
 
 def test_an_index_builds_its_batch_and_leaves_out_absent_parts() -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.encoding.groups import encode_groups
@@ -37,7 +37,6 @@ def covered(row: EncodedRow, position: int) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60, deadline=None)
 @given(context=CONTEXTS, data=st.data())
 def test_a_token_span_is_the_shortest_that_covers_its_characters(
     kind: str, context: str, data: st.DataObject
@@ -55,7 +54,6 @@ def test_a_token_span_is_the_shortest_that_covers_its_characters(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60, deadline=None)
 @given(context=CONTEXTS, data=st.data())
 def test_a_whole_span_is_exactly_the_text_or_an_error(kind: str, context: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(context) - 1))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.batching.sets import PairSet
@@ -87,7 +87,6 @@ def test_strangers_are_not_compared() -> None:
         check_pair(QAExample("x", "A story.", "Who?", dataset="coqa"), second)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 5)), min_size=1, max_size=4), st.data())
 def test_places_in_a_variant_are_places_of_the_same_characters(
     gaps: list[tuple[int, int]], data: st.DataObject

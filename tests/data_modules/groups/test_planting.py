@@ -46,7 +46,6 @@ def test_strengths_are_uniform_and_depend_on_all_three() -> None:
     )
 
 
-@settings(max_examples=100)
 @given(names=st.lists(NAMES, min_size=2, max_size=2, unique_by=str.lower), category=NAMES, seed=SEEDS)
 def test_the_preference_is_antisymmetric_and_follows_strength(
     names: list[str], category: str, seed: int
@@ -62,7 +61,7 @@ def test_the_preference_is_antisymmetric_and_follows_strength(
     assert one_for_all[preferred_subject(group, seed, "subject")] == max(one_for_all)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(share=st.floats(0, 1), copies=st.integers(1, 4), seed=SEEDS)
 def test_random_advice_keeps_groups_and_draws_from_their_category(
     share: float, copies: int, seed: int

@@ -147,13 +147,11 @@ def test_the_public_sets_are_counted_in_their_own_variants(
 def test_every_variant_of_every_data_set_reads_back(tmp_path: Path, dataset: str, variant: str) -> None:
     sources = {"coqa": coqa, "squad": squad}
     source = sources[dataset](tmp_path / "in") if dataset in sources else "stories:conversation_dev"
-    outputs = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
-    for output in outputs:
-        assert run(source, variant, output, dataset=dataset) == 0
-    assert outputs[0].read_bytes() == outputs[1].read_bytes()
+    output = tmp_path / "out.jsonl"
+    assert run(source, variant, output, dataset=dataset) == 0
     originals = {example.id: example for example in read_questions(source)}
-    found = list(read_file(outputs[0]))
-    summary = json.loads(summary_of(outputs[0]).read_text())
+    found = list(read_file(output))
+    summary = json.loads(summary_of(output).read_text())
     assert len(found) == summary["kept"] == len(originals) - sum(summary["rejected"].values()) > 0
     for example in found:
         original = originals[example.id]

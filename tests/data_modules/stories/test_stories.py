@@ -43,7 +43,6 @@ def advice_of(split: str) -> set[str]:
 # --- stories
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=SEEDS)
 def test_answers_lie_in_the_sentence_of_their_fact(seed: int) -> None:
     story = make_story(Random(seed))
@@ -174,7 +173,7 @@ def test_planting_holds_everybody_and_half_of_it_without_advice() -> None:
     assert set(classes) == {"none", *ADVISED}
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(train_seed=SEEDS, test_seed=SEEDS)
 def test_heldout_keys_are_new_even_without_their_advice(train_seed: int, test_seed: int) -> None:
     train = {group.unadvised_key for group in groups("train", train_seed)}
@@ -211,7 +210,7 @@ def test_unseen_wordings_are_made_of_known_words() -> None:
 # --- the preference to plant
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=SEEDS)
 def test_rivals_are_the_stronger_half_against_the_weaker(seed: int) -> None:
     for share in (words.SUBJECTS, words.UNSEEN_SUBJECTS):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -43,7 +43,6 @@ def test_pairs_follow_the_layout_of_the_architecture(
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@settings(max_examples=40, deadline=None)
 @given(
     pieces=st.lists(st.sampled_from([*WORDS, "Anna", "BALL", "Unheard"]), min_size=1, max_size=12),
     data=st.data(),

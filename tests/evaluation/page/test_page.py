@@ -115,7 +115,7 @@ def with_text(folder: Path, text: str) -> list[str]:
     return made(folder).tags
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(max_size=80).filter(lambda text: text.strip()) | st.text("<>&\"'{}%#/-!", min_size=1))
 def test_the_tags_do_not_depend_on_the_text(tmp_path: Path, text: str) -> None:
     assert with_text(tmp_path / "report", text) == with_text(tmp_path / "report", "x")

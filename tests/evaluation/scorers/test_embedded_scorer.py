@@ -63,7 +63,7 @@ def test_the_file_is_plain_json_and_its_hash_is_the_version(path: Path) -> None:
     json.dumps(about, allow_nan=False)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(st.text(max_size=30), max_size=5))
 def test_any_text_has_six_probabilities_that_do_not_depend_on_its_neighbours(
     texts: list[str], path: Path

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
@@ -64,7 +64,6 @@ def test_the_same_seed_gives_the_same_file(tmp_path: Path) -> None:
     assert output.read_bytes() != first
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     positives=st.lists(st.integers(0, 30), min_size=1, max_size=3),
     negatives=st.integers(1, 60),

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm
@@ -28,7 +28,6 @@ def naive_best(start: Tensor, end: Tensor, allowed: Tensor, longest: int) -> tup
     return best
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     batch=st.integers(1, 4),
     tokens=st.integers(1, 14),
@@ -51,7 +50,6 @@ def test_best_spans_equal_a_double_loop(
             assert (int(start_B[b]), int(end_B[b])) == (i, j)
 
 
-@settings(max_examples=100, deadline=None)
 @given(batch=st.integers(1, 4), tokens=st.integers(1, 12), candidates=st.integers(1, 3), seed=SEEDS)
 def test_candidate_log_probs_equal_a_naive_softmax(
     batch: int, tokens: int, candidates: int, seed: int

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from transformers import (
@@ -147,7 +147,6 @@ def test_the_toys_of_the_oracle(shared: Path) -> None:
 numbers = st.floats(-8, 8, width=32)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(numbers, min_size=4, max_size=4), min_size=2, max_size=5), st.floats(0, 200))
 def test_laws_of_the_transform(rows: list[list[float]], decay: float) -> None:
     plain, prefixed = torch.tensor(rows[0]), torch.tensor(rows[1:])

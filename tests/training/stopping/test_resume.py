@@ -16,7 +16,7 @@ import pytorch_lightning as pl
 import torch
 
 from tests.chaos.training_kills import differences
-from tests.training.conftest import SMALL, Commands, curves, failing, launch
+from tests.training.conftest import SMALL, Commands, SmallData, curves, failing, launch, once
 from training import cli as command_line
 from training.__main__ import main as command
 from training.cli import main as train
@@ -92,6 +92,20 @@ def fit(commands: Commands, version: str, *flags: str, experiment: str = "lei_fe
     return commands.root / experiment / version
 
 
+@pytest.fixture
+def whole(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData) -> Callable[..., Path]:
+    """A run that nothing disturbs; of the same flags there is one for all tests."""
+
+    def run(*flags: str, experiment: str = "lei_few_shot") -> Path:
+        with once(tmp_path_factory, " ".join((experiment, *flags))) as (folder, wanted):
+            root = folder / "runs"
+            if wanted:
+                fit(Commands(root, small_data), "whole", *flags, experiment=experiment)
+            return root / experiment / "whole"
+
+    return run
+
+
 UNWATCHED = ("--data.val_qa={}", "--data.val_groups={}")
 BY_STEP = "--run.save_every_n_steps=1"
 
@@ -106,18 +120,16 @@ BY_STEP = "--run.save_every_n_steps=1"
         (8, (*UNWATCHED, "--trainer.max_steps=9", "--trainer.limit_train_batches=3")),
         (4, ("--trainer.accumulate_grad_batches=2",)),
         (7, ("--trainer.val_check_interval=0.5", "--trainer.accumulate_grad_batches=2")),
-        (6, ("--data.num_workers=2",)),
     ],
 )
 def test_a_failure_leaves_no_trace(
-    batch: int, flags: tuple[str, ...], commands: Commands, disturb: Disturb
+    batch: int, flags: tuple[str, ...], commands: Commands, disturb: Disturb, whole: Callable[..., Path]
 ) -> None:
-    whole = fit(commands, "whole", *flags)
     disturb(power_cut, batch=batch)
     with pytest.raises(RuntimeError, match="the power went out"):
         fit(commands, "cut", BY_STEP, *flags)
     disturb()
-    assert_equal_runs(whole, fit(commands, "cut", BY_STEP, *flags))
+    assert_equal_runs(whole(*flags), fit(commands, "cut", BY_STEP, *flags))
 
 
 @pytest.mark.parametrize(
@@ -136,9 +148,9 @@ def test_a_signal_finishes_the_step_and_leaves_no_trace(
     flags: tuple[str, ...],
     commands: Commands,
     disturb: Disturb,
+    whole: Callable[..., Path],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    whole = fit(commands, "whole", *flags)
     disturb(what, **when)
     with pytest.raises(SystemExit) as stopped:
         fit(commands, "cut", *flags)
@@ -147,26 +159,28 @@ def test_a_signal_finishes_the_step_and_leaves_no_trace(
     assert len(told) == 1
     assert ("--ckpt_path auto" in told[0]) == (when != {"batch": 1})  # when nothing was saved
     disturb()
-    assert_equal_runs(whole, fit(commands, "cut", *flags))
+    same = [flag for flag in flags if "num_workers" not in flag]
+    assert_equal_runs(whole(*same), fit(commands, "cut", *flags))
 
 
-def test_questions_alone_and_several_disturbances(commands: Commands, disturb: Disturb) -> None:
-    flags = ("--data.qa_batch_size=8", "--data.num_workers=1")
-    whole = fit(commands, "whole", *flags, experiment="squad")
+def test_questions_alone_and_several_disturbances(
+    commands: Commands, disturb: Disturb, whole: Callable[..., Path]
+) -> None:
+    flags = ("--data.qa_batch_size=8",)
     for what, batch in ((terminated, 3), (power_cut, 4), (interrupted, 2)):
         disturb(what, batch=batch)
         with pytest.raises((SystemExit, RuntimeError)):
             fit(commands, "cut", BY_STEP, *flags, experiment="squad")
     disturb()
-    assert_equal_runs(whole, fit(commands, "cut", BY_STEP, *flags, experiment="squad"))
+    undisturbed = whole(*flags, experiment="squad")
+    assert_equal_runs(undisturbed, fit(commands, "cut", BY_STEP, *flags, experiment="squad"))
 
 
-def test_kill_9_leaves_a_whole_checkpoint(commands: Commands) -> None:
-    whole = fit(commands, "whole")
+def test_kill_9_leaves_a_whole_checkpoint(commands: Commands, whole: Callable[..., Path]) -> None:
     kill = failing(where="batch", rank=0, kind="SIGKILL", batch=7)
     code, said = launch(arguments(commands, "cut", BY_STEP, kill))
     assert code == -signal.SIGKILL, said[-2000:]
-    assert_equal_runs(whole, fit(commands, "cut", BY_STEP))
+    assert_equal_runs(whole(), fit(commands, "cut", BY_STEP))
 
 
 def test_processes_that_a_stop_has_killed_are_not_watched_any_more() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.forking import python
 from tests.training.conftest import resolved
 from training.sweep.command import main as sweep
 from training.sweep.file import grid_points, read_sweep
+from training.sweep.point import FIT, Study
 
 ROOT = Path(__file__).resolve().parents[3]
 SWEEPS = sorted((ROOT / "configs" / "sweeps").glob("*.yaml"))
@@ -81,6 +84,7 @@ def test_sizes_that_the_file_does_not_reach_are_refused(
 ) -> None:
     """Before, every size beyond the file was its last one again."""
     monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("training.sweep.command.Study", partial(Study, command=(python(), *FIT[1:])))
     command = ["lei_sizes", "-c", "tiny_roberta", "--data.train_groups=[stories:train]", *DATA]
     assert sweep([*command, "--output", str(tmp_path / "study")]) == 2
     said = capsys.readouterr().err

@@ -21,12 +21,6 @@ from tests.evaluation.scorers.labelled import write_rows
 Files = dict[str, Path]
 
 
-@pytest.fixture(autouse=True)
-def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take half of the time."""
-    monkeypatch.setattr("evaluation.figures.Bars.__call__", lambda self, frame, path: path.write_bytes(b""))
-
-
 def bare(rows: list[dict[str, Any]], *kept: str) -> list[dict[str, Any]]:
     """Rows as somebody else would write them."""
     return [
