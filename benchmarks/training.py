@@ -99,7 +99,8 @@ Run = tuple[Callable[[Job, Path, int], Turn], Job]
 def measure(*, repeats: int, quick: bool) -> list[Row]:
     """Samples per second of every system, for every shape; real tokens per second, share of the peak of
     matrix products, steps and peak memory as notes."""
-    peaks = {dtype: measured_peak(dtype) for dtype in (torch.float32, torch.bfloat16)}
+    kinds = (torch.float32, torch.bfloat16)
+    peaks = {dtype: measured_peak(dtype, repeats=1 if quick else 10) for dtype in kinds}
     rows: list[Row] = []
     for shape in QUICK if quick else SHAPES:
         job = Job(architecture=shape.architecture, config=shape.config)

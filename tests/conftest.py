@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from hypothesis import settings
 
 from tests import forking
@@ -32,3 +35,16 @@ def pytest_configure(config: pytest.Config) -> None:
         running = ExitStack()
         running.enter_context(forking.server())
         config.add_cleanup(running.close)
+
+
+@contextmanager
+def once(factory: pytest.TempPathFactory, name: str) -> Iterator[tuple[Path, bool]]:
+    """A folder of that name that all processes of a test run share, and whether the caller is the first, who
+    fills it while others wait."""
+    base = factory.getbasetemp()
+    shared = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+    folder = shared / f"once_{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+    folder.mkdir(exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        yield folder, not (folder / "made").exists()
+        (folder / "made").touch()

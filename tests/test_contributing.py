@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ import pytest
 from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 from tests.evaluation.cells import Cells
+from tests.forking import python
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("configs", "data_modules", "evaluation", "losses", "metrics", "models", "storage", "training")
@@ -51,15 +51,9 @@ class Copy:
 
     def run(self, *arguments: str) -> None:
         """`python -m ...`, as a user of the copy."""
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(self.root),
-            "OMP_NUM_THREADS": "1",
-            "HF_HUB_OFFLINE": "1",
-        }
-        done = subprocess.run(
-            [sys.executable, "-m", *arguments], cwd=self.root, env=environment, capture_output=True, text=True
-        )
+        command = [python(), "-m", "tests.elsewhere", str(self.root), *arguments]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
 
 

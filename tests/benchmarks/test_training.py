@@ -21,6 +21,7 @@ from benchmarks.trainers import SYSTEMS, Job, fit_flags, windows
 from benchmarks.training import Shape, measure_shape, sizes
 from benchmarks.turns import in_turns, own_processes
 from benchmarks.workload import make_workload
+from tests.forking import python
 
 VOCABULARY = 400
 
@@ -61,8 +62,9 @@ def test_every_system_trains_once_on_every_window(job_and_file: tuple[Job, Path]
 
 
 def test_a_process_of_its_own_reports_imports_steps_and_windows(
-    job_and_file: tuple[Job, Path], tmp_path: Path
+    job_and_file: tuple[Job, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("sys.executable", python())
     job, file = job_and_file
     flags = [*fit_flags(job, file, 0, str(tmp_path)), "--trainer.devices=1"]
     (record,) = timed_fit(flags, tmp_path, threads=1)

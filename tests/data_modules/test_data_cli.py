@@ -9,7 +9,7 @@ import pytest
 from data_modules.__main__ import main
 from data_modules.schema import Group, QAExample
 from data_modules.sources import read_groups, read_questions
-from tests.data_modules.fixtures.tiny_lists import ATTRIBUTES, COUNTS, put, shared_parts, write_lists
+from tests.data_modules.fixtures.tiny_lists import ATTRIBUTES, put, write_lists
 
 
 @pytest.fixture
@@ -33,24 +33,6 @@ def groups_of(path: Path) -> list[Group]:
     return list(read_groups(path))
 
 
-def test_unqover_writes_a_source_that_reads_back(
-    lists: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = tmp_path / "source.json"
-    assert run("unqover", *lists, "--output", output) == 0
-    assert f"{COUNTS['records']} records" in capsys.readouterr().out
-    assert len(groups_of(output)) == COUNTS["groups"]
-
-
-def test_the_whole_cross_product_and_its_summary(
-    advised: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = tmp_path / "all.json"
-    assert run(*advised, "--output", output) == 0
-    assert capsys.readouterr().out == f"{output}: 720 groups (240 ethical, 240 adversarial, 240 irrelevant)\n"
-    assert len({group.key for group in groups_of(output)}) == 720
-
-
 def test_like_and_exclude_give_held_out_keys_of_the_same_parts(advised: list[str], tmp_path: Path) -> None:
     train, held_out = tmp_path / "train", tmp_path / "held_out"
     assert run(*advised, "--per-class", 5, "--output", train) == 0
@@ -61,28 +43,6 @@ def test_like_and_exclude_give_held_out_keys_of_the_same_parts(advised: list[str
     for part in ("attribute", "advice_id"):
         assert {getattr(g, part) for g in new} <= {getattr(g, part) for g in seen}
     assert {s for g in new for s in g.subjects} <= {s for g in seen for s in g.subjects}
-
-
-def test_disjoint_from_shares_nothing(advised: list[str], tmp_path: Path) -> None:
-    assert run(*advised, "--classes", "ethical", "--per-class", 1, "--output", tmp_path / "train") == 0
-    assert run(*advised, "--disjoint-from", tmp_path / "train", "--output", tmp_path / "test") == 0
-    train, test = groups_of(tmp_path / "train"), groups_of(tmp_path / "test")
-    assert len(test) > 100
-    assert not shared_parts(train, test)
-
-
-def test_splits_share_nothing(advised: list[str], tmp_path: Path) -> None:
-    sizes = ["--split-sizes", 2, 0, 2]
-    for split in ("train", "test"):
-        assert run(*advised, "--split", split, *sizes, "--output", tmp_path / split) == 0
-    assert not shared_parts(groups_of(tmp_path / "train"), groups_of(tmp_path / "test"))
-
-
-def test_without_advice(lists: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    output = tmp_path / "plain"
-    assert run("lei", *lists, "--no-advice", "--output", output) == 0
-    assert "80 groups (80 none)" in capsys.readouterr().out
-    assert {(group.advice_class, group.variants[0].advice) for group in groups_of(output)} == {("none", "")}
 
 
 def test_classes_and_lead_in(advised: list[str], tmp_path: Path) -> None:

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
+from tests.conftest import once
+from tests.evaluation.protocol_cases import make_room
+
 
 @contextmanager
 def undrawn() -> Iterator[None]:
@@ -32,3 +35,12 @@ def _undrawn() -> Iterator[None]:
     """Modules that look at pictures override this fixture."""
     with undrawn():
         yield
+
+
+@pytest.fixture(scope="session")
+def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The models and files that all protocol cases name. Nobody changes it."""
+    with once(tmp_path_factory, "room") as (folder, wanted):
+        if wanted:
+            make_room(folder)
+    return folder

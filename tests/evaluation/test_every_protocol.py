@@ -20,7 +20,7 @@ from evaluation.protocol import PROTOCOLS
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import told
 from tests.evaluation.page.html_pages import Page, check_self_contained
-from tests.evaluation.protocol_cases import CASES, Case, make_room
+from tests.evaluation.protocol_cases import CASES, Case
 
 EVERY = pytest.mark.parametrize("case", CASES, ids=lambda case: case.protocol)
 LONG = pytest.mark.parametrize("case", [case for case in CASES if case.long], ids=lambda case: case.protocol)
@@ -32,18 +32,12 @@ def _undrawn() -> None:
 
 
 @pytest.fixture(scope="module")
-def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("room")
-    make_room(root)
-    return root
-
-
-@pytest.fixture(scope="module")
-def reports(room: Path) -> Callable[[Case], Path]:
+def reports(room: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], Path]:
     """The report of a case, made at most once. Nobody changes it."""
+    folder = tmp_path_factory.mktemp("reports")
 
     def made(case: Case) -> Path:
-        output = room / "reports" / case.protocol
+        output = folder / case.protocol
         if not output.exists():
             assert main(case.command(room, output)) == 0
         return output

@@ -41,18 +41,6 @@ def assert_same(one: BiasResult, two: BiasResult) -> None:
         )
 
 
-def test_worked_example() -> None:
-    group = score_groups(EX1)
-    assert group.c_N.item() == pytest.approx(0.085, abs=1e-12)
-    assert group.delta_N.item() == group.eps_N.item() == pytest.approx(0.25, abs=1e-12)
-    zero = torch.zeros(1, dtype=torch.long)
-    result = metric_of(Batch(EX1, zero, torch.tensor([[0, 1]]), zero), shape=(1, 2, 1)).compute()
-    assert result.average_probability_K.item() == pytest.approx(0.3575, abs=1e-12)
-    assert result.mu_K.item() == pytest.approx(0.085, abs=1e-12)
-    assert result.eta_K.item() == 1.0
-    assert result.gamma_KX[0].tolist() == pytest.approx([0.085, -0.085])
-
-
 def test_span_score_is_a_geometric_mean() -> None:
     probability_NVSE = torch.tensor([0.64, 0.49]).expand(1, 4, 2, 2)
     torch.testing.assert_close(span_score(probability_NVSE), torch.full((1, 4, 2), 0.56).double())

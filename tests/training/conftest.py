@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
 from data_modules.groups.lei import write_lei
 from data_modules.questions.squad import write_squad
@@ -59,19 +55,6 @@ def launch(command: list[str]) -> tuple[int, str]:
         timeout=300,
     )
     return done.returncode, done.stderr
-
-
-@contextmanager
-def once(factory: pytest.TempPathFactory, name: str) -> Iterator[tuple[Path, bool]]:
-    """A folder of that name that all processes of a test run share, and whether the caller is the first, who
-    fills it while others wait."""
-    base = factory.getbasetemp()
-    shared = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
-    folder = shared / f"once_{hashlib.sha256(name.encode()).hexdigest()[:12]}"
-    folder.mkdir(exist_ok=True)
-    with FileLock(f"{folder}.lock"):
-        yield folder, not (folder / "made").exists()
-        (folder / "made").touch()
 
 
 def failing(**options: object) -> str:

@@ -9,7 +9,6 @@ import pickle
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -39,6 +38,7 @@ from data_modules.stories import groups as story_groups
 from data_modules.stories import questions as stories
 from storage.errors import DataError
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
+from tests.forking import python
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 SHORT = Encoding(max_length=48, stride=16)
@@ -395,15 +395,21 @@ def test_what_must_not_be_kept_is_made_anew(tmp_path: Path) -> None:
     assert count(tmp_path) == 0
 
 
+def stop_in_the_middle(_: int, folder: str) -> None:
+    """Half of a table is written, and then nothing for a minute."""
+
+    def stop(examples: Any, encode: Any, path: Path, *rest: Any) -> None:
+        path.write_bytes(b"half")
+        print("now", flush=True)
+        time.sleep(60)
+
+    tables.encode_to_file = stop  # type: ignore[assignment]
+    Tables(folder, tokenizer("words_bert")).get([], {}, lambda: work([]), "questions")
+
+
 def test_a_process_that_is_killed_leaves_nothing_that_counts(tmp_path: Path) -> None:
-    code = (
-        "import time; from data_modules.encoding import tables\n"
-        "from tests.data_modules.encoding.test_tables import *\n"
-        "def stop(*rest): (rest[2]).write_bytes(b'half'); print('now', flush=True); time.sleep(60)\n"
-        "tables.encode_to_file = stop\n"
-        f"Tables({str(tmp_path)!r}, tokenizer('words_bert')).get([], {{}}, lambda: work([]), 'questions')\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code], cwd=REPOSITORY, stdout=subprocess.PIPE)
+    words = (python(), "-m", "tests.forking", __name__, stop_in_the_middle.__name__, "0", str(tmp_path))
+    process = subprocess.Popen(words, cwd=REPOSITORY, stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"now\n"
     process.send_signal(signal.SIGKILL)

@@ -55,9 +55,8 @@ def save_choice_ckpt(
     return save_model(path, model, ChoiceEncoding(**encoding))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
-def test_logits_do_not_depend_on_batches(architecture: str, tmp_path: Path) -> None:
-    path = str(save_choice_ckpt(tmp_path / "a.ckpt", architecture))
+def test_logits_do_not_depend_on_batches(tmp_path: Path) -> None:
+    path = str(save_choice_ckpt(tmp_path / "a.ckpt", "xlnet"))  # which pads on the left
     one, many = (ChoiceCheckpoint(path, replace(CPU, batch_size=size)) for size in (1, 100))
     alone = [one.choice_logits([example])[0] for example in MIXED]
     for checkpoint in (one, many):

@@ -11,7 +11,7 @@ import pytest
 
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate, examples_of, told
-from tests.evaluation.protocol_cases import CASES, make_room, write_rows
+from tests.evaluation.protocol_cases import CASES, write_rows
 
 Row = dict[str, Any]
 
@@ -33,13 +33,6 @@ PROTOCOLS: dict[str, Callable[[Row], list[Row]]] = {
     "negation": of_pairs,
     "predicate-argument": of_colours,
 }
-
-
-@pytest.fixture(scope="module")
-def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("room")
-    make_room(root)
-    return root
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -21,7 +21,9 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]
         module, *rest = arguments
         given.append([module, rest[0]])
         if module == "training":
-            train([*rest, "--trainer.max_steps=2", f"--data.limit_train_qa={64}"])
+            few = ["--data.limit_train_groups=48", "--data.limit_val_groups=9", "--data.limit_val_qa=16"]
+            groups = any("train_groups" in flag for flag in rest)
+            train([*rest, "--trainer.max_steps=2", "--data.limit_train_qa=64", *few * groups])
         else:
             assert evaluate([*rest, *(["--limit", "20"] if rest[0] != "bias" else [])]) == 0
 

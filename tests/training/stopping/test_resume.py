@@ -16,7 +16,8 @@ import pytorch_lightning as pl
 import torch
 
 from tests.chaos.training_kills import differences
-from tests.training.conftest import SMALL, Commands, SmallData, curves, failing, launch, once
+from tests.conftest import once
+from tests.training.conftest import SMALL, Commands, SmallData, curves, failing, launch
 from training import cli as command_line
 from training.__main__ import main as command
 from training.cli import main as train

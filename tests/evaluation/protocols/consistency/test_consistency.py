@@ -101,9 +101,7 @@ def test_the_default_is_the_model_as_it_is(
             assert row["continuation"] == tokenizer.decode(out[0, ids.shape[1] :])
 
 
-@pytest.mark.parametrize(
-    "how", [[], ["--sample", "--seed", "3"], ["--method", "instructive", "--beams", "1"]]
-)
+@pytest.mark.parametrize("how", [[], ["--sample", "--seed", "3"]])
 def test_batches_change_nothing(
     scorer: WordScorer, folder: Path, files: Files, tmp_path: Path, how: list[str]
 ) -> None:

@@ -190,8 +190,8 @@ def test_memory_does_not_grow_with_the_number_of_stories(room: Path, monkeypatch
         return highest
 
     peak(32, 32)  # imports and caches
-    peak(384, 32)  # the cache of sentence boundaries, which has a bound
-    few, many, at_once = peak(64, 32), peak(384, 32), peak(384, 384)
+    peak(224, 32)  # the cache of sentence boundaries, which has a bound
+    few, many, at_once = peak(64, 32), peak(224, 32), peak(224, 224)
     assert many < 1.3 * few
     assert at_once > 1.6 * few  # so that the bound above means something
 
