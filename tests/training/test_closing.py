@@ -55,7 +55,8 @@ def test_fit_ends_with_what_to_do_next(
     command = shlex.split(following.removeprefix("next: "))
     assert command[:3] == ["interventune", "evaluate", protocol]
     command[command.index("--output") + 1] = str(tmp_path / "report")
-    limit = {"faithfulness": ["--limit", "4"], "confusion": ["--limit", "24", "--trials", "1"]}
+    few = ["--limit", "24", "--trials", "1", "--choices", "3", "--instances", "10"]
+    limit = {"faithfulness": ["--limit", "4"], "confusion": few}
     assert interventune([*command[1:], *limit.get(protocol, [])]) == 0
     assert (tmp_path / "report" / "report.md").exists()
 
