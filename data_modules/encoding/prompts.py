@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jinja2 import TemplateError
 
-from data_modules.schema import QAExample, UnderspecifiedQuestion, query_text
+from data_modules.schema import QAExample, Span, UnderspecifiedQuestion, query_text
 from storage.errors import DataError
 
 DECODERS = frozenset({"llama", "qwen2", "qwen3", "gpt2", "causal"})
@@ -80,16 +80,23 @@ def prompt(
 def group_prompt(
     question: UnderspecifiedQuestion, name: str, template: str, advice_at: AdviceAt, unknown: str = ""
 ) -> Prompt:
-    """The prompt of one variant of a group, with both subjects behind it in the group's order, and `unknown`
-    where it is a third answer."""
-    first, second = (span.text for span in sorted(question.candidates, key=lambda span: span.start))
-    behind = [span.text for span in question.candidates] + [unknown] * bool(unknown)
-    options = f"{first}, {second} or {unknown}" if unknown else f"{first} or {second}"
+    """The prompt of one variant of a group, see `choice_prompt`."""
     at_question = advice_at == "user"
     query = query_text(question.question, question.advice if at_question else "")
     asked = Asked(question.context, query, name, "" if at_question else question.advice)
-    named = {"first": first, "second": second, "options": options}
-    return prompt(template, asked, advice_at, behind, **named)
+    return choice_prompt(asked, question.candidates, template, advice_at, unknown)
+
+
+def choice_prompt(
+    asked: Asked, candidates: Sequence[Span], template: str, advice_at: AdviceAt, unknown: str = ""
+) -> Prompt:
+    """The prompt that offers two candidates or more in the order of the context, with these behind it in
+    their own, and `unknown` where it is an answer too."""
+    last = [unknown] * bool(unknown)
+    offered = [span.text for span in sorted(candidates, key=lambda span: span.start)] + last
+    named = {"first": offered[0], "second": offered[1]}
+    named["options"] = f"{', '.join(offered[:-1])} or {offered[-1]}"
+    return prompt(template, asked, advice_at, [span.text for span in candidates] + last, **named)
 
 
 class ChatTemplate:

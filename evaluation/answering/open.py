@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from evaluation.answering.interface import (
     ANSWERS,
@@ -123,3 +123,14 @@ def check_reads_prompts(path: str, flag: str) -> None:
             f"{path}: {flag} is for decoders; {architecture} is an encoder, which finds advice right before "
             "the question"
         )
+
+
+def advice_places(text: str | None) -> list[str]:
+    """The places of `--advice-at`, in order; ValueError for one that there is not."""
+    from data_modules.encoding.prompts import AdviceAt
+
+    places = list(dict.fromkeys(text.split(","))) if text is not None else []
+    if unknown := set(places) - set(get_args(AdviceAt)):
+        known = ", ".join(get_args(AdviceAt))
+        raise ValueError(f"--advice-at: {min(unknown)!r} is none of {known} (commas between several)")
+    return places

@@ -86,9 +86,13 @@ class CausalModel(QAModel):
             candidate_BVSE: first and last token of each candidate there: the two subjects, or these and
                 `unknown`, which takes 1 - S(x1) - S(x2).
         """
-        found = log_likelihoods(self.encoder, inputs, candidate_BVSE.flatten(0, 1))
-        score_RS = found.mean() if self.likelihood == "mean" else found.total_BC
-        return score_RS.log_softmax(-1)[:, :2].unflatten(0, candidate_BVSE.shape[:2]).unsqueeze(-1)
+        log_share_RS = self.log_shares(inputs, candidate_BVSE.flatten(0, 1))[:, :2]
+        return log_share_RS.unflatten(0, candidate_BVSE.shape[:2]).unsqueeze(-1)
+
+    def log_shares(self, inputs: Mapping[str, Tensor], candidate_BCE: Tensor) -> Tensor:
+        """log S of all candidates behind the prompts of rows, (B, C)."""
+        found = log_likelihoods(self.encoder, inputs, candidate_BCE)
+        return (found.mean() if self.likelihood == "mean" else found.total_BC).log_softmax(-1)
 
     def answer_likelihoods(self, inputs: Mapping[str, Tensor], start_B: Tensor, end_B: Tensor) -> Likelihoods:
         """Of the tokens from `start_B` to `end_B` behind what stands before them; C is 1."""

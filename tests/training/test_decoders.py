@@ -66,6 +66,7 @@ def test_group_losses_resume_evaluate_and_export(commands: Commands, tmp_path: P
         assert value == pytest.approx(found[1][advice], abs=1e-5)
 
 
+PLACES = ("system", "context")
 CHAT = (
     "{{ bos_token }}{% for m in messages %}{{ m.role + ' : ' + m.content + '</s>' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ 'assistant : ' }}{% endif %}"
@@ -126,6 +127,18 @@ def test_chat_and_the_places_of_advice_side_by_side(commands: Commands, tmp_path
     for row in advised:
         expected = subject_shares(checkpoint, groups[row["key"]], row["advice_at"])
         assert row["scores"][0] == pytest.approx(expected, abs=1e-5)
+    variant, shown = groups[advised[0]["key"]].variants[0], advised[0]
+    question = ["--context", variant.context, "--question", variant.question, "--advice", variant.advice]
+    names = [span.text for span in variant.candidates]
+    asked = ["ask", "--checkpoint", str(checkpoint), *question, "--advice-at", "system,context"]
+    assert evaluate([*asked, "--candidate", *names, "--output", str(tmp_path / "ask")]) == 0
+    table = pd.read_csv(tmp_path / "ask/results.csv").set_index(["asked", "candidate"])["value"]
+    assert table["with advice (system)"][names].tolist() == pytest.approx(shown["scores"][0], abs=1e-5)
+    assert table.groupby("asked").sum().tolist() == pytest.approx([1, 1, 1])
+    answers = [json.loads(line) for line in (tmp_path / "ask/examples.jsonl").read_text().splitlines()]
+    assert [row["asked"] for row in answers] == ["without advice", *(f"with advice ({at})" for at in PLACES)]
+    assert evaluate([*asked, "--candidate", names[0]]) == 2
+    assert evaluate(asked) == 0
 
 
 def test_the_probability_form_is_refused(commands: Commands) -> None:

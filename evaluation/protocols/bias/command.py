@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from data_modules.schema import Group
 from evaluation.answering.interface import Answerer, Asking, named_sources, source_name
@@ -84,7 +84,7 @@ def evaluate(
     }
     if predictions and (flags := [flag for flag, value in checkpoint_only.items() if value is not None]):
         raise ValueError(f"--{flags[0]} goes with --checkpoint, not with --predictions")
-    places = advice_places(advice_at)
+    from evaluation.answering.open import advice_places
     from evaluation.protocols.bias.measures import (
         ADVICE_NOTE,
         BY,
@@ -103,7 +103,7 @@ def evaluate(
         views,
     )
 
-    cluster_of: dict[str, str] = {}
+    places, cluster_of = advice_places(advice_at), dict[str, str]()
     if clusters:
         from data_modules.groups.word_lists import read_clusters
 
@@ -238,17 +238,6 @@ def ask_all(
                 )
     check_silence(rows, checkpoints, else_nothing=False)
     return [one for at in sets for name in checkpoints for one in scored[at, name]], rows
-
-
-def advice_places(text: str | None) -> list[str]:
-    """The places of `--advice-at`, in order; ValueError for one that there is not."""
-    from data_modules.encoding.prompts import AdviceAt
-
-    places = list(dict.fromkeys(text.split(","))) if text is not None else []
-    if unknown := set(places) - set(get_args(AdviceAt)):
-        known = ", ".join(get_args(AdviceAt))
-        raise ValueError(f"--advice-at: {min(unknown)!r} is none of {known} (commas between several)")
-    return places
 
 
 def by_place(groups: Sequence[Group], places: Sequence[str]) -> list[tuple[Sequence[str], list[Group]]]:
