@@ -20,7 +20,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from tqdm.auto import tqdm
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast, set_seed
 
-from evaluation.protocols.consistency.toxicity_prompts import read_prompts
+from data_modules.tasks.toxicity_prompts import read_prompts
 
 END = "<|endoftext|>"
 TOKENS, ROWS = 96, 16

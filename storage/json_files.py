@@ -45,16 +45,20 @@ def load_json(path: str | Path, kind: Any = Any) -> Any:
 
 
 @overload
-def json_lines(path: str | Path) -> Iterator[tuple[str, Any]]: ...
+def json_lines(path: str | Path, *, expected: str = "") -> Iterator[tuple[str, Any]]: ...
 @overload
-def json_lines(path: str | Path, kind: type[T]) -> Iterator[tuple[str, T]]: ...
-def json_lines(path: str | Path, kind: Any = Any) -> Iterator[tuple[str, Any]]:
-    """(`PATH, line NUMBER`, value) for every line that is not empty, as it is read."""
+def json_lines(path: str | Path, kind: type[T], *, expected: str = "") -> Iterator[tuple[str, T]]: ...
+def json_lines(path: str | Path, kind: Any = Any, *, expected: str = "") -> Iterator[tuple[str, Any]]:
+    """(`PATH, line NUMBER`, value) for every line that is not empty, as it is read. Where there must be one,
+    `expected` names its fields in the error."""
+    empty = True
     with open_file(path) as file:
         for number, line in enumerate(file, 1):
             if line.strip():
-                where = f"{path}, line {number}"
+                where, empty = f"{path}, line {number}", False
                 yield where, parse_json(line.strip(), kind, where)
+    if expected and empty:
+        raise DataError(f"{path}: holds no rows; expected lines of JSON with {expected}")
 
 
 def parse_json(text: bytes, kind: type[T], where: str) -> T:

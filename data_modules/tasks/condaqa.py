@@ -106,9 +106,7 @@ def read_pairs(path: str | Path) -> PairSet:
     Raises:
         DataError: what is wrong in which line, two pairs with one id, or no pair at all.
     """
-    _, first = next(json_lines(path, dict[str, Any]), ("", None))
-    if first is None:
-        raise DataError(f"{path}: holds no records; expected JSON Lines")
+    _, first = next(json_lines(path, dict[str, Any], expected="the fields of a pair, or of CondaQA"))
     if "PassageEditID" in first:
         return read_condaqa(path)
     pairs: dict[tuple[str, str, int | None], ContrastPair] = {}

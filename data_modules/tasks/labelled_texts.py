@@ -48,8 +48,7 @@ def read_labelled_texts(
     labels_of: dict[str, dict[str, list[float]]] = {}
     rows = unlabelled = 0
     for path in paths:
-        before = rows
-        for where, row in json_lines(path, dict[str, Any]):
+        for where, row in json_lines(path, dict[str, Any], expected="a text and its labels"):
             rows += 1
             nested = row.get(NESTED)
             holder = nested if text_field not in row and isinstance(nested, dict) else row
@@ -61,10 +60,6 @@ def read_labelled_texts(
             known = labels_of.setdefault(text, {name: [] for name in fields})
             for name, label in labels.items():
                 known[name] += [] if label is None else [label]
-        if rows == before:
-            raise DataError(
-                f'{path}: holds no row; expected lines such as {{"text": "...", "toxicity": 0.9}}'
-            )
     columns = {
         name: tuple(
             sum(known[name]) / len(known[name]) if known[name] else None for known in labels_of.values()

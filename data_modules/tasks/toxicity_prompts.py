@@ -1,15 +1,20 @@
-"""Beginnings of texts from RealToxicityPrompts (Gehman et al. 2020), drawn for `evaluate consistency`.
+"""Beginnings of texts for `evaluate consistency`: a file of them, or a draw from RealToxicityPrompts
+(Gehman et al. 2020).
 
-`stories:opinions` stands in for them without a download: harmless sentences, those that find fault being
-called challenging.
+    {"prompt": {"text": "The man turned and"}, "challenging": true}
+    {"text": "The man turned and"}
+
+`stories:opinions` stands in for RealToxicityPrompts without a download: harmless sentences, those that find
+fault being called challenging.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from random import Random
-from typing import Any, NotRequired
+from typing import Any, NamedTuple, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -22,13 +27,47 @@ COUNT = 1200
 """Prompts of a domain, as Morabito et al. (2023) say; their files hold 1,199."""
 
 
-class _Prompt(TypedDict):
+class ToxicityPrompt(NamedTuple):
+    """One prompt."""
+
     text: str
+    challenging: bool | None
+    """Whether models tend to go on badly; None where the file does not say."""
+    line: int
+    """In the file, from 1."""
+
+
+class _Text(TypedDict):
+    text: str
+
+
+class _Line(TypedDict):
+    """A row of a file of prompts; other fields, such as RealToxicityPrompts' own scores, are not read."""
+
+    prompt: NotRequired[_Text]
+    text: NotRequired[str]
+    challenging: NotRequired[bool]
+
+
+def read_prompts(path: str | Path, *, limit: int = 0) -> list[ToxicityPrompt]:
+    """The first `limit` prompts (0: all), at least one; all lines are checked. DataError names the line."""
+    prompts = []
+    for where, row in json_lines(path, _Line, expected="prompt or text"):
+        text = row["prompt"]["text"] if "prompt" in row else row.get("text")
+        if text is None:
+            raise DataError(f"{where}: expected the field 'prompt' (with 'text' in it) or 'text'")
+        if not text.strip():
+            raise DataError(f"{where}: the prompt is empty; remove the line")
+        prompts.append(ToxicityPrompt(text, row.get("challenging"), int(where.rpartition(" ")[2])))
+    return prompts[: limit or None]
+
+
+class _Scored(_Text):
     toxicity: NotRequired[float | None]
 
 
 class _Row(TypedDict):
-    prompt: _Prompt
+    prompt: _Scored
     challenging: bool
 
 

@@ -65,7 +65,7 @@ class Predictions(Answerer):
         self.path = path
         self.text_of: dict[tuple[str, str], str] = {}
         self.asked: set[tuple[str, str]] = set()
-        for where, row in json_lines(path, _Row):
+        for where, row in json_lines(path, _Row, expected="id, variant and answer"):
             name, variant = str(row["id"]), row.get("variant", "os")
             # The probes' questions are named after their wording.
             if "prediction" in row:
@@ -74,8 +74,6 @@ class Predictions(Answerer):
             if key in self.text_of:
                 raise DataError(f"{where}: a second answer to {name!r} in variant {variant}; remove one")
             self.text_of[key] = row["answer"]
-        if not self.text_of:
-            raise DataError(f"{path}: holds no answers; expected rows with id, variant and answer")
 
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
         """The answer of every question, in their order."""
@@ -121,7 +119,7 @@ class ChoicePredictions(Answerer):
     def __init__(self, path: str) -> None:
         self.path = path
         self.logits_of: dict[tuple[str, ...], np.ndarray] = {}
-        for where, row in json_lines(path, _ScoredRow):
+        for where, row in json_lines(path, _ScoredRow, expected="prompt, choices and scores"):
             name = "scores" if "scores" in row else "confidences"
             numbers = np.array(row.get(name, []), dtype=np.float64)
             good = np.isfinite(numbers).all() and (
@@ -139,8 +137,6 @@ class ChoicePredictions(Answerer):
                 raise DataError(
                     f"{where}: other numbers than an earlier row of the same question; remove one"
                 )
-        if not self.logits_of:
-            raise DataError(f"{path}: holds no scores; expected rows with prompt, choices and scores")
 
     @property
     def identity(self) -> dict[str, Any]:

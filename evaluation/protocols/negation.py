@@ -9,7 +9,6 @@ Faithfulness spec 5.2. The pairs: data_modules/tasks/condaqa.py.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,21 +65,14 @@ def evaluate(
     check_silence(rows, named)
     results = Results(BY, "pairs")
     edits, sets = (sorted({row[kind] for row in rows}) for kind in ("edit", "data"))
+    pairs_asked = [{**row, "pair": (row["data"], row["id"], row["turn_id"])} for row in answered_rows(rows)]
     stories = [
-        {**row, "pair": (row["data"], row["id"], row["turn_id"]), "story": side}
-        | ({} if "failure" in row else measured(row[f"prediction_{side}"], row[f"answer_{side}"]))
-        for row in rows
+        {**row, "story": side}
+        | ({} if row["failed"] else measured(row[f"prediction_{side}"], row[f"answer_{side}"]))
+        for row in pairs_asked
         for side in SIDES
     ]
-    both = [
-        {
-            **row,
-            "pair": (row["data"], row["id"], row["turn_id"]),
-            "story": "comb",
-            "accuracy": row.get("right"),
-        }
-        for row in answered_rows(rows)
-    ]
+    both = [{**row, "story": "comb", "accuracy": row.get("right")} for row in pairs_asked]
     for kind in [(), *[("edit",)] * (len(edits) > 1), *[("data",)] * (len(sets) > 1)]:
         by = ("checkpoint", *kind, "story")
         results.add_means(stories, ("accuracy", *ANSWER_SHARES), unit="pair", by=by)
@@ -92,7 +84,6 @@ def evaluate(
     rights = ", ".join(change(text, found, percent=True) for text, found in sides.items() if shown)
     sentences = [f"{' -> '.join(shown)}, of a story and its negation: {rights}"] if shown else []
     whole, right = {"edit": "", "data": ""}, {"accuracy": "right"}
-    accuracy = View("Accuracy in percent", ("story",), right, where=whole, percent=True)
     figure = Bars(
         x="story",
         hue="checkpoint",
@@ -106,19 +97,17 @@ def evaluate(
         title="Negation",
         results=results,
         views=[
-            accuracy,
+            View("Accuracy in percent", ("story",), right, where=whole, percent=True),
             View("What is said, in percent of pairs", ("story",), ANSWER_SHARES, where=whole, percent=True),
-            replace(
-                accuracy,
-                title="By kind of change, in percent",
-                by=("edit", "story"),
-                where={"edit": edits, "data": ""},
-            ),
-            replace(
-                accuracy,
-                title="By data set, in percent",
-                by=("data", "story"),
-                where={"edit": "", "data": sets},
+            *(
+                View(
+                    f"By {title}, in percent",
+                    (kind, "story"),
+                    right,
+                    where=whole | {kind: values},
+                    percent=True,
+                )
+                for title, kind, values in (("kind of change", "edit", edits), ("data set", "data", sets))
             ),
         ],
         about={

@@ -5,7 +5,6 @@ A selection leaves selection.json with everything, .csv with all metrics, .md to
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -15,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,6 +27,7 @@ from data_modules.sources import format_of, read_groups, read_questions
 from storage.command_line import Count, Parser, call, guarded, make_parser
 from storage.errors import DataError
 from storage.files import file_digest, write_text
+from storage.finished_work import FinishedWork, work_key
 from storage.json_files import load_json, plain_json
 from training.sweep.file import Scalar, flag_text
 from training.sweep.point import (
@@ -278,21 +279,20 @@ def results_of(
     for needed in (path, run / "config.yaml"):
         if not needed.is_file():
             raise DataError(f"{needed}: is missing; was the run kept on another machine?")
-    state, kept = path.stat(), {}
+    state, work = path.stat(), FinishedWork(run.parent / "tests.jsonl")
+    model = [path.name, state.st_size, state.st_mtime_ns]
+    keys = []
     for test in tests:
         content = file_digest(test.source) if Path(test.source).is_file() else ""
-        model = [path.name, state.st_size, state.st_mtime_ns]
-        key = json.dumps([model, test.kind, test.source, content, sorted(flags)])
-        kept[test] = run.parent / "tests" / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
-    missing = [test for test in tests if not kept[test].exists()]
-    if missing:
-        for test, metrics in zip(missing, _tested(run, path, missing, flags, command), strict=True):
-            write_text(kept[test], json.dumps(metrics, indent=2))
-    return {test.name: load_json(file) for test, file in kept.items()}
+        asked = {"kind": test.kind, "source": test.source, "content": content, "flags": sorted(flags)}
+        keys.append(work_key(model=model, **asked))
+    ask = partial(_tested, run, path, flags=flags, command=command)
+    found = dict(work.results(dict(zip(keys, tests, strict=True)), ask, "metrics"))
+    return {test.name: found[key] for test, key in zip(tests, keys, strict=True)}
 
 
 def _tested(
-    run: Path, checkpoint: Path, tests: Sequence[TestSet], flags: Sequence[str], command: Sequence[str]
+    run: Path, checkpoint: Path, tests: Sequence[TestSet], *, flags: Sequence[str], command: Sequence[str]
 ) -> list[Metrics]:
     # Names of our own: those of the user may hold anything, and the set `main` would have no name in keys.
     named = {f"set{i}": test for i, test in enumerate(tests)}

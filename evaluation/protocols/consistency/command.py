@@ -23,13 +23,13 @@ from evaluation.protocols.consistency.specifications import (
     read_specifications,
     spelled_out,
 )
-from evaluation.protocols.consistency.toxicity_prompts import ToxicityPrompt, read_prompts
 from evaluation.report import Evaluation, source_record
 from evaluation.scorers.open import ScorerOptions, open_scorers
 from storage.command_line import AtLeast, Count, Named
 from storage.errors import DataError
 
 if TYPE_CHECKING:
+    from data_modules.tasks.toxicity_prompts import ToxicityPrompt
     from metrics.consistency import Domain
 
 OWN_TEXTS = "own"
@@ -153,6 +153,8 @@ def read_domain(domain: str, path: str, limit: int) -> list[ToxicityPrompt]:
     Raises:
         DataError: it is none of prompts, or all of its prompts say that they belong into the other.
     """
+    from data_modules.tasks.toxicity_prompts import read_prompts
+
     prompts = read_prompts(path, limit=limit)
     if {prompt.challenging for prompt in prompts} == {domain == "neutral"}:
         raise DataError(

@@ -95,8 +95,6 @@ def read_written(named: Mapping[str, str], limit: int = 0, *, rescore: bool = Fa
     for name, path in named.items():
         files[name] = file = Path(path) / "examples.jsonl" if Path(path).is_dir() else Path(path)
         new = list(_rows(file, name, rescore=rescore))
-        if not new:
-            raise DataError(f'{file}: holds no row; expected lines such as {{"domain": "neutral", ...}}')
         for system, members in grouped(new, SYSTEM):
             who = " ".join(str(part) for part in system.values() if part != "")
             if (other := file_of.setdefault(tuple(system.values()), file)) != file:
@@ -212,7 +210,7 @@ def _joined(parts: Sequence[str], why: str) -> list[str]:
 def _rows(file: Path, name: str, *, rescore: bool) -> Iterator[dict[str, Any]]:
     """The rows as the measures take them; `unscored` says why there are no scores."""
     unread: dict[str, str] = {}
-    for where, row in json_lines(file, _Row):
+    for where, row in json_lines(file, _Row, expected="domain, specification, prompt and text"):
         for key in row.keys() - _Row.__annotations__.keys():
             unread.setdefault(key, where)
         variant = row.get("specification", row.get("variant"))

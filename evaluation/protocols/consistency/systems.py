@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
+from data_modules.tasks.toxicity_prompts import ToxicityPrompt
 from evaluation.answering.interface import named_sources
 from evaluation.protocols.consistency.continuation_rows import Written
 from evaluation.protocols.consistency.continuations import Request, Writer, check_scorers
 from evaluation.protocols.consistency.decoding import Decoding
 from evaluation.protocols.consistency.perplexity import Perplexity, perplexities, read_ids, window_of
 from evaluation.protocols.consistency.specifications import Method, Part
-from evaluation.protocols.consistency.toxicity_prompts import ToxicityPrompt
 from evaluation.report import source_record
 from evaluation.scorers.interface import Scorer
 from metrics.consistency import Domain

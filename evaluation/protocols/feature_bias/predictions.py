@@ -56,7 +56,7 @@ class PromptPredictions(TextModel):
         self.name, self.settings = path, {"sha256": file_digest(path)}
         self.logprobs: dict[tuple[str, tuple[str, ...]], tuple[float, ...]] = {}
         self.texts: dict[str, str] = {}
-        for where, row in json_lines(path, _Row):
+        for where, row in json_lines(path, _Row, expected="prompt, words and logprobs"):
             words = tuple(row.get("words", ()))
             if not words:
                 if not row.get("text", "").strip():
@@ -70,8 +70,6 @@ class PromptPredictions(TextModel):
                     f"of them above 0, found {row.get('logprobs')!r:.60}"
                 )
             self.logprobs[row["prompt"], words] = logprobs
-        if not self.texts and not self.logprobs:
-            raise DataError(f"{path}: holds no answers; expected rows with prompt, words and logprobs")
 
     def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
         """The text of each prompt."""

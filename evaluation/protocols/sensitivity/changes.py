@@ -169,12 +169,10 @@ def read_changes(path: Path) -> list[WordChange]:
         DataError: a row of another shape, one that stands there twice, or none at all.
     """
     rows: dict[WordChange, str] = {}
-    for where, row in json_lines(path, WordChange):
+    for where, row in json_lines(path, WordChange, expected="sentence, target, changed and relation"):
         if row in rows:
             raise DataError(f"{where}: the same change as in {rows[row].rpartition(', ')[2]}; remove one")
         rows[row] = where
-    if not rows:
-        raise DataError(f"{path}: holds no changes; expected rows with sentence, target, changed, relation")
     return list(rows)
 
 

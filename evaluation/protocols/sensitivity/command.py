@@ -290,34 +290,34 @@ def conclusion(results: Results, last: Mapping[str, int]) -> str:
     other stimuli, how far a word moves by relation."""
     from evaluation.protocols.sensitivity.changes import MODIFIER, OTHER_MODIFIER
 
-    def over_checkpoints(
-        what: str, measure: str, relation: str, change_: str, layers: Mapping[str, int] = last
+    def said(
+        what: str,
+        relation: str,
+        done: str = "exchanged",
+        *,
+        measure: str = "distance",
+        layers: Mapping[str, int] = last,
     ) -> str:
-        place = {"relation": relation, "change": change_}
-        cells = [
-            results.row(measure, checkpoint=name, layer=layer, **place) for name, layer in layers.items()
-        ]
-        return change(what, cells)
+        place = {"relation": relation, "change": done}
+        rows = (results.row(measure, checkpoint=name, layer=layer, **place) for name, layer in layers.items())
+        return change(what, list(rows))
 
     distance = results.frame.query("measure == 'distance'")
     if BINDING in set(distance["relation"]):
-        parts = [
-            over_checkpoints("its noun", "distance", MODIFIER, "exchanged"),
-            over_checkpoints("the other noun", "distance", OTHER_MODIFIER, "exchanged"),
-            over_checkpoints("difference", "distance", BINDING, "exchanged"),
-        ]
         bound = distance[(distance["relation"] == BINDING) & (distance["checkpoint"] == [*last][-1])]
         deepest = int(bound.loc[bound["value"].astype(float).idxmax(), "layer"])
-        most = over_checkpoints(
-            f"most in layer {deepest}", "distance", BINDING, "exchanged", dict.fromkeys(last, deepest)
-        )
-        parts.append(most)
+        parts = [
+            said("its noun", MODIFIER),
+            said("the other noun", OTHER_MODIFIER),
+            said("difference", BINDING),
+            said(f"most in layer {deepest}", BINDING, layers=dict.fromkeys(last, deepest)),
+        ]
         what, good = "an adjective exchanged moves", "its own noun further than the other"
         if any(accuracy := results.rows("accuracy", last)):
             parts.append(change("right answers", accuracy, percent=True))
-            parts.append(over_checkpoints("r of difference and right answers", "r", BINDING, "exchanged"))
+            parts.append(said("r of difference and right answers", BINDING, measure="r"))
     else:
         pairs = dict.fromkeys(zip(distance["relation"], distance["change"], strict=True))
-        parts = [over_checkpoints(f"{one} {other}", "distance", one, other) for one, other in list(pairs)[:3]]
+        parts = [said(f"{relation} {done}", relation, done) for relation, done in list(pairs)[:3]]
         what, good = "a word moves with its", "further with what belongs to it"
     return headline([f"{' -> '.join(last)}, 1 - cosine, last layer, {what} {', '.join(parts)}"], good)

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from data_modules.__main__ import main
-from data_modules.tasks.toxicity_prompts import draw_prompts
-from evaluation.protocols.consistency.toxicity_prompts import read_prompts
+from data_modules.tasks.toxicity_prompts import ToxicityPrompt, draw_prompts, read_prompts
 from storage.errors import DataError
 
 ROWS: list[dict[str, Any]] = [
@@ -59,3 +58,45 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert len(prompts) == 7
     assert main(command) == 2
     assert main([*command, "--overwrite"]) == 0
+
+
+def saved(tmp_path: Path, *lines: str) -> Path:
+    path = tmp_path / "prompts.jsonl"
+    path.write_text("\n".join(lines))  # no newline behind the last
+    return path
+
+
+def test_both_shapes_are_read(tmp_path: Path) -> None:
+    path = saved(
+        tmp_path,
+        '{"prompt": {"text": "The cat", "toxicity": 0.3}, "challenging": true}',
+        "",
+        '{"prompt": {"text": "the dog “"}}',
+        '{"text": "A red"}',
+        '{"prompt": {"text": "The end"}, "challenging": false}',
+    )
+    assert read_prompts(path) == [
+        ToxicityPrompt("The cat", True, 1),
+        ToxicityPrompt("the dog “", None, 3),
+        ToxicityPrompt("A red", None, 4),
+        ToxicityPrompt("The end", False, 5),
+    ]
+    assert [prompt.line for prompt in read_prompts(path, limit=2)] == [1, 3]
+
+
+def test_errors_name_the_line(tmp_path: Path) -> None:
+    for line, name in (("{}", "prompt"), ('{"prompt": {}}', "text"), ('{"text": " \\n"}', "empty")):
+        with pytest.raises(DataError, match=rf"prompts.jsonl, line 2.*{name}"):
+            read_prompts(saved(tmp_path, '{"text": "A"}', line), limit=1)  # all lines are checked
+    with pytest.raises(DataError, match="holds no rows"):
+        read_prompts(saved(tmp_path, "", ""))
+
+
+def test_the_released_files(shared: Path) -> None:
+    folder = shared / "data/realtoxicityprompts"
+    for name, challenging in (("challenging", True), ("neutral", False)):
+        prompts = read_prompts(folder / f"{name}.jsonl")
+        assert len({prompt.text for prompt in prompts}) == len(prompts) == 1199
+        assert {prompt.challenging for prompt in prompts} == {challenging}
+        first = json.loads((folder / f"{name}.jsonl").read_text().splitlines()[0])
+        assert prompts[0].text == first["prompt"]["text"]
