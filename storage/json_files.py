@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass
 from io import TextIOWrapper
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from storage.errors import DataError
-from storage.files import open_file, read_bytes
+from storage.files import open_file, read_bytes, write_text
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -59,6 +59,13 @@ def json_lines(path: str | Path, kind: Any = Any, *, expected: str = "") -> Iter
                 yield where, parse_json(line.strip(), kind, where)
     if expected and empty:
         raise DataError(f"{path}: holds no rows; expected lines of JSON with {expected}")
+
+
+def write_json_lines(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
+    """Write a file of JSON Lines, whole or not at all; returns how many."""
+    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
+    write_text(Path(path), "".join(lines))
+    return len(lines)
 
 
 def parse_json(text: bytes, kind: type[T], where: str) -> T:

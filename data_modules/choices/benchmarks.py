@@ -26,8 +26,8 @@ from typing_extensions import TypedDict
 
 from data_modules.schema import ChoiceQuestion, ChoiceTarget
 from storage.errors import DataError
-from storage.files import read_text, write_text
-from storage.json_files import check, field
+from storage.files import read_text
+from storage.json_files import check, field, write_json_lines
 
 Benchmark = Literal["piqa", "anli", "socialiqa", "hellaswag", "rows"]
 
@@ -170,9 +170,7 @@ def split_labels(source: str, labels: str = "") -> tuple[str, str]:
 
 def write_choices(path: str | Path, examples: Iterable[ChoiceQuestion]) -> int:
     """JSON Lines, whole or not at all; returns how many."""
-    lines = [json.dumps(asdict(example), ensure_ascii=False) + "\n" for example in examples]
-    write_text(Path(path), "".join(lines))
-    return len(lines)
+    return write_json_lines(path, map(asdict, examples))
 
 
 def choice_of(row: Any, where: str) -> ChoiceQuestion:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,7 +26,8 @@ from data_modules.tasks.toxicity_prompts import COUNT, draw_prompts, prompt_rows
 from data_modules.tasks.wording import Meaning
 from storage.command_line import AtLeast, Count
 from storage.errors import DataError
-from storage.files import file_digest, refuse_existing, write_text
+from storage.files import file_digest, refuse_existing
+from storage.json_files import write_json_lines
 
 Input = Annotated[Path, "FILE"]
 TEXT_FIELDS = (
@@ -140,7 +140,7 @@ def write_toxicity_prompts(
     output.mkdir(parents=True, exist_ok=True)
     for domain, path in files.items():
         lines = ({"prompt": {"text": text}, "challenging": domain == "adversarial"} for text in found[domain])
-        write_text(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+        write_json_lines(path, lines)
     return f"{output}: {count} adversarial and {count} neutral prompts, seed {seed}"
 
 

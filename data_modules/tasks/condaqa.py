@@ -11,10 +11,9 @@ dataset, turn_id, history and edit (the kind of change, for a table of its own) 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -24,8 +23,7 @@ from typing_extensions import TypedDict
 from data_modules.schema import QAExample, Turn
 from data_modules.tasks.predicate_argument import Text, YesNo, yes_no_question
 from storage.errors import DataError
-from storage.files import write_text
-from storage.json_files import check, json_lines
+from storage.json_files import check, json_lines, write_json_lines
 
 EDITS = {1: "paraphrase", 2: "scope", 3: "affirmative"}
 """CondaQA's PassageEditID; 0 is the original. A paraphrase keeps the meaning. A scope edit moves what the
@@ -178,9 +176,5 @@ def read_condaqa(path: str | Path) -> PairSet:
 
 def write_pairs(pairs: Iterable[ContrastPair], path: str | Path) -> int:
     """Write a file of pairs; how many there were."""
-    lines = []
-    for pair in pairs:
-        record = asdict(pair) | {"history": [[turn.question, turn.answer] for turn in pair.history]}
-        lines.append(json.dumps(record, ensure_ascii=False) + "\n")
-    write_text(Path(path), "".join(lines))
-    return len(lines)
+    rows = (asdict(pair) | {"history": list(map(astuple, pair.history))} for pair in pairs)
+    return write_json_lines(path, rows)

@@ -20,7 +20,6 @@ Probes spec B3 to B6. Probes: data_modules/choices/probes.py; readers: data_modu
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -38,7 +37,8 @@ from evaluation.answering.interface import (
 from evaluation.report import Evaluation, source_record
 from storage.command_line import AtLeast, Count
 from storage.errors import DataError
-from storage.files import refuse_existing, write_text
+from storage.files import refuse_existing
+from storage.json_files import write_json_lines
 
 if TYPE_CHECKING:
     from data_modules.schema import ChoiceQuestion
@@ -243,20 +243,14 @@ def write_questions(
         raise ValueError("heuristic sampling needs sentence embeddings: add --encoder, or --sampling random")
     sets, trials = {name: questions for name, (_, questions) in inputs.items()}, fixed_of(inputs, plan)
     similar = shared_trials(sets, plan, probing.encoder, compute, FinishedWork(None))
-    rows: dict[tuple[str, ...], str] = {}
+    rows: dict[tuple[str, ...], dict[str, Any]] = {}
     for on in sets:
         for trial in (*trials[on], *similar.get(on, [])):
             for question in trial.questions:
-                row = {
-                    "prompt": question.prompt,
-                    "choices": question.choices,
-                    "id": question.id,
-                    **trial.cell,
-                }
+                row = {"prompt": question.prompt, "choices": question.choices, "id": question.id}
                 key = (question.prompt, *question.choices)
-                rows.setdefault(key, json.dumps({**row, "trial": trial.number}, ensure_ascii=False) + "\n")
-    write_text(output, "".join(rows.values()))
-    print(f"{output}: {len(rows)} different questions")
+                rows.setdefault(key, {**row, **trial.cell, "trial": trial.number})
+    print(f"{output}: {write_json_lines(output, rows.values())} different questions")
 
 
 def fixed_of(inputs: Mapping[str, tuple[str, list[ChoiceQuestion]]], plan: Plan) -> dict[str, list[Trial]]:

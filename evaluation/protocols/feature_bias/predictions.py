@@ -14,7 +14,6 @@ Where words are empty, an explanation is wanted, as `text`. A prompt without an 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -26,8 +25,8 @@ from data_modules.tasks.feature_bias import TaskExample
 from evaluation.protocols.feature_bias.prompts import CONTENT_FREE, FewShot
 from models.language.text_models import TextFailure, TextModel
 from storage.errors import DataError
-from storage.files import file_digest, write_text
-from storage.json_files import json_lines
+from storage.files import file_digest
+from storage.json_files import json_lines, write_json_lines
 
 MISSING = TextFailure("not among the predictions")
 
@@ -84,13 +83,12 @@ class PromptPredictions(TextModel):
 
 def write_prompts(path: Path, prompts: Iterable[FewShot], texts: dict[str, list[TaskExample]]) -> int:
     """Every different prompt with its label words, as rows to answer elsewhere; returns how many."""
-    rows: dict[tuple[Any, ...], str] = {}
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for few in prompts:
         free = () if few.style.reasons else CONTENT_FREE
         words = () if few.style.reasons else few.style.words
         for text in (*free, *(example.question for example in few.tested(texts[few.task]))):
             row = {"prompt": few.test(text), "words": words}
             place = {"task": few.task, "intervention": few.intervention, "steer": few.steer, "seed": few.seed}
-            rows.setdefault((row["prompt"], words), json.dumps(row | place, ensure_ascii=False) + "\n")
-    write_text(path, "".join(rows.values()))
-    return len(rows)
+            rows.setdefault((row["prompt"], words), row | place)
+    return write_json_lines(path, rows.values())
