@@ -23,12 +23,14 @@ from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
 
 from data_modules.schema import ChoiceQuestion
+from data_modules.tasks.predicate_argument import Text
 from data_modules.tasks.predicates import Feature, LabelledText
 from data_modules.tasks.wording import Hypothesis, Meaning, feature_meaning
 from storage.command_line import Count
 from storage.errors import DataError
 from storage.files import write_text
-from storage.json_files import check, load_json
+from storage.json_files import field as checked_field
+from storage.json_files import load_json
 
 Cell = str
 
@@ -150,22 +152,16 @@ class FeatureTask:
 
 class _Example(TypedDict):
     id: str | int
-    question: str
+    question: Text
     answer: str | int
     split: NotRequired[Any]
 
 
-@with_config(ConfigDict(extra="allow"))  # the cells of further classes
+@with_config(ConfigDict(extra="allow"))  # the cells
 class _Task(TypedDict):
-    dataset: str
+    dataset: Text
     features: NotRequired[dict[Hypothesis, Meaning]]
     made_from: NotRequired[dict[str, Any]]
-    demos_1_1: list[_Example]
-    demos_0_0: list[_Example]
-    testset_1_1: list[_Example]
-    testset_0_0: list[_Example]
-    testset_1_0: list[_Example]
-    testset_0_1: list[_Example]
 
 
 def read_task(path: str | Path) -> FeatureTask:
@@ -176,9 +172,7 @@ def read_task(path: str | Path) -> FeatureTask:
             cell is empty. The error names file, list and index.
     """
     document = load_json(path, _Task)
-    if not document["dataset"].strip():
-        raise DataError(f"{path}: the field 'dataset' (the task's name) is empty")
-    classes = sum(f"demos_{k}_{k}" in document for k in range(MOST_CLASSES))
+    classes = max(2, sum(f"demos_{k}_{k}" in document for k in range(MOST_CLASSES)))
     agreeing, differing = agreeing_cells(classes), differing_cells(classes)
     demos = {cell: _examples(document, f"demos_{cell}", cell, path) for cell in agreeing}
     tests = {cell: _examples(document, f"testset_{cell}", cell, path) for cell in (*agreeing, *differing)}
@@ -192,18 +186,13 @@ def read_task(path: str | Path) -> FeatureTask:
 
 def _examples(document: Mapping[str, Any], key: str, cell: Cell, path: str | Path) -> Examples:
     examples: dict[str, TaskExample] = {}
-    records = document.get(key)
-    if key not in _Task.__annotations__:
-        records = check({key: records}, dict[str, list[_Example]], str(path))[key]
-    for i, record in enumerate(records or []):
+    for i, record in enumerate(checked_field(document, key, list[_Example], str(path))):
         where = f"{path}, {key}[{i}]"
         answer = str(record["answer"])
         if answer != cell[0]:
             raise DataError(f"{where}: the label is {answer}, but in {key} it must be {cell[0]}")
         if (split := record.get("split", cell)) != cell:
             raise DataError(f"{where}: says split {split!r}, but stands in {key}")
-        if not record["question"].strip():
-            raise DataError(f"{where}: the question is empty")
         name = str(record["id"])
         if name in examples:
             raise DataError(f"{where}: the id {name!r} is there twice")

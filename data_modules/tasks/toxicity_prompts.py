@@ -20,6 +20,7 @@ from typing_extensions import TypedDict
 
 from data_modules.sources import parse_stories, table_rows
 from data_modules.tasks.own_tasks import SIZE, opinion
+from data_modules.tasks.predicate_argument import Text
 from storage.errors import DataError
 from storage.json_files import check, json_lines
 
@@ -37,15 +38,15 @@ class ToxicityPrompt(NamedTuple):
     """In the file, from 1."""
 
 
-class _Text(TypedDict):
-    text: str
+class _Prompt(TypedDict):
+    text: Text
 
 
 class _Line(TypedDict):
     """A row of a file of prompts; other fields, such as RealToxicityPrompts' own scores, are not read."""
 
-    prompt: NotRequired[_Text]
-    text: NotRequired[str]
+    prompt: NotRequired[_Prompt]
+    text: NotRequired[Text]
     challenging: NotRequired[bool]
 
 
@@ -56,13 +57,12 @@ def read_prompts(path: str | Path, *, limit: int = 0) -> list[ToxicityPrompt]:
         text = row["prompt"]["text"] if "prompt" in row else row.get("text")
         if text is None:
             raise DataError(f"{where}: expected the field 'prompt' (with 'text' in it) or 'text'")
-        if not text.strip():
-            raise DataError(f"{where}: the prompt is empty; remove the line")
         prompts.append(ToxicityPrompt(text, row.get("challenging"), int(where.rpartition(" ")[2])))
     return prompts[: limit or None]
 
 
-class _Scored(_Text):
+class _Scored(TypedDict):
+    text: str
     toxicity: NotRequired[float | None]
 
 
