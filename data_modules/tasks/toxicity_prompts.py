@@ -14,8 +14,9 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple, NotRequired
+from typing import Annotated, Any, NamedTuple, NotRequired
 
+from pydantic import AliasChoices, AliasPath, Field
 from typing_extensions import TypedDict
 
 from data_modules.sources import parse_stories, table_rows
@@ -38,26 +39,19 @@ class ToxicityPrompt(NamedTuple):
     """In the file, from 1."""
 
 
-class _Prompt(TypedDict):
-    text: Text
-
-
 class _Line(TypedDict):
     """A row of a file of prompts; other fields, such as RealToxicityPrompts' own scores, are not read."""
 
-    prompt: NotRequired[_Prompt]
-    text: NotRequired[Text]
+    text: Annotated[Text, Field(validation_alias=AliasChoices(AliasPath("prompt", "text"), "text"))]
     challenging: NotRequired[bool]
 
 
 def read_prompts(path: str | Path, *, limit: int = 0) -> list[ToxicityPrompt]:
     """The first `limit` prompts (0: all), at least one; all lines are checked. DataError names the line."""
-    prompts = []
-    for where, row in json_lines(path, _Line, expected="prompt or text"):
-        text = row["prompt"]["text"] if "prompt" in row else row.get("text")
-        if text is None:
-            raise DataError(f"{where}: expected the field 'prompt' (with 'text' in it) or 'text'")
-        prompts.append(ToxicityPrompt(text, row.get("challenging"), int(where.rpartition(" ")[2])))
+    prompts = [
+        ToxicityPrompt(row["text"], row.get("challenging"), int(where.rpartition(" ")[2]))
+        for where, row in json_lines(path, _Line, expected="prompt or text")
+    ]
     return prompts[: limit or None]
 
 

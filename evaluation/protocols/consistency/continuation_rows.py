@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, NotRequired
 
-from pydantic import ConfigDict, Field, with_config
+from pydantic import AliasChoices, ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from evaluation.report import source_record
@@ -46,10 +46,8 @@ _Score = Annotated[float, Field(ge=0, le=1)]
 class _Row(TypedDict):
     domain: Domain
     prompt: str
-    specification: NotRequired[Variant]
-    variant: NotRequired[Variant]
-    text: NotRequired[str]
-    continuation: NotRequired[str]
+    variant: Annotated[Variant, Field(validation_alias=AliasChoices("specification", "variant"))]
+    continuation: NotRequired[Annotated[str, Field(validation_alias=AliasChoices("text", "continuation"))]]
     failure: NotRequired[str]
     group: NotRequired[int | str | None]
     line: NotRequired[int]
@@ -213,11 +211,7 @@ def _rows(file: Path, name: str, *, rescore: bool) -> Iterator[dict[str, Any]]:
     for where, row in json_lines(file, _Row, expected="domain, specification, prompt and text"):
         for key in row.keys() - _Row.__annotations__.keys():
             unread.setdefault(key, where)
-        variant = row.get("specification", row.get("variant"))
-        text = row.get("text", row.get("continuation"))
-        if variant is None:
-            raise DataError(f"{where}: the field 'specification' is missing: {', '.join(VARIANTS)}")
-        if text is None and "failure" not in row:
+        if "continuation" not in row and "failure" not in row:
             raise DataError(f"{where}: the field 'text' is missing: the continuation, without its prompt")
         if unknown := sorted({a for scores in _scores(row).values() for a in scores} - set(ATTRIBUTES)):
             raise DataError(f"{where}: no attribute {unknown[0]!r}; expected {', '.join(ATTRIBUTES)}")
@@ -226,17 +220,17 @@ def _rows(file: Path, name: str, *, rescore: bool) -> Iterator[dict[str, Any]]:
             "method": row.get("method", UNNAMED),
             "decay": row.get("decay", ""),
             "domain": row["domain"],
-            "variant": variant,
+            "variant": row["variant"],
             "group": None if (group := row.get("group")) is None else str(group),
             **({"line": row["line"]} if "line" in row else {}),
             "prompt": row["prompt"],
             "where": where,
         }
         found["judged"] = {} if rescore else _scores(row)
-        if text is None:
+        if "continuation" not in row:
             found["failure"] = TextFailure(row["failure"])
         else:
-            found["continuation"] = text
+            found["continuation"] = row["continuation"]
             if "failure" in row and not rescore:  # was written, and could not be scored
                 found["unscored"] = TextFailure(row["failure"])
         yield found
