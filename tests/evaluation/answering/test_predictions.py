@@ -87,7 +87,7 @@ def test_a_question_without_an_answer_is_counted_apart(room: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("content", "word"),
     [
-        ([], "no answers"),
+        ([], "holds no rows"),
         ([{"id": "p0", "answer": 3}], "line 1"),
         ([{"id": "p0"}], "answer"),
         (

@@ -233,7 +233,7 @@ def test_left_out_and_told(room: Path, tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("rows", "word"),
     [
-        ([], "no changes"),
+        ([], "no rows"),
         ([change(target="the")], "no word can be followed"),
         ([change(), change()], "line 2: the same change as in line 1"),
         ([change(replacement="RED")], "follows no word"),
