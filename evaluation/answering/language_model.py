@@ -10,6 +10,8 @@ Shape letters: N groups, V the four variants, S the two subjects, C choices, M (
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Literal, cast
@@ -30,10 +32,11 @@ from evaluation.answering.prompts import (
     subject_prompt,
 )
 from models.language.open_model import CachedTextModel, open_text_model
-from models.language.text_models import TextFailure
+from models.language.text_models import PairError, TextFailure
 from storage.errors import DataError
 
-GROUPS_AT_ONCE = 32
+GROUPS_AT_ONCE, PAIRS_AT_ONCE = 512, 4096
+"""So many are sorted by length, and scored in batches of similar ones, before the next are looked at."""
 
 
 class LanguageModel(Answerer):
@@ -60,6 +63,8 @@ class LanguageModel(Answerer):
         self.path, self.prompt, self.likelihood = path, asking.prompt, likelihood
         how = {name: getattr(asking, name) for name in ("max_new_tokens", "device", "dtype", "batch_size")}
         self.model = cast(Any, open_text_model(path, **how))
+        self._scored: dict[bytes, float] = {}
+        """Likelihoods of choices by the digest of prompt and choice."""
         self.writer = CachedTextModel(self.model, asking.requests, max_requests=asking.max_requests)
         scores: frozenset[Ability] = frozenset()
         if "likelihood" in self.model.can:
@@ -115,35 +120,39 @@ class LanguageModel(Answerer):
     def choice_logits(
         self, questions: Sequence[ChoiceQuestion], what: str = "choosing"
     ) -> Iterator[np.ndarray]:
-        """The log-likelihood (C,) of each choice behind the prompt, float32.
+        """The log-likelihood (C,) of each choice behind the prompt, float32. Pairs of prompt and choice that
+        were scored before, in whatever question, are not scored again.
 
         Raises:
             DataError: a text has no tokens or does not fit the model's context; names the question.
         """
+        lower = self.choice_wording.lower
+        keys: list[list[bytes]] = []
+        new: dict[bytes, tuple[tuple[str, str], str]] = {}
         for question in questions:
-            prompt = choice_prompt(question, self.choice_wording)
-            texts = [text.strip() for text in question.choices]
-            lower = self.choice_wording.lower
+            prompt, texts = choice_prompt(question, self.choice_wording), map(str.strip, question.choices)
+            pairs = [(prompt, text.lower() if lower else text) for text in texts]
+            keys.append([hashlib.sha256(json.dumps(pair).encode()).digest()[:16] for pair in pairs])
+            for key, pair in zip(keys[-1], pairs, strict=True):
+                if key not in self._scored:
+                    new.setdefault(key, (pair, question.id))
+        wanted = list(new)
+        for start in tqdm(range(0, len(wanted), PAIRS_AT_ONCE), desc=what, unit="batch", disable=None):
+            part = wanted[start : start + PAIRS_AT_ONCE]
             try:
-                logit_C = self._log_likelihoods(
-                    [(prompt, text.lower() if lower else text) for text in texts], self.likelihood
-                )
-            except ValueError as error:
-                raise DataError(f"question {question.id}: {error}") from None
-            yield logit_C.numpy().astype(np.float32)
+                found = self._log_likelihoods([new[key][0] for key in part], self.likelihood)
+            except PairError as error:
+                raise DataError(f"question {new[part[error.pair]][1]}: {error.reason}") from None
+            self._scored.update(zip(part, found.tolist(), strict=True))
+        for row in keys:
+            yield np.array([self._scored[key] for key in row], dtype=np.float32)
 
     def _log_likelihoods(self, pairs: Sequence[tuple[str, str]], over: Literal["mean", "sum"]) -> Tensor:
         """Of texts behind their prompts, the sum or the mean over a text's tokens: (M,) float64."""
         apart = self.model.is_seq2seq or self.model.chat  # a reply is a text of its own
-        joined = [(prompt, text if apart else f" {text}") for prompt, text in pairs]
-        total_M: Tensor = self.model.log_likelihoods(joined)
+        total_M, count_M = self.model.log_likelihoods(
+            [(prompt, text if apart else f" {text}") for prompt, text in pairs]
+        )
         self.require_finite(total_M.abs())
-        if over == "sum":
-            return total_M
-        if apart:
-            counts = [len(ids) for ids in self.model.plain_ids([text for _, text in joined])]
-        else:
-            whole = self.model.token_counts(["".join(pair) for pair in joined])
-            before = self.model.token_counts([prompt for prompt, _ in joined])
-            counts = [max(1, count - first) for count, first in zip(whole, before, strict=True)]
-        return total_M / torch.tensor(counts)
+        found: Tensor = total_M if over == "sum" else total_M / count_M
+        return found

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from models.backbones import CheckpointError
 from models.heads.span import QAModel
-from models.language.likelihood import Likelihoods, float32_logits, log_likelihoods
+from models.language.likelihood import Likelihoods, float32_logits, log_likelihoods, reads_side_by_side
 from models.language.self_debiasing import padded
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class CausalModel(QAModel):
                 f"backbone.attention: {self.config._attn_implementation} takes no mask of tokens, by which a "
                 "decoder reads two candidates side by side; choose sdpa, eager or auto"
             )
-        if not _reads_side_by_side(pretrained):
+        if not reads_side_by_side(pretrained):
             raise CheckpointError(
                 f"backbone: a {self.config.model_type!r} model does not read two candidates behind one "
                 "prompt as it reads each alone; it cannot be used here"
@@ -137,20 +137,3 @@ class CausalModel(QAModel):
     def to_pretrained(self) -> PreTrainedModel:
         """transformers' own model, ready for `save_pretrained`."""
         return self.encoder
-
-
-@torch.no_grad()
-def _reads_side_by_side(model: Any) -> bool:
-    """Whether two continuations behind one prompt score as each does alone."""
-    training = model.training
-    model.eval()
-    rows = torch.arange(6, device=model.device)[None] % model.config.vocab_size
-    mask, spans = torch.ones_like(rows), torch.tensor([[[3, 3], [4, 5]]], device=model.device)
-    try:
-        both_C = log_likelihoods(model, {"input_ids": rows, "attention_mask": mask}, spans).total_BC[0]
-    except Exception:  # one that takes neither such masks nor positions fails in its own way
-        return False
-    row = {"input_ids": rows[:, [0, 1, 2, 4, 5]], "attention_mask": mask[:, 1:]}
-    alone = log_likelihoods(model, row, spans[:, 1:] - 1).total_BC[0, 0]
-    model.train(training)
-    return bool((both_C[1] - alone).abs() <= (1e-3 if model.dtype.itemsize >= 4 else 0.25))

@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,24 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from models.backbones import pick_device, refuse_nonfinite
-from models.language.likelihood import float32_logits, log_likelihoods
-from models.language.next_token import first_tokens, log_probabilities
+from models.language.likelihood import (
+    PackedRow,
+    Past,
+    float32_logits,
+    log_likelihoods,
+    packed,
+    reads_side_by_side,
+)
+from models.language.next_token import first_tokens, log_probabilities, repeated, shared_start
 from models.language.self_debiasing import DECAY, FLOOR, continued, padded
-from models.language.text_models import Ability, Settings, TextFailure, TextModel
+from models.language.text_models import Ability, PairError, Settings, TextFailure, TextModel
 
 logger = logging.getLogger(__name__)
 
+TOKENS_AT_ONCE = {"cpu": 1024, "cuda": 32_768}
+"""Tokens of a batch whose likelihoods are wanted, to begin with: on a CPU more gain nothing."""
+_Behind = dict[tuple[int, ...], dict[tuple[int, ...], list[int]]]
+"""Of each prompt what stands behind it, with the numbers of these pairs."""
 _SORTED_BATCHES = 4
 """Prompts are sorted by length within so many batches: little padding, and answers still come as they go."""
 
@@ -55,6 +67,11 @@ class LocalTextModel(TextModel):
         self.name = f"hf:{path}"
         self.max_new_tokens, self.batch_size = max_new_tokens, batch_size
         self.device = pick_device(device)
+        self.tokens_at_once = TOKENS_AT_ONCE.get(self.device.type, TOKENS_AT_ONCE["cuda"])
+        self.head: tuple[list[int], Any] = ([], None)
+        """What all prompts of the last call begin with, and its keys and values."""
+        self._halved = False
+        self._side_by_side: bool | None = None
         self.model, self.tokenizer = _load(path, self.device, dtype)
         self.model.register_forward_hook(self._require_finite)
         self.config = self.model.config
@@ -92,7 +109,7 @@ class LocalTextModel(TextModel):
 
     def _require_finite(self, _: Any, __: Any, output: Any) -> None:
         """Raise ValueError where a row's last logits overflow: a model would write on, one token for ever."""
-        if not output.logits[:, -1].amax().isfinite():
+        if not output.logits[..., -1, :].amax().isfinite():
             raise ValueError(
                 f"{self.name}: gives logits that are not finite numbers in {self.model.dtype}; choose another"
                 " model"
@@ -101,7 +118,7 @@ class LocalTextModel(TextModel):
     def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
         """The new text alone, without special tokens. Prompts that leave no room in the model's context fail;
         how many is logged before anything is generated."""
-        ids = [self._prompt_ids(prompt) for prompt in prompts]
+        ids = self._prompt_ids(prompts)
         failures = {
             i: failure
             for i, row in enumerate(ids)
@@ -129,38 +146,35 @@ class LocalTextModel(TextModel):
             for i in range(first, min(first + window, len(ids))):
                 yield failures.get(i) or texts[i]
 
-    def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
-        """Sums of the log-probabilities of the continuation's tokens; an end token is not counted.
+    def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> tuple[Tensor, Tensor]:
+        """Of the continuation's tokens; an end token is not counted.
 
         A causal model reads prompt and continuation as one text, so a continuation brings its own leading
-        space. A sequence-to-sequence model reads the prompt and writes the continuation.
+        space. A sequence-to-sequence model reads the prompt and writes the continuation. What pairs have in
+        common is read once: a pair that repeats, a prompt, what continuations behind it begin with, and what
+        all prompts of a call begin with (demonstrations).
 
         Returns:
-            (N,) float64 on the CPU, in nats.
+            Sums of their log-probabilities in nats, (N,) float64, and how many they are, (N,); on the CPU.
 
         Raises:
-            ValueError: a continuation has no tokens, or a pair does not fit the model's context.
+            PairError: a continuation has no tokens, or a pair does not fit the model's context.
         """
-        rows: list[tuple[list[int], list[int]]] = []
-        for i, (prompt, continuation) in enumerate(pairs):
-            first = self._prompt_ids(prompt)
-            (second,) = self.plain_ids([continuation])
-            if not self.is_seq2seq and not self.chat:
-                # Of one text wherever the prompt's tokens do not depend on what follows.
-                whole = self._prompt_ids(prompt + continuation)
-                second = whole[len(first) :] if whole[: len(first)] == first else second
+        firsts, seconds = self._pair_ids(pairs)
+        for i, (first, second) in enumerate(zip(firsts, seconds, strict=True)):
             if not second:
-                raise ValueError(f"pair {i}: the continuation {continuation!r} has no tokens")
+                raise PairError(i, f"the continuation {pairs[i][1]!r} has no tokens")
             if failure := self._misfit(len(first), len(second)):
-                raise ValueError(f"pair {i}: {failure}")
-            rows.append((first, second))
-        order = sorted(range(len(rows)), key=lambda i: -sum(map(len, rows[i])))
-        result_N = torch.zeros(len(rows), dtype=torch.float64)
-        for start in range(0, len(order), self.batch_size):
-            batch = order[start : start + self.batch_size]
-            with torch.inference_mode():
-                result_N[batch] = self._score([rows[i] for i in batch]).double().cpu()
-        return result_N
+                raise PairError(i, str(failure))
+        behind: _Behind = {}
+        for i, (first, second) in enumerate(zip(firsts, seconds, strict=True)):
+            behind.setdefault((*first,), {}).setdefault((*second,), []).append(i)
+        total_N = torch.zeros(len(pairs), dtype=torch.float64)
+        score = self._score_seq2seq if self.is_seq2seq else self._score_causal
+        with torch.inference_mode():
+            for numbers, value in score(behind):
+                total_N[numbers] = value
+        return total_N, torch.tensor([len(second) for second in seconds])
 
     def next_token_logprobs(
         self, prompts: Sequence[str], labels: Sequence[str], *, after: str = "", top: int = 0
@@ -168,7 +182,7 @@ class LocalTextModel(TextModel):
         """Over the whole vocabulary; see `TextModel`. All prompts of a call are read together: what they
         begin with in common is read once."""
         wanted = first_tokens(self.tokenizer, labels, "" if self.is_seq2seq or self.chat else after)
-        ids = [self._prompt_ids(prompt) for prompt in prompts]
+        ids = self._prompt_ids(prompts)
         failures = {i: failure for i, row in enumerate(ids) if (failure := self._misfit(len(row), 0))}
         fitting = [i for i in range(len(ids)) if i not in failures]
         rows = log_probabilities(self, [ids[i] for i in fitting], wanted, top)
@@ -233,15 +247,37 @@ class LocalTextModel(TextModel):
 
     def token_counts(self, prompts: Sequence[str]) -> list[int]:
         """How many tokens each prompt has, special ones included."""
-        return [len(self._prompt_ids(prompt)) for prompt in prompts]
+        return [len(ids) for ids in self._prompt_ids(prompts)]
 
-    def _prompt_ids(self, prompt: str) -> list[int]:
+    def _prompt_ids(self, prompts: Sequence[str]) -> list[list[int]]:
+        if not prompts:
+            return []
         if not self.chat:
-            return list(self.tokenizer(prompt, verbose=False)["input_ids"])
-        turns = [{"role": "user", "content": prompt}]
+            return list(self.tokenizer(list(prompts), verbose=False)["input_ids"])
         # The template writes the special tokens itself.
-        text = self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-        return list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+        return self.plain_ids(
+            [
+                self.tokenizer.apply_chat_template(
+                    [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True
+                )
+                for prompt in prompts
+            ]
+        )
+
+    def _pair_ids(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[list[int]], list[list[int]]]:
+        """The token ids of all prompts, and of what stands behind them."""
+        different = list(dict.fromkeys(prompt for prompt, _ in pairs))
+        ids_of = dict(zip(different, self._prompt_ids(different), strict=True))
+        firsts = [ids_of[prompt] for prompt, _ in pairs]
+        seconds = self.plain_ids([continuation for _, continuation in pairs])
+        if self.is_seq2seq or self.chat:
+            return firsts, seconds
+        # Of one text wherever the prompt's tokens do not depend on what follows.
+        wholes = self._prompt_ids(["".join(pair) for pair in pairs])
+        return firsts, [
+            whole[len(first) :] if whole[: len(first)] == first else second
+            for first, second, whole in zip(firsts, seconds, wholes, strict=True)
+        ]
 
     def _misfit(self, length: int, new: int) -> TextFailure | None:
         """Why a prompt of `length` tokens and an answer of `new` cannot be; None if they can."""
@@ -260,24 +296,104 @@ class LocalTextModel(TextModel):
         ids_BT, mask_BT = padded(ids, self.pad, self.device, left=left)
         return {"input_ids": ids_BT, "attention_mask": mask_BT}
 
-    def _score(self, rows: list[tuple[list[int], list[int]]]) -> Tensor:
-        """log P of every row's second part, (B,)."""
-        if not self.is_seq2seq:
-            spans = [(len(first), len(first) + len(second) - 1) for first, second in rows]
-            inputs = self.padded([[*first, *second] for first, second in rows])
-            at_B1E = torch.tensor(spans, device=self.device)[:, None]
-            return log_likelihoods(self.model, inputs, at_B1E).total_BC[:, 0]
+    def read_in_batches(self, lengths: Sequence[int], read: Callable[[list[int]], None]) -> None:
+        """Have all rows read, longest first, as many at once as `tokens_at_once` allows, padding included.
+        Where memory does not suffice, half as many for the rest of the run.
+
+        Args:
+            lengths: tokens of each row.
+            read: reads the rows of these numbers.
+
+        Raises:
+            ValueError: one row alone does not fit into memory.
+        """
+        order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+        while order:
+            longest = max(1, lengths[order[0]])
+            batch = order[: max(1, self.tokens_at_once // longest)]
+            try:
+                read(batch)
+            except RuntimeError as error:
+                if not isinstance(error, torch.OutOfMemoryError) and "allocate memory" not in str(error):
+                    raise
+                if len(batch) == 1:
+                    raise ValueError(
+                        f"{self.name}: {self.device} has no memory for one text of {longest} tokens; choose one "
+                        "with more, or a smaller model"
+                    ) from None
+                if not self._halved:
+                    logger.warning(
+                        "%s: %d tokens at once do not fit into memory; going on with half as many",
+                        self.name,
+                        len(batch) * longest,
+                    )
+                self._halved, self.tokens_at_once = True, len(batch) * longest // 2
+            else:
+                order = order[len(batch) :]
+                continue
+            if self.device.type == "cuda":  # the error is gone, and what it held with it
+                torch.cuda.empty_cache()
+
+    def _score_causal(self, behind: _Behind) -> list[tuple[list[int], float]]:
+        """The numbers of equal pairs, and log P of their second part."""
+        rows, numbers = list[PackedRow](), list[list[list[int]]]()
+        for prompt, continuations in behind.items():
+            together = dict(enumerate(continuations))
+            parts = (
+                [together] if self._packs(prompt, continuations) else [{i: x} for i, x in together.items()]
+            )
+            rows += [packed(prompt, part) for part in parts]
+            numbers += [list(continuations.values())] * len(parts)
+        length, cache = shared_start(self, [row.ids for row in rows], [row.spans[0][0] - 1 for row in rows])
+        found: list[tuple[list[int], float]] = []
+
+        def read(batch: list[int]) -> None:
+            some = [rows[r] for r in batch]
+            inputs = self.padded([row.ids[length:] for row in some])
+            width, most = inputs["input_ids"].shape[1], max(len(row.spans) for row in some)
+            none = (width + length, width + length - 1)
+            spans = [[*row.spans, *[none] * (most - len(row.spans))] for row in some]
+            follows = [[*row.follows, *[-1] * (most - len(row.spans))] for row in some]
+            past = Past(length, repeated(cache, len(some))) if cache is not None else None
+            continuation_BCE = torch.tensor(spans, device=self.device) - length
+            follows_BC = torch.tensor(follows, device=self.device)
+            scores = log_likelihoods(self.model, inputs, continuation_BCE, follows_BC, past).total_BC
+            for r, row, score_C in zip(batch, some, scores.double().tolist(), strict=True):
+                for number, path in row.paths.items():
+                    found.append((numbers[r][number], math.fsum(score_C[piece] for piece in path)))
+
+        self.read_in_batches([len(row.ids) - length for row in rows], read)
+        return found
+
+    def _packs(self, prompt: Sequence[int], continuations: Collection[Sequence[int]]) -> bool:
+        """Whether continuations may stand in one row: the model can read them so, and no window cuts it."""
+        if self._side_by_side is None:
+            self._side_by_side = reads_side_by_side(self.model)
+        window = getattr(self.config.get_text_config(), "sliding_window", None)
+        return self._side_by_side and (not window or len(prompt) + max(map(len, continuations)) <= window)
+
+    def _score_seq2seq(self, behind: _Behind) -> list[tuple[list[int], float]]:
+        """The same of an encoder and a decoder."""
+        rows = [
+            (first, second, numbers) for first, some in behind.items() for second, numbers in some.items()
+        ]
         # BART's kin begin every answer with a token that says nothing; it is given, not scored.
         forced = self.model.generation_config.forced_bos_token_id
         lead = [] if forced is None else [forced]
-        labels_BT = self.padded([[*lead, *second] for _, second in rows])["input_ids"]
-        inputs = {**self.padded([first for first, _ in rows]), "labels": labels_BT}
-        logits_BTV = self.model(**inputs, use_cache=False).logits
-        sums = []
-        for b, (_, second) in enumerate(rows):
-            log_TV = logits_BTV[b, len(lead) : len(lead) + len(second)].float().log_softmax(-1)
-            sums.append(log_TV.gather(1, torch.tensor(second, device=log_TV.device)[:, None]).sum())
-        return torch.stack(sums)
+        found: list[tuple[list[int], float]] = []
+
+        def read(batch: list[int]) -> None:
+            some = [rows[r] for r in batch]
+            labels_BT = self.padded([[*lead, *second] for _, second, _ in some])["input_ids"]
+            inputs = {**self.padded([[*first] for first, _, _ in some]), "labels": labels_BT}
+            logits_BTV = self.model(**inputs, use_cache=False).logits
+            for (_, second, numbers), logits_TV in zip(some, logits_BTV, strict=True):
+                log_TV = logits_TV[len(lead) : len(lead) + len(second)].float().log_softmax(-1)
+                chosen = torch.tensor(second, device=log_TV.device)[:, None]
+                found.append((numbers, float(log_TV.gather(1, chosen).sum())))
+
+        self.read_in_batches([len(first) + len(lead) + len(second) for first, second, _ in rows], read)
+        return found
 
 
 def _load(path: str, device: torch.device, dtype: str) -> tuple[Any, Any]:

@@ -78,42 +78,56 @@ def log_probabilities(
         top: see above.
     """
     found: dict[int, tuple[float, ...]] = {}
-    order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
+    length, cache = (
+        (0, None) if local.is_seq2seq else shared_start(local, rows, [len(row) - 1 for row in rows])
+    )
+
+    def read(batch: list[int]) -> None:
+        some = [rows[i] for i in batch]
+        if local.is_seq2seq:  # the first token of the answer
+            chosen = local.model.generation_config
+            begun = (chosen.decoder_start_token_id, chosen.forced_bos_token_id)
+            begun_T = [token for token in begun if token is not None]
+            begun_BT = torch.tensor([begun_T] * len(some), device=local.device)
+            inputs = local.padded(some)
+            logits_BTV = local.model(**inputs, decoder_input_ids=begun_BT, use_cache=False).logits
+            logits_BV = logits_BTV[:, -1]
+        else:
+            logits_BV = _next_logits(local, some, length, cache)
+        log_BV = logits_BV.float().log_softmax(-1)
+        log_BL = log_BV[:, list(labels)]
+        if top:
+            least_B1 = log_BV.topk(min(top, log_BV.shape[1])).values[:, -1:]
+            log_BL = log_BL.masked_fill(log_BL < least_B1, -math.inf)
+        found.update(zip(batch, map(tuple, log_BL.double().cpu().tolist()), strict=True))
+
     with torch.inference_mode():
-        length, cache = (0, None) if local.is_seq2seq else _shared_start(local, rows)
-        for start in range(0, len(order), local.batch_size):
-            batch = order[start : start + local.batch_size]
-            some = [rows[i] for i in batch]
-            if local.is_seq2seq:  # the first token of the answer
-                chosen = local.model.generation_config
-                begun = (chosen.decoder_start_token_id, chosen.forced_bos_token_id)
-                begun_T = [token for token in begun if token is not None]
-                begun_BT = torch.tensor([begun_T] * len(some), device=local.device)
-                inputs = local.padded(some)
-                logits_BTV = local.model(**inputs, decoder_input_ids=begun_BT, use_cache=False).logits
-                logits_BV = logits_BTV[:, -1]
-            else:
-                logits_BV = _next_logits(local, some, length, cache)
-            log_BV = logits_BV.float().log_softmax(-1)
-            log_BL = log_BV[:, list(labels)]
-            if top:
-                least_B1 = log_BV.topk(min(top, log_BV.shape[1])).values[:, -1:]
-                log_BL = log_BL.masked_fill(log_BL < least_B1, -math.inf)
-            found |= zip(batch, map(tuple, log_BL.double().cpu().tolist()), strict=True)
+        local.read_in_batches([len(row) - length for row in rows], read)
     return [found[i] for i in range(len(rows))]
 
 
-def _shared_start(local: Any, rows: Sequence[list[int]]) -> tuple[int, Any]:
-    """How many tokens all prompts begin with, and their keys and values, read once for a batch of one:
-    demonstrations are most of a prompt. 0 where it is not worth it, or the model keeps something else."""
+def shared_start(local: Any, rows: Sequence[list[int]], most: Sequence[int]) -> tuple[int, Any]:
+    """How many tokens all rows begin with, of each at most so many, and their keys and values, read once for
+    a batch of one and kept for the next call: demonstrations are most of a prompt. 0 where it is not worth
+    it, or the model keeps something else."""
     same = sum(1 for _ in takewhile(lambda ids: len(set(ids)) == 1, zip(*rows, strict=False)))
-    length = min(same, min(map(len, rows), default=0) - 1)
+    length = min(same, min(most, default=0))
     if len(rows) < 2 or length < _WORTH_SHARING:
         return 0, None
-    ids_1T = torch.tensor([rows[0][:length]], device=local.device)
-    read = local.model(input_ids=ids_1T, use_cache=True, **_kept(local.model, [0]))
-    cache = getattr(read, "past_key_values", None)  # a state-space model has none
-    return (length, cache) if type(cache) is DynamicCache else (0, None)
+    begin = rows[0][:length]
+    if local.head[0] != begin:
+        with torch.inference_mode():
+            ids_1T = torch.tensor([begin], device=local.device)
+            read = local.model(input_ids=ids_1T, use_cache=True, **_kept(local.model, [0]))
+        local.head = begin, getattr(read, "past_key_values", None)  # a state-space model has none
+    return (length, local.head[1]) if type(local.head[1]) is DynamicCache else (0, None)
+
+
+def repeated(cache: Any, rows: int) -> Any:
+    """A copy of keys and values for so many rows."""
+    past = copy.deepcopy(cache)
+    past.batch_repeat_interleave(rows)
+    return past
 
 
 def _next_logits(local: Any, rows: list[list[int]], length: int, cache: Any) -> Tensor:
@@ -121,13 +135,11 @@ def _next_logits(local: Any, rows: list[list[int]], length: int, cache: Any) -> 
     inputs = local.padded([row[length:] for row in rows])
     inputs["use_cache"] = cache is not None
     if cache is not None:
-        past = copy.deepcopy(cache)
-        past.batch_repeat_interleave(len(rows))
         width = inputs["input_ids"].shape[1]
         ones_BT = torch.ones(len(rows), length, dtype=torch.long, device=local.device)
         inputs["attention_mask"] = torch.cat([ones_BT, inputs["attention_mask"]], 1)
         position_BS = torch.arange(length, length + width, device=local.device).expand(len(rows), -1)
-        inputs |= {"past_key_values": past, "position_ids": position_BS}
+        inputs |= {"past_key_values": repeated(cache, len(rows)), "position_ids": position_BS}
     last = [len(row) - length - 1 for row in rows]
     kept = sorted(set(last))
     more = _kept(local.model, kept)

@@ -35,6 +35,14 @@ class TextFailure:
         return f"{self.reason}: {self.detail}" if self.detail else self.reason
 
 
+class PairError(ValueError):
+    """A prompt and a continuation that cannot be scored; `pair` is their number among those asked."""
+
+    def __init__(self, pair: int, reason: str) -> None:
+        super().__init__(f"pair {pair}: {reason}")
+        self.pair, self.reason = pair, reason
+
+
 class TextModel(ABC):
     """Anything that answers prompts. What it cannot do (see `can`) is a ValueError."""
 
@@ -73,8 +81,13 @@ class TextModel(ABC):
         """
         raise ValueError(f"{self.name} gives no probabilities of the next token")
 
-    def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
-        """log P(continuation | prompt) for (prompt, continuation) pairs: float64 of shape (N,), in nats."""
+    def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> tuple[Tensor, Tensor]:
+        """log P(continuation | prompt) for (prompt, continuation) pairs, in nats: (N,) float64; and how many
+        tokens the continuations have, (N,).
+
+        Raises:
+            PairError: a pair cannot be scored.
+        """
         raise ValueError(
             f"{self.name} cannot score given texts; choose a local model (hf:FOLDER_OR_HUB_NAME)"
         )

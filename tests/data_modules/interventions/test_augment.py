@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 import data_modules.interventions.deletion
 from data_modules.interventions.augmentation import (
@@ -173,9 +172,6 @@ class Scripted:
             self.prompts.append(prompt)
             (phrase,) = (phrase for phrase in self.replies if f'"{phrase}"' in prompt)
             yield self.replies[phrase].pop(0)
-
-    def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
-        raise NotImplementedError
 
 
 def test_a_bad_sentence_is_asked_for_once_more_in_other_words() -> None:

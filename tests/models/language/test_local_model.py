@@ -47,7 +47,8 @@ def test_answers_and_likelihoods_are_those_of_naive_loops(
     texts = list(model.complete(PROMPTS))
     assert texts == [greedy(folder, prompt, NEW) or TextFailure("empty answer") for prompt in PROMPTS]
     assert len(set(map(str, texts))) > 2  # the models do read their prompts
-    found = model.log_likelihoods(PAIRS)
+    found, count = model.log_likelihoods(PAIRS)
+    assert count.tolist() == [3, 1, 4] * 5
     expected = torch.tensor([log_likelihood(folder, *pair) for pair in PAIRS], dtype=torch.float64)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
     assert isinstance(model, LocalTextModel)
@@ -98,7 +99,7 @@ def test_prompts_that_do_not_fit_fail_before_anything_is_generated(
 @pytest.mark.parametrize("name", ["gpt2", "t5"])
 def test_the_words_that_may_follow_share_one_probability(folders: dict[str, Path], name: str) -> None:
     model = open_text_model(f"hf:{folders[name]}", device="cpu")
-    scores = model.log_likelihoods([("the cat", word) for word in loaded(folders[name])[1].get_vocab()])
+    scores, _ = model.log_likelihoods([("the cat", word) for word in loaded(folders[name])[1].get_vocab()])
     assert float(scores.exp().sum()) == pytest.approx(1, abs=1e-5)
 
 
@@ -169,7 +170,7 @@ def test_mistakes_are_told(folders: dict[str, Path], tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=word):
             open_text_model(f"hf:{name}", **options)
     model = open_text_model(f"hf:{folders['gpt2']}")
-    assert model.log_likelihoods([]).shape == (0,)
+    assert model.log_likelihoods([])[0].shape == (0,)
     for pairs, word in (([("a", "cat"), ("a", "")], "pair 1"), ([("the " * CONTEXT, "cat")], "pair 0")):
         with pytest.raises(ValueError, match=word):
             model.log_likelihoods(pairs)
