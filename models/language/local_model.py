@@ -19,6 +19,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from models.backbones import pick_device, refuse_nonfinite
+from models.cpu_kernels import use_linear_kernels
 from models.language.likelihood import (
     PackedRow,
     Past,
@@ -318,8 +319,8 @@ class LocalTextModel(TextModel):
                     raise
                 if len(batch) == 1:
                     raise ValueError(
-                        f"{self.name}: {self.device} has no memory for one text of {longest} tokens; choose one "
-                        "with more, or a smaller model"
+                        f"{self.name}: {self.device} has no memory for one text of {longest} tokens; choose "
+                        "one with more, or a smaller model"
                     ) from None
                 if not self._halved:
                     logger.warning(
@@ -415,6 +416,8 @@ def _load(path: str, device: torch.device, dtype: str) -> tuple[Any, Any]:
     if not tokenizer.is_fast or not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):
         # Without a vocabulary transformers makes one up in which every word is unknown.
         raise ValueError(f"model {path!r} has no fast tokenizer with a vocabulary; add the tokenizer's files")
+    if device.type == "cpu" and model.dtype == torch.float32:
+        use_linear_kernels(model)
     return float32_logits(model.to(device).eval()), tokenizer
 
 

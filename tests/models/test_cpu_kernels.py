@@ -12,7 +12,14 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from models.checkpoint import start
-from models.cpu_kernels import ATTENTION, Dropout, cpu_attention, keep_bits, keep_probability
+from models.cpu_kernels import (
+    ATTENTION,
+    Dropout,
+    cpu_attention,
+    keep_bits,
+    keep_probability,
+    use_linear_kernels,
+)
 from models.heads.span import SpanModel
 from tests.models.tiny import NAMES, at, backbone, rows
 
@@ -123,3 +130,15 @@ def test_gpus_and_the_compiler_get_torchs_own(monkeypatch: pytest.MonkeyPatch) -
     built = start(backbone("bert"), SpanModel)
     assert built.config._attn_implementation == "sdpa"
     assert [m for m in built.modules() if type(m) is nn.Dropout]
+
+
+def test_linear_layers_by_onednn_are_torchs_own() -> None:
+    torch.manual_seed(0)
+    layers = nn.Sequential(nn.Linear(40, 24), nn.Linear(24, 56, bias=False))
+    wanted = layers(x := torch.randn(3, 5, 80)[..., ::2])
+    use_linear_kernels(layers)
+    with torch.inference_mode():
+        torch.testing.assert_close(layers(x), wanted.detach(), rtol=1e-5, atol=1e-6)
+        assert layers(x[:0]).shape == (0, 5, 56)
+    assert layers(x).requires_grad, "with gradients torch's own"
+    torch.testing.assert_close(layers.double()(x.double()).float(), wanted, rtol=1e-5, atol=1e-6)

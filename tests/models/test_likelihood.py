@@ -14,7 +14,7 @@ from models.backbones import ARCHITECTURES, Backbone, CheckpointError, load_pret
 from models.checkpoint import start
 from models.heads.causal import CausalModel
 from models.heads.choice import ChoiceModel
-from models.language.likelihood import log_likelihoods
+from models.language.likelihood import Past, log_likelihoods, packed
 
 NAMES = ("llama", "qwen2", "qwen3", "gpt2")
 PROMPTS = ([5, 6, 7, 8, 9], [10, 11], [12, 13, 14])
@@ -43,7 +43,7 @@ def _rms_norm(module: Any, hidden: Tensor) -> Tensor:
     return module.weight * hidden * (hidden.pow(2).mean(-1, keepdim=True) + module.variance_epsilon).rsqrt()
 
 
-def packed(side: str) -> tuple[dict[str, Tensor], Tensor]:
+def padded_rows(side: str) -> tuple[dict[str, Tensor], Tensor]:
     """Padded rows of prompts with their continuations, and where these stand."""
     rows = [sum(more, prompt) for prompt, more in zip(PROMPTS, CONTINUATIONS, strict=True)]
     width = max(map(len, rows)) + 2
@@ -79,7 +79,7 @@ def test_the_shared_prefix_gives_values_and_gradients_of_whole_rows(name: str, s
     (expected * weight).sum().backward()
     wanted = {key: p.grad.clone() for key, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()
-    found = log_likelihoods(model.encoder, *packed(side))
+    found = log_likelihoods(model.encoder, *padded_rows(side))
     (found.total_BC * weight).sum().backward()
     torch.testing.assert_close(found.total_BC, expected, rtol=0, atol=1e-9)
     assert found.count_BC.tolist() == [[3, 1, 2], [1, 2, 1], [2, 4, 1]]
@@ -91,16 +91,35 @@ def test_the_shared_prefix_gives_values_and_gradients_of_whole_rows(name: str, s
 
 def test_one_continuation_is_a_plain_row() -> None:
     model = decoder("llama").double()
-    inputs, spans = packed("right")
+    inputs, spans = padded_rows("right")
     alone = log_likelihoods(model.encoder, inputs, spans[:, :1])
     torch.testing.assert_close(alone.total_BC, naive(model)[:, :1], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_what_continuations_begin_with_and_what_rows_begin_with_is_read_once(name: str) -> None:
+    """A tree behind a prompt, whose start comes out of a cache: the same numbers as whole rows."""
+    model = decoder(name).double()
+    prompt, texts = [5, 6, 7, 8, 9], [[20, 21, 22], [20, 21, 24, 25], [20, 21], [30], [20, 26]]
+    row = packed(prompt, dict(enumerate(texts)))
+    assert len(row.ids) == 5 + 2 + 1 + 2 + 1 + 1
+    past = Past(3, model.encoder(torch.tensor([prompt[:3]]), use_cache=True).past_key_values)
+    for known, cached in ((0, None), (3, past)):
+        ids = torch.tensor([row.ids[known:]])
+        spans, follows = torch.tensor([row.spans]) - known, torch.tensor([row.follows])
+        inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        found = log_likelihoods(model.encoder, inputs, spans, follows, cached).total_BC[0]
+        for number, tokens in enumerate(texts):
+            log_prob_TV = model.encoder(torch.tensor([prompt + tokens])).logits[0].log_softmax(-1)
+            expected = log_prob_TV[torch.arange(4, 4 + len(tokens)), torch.tensor(tokens)].sum()
+            torch.testing.assert_close(found[row.paths[number]].sum(), expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["mean", "sum"])
 def test_log_s_is_the_softmax_over_the_subjects(kind: str) -> None:
     model = decoder("qwen3").double()
     model.likelihood = kind  # type: ignore[assignment]
-    inputs, spans = packed("left")
+    inputs, spans = padded_rows("left")
     total, candidates = naive(model)[:, :2], spans[:, :2].unsqueeze(1)
     if kind == "mean":
         total = total / torch.tensor([[3, 1], [1, 2], [2, 4]])
@@ -111,7 +130,7 @@ def test_log_s_is_the_softmax_over_the_subjects(kind: str) -> None:
 
 def test_hidden_states_do_not_depend_on_padding() -> None:
     model = decoder("gpt2").double()
-    right, left = packed("right")[0], packed("left")[0]
+    right, left = padded_rows("right")[0], padded_rows("left")[0]
     one, other = model.hidden_states(right), model.hidden_states(left)
     assert len(one) == model.config.num_hidden_layers + 1
     for a, b in zip(one, other, strict=True):
