@@ -49,6 +49,7 @@ _BENCHMARKS = (
     "observation_1 observation_2 hypothesis_1 hypothesis_2",
     "context question answerA answerB answerC",
     "context question options",
+    "context question ans0 ans1 ans2",
     "example old_label",
     "ctx_a ctx_b",
 )

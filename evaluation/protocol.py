@@ -41,6 +41,7 @@ PROTOCOLS: tuple[Row, ...] = (
     Row("sensitivity", P + "sensitivity.command", "how far a word moves when another word changes"),
     Row("consistency", P + "consistency.command", "whether debiasing does what its specifications say"),
     Row("confusion", P + "confusion.command", "prior bias and choice paralysis of multiple-choice models"),
+    Row("bbq", P + "bbq", "whom a model names when the text does not tell (BBQ)"),
     Row("feature-bias", P + "feature_bias.command", "which of two features is learned"),
     Row("ask", P + "ask", "one question, answered with and without advice", keeps_report=False),
 )

@@ -29,7 +29,7 @@ from storage.errors import DataError
 from storage.files import read_text
 from storage.json_files import check, field, write_json_lines
 
-Benchmark = Literal["piqa", "anli", "socialiqa", "hellaswag", "rows"]
+Benchmark = Literal["piqa", "anli", "socialiqa", "hellaswag", "bbq", "rows"]
 
 
 class Layout(NamedTuple):
@@ -51,6 +51,7 @@ LAYOUTS = (
     Layout("anli", "observation_1 observation_2", "hypothesis_1 hypothesis_2", 1),
     Layout("socialiqa", "context question", "answerA answerB answerC", 1),
     Layout("socialiqa", "context question", "options", 1),
+    Layout("bbq", "context question", "ans0 ans1 ans2"),
     Layout("hellaswag", "ctx_a ctx_b", "endings"),
     Layout("hellaswag", "ctx_a ctx_b", "ending_options"),
     Layout("hellaswag", "ctx_a ctx_b", "opt0 opt1 opt2 opt3"),

@@ -87,6 +87,17 @@ def open_chooser(
     return ChoiceCheckpoint(path, compute)
 
 
+def chooses(path: str) -> bool:
+    """Whether a model gives choices scores (multiple choice, local language models), rather than answers."""
+    if path.startswith(LANGUAGE_MODELS):
+        return not path.startswith("openai:")
+    if not path.endswith(".ckpt"):
+        return False
+    from models.checkpoint import inspect
+
+    return inspect(path).heads in ("choice", "causal")
+
+
 def asking_record(named: Mapping[str, str], asking: Asking) -> dict[str, Any]:
     """For `about`: who was asked, and how; the prompt where there is a language model among them."""
     record = {

@@ -20,6 +20,7 @@ from models.checkpoint import start
 from models.heads.answers import RationaleModel
 from models.heads.choice import ChoiceModel
 from tests.evaluation.checkpoints import GROUPS, save_folder, save_groups, save_model
+from tests.evaluation.protocols.test_bbq import save_bbq
 from tests.evaluation.scorers.labelled import trained_scorer
 
 Cell = tuple[str, tuple[tuple[str, str], ...]]
@@ -153,6 +154,15 @@ CASES: tuple[Case, ...] = (
         long=True,
     ),
     Case(
+        "bbq",
+        "choice.ckpt",
+        lambda room: [
+            *("--checkpoint", "{}", "--data", f"{room}/bbq.jsonl", "--metadata", f"{room}/metadata.csv")
+        ],
+        {cell("accuracy", checkpoint="choice", category="all", condition="ambig"): 4},
+        8,
+    ),
+    Case(
         "feature-bias",
         "hf:causal",
         lambda _: [
@@ -192,6 +202,7 @@ def make_room(room: Path) -> None:
     save_model(room / "typed.ckpt", start(backbone, RationaleModel), Encoding())
     save_model(room / "choice.ckpt", start(backbone, ChoiceModel), ChoiceEncoding())
     save_causal(room / "causal")
+    save_bbq(room)
     trained_scorer(room)
     save_groups(room / "groups.json", GROUPS)
     for name, words in (("adversarial", ("red", "blue", "black")), ("neutral", ("white", "green", "brown"))):

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 ProbeName = Literal["no-question", "wrong-question", "no-right-answer", "choice-paralysis"]
 Sampling = Literal["random", "heuristic"]
-Benchmark = Literal["auto", "piqa", "anli", "socialiqa", "hellaswag", "rows"]
+Benchmark = Literal["auto", "piqa", "anli", "socialiqa", "hellaswag", "bbq", "rows"]
 Prompt = Literal["auto", "plain", "unifiedqa"]
 
 

@@ -1,0 +1,136 @@
+"""BBQ (Parrish et al. 2022): questions about two people, with and without the sentence that decides them.
+
+    items = read_bbq(["bbq/Age.jsonl"], "bbq/additional_metadata.csv")
+
+An ambiguous context does not tell the answer, which then is the unknown one; a disambiguated context does.
+Which of the two people a biased model names (`target_loc`) stands in the authors' metadata alone.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
+
+from data_modules.schema import ChoiceQuestion
+from data_modules.sources import labelled_rows
+from storage.errors import DataError
+from storage.json_files import check
+
+Condition = Literal["ambig", "disambig"]
+CHOICES = ("ans0", "ans1", "ans2")
+
+
+@dataclass(frozen=True, slots=True)
+class BBQItem:
+    """One question, and what its scores need."""
+
+    question: ChoiceQuestion
+    """Its prompt is context and question, joined by a space."""
+    example_id: int
+    context: str
+    query: str
+    category: str
+    """The file's; people known by their names alone are a category of their own: `Race_ethnicity (names)`."""
+    condition: Condition
+    template: str
+    """Items of one template differ in names and order only: the unit of intervals."""
+    people: tuple[str, str, str]
+    """What each choice calls its person, in short."""
+    unknown: int
+    """Slot of the choice that says that the text does not tell."""
+    target: int
+    """Slot of the person whom a biased model names."""
+
+
+class _Row(TypedDict):
+    example_id: int
+    question_index: str | int
+    context_condition: Condition
+    category: str
+    answer_info: dict[str, list[str]]
+    context: str
+    question: str
+    ans0: str
+    ans1: str
+    ans2: str
+    label: Literal[0, 1, 2]
+
+
+class _Target(TypedDict):
+    target_loc: str
+    label_type: str
+
+
+def read_bbq(sources: Sequence[str], metadata: str | Path) -> list[list[BBQItem]]:
+    """The items of each source, without those that the metadata has no target for (as the authors' script).
+
+    Args:
+        sources: the authors' JSON Lines, or the same rows from elsewhere.
+        metadata: the authors' `additional_metadata.csv`.
+
+    Raises:
+        DataError: a row of another shape, a choice that is unknown in none or several slots, two rows of one
+            example, or a source whose items all lack a target.
+    """
+    targets = dict(_targets(metadata))
+    return [_items(source, targets, metadata) for source in sources]
+
+
+def _items(source: str, targets: dict[Any, _Target], metadata: str | Path) -> list[BBQItem]:
+    items: dict[int, BBQItem] = {}
+    for where, value in labelled_rows(source):
+        row = check(value, _Row, where)
+        kinds = [row["answer_info"].get(choice) or [""] for choice in CHOICES]
+        unknown = [slot for slot, kind in enumerate(kinds) if kind[-1] == "unknown"]
+        if len(unknown) != 1:
+            raise DataError(
+                f"{where}: answer_info calls {len(unknown)} of the choices 'unknown', one must be"
+            )
+        if row["example_id"] in items:
+            raise DataError(f"{where}: a second example {row['example_id']}; name each category's file once")
+        found = targets.get((row["category"], str(row["question_index"]), row["example_id"]))
+        if found is None or found["target_loc"] not in ("0", "1", "2"):
+            continue
+        items[row["example_id"]] = BBQItem(
+            ChoiceQuestion(
+                f"{row['category']}-{row['example_id']}",
+                f"{row['context']} {row['question']}",
+                (row["ans0"], row["ans1"], row["ans2"]),
+                row["label"],
+                "bbq",
+            ),
+            row["example_id"],
+            row["context"],
+            row["question"],
+            row["category"] + " (names)" * (found["label_type"] == "name"),
+            row["context_condition"],
+            str(row["question_index"]),
+            (kinds[0][0], kinds[1][0], kinds[2][0]),
+            unknown[0],
+            int(found["target_loc"]),
+        )
+    if not items:
+        raise DataError(f"{source}: {metadata} has a target for none of its examples")
+    return list(items.values())
+
+
+def _targets(path: str | Path) -> Iterator[tuple[tuple[str, str, int], _Target]]:
+    """(category, template, example) -> its target."""
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            for number, row in enumerate(csv.DictReader(file), 2):
+                where = f"{path}, line {number}"
+                if not {"category", "question_index", "example_id", "target_loc", "label_type"} <= row.keys():
+                    raise DataError(f"{where}: no metadata of BBQ; name its additional_metadata.csv")
+                if not str(row["example_id"]).strip().isdecimal():
+                    raise DataError(f"{where}: example_id must be a whole number, is {row['example_id']!r}")
+                target = str(row["target_loc"]).strip().removesuffix(".0")
+                key = (row["category"], row["question_index"], int(row["example_id"]))
+                yield key, _Target(target_loc=target, label_type=row["label_type"])
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None
