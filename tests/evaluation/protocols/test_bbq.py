@@ -23,8 +23,8 @@ NAMES = "category question_index example_id target_loc label_type".split()
 
 
 def save_bbq(folder: Path, templates: int = 2) -> None:
-    """`bbq.jsonl` and `metadata.csv`: of each template two questions, in both conditions. A biased model names the
-    cellist; one example has no target."""
+    """`bbq.jsonl` and `metadata.csv`: of each template two questions, in both conditions. A biased model names
+    the cellist; one example has no target."""
     rows, targets = [], []
     for number in range(4 * templates):
         asked, told_ = ("lost", "kept") if number % 4 < 2 else ("kept", "lost")
