@@ -19,11 +19,11 @@ from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import examples_of, told
 from tests.evaluation.fake_answerer import install
 
-NAMES = "category question_index example_id target_loc label_type".split()
+NAMES = ["category", "question_index", "example_id", "target_loc", "label_type"]
 
 
 def save_bbq(folder: Path, templates: int = 2) -> None:
-    """`bbq.jsonl` and `metadata.csv`: of each template two questions, in both conditions. A biased model names
+    """`bbq.jsonl`, `metadata.csv`: of each template two questions, in both conditions. A biased model names
     the cellist; one example has no target."""
     rows, targets = [], []
     for number in range(4 * templates):
