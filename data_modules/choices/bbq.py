@@ -1,6 +1,6 @@
 """BBQ (Parrish et al. 2022): questions about two people, with and without the sentence that decides them.
 
-    items = read_bbq(["bbq/Age.jsonl"], "bbq/additional_metadata.csv")
+    items = read_bbq([("Age.jsonl", labelled_rows("Age.jsonl"))], "additional_metadata.csv")
 
 An ambiguous context does not tell the answer, which then is the unknown one; a disambiguated context does.
 Which of the two people a biased model names (`target_loc`) stands in the authors' metadata alone.
@@ -9,7 +9,7 @@ Which of the two people a biased model names (`target_loc`) stands in the author
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,6 @@ from typing import Any, Literal
 from typing_extensions import TypedDict
 
 from data_modules.schema import ChoiceQuestion
-from data_modules.sources import labelled_rows
 from storage.errors import DataError
 from storage.json_files import check
 
@@ -66,11 +65,15 @@ class _Target(TypedDict):
     label_type: str
 
 
-def read_bbq(sources: Sequence[str], metadata: str | Path) -> list[list[BBQItem]]:
+Rows = Iterable[tuple[str, Any]]
+"""(place, row) of a source (`sources.labelled_rows`)."""
+
+
+def read_bbq(sources: Iterable[tuple[str, Rows]], metadata: str | Path) -> list[list[BBQItem]]:
     """The items of each source, without those that the metadata has no target for (as the authors' script).
 
     Args:
-        sources: the authors' JSON Lines, or the same rows from elsewhere.
+        sources: name and rows of each: the authors' JSON Lines, or the same from elsewhere.
         metadata: the authors' `additional_metadata.csv`.
 
     Raises:
@@ -78,12 +81,12 @@ def read_bbq(sources: Sequence[str], metadata: str | Path) -> list[list[BBQItem]
             example, or a source whose items all lack a target.
     """
     targets = dict(_targets(metadata))
-    return [_items(source, targets, metadata) for source in sources]
+    return [_items(source, rows, targets, metadata) for source, rows in sources]
 
 
-def _items(source: str, targets: dict[Any, _Target], metadata: str | Path) -> list[BBQItem]:
+def _items(source: str, rows: Rows, targets: dict[Any, _Target], metadata: str | Path) -> list[BBQItem]:
     items: dict[int, BBQItem] = {}
-    for where, value in labelled_rows(source):
+    for where, value in rows:
         row = check(value, _Row, where)
         kinds = [row["answer_info"].get(choice) or [""] for choice in CHOICES]
         unknown = [slot for slot, kind in enumerate(kinds) if kind[-1] == "unknown"]

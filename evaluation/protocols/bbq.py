@@ -84,6 +84,7 @@ def evaluate(
         asking: how models are asked.
     """
     from data_modules.choices.bbq import read_bbq
+    from data_modules.sources import labelled_rows
 
     if not checkpoint and not predictions:
         raise ValueError("name who is asked: --checkpoint, or --predictions with answers made elsewhere")
@@ -93,7 +94,10 @@ def evaluate(
         )
     if limit < 0:
         raise ValueError(f"--limit must be at least 0, is {limit}")
-    sets = [items[: limit or None] for items in read_bbq(data, metadata)]
+    sets = [
+        items[: limit or None]
+        for items in read_bbq([(source, labelled_rows(source)) for source in data], metadata)
+    ]
     items = [item for part in sets for item in part]
     named = named_sources(checkpoint or [], "--checkpoint")
     sentences = {"": ""} | {
