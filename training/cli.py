@@ -18,6 +18,7 @@ from pydoc import locate
 from typing import Any
 
 import pytorch_lightning as pl
+import yaml
 from filelock import FileLock
 from jsonargparse import Namespace
 from pytorch_lightning.callbacks import ModelCheckpoint, ProgressBar, TQDMProgressBar
@@ -183,6 +184,9 @@ class InterventuneCLI(LightningCLI):
 
     def instantiate_classes(self) -> None:
         """Build model, data and trainer. ValueError in one line where a constructor refuses an option."""
+        # What Lightning takes for hyper-parameters; its own dump would check all values a second time.
+        how = {"format": "yaml", "skip_link_targets": False, "skip_unset": False, "skip_validation": True}
+        self.config_dump = yaml.safe_load(self.parser.dump(self.config, **how))[self.subcommand]
         try:
             super().instantiate_classes()
         except ValueError as error:

@@ -6,7 +6,6 @@ A new row of PROTOCOLS needs one entry in CASES (protocol_cases.py) and nothing 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,20 +30,6 @@ def _undrawn() -> None:
     """Pictures are drawn here."""
 
 
-@pytest.fixture(scope="module")
-def reports(room: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], Path]:
-    """The report of a case, made at most once. Nobody changes it."""
-    folder = tmp_path_factory.mktemp("reports")
-
-    def made(case: Case) -> Path:
-        output = folder / case.protocol
-        if not output.exists():
-            assert main(case.command(room, output)) == 0
-        return output
-
-    return made
-
-
 def contents(folder: Path) -> dict[str, bytes]:
     """The files; where the command names the folder itself, as OUTPUT."""
     itself = str(folder).encode()
@@ -67,12 +52,34 @@ class Forwards:
         monkeypatch.setattr(torch.nn.Module, "__call__", counting)
 
 
+class Reports:
+    """The report of a case, made at most once, and how many modules were called for it. Nobody changes it."""
+
+    def __init__(self, room: Path, folder: Path) -> None:
+        self.room, self.folder = room, folder
+        self.calls: dict[str, int] = {}
+
+    def __call__(self, case: Case) -> Path:
+        output = self.folder / case.protocol
+        if not output.exists():
+            with pytest.MonkeyPatch.context() as patch:
+                forwards = Forwards(patch)
+                assert main(case.command(self.room, output)) == 0
+            self.calls[case.protocol] = forwards.count
+        return output
+
+
+@pytest.fixture(scope="module")
+def reports(room: Path, tmp_path_factory: pytest.TempPathFactory) -> Reports:
+    return Reports(room, tmp_path_factory.mktemp("reports"))
+
+
 def test_every_protocol_has_a_case() -> None:
     assert [case.protocol for case in CASES] == [row.name for row in PROTOCOLS]
 
 
 @EVERY
-def test_its_report_and_page(case: Case, reports: Callable[[Case], Path]) -> None:
+def test_its_report_and_page(case: Case, reports: Reports) -> None:
     """Its files, its numbers of examples, and its tables and figures on a page."""
     folder = reports(case)
     report = json.loads((folder / "report.json").read_text())
@@ -100,7 +107,7 @@ def test_its_report_and_page(case: Case, reports: Callable[[Case], Path]) -> Non
 
 @EVERY
 def test_it_refuses_and_replaces_another_report(
-    case: Case, reports: Callable[[Case], Path], room: Path, capsys: pytest.CaptureFixture[str]
+    case: Case, reports: Reports, room: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Asked again, a protocol says the same to the byte, and changes nothing before it has all of it."""
     folder = reports(case)
@@ -127,26 +134,24 @@ def test_a_bad_model_costs_one_line(
 @LONG
 def test_it_goes_on(
     case: Case,
-    reports: Callable[[Case], Path],
+    reports: Reports,
     room: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Interrupted half-way, the same command does the rest alone, and a third time nothing at all."""
-    command = case.command(room, tmp_path / "report")
+    command, undisturbed = case.command(room, tmp_path / "report"), reports(case)
+    whole = reports.calls[case.protocol]
     with monkeypatch.context() as patch:
-        whole = Forwards(patch)
-        assert main(case.command(room, tmp_path / "whole")) == 0
-    with monkeypatch.context() as patch:
-        Forwards(patch, stop=whole.count // 2)
+        Forwards(patch, stop=whole // 2)
         assert main(command) == 130
     assert not (tmp_path / "report").exists()
     with monkeypatch.context() as patch:
         rest = Forwards(patch)
         assert main(command) == 0
-        assert 0 < rest.count < whole.count
-        assert contents(tmp_path / "report") == contents(reports(case))
+        assert 0 < rest.count < whole
+        assert contents(tmp_path / "report") == contents(undisturbed)
         rest.count = 0
         assert main([*command, "--overwrite"]) == 0
         assert rest.count == 0

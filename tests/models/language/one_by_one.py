@@ -38,6 +38,7 @@ def next_log_probs(folder: Path, prompt: str, written: Sequence[int] = ()) -> Te
     return log_V
 
 
+@cache
 def greedy(folder: Path, prompt: str, new: int) -> str:
     """At most `new` tokens, the likeliest one each time."""
     model, tokenizer = loaded(folder)
@@ -47,6 +48,7 @@ def greedy(folder: Path, prompt: str, new: int) -> str:
     return str(tokenizer.decode(written, skip_special_tokens=True)).strip()
 
 
+@cache
 def log_likelihood(folder: Path, prompt: str, continuation: str) -> float:
     """One softmax a token."""
     total, written = 0.0, lead(folder)
