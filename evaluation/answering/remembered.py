@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from data_modules.schema import ChoiceQuestion
 from evaluation.answering.interface import Answerer
-from storage.finished_work import FinishedWork
+from storage.finished_work import FinishedWork, work_key
 
 CHUNK = 256
 """Questions whose logits are kept at once: what an interruption costs at most."""
 
 
 def remembered_logits(
-    answerer: Answerer,
-    questions: Sequence[ChoiceQuestion],
-    work: FinishedWork,
-    key: Callable[[Sequence[ChoiceQuestion]], str],
-    what: str,
+    answerer: Answerer, questions: Sequence[ChoiceQuestion], work: FinishedWork, what: str
 ) -> np.ndarray:
     """Logits (N, C) of questions with equally many choices, from finished work where they are there.
 
@@ -27,7 +23,6 @@ def remembered_logits(
         answerer: who chooses.
         questions: N of them.
         work: keeps the logits.
-        key: of a chunk.
         what: names the progress bar.
 
     Raises:
@@ -37,7 +32,9 @@ def remembered_logits(
     chunks = range(0, len(questions), CHUNK)
     for number, start in enumerate(chunks, 1):
         part = questions[start : start + CHUNK]
-        if not (record := work.get(chunk_key := key(part))):
+        texts = [[question.prompt, *question.choices] for question in part]
+        key = work_key(what="logits", model=answerer.identity, questions=texts)
+        if not (record := work.get(key)):
             name = f"{what} ({number} of {len(chunks)})" if len(chunks) > 1 else what
             logits = [np.asarray(logit_C, dtype=np.float32) for logit_C in answerer.choice_logits(part, name)]
             for question, logit_C in zip(part, logits, strict=True):
@@ -46,6 +43,6 @@ def remembered_logits(
                         f"{answerer.path}: gives question {question.id} a logit that is no finite number; "
                         "choose another checkpoint, or --dtype float32"
                     )
-            record = work.add(chunk_key, logits=[logit_C.tolist() for logit_C in logits])
+            record = work.add(key, logits=[logit_C.tolist() for logit_C in logits])
         rows += work.array(record, "logits", len(part), len(part[0].choices)).tolist()
     return np.array(rows)

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
@@ -146,7 +145,7 @@ def evaluate(
     from evaluation.answering.open import open_chooser
     from evaluation.answering.remembered import remembered_logits
     from evaluation.protocols.confusion.measures import TrialAnswers
-    from evaluation.protocols.confusion.trials import logits_key, similar_trials
+    from evaluation.protocols.confusion.trials import similar_trials
     from evaluation.protocols.confusion.views import report
     from metrics.confusion import confidences
     from storage.finished_work import FinishedWork
@@ -182,11 +181,11 @@ def evaluate(
             if plan.embeds and not encoder:
                 similar = similar_trials(questions, plan, answerer, finished)
             for trial in (*fixed[on], *similar):
-                key, what = partial(logits_key, answerer), f"{name}: {on} {trial.title}".replace("  ", " ")
+                what = f"{name}: {on} {trial.title}".replace("  ", " ")
                 if path.endswith(ANSWERS):  # nothing to remember
                     logit_PC = np.stack(list(answerer.choice_logits(trial.questions, what)))
                 else:
-                    logit_PC = remembered_logits(answerer, trial.questions, finished, key, what)
+                    logit_PC = remembered_logits(answerer, trial.questions, finished, what)
                 outcomes.append(TrialAnswers(name, trial, confidences(logit_PC), on))
         del answerer  # before the next one needs its memory
     about = {

@@ -184,9 +184,3 @@ def similar_trials(
             raise DataError(f"{where}: a record holds {len(kept)} questions, not {len(targets)}; remove it")
         trials.append(Trial("choice_paralysis", number, targets, kept, "heuristic", n))
     return trials
-
-
-def logits_key(answerer: Answerer, questions: Sequence[ChoiceQuestion]) -> str:
-    """The key of a chunk's logits."""
-    texts = [[question.prompt, *question.choices] for question in questions]
-    return work_key(what="logits", model=answerer.identity, questions=texts)

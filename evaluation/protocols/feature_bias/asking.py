@@ -18,7 +18,6 @@ import numpy as np
 from scipy.special import softmax
 from tqdm.auto import tqdm
 
-from data_modules.schema import ChoiceQuestion
 from data_modules.tasks.feature_bias import FeatureTask, TaskExample, choice_rows
 from evaluation.answering.interface import Answerer
 from evaluation.answering.remembered import remembered_logits
@@ -225,15 +224,9 @@ def classifier_rows(
         seeds: checkpoints of this name that were measured on a task so far; this one is added.
         work: finished pieces.
     """
-
-    def key(part: Sequence[ChoiceQuestion]) -> str:
-        prompts = [question.prompt for question in part]
-        shown = list(part[0].choices)
-        return work_key(protocol="feature-bias", model=answerer.identity, words=shown, texts=prompts)
-
     for task, examples in texts.values():
         questions = choice_rows(task, examples, words)
-        logit_NL = remembered_logits(answerer, questions, work, key, task.name)
+        logit_NL = remembered_logits(answerer, questions, work, task.name)
         for example, logit_L in zip(examples, logit_NL, strict=True):
             label = int(np.argmax(logit_L))
             row = text_row(name, "fine-tuned", task.name, example, seeds[task.name])
