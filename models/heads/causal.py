@@ -130,7 +130,10 @@ class CausalModel(QAModel):
             max_new_tokens=limit, eos_token_id=sorted(ends) or None, pad_token_id=tokenizer.pad_token_id
         )
         ids_BT, mask_BT = padded(rows, tokenizer.pad_token_id, inputs["input_ids"].device, left=True)
-        written_BT = self.encoder.generate(ids_BT, attention_mask=mask_BT, generation_config=settings)
+        # Under FSDP it would wait for other processes, which may have fewer batches; all weights are here.
+        written_BT = self.encoder.generate(
+            ids_BT, attention_mask=mask_BT, generation_config=settings, synced_gpus=False
+        )
         texts = tokenizer.batch_decode(written_BT[:, ids_BT.shape[1] :], skip_special_tokens=True)
         return [next(iter(text.strip().splitlines()), "").strip() for text in texts]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+import yaml
 
 from data_modules.encoding.prompts import TEMPLATE_OPTIONS
 from data_modules.encoding.tokenizers import load_tokenizer
@@ -17,9 +18,10 @@ from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.__main__ import main as evaluate
 from models.__main__ import main as models
-from models.checkpoint import load
+from models.backbones import Backbone
+from models.checkpoint import inspect, load, start
 from models.heads.causal import CausalModel
-from tests.training.conftest import Commands, curves, failing, metrics_of
+from tests.training.conftest import SMALL, Commands, curves, failing, metrics_of
 from training.cli import main as train
 
 FEW = ("--trainer.log_every_n_steps=1", "--model.learning_rate=1e-3")
@@ -146,19 +148,52 @@ def test_the_probability_form_is_refused(commands: Commands) -> None:
         lei(commands, "none", "--model.loss.form=probability", architecture="gpt2")
 
 
-def test_planting_on_gpt2(commands: Commands) -> None:
-    train(commands.of("fit", "lei_planted", "gpt2", *FEW, "--trainer.max_steps=2"))
-    assert metrics_of(commands.root / "lei_planted/version_0")["val/bias/none/mass"] == pytest.approx(1)
-
-
-@pytest.mark.parametrize("experiment", ["squad_ot", "squad_ibt"])
-def test_deletion_intervention_training(experiment: str, commands: Commands, tmp_path: Path) -> None:
-    steps = ("--trainer.max_steps=2", "--trainer.max_epochs=-1", "--data.interventions.layers=all")
-    train(commands.of("fit", experiment, "qwen3", *FEW, *steps))
-    run = commands.root / experiment / "version_0"
-    assert {"val/qa/f1", "val/qa/ts_r/unknown", "val/shift/cls/ts/mean"} <= metrics_of(run).keys()
+@pytest.mark.parametrize(
+    ("experiment", "architecture", "lora"),
+    [
+        ("lei_planted", "gpt2", 0),
+        ("lei_planted", "qwen3", 4),
+        ("squad_ot", "qwen3", 0),
+        ("squad_ot", "llama", 4),
+        ("squad_ibt", "gpt2", 4),
+        ("squad_ibt", "qwen3", 4),
+    ],
+)
+def test_every_experiment_resumes_evaluates_and_exports(
+    experiment: str, architecture: str, lora: int, commands: Commands, tmp_path: Path
+) -> None:
+    flags = [*FEW, "--run.version=a"]
+    flags += ["--data.interventions.layers=all"] * experiment.startswith("squad")
+    if lora:
+        config = yaml.safe_load(SMALL[architecture])
+        below = Backbone(architecture=architecture, checkpoint="random", config=config)  # type: ignore[arg-type]
+        start(below, CausalModel).to_pretrained().save_pretrained(tmp_path / "base")
+        flags += [f"--backbone.checkpoint={tmp_path / 'base'}", f"--backbone.lora_rank={lora}"]
+    for steps in (1, 2):
+        again = ("--ckpt_path=auto", f"--trainer.max_steps={steps}", "--trainer.max_epochs=-1")
+        train(commands.of("fit", experiment, architecture, *flags, *again))
+    run = commands.root / experiment / "a"
+    last, checkpoint, folder = metrics_of(run), run / "checkpoints/last.ckpt", tmp_path / "folder"
+    assert last["step"] == 2
+    assert bool(inspect(str(checkpoint)).adapter) == bool(lora)
+    assert models(["export", str(checkpoint), str(folder)]) == 0
+    planted = experiment == "lei_planted"
+    data = commands.data.groups_dev if planted else commands.data.qa_dev
+    asked = ["bias"] if planted else ["shift", "--variants", "ts", "ts_r"]
+    asked += ["--checkpoint", f"ours={checkpoint}", f"theirs={folder}", "--data", str(data)]
+    assert evaluate([*asked, "--output", str(tmp_path / "out")]) == 0
+    table = pd.read_csv(tmp_path / "out/results.csv")
+    if planted:
+        table, expected = table[table["class"] == "none"].set_index("measure"), ("mu", "delta", "mass")
+    else:
+        table = table[(table["embedding"] == "cls") & (table["measure"] == "cosine") & (table["layer"] == 1)]
+        table, expected = table[table["stories"] == "all"].set_index("variant"), ("ts", "ts_r")
+    for name in expected:
+        key = f"val/bias/none/{name}" if planted else f"val/shift/cls/{name}/mean"
+        assert len(values := table.loc[name, "value"].tolist()) == 2
+        assert values == pytest.approx([last[key]] * 2, abs=1e-5)
     if experiment == "squad_ibt":
-        asked = ["faithfulness", "--checkpoint", f"a={run / 'checkpoints/best.ckpt'}", "--limit=6"]
-        asked += ["--data", "stories:conversation_dev", "--output", str(tmp_path / "out")]
-        assert evaluate(asked) == 0
-        assert json.loads((tmp_path / "out/report.json").read_text())["results"]
+        asked = ["faithfulness", "--checkpoint", f"a={checkpoint}", "--data", str(data)]
+        assert evaluate([*asked, "--output", str(tmp_path / "faithfulness")]) == 0
+        results = json.loads((tmp_path / "faithfulness/report.json").read_text())["results"]
+        assert results

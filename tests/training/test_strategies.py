@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from evaluation.__main__ import main as evaluate
 from models.backbones import Backbone
 from models.checkpoint import start
+from models.heads.causal import CausalModel
 from models.heads.span import SpanModel
-from tests.training.conftest import Commands, SmallData, curves, failing, launch, metrics_of
+from tests.training.conftest import SMALL, Commands, SmallData, curves, failing, launch, metrics_of
 from tests.training.stopping.test_resume import arguments, assert_equal_runs, fit
 from training.cli import main as train
 from training.strategies import encoder_layers
@@ -107,6 +109,36 @@ def test_fsdp_is_ddp_to_rounding_and_writes_the_same_file(
     last = str(home / "fsdp" / "checkpoints" / "last.ckpt")
     data = ["--data", str(commands.data.groups_dev), "--qa", str(commands.data.qa_dev)]
     assert evaluate(["bias", "--checkpoint", last, *data, "--output", str(tmp_path / "report")]) == 0
+
+
+def test_fsdp_trains_adapters_of_decoders_as_ddp_does(commands: Commands, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    config = yaml.safe_load(SMALL["llama"])
+    whole = start(Backbone(architecture="llama", checkpoint="random", config=config), CausalModel)
+    whole.to_pretrained().save_pretrained(tmp_path / "base")
+    flags = (
+        f"--backbone.checkpoint={tmp_path / 'base'}",
+        "--backbone.lora_rank=4",
+        "--data.groups_per_class=2",
+    )
+    flags = (*flags, f"--model.reference_cache={tmp_path / 'reference'}", "--model.learning_rate=1e-3")
+    saved = []
+    for strategy in ("ddp", "fsdp"):
+        own = (*TWO, f"--run.version={strategy}", f"--trainer.strategy={strategy}", "--trainer.max_epochs=1")
+        code, said = launch(commands.of("fit", "lei_few_shot", "llama", *flags, *own))
+        assert code == 0, said
+        path = commands.root / "lei_few_shot" / strategy / "checkpoints/last.ckpt"
+        saved.append(torch.load(path, weights_only=True)["state_dict"])
+    assert saved[0].keys() == saved[1].keys()
+    for name, weight in saved[0].items():
+        assert "lora_" in name
+        torch.testing.assert_close(saved[1][name], weight, atol=1e-4, rtol=1e-3)
+    one = ("--run.version=one", f"--ckpt_path={path}")
+    train(commands.of("validate", "lei_few_shot", "llama", *flags, *one))
+    two = metrics_of(path.parent.parent)
+    for key, value in metrics_of(commands.root / "lei_few_shot/one").items():
+        if key.startswith("val/"):
+            assert two[key] == pytest.approx(value, abs=1e-5), key
 
 
 @pytest.mark.parametrize(
