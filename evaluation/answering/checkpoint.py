@@ -28,6 +28,7 @@ from models.backbones import EncoderModel, pick_device
 from models.checkpoint import fingerprint, load
 from models.heads.causal import CausalModel
 from models.heads.span import QAModel, SpanModel
+from storage.errors import DataError
 
 if TYPE_CHECKING:
     from data_modules.batching.decoding import Answer as Span
@@ -123,7 +124,12 @@ class QuestionCheckpoint(Checkpoint):
 
     def __init__(self, path: str, asking: Asking) -> None:
         super().__init__(path, asking)
-        self.encoding: Encoding = self.encoding.resolved(self.model.architecture, self.tokenizer)
+        chat = {} if asking.chat == "auto" else {"chat": asking.chat}
+        try:
+            encoding: Encoding = replace(self.encoding, **chat)
+            self.encoding = encoding.resolved(self.model.architecture, self.tokenizer)
+        except DataError as error:
+            raise ValueError(f"{path}: {error}") from error
         self.asking = asking
         self.decoder = self.model if isinstance(self.model, CausalModel) else None
         types: frozenset[Ability] = frozenset() if isinstance(self.model, SpanModel) else frozenset({"types"})

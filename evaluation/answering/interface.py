@@ -159,6 +159,9 @@ class Asking(Compute):
         max_new_tokens: longest answer of a language model.
         prompt: how language models are asked: the paper's story, turns and question behind Q: and A:; in our
             words, which offer unknown as an answer; or as UnifiedQA was trained.
+        chat: whether decoders and local language models are asked in their chat template: auto as a
+            checkpoint was trained, else where the tokenizer has one (some base models carry one that they
+            were not trained with: never).
     """
 
     unknown_threshold: float = 0.0
@@ -167,6 +170,7 @@ class Asking(Compute):
     max_requests: Count | None = None
     max_new_tokens: Count = 32
     prompt: Literal["paper", "offers-unknown", "unifiedqa"] = "paper"
+    chat: Literal["auto", "always", "never"] = "auto"
 
 
 def named_sources(arguments: Sequence[str], flag: str) -> dict[str, str]:

@@ -62,7 +62,9 @@ class LanguageModel(Answerer):
     ) -> None:
         self.path, self.prompt, self.likelihood = path, asking.prompt, likelihood
         how = {name: getattr(asking, name) for name in ("max_new_tokens", "device", "dtype", "batch_size")}
-        self.model = cast(Any, open_text_model(path, **how))
+        self.model = cast(Any, open_text_model(path, **how, chat_template=asking.chat != "never"))
+        if asking.chat == "always" and not getattr(self.model, "chat", True):
+            raise ValueError(f"{path}: --chat always, but its tokenizer has no chat template")
         self._scored: dict[bytes, float] = {}
         """Likelihoods of choices by the digest of prompt and choice."""
         self.writer = CachedTextModel(self.model, asking.requests, max_requests=asking.max_requests)

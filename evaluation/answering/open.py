@@ -103,6 +103,7 @@ def asking_record(named: Mapping[str, str], asking: Asking) -> dict[str, Any]:
     record = {
         "checkpoints": {name: source_record(path) for name, path in named.items()},
         "dtype": asking.dtype,
+        "chat": asking.chat,
         "unknown_threshold": asking.unknown_threshold,
         "type_threshold": asking.type_threshold,
     }

@@ -75,8 +75,9 @@ CHAT = (
 )
 
 
-def subject_shares(path: Path, group: Group, at: str) -> list[float]:
-    """S of both subjects in the first variant with unknown beside them, by whole rows of the conversation."""
+def subject_shares(path: Path, group: Group, at: str, *, chat: bool = True) -> list[float]:
+    """S of both subjects in the first variant with unknown beside them, by whole rows of the conversation, or
+    of a plain text."""
     model, info = load(str(path), CausalModel)
     tokenizer, variant = load_tokenizer(info.tokenizer), group.variants[0]
     context, question, advice = variant.context, variant.question, variant.advice
@@ -87,7 +88,8 @@ def subject_shares(path: Path, group: Group, at: str) -> list[float]:
     user = f"Text: {context}\n\nQuestion: {question}\nReply with {first}, {second} or unknown.\nAnswer:"
     turns = [{"role": "system", "content": system}] * bool(system) + [{"role": "user", "content": user}]
     how = {"add_generation_prompt": True, "return_dict": False, **TEMPLATE_OPTIONS}
-    prompt = tokenizer.apply_chat_template(turns, **how)
+    plain = "\n\n".join(turn["content"] for turn in turns)
+    prompt = tokenizer.apply_chat_template(turns, **how) if chat else tokenizer(plain)["input_ids"]
     scores = []
     for text in [*names, "unknown"]:
         answer = tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -129,6 +131,12 @@ def test_chat_and_the_places_of_advice_side_by_side(commands: Commands, tmp_path
     for row in advised:
         expected = subject_shares(checkpoint, groups[row["key"]], row["advice_at"])
         assert row["scores"][0] == pytest.approx(expected, abs=1e-5)
+    plain = tmp_path / "plain"
+    assert evaluate([*asked, "--chat", "never", "--advised-only", "--output", str(plain)]) == 0
+    for row in map(json.loads, (plain / "examples.jsonl").read_text().splitlines()):
+        if row["class"] == "adversarial":
+            expected = subject_shares(checkpoint, groups[row["key"]], row["advice_at"], chat=False)
+            assert row["scores"][0] == pytest.approx(expected, abs=1e-5)
     variant, shown = groups[advised[0]["key"]].variants[0], advised[0]
     question = ["--context", variant.context, "--question", variant.question, "--advice", variant.advice]
     names = [span.text for span in variant.candidates]
