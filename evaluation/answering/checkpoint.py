@@ -129,7 +129,7 @@ class QuestionCheckpoint(Checkpoint):
             encoding: Encoding = replace(self.encoding, **chat)
             self.encoding = encoding.resolved(self.model.architecture, self.tokenizer)
         except DataError as error:
-            raise ValueError(f"{path}: {error}") from error
+            raise ValueError(f"{path}: {error} (--chat {asking.chat})") from error
         self.asking = asking
         self.decoder = self.model if isinstance(self.model, CausalModel) else None
         types: frozenset[Ability] = frozenset() if isinstance(self.model, SpanModel) else frozenset({"types"})

@@ -131,10 +131,7 @@ def check_reads_prompts(path: str, flag: str) -> None:
     if path.startswith(LANGUAGE_MODELS):
         raise ValueError(f"{path}: {flag} is for decoders by folder, Hub name or .ckpt; leave out hf:")
     if (architecture := inspect(path).architecture) not in DECODERS:
-        raise ValueError(
-            f"{path}: {flag} is for decoders; {architecture} is an encoder, which finds advice right before "
-            "the question"
-        )
+        raise ValueError(f"{path}: {flag} is for decoders, and {architecture} is an encoder")
 
 
 def advice_places(text: str | None) -> list[str]:
