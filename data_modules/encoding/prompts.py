@@ -72,7 +72,8 @@ def prompt(
     context, query, name, advice = asked
     whole = f"{context} {advice}" if advice and advice_at == "context" else context
     before = template.partition("{context}")[0].format(question=query, **options)
-    text = template.format(context=whole, question=query, **options)
+    # The space before an answer is a part of the answer's first token.
+    text = template.format(context=whole, question=query, **options).rstrip(" ")
     system = advice if advice_at == "system" else ""
     return Prompt(text, len(before), len(context), tuple(continuations), name, system)
 

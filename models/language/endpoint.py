@@ -33,9 +33,14 @@ MAX_FAILURES_IN_A_ROW = 25
 """After so many prompts that the endpoint failed on one after the other, going on would waste hours."""
 SECONDS_BETWEEN_LINES = 0.4
 """Of all requests at once, at least so long between two lines about repetitions."""
+GREEDY: tuple[dict[str, float], ...] = ({"temperature": 0}, {"temperature": 1, "top_p": 1e-4})
+"""Ways to ask for the likeliest tokens. vLLM, SGLang, llama.cpp and OpenAI take the first, which TGI and
+others that divide by the temperature refuse; a nucleus of a ten thousandth holds one token."""
 OPENAI_URL = "https://api.openai.com/v1"
 TIMED_OUT, UNREACHABLE = "the endpoint timed out", "no connection to the endpoint"
 NONSENSE, EMPTY = TextFailure("the endpoint answered nonsense"), TextFailure("empty answer")
+
+_SAMPLING = re.compile(r"\b(temperature|top_p)\b")
 
 
 class EndpointTextModel(TextModel):
@@ -77,7 +82,9 @@ class EndpointTextModel(TextModel):
         is_openai = host == "openai.com" or host.endswith(".openai.com")
         # OpenAI has renamed the bound; the other endpoints know the old name.
         self._bound = "max_completion_tokens" if is_openai and not completions else "max_tokens"
-        self._request = {self._bound: max_new_tokens, "temperature": 0, **seeded}
+        self._request = {self._bound: max_new_tokens, **seeded}
+        self._way = 0
+        """Of GREEDY, the first that was not refused."""
         self._key = checked_key(os.environ.get("OPENAI_API_KEY", "").strip(), "OPENAI_API_KEY")
         if is_openai and not self._key:
             raise ValueError(
@@ -122,17 +129,28 @@ class EndpointTextModel(TextModel):
         """What `read` makes of the first choice of every reply."""
 
         def ask(prompt: str) -> Answer | TextFailure:
+            way = self._way
+
             def send() -> Any:
+                greedy = {"model": self.model, **GREEDY[way], **request}
                 if self.completions:
-                    return self._client.completions.create(model=self.model, prompt=prompt, **request)
+                    return self._client.completions.create(prompt=prompt, **greedy)
                 turns = [{"role": "user", "content": prompt}]
-                return self._client.chat.completions.create(model=self.model, messages=turns, **request)
+                return self._client.chat.completions.create(messages=turns, **greedy)
 
             reply = reply_or_failure(
                 send, name=self.name, key=self._key, variable="OPENAI_API_KEY", where="model and base URL"
             )
             if isinstance(reply, TextFailure):
-                return reply
+                if not reply.reason.endswith((" 400", " 422")) or not _SAMPLING.search(reply.detail):
+                    return reply
+                self._way = max(self._way, way + 1)
+                if self._way < len(GREEDY):
+                    return ask(prompt)
+                raise ValueError(
+                    f"{self.name} cannot be asked for its likeliest answer, neither by temperature nor by "
+                    f"top_p ({reply.detail}); choose another model"
+                )
             try:  # the client checks no types: anything may be in there
                 return read(reply.choices[0])
             except (AttributeError, IndexError, TypeError, KeyError):
@@ -296,7 +314,7 @@ def reply_or_failure(send: Callable[[], Any], *, name: str, key: str, variable: 
         if status == 404:
             reason = scrubbed(error.message, key)
             raise ValueError(f"{name} is not there (404): {reason}; check {where}") from None
-        message = error.body.get("message") if isinstance(error.body, dict) else None
+        message = error.body.get("message") if isinstance(error.body, dict) else error.body
         return TextFailure(f"the endpoint answered {status}", scrubbed(str(message or error.message), key))
     except (openai.OpenAIError, ValueError):  # among them what is not JSON
         return NONSENSE

@@ -97,9 +97,12 @@ class LocalTextModel(TextModel):
             template = json.dumps(self.tokenizer.chat_template, sort_keys=True)
             self.settings["template"] = hashlib.sha256(template.encode()).hexdigest()[:16]
         row = self.tokenizer("a", return_special_tokens_mask=True)
-        special = sum(1 for _ in takewhile(bool, row["special_tokens_mask"]))
-        self.lead: list[int] = row["input_ids"][:special]
+        mask, ids = row["special_tokens_mask"], row["input_ids"]
+        self.lead: list[int] = ids[: sum(1 for _ in takewhile(bool, mask))]
         """What the tokenizer begins every text with: one token (Llama, Gemma), or none (GPT-2)."""
+        ending = sum(1 for _ in takewhile(bool, reversed(mask))) if self.is_seq2seq else 0
+        self.tail: list[int] = ids[len(ids) - ending :]
+        """What a sequence-to-sequence model's tokenizer ends every text with (T5, BART)."""
         self.pad = next(
             i for i in (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id, 0) if i is not None
         )
@@ -148,11 +151,13 @@ class LocalTextModel(TextModel):
                 yield failures.get(i) or texts[i]
 
     def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> tuple[Tensor, Tensor]:
-        """Of the continuation's tokens; an end token is not counted.
+        """Of the continuation's tokens.
 
         A causal model reads prompt and continuation as one text, so a continuation brings its own leading
-        space. A sequence-to-sequence model reads the prompt and writes the continuation. What pairs have in
-        common is read once: a pair that repeats, a prompt, what continuations behind it begin with, and what
+        space, and gets white space from the end of the prompt. Its tokens are those behind the prompt's, as
+        lm-evaluation-harness has it; where a token spans the boundary, its own. An end token is not counted.
+        A sequence-to-sequence model reads the prompt and writes the continuation, with the end token that it
+        was trained to write. What pairs have in common is read once: a pair that repeats, a prompt, what continuations behind it begin with, and what
         all prompts of a call begin with (demonstrations).
 
         Returns:
@@ -267,12 +272,14 @@ class LocalTextModel(TextModel):
 
     def _pair_ids(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[list[int]], list[list[int]]]:
         """The token ids of all prompts, and of what stands behind them."""
+        if not self.is_seq2seq and not self.chat:  # white space at the end of a prompt goes over
+            pairs = [(prompt.rstrip(), prompt[len(prompt.rstrip()) :] + text) for prompt, text in pairs]
         different = list(dict.fromkeys(prompt for prompt, _ in pairs))
         ids_of = dict(zip(different, self._prompt_ids(different), strict=True))
         firsts = [ids_of[prompt] for prompt, _ in pairs]
         seconds = self.plain_ids([continuation for _, continuation in pairs])
         if self.is_seq2seq or self.chat:
-            return firsts, seconds
+            return firsts, [[*second, *self.tail] if second else [] for second in seconds]
         # Of one text wherever the prompt's tokens do not depend on what follows.
         wholes = self._prompt_ids(["".join(pair) for pair in pairs])
         return firsts, [

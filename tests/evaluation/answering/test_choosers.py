@@ -141,7 +141,7 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 def by_hand(model: Any, prompt: str, choice: str) -> tuple[float, int]:
     """log P(choice | prompt) and its tokens, one forward pass and a loop."""
     first = model.tokenizer(prompt)["input_ids"]
-    second = model.tokenizer(choice, add_special_tokens=False)["input_ids"]
+    second = model.tokenizer(choice, add_special_tokens=False)["input_ids"] + [1] * model.is_seq2seq
     with torch.no_grad():
         if model.is_seq2seq:
             inputs = {"input_ids": torch.tensor([first]), "labels": torch.tensor([second])}

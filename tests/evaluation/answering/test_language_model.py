@@ -77,7 +77,7 @@ def naive(folder: Path, prompt: str, subject: str, *, seq2seq: bool) -> float:
     source = tokenizer(prompt, return_tensors="pt")["input_ids"]
     written = torch.tensor([[0]])
     product = 1.0
-    tokens = tokenizer(subject, add_special_tokens=False)["input_ids"]
+    tokens = tokenizer(subject, add_special_tokens=False)["input_ids"] + [1] * seq2seq
     for token in tokens:
         with torch.no_grad():
             if seq2seq:

@@ -50,9 +50,10 @@ def greedy(folder: Path, prompt: str, new: int) -> str:
 
 @cache
 def log_likelihood(folder: Path, prompt: str, continuation: str) -> float:
-    """One softmax a token."""
+    """One softmax a token, the end token of a sequence-to-sequence model among them."""
     total, written = 0.0, lead(folder)
-    for token in loaded(folder)[1](continuation, add_special_tokens=False)["input_ids"]:
+    tokenizer, ends = loaded(folder)[1], "gpt2" not in folder.name
+    for token in tokenizer(continuation, add_special_tokens=False)["input_ids"] + [1] * ends:
         total += float(next_log_probs(folder, prompt, written)[token])
         written.append(token)
     return total

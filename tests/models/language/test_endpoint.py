@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -61,6 +62,23 @@ def test_a_passing_failure_is_repeated_and_a_lasting_one_costs_its_prompt_only(s
         assert str(status) in failure.reason
     assert endpoint.prompts.count("a") == (1 if status == 400 else 2)
     assert endpoint.prompts.count("b") == (1 if status == 400 else 3)
+
+
+def test_greedy_is_asked_for_in_a_way_that_the_endpoint_takes() -> None:
+    def strict(prompt: str, before: int) -> Reply:
+        temperature = endpoint.requests[-1]["temperature"]
+        said = json.dumps({"error": "Input validation error: `temperature` must be strictly positive"})
+        return echo(prompt, before) if temperature else Reply(status=422, body=said)
+
+    with serve(strict) as endpoint:
+        model = EndpointTextModel(f"m@{endpoint.url}", parallel=1)
+        assert list(model.complete(["a", "b"])) == ["a!", "b!"]
+        assert [request.get("top_p") for request in endpoint.requests] == [None, 1e-4, 1e-4]
+        assert model.settings["temperature"] == 0
+    said = json.dumps({"error": {"message": "Unsupported parameter: 'top_p' or 'temperature'"}})
+    refusing = serve(lambda *_: Reply(status=400, body=said))
+    with refusing as endpoint, pytest.raises(ValueError, match="neither by temperature nor by top_p"):
+        list(EndpointTextModel(f"m@{endpoint.url}").complete(["a"]))
 
 
 def test_answers_that_do_not_come_are_failures() -> None:
@@ -204,7 +222,7 @@ def test_what_an_endpoint_is_sent_and_what_it_can_do(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     own = EndpointTextModel("gpt-4o-mini", max_new_tokens=9)  # OpenAI's has a new name for the bound
     assert own.name == "openai:gpt-4o-mini@https://api.openai.com/v1"
-    assert own._request == {"max_completion_tokens": 9, "temperature": 0}
+    assert own._request == {"max_completion_tokens": 9}
     model = open_text_model("openai:m@http://127.0.0.1:1/v1", batch_size=64)
     assert isinstance(model, EndpointTextModel)
     assert (model.parallel, model.can) == (8, {"write", "next_token"})

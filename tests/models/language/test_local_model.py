@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+from transformers import PreTrainedTokenizerFast
 
 from models.language.local_model import LocalTextModel
 from models.language.open_model import open_text_model
@@ -47,8 +50,8 @@ def test_answers_and_likelihoods_are_those_of_naive_loops(
     texts = list(model.complete(PROMPTS))
     assert texts == [greedy(folder, prompt, NEW) or TextFailure("empty answer") for prompt in PROMPTS]
     assert len(set(map(str, texts))) > 2  # the models do read their prompts
-    found, count = model.log_likelihoods(PAIRS)
-    assert count.tolist() == [3, 1, 4] * 5
+    found, counts = model.log_likelihoods(PAIRS)
+    assert counts.tolist() == [len(text.split()) + ("gpt2" not in name) for _, text in PAIRS]
     expected = torch.tensor([log_likelihood(folder, *pair) for pair in PAIRS], dtype=torch.float64)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
     assert isinstance(model, LocalTextModel)
@@ -99,8 +102,13 @@ def test_prompts_that_do_not_fit_fail_before_anything_is_generated(
 @pytest.mark.parametrize("name", ["gpt2", "t5"])
 def test_the_words_that_may_follow_share_one_probability(folders: dict[str, Path], name: str) -> None:
     model = open_text_model(f"hf:{folders[name]}", device="cpu")
-    scores, _ = model.log_likelihoods([("the cat", word) for word in loaded(folders[name])[1].get_vocab()])
-    assert float(scores.exp().sum()) == pytest.approx(1, abs=1e-5)
+    pairs = [("the cat", word) for word in loaded(folders[name])[1].get_vocab()]
+    scores, counts = model.log_likelihoods(pairs)
+    if name == "gpt2":
+        assert float(scores.exp().sum()) == pytest.approx(1, abs=1e-5)
+    else:  # each is followed by an end
+        assert set(counts.tolist()) == {2}
+        assert 0 < float(scores.exp().sum()) < 0.99
 
 
 @pytest.mark.parametrize("name", ["gpt2", "t5"])
@@ -189,6 +197,33 @@ def test_logits_are_float32_whatever_the_weights(folders: dict[str, Path]) -> No
     torch.testing.assert_close(output.logits.double(), expected, rtol=1e-5, atol=1e-5)
     exact = LocalTextModel(str(folders["gpt2"]), device="cpu").log_likelihoods(PAIRS)
     torch.testing.assert_close(model.log_likelihoods(PAIRS), exact, rtol=0.05, atol=0.2)
+
+
+def test_where_the_continuation_begins(tmp_path: Path) -> None:
+    """White space of the prompt goes over; the tokens are those that lm-evaluation-harness scores: of the
+    whole, behind as many as the prompt has; but its own where a token spans the boundary."""
+    folder = save(tmp_path / "gpt2", "gpt2")
+    pieces = ["<pad>", "</s>", "<unk>", "<s>", *"acts: .", "at", "cat", " cat", ": "]
+    merges = [("a", "t"), ("c", "at"), (" ", "cat"), (":", " ")]
+    words = Tokenizer(BPE({piece: i for i, piece in enumerate(pieces)}, merges, unk_token="<unk>"))
+    PreTrainedTokenizerFast(tokenizer_object=words, eos_token="</s>").save_pretrained(folder)
+    model = LocalTextModel(str(folder), device="cpu")
+    plain, (whole, spaced, spanning) = (
+        lambda text: model.plain_ids([text])[0],
+        (("s", " cat"), ("s ", "cat"), ("s:", " s")),
+    )
+    assert len(plain("s cat")) == 2
+    assert len(plain("s: s")) == 3 > len(plain("s:"))  # ': ' is one token
+
+    def naive(first: list[int], second: list[int]) -> float:
+        with torch.no_grad():
+            log_TV = model.model(torch.tensor([first + second])).logits[0].double().log_softmax(-1)
+        return sum(float(log_TV[len(first) - 1 + i, token]) for i, token in enumerate(second))
+
+    totals, counts = model.log_likelihoods([whole, spaced, spanning])
+    harness = naive(plain("s"), plain("s cat")[1:])
+    assert totals.tolist() == pytest.approx([harness, harness, naive(plain("s:"), plain(" s"))], abs=1e-5)
+    assert counts.tolist() == [1, 1, 2]
 
 
 def test_other_weights_tokenizers_and_settings_in_the_same_folder_are_another_model(tmp_path: Path) -> None:
