@@ -173,12 +173,14 @@ def adapter_disabled(model: EncoderModel) -> Iterator[None]:
             layer.enable_adapters(True)
 
 
-def merge_adapter(model: EncoderModel) -> None:
-    """Add the adapter to the weights and take it away, in place; all can be trained again."""
+def merge_adapter(model: EncoderModel, *, keep: bool = True) -> None:
+    """Add the adapter to the weights (unless it is not to `keep`: what is left is the base) and take it away,
+    in place; all can be trained again."""
     if not model.adapter:
         return
     for name, layer in adapted_layers(model).items():
-        layer.merge()
+        if keep:
+            layer.merge()
         parent, _, own = name.rpartition(".")
         setattr(model.get_submodule(parent), own, layer.get_base_layer())
     if hasattr(model.encoder, "peft_config"):

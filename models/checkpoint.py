@@ -56,6 +56,9 @@ KEY = "interventune"
 """Where our part of a Lightning checkpoint lies."""
 FORMAT = 1
 
+BELOW = "base:"
+"""Before the path of a checkpoint: the base on which its adapter stands."""
+
 HEADS = {
     "span": "models.heads.span:SpanModel",
     "rationale": "models.heads.answers:RationaleModel",
@@ -153,6 +156,7 @@ def inspect(path: str) -> CheckpointInfo:
         CheckpointError: nothing is there, it is truncated or not ours, or its architecture or heads are not
             in the tables.
     """
+    path = path.removeprefix(BELOW)
     if not _is_file(path):
         return CheckpointInfo(path=path, architecture=folder_architecture(path), tokenizer=path)
     checkpoint = _read(path, mmap=True)
@@ -186,7 +190,7 @@ def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
     """A model in evaluation mode: of a `.ckpt` of ours, a Hugging Face folder, or a Hub name.
 
     Args:
-        path: where the checkpoint is.
+        path: where the checkpoint is; `base:PATH` is the base of its adapter (heads stay, if it has some).
         kind: the models that the caller can use, such as `QAModel` for all that answer questions about a
             text. Of a folder comes a span model, of a decoder's a causal one, or for `ChoiceModel` its
             encoder under a head of random weights, always the same: a baseline that knows nothing.
@@ -197,9 +201,12 @@ def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
     info = inspect(path)
     info.require_kind(kind)
     model: EncoderModel
+    below = path.startswith(BELOW)
+    if below and not info.adapter:
+        raise CheckpointError(f"{info.path}: has no adapter, and so no base below it")
     if info.heads:
         model = _whole(info, heads_class(info.heads), info.head_options)
-        merge_adapter(model)
+        merge_adapter(model, keep=not below)
     else:
         name = cast(ArchitectureName, info.architecture)
         causal = ARCHITECTURES[name].causal

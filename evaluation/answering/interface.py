@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 LANGUAGE_MODELS = ("hf:", "openai:")
 """How the name of a language model begins; everything else names a checkpoint, or answers made elsewhere."""
 
+
+def is_text_model(path: str) -> bool:
+    """Whether a name may be of a model that goes on with texts: a language model or a checkpoint of ours."""
+    return path.startswith(LANGUAGE_MODELS) or path.endswith(".ckpt")
+
+
 ANSWERS = ".jsonl"
 """How the name of a file of answers ends (`evaluation.answering.predictions`)."""
 

@@ -71,7 +71,7 @@ def open_chooser(
         ValueError: nothing usable is there, or it is an endpoint.
     """
     check_can_score(path, "choices")
-    if path.startswith(LANGUAGE_MODELS):
+    if path.startswith(LANGUAGE_MODELS) or is_decoder(path):
         from evaluation.answering.language_model import LanguageModel
 
         asking = Asking(device=compute.device, dtype=compute.dtype, batch_size=compute.batch_size)
@@ -114,6 +114,13 @@ def asking_record(named: Mapping[str, str], asking: Asking) -> dict[str, Any]:
     settings = {name: getattr(asking, name) for name in ("max_new_tokens", "requests", "max_requests")}
     wording = WORDINGS[asking.prompt]._asdict()
     return record | {"prompt": {"style": asking.prompt, **wording, "turns": TURNS, **settings}}
+
+
+def is_decoder(path: str) -> bool:
+    """Whether a name is of a checkpoint of ours with a causal model."""
+    from models.checkpoint import inspect
+
+    return path.endswith(".ckpt") and inspect(path).heads == "causal"
 
 
 def check_can_score(path: str, need: Ability) -> None:

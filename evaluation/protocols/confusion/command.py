@@ -128,8 +128,8 @@ def evaluate(
 
     Args:
         checkpoint: a .ckpt of the experiment multiple_choice, a Hugging Face folder or a Hub name (a head of
-            random weights), or a local language model (hf:PATH); with @BENCHMARK, the name of an input, asked
-            about that one only: one NAME may have a checkpoint for each.
+            random weights), or a local language model (hf:PATH, or a decoder's .ckpt); with @BENCHMARK, the
+            name of an input, asked about that one only: one NAME may have a checkpoint for each.
         predictions: beside checkpoints or in their place: choices scored elsewhere, rows with prompt, choices
             and scores (`interventune evaluate confusion-questions` writes what is asked).
         probing: what is asked.
@@ -316,14 +316,15 @@ def named_inputs(probing: Probing) -> dict[str, tuple[str, list[ChoiceQuestion]]
 def check_model(path: str, prompt: Prompt, *, most: int, embeds: bool) -> None:
     """Before any work: ValueError for an endpoint, a checkpoint that cannot choose, a language model where
     embeddings are needed, or one whose wording has no letters for `most` choices."""
-    from evaluation.answering.open import check_can_score
+    from evaluation.answering.open import check_can_score, is_decoder
     from evaluation.answering.prompts import CHOICE_WORDINGS, check_letters
     from models.checkpoint import inspect
     from models.heads.choice import ChoiceModel
     from models.language.local_model import model_config
 
     check_can_score(path, "choices")
-    if not path.startswith(LANGUAGE_MODELS):
+    decoder = is_decoder(path)
+    if not path.startswith(LANGUAGE_MODELS) and not decoder:
         inspect(path).require_kind(ChoiceModel)
         return
     if embeds:
@@ -331,6 +332,6 @@ def check_model(path: str, prompt: Prompt, *, most: int, embeds: bool) -> None:
             f"{path}: heuristic sampling needs sentence embeddings, which a language model does not give; "
             "name an --encoder, or ask for --sampling random"
         )
-    seq2seq = getattr(model_config(path.removeprefix("hf:")), "is_encoder_decoder", False)
+    seq2seq = not decoder and getattr(model_config(path.removeprefix("hf:")), "is_encoder_decoder", False)
     kind = ("unifiedqa" if seq2seq else "plain") if prompt == "auto" else prompt
     check_letters(most, CHOICE_WORDINGS[kind], f"--choices, with {path}")

@@ -57,7 +57,7 @@ def evaluate(
     """Whether debiasing does what its specifications say, and nothing else does.
 
     Args:
-        model: hf:FOLDER_OR_HUB_NAME, or openai:MODEL[@URL] (instructive only).
+        model: hf:FOLDER_OR_HUB_NAME, a decoder's .ckpt, or openai:MODEL[@URL] (instructive only).
         method: self: prefixes whose effect is turned around (needs logits); instructive: an instruction.
             Every model is judged with every method that it can take.
         adversarial: prompts as JSON Lines.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from data_modules.tasks.toxicity_prompts import ToxicityPrompt
-from evaluation.answering.interface import named_sources
+from evaluation.answering.interface import is_text_model, named_sources
 from evaluation.protocols.consistency.continuation_rows import Written
 from evaluation.protocols.consistency.continuations import Request, Writer, check_scorers
 from evaluation.protocols.consistency.decoding import Decoding
@@ -63,10 +63,12 @@ def systems_of(
         raise ValueError(f"--draws {decoding.draws}: without --sample all are the same; add it")
     systems = []
     for name, model in named_sources(models, "--model").items():
-        local, endpoint = model.startswith("hf:"), model.startswith("openai:")
-        if not local and not endpoint:
+        endpoint = model.startswith("openai:")
+        local = not endpoint
+        if not is_text_model(model):
             raise ValueError(
-                f"--model {model!r} is no language model; write hf:FOLDER_OR_HUB_NAME or openai:MODEL[@URL]"
+                f"--model {model!r} is no language model; write hf:FOLDER_OR_HUB_NAME, openai:MODEL[@URL] "
+                "or a decoder's .ckpt"
             )
         if decoding.completions and local:
             raise ValueError("--completions is for endpoints: a local model always continues the bare prompt")

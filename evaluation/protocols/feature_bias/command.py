@@ -27,7 +27,7 @@ from data_modules.tasks.wording import (
     own_wordings,
     read_wordings,
 )
-from evaluation.answering.interface import LANGUAGE_MODELS, AnswerFile, Compute, named_sources
+from evaluation.answering.interface import AnswerFile, Compute, is_text_model, named_sources
 from evaluation.protocols.feature_bias.prompts import (
     CONTENT_FREE,
     KEY,
@@ -63,7 +63,7 @@ def evaluate(
     """Shares of texts that follow one feature or the other, where the two differ.
 
     Args:
-        model: language models that get demonstrations: hf:PATH or openai:MODEL[@URL].
+        model: language models that get demonstrations: hf:PATH, openai:MODEL[@URL] or a decoder's .ckpt.
         checkpoint: classifiers that were fine-tuned on a task's demonstrations (`interventune data
             feature-bias-rows`, experiment multiple_choice); with @TASK, the name in its file, measured on
             that task only; several of one NAME are seeds of one training.
@@ -93,9 +93,10 @@ def evaluate(
     wordings = wordings_of(tasks, prompting)
     models, classifiers = named_sources(model or [], "--model"), grouped(checkpoint or [], tasks)
     for path in models.values():
-        if not path.startswith(LANGUAGE_MODELS):
+        if not is_text_model(path):
             raise ValueError(
-                f"--model {path}: write hf:PATH or openai:MODEL; a classifier goes to --checkpoint"
+                f"--model {path}: write hf:PATH, openai:MODEL or a decoder's .ckpt; a classifier goes to "
+                "--checkpoint"
             )
     counted = Counter([*models, *classifiers, *answered, *labelled])
     if both := [name for name, count in counted.items() if count > 1]:
@@ -109,6 +110,7 @@ def evaluate(
     from evaluation.protocols.feature_bias.asking import InContextModel, classifier_rows
     from evaluation.protocols.feature_bias.predictions import PromptPredictions
     from evaluation.protocols.feature_bias.views import report
+    from models.checkpoint import inspect
     from models.language import open_model
     from storage.finished_work import FinishedWork
 
@@ -130,6 +132,8 @@ def evaluate(
         # A language model that is not there is told before another one is asked for hours.
         if path.startswith("hf:"):
             load_tokenizer(path.removeprefix("hf:"))
+        elif path.endswith(".ckpt"):
+            inspect(path).require(heads="causal")
         else:
             opened(path)
     texts = texts_of(tasks, limit, no_agreement=no_agreement)
