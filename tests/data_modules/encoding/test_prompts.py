@@ -16,10 +16,12 @@ from data_modules.batching.sets import QASet
 from data_modules.encoding.prompts import (
     TEMPLATE_OPTIONS,
     AdviceAt,
+    Asked,
     Prompt,
     encode_prompts,
     group_prompt,
     plain_text,
+    prompt,
 )
 from data_modules.encoding.windows import Encoding, tell_once
 from data_modules.schema import QAExample, Span, Turn, UnderspecifiedQuestion
@@ -87,6 +89,12 @@ def test_tokens_behind_the_prompt_are_those_of_one_text() -> None:
     assert one.spans == [(1, 1), (2, 3)]
     assert [pieces[i] for i in two.input_ids_T] == ["x", "a", " b"]
     np.testing.assert_array_equal(one.offsets_TE[:, 0], [0, -1, -1, -1])
+
+
+def test_a_space_at_the_end_of_the_template_goes_over_to_the_answer() -> None:
+    asked = Asked("anna sits .", "who ?", "one", "")
+    with_space, without = (prompt(f"{{context}} {{question}} so{end}", asked, "user") for end in (" ", ""))
+    assert with_space == without
 
 
 def test_rows_are_never_cut() -> None:
