@@ -37,6 +37,12 @@ PART = 16_384
 """Groups that are tokenised at a time: about 100 MB."""
 
 
+def hold_weights(model: torch.nn.Module, dtype: str) -> None:
+    """Cast the weights, in place; not the buffers: the frequencies of positions stay exact."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(getattr(torch, dtype))
+
+
 class Checkpoint(Answerer):
     """What both kinds of checkpoints share: a model with its own tokenizer, on a device.
 
@@ -60,8 +66,7 @@ class Checkpoint(Answerer):
         model, info = load(path, self.kind)
         self.device = pick_device(compute.device)
         if model.heads == "causal" and compute.dtype != "auto":
-            for parameter in model.parameters():  # not buffers: the frequencies of positions stay exact
-                parameter.data = parameter.data.to(getattr(torch, self.dtype))
+            hold_weights(model, self.dtype)
         self.model: Any = model.to(self.device)
         if self.dtype == "bfloat16" and self.device.type == "cpu" and model.heads != "causal":
             from models.cpu_kernels import use_kernels  # in float32 torch's own are faster

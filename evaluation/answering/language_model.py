@@ -21,7 +21,9 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from data_modules.encoding.tokenizers import load_tokenizer
 from data_modules.schema import ChoiceQuestion, Group, QAExample
+from evaluation.answering.checkpoint import hold_weights
 from evaluation.answering.interface import Ability, Answer, Answerer, Asking
 from evaluation.answering.prompts import (
     CHOICE_WORDINGS,
@@ -31,12 +33,32 @@ from evaluation.answering.prompts import (
     short_answer,
     subject_prompt,
 )
+from models.checkpoint import fingerprint, load
+from models.heads.causal import CausalModel
+from models.language.local_model import Loaded, LocalTextModel
 from models.language.open_model import CachedTextModel, open_text_model
-from models.language.text_models import PairError, TextFailure
+from models.language.text_models import PairError, TextFailure, TextModel
 from storage.errors import DataError
 
 GROUPS_AT_ONCE, PAIRS_AT_ONCE = 512, 4096
 """So many are sorted by length, and scored in batches of similar ones, before the next are looked at."""
+
+
+def open_language_model(path: str, *, device: str = "auto", dtype: str = "auto", **how: Any) -> TextModel:
+    """A language model by name (`open_text_model`), or of a `.ckpt` of ours with a causal model.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if not path.endswith(".ckpt"):
+        return open_text_model(path, device=device, dtype=dtype, **how)
+    model, info = load(path, CausalModel)
+    if dtype != "auto":
+        hold_weights(model, dtype)
+    tokenizer = load_tokenizer(info.tokenizer, model.architecture)
+    loaded = Loaded(model.encoder, tokenizer, fingerprint(model)[:16])
+    how.pop("completions", None)  # it always continues the bare prompt
+    return LocalTextModel(path, device=device, loaded=loaded, **how)
 
 
 class LanguageModel(Answerer):
@@ -62,7 +84,7 @@ class LanguageModel(Answerer):
     ) -> None:
         self.path, self.prompt, self.likelihood = path, asking.prompt, likelihood
         how = {name: getattr(asking, name) for name in ("max_new_tokens", "device", "dtype", "batch_size")}
-        self.model = cast(Any, open_text_model(path, **how, chat_template=asking.chat != "never"))
+        self.model = cast(Any, open_language_model(path, **how, chat_template=asking.chat != "never"))
         if asking.chat == "always" and not getattr(self.model, "chat", True):
             raise ValueError(f"{path}: --chat always, but its tokenizer has no chat template")
         self._scored: dict[bytes, float] = {}

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -42,8 +42,18 @@ _SORTED_BATCHES = 4
 """Prompts are sorted by length within so many batches: little padding, and answers still come as they go."""
 
 
+class Loaded(NamedTuple):
+    """A model that was read elsewhere."""
+
+    model: Any
+    tokenizer: Any
+    weights: str
+    """What tells them from others, for remembered answers."""
+
+
 class LocalTextModel(TextModel):
-    """A causal or sequence-to-sequence model of transformers, from a folder or the Hub (safetensors only).
+    """A causal or sequence-to-sequence model of transformers, from a folder or the Hub (safetensors only), or
+    one that is `loaded` already.
 
     `dtype` is of the weights: auto is float32 on a CPU, where answers then do not depend on the batch, and on
     a GPU what the model was saved in. Logits are float32 always.
@@ -64,8 +74,9 @@ class LocalTextModel(TextModel):
         dtype: str = "auto",
         batch_size: int = 8,
         chat_template: bool = True,
+        loaded: Loaded | None = None,
     ) -> None:
-        self.name = f"hf:{path}"
+        self.name = path if loaded else f"hf:{path}"
         self.max_new_tokens, self.batch_size = max_new_tokens, batch_size
         self.device = pick_device(device)
         self.tokens_at_once = TOKENS_AT_ONCE.get(self.device.type, TOKENS_AT_ONCE["cuda"])
@@ -73,7 +84,10 @@ class LocalTextModel(TextModel):
         """What all prompts of the last call begin with, and its keys and values."""
         self._halved = False
         self._side_by_side: bool | None = None
-        self.model, self.tokenizer = _load(path, self.device, dtype)
+        if loaded:
+            self.model, self.tokenizer = loaded.model.to(self.device).eval(), loaded.tokenizer
+        else:
+            self.model, self.tokenizer = _load(path, self.device, dtype)
         self.model.register_forward_hook(self._require_finite)
         self.config = self.model.config
         self.is_seq2seq = bool(self.config.is_encoder_decoder)
@@ -86,7 +100,7 @@ class LocalTextModel(TextModel):
             "temperature": 0,
             "chat_template": self.chat,
             "dtype": str(self.model.dtype).removeprefix("torch."),
-            "weights": weights_id(path, self.config),
+            "weights": loaded.weights if loaded else weights_id(path, self.config),
         }
         # It would store the settings of its last call too; transformers sets them anew in every call.
         backend = self.tokenizer.backend_tokenizer
@@ -157,8 +171,8 @@ class LocalTextModel(TextModel):
         space, and gets white space from the end of the prompt. Its tokens are those behind the prompt's, as
         lm-evaluation-harness has it; where a token spans the boundary, its own. An end token is not counted.
         A sequence-to-sequence model reads the prompt and writes the continuation, with the end token that it
-        was trained to write. What pairs have in common is read once: a pair that repeats, a prompt, what continuations behind it begin with, and what
-        all prompts of a call begin with (demonstrations).
+        was trained to write. What pairs have in common is read once: a pair that repeats, a prompt, what
+        continuations behind it begin with, and what all prompts of a call begin with (demonstrations).
 
         Returns:
             Sums of their log-probabilities in nats, (N,) float64, and how many they are, (N,); on the CPU.

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from models.language.text_models import CHECKPOINT, Ability, Settings, TextFailure, TextModel
+from models.language.text_models import Ability, Settings, TextFailure, TextModel
 from storage.finished_work import FinishedWork
 
 MOST_AT_ONCE = 8
@@ -37,8 +37,7 @@ def open_text_model(
 
     Args:
         spec: `openai:MODEL[@BASE_URL]` (else the base URL in OPENAI_BASE_URL, else OpenAI's own; the key in
-            OPENAI_API_KEY, which a local endpoint may not need), `hf:PATH_OR_NAME`, or the path of a `.ckpt`
-            of ours with a causal model.
+            OPENAI_API_KEY, which a local endpoint may not need) or `hf:PATH_OR_NAME`.
         max_new_tokens: bound on the length of an answer.
         device: of a local model: `auto`, or a device of torch.
         dtype: of a local model's weights: `auto`, or a float type of torch.
@@ -63,11 +62,11 @@ def open_text_model(
             parallel=min(batch_size, MOST_AT_ONCE),
             completions=completions,
         )
-    if spec.endswith(CHECKPOINT) or (kind == "hf" and name):
+    if kind == "hf" and name:
         from models.language.local_model import LocalTextModel
 
         return LocalTextModel(
-            spec if spec.endswith(CHECKPOINT) else name,
+            name,
             max_new_tokens=max_new_tokens,
             device=device,
             dtype=dtype,

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
 Settings = dict[str, str | int | float | bool]
 
-CHECKPOINT = ".ckpt"
-"""How the name of a checkpoint of ours ends, whose causal model is a language model like any other."""
-
 Ability = Literal["write", "next_token", "likelihood", "steer"]
 """Answer prompts; give log-probabilities of what comes next; of whole given texts; continue texts with beams,
 draws and self-debiasing (`LocalTextModel.continuations`)."""

@@ -12,11 +12,11 @@ from transformers import AutoTokenizer
 from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.encoding.windows import Encoding
 from evaluation.__main__ import main
+from evaluation.answering.language_model import open_language_model
 from models.adapters import own_weights
 from models.backbones import Backbone
 from models.checkpoint import KEY, describe, start
 from models.heads.causal import CausalModel
-from models.language.open_model import open_text_model
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import told
 from tests.evaluation.protocol_cases import CASES, Case, make_room
@@ -66,7 +66,9 @@ def test_as_language_models(room: Path) -> None:
     """The base is the folder's model to the bit, and the adapter another."""
     pairs = [("anna is in the", " attic"), ("where is anna ?", " in the cellar")]
     names = (f"hf:{room}/causal", f"base:{room}/adapter.ckpt", f"{room}/adapter.ckpt")
-    folder, base, tuned = (open_text_model(name, device="cpu").log_likelihoods(pairs)[0] for name in names)
+    folder, base, tuned = (
+        open_language_model(name, device="cpu").log_likelihoods(pairs)[0] for name in names
+    )
     assert torch.equal(folder, base)
     assert (tuned - base).abs().min() > 1e-3
 

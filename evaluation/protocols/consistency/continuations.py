@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
+from evaluation.answering.language_model import open_language_model
 from evaluation.protocols.consistency.decoding import Decoding
 from evaluation.protocols.consistency.specifications import Method
 from evaluation.scorers.interface import Scorer, Scores
 from models.language.local_model import LocalTextModel
-from models.language.open_model import open_text_model
 from models.language.self_debiasing import DECAY, FLOOR, TOP_K
 from models.language.text_models import TextFailure
 from storage.errors import DataError
@@ -52,7 +52,7 @@ class Writer:
     """
 
     def __init__(self, model: str, decoding: Decoding) -> None:
-        self.model = open_text_model(
+        self.model = open_language_model(
             model,
             max_new_tokens=decoding.new_tokens,
             device=decoding.device,

@@ -106,18 +106,18 @@ def evaluate(
 
     from data_modules.encoding.tokenizers import load_tokenizer
     from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
+    from evaluation.answering.language_model import open_language_model
     from evaluation.answering.predictions import ChoicePredictions
     from evaluation.protocols.feature_bias.asking import InContextModel, classifier_rows
     from evaluation.protocols.feature_bias.predictions import PromptPredictions
     from evaluation.protocols.feature_bias.views import report
     from models.checkpoint import inspect
-    from models.language import open_model
     from storage.finished_work import FinishedWork
 
     def opened(path: str) -> TextModel:
         if path in answered.values():
             return PromptPredictions(path)
-        return open_model.open_text_model(
+        return open_language_model(
             path,
             max_new_tokens=prompting.max_new_tokens,
             device=compute.device,

@@ -82,7 +82,7 @@ class FakeModel(TextModel):
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeModel:
     model = FakeModel()
-    monkeypatch.setattr(open_model, "open_text_model", lambda *_, **__: model)
+    monkeypatch.setattr("evaluation.answering.language_model.open_text_model", lambda *_, **__: model)
     return model
 
 
