@@ -337,6 +337,10 @@ def peft_base(path: str) -> str:
     base = load_json(file, dict[str, Any]).get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
         raise CheckpointError(f"{file}: names no base (base_model_name_or_path)")
+    if base.endswith(".ckpt"):
+        raise CheckpointError(
+            f"{file}: its base is {base}; export that (interventune export), and name the folder here"
+        )
     return base
 
 
@@ -505,7 +509,9 @@ def _four_bits() -> dict[str, Any]:
             "backbone.frozen_weights: nf4 needs a GPU with CUDA, and there is none; take bfloat16"
         )
     if find_spec("bitsandbytes") is None:
-        raise CheckpointError("backbone.frozen_weights: nf4 needs bitsandbytes (pip install bitsandbytes)")
+        raise CheckpointError(
+            "backbone.frozen_weights: nf4 needs bitsandbytes (pip install 'interventune[nf4]')"
+        )
     from transformers import BitsAndBytesConfig
 
     four = BitsAndBytesConfig(

@@ -86,6 +86,9 @@ def test_adapters_on_adapters_and_on_checkpoints(tmp_path: Path) -> None:
     export(str(second), tmp_path / "merged")
     torch.testing.assert_close(states(second), states(tmp_path / "merged"), rtol=0, atol=1e-6)
     assert inspect(str(second)).adapter["base"] == str(first)
+    export(str(first), tmp_path / "peft", adapter=True)
+    with pytest.raises(CheckpointError, match=r"its base is .*planted\.ckpt; export that"):
+        states(tmp_path / "peft")
     same = trained(tmp_path / "same.ckpt", first, "bert")  # goes on with the first
     assert inspect(str(same)).adapter["base"] == str(planted)
 
