@@ -233,13 +233,10 @@ def test_groups_without_advice_count_once(room: Path, one: Cells, tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        ([], "--checkpoint"),
         (["--checkpoint", "a"], "--data"),
         (["--checkpoint", "dev.json", "--data", "dev.json"], "dev.json"),
-        (["--checkpoint", "openai:gpt-4o", "--data", "dev.json"], "likelihood"),
         (["--checkpoint", "a", "--data", "none.json"], "none.json"),
         (["--checkpoint", "a", "--data", "dev.json", "--qa", "dev.json"], "dev.json: holds groups"),
-        (["--checkpoint", "a", "./a", "--data", "dev.json"], "NAME=PATH"),
     ],
 )
 def test_mistakes_cost_one_line(
