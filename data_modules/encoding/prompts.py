@@ -245,9 +245,10 @@ def encode_prompts(
                     "raise encoding.max_length"
                 )
             offsets_TE = np.full((len(row), 2), -1, dtype=np.int32)
-            offsets_TE[: len(ids)] = (
-                np.array(offsets, dtype=np.int32).reshape(-1, 2) - user_at - item.context_at
-            )
+            offset_NE = np.array(offsets, dtype=np.int32).reshape(-1, 2) - user_at - item.context_at
+            if item.text[: item.context_at][-1:].isspace():  # byte-level tokens begin with it
+                offset_NE[(offset_NE[:, 0] == -1) & (offset_NE[:, 1] > 0), 0] = 0
+            offsets_TE[: len(ids)] = offset_NE
             outside = (offsets_TE[:, 0] < 0) | (offsets_TE[:, 1] > item.context_length)
             outside |= offsets_TE[:, 0] >= offsets_TE[:, 1]
             outside[len(ids) :] = True

@@ -84,11 +84,12 @@ def test_tokens_behind_the_prompt_are_those_of_one_text() -> None:
     tokenizer.pre_tokenizer = pre_tokenizers.Split("x", "isolated")
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[U]")
     prompts = [Prompt("x", 0, 1, ("b", "a"), "one"), Prompt("xa", 0, 1, ("b",), "two")]
-    one, two = encode_prompts(prompts, fast, 10)
+    one, two, three = encode_prompts([*prompts, Prompt("x b", 2, 1, (), "three")], fast, 10)
     assert [pieces[i] for i in one.input_ids_T] == ["x", " b", " ", "a"]
     assert one.spans == [(1, 1), (2, 3)]
     assert [pieces[i] for i in two.input_ids_T] == ["x", "a", " b"]
     np.testing.assert_array_equal(one.offsets_TE[:, 0], [0, -1, -1, -1])
+    np.testing.assert_array_equal(three.offsets_TE, [[-1, -1], [0, 1]])
 
 
 def test_a_space_at_the_end_of_the_template_goes_over_to_the_answer() -> None:
