@@ -19,6 +19,7 @@ BENCHMARKS = {
     "bias_metrics": ("bias_metrics.measure", "bias of a million rows, against plain Python"),
     "warm_start": ("runs.warm_start", "first and second start of an experiment"),
     "processes": ("runs.processes", "two processes against one"),
+    "planned_memory": ("planned_memory.measure", "memory that `train plan` computes, against what runs take"),
     "gpu": ("training.on_gpu", "fine-tuning RoBERTa on a GPU, where there is one"),
 }
 """For each a function of `repeats` and `quick`, and what it measures."""

@@ -25,7 +25,7 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "train": Command("training.__main__", (), "fit, validate, test, predict: one run of a model"),
+    "train": Command("training.__main__", (), "fit, plan, validate, test, predict: one run of a model"),
     "sweep": Command("training.__main__", ("sweep",), "many runs over the values that a file names"),
     "select": Command("training.__main__", ("select",), "the best runs of a sweep, tested"),
     "evaluate": Command("evaluation.__main__", (), "probe a checkpoint: bias, faithfulness, shift, ..."),

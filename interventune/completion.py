@@ -21,7 +21,7 @@ from training.demo import demo
 from training.sweep import command as sweep
 from training.sweep import selection
 
-MODES = ("fit", "validate", "test", "predict")
+MODES = ("fit", "plan", "validate", "test", "predict")
 
 
 def main(argv: Sequence[str]) -> int:

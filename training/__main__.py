@@ -1,6 +1,7 @@
 """python -m training COMMAND ...
 
   fit, validate, test, predict   -c EXPERIMENT -c BACKBONE [--key=value ...]
+  plan                           the same: what fit will need, before it is launched
   sweep, select                  many runs, and the best of them
   demo                           both halves of the project in minutes
 
@@ -18,7 +19,7 @@ from storage.command_line import DEBUG, one_line
 from training.config_errors import checked_configs
 
 REPORT_DELAY_S = 1.5
-CLI_COMMANDS = ("fit", "validate", "test", "predict")
+CLI_COMMANDS = ("fit", "validate", "test", "predict", "plan")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,6 +59,8 @@ def run(arguments: list[str]) -> int:
         from training.stopping.divergence import DivergedError
         from training.stopping.processes import is_child, lost_contact
 
+        if arguments[0] == "plan":
+            from training.plan import run_plan as run_command
         run_command(arguments)
     except (ValueError, OSError) as error:
         if debug:

@@ -305,7 +305,7 @@ def main(args: list[str] | None = None) -> InterventuneCLI:
 
 def run_command(arguments: Sequence[str]) -> InterventuneCLI:
     """The same for arguments whose configurations have been found and checked."""
-    _quiet()
+    quiet()
     return InterventuneCLI(main_sets(arguments))
 
 
@@ -334,7 +334,7 @@ NOISE = re.compile(
 """What Lightning says and nobody has asked for."""
 
 
-def _quiet() -> None:
+def quiet() -> None:
     """Keep the screen for what the user asked for."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     warnings.filterwarnings("ignore", f".*({NOISE.pattern})")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from models.backbones import CheckpointError
+from models.backbones import CheckpointError, shapes_only
 from models.heads.span import QAModel
 from models.language.likelihood import Likelihoods, float32_logits, log_likelihoods, reads_side_by_side
 from models.language.self_debiasing import padded
@@ -49,7 +49,7 @@ class CausalModel(QAModel):
                 f"backbone.attention: {self.config._attn_implementation} takes no mask of tokens, by which a "
                 "decoder reads two candidates side by side; choose sdpa, eager or auto"
             )
-        if not reads_side_by_side(pretrained):
+        if not shapes_only() and not reads_side_by_side(pretrained):
             raise CheckpointError(
                 f"backbone: a {self.config.model_type!r} model does not read two candidates behind one "
                 "prompt as it reads each alone; it cannot be used here"

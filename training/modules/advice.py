@@ -150,6 +150,11 @@ class LEIModule(QAModule):
                 f"{len({group.unadvised_key for group in groups.groups})} are trained on"
             )
 
+    def stand_in(self, groups: int) -> None:
+        """A reference of zeros."""
+        log_prob_NVSE = torch.zeros(groups, 4, 2, 1 if self.model.heads == "causal" else 2)
+        self.reference, self.logged_terms = Reference(log_prob_NVSE, torch.zeros(groups, 4).long()), []
+
     def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
         """The weighted sum of the group losses and of the questions' cross-entropy."""
         span = self.span_loss(batch.qa) if batch.qa is not None else None
