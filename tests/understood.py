@@ -8,7 +8,9 @@ from benchmarks.__main__ import parser as benchmarks_parser
 from data_modules.__main__ import build_parser as data_parser
 from docs.tiny_causal_model import make_parser as tiny_causal_model_parser
 from evaluation.__main__ import build_parser
-from training.cli import main as train
+from training.cli import run_command
+from training.config_errors import checked_configs
+from training.plan import run_plan
 from training.sweep.command import sweep_of
 from training.sweep.selection import parser as select_parser
 
@@ -24,8 +26,9 @@ def understood(command: list[str]) -> None:
     elif module == "benchmarks":
         benchmarks_parser().parse_args(arguments)
     elif module == "training" and arguments[0] != "demo":
+        plans = arguments[0] == "plan"
         with pytest.raises(SystemExit) as stop:
-            train([*arguments, "--print_config"])
+            (run_plan if plans else run_command)(checked_configs([*arguments, "--print_config"]))
         assert stop.value.code in (0, None)
     elif module == "evaluation":
         build_parser(arguments).parse_args(arguments)

@@ -139,7 +139,7 @@ class Plan:
 
 
 def _verdict(one: dict[str, float]) -> str:
-    return "fits" if one["peak"] <= one["room"] else "does not fit"
+    return "fits" if max(one["peak"], one["validation"]) <= one["room"] else "does not fit"
 
 
 def measure(module: Any, batch: TrainBatch, mode: Any, trainer: pl.Trainer) -> Step:
@@ -303,8 +303,11 @@ class PlanCLI(InterventuneCLI):
         gib, most = {}, {}
         for name, parts in self.strategies(step).items():
             gib[name] = {part: value / GIB for part, value in parts.items()}
-            gib[name] |= {"peak": sum(gib[name].values()), "room": room}
-            slope = (sum(wider[name].values()) - sum(parts.values())) / GIB / (TIMES - 1)
+            # To validate, every device takes the whole model (training/strategies.py).
+            kept = parts["weights"] * (name == "fsdp") + parts["gradients"] + parts["optimizer"]
+            validation = (step.weights + kept) / GIB
+            gib[name] |= {"peak": sum(gib[name].values()), "validation": validation, "room": room}
+            slope = (wider[name]["activations"] - parts["activations"]) / GIB / (TIMES - 1)
             most[name] = max(0, int(rows * (1 + (room - gib[name]["peak"]) / max(slope, 1 / GIB))))
         if hasattr(module, "reference"):
             self.notes.append("the reference is scored once before the first step: no second model in memory")
@@ -364,11 +367,10 @@ class PlanCLI(InterventuneCLI):
         if devices > 1:
             layers = [size_of(layer.parameters()) for layer in encoder_layers(self.model.model.encoder)]
             # What is outside the layers stays gathered; of these one is computed and the next one fetched.
-            # To validate, every device takes the whole model.
             gathered = (weights - sum(layers) + 2 * max(layers, default=0)) * (1 + gradients / weights)
             shards = (weights / devices, gradients / devices, optimizer / devices)
             found["ddp"] = (*step[:4], gradients)  # buckets in which gradients are summed
-            found["fsdp"] = (*shards, rest, max(gathered, weights - rest))
+            found["fsdp"] = (*shards, rest, gathered)
         names = ("weights", "gradients", "optimizer", "activations", "buffers")
         return {name: dict(zip(names, parts, strict=True)) for name, parts in found.items()}
 
