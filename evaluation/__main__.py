@@ -2,23 +2,34 @@
 
 interventune evaluate bias --predictions FILE --output DIR
 interventune report DIR... --output report.html
-torchrun --nproc_per_node 2 -m evaluation shift --checkpoint PATH --data SOURCE --output DIR
+torchrun --standalone --nproc_per_node 2 -m evaluation PROTOCOL ... --output DIR
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import logging
+import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
+from evaluation.processes import LATER_S, KnownError, from_first, process_group
 from evaluation.protocol import COMMANDS, PROTOCOLS, Row, launched, load_function
 from storage.command_line import Parser, add_arguments, call, one_line
 
-LATER_PROCESSES_WAIT_S = 10.0
-"""Before another process than the first tells an error: most are everybody's, and torchrun then ends it."""
+
+class NoTerminal(io.TextIOWrapper):
+    """A stream, by its number, on which nobody draws progress bars."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(io.BufferedWriter(io.FileIO(number, "w", closefd=False)), line_buffering=True)
+
+    def isatty(self) -> bool:
+        return False
 
 
 def build_parser(argv: Sequence[str]) -> Parser:
@@ -46,18 +57,22 @@ def run(row: Row, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
     from evaluation.views import print_table
 
     rank, size = launched()
-    if size > 1 and not row.parallel:
-        raise ValueError(f"{row.name} runs in one process; start it with interventune evaluate, not torchrun")
     if row in COMMANDS:
+        if size > 1:
+            raise ValueError(
+                f"{row.name}: start it with interventune evaluate, not torchrun: it is no protocol"
+            )
         call(load_function(row), arguments)
         return
     output: Path | None = arguments.output
-    if output is not None and rank == 0:
-        check_output(output, overwrite=arguments.overwrite)
-    if output is not None and getattr(arguments, "work", ...) is None:
-        arguments.work = output.absolute().with_name(f"{output.name}.work.jsonl")
-        arguments.work.parent.mkdir(parents=True, exist_ok=True)
-    evaluation = call(load_function(row), arguments)
+    with process_group(arguments.device) as device:
+        arguments.device = device
+        if output is not None:
+            from_first(lambda: check_output(output, overwrite=arguments.overwrite))
+        if output is not None and getattr(arguments, "work", ...) is None:
+            arguments.work = output.absolute().with_name(f"{output.name}.work.jsonl")
+            arguments.work.parent.mkdir(parents=True, exist_ok=True)
+        evaluation = call(load_function(row), arguments)
     if rank:
         return
     if output is not None:
@@ -71,23 +86,41 @@ def run(row: Row, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
         print(evaluation.headline)
 
 
+def parsed(argv: Sequence[str], rank: int) -> argparse.Namespace:
+    """What the command line says; of several processes the first tells what is wrong with it."""
+    if not rank:
+        return build_parser(argv).parse_args(argv)
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        try:
+            return build_parser(argv).parse_args(argv)
+        except SystemExit as ended:
+            time.sleep(LATER_S * bool(ended.code))
+            raise
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """0 when the report is written, 2 for what the user can mend (told in one line on stderr)."""
     argv = sys.argv[1:] if argv is None else argv
     rank, _ = launched()
+    if rank and not isinstance(sys.stderr, NoTerminal):
+        sys.stderr = NoTerminal(sys.stderr.fileno())
     level = logging.ERROR if rank else logging.WARNING  # what concerns the data is told once
     logging.basicConfig(format="%(levelname)s: %(message)s", level=level)
-    arguments = build_parser(argv).parse_args(argv)
+    arguments = parsed(argv, rank)
     row = next(row for row in (*PROTOCOLS, *COMMANDS) if row.name == arguments.protocol)
     try:
         run(row, arguments, argv)
     except (ValueError, OSError) as error:
         if arguments.debug:
             raise
-        time.sleep(LATER_PROCESSES_WAIT_S * (rank > 0))
-        print(f"error: {one_line(error)}" + (f" (process {rank})" if rank else ""), file=sys.stderr)
+        if rank:
+            time.sleep(LATER_S)
+        if not rank or not isinstance(error, KnownError):
+            print(f"error: {one_line(error)}" + f" (process {rank})" * bool(rank), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
+        if rank:
+            return 130
         kept = "; the same command goes on from what is finished" if hasattr(arguments, "work") else ""
         print(f"error: interrupted; no report was written{kept}", file=sys.stderr)
         return 130

@@ -10,7 +10,7 @@ Variants are made here, or read from rows of `interventune data perturb` beside 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import islice
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from data_modules.schema import QAExample, Rejected, Variant
 from evaluation.conclusions import listed
-from evaluation.protocol import launched
+from evaluation.processes import from_first
 from evaluation.report import source_record
 from storage.command_line import AtLeast
 from storage.errors import DataError
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
 PART = 64
 """Originals that are perturbed at a time."""
-
-Once = Callable[[Callable[[], Any]], Any]
-"""Calls a function in one of several processes and returns what it gave in all of them."""
 
 
 @dataclass(frozen=True)
@@ -124,13 +121,12 @@ class Stories:
         )
 
 
-def read_stories(options: VariantOptions, once: Once = lambda make: make()) -> Stories:
+def read_stories(options: VariantOptions) -> Stories:
     """Read the sources, and make what is asked for and not among the rows. Memory holds one part of the
     stories at a time, and the ids of rows.
 
     Args:
-        options: what is read and made.
-        once: of several processes that all call this: how one lets a language model write for all.
+        options: what is read and made; of several processes the first alone has a language model write.
 
     Raises:
         DataError: several data sets, a variant that has to be made while the originals are missing, or one
@@ -158,7 +154,7 @@ def read_stories(options: VariantOptions, once: Once = lambda make: make()) -> S
         raise DataError(f"--variants {made[0]}: the sources hold no original stories to make it from")
     result = Stories(options, dataset, wanted, rejected={variant: Counter() for variant in made})
     kept, count = Counter[str](), min(len(originals), options.limit or len(originals))
-    bar = tqdm(total=count, desc="perturbing stories", unit="story", disable=quiet())
+    bar = tqdm(total=count, desc="perturbing stories", unit="story", disable=None)
     for start in range(0, count, PART):
         part = [with_rationale(originals[i]) for i in range(start, min(count, start + PART))]
         sentences: dict[Variant, Sentences] = {}
@@ -172,7 +168,7 @@ def read_stories(options: VariantOptions, once: Once = lambda make: make()) -> S
                     progress=open_generator is not None,
                     open_generator=open_generator,
                 )
-                sentences[variant] = once(write)
+                sentences[variant] = from_first(write)
         for number, original in enumerate(part, start):
             variants: dict[Variant, QAExample] = {}
             for variant in wanted:
@@ -202,11 +198,6 @@ def read_stories(options: VariantOptions, once: Once = lambda make: make()) -> S
     return result
 
 
-def quiet() -> bool | None:
-    """The `disable` of tqdm: bars show on a terminal, in the first of several processes."""
-    return True if launched()[0] else None
-
-
 def read_rows(
     options: VariantOptions,
 ) -> tuple[str, dict[Variant, Spool[QAExample]], dict[Variant, dict[str, int]]]:
@@ -223,7 +214,7 @@ def read_rows(
         # Rows of a file may hold variants behind their originals; other sources hold originals only.
         originals_only = source.startswith(("hub:", "stories:"))
         questions = read_questions(source, skip_bad=options.skip_bad)
-        for example in tqdm(questions, f"reading {source}", unit="question", disable=quiet()):
+        for example in tqdm(questions, f"reading {source}", unit="question", disable=None):
             datasets.setdefault(example.dataset, source)
             spool = rows.setdefault(example.variant, Spool())
             if example.variant != "os":

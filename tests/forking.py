@@ -50,6 +50,14 @@ def python() -> str:
 
 def on_two_ranks(function: Callable[[int, str], object], folder: Path, limit_s: float = 120) -> None:
     """Call it in two processes, with the rank and the folder; fail with what one of them says."""
+    codes, said = ended_on_two_ranks(function, folder, limit_s)
+    assert codes == [0, 0], "\n".join(said)
+
+
+def ended_on_two_ranks(
+    function: Callable[[int, str], object], folder: Path, limit_s: float = 120
+) -> tuple[list[int], list[str]]:
+    """The same, however they end: their exit codes, and what they say on stderr."""
     words = (python(), "-m", "tests.forking", function.__module__, function.__name__)
     started = [
         subprocess.Popen([*words, str(rank), str(folder)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
@@ -60,7 +68,7 @@ def on_two_ranks(function: Callable[[int, str], object], folder: Path, limit_s: 
     finally:
         for process in started:
             process.kill()
-    assert [process.returncode for process in started] == [0, 0], "\n".join(said)
+    return [process.returncode for process in started], said
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
 from data_modules.encoding.windows import Encoding
 from data_modules.schema import Group, QAExample
 from evaluation.answering.interface import Ability, Answer, Answerer, Asking, Compute
+from evaluation.processes import shared, shared_rows
 from models.backbones import EncoderModel, pick_device
 from models.checkpoint import fingerprint, load
 from models.heads.causal import CausalModel
@@ -154,12 +155,16 @@ class QuestionCheckpoint(Checkpoint):
         return other
 
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
-        """The answer of every question, each once, longest contexts first."""
+        """The answer of every question, each once, in their order."""
+        for i, answer in enumerate(self.answers_in_order(examples, what)):
+            yield answer._replace(example=i)
+
+    @shared
+    def answers_in_order(self, examples: Sequence[QAExample], what: str) -> list[Answer]:
+        """The same of the questions that are this process's."""
         if self.decoder is not None:
-            yield from self.written(examples, what)
-            return
-        for span in self.spans(examples, what=what):
-            yield Answer(span.example, span.text)
+            return sorted(self.written(examples, what))
+        return sorted(Answer(span.example, span.text) for span in self.spans(examples, what=what))
 
     @torch.inference_mode()
     def written(self, examples: Sequence[QAExample], what: str) -> Iterator[Answer]:
@@ -225,6 +230,7 @@ class QuestionCheckpoint(Checkpoint):
                 scores = scores._replace(start_B=scores.start_B - shift_B, end_B=scores.end_B - shift_B)
                 yield from decode_typed_answers(data, batch.feature_B, scores, rule)
 
+    @shared_rows
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
         """S(x) = sqrt(p_start p_end) of both subjects: (N, 4, 2) float64."""
         return self.group_log_probs(groups, what).double().mean(-1).exp()

@@ -19,6 +19,7 @@ from data_modules.encoding.choices import ChoiceEncoding
 from data_modules.schema import ChoiceQuestion
 from evaluation.answering.checkpoint import Checkpoint
 from evaluation.answering.interface import Ability
+from evaluation.processes import shared, shared_rows
 from models.heads.choice import ChoiceModel, masked_mean
 
 
@@ -42,6 +43,7 @@ class ChoiceCheckpoint(Checkpoint):
         """Weights, tokenizer, encoding, pooling and dtype."""
         return {**super().identity, "pooling": self.model.pooling}
 
+    @shared
     @torch.inference_mode()
     def choice_logits(self, questions: Sequence[ChoiceQuestion], what: str = "choosing") -> list[np.ndarray]:
         """The logits (C,) of every question's choices, float32, in the order of the questions, which may have
@@ -55,6 +57,7 @@ class ChoiceCheckpoint(Checkpoint):
                 logits[i] = logits_C
         return logits
 
+    @shared_rows
     @torch.inference_mode()
     def embeddings(self, texts: Sequence[str], what: str = "embedding texts") -> np.ndarray:
         """One vector of length 1 for every text, (Q, D) float32: the mean of the encoder's last hidden states

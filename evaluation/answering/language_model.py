@@ -33,6 +33,7 @@ from evaluation.answering.prompts import (
     short_answer,
     subject_prompt,
 )
+from evaluation.processes import finished_work, shared, shared_rows
 from models.checkpoint import fingerprint, load
 from models.heads.causal import CausalModel
 from models.language.local_model import Loaded, LocalTextModel
@@ -89,7 +90,12 @@ class LanguageModel(Answerer):
             raise ValueError(f"{path}: --chat always, but its tokenizer has no chat template")
         self._scored: dict[bytes, float] = {}
         """Likelihoods of choices by the digest of prompt and choice."""
-        self.writer = CachedTextModel(self.model, asking.requests, max_requests=asking.max_requests)
+        self.writer = CachedTextModel(
+            self.model,
+            finished_work(asking.requests, ("text",)),
+            max_requests=asking.max_requests,
+            ask=self.complete,
+        )
         scores: frozenset[Ability] = frozenset()
         if "likelihood" in self.model.can:
             scores = frozenset({"subjects", "choices"})
@@ -106,6 +112,11 @@ class LanguageModel(Answerer):
         wording = {"prompt": self.choice_wording._asdict(), "likelihood": self.likelihood}
         return {"name": self.model.name, "settings": settings, **wording}
 
+    @shared
+    def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
+        """What the model writes, each prompt once."""
+        yield from self.model.complete(prompts)
+
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
         """The answers in the order of the questions; no text at all is a failure too."""
         prompts = [question_prompt(example, self.prompt) for example in examples]
@@ -117,6 +128,7 @@ class LanguageModel(Answerer):
                 answer = short_answer(text)
                 yield Answer(i, answer, "" if answer else "empty answer")
 
+    @shared_rows
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
         """S(x) of both subjects in the four variants: (N, 4, 2) float64, in the order of a group's subjects.
 
@@ -163,13 +175,18 @@ class LanguageModel(Answerer):
         wanted = list(new)
         for start in tqdm(range(0, len(wanted), PAIRS_AT_ONCE), desc=what, unit="batch", disable=None):
             part = wanted[start : start + PAIRS_AT_ONCE]
-            try:
-                found = self._log_likelihoods([new[key][0] for key in part], self.likelihood)
-            except PairError as error:
-                raise DataError(f"question {new[part[error.pair]][1]}: {error.reason}") from None
+            found = self._pair_scores([new[key] for key in part])
             self._scored.update(zip(part, found.tolist(), strict=True))
         for row in keys:
             yield np.array([self._scored[key] for key in row], dtype=np.float32)
+
+    @shared_rows
+    def _pair_scores(self, asked: Sequence[tuple[tuple[str, str], str]]) -> Tensor:
+        """Of pairs of prompt and choice, each with its question's id."""
+        try:
+            return self._log_likelihoods([pair for pair, _ in asked], self.likelihood)
+        except PairError as error:
+            raise DataError(f"question {asked[error.pair][1]}: {error.reason}") from None
 
     def _log_likelihoods(self, pairs: Sequence[tuple[str, str]], over: Literal["mean", "sum"]) -> Tensor:
         """Of texts behind their prompts, the sum or the mean over a text's tokens: (M,) float64."""

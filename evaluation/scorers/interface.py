@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+from evaluation.processes import shared
 from models.language.text_models import TextFailure
 
 logger = logging.getLogger(__name__)
@@ -60,9 +61,13 @@ class Scorer(ABC):
         A text of nothing but spaces scores 0 everywhere, and nobody is asked. Raises ValueError where no
         text can be scored (a wrong key, an endpoint that keeps failing).
         """
-        answers = self._score([text for text in texts if text.strip()])
+        answers = iter(self._divided([text for text in texts if text.strip()]))
         for text in texts:
             yield next(answers) if text.strip() else dict.fromkeys(self.attributes, 0.0)
+
+    @shared
+    def _divided(self, texts: list[str]) -> Iterator[Scores | TextFailure]:
+        return self._score(texts)
 
     @abstractmethod
     def _score(self, texts: list[str]) -> Iterator[Scores | TextFailure]:

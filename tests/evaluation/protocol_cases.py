@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
@@ -190,6 +192,22 @@ CASES: tuple[Case, ...] = (
         1,
     ),
 )
+
+
+class Forwards:
+    """Counts calls of modules; the one with the number `stop` raises an error, unless given Ctrl-C."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, stop: int = 0, error: BaseException | None = None) -> None:
+        self.count = 0
+        real = torch.nn.Module.__call__
+
+        def counting(module: torch.nn.Module, *arguments: Any, **named: Any) -> Any:
+            self.count += 1
+            if self.count == stop:
+                raise error or KeyboardInterrupt
+            return real(module, *arguments, **named)
+
+        patch.setattr(torch.nn.Module, "__call__", counting)
 
 
 def make_room(room: Path) -> None:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 
 from evaluation.__main__ import build_parser, main
 from evaluation.page.folders import find_results
@@ -19,7 +17,7 @@ from evaluation.protocol import PROTOCOLS
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import told
 from tests.evaluation.page.html_pages import Page, check_self_contained
-from tests.evaluation.protocol_cases import CASES, Case
+from tests.evaluation.protocol_cases import CASES, Case, Forwards
 
 EVERY = pytest.mark.parametrize("case", CASES, ids=lambda case: case.protocol)
 LONG = pytest.mark.parametrize("case", [case for case in CASES if case.long], ids=lambda case: case.protocol)
@@ -34,22 +32,6 @@ def contents(folder: Path) -> dict[str, bytes]:
     """The files; where the command names the folder itself, as OUTPUT."""
     itself = str(folder).encode()
     return {path.name: path.read_bytes().replace(itself, b"OUTPUT") for path in folder.iterdir()}
-
-
-class Forwards:
-    """Counts calls of modules; Ctrl-C at the one with the number `stop`."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, stop: int = 0) -> None:
-        self.count = 0
-        real = torch.nn.Module.__call__
-
-        def counting(module: torch.nn.Module, *arguments: Any, **named: Any) -> Any:
-            self.count += 1
-            if self.count == stop:
-                raise KeyboardInterrupt
-            return real(module, *arguments, **named)
-
-        monkeypatch.setattr(torch.nn.Module, "__call__", counting)
 
 
 class Reports:

@@ -33,6 +33,7 @@ from evaluation.answering.interface import (
     named_answerers,
     named_sources,
 )
+from evaluation.processes import finished_work
 from evaluation.report import Evaluation, source_record
 from storage.command_line import AtLeast, Count
 from storage.errors import DataError
@@ -148,7 +149,6 @@ def evaluate(
     from evaluation.protocols.confusion.trials import similar_trials
     from evaluation.protocols.confusion.views import report
     from metrics.confusion import confidences
-    from storage.finished_work import FinishedWork
 
     if predictions or not checkpoint:
         named_answerers(None, predictions)
@@ -169,7 +169,7 @@ def evaluate(
         )
     outcomes: list[TrialAnswers] = []
     identities: dict[str, dict[str, Any]] = {}
-    finished = FinishedWork(work)
+    finished = finished_work(work)
     shared = shared_trials(sets, plan, encoder, compute, finished)
     for name, path in pairs:
         answerer = open_chooser(path, compute, prompt=prompt, likelihood=likelihood)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from evaluation.answering.interface import named_sources
+from evaluation.processes import finished_work
 from evaluation.protocols.consistency.decoding import Decoding
 from evaluation.protocols.consistency.specifications import (
     OWN,
@@ -100,9 +101,8 @@ def evaluate(
     from evaluation.protocols.consistency.systems import systems_of, write
     from evaluation.protocols.consistency.views import report
     from evaluation.scorers.interface import ATTRIBUTES
-    from storage.finished_work import FinishedWork
 
-    work_file = FinishedWork(work)
+    work_file = finished_work(work)
     if continuations:
         written = read_written(named_sources(continuations, "--continuations"), limit, rescore=rescore)
         opened = open_scorers(scorer, decoding.device) if scorer.scorer or not written.scorers else []

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from evaluation.answering.language_model import open_language_model
+from evaluation.processes import shared
 from evaluation.protocols.consistency.decoding import Decoding
 from evaluation.protocols.consistency.specifications import Method
 from evaluation.scorers.interface import Scorer, Scores
@@ -109,6 +110,7 @@ class Writer:
                 "prompts, or take fewer --new-tokens"
             )
 
+    @shared
     def write(self, requests: Sequence[Request]) -> Iterator[str | TextFailure]:
         """The continuation of each, in order, without the prompt. All have the same number of prefixes."""
         prompts = [request.prompt for request in requests]

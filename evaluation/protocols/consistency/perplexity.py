@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
+from evaluation.processes import shared
 from evaluation.protocols.consistency.continuations import Writer, short
 from evaluation.protocols.consistency.specifications import Part
 from metrics.intervals import Interval, bootstrap
-from models.language.perplexity import RESERVED, ChunkLoss, chunk_loss, chunks, perplexity
+from models.language.perplexity import RESERVED, Chunk, ChunkLoss, chunk_loss, chunks, perplexity
 from storage.errors import DataError
 from storage.files import read_text
 from storage.finished_work import FinishedWork, work_key
@@ -79,28 +80,22 @@ def perplexities(
     for part in parts:
         prefixes, losses = local.plain_ids(part.texts), []
         pieces = list(chunks(len(ids), window, window))
-        for chunk in tqdm(pieces, desc=f"perplexity, {part.variant}", unit="chunk", disable=None):
-            piece = list(ids[chunk.begin : chunk.end])
-            key = work_key(
+        keys = [
+            work_key(
                 kind="perplexity",
                 model=[local.name, *(writer.settings[name] for name in ("weights", "dtype", "tokenizer"))],
                 debiasing=writer.debiasing,
                 prefixes=part.texts,
-                ids=[*local.lead, *piece],
+                ids=[*local.lead, *ids[chunk.begin : chunk.end]],
                 targets=chunk.targets,
             )
-            if not (record := work.get(key)):
-                loss = chunk_loss(
-                    local.model,
-                    piece,
-                    chunk.targets,
-                    prefixes,
-                    pad=local.pad,
-                    lead=local.lead,
-                    **writer.debiasing,
-                )
-                record = work.add(key, **loss._asdict())
-            names = ChunkLoss._fields
+            for chunk in pieces
+        ]
+        new = {key: chunk for key, chunk in zip(keys, pieces, strict=True) if key not in work}
+        done = iter(chunk_losses(writer, list(new.values()), ids, prefixes))
+        names = ChunkLoss._fields
+        for key in tqdm(keys, desc=f"perplexity, {part.variant}", unit="chunk", disable=None):
+            record = work.get(key) or work.add(key, **next(done)._asdict())
             losses.append(ChunkLoss(*(field(record, name, float, f"{work.path}") for name in names)))
         targets = [chunk.targets for chunk in pieces]
         for variant, value, column in zip(
@@ -110,3 +105,16 @@ def perplexities(
             interval = bootstrap(sums_UC, lambda total_RC: np.exp(total_RC[:, 0] / total_RC[:, 1]))
             by_variant[variant] = Perplexity(value, interval, len(losses))
     return by_variant
+
+
+@shared
+def chunk_losses(
+    writer: Writer, pieces: Sequence[Chunk], ids: Sequence[int], prefixes: Sequence[Sequence[int]]
+) -> Iterator[ChunkLoss]:
+    """Of each chunk of the ids."""
+    local = writer.local
+    assert local is not None
+    for chunk in pieces:
+        piece = list(ids[chunk.begin : chunk.end])
+        how: dict[str, Any] = {"pad": local.pad, "lead": local.lead, **writer.debiasing}
+        yield chunk_loss(local.model, piece, chunk.targets, prefixes, **how)

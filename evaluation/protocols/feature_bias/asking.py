@@ -21,6 +21,7 @@ from tqdm.auto import tqdm
 from data_modules.tasks.feature_bias import FeatureTask, TaskExample, choice_rows
 from evaluation.answering.interface import Answerer
 from evaluation.answering.remembered import remembered_logits
+from evaluation.processes import shared
 from evaluation.protocols.feature_bias.prompts import (
     CONTENT_FREE,
     FewShot,
@@ -151,8 +152,8 @@ class InContextModel:
         A local model reads a chunk whole or not at all, so that the batches, and with them the last bits of
         its numbers, are those of a run that was not interrupted. An endpoint is asked what is missing.
         """
-        words, after, writes = few.style.words, few.style.key, bool(few.style.reasons)
-        labels = {} if writes else {"words": words, "after": after, "top": self.top}
+        words, writes = few.style.words, bool(few.style.reasons)
+        labels = {} if writes else {"words": words, "after": few.style.key, "top": self.top}
         identity = self.model.identity | ({} if writes else {"max_new_tokens": 1})
         parts = {"protocol": "feature-bias", "model": identity, **labels}
         keys = [work_key(prompt=prompt, **parts) for prompt in prompts]
@@ -160,11 +161,7 @@ class InContextModel:
 
         def ask(missing: list[str]) -> Iterator[Any]:
             pending = missing if self.local is None else list(wanted.values())
-            if writes:
-                answers: Iterator[Any] = self.model.complete(pending)
-            else:
-                answers = self.model.next_token_logprobs(pending, words, after=after, top=self.top)
-            for prompt, answer in zip(pending, answers, strict=True):
+            for prompt, answer in zip(pending, self.asked(pending, few), strict=True):
                 if prompt in missing:
                     kept = writes or isinstance(answer, TextFailure)
                     yield answer if kept else [x if math.isfinite(x) else None for x in answer]
@@ -179,6 +176,13 @@ class InContextModel:
                 logprob_L = self.work.array({"key": key, "answer": answer}, "answer", len(words))
                 found[key] = np.where(np.isnan(logprob_L), -math.inf, logprob_L)
         return [found[key] for key in keys]
+
+    @shared
+    def asked(self, prompts: Sequence[str], few: FewShot) -> Iterator[Any]:
+        """What the model says to each prompt."""
+        if few.style.reasons:
+            return self.model.complete(prompts)
+        return self.model.next_token_logprobs(prompts, few.style.words, after=few.style.key, top=self.top)
 
 
 def prediction(answer: Any, free_L: np.ndarray, *, parity: bool) -> Row:

@@ -28,6 +28,7 @@ from data_modules.tasks.wording import (
     read_wordings,
 )
 from evaluation.answering.interface import AnswerFile, Compute, is_text_model, named_sources
+from evaluation.processes import finished_work
 from evaluation.protocols.feature_bias.prompts import (
     CONTENT_FREE,
     KEY,
@@ -112,7 +113,6 @@ def evaluate(
     from evaluation.protocols.feature_bias.predictions import PromptPredictions
     from evaluation.protocols.feature_bias.views import report
     from models.checkpoint import inspect
-    from storage.finished_work import FinishedWork
 
     def opened(path: str) -> TextModel:
         if path in answered.values():
@@ -139,7 +139,7 @@ def evaluate(
     texts = texts_of(tasks, limit, no_agreement=no_agreement)
     rows: list[dict[str, Any]] = []
     settings: dict[str, Any] = {}
-    finished = FinishedWork(work)
+    finished = finished_work(work)
     for name, group in classifiers.items():
         seeds = Counter[str]()
         for path, only in group:

@@ -23,6 +23,7 @@ from evaluation.answering.interface import LACKS, LANGUAGE_MODELS, Asking, Compu
 from evaluation.answering.yes_or_no import measured
 from evaluation.conclusions import change, headline, listed
 from evaluation.figures import Bars, Lines
+from evaluation.processes import shared
 from evaluation.report import Evaluation, source_record
 from evaluation.results import Results, grouped
 from evaluation.views import View, make_table
@@ -137,6 +138,7 @@ def evaluate(
     return report(results, last, notes, about, examples)
 
 
+@shared
 def distances(
     model: QuestionCheckpoint, items: Sequence[Followed], question: str
 ) -> Iterator[list[float] | str]:

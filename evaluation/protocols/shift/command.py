@@ -8,14 +8,11 @@ torchrun --nproc_per_node 2 -m evaluation shift --checkpoint base=roberta-base o
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-from heapq import merge
+from dataclasses import asdict
 from typing import Literal
 
 from evaluation.answering.interface import LACKS, LANGUAGE_MODELS, Asking, Compute, named_sources
-from evaluation.processes import process_group
 from evaluation.report import Evaluation, source_record
-from evaluation.results import Results
 from evaluation.variants import VariantOptions, read_stories
 from storage.command_line import Count, Named
 
@@ -51,19 +48,16 @@ def evaluate(
     for path in named.values():
         if path.startswith(LANGUAGE_MODELS):
             raise ValueError(f"--checkpoint {path}: {LACKS['embeddings']}")
-    with process_group(compute.device) as team:
-        stories = read_stories(variants, team.from_first)
-        checkpoints, notes, own_rows = measure(
-            named,
-            stories,
-            team,
-            Asking(**asdict(replace(compute, device=team.device))),
-            every_layer=layers == "all",
-            between=between,
-            include_question=include_question,
-            chunk=chunk,
-        )
-        rows = team.gather(own_rows)
+    stories = read_stories(variants)
+    checkpoints, notes, examples = measure(
+        named,
+        stories,
+        Asking(**asdict(compute)),
+        every_layer=layers == "all",
+        between=between,
+        include_question=include_question,
+        chunk=chunk,
+    )
     about = {
         "protocol": "shift",
         "checkpoints": {name: source_record(path) for name, path in named.items()},
@@ -73,9 +67,5 @@ def evaluate(
         "between": (between or "first") if len(named) > 1 else "none",
         "include_question": include_question,
         "dtype": compute.dtype,
-        "processes": team.size,
     }
-    if not team.first:
-        return Evaluation("", Results((), ""), [], about)
-    examples = (row for _, row in merge(*rows, key=lambda placed: placed[0]))
     return report(checkpoints, stories, notes, about, examples)

@@ -7,9 +7,9 @@ tokens of all B, S those of them in CKA, T tokens, D hidden, L layers, U blocks 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count
+from itertools import chain, groupby
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -24,8 +24,8 @@ from data_modules.encoding.windows import EncodedRow
 from data_modules.schema import QAExample, Variant
 from evaluation.answering.checkpoint import QuestionCheckpoint
 from evaluation.answering.interface import Asking
-from evaluation.processes import Processes
-from evaluation.variants import Stories, Story, quiet
+from evaluation.processes import shared
+from evaluation.variants import Stories, Story
 from metrics.cka import LinearCKA
 from metrics.shift import EmbeddingShift, cosine
 from metrics.sum_metric import SumMetric
@@ -50,8 +50,11 @@ Which = Literal["all", "single window"]
 """Of the stories: all, or those that fit into one window."""
 WHICH: tuple[Which, ...] = get_args(Which)
 
-PlacedRow = tuple[tuple[int, ...], dict[str, Any]]
-"""A row of examples.jsonl, behind the numbers of its (checkpoint,) story and variant."""
+PlacedRow = tuple[tuple[int, int], dict[str, Any]]
+"""A row of examples.jsonl, behind the numbers of its story and variant."""
+
+Batch = Sequence[tuple[Story, EncodedRow, int]]
+"""Stories with the first windows of their originals, and how many windows these have."""
 
 
 State = tuple[int, str, np.ndarray]
@@ -128,19 +131,17 @@ class CheckpointShift:
 def measure(
     named: Mapping[str, str],
     stories: Stories,
-    team: Processes,
     asking: Asking,
     *,
     every_layer: bool,
     between: Literal["none", "first", "consecutive"] | None,
     include_question: bool,
     chunk: int,
-) -> tuple[list[CheckpointShift], list[str], Spool[PlacedRow]]:
+) -> tuple[list[CheckpointShift], list[str], Spool[dict[str, Any]]]:
     """Pass over the stories once for every checkpoint.
 
     Returns:
-        The sums, what could not be compared and why, and a row for each checkpoint, story and variant of this
-        process's share.
+        The sums, what could not be compared and why, and a row for each checkpoint, story and variant.
 
     Raises:
         ValueError: a checkpoint that cannot be used or, if `between` was asked for, compared.
@@ -160,7 +161,7 @@ def measure(
         raise DataError("--variants: name one beside os, which the others are compared with")
     checkpoints: list[CheckpointShift] = []
     notes: list[str] = []
-    rows: Spool[PlacedRow] = Spool()
+    rows: Spool[dict[str, Any]] = Spool()
     reference: tuple[str, QuestionCheckpoint] | None = None
     for number, (name, path) in enumerate(named.items()):
         model = QuestionCheckpoint(path, asking)
@@ -180,47 +181,69 @@ def measure(
             else:
                 shift.between = Between(*reference, model)
         special = frozenset(model.tokenizer.all_special_ids) if include_question else None
-        batches = count()  # of all processes
-        states: Spool[State] = Spool()
-        with tqdm(total=len(stories.stories), desc=name, unit="story", disable=quiet()) as bar:
-            for part in stories.chunks(chunk):
-                used = [story for story in part if story.variants or shift.between is not None]
-                encoded = first_windows([story.original for story in used], model.tokenizer, model.encoding)
-                found: list[PlacedRow] = []
-                for index in sorted_batches([len(row.input_ids_T) for row, _ in encoded], model.batch_size):
-                    if next(batches) % team.size == team.rank:
-                        batch = [(used[i], *encoded[i]) for i in index]
-                        found += add_batch(
-                            shift, batch, model, reference[1] if reference else None, special, states
-                        )
-                for place, row in sorted(found, key=lambda placed: placed[0]):
-                    rows.append(((number, *place), row))
-                bar.update(len(part))
+        batches = chunked_batches(shift, stories, model, chunk)
+        added = add_batches(shift, batches, model, reference[1] if reference else None, special)
+        states: list[State] = []
+        for _, parts in groupby(added, key=lambda part: part[0]):
+            found: list[PlacedRow] = []
+            for _, placed, seen in parts:
+                found += placed
+                states += seen
+            for _, row in sorted(found, key=lambda placed: placed[0]):
+                rows.append(row)
         summed: list[SumMetric] = [*shift.between.metrics] if shift.between else []
         for metric in chain(summed, *(metrics.values() for metrics in shift.shift.values())):
             metric.sync()  # over all processes
             metric.to("cpu")
-        shift.states = sorted(chain.from_iterable(team.gather(states)), key=lambda state: state[:2])
+        shift.states = sorted(states, key=lambda state: state[:2])
         checkpoints.append(shift)
         if between == "consecutive" or (between != "none" and number == 0):
             reference = (name, model)
     return checkpoints, notes, rows
 
 
-@torch.inference_mode()
-def add_batch(
+def chunked_batches(
+    shift: CheckpointShift, stories: Stories, model: QuestionCheckpoint, size: int
+) -> Iterator[tuple[int, Batch]]:
+    """Batches of similar lengths, a chunk of stories after the other, each with the chunk's number."""
+    with tqdm(total=len(stories.stories), desc=shift.name, unit="story", disable=None) as bar:
+        for number, part in enumerate(stories.chunks(size)):
+            used = [story for story in part if story.variants or shift.between is not None]
+            encoded = first_windows([story.original for story in used], model.tokenizer, model.encoding)
+            for index in sorted_batches([len(row.input_ids_T) for row, _ in encoded], model.batch_size):
+                yield number, [(used[i], *encoded[i]) for i in index]
+            bar.update(len(part))
+
+
+@shared
+def add_batches(
     shift: CheckpointShift,
-    batch: Sequence[tuple[Story, EncodedRow, int]],
+    batches: Iterable[tuple[int, Batch]],
     model: QuestionCheckpoint,
     reference: QuestionCheckpoint | None,
     special: frozenset[int] | None,
-    states: Spool[State],
+) -> Iterator[tuple[int, list[PlacedRow], list[State]]]:
+    """Add batches to the sums (of this process, see `SumMetric.sync`); of each its chunk, and the rows and
+    states of its stories."""
+    for number, batch in batches:
+        states: list[State] = []
+        yield number, list(add_batch(shift, batch, model, reference, special, states)), states
+
+
+@torch.inference_mode()
+def add_batch(
+    shift: CheckpointShift,
+    batch: Batch,
+    model: QuestionCheckpoint,
+    reference: QuestionCheckpoint | None,
+    special: frozenset[int] | None,
+    states: list[State],
 ) -> Iterator[PlacedRow]:
     """Add a batch to the sums; a row for each of its stories and variants.
 
     Args:
         shift: the sums.
-        batch: stories with the first windows of their originals, and how many windows these have.
+        batch: what is added.
         model: the checkpoint.
         reference: the one that it is compared with.
         special: ids to leave out of the question's common tokens; None leaves out the whole question.
