@@ -32,6 +32,10 @@ class NoTerminal(io.TextIOWrapper):
         return False
 
 
+PRECISIONS = {"32": "float32", "bf16": "bfloat16"}
+"""What `--precision`, the older name of `--dtype`, calls its values."""
+
+
 def build_parser(argv: Sequence[str]) -> Parser:
     """The parser; only the protocol or command that `argv` names is imported and declares its flags."""
     parser = Parser(prog="interventune evaluate", description="Probe a model or its predictions.")
@@ -40,12 +44,22 @@ def build_parser(argv: Sequence[str]) -> Parser:
         command = commands.add_parser(row.name, help=row.summary, description=row.summary)
         if row.name in argv[:1]:
             add_arguments(command, load_function(row))
+            command.add_argument(
+                "--precision", dest="dtype", type=_dtype, default=argparse.SUPPRESS, help=argparse.SUPPRESS
+            )
         if row in PROTOCOLS:
             command.add_argument(
                 "--output", type=Path, required=row.keeps_report, metavar="DIR", help="folder for the report"
             )
             command.add_argument("--overwrite", action="store_true", help="replace the report that DIR holds")
     return parser
+
+
+def _dtype(precision: str) -> str:
+    """What `--dtype` calls a value of `--precision`, its older name."""
+    if precision not in PRECISIONS:
+        raise argparse.ArgumentTypeError(f"is one of {', '.join(PRECISIONS)}; --dtype is its newer name")
+    return PRECISIONS[precision]
 
 
 def run(row: Row, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
