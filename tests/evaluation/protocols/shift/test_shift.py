@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from data_modules.questions.rows import write_rows
 from data_modules.schema import QAExample
 from evaluation.answering.interface import Asking
-from evaluation.processes import Processes
 from evaluation.protocols.shift.measure import BINS, measure
 from evaluation.protocols.shift.report import MOST_BINS, joined_bins
 from evaluation.variants import VariantOptions, read_stories
@@ -184,7 +183,7 @@ def test_memory_does_not_grow_with_the_number_of_stories(room: Path, monkeypatch
         named, asking = {"a": str(room / "a")}, Asking(device="cpu")
         flags = {"every_layer": False, "between": None, "include_question": False}
         tracemalloc.start()
-        measure(named, read_stories(options), Processes(), asking, chunk=chunk, **flags)  # type: ignore[arg-type]
+        measure(named, read_stories(options), asking, chunk=chunk, **flags)  # type: ignore[arg-type]
         _, highest = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return highest
@@ -200,11 +199,13 @@ def test_states_are_those_that_cosines_are_of(room: Path, tmp_path: Path) -> Non
     """The figure of CLS states stands on the same embeddings as the rows, for every story and variant."""
     stories = read_stories(VariantOptions(data=[str(DATA)], variants=["ts", "ts_r"]))
     flags: dict[str, Any] = {"every_layer": False, "between": "none", "include_question": False, "chunk": 7}
-    (found,), _, rows = measure({"a": str(room / "a")}, stories, Processes(), Asking(device="cpu"), **flags)
+    (found,), _, rows = measure({"a": str(room / "a")}, stories, Asking(device="cpu"), **flags)
     state = {(number, variant): vector for number, variant, vector in found.states}
     assert [state[:2] for state in found.states] == sorted(state)
     assert len(found.states) == len(stories.stories) + len(rows)
-    for (_, number, _), row in rows:
+    number_of = {story.original.id: story.number for story in stories.stories}
+    for row in rows:
+        number = number_of[row["id"]]
         os, other = state[number, "os"], state[number, row["variant"]]
         cosine = os @ other / np.sqrt((os @ os) * (other @ other))
         assert row["cls"] == pytest.approx(cosine, abs=1e-5)
