@@ -20,6 +20,8 @@ BENCHMARKS = {
     "warm_start": ("runs.warm_start", "first and second start of an experiment"),
     "processes": ("runs.processes", "two processes against one"),
     "planned_memory": ("planned_memory.measure", "memory that `train plan` computes, against what runs take"),
+    "likelihoods": ("language_models.likelihoods", "likelihoods, against lm-evaluation-harness if installed"),
+    "group_losses": ("language_models.group_losses", "group losses of a decoder, against whole rows"),
     "gpu": ("training.on_gpu", "fine-tuning RoBERTa on a GPU, where there is one"),
 }
 """For each a function of `repeats` and `quick`, and what it measures."""
@@ -37,6 +39,7 @@ class Options:
         quick: seconds in total, to see that all of it runs; the figures mean nothing
         output: folder of the results (default: benchmarks)
         groups: what bias_scoring scores (default: the embedded groups)
+        model: folder of likelihoods' and group_losses' decoder (default: SmolLM2's shape, random weights)
         date: of the results (default: today)
     """
 
@@ -44,6 +47,7 @@ class Options:
     quick: bool = False
     output: Path | None = None
     groups: Annotated[str, "SOURCE"] = ""
+    model: Annotated[str, "FOLDER"] = ""
     date: str = ""
 
 
@@ -80,6 +84,8 @@ def _run(name: str, options: Options) -> None:
     module, _, function = place.partition(".")
     measure = getattr(importlib.import_module(f"benchmarks.{module}"), function)
     more = {"groups": options.groups} if name == "bias_scoring" and options.groups else {}
+    if place.startswith("language_models"):
+        more = {"model": options.model}
     results = measure(repeats=options.repeats, quick=options.quick, **more)
     if results:  # otherwise it has said why there are none
         command = f"python -m benchmarks {name}{' --quick' if options.quick else ''}"

@@ -47,10 +47,24 @@ def spread(values: Sequence[float] | np.ndarray) -> Spread:
 
 
 def confidences(logit_NC: np.ndarray) -> np.ndarray:
-    """Softmax over the choices: (N, C) float64."""
+    """Softmax over the choices: (..., C) float64."""
     shifted = np.asarray(logit_NC, dtype=np.float64)
-    exp_NC = np.exp(shifted - shifted.max(1, keepdims=True))
-    return np.asarray(exp_NC / exp_NC.sum(1, keepdims=True))
+    exp_NC = np.exp(shifted - shifted.max(-1, keepdims=True))
+    return np.asarray(exp_NC / exp_NC.sum(-1, keepdims=True))
+
+
+def slot_preferences(confidence_NOC: np.ndarray) -> np.ndarray:
+    """The mean confidence in whatever choice stands in a slot, (N, C): 1 / C without a preference for places.
+
+    Args:
+        confidence_NOC: by order and choice; order o begins with choice o, and goes on cyclically (O is C).
+
+    >>> slot_preferences(np.array([[[0.9, 0.1], [0.3, 0.7]]])).tolist()  # the first slot it is
+    [[0.8, 0.2]]
+    """
+    count = confidence_NOC.shape[-1]
+    by_slot = [np.roll(confidence_NOC[:, order], -order, axis=1) for order in range(count)]
+    return np.asarray(np.mean(by_slot, axis=0))
 
 
 def at_label(confidence_NC: np.ndarray, label_N: np.ndarray) -> np.ndarray:

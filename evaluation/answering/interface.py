@@ -46,7 +46,10 @@ choices; embeddings of texts."""
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 """Of the weights of language models."""
 
-_LIKELIHOOD = "which endpoints do not tell; name a local model (hf:FOLDER_OR_HUB_NAME) or a checkpoint"
+ChoicePrompt = Literal["auto", "plain", "question", "unifiedqa", "letters"]
+"""How language models are asked to choose (`evaluation.answering.prompts`)."""
+
+_LIKELIHOOD = "which this model does not tell; name a local model (hf:FOLDER_OR_HUB_NAME) or a checkpoint"
 
 LACKS: dict[Ability, str] = {
     "spans": "answers no questions about a text; name a checkpoint of a QA experiment, or a language model",
@@ -74,6 +77,9 @@ class Answerer:
 
     path: str
     can: frozenset[Ability]
+    orders: bool = False
+    """Whether choices are shown in every cyclic order: `choice_logits` then gives (C, C), a row for the order
+    that begins with each choice."""
     may_abstain: bool | None = None
     """Of a checkpoint without heads for types: whether no answer counts as unknown; None: the data decide. A
     protocol that compares several sets decides once for all."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal, cast
 
@@ -24,9 +25,10 @@ from tqdm.auto import tqdm
 from data_modules.encoding.tokenizers import load_tokenizer
 from data_modules.schema import ChoiceQuestion, Group, QAExample
 from evaluation.answering.checkpoint import hold_weights
-from evaluation.answering.interface import Ability, Answer, Answerer, Asking
+from evaluation.answering.interface import Ability, Answer, Answerer, Asking, ChoicePrompt
 from evaluation.answering.prompts import (
     CHOICE_WORDINGS,
+    LETTERS,
     WORDINGS,
     choice_prompt,
     question_prompt,
@@ -41,6 +43,8 @@ from models.language.open_model import CachedTextModel, open_text_model
 from models.language.text_models import PairError, TextFailure, TextModel
 from storage.errors import DataError
 
+UNREPORTED = -100.0
+"""Of the log-probability of a letter that is not among the most probable tokens."""
 GROUPS_AT_ONCE, PAIRS_AT_ONCE = 512, 4096
 """So many are sorted by length, and scored in batches of similar ones, before the next are looked at."""
 
@@ -80,15 +84,17 @@ class LanguageModel(Answerer):
         path: str,
         asking: Asking,
         *,
-        choice_prompt: Literal["auto", "plain", "unifiedqa"] = "auto",
+        choice_prompt: ChoicePrompt = "auto",
         likelihood: Literal["mean", "sum"] = "mean",
     ) -> None:
         self.path, self.prompt, self.likelihood = path, asking.prompt, likelihood
         how = {name: getattr(asking, name) for name in ("max_new_tokens", "device", "dtype", "batch_size")}
-        self.model = cast(Any, open_language_model(path, **how, chat_template=asking.chat != "never"))
+        bare = choice_prompt != "auto" and CHOICE_WORDINGS[choice_prompt].bare
+        templated = asking.chat != "never" and not bare
+        self.model = cast(Any, open_language_model(path, **how, chat_template=templated))
         if asking.chat == "always" and not getattr(self.model, "chat", True):
             raise ValueError(f"{path}: --chat always, but its tokenizer has no chat template")
-        self._scored: dict[bytes, float] = {}
+        self.scored: dict[bytes, float] = {}
         """Likelihoods of choices by the digest of prompt and choice."""
         self.writer = CachedTextModel(
             self.model,
@@ -101,6 +107,7 @@ class LanguageModel(Answerer):
             scores = frozenset({"subjects", "choices"})
             kind = "unifiedqa" if self.model.is_seq2seq else "plain"
             self.choice_wording = CHOICE_WORDINGS[kind if choice_prompt == "auto" else choice_prompt]
+            self.orders = self.choice_wording.by_letter
         self.can = scores | {"spans", "types"}
 
     @cached_property
@@ -162,6 +169,9 @@ class LanguageModel(Answerer):
         Raises:
             DataError: a text has no tokens or does not fit the model's context; names the question.
         """
+        if self.choice_wording.by_letter:
+            yield from self.by_letters(questions, what)
+            return
         lower = self.choice_wording.lower
         keys: list[list[bytes]] = []
         new: dict[bytes, tuple[tuple[str, str], str]] = {}
@@ -170,15 +180,48 @@ class LanguageModel(Answerer):
             pairs = [(prompt, text.lower() if lower else text) for text in texts]
             keys.append([hashlib.sha256(json.dumps(pair).encode()).digest()[:16] for pair in pairs])
             for key, pair in zip(keys[-1], pairs, strict=True):
-                if key not in self._scored:
+                if key not in self.scored:
                     new.setdefault(key, (pair, question.id))
         wanted = list(new)
         for start in tqdm(range(0, len(wanted), PAIRS_AT_ONCE), desc=what, unit="batch", disable=None):
             part = wanted[start : start + PAIRS_AT_ONCE]
             found = self._pair_scores([new[key] for key in part])
-            self._scored.update(zip(part, found.tolist(), strict=True))
+            self.scored.update(zip(part, found.tolist(), strict=True))
         for row in keys:
-            yield np.array([self._scored[key] for key in row], dtype=np.float32)
+            yield np.array([self.scored[key] for key in row], dtype=np.float32)
+
+    def by_letters(self, questions: Sequence[ChoiceQuestion], what: str) -> Iterator[np.ndarray]:
+        """The log-probabilities of the letters, (C, C) float32: row o is of the order that begins with choice
+        o, column c of the letter that stands for choice c there. Every choice stands behind every letter
+        once, so that what a model prefers about a place can be averaged out (Zheng et al. 2024, "Large
+        language models are not robust multiple choice selectors"). A letter that an endpoint does not report
+        counts as e^-100.
+
+        Raises:
+            DataError: a prompt is not answered; names the question.
+        """
+        prompts: list[str] = []
+        for question in questions:
+            for first in range(len(question.choices)):
+                turned = replace(question, choices=question.choices[first:] + question.choices[:first])
+                prompts.append(choice_prompt(turned, self.choice_wording))
+        count = max((len(question.choices) for question in questions), default=0)
+        text_of_its_own = self.model.is_seq2seq or self.model.chat or self.path.startswith("openai:")
+        labels = [letter if text_of_its_own else f" {letter}" for letter in LETTERS[:count]]
+        different = list(dict.fromkeys(prompts))
+        found = self.model.next_token_logprobs(different, labels, after="Answer:")
+        bar = tqdm(found, total=len(different), desc=what, unit="prompt", disable=None)
+        answer_of = dict(zip(different, bar, strict=True))
+        rest = iter(prompts)
+        for question in questions:
+            size = len(question.choices)
+            logit_OC = np.empty((size, size), dtype=np.float32)
+            for first in range(size):
+                answer = answer_of[next(rest)]
+                if isinstance(answer, TextFailure):
+                    raise DataError(f"question {question.id}: {answer}")
+                logit_OC[first] = np.roll(np.maximum(answer[:size], UNREPORTED), first)
+            yield logit_OC
 
     @shared_rows
     def _pair_scores(self, asked: Sequence[tuple[tuple[str, str], str]]) -> Tensor:

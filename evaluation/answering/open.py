@@ -14,11 +14,11 @@ from typing import Any, Literal, get_args
 
 from evaluation.answering.interface import (
     ANSWERS,
-    LACKS,
     LANGUAGE_MODELS,
     Ability,
     Answerer,
     Asking,
+    ChoicePrompt,
     Compute,
 )
 from evaluation.report import source_record
@@ -38,12 +38,13 @@ def open_answerer(path: str, asking: Asking, *, need: Ability = "spans") -> Answ
     Raises:
         ValueError: nothing usable is there, or it cannot do what is needed.
     """
-    check_can_score(path, need)
     answerer: Answerer
     if path.startswith(LANGUAGE_MODELS):
         from evaluation.answering.language_model import LanguageModel
 
-        answerer = LanguageModel(path, asking)
+        answerer = model = LanguageModel(path, asking)
+        if path.startswith("openai:") and need == "subjects":
+            model.model.require_likelihoods()
     elif path.endswith(ANSWERS):
         from evaluation.answering.predictions import Predictions
 
@@ -61,21 +62,23 @@ def open_chooser(
     path: str,
     compute: Compute,
     *,
-    prompt: Literal["auto", "plain", "unifiedqa"] = "auto",
+    prompt: ChoicePrompt = "auto",
     likelihood: Literal["mean", "sum"] = "mean",
 ) -> Answerer:
-    """Who chooses among choices: a checkpoint of multiple choice, a local language model by likelihood, or a
-    file of scores (`FILE.jsonl`).
+    """Who chooses among choices: a checkpoint of multiple choice, a language model (of ours, local, behind an
+    endpoint) by likelihood or by letter, or a file of scores (`FILE.jsonl`).
 
     Raises:
-        ValueError: nothing usable is there, or it is an endpoint.
+        ValueError: nothing usable is there, or it is an endpoint that does not tell likelihoods.
     """
-    check_can_score(path, "choices")
     if path.startswith(LANGUAGE_MODELS) or is_decoder(path):
         from evaluation.answering.language_model import LanguageModel
 
         asking = Asking(device=compute.device, dtype=compute.dtype, batch_size=compute.batch_size)
-        return LanguageModel(path, asking, choice_prompt=prompt, likelihood=likelihood)
+        model = LanguageModel(path, asking, choice_prompt=prompt, likelihood=likelihood)
+        if path.startswith("openai:") and not model.orders:
+            model.model.require_likelihoods()
+        return model
     if path.endswith(ANSWERS):
         from evaluation.answering.predictions import ChoicePredictions
 
@@ -121,12 +124,6 @@ def is_decoder(path: str) -> bool:
     from models.checkpoint import inspect
 
     return path.endswith(".ckpt") and inspect(path).heads == "causal"
-
-
-def check_can_score(path: str, need: Ability) -> None:
-    """ValueError for an endpoint where likelihoods are needed: known before anything is loaded."""
-    if path.startswith("openai:") and need in ("subjects", "choices"):
-        raise ValueError(f"{path}: {LACKS[need]}")
 
 
 def check_reads_prompts(path: str, flag: str) -> None:

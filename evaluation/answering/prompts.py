@@ -136,6 +136,10 @@ class ChoiceWording(NamedTuple):
     prompt: str
     """With {prompt} and {choices}, the latter lettered."""
     lower: bool
+    bare: bool = False
+    """Whether a model's chat template is left out."""
+    by_letter: bool = False
+    """Whether the letter of a choice is the answer, not its text."""
 
     @property
     def lists_choices(self) -> bool:
@@ -143,9 +147,16 @@ class ChoiceWording(NamedTuple):
         return "{choices}" in self.prompt
 
 
+LETTERS = string.ascii_uppercase
+"""Of choices, where the letter is the answer."""
+
 CHOICE_WORDINGS = {
     # The choices are scored as what follows: they do not see each other, nor the order they stand in.
     "plain": ChoiceWording("{prompt}\nThe choice that fits best:", lower=False),
+    # As lm-evaluation-harness asks PIQA, and as it scores with --likelihood sum.
+    "question": ChoiceWording("Question: {prompt}\nAnswer:", lower=False, bare=True),
+    # The choices see each other; every choice stands behind every letter once (`LanguageModel.by_letters`).
+    "letters": ChoiceWording("{prompt}\n{choices}\nAnswer:", lower=False, by_letter=True),
     # As UnifiedQA was trained: a backslash and an n (two characters), every choice behind its letter.
     "unifiedqa": ChoiceWording("{prompt} \\n {choices}", lower=True),
 }
@@ -165,7 +176,10 @@ def choice_prompt(example: ChoiceQuestion, wording: ChoiceWording) -> str:
     'why? \\\\n (a) this (b) that'
     """
     check_letters(len(example.choices), wording, f"question {example.id}")
-    lettered = zip(string.ascii_lowercase, example.choices, strict=False)
-    choices = " ".join(f"({letter}) {text.strip()}" for letter, text in lettered)
+    if wording.by_letter:
+        choices = "\n".join(f"{a}. {text.strip()}" for a, text in zip(LETTERS, example.choices, strict=False))
+    else:
+        lettered = zip(string.ascii_lowercase, example.choices, strict=False)
+        choices = " ".join(f"({letter}) {text.strip()}" for letter, text in lettered)
     text = wording.prompt.format(prompt=example.prompt.strip(), choices=choices).strip()
     return text.lower() if wording.lower else text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,8 @@ CHUNK = 256
 def remembered_logits(
     answerer: Answerer, questions: Sequence[ChoiceQuestion], work: FinishedWork, what: str
 ) -> np.ndarray:
-    """Logits (N, C) of questions with equally many choices, from finished work where they are there.
+    """Logits (N, C) of questions with equally many choices, from finished work where they are there; of who
+    sees them in every order (N, C, C).
 
     Args:
         answerer: who chooses.
@@ -28,7 +30,7 @@ def remembered_logits(
     Raises:
         ValueError: the model gives no finite number.
     """
-    rows: list[list[float]] = []
+    rows: list[Any] = []
     chunks = range(0, len(questions), CHUNK)
     for number, start in enumerate(chunks, 1):
         part = questions[start : start + CHUNK]
@@ -44,5 +46,6 @@ def remembered_logits(
                         "choose another checkpoint, or --dtype float32"
                     )
             record = work.add(key, logits=[logit_C.tolist() for logit_C in logits])
-        rows += work.array(record, "logits", len(part), len(part[0].choices)).tolist()
+        shape = [len(part[0].choices)] * (2 if answerer.orders else 1)
+        rows += work.array(record, "logits", len(part), *shape).tolist()
     return np.array(rows)

@@ -16,14 +16,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
-from typing import Any, TypeVar
+from itertools import accumulate, islice
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
-from models.language.text_models import Ability, Settings, TextFailure, TextModel
+from models.language.text_models import Ability, PairError, Settings, TextFailure, TextModel
 from storage.json_files import half_surrogate
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Answer = TypeVar("Answer")
 
@@ -38,6 +41,10 @@ GREEDY: tuple[dict[str, float], ...] = ({"temperature": 0}, {"temperature": 1, "
 others that divide by the temperature refuse; a nucleus of a ten thousandth holds one token."""
 OPENAI_URL = "https://api.openai.com/v1"
 TIMED_OUT, UNREACHABLE = "the endpoint timed out", "no connection to the endpoint"
+NO_LIKELIHOODS = (
+    "this server does not tell the log-probabilities of given texts (/completions with echo and logprobs, as "
+    "vLLM and SGLang do); ask by letter (confusion --prompt letters), or name a local model (hf:PATH)"
+)
 NONSENSE, EMPTY = TextFailure("the endpoint answered nonsense"), TextFailure("empty answer")
 
 _SAMPLING = re.compile(r"\b(temperature|top_p)\b")
@@ -59,7 +66,9 @@ class EndpointTextModel(TextModel):
         ValueError: the base URL is not one, or OpenAI's own endpoint is asked without OPENAI_API_KEY.
     """
 
-    can: frozenset[Ability] = frozenset({"write", "next_token"})
+    can: frozenset[Ability] = frozenset({"write", "next_token", "likelihood"})
+    is_seq2seq, chat = False, False
+    """Given texts are continued, not answered."""
 
     def __init__(
         self,
@@ -123,17 +132,75 @@ class EndpointTextModel(TextModel):
 
         return self._answers(prompts, {**self._request, self._bound: 1, **more}, read)
 
+    def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> tuple[Tensor, Tensor]:
+        """From `/completions`, which repeats the text that it gets (`echo`) with the log-probabilities of its
+        tokens (`logprobs`), as vLLM and SGLang do; one more token is asked for and left out. A token that
+        spans the end of the prompt counts. Each text is asked for once.
+
+        Raises:
+            ValueError: the server does not tell them.
+            PairError: a pair has no answer.
+        """
+        import torch
+
+        whole = [prompt + continuation for prompt, continuation in pairs]
+        different = {text: i for i, text in reversed(list(enumerate(whole)))}
+        request = {**self._request, "echo": True, "logprobs": 1, "max_tokens": 1}
+        request.pop("max_completion_tokens", None)
+
+        def read(choice: Any) -> list[tuple[str, float | None]]:
+            told = choice.logprobs
+            if told is None or not told.tokens or len(told.tokens) != len(told.token_logprobs or ()):
+                raise ValueError(f"{self.name}: {NO_LIKELIHOODS}")
+            return list(zip(map(str, told.tokens), told.token_logprobs, strict=True))
+
+        answers = self._answers(list(different), request, read, bare=True)
+        told_of = dict(zip(different, answers, strict=True))
+        sums, counts = [], []
+        for i, (prompt, _) in enumerate(pairs):
+            told = told_of[whole[i]]
+            if isinstance(told, TextFailure):
+                if " answered 4" in told.reason:
+                    raise ValueError(f"{self.name}: {NO_LIKELIHOODS} ({told})")
+                raise PairError(i, str(told))
+            # Before the text may stand a token that begins every text; behind it is what was written.
+            begin = "".join(token for token, _ in told).find(whole[i])
+            if begin < 0:
+                if sum(len(token) for token, _ in told) < len(whole[i]):  # the answer alone
+                    raise ValueError(f"{self.name}: {NO_LIKELIHOODS}")
+                raise PairError(i, "the endpoint's tokens do not spell the text")
+            ends = list(accumulate(len(token) for token, _ in told))
+            first, last = begin + len(prompt), begin + len(whole[i])
+            inside = [value for end, (token, value) in zip(ends, told, strict=True) if first < end <= last]
+            if not inside or any(value is None for value in inside):
+                raise PairError(i, "the endpoint gives a token of the continuation no log-probability")
+            sums.append(math.fsum(value for value in inside if value is not None))
+            counts.append(len(inside))
+        return torch.tensor(sums, dtype=torch.float64), torch.tensor(counts, dtype=torch.long)
+
+    def require_likelihoods(self) -> None:
+        """ValueError in one line where the server does not tell the log-probabilities of given texts."""
+        try:
+            self.log_likelihoods([("The sky is", " blue")])
+        except PairError as error:
+            raise ValueError(f"{self.name}: {NO_LIKELIHOODS} ({error.reason})") from None
+
     def _answers(
-        self, prompts: Sequence[str], request: dict[str, Any], read: Callable[[Any], Answer | TextFailure]
+        self,
+        prompts: Sequence[str],
+        request: dict[str, Any],
+        read: Callable[[Any], Answer | TextFailure],
+        *,
+        bare: bool = False,
     ) -> Iterator[Answer | TextFailure]:
-        """What `read` makes of the first choice of every reply."""
+        """What `read` makes of the first choice of every reply; `bare` prompts go to `/completions`."""
 
         def ask(prompt: str) -> Answer | TextFailure:
             way = self._way
 
             def send() -> Any:
                 greedy = {"model": self.model, **GREEDY[way], **request}
-                if self.completions:
+                if self.completions or bare:
                     return self._client.completions.create(prompt=prompt, **greedy)
                 turns = [{"role": "user", "content": prompt}]
                 return self._client.chat.completions.create(messages=turns, **greedy)

@@ -59,6 +59,8 @@ class LocalTextModel(TextModel):
     a GPU what the model was saved in. Logits are float32 always.
     Generation settings of the model (such as a repetition penalty) hold, except that decoding is greedy.
 
+    `loaded` is a model with its tokenizer, as of a checkpoint of ours; `path` then is its name.
+
     Raises:
         ValueError: the model or its tokenizer cannot be loaded, or there is no such device.
     """
@@ -85,9 +87,12 @@ class LocalTextModel(TextModel):
         self._halved = False
         self._side_by_side: bool | None = None
         if loaded:
-            self.model, self.tokenizer = loaded.model.to(self.device).eval(), loaded.tokenizer
+            model, self.tokenizer = loaded.model.to(self.device), loaded.tokenizer
         else:
-            self.model, self.tokenizer = _load(path, self.device, dtype)
+            model, self.tokenizer = _load(path, self.device, dtype)
+        if self.device.type == "cpu" and model.dtype == torch.float32:
+            use_linear_kernels(model)
+        self.model = float32_logits(model.to(self.device).eval())
         self.model.register_forward_hook(self._require_finite)
         self.config = self.model.config
         self.is_seq2seq = bool(self.config.is_encoder_decoder)
@@ -437,9 +442,7 @@ def _load(path: str, device: torch.device, dtype: str) -> tuple[Any, Any]:
     if not tokenizer.is_fast or not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):
         # Without a vocabulary transformers makes one up in which every word is unknown.
         raise ValueError(f"model {path!r} has no fast tokenizer with a vocabulary; add the tokenizer's files")
-    if device.type == "cpu" and model.dtype == torch.float32:
-        use_linear_kernels(model)
-    return float32_logits(model.to(device).eval()), tokenizer
+    return model, tokenizer
 
 
 def model_config(path: str) -> Any:
@@ -460,14 +463,15 @@ def _unusable(path: str, error: Exception) -> ValueError:
 
 
 def weights_id(path: str, config: Any) -> str:
-    """The Hub's revision; for a folder a hash of its settings and of the sizes and ends of its weight files,
+    """The Hub's revision; for a folder or a file a hash of settings and of the sizes and ends of its weights,
     so that answers of a model that was trained on in the same place are not taken for its own."""
     folder = Path(path)
-    if not folder.is_dir():
+    if not folder.exists():
         return str(getattr(config, "_commit_hash", None) or "")
     digest = hashlib.sha256()
     settings = [folder / name for name in ("config.json", "generation_config.json")]
-    for file in (*filter(Path.is_file, settings), *sorted(folder.glob("*.safetensors"))):
+    weights_of = [folder] if folder.is_file() else sorted(folder.glob("*.safetensors"))
+    for file in (*filter(Path.is_file, settings), *weights_of):
         with open(file, "rb") as weights:
             size = file.stat().st_size
             weights.seek(max(0, size - (1 << 20)))

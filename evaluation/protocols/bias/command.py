@@ -187,11 +187,12 @@ def ask_all(
 
     from data_modules.groups.advice import with_unadvised
     from data_modules.sources import read_groups, read_questions
-    from evaluation.answering.open import check_can_score, check_reads_prompts, open_answerer
+    from evaluation.answering.open import check_reads_prompts, open_answerer
     from evaluation.protocols.bias.measures import GroupTable, ScoredGroups
 
     for path in checkpoints.values():
-        check_can_score(path, "subjects")  # before anything is loaded
+        if path.startswith("openai:"):  # before anything is loaded
+            open_answerer(path, asking, need="subjects")
         if places or offer_unknown:
             check_reads_prompts(path, "--advice-at" if places else "--offer-unknown")
     sets: dict[str, list[Group]] = {}

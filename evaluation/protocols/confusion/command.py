@@ -29,6 +29,7 @@ from evaluation.answering.interface import (
     ANSWERS,
     LANGUAGE_MODELS,
     AnswerFile,
+    ChoicePrompt,
     Compute,
     named_answerers,
     named_sources,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 ProbeName = Literal["no-question", "wrong-question", "no-right-answer", "choice-paralysis"]
 Sampling = Literal["random", "heuristic"]
 Benchmark = Literal["auto", "piqa", "anli", "socialiqa", "hellaswag", "bbq", "rows"]
-Prompt = Literal["auto", "plain", "unifiedqa"]
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def evaluate(
     checkpoint: list[Annotated[str, "[NAME=]PATH[@BENCHMARK]"]] | None = None,
     predictions: list[AnswerFile] | None = None,
     probing: Probing,
-    prompt: Prompt = "auto",
+    prompt: ChoicePrompt = "auto",
     likelihood: Literal["mean", "sum"] = "mean",
     compute: Compute,
     work: Path | None = None,
@@ -128,14 +128,17 @@ def evaluate(
     """Prior bias and choice paralysis: how models choose once the question, or the right choice, is gone.
 
     Args:
-        checkpoint: a .ckpt of the experiment multiple_choice, a Hugging Face folder or a Hub name (a head of
-            random weights), or a local language model (hf:PATH, or a decoder's .ckpt); with @BENCHMARK, the
-            name of an input, asked about that one only: one NAME may have a checkpoint for each.
+        checkpoint: a .ckpt of the experiment multiple_choice or of a decoder, a Hugging Face folder or a Hub
+            name (of an encoder: a head of random weights), or a language model (hf:PATH, or an endpoint,
+            openai:MODEL@URL, that gives log-probabilities); with @BENCHMARK, the name of an input, asked
+            about that one only: one NAME may have a checkpoint for each.
         predictions: beside checkpoints or in their place: choices scored elsewhere, rows with prompt, choices
             and scores (`interventune evaluate confusion-questions` writes what is asked).
         probing: what is asked.
-        prompt: language models: unifiedqa lists the choices as UnifiedQA was trained; auto is unifiedqa for
-            sequence-to-sequence models.
+        prompt: language models. plain, question: each choice alone behind the question; question is
+            lm-evaluation-harness's way with PIQA (with --likelihood sum), without a chat template. unifiedqa
+            lists the choices as UnifiedQA was trained. letters lists them too, and the letter is the answer,
+            averaged over all cyclic orders. auto: unifiedqa for sequence-to-sequence models, else plain.
         likelihood: language models: of the log-probabilities of a choice's tokens.
         compute: how models run.
         work: finished pieces of work, from which the same command goes on (default: OUTPUT.work.jsonl).
@@ -186,7 +189,11 @@ def evaluate(
                     logit_PC = np.stack(list(answerer.choice_logits(trial.questions, what)))
                 else:
                     logit_PC = remembered_logits(answerer, trial.questions, finished, what)
-                outcomes.append(TrialAnswers(name, trial, confidences(logit_PC), on))
+                confidence = confidences(logit_PC)
+                if confidence.ndim == 3:
+                    outcomes.append(TrialAnswers(name, trial, confidence.mean(1), on, confidence))
+                else:
+                    outcomes.append(TrialAnswers(name, trial, confidence, on))
         del answerer  # before the next one needs its memory
     about = {
         "protocol": "confusion",
@@ -313,18 +320,16 @@ def named_inputs(probing: Probing) -> dict[str, tuple[str, list[ChoiceQuestion]]
     return found
 
 
-def check_model(path: str, prompt: Prompt, *, most: int, embeds: bool) -> None:
-    """Before any work: ValueError for an endpoint, a checkpoint that cannot choose, a language model where
-    embeddings are needed, or one whose wording has no letters for `most` choices."""
-    from evaluation.answering.open import check_can_score, is_decoder
+def check_model(path: str, prompt: ChoicePrompt, *, most: int, embeds: bool) -> None:
+    """Before any work: ValueError for an endpoint that cannot score, a checkpoint that cannot choose, a
+    language model where embeddings are needed, or one whose wording has no letters for `most` choices."""
+    from evaluation.answering.open import is_decoder, open_chooser
     from evaluation.answering.prompts import CHOICE_WORDINGS, check_letters
     from models.checkpoint import inspect
     from models.heads.choice import ChoiceModel
     from models.language.local_model import model_config
 
-    check_can_score(path, "choices")
-    decoder = is_decoder(path)
-    if not path.startswith(LANGUAGE_MODELS) and not decoder:
+    if not path.startswith(LANGUAGE_MODELS) and not is_decoder(path):
         inspect(path).require_kind(ChoiceModel)
         return
     if embeds:
@@ -332,6 +337,10 @@ def check_model(path: str, prompt: Prompt, *, most: int, embeds: bool) -> None:
             f"{path}: heuristic sampling needs sentence embeddings, which a language model does not give; "
             "name an --encoder, or ask for --sampling random"
         )
-    seq2seq = not decoder and getattr(model_config(path.removeprefix("hf:")), "is_encoder_decoder", False)
+    seq2seq = False
+    if path.startswith("hf:"):
+        seq2seq = getattr(model_config(path.removeprefix("hf:")), "is_encoder_decoder", False)
+    elif path.startswith("openai:"):
+        open_chooser(path, Compute(), prompt=prompt)
     kind = ("unifiedqa" if seq2seq else "plain") if prompt == "auto" else prompt
     check_letters(most, CHOICE_WORDINGS[kind], f"--choices, with {path}")

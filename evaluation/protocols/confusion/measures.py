@@ -42,7 +42,7 @@ BIASED = ("no_question", "wrong_question", "no_right_answer")
 MEANS = (
     *("accuracy", "pseudo_accuracy", "confidence", "accuracy_before", "confidence_before"),
     *("variance", "variance_ddof1", "paralysis"),
-    *("confidence_difference", "anc_post_minus_sac", "anc_minus_rac"),
+    *("confidence_difference", "anc_post_minus_sac", "anc_minus_rac", "same_pick"),
 )
 """Columns of the frame that become means; one that a probe does not have is empty."""
 SPREADS = ("confidence", "paralysis", "anc_post_minus_sac", "anc_minus_rac")
@@ -62,6 +62,8 @@ class TrialAnswers(NamedTuple):
     trial: Trial
     confidence_PC: np.ndarray
     benchmark: str = ""
+    order_POC: np.ndarray | None = None
+    """By order, of who sees the choices in every cyclic order; `confidence_PC` is their mean."""
 
 
 def answers(outcomes: Sequence[TrialAnswers]) -> pd.DataFrame:
@@ -72,7 +74,7 @@ def answers(outcomes: Sequence[TrialAnswers]) -> pd.DataFrame:
     # confidence in it without the question.
     original: dict[tuple[str, str, int], tuple[np.ndarray, int]] = {}
     no_question: dict[tuple[str, str, int], float] = {}
-    for checkpoint, trial, confidence_PC, benchmark in outcomes:
+    for checkpoint, trial, confidence_PC, benchmark, order_POC in outcomes:
         keys = [(checkpoint, benchmark, i) for i in trial.targets]
         slot_P = np.array([question.label for question in trial.questions])
         rank_P, own_P = of.ranks(confidence_PC, slot_P), of.at_label(confidence_PC, slot_P)
@@ -81,6 +83,10 @@ def answers(outcomes: Sequence[TrialAnswers]) -> pd.DataFrame:
         columns |= {"checkpoint": checkpoint, "benchmark": benchmark}
         columns |= {"trial": trial.number, "index": trial.targets, "rank": rank_P, "confidence": own_P}
         columns |= {by: of.certainty(confidence_PC, by) for by in CERTAINTIES}
+        if order_POC is not None:
+            pick_PO = order_POC.argmax(-1)
+            columns["same_pick"] = (pick_PO == pick_PO[:, :1]).all(1).astype(float)
+            columns |= {f"slot_{j}": share_P for j, share_P in enumerate(of.slot_preferences(order_POC).T)}
         place = {"checkpoint": checkpoint, **({"benchmark": benchmark} if benchmark else {}), **trial.cell}
         examples: list[dict[str, Any]] = [
             {**place, "index": i, "id": question.id, "label": question.label}
@@ -151,6 +157,10 @@ def add_means(results: Results, cell: Cell, group: pd.DataFrame) -> None:
         if measure not in group or group[measure].isna().all():
             continue
         add_mean(results, cell, measure, group)
+        if measure == "same_pick":
+            for slot in range(len(group["example"].iloc[0]["choices"])):
+                at_slot = group.assign(slot_preference=group[f"slot_{slot}"])
+                add_mean(results, cell, "slot_preference", at_slot, slot=slot)
         if measure in SPREADS:
             results.add(f"{measure}_sd", group[measure].std(), n=len(group), **cell)
         if cell["probe"] != "original" or group["trial"].nunique() > 1:

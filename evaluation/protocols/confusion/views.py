@@ -202,6 +202,21 @@ VIEWS = [
         "test in every trial the greatest p. A variance is never below 0, so the paper's test says nothing.",
     ),
     View(
+        "Which letter is preferred",
+        ("benchmark", "probe", "slot"),
+        {"slot_preference": "confidence in the slot"},
+        where={"n_choices": ""},
+        caption="Who chooses by letter sees every choice behind every letter once; confidences are means "
+        "over these orders. Whatever stands in a slot gets 1 by the number of choices without a preference "
+        "for places.",
+    ),
+    View(
+        "Does the order decide",
+        ("benchmark", "probe"),
+        {"same_pick": "same choice in every order"},
+        where={"n_choices": ""},
+    ),
+    View(
         "What is picked",
         ("benchmark",),
         {"words_picked": "words of picked choices", "words_not_picked": "of others", "overlap": "overlap"},

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +16,7 @@ import torch
 
 from data_modules.choices.benchmarks import write_choices
 from data_modules.encoding.choices import ChoiceEncoding
+from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.schema import ChoiceQuestion
 from data_modules.sources import read_choices
 from data_modules.stories.questions import vocabulary
@@ -25,10 +29,12 @@ from evaluation.answering.open import open_chooser
 from evaluation.answering.prompts import CHOICE_WORDINGS, choice_prompt
 from evaluation.protocols.confusion.command import check_model
 from models.backbones import Backbone
-from models.checkpoint import KEY, start
+from models.checkpoint import KEY, describe, start
+from models.heads.causal import CausalModel
 from models.heads.choice import ChoiceModel, Pooling
 from models.heads.span import SpanModel
 from storage.errors import DataError
+from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import save
 from tests.evaluation.checkpoints import evaluate, examples_of, save_ckpt, save_folder, save_model, tiny_model
 
@@ -121,8 +127,6 @@ def test_models_that_cannot_choose(tmp_path: Path) -> None:
     torch.save(content, choice)
     with pytest.raises(ValueError, match=r"choice\.ckpt: .*colour"):
         ChoiceCheckpoint(choice, CPU)
-    with pytest.raises(ValueError, match="openai:gpt"):
-        open_chooser("openai:gpt", CPU)
 
 
 @pytest.fixture(scope="module")
@@ -208,3 +212,64 @@ def test_a_language_model_and_an_encoder_run_side_by_side(
         if row.get("sampling") == "heuristic":
             donors[row["checkpoint"]].append(row["donors"])
     assert donors["gpt"] == donors["random"], "one encoder, the same choices for all"
+
+
+def letters(prompt: str, _: int) -> Reply:
+    """A chat model that likes the letter A, and what is right more."""
+    lines = re.findall(r"^([A-Z])\. (.*)$", prompt, re.M)
+    values = {letter: 1.0 * (letter == "A") + 2.0 * ("right" in text) for letter, text in lines}
+    total = math.log(sum(map(math.exp, values.values())))
+    tops = [{"token": f" {letter}", "logprob": value - total} for letter, value in values.items()]
+    content = [{**tops[0], "top_logprobs": tops}]
+    choice = {"index": 0, "message": {"content": "A"}, "logprobs": {"content": content}}
+    return Reply(body=json.dumps({"choices": [choice]}))
+
+
+def test_choices_by_letter_stand_behind_every_letter_once(tmp_path: Path) -> None:
+    questions = [
+        ChoiceQuestion(f"{i}", f"What of {i}?", tuple(f"{what} {i}" for what in texts), label, "toy")
+        for i, (texts, label) in enumerate(
+            ((("right", "wrong", "bad"), 0), (("wrong", "bad", "right"), 2), (("bad", "right", "wrong"), 1))
+        )
+    ]
+    write_choices(tmp_path / "rows.jsonl", questions)
+    with serve(letters) as endpoint:
+        model = f"m=openai:m@{endpoint.url}"
+        flags = ["--input", str(tmp_path / "rows.jsonl"), "--prompt", "letters", "--probes", "no-question"]
+        cells = evaluate(tmp_path / "out", "confusion", "--checkpoint", model, *flags)
+        assert endpoint.prompts[0] in [
+            f"What of {i}?\nA. {a}\nB. {b}\nC. {c}\nAnswer:"
+            for i, q in enumerate(questions)
+            for a, b, c in (q.choices, q.choices[1:] + q.choices[:1], q.choices[2:] + q.choices[:2])
+        ]
+        assert len(endpoint.prompts) == 18, "three orders of three questions, with the question and without"
+    e = math.e
+    first, later = (
+        e**3 / (e**3 + 2),
+        e**2 / (e**2 + e + 1),
+    )  # of what is right, behind A and behind the others
+    place = {"checkpoint": "m", "probe": "original"}
+    assert cells("confidence", **place) == pytest.approx((first + 2 * later) / 3, rel=1e-5)
+    assert (cells("accuracy", **place), cells("same_pick", **place)) == (1, 1)
+    at_a = (first + 2 * e / (e**2 + e + 1)) / 3
+    assert cells("slot_preference", **place, slot=0) == pytest.approx(at_a, rel=1e-5)
+    assert cells("slot_preference", **place, slot=1) == pytest.approx((1 - at_a) / 2, rel=1e-5)
+    assert cells.n("slot_preference", **place, slot=2) == 3
+    assert "Which letter is preferred" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_a_decoder_of_ours_chooses_as_its_folder_does(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 320, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 3}
+    backbone = Backbone(architecture="llama", checkpoint="random", config=sizes)
+    model = start(backbone, CausalModel)
+    tokenizer = build_tokenizer("llama", vocabulary())
+    model.to_pretrained().save_pretrained(tmp_path / "folder")
+    tokenizer.save_pretrained(tmp_path / "folder")
+    path = tmp_path / "a.ckpt"
+    saved = describe(model, tokenizer_files(tokenizer), {})
+    weights = {f"model.{name}": value for name, value in model.state_dict().items()}
+    torch.save({"state_dict": weights, KEY: saved}, path)
+    own, folder = open_chooser(str(path), CPU), open_chooser(f"hf:{tmp_path / 'folder'}", CPU)
+    for one, other in zip(own.choice_logits(QUESTIONS), folder.choice_logits(QUESTIONS), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)

@@ -165,5 +165,7 @@ def test_a_bounded_run_goes_on_where_it_stopped(
 
 
 def test_a_model_without_likelihoods_gives_no_scores() -> None:
-    with pytest.raises(ValueError, match="likelihood"):
-        open_answerer("openai:gpt-4o", Asking(), need="subjects")
+    with serve(lambda _, __: Reply(status=400), prompt_of=str) as endpoint:
+        with pytest.raises(ValueError, match="does not tell the log-probabilities"):
+            open_answerer(f"openai:m@{endpoint.url}", Asking(), need="subjects")
+        assert len(endpoint.requests) == 1

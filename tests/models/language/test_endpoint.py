@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from models.language.endpoint import MAX_FAILURES_IN_A_ROW, EndpointTextModel, open_client
 from models.language.open_model import CachedTextModel, open_text_model
 from models.language.text_models import TextFailure
-from tests.data_modules.fixtures.fake_endpoint import Reply, serve
+from tests.data_modules.fixtures.fake_endpoint import Reply, Script, serve
 
 KEY = "sk-proj-SECRET0123456789"
 
@@ -218,6 +219,56 @@ def test_mistakes_are_told_before_anything_is_sent(
     assert KEY not in str(raised.value)
 
 
+def echoed(begin: str, offset: int | None = 0) -> Script:
+    """A server that tells tokens of given texts (words with what stands before them), and one it writes."""
+
+    def answer(prompt: str, _: int) -> Reply:
+        tokens = [*([begin] if begin else []), *re.findall(r"\s*\S+", prompt), " more"]
+        values = [None if i == 0 else -float(len(token)) for i, token in enumerate(tokens)]
+        told = {"tokens": tokens, "token_logprobs": values, "top_logprobs": None}
+        told["text_offset"] = [offset] * len(tokens)
+        return Reply(body=json.dumps({"choices": [{"index": 0, "text": prompt, "logprobs": told}]}))
+
+    return answer
+
+
+@pytest.mark.parametrize("begin", ["<s>", ""])
+def test_likelihoods_of_given_texts_from_a_server_that_repeats_them(
+    begin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-123456")
+    pairs = [
+        ("the sky is", " blue"),
+        ("the sky is", " not very blue"),
+        ("why ?", " so"),
+        ("the sky is", " blue"),
+    ]
+    with serve(echoed(begin), prompt_of=lambda request: str(request["prompt"])) as endpoint:
+        model = EndpointTextModel(f"m@{endpoint.url}")
+        model.require_likelihoods()
+        total, count = model.log_likelihoods(pairs)
+    assert total.tolist() == [-5, -14, -3, -5]
+    assert count.tolist() == [1, 3, 1, 1]
+    assert len(endpoint.requests) == 1 + 3, "each text once"
+    assert set(endpoint.paths) == {"/v1/completions"}
+    sent = endpoint.requests[-1]
+    assert (sent["echo"], sent["logprobs"], sent["max_tokens"], sent["temperature"]) == (True, 1, 1, 0)
+
+
+@pytest.mark.parametrize("status", [200, 201, 400])
+def test_a_server_without_likelihoods_is_told_in_one_line(status: int) -> None:
+    told = {"tokens": [" x"], "token_logprobs": [-1.0]} if status == 201 else None  # no echo
+    body = json.dumps({"choices": [{"index": 0, "text": "x", "logprobs": told}]})
+    with (
+        serve(
+            lambda _, __: Reply(status=status, body=body if status < 300 else None), prompt_of=str
+        ) as endpoint,
+        pytest.raises(ValueError, match="does not tell the log-probabilities") as error,
+    ):
+        EndpointTextModel(f"m@{endpoint.url}").require_likelihoods()
+    assert "\n" not in str(error.value)
+
+
 def test_what_an_endpoint_is_sent_and_what_it_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     own = EndpointTextModel("gpt-4o-mini", max_new_tokens=9)  # OpenAI's has a new name for the bound
@@ -225,6 +276,4 @@ def test_what_an_endpoint_is_sent_and_what_it_can_do(monkeypatch: pytest.MonkeyP
     assert own._request == {"max_completion_tokens": 9}
     model = open_text_model("openai:m@http://127.0.0.1:1/v1", batch_size=64)
     assert isinstance(model, EndpointTextModel)
-    assert (model.parallel, model.can) == (8, {"write", "next_token"})
-    with pytest.raises(ValueError, match="local model"):
-        model.log_likelihoods([("a", "b")])
+    assert (model.parallel, model.can) == (8, {"write", "next_token", "likelihood"})
