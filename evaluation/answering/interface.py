@@ -142,7 +142,8 @@ class Compute:
     """How models run.
 
     Args:
-        device: cpu, cuda, cuda:1, ...; auto is a GPU where there is one.
+        device: cpu, cuda, cuda:1, ...; auto is a GPU where there is one; spread puts the layers of a model
+            named hf:PATH on all GPUs of the machine.
         dtype: language models and decoders hold their weights in it, and their logits are float32 always; an
             encoder casts to bfloat16 as it computes. auto is float32, but for a language model (hf:) on a GPU
             what it was saved in.
@@ -159,7 +160,8 @@ class Asking(Compute):
     """How models are asked.
 
     Args:
-        device: cpu, cuda, cuda:1, ...; auto is a GPU where there is one.
+        device: cpu, cuda, cuda:1, ...; auto is a GPU where there is one; spread puts the layers of a model
+            named hf:PATH on all GPUs of the machine.
         dtype: language models and decoders hold their weights in it, and their logits are float32 always; an
             encoder casts to bfloat16 as it computes. auto is float32, but for a language model (hf:) on a GPU
             what it was saved in.

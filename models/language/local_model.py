@@ -9,7 +9,9 @@ import hashlib
 import json
 import logging
 import math
+import os
 from collections.abc import Callable, Collection, Iterator, Sequence
+from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +20,7 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
-from models.backbones import pick_device, refuse_nonfinite
+from models.backbones import SPREAD, pick_device, refuse_nonfinite
 from models.cpu_kernels import use_linear_kernels
 from models.language.likelihood import (
     PackedRow,
@@ -33,6 +35,10 @@ from models.language.self_debiasing import DECAY, FLOOR, continued, padded
 from models.language.text_models import Ability, PairError, Settings, TextFailure, TextModel
 
 logger = logging.getLogger(__name__)
+
+TEMPLATE_OPTIONS = {"enable_thinking": False, "date_string": "26 Jul 2024"}
+"""What chat templates are told, as in training (data_modules/encoding/prompts.py): answers come without a
+train of thought, and no prompt changes with the day."""
 
 TOKENS_AT_ONCE = {"cpu": 1024, "cuda": 32_768}
 """Tokens of a batch whose likelihoods are wanted, to begin with: on a CPU more gain nothing."""
@@ -80,7 +86,8 @@ class LocalTextModel(TextModel):
     ) -> None:
         self.name = path if loaded else f"hf:{path}"
         self.max_new_tokens, self.batch_size = max_new_tokens, batch_size
-        self.device = pick_device(device)
+        spread = device == SPREAD and not loaded
+        self.device = pick_device("auto" if spread else device)
         self.tokens_at_once = TOKENS_AT_ONCE.get(self.device.type, TOKENS_AT_ONCE["cuda"])
         self.head: tuple[list[int], Any] = ([], None)
         """What all prompts of the last call begin with, and its keys and values."""
@@ -89,10 +96,11 @@ class LocalTextModel(TextModel):
         if loaded:
             model, self.tokenizer = loaded.model.to(self.device), loaded.tokenizer
         else:
-            model, self.tokenizer = _load(path, self.device, dtype)
+            model, self.tokenizer = _load(path, self.device, dtype, spread=spread)
         if self.device.type == "cpu" and model.dtype == torch.float32:
             use_linear_kernels(model)
-        self.model = float32_logits(model.to(self.device).eval())
+        self.model = float32_logits((model if spread else model.to(self.device)).eval())
+        self.device = self.model.device  # of the first layer, where inputs go
         self.model.register_forward_hook(self._require_finite)
         self.config = self.model.config
         self.is_seq2seq = bool(self.config.is_encoder_decoder)
@@ -113,7 +121,7 @@ class LocalTextModel(TextModel):
         backend.no_padding()
         self.settings["tokenizer"] = hashlib.sha256(backend.to_str().encode()).hexdigest()[:16]
         if self.chat:
-            template = json.dumps(self.tokenizer.chat_template, sort_keys=True)
+            template = json.dumps([self.tokenizer.chat_template, TEMPLATE_OPTIONS], sort_keys=True)
             self.settings["template"] = hashlib.sha256(template.encode()).hexdigest()[:16]
         row = self.tokenizer("a", return_special_tokens_mask=True)
         mask, ids = row["special_tokens_mask"], row["input_ids"]
@@ -283,7 +291,10 @@ class LocalTextModel(TextModel):
         return self.plain_ids(
             [
                 self.tokenizer.apply_chat_template(
-                    [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True
+                    [{"role": "user", "content": prompt}],
+                    tokenize=False,
+                    add_generation_prompt=True,
+                    **TEMPLATE_OPTIONS,
                 )
                 for prompt in prompts
             ]
@@ -423,8 +434,12 @@ class LocalTextModel(TextModel):
         return found
 
 
-def _load(path: str, device: torch.device, dtype: str) -> tuple[Any, Any]:
+def _load(path: str, device: torch.device, dtype: str, *, spread: bool) -> tuple[Any, Any]:
     config = model_config(path)
+    if spread and find_spec("accelerate") is None:
+        raise ValueError(f"--device {SPREAD}: needs accelerate (pip install accelerate)")
+    if spread and int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        raise ValueError(f"--device {SPREAD}: takes all GPUs for one process; start it without torchrun")
     if dtype == "auto" and device.type == "cpu":
         dtype = "float32"
     kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
@@ -435,6 +450,7 @@ def _load(path: str, device: torch.device, dtype: str) -> tuple[Any, Any]:
             dtype=dtype,
             use_safetensors=True,
             trust_remote_code=False,
+            device_map="auto" if spread else None,
         )
     except Exception as error:  # OSError, ValueError, KeyError, the bare Exception of tokenizers
         raise _unusable(path, error) from error
