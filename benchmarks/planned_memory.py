@@ -1,7 +1,7 @@
 """`interventune train plan` against runs: the peak that it computes, and what training takes on this machine.
 
-python -m benchmarks planned_memory: each run is a `fit` of its own process, whose steps report what torch's
-allocator holds at most (by torch's profiler) and how far the process grows (resident set).
+python -m benchmarks planned_memory: each run is a `fit` of its own process that reports what torch's
+allocator holds at most (by torch's profiler), or, without the profiler, how far the process grows.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ CASES["decoder, checkpointing"].append("--backbone.gradient_checkpointing=true")
 
 
 class PeakMemory(pl.Callback):
-    """The most memory in any step but the first.
+    """The most memory in any step but those of the first epoch.
 
     Args:
         output: JSON file of `allocated`, what torch's allocator held, and `resident`, how far the process
             grew from before training, its weights counted; bytes.
+        profile: whether to listen to the allocator, which takes memory itself.
     """
 
-    def __init__(self, output: str) -> None:
-        self.output, self.allocated = Path(output), 0
+    def __init__(self, output: str, profile: bool = True) -> None:
+        self.output, self.profile, self.allocated = Path(output), profile, 0
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """What is there already."""
@@ -55,6 +56,8 @@ class PeakMemory(pl.Callback):
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Begin to listen."""
+        if not self.profile:
+            return
         weights = [*pl_module.parameters(), *pl_module.buffers()]
         states = [value for state in trainer.optimizers[0].state.values() for value in state.values()]
         self.held = size_of([*weights, *(weight.grad for weight in weights), *states])
@@ -66,12 +69,14 @@ class PeakMemory(pl.Callback):
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Add up what was allocated and freed."""
+        if not self.profile:
+            return
         self.profiler.stop()
         kineto: Any = self.profiler.profiler
         events = [event for event in kineto.kineto_results.events() if event.name() == "[memory]"]
         for event in sorted(events, key=lambda event: event.start_ns()):
             self.held += event.nbytes()
-            self.allocated = max(self.allocated, self.held if batch_idx else 0)
+            self.allocated = max(self.allocated, self.held if trainer.current_epoch else 0)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Write both."""
@@ -79,10 +84,10 @@ class PeakMemory(pl.Callback):
         self.output.write_text(json.dumps({"allocated": self.allocated, "resident": resident}))
 
 
-def watched(output: Path) -> str:
-    """The flag that measures a run."""
+def watched(output: Path, *, profile: bool = True) -> str:
+    """The flag that measures a run, of two epochs at least."""
     path = f"{PeakMemory.__module__}.PeakMemory"
-    return f"--trainer.callbacks+={{class_path: {path}, init_args: {{output: {output}}}}}"
+    return f"--trainer.callbacks+={{class_path: {path}, init_args: {{output: {output}, profile: {profile}}}}}"
 
 
 def measure(*, repeats: int, quick: bool) -> list[Row]:
@@ -91,15 +96,19 @@ def measure(*, repeats: int, quick: bool) -> list[Row]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         common = ["-c", "lei_few_shot", f"--run.root={folder}", f"--data.cache={folder / 'data'}"]
-        common += ["--trainer.accelerator=cpu", "--trainer.max_epochs=1", "--trainer.limit_val_batches=0"]
-        common += [f"--data.limit_train_groups={9 if quick else 24}", "--data.limit_train_qa=32"]
+        common += ["--trainer.accelerator=cpu", "--trainer.max_epochs=2", "--trainer.limit_val_batches=0"]
+        common += [f"--data.limit_train_groups={3 if quick else 12}", "--data.limit_train_qa=4"]
         for name, flags in list(CASES.items())[: 1 if quick else None]:
             precision = [] if "bf16" in name else ["--trainer.precision=32-true"]
             shared = (*common, *flags, *precision)
 
             def run(system: str, turn: int, shared: tuple[str, ...] = shared) -> Turn:
                 plan, found = folder / "plan.json", folder / "found.json"
-                more = [f"--output={plan}"] if system == "plan" else [watched(found)]
+                more = (
+                    [f"--output={plan}"]
+                    if system == "plan"
+                    else [watched(found, profile=system == "allocated")]
+                )
                 command = [sys.executable, "-m", "training", "plan" if system == "plan" else "fit"]
                 subprocess.run([*command, *shared, *more], cwd=ROOT, check=True, capture_output=True)
                 if system == "plan":
