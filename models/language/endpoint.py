@@ -97,7 +97,8 @@ class EndpointTextModel(TextModel):
         self._key = checked_key(os.environ.get("OPENAI_API_KEY", "").strip(), "OPENAI_API_KEY")
         if is_openai and not self._key:
             raise ValueError(
-                "OPENAI_API_KEY is not set; set it, or name another endpoint: openai:MODEL@BASE_URL"
+                f"{self.name}: OPENAI_API_KEY is not set; set it, or name another endpoint as "
+                "openai:MODEL@BASE_URL"
             )
         self._client = open_client(
             self.url, self._key or "no-key", timeout_s=timeout_s, max_retries=max_retries

@@ -55,7 +55,7 @@ def test_bash_completes_protocols_and_flags(capsys: pytest.CaptureFixture[str]) 
     completion.main(["bash"])
     script = capsys.readouterr().out
     assert completions(script, "interventune", "evaluate", "") >= {row.name for row in PROTOCOLS}
-    assert completions(script, "interventune", "evaluate", "bias", "--ch") == {"--checkpoint"}
+    assert completions(script, "interventune", "evaluate", "bias", "--che") == {"--checkpoint"}
 
 
 def test_bash_completes_the_flags_of_sweeps_and_selections(capsys: pytest.CaptureFixture[str]) -> None:
