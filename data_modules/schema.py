@@ -10,8 +10,12 @@ from typing import Literal, get_args
 
 from storage.errors import DataError
 
-AdviceClass = Literal["ethical", "adversarial", "irrelevant", "none"]
-"""The papers' classes of intervention; `none` is a group that carries no advice."""
+AdviceClass = Literal[
+    "ethical", "adversarial", "irrelevant", "none", "mismatched_ethical", "mismatched_adversarial"
+]
+"""The papers' classes of intervention; `none` is a group that carries no advice. The mismatched classes are
+ours: their advice speaks of another domain than the group's subjects (LEI files such advice, where it is
+ethical, under irrelevant)."""
 
 ADVICE_CLASSES: tuple[AdviceClass, ...] = get_args(AdviceClass)
 
@@ -160,6 +164,10 @@ class Group:
     variants: tuple[
         UnderspecifiedQuestion, UnderspecifiedQuestion, UnderspecifiedQuestion, UnderspecifiedQuestion
     ]
+    domain: str = ""
+    """What the subjects are instances of (religion, instrument); empty where nobody says so."""
+    advice_domain: str = ""
+    """What the advice speaks of: the group's domain, of a mismatched class another; empty for plain facts."""
 
     @property
     def key(self) -> str:

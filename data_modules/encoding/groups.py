@@ -30,7 +30,7 @@ from data_modules.encoding.windows import (
 from data_modules.schema import Group, Span, UnderspecifiedQuestion, query_text
 from storage.errors import DataError
 
-NAMES = ("template", "category", "attribute", "advice_class", "advice_id")
+NAMES = ("template", "category", "attribute", "advice_class", "advice_id", "domain", "advice_domain")
 TEXTS = ("context", "question", "advice")
 
 

@@ -12,14 +12,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group
+from data_modules.schema import AdviceClass, Group
 from storage.errors import DataError
 from storage.json_files import load_json
 
 LEAD_IN = "Note that, "
 """The papers' words before the sentence."""
 
-CLASSES: tuple[AdviceClass, ...] = tuple(name for name in ADVICE_CLASSES if name != "none")
+CLASSES: tuple[AdviceClass, ...] = ("ethical", "adversarial", "irrelevant")
+"""The papers' own, which a file of interventions may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +84,19 @@ def category_name(name: str) -> str:
     return name.strip().lower()
 
 
-def with_advice(group: Group, text: str, advice_class: AdviceClass, advice_id: str) -> Group:
+def with_advice(
+    group: Group, text: str, advice_class: AdviceClass, advice_id: str, advice_domain: str = ""
+) -> Group:
     """The group with the same advice, or none (""), before each of its four questions."""
     one, two, three, four = (replace(question, advice=text) for question in group.variants)
     variants = (one, two, three, four)
-    return replace(group, advice_class=advice_class, advice_id=advice_id, variants=variants)
+    return replace(
+        group,
+        advice_class=advice_class,
+        advice_id=advice_id,
+        variants=variants,
+        advice_domain=advice_domain,
+    )
 
 
 def attach(group: Group, advice: Advice, lead_in: str = LEAD_IN) -> Group:

@@ -70,6 +70,8 @@ class Half(NamedTuple):
     """In the order of the key."""
     answer: str = ""
     """To the question."""
+    domains: tuple[str, str] = ("", "")
+    """Of the subjects, and of the advice."""
 
 
 Probability = Annotated[StrictFloat, Field(ge=0, le=1.001)]
@@ -96,6 +98,8 @@ class _Paragraph(TypedDict):
     intervention: str
     qas: Annotated[list[_Qa], Field(min_length=2, max_length=2)]
     subjects: NotRequired[list[str]]
+    domain: NotRequired[str]
+    advice_domain: NotRequired[str]
 
 
 class _Article(TypedDict):
@@ -181,7 +185,12 @@ def pair_halves(
                         raise DataError(
                             f"{both}: only some of the group's records have a {name}; give all of them one"
                         )
-                group = Group(*half.key, (one, two, three, four))
+                if forward.domains != swapped.domains:
+                    raise DataError(
+                        f"{both}: the two context orders of one key must name the same domain and "
+                        f"advice_domain, found {forward.domains} and {swapped.domains}"
+                    )
+                group = Group(*half.key, (one, two, three, four), *half.domains)
                 if len({variant.advice for variant in group.variants}) > 1:
                     differing, first_differing = differing + 1, first_differing or group.key
                 yield ScoredGroup(
@@ -290,14 +299,22 @@ def _half(place: str, record: Any) -> Half:
         questions.append(UnderspecifiedQuestion(context, question, (first, second), advice))
     scores = [[answer.get("start-end-score") for answer in qa["answers"]] for qa in paragraph["qas"]]
     targets = [qa.get("tomax", NO_TARGET) for qa in paragraph["qas"]]
-    return Half(key, order != subjects, questions, scores, [None if t == NO_TARGET else t for t in targets])
+    return Half(
+        key,
+        order != subjects,
+        questions,
+        scores,
+        [None if t == NO_TARGET else t for t in targets],
+        domains=(paragraph.get("domain", ""), paragraph.get("advice_domain", "")),
+    )
 
 
 def write_lei(records: Iterable[ScoredGroup | Group], path: str | Path) -> Counter[str]:
     """Write LEI's layout, one paragraph per line, two per group; returns the groups of each class. Atomic.
 
-    Two fields of our own appear only where the layout alone would lose something: `subjects` in a paragraph
-    whose surface forms differ from the key's, `advice` in a question whose advice is not one sentence.
+    Fields of our own appear only where the layout alone would lose something: `subjects` in a paragraph whose
+    surface forms differ from the key's, `domain` and `advice_domain` in one that knows them, `advice` in a
+    question whose advice is not one sentence.
     """
     counts: Counter[str] = Counter()
     with atomic_text(path) as file:
@@ -339,4 +356,8 @@ def _article(record: ScoredGroup, order: int, line: int) -> dict[str, Any]:
     names = [group.subjects[subject] for subject in context_order]
     if [answer["text"].lower() for answer in qas[0]["answers"]] != names:
         paragraph["subjects"] = names
+    if group.domain:
+        paragraph["domain"] = group.domain
+    if group.advice_domain:
+        paragraph["advice_domain"] = group.advice_domain
     return {"title": "-".join(group.subjects), "paragraphs": [paragraph]}

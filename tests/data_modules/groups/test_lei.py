@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -164,9 +165,12 @@ def scored_groups(draw: st.DrawFn) -> list[ScoredGroup]:
     for _ in range(draw(st.integers(0, 3))):
         one, two = draw(st.sampled_from([("Oro", "Ulban"), ("Moresk", "Tarn"), ("Tarn", "Tarn-Oro")]))
         advised = draw(st.booleans())
-        advice_id = draw(st.sampled_from(["ethical_rude-0", "irrelevant_x-y-12"])) if advised else ""
+        ids = ["ethical_rude-0", "irrelevant_x-y-12", "mismatched_ethical_x-3"]
+        advice_id = draw(st.sampled_from(ids)) if advised else ""
         advice = draw(SENTENCE) if advised else ""
         group = make_group(one, two, draw(st.sampled_from(["was loud", "was odd"])), advice_id, advice)
+        named = draw(st.sampled_from([("", ""), ("town", ""), ("town", "instrument")]))
+        group = replace(group, domain=named[0], advice_domain=named[1])
         pair = st.tuples(PROBABILITY, PROBABILITY)
         scores = draw(st.none() | st.tuples(pair, pair, pair, pair))
         target = st.integers(0, 1)
