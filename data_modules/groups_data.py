@@ -41,6 +41,9 @@ class GroupsDataModule(QuestionsDataModule):
         train_advice: `as_written`, `none`, or `random` (planting: advice of any class, or none).
         random_advice_share: With `random`: share of the groups that carry advice.
         random_advice_copies: With `random`: how often each distinct group appears.
+        anchor_unadvised: With `as_written`: share of the training groups that carry no advice, so that what
+            the model says without any is kept. They are drawn from the questions of the training sources,
+            each once before any comes twice, and count in `limit_train_groups`.
         watch_unadvised: Evaluate every set of groups without its advice too, as class `none`.
         groups_per_class: A training batch holds so many groups for each class of advice there is, the classes
             spread evenly over the batches; an epoch takes every group once.
@@ -63,6 +66,7 @@ class GroupsDataModule(QuestionsDataModule):
         train_advice: Literal["as_written", "none", "random"] = "as_written",
         random_advice_share: float = 0.5,
         random_advice_copies: int = 4,
+        anchor_unadvised: float = 0.0,
         watch_unadvised: bool = True,
         groups_per_class: int = 3,
         qa_every: int = 1,
@@ -81,10 +85,15 @@ class GroupsDataModule(QuestionsDataModule):
         at_least(0, limit_train_groups=limit_train_groups, limit_val_groups=limit_val_groups)
         if not 0 <= random_advice_share <= 1:
             raise DataError(f"data.random_advice_share must lie in 0 .. 1, got {random_advice_share}")
+        if not 0 <= anchor_unadvised < 1:
+            raise DataError(f"data.anchor_unadvised: a share from 0 to below 1, got {anchor_unadvised}")
+        if anchor_unadvised and train_advice != "as_written":
+            raise DataError(f"data.anchor_unadvised: of no use with data.train_advice={train_advice}")
         self.train_groups = train_groups or []
         self.group_sources = by_stage(val_groups, test_groups, predict_groups)
         self.train_advice, self.watch_unadvised = train_advice, watch_unadvised
         self.random_advice_share, self.random_advice_copies = random_advice_share, random_advice_copies
+        self.anchor_unadvised = anchor_unadvised
         self.groups_per_class, self.qa_every = groups_per_class, qa_every
         self.limit_train_groups, self.limit_val_groups = limit_train_groups, limit_val_groups
         self.short_train_groups = short_train_groups
@@ -122,6 +131,7 @@ class GroupsDataModule(QuestionsDataModule):
         trained = self.train_set.groups.groups
         options: dict[str, Any] = {"skip_bad": self.skip_bad, "encoding": asdict(encoding)}
         options |= {"limit": self.limit_train_groups, "seed": self.seed, "all_templates": all_templates}
+        options["anchor"] = self.anchor_unadvised
 
         def work() -> Work:
             groups = unadvised(trained)
@@ -161,7 +171,7 @@ class GroupsDataModule(QuestionsDataModule):
         share, copies, seed = self.random_advice_share, self.random_advice_copies, self.seed
         if train:
             options |= {"limit": self.limit_train_groups, "advice": self.train_advice}
-            options |= {"share": share, "copies": copies, "seed": seed}
+            options |= {"share": share, "copies": copies, "seed": seed, "anchor": self.anchor_unadvised}
             if self.short_train_groups == "fail":  # not what an earlier warning let pass into the cache
                 options["short"] = "fail"
         else:
@@ -175,10 +185,15 @@ class GroupsDataModule(QuestionsDataModule):
                 groups = spread(groups, self.limit_val_groups)
             if not train and self.watch_unadvised:
                 groups = with_unadvised(groups)
-            if train and self.limit_train_groups:
-                if len(groups) < self.limit_train_groups:
+            every, limit = groups, self.limit_train_groups
+            if train and limit:
+                with_advice = limit - round(limit * self.anchor_unadvised)
+                if len(groups) < with_advice:
                     self._tell_short(sources, len(groups))
-                groups = balanced_sample(groups, self.limit_train_groups, seed)
+                groups = balanced_sample(groups, with_advice, seed)
+            if train and self.anchor_unadvised:
+                more = anchors(groups, every, self.anchor_unadvised, seed)
+                groups = groups + more[: limit - len(groups) if limit else None]
             if train and self.train_advice == "none":
                 groups = unadvised(groups)
             if train and self.train_advice == "random":
@@ -237,6 +252,19 @@ def balanced_sample(groups: Sequence[Group], total: int, seed: int) -> list[Grou
         order = np.random.default_rng([seed, ADVICE_CLASSES.index(name)]).permutation(len(members[name]))
         kept += [members[name][j] for j in order[:share]]
     return [groups[i] for i in sorted(kept)]
+
+
+def anchors(groups: Sequence[Group], every: Iterable[Group], share: float, seed: int) -> list[Group]:
+    """Groups without advice, so many that they make up `share` of all when they join `groups`.
+
+    They are drawn from the questions of `every`, each once before any comes twice. Samples of one seed are
+    nested, over shares as over the sizes of `groups`.
+    """
+    bare = sum(group.advice_class == "none" for group in groups)
+    wanted = round((len(groups) - bare) * share / (1 - share)) - bare
+    questions = unadvised(every)
+    order = np.random.default_rng([seed, ADVICE_CLASSES.index("none")]).permutation(len(questions))
+    return [questions[i] for i in np.resize(order, max(0, wanted))]
 
 
 def spread(groups: Sequence[Group], per_class: int) -> list[Group]:

@@ -1,6 +1,6 @@
 """Linguistic ethical interventions: fine-tune so that a model does what the advice says.
 
-What the starting model says about the training groups (anchors of the irrelevant loss, and dominance) is
+What the starting model says about the training groups (what scores are anchored to, and dominance) is
 computed once, by one process per node, and kept on disk under a fingerprint of everything that it depends on:
 a changed model, text or option computes anew, an interrupted pass leaves nothing behind.
 
@@ -29,7 +29,7 @@ from data_modules.batching.group_rows import GroupSet, score_rows, token_budget
 from data_modules.batching.sets import TrainBatch
 from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.schema import ADVICE_CLASSES, Group
-from losses.group import SPANS_ONLY, GroupLoss
+from losses.group import ADVERSARIAL, SPANS_ONLY, GroupLoss
 from metrics.bias.readings import DominantSubject, dominant_subject, pushed_subject
 from metrics.bias.sums import accumulate, empty_sums
 from models.backbones import Backbone
@@ -59,8 +59,8 @@ class LEIModule(QAModule):
     Args:
         backbone: Encoder and starting weights; linked from the top-level `backbone`.
         loss: Form and weights of the group losses.
-        irrelevant_target: What irrelevant advice anchors scores to: those of the starting model without
-            advice (the paper), or with that same advice (the authors' code).
+        irrelevant_target: What irrelevant and mismatched advice anchor scores to: those of the starting model
+            without advice (the paper), or with that same advice (the authors' code).
         dominance: Which subject of a pair is the dominant one for an attribute. `templates`: by the sign of C
             without advice, averaged over all templates that the training sources know (the paper), whichever
             groups are drawn to train on; the starting model scores them all, once. `sample`: averaged over
@@ -117,11 +117,16 @@ class LEIModule(QAModule):
         groups = self.datamodule.train_set.groups
         if groups is None:
             raise ValueError("data.train_groups: the group losses need groups to train on")
-        classes = {ADVICE_CLASSES[k] for k in set(groups.ids.advice_class_N.tolist())}
-        self.logged_terms = [name for name in ("ethical", "adversarial", "irrelevant") if name in classes]
-        if self.loss.mass_weight and "ethical" in classes:
-            self.logged_terms.append("mass")
-        data, pushes = self.datamodule, "adversarial" in classes
+        codes = set(groups.ids.advice_class_N.tolist())
+        self.logged_terms = self.loss.joined(codes)
+        if not any(self.loss.weights[name] for name in self.logged_terms):
+            weights = " and ".join(f"model.loss.{name}_weight" for name in self.logged_terms)
+            raise ValueError(
+                "data.train_groups: no group joins a loss, all are of class "
+                f"{' or '.join(ADVICE_CLASSES[code] for code in sorted(codes))}; raise {weights} above 0, or "
+                "name other groups"
+            )
+        data, pushes = self.datamodule, ADVERSARIAL in codes
         encoding = replace(self.encoding, order=self.reference_order).resolved(
             data.architecture, data.tokenizer
         )
@@ -171,7 +176,7 @@ class LEIModule(QAModule):
             span_loss=None if span is None else self.qa_weight * span,
         )
         for name in self.logged_terms:
-            self.log(f"train/loss/{name}", getattr(terms, name))
+            self.log(f"train/loss/{name}", terms.terms[name])
         self.log("train/loss/total", terms.total, prog_bar=True)
         return terms.total
 

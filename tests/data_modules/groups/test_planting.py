@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from itertools import islice
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -12,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data_modules.groups.lei import write_lei
 from data_modules.groups.planting import latent_strength, preferred_subject, randomly_advised
-from data_modules.groups_data import GroupsDataModule, balanced_sample
+from data_modules.groups_data import GroupsDataModule, anchors, balanced_sample
 from data_modules.schema import DataError, Group
 from data_modules.stories.groups import groups
 
@@ -146,3 +148,31 @@ def test_no_class_has_more_than_its_share_unless_another_has_too_few(
     keys = [(group.key, group.advice_class) for group in sample]
     assert keys == [(g.key, g.advice_class) for g in uneven_groups if (g.key, g.advice_class) in set(keys)]
     assert set(keys) <= {(g.key, g.advice_class) for g in balanced_sample(uneven_groups, total + more, seed)}
+
+
+@given(size=st.integers(1, 60), share=st.floats(0, 0.9), more=st.integers(0, 60), seed=st.integers(0, 3))
+def test_anchors_make_up_their_share_and_are_nested(size: int, share: float, more: int, seed: int) -> None:
+    found = anchors(GROUPS[:size], GROUPS, share, seed)
+    assert abs(len(found) - share * (size + len(found))) <= 0.5
+    assert {advice_of(group) for group in found} <= {""}
+    counts = Counter(group.unadvised_key for group in found).values()
+    assert max(counts, default=0) <= min(counts, default=0) + (
+        len(counts) == len({g.unadvised_key for g in GROUPS})
+    )
+    assert anchors((GROUPS * 2)[: size + more], GROUPS, share, seed)[: len(found)] == found
+    assert anchors([*GROUPS[:size], *found], GROUPS, share, seed) == []
+
+
+@pytest.mark.parametrize(("limit", "total", "bare"), [(0, 40, 10), (10, 10, 2), (11, 11, 3)])
+def test_unadvised_groups_count_in_the_limit(limit: int, total: int, bare: int, tmp_path: Path) -> None:
+    write_lei(GROUPS[:30], tmp_path / "groups.json")
+    data = GroupsDataModule(
+        tokenizer="stories", architecture="bert", cache="", seed=0, limit_train_groups=limit,
+        train_groups=[str(tmp_path / "groups.json")], anchor_unadvised=0.25,
+    )  # fmt: skip
+    data.setup("fit")
+    taken = data.train_set.groups.groups
+    assert (len(taken), sum(group.advice_class == "none" for group in taken)) == (total, bare)
+    for wrong in ({"anchor_unadvised": 1.0}, {"anchor_unadvised": 0.2, "train_advice": "random"}):
+        with pytest.raises(DataError, match=r"data\.anchor_unadvised"):
+            GroupsDataModule(tokenizer="stories", architecture="bert", cache="", seed=0, **wrong)
