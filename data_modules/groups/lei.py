@@ -315,6 +315,9 @@ def write_lei(records: Iterable[ScoredGroup | Group], path: str | Path) -> Count
     Fields of our own appear only where the layout alone would lose something: `subjects` in a paragraph whose
     surface forms differ from the key's, `domain` and `advice_domain` in one that knows them, `advice` in a
     question whose advice is not one sentence.
+
+    Raises:
+        DataError: a group could not be read back: a `|` in its key, or its advice denies its class.
     """
     counts: Counter[str] = Counter()
     with atomic_text(path) as file:
@@ -323,6 +326,12 @@ def write_lei(records: Iterable[ScoredGroup | Group], path: str | Path) -> Count
             scored = record if isinstance(record, ScoredGroup) else ScoredGroup(record)
             key = scored.group.key
             parse_key(key.split("|"), f"group {key!r}")  # a `|` inside a part would make the file unreadable
+            if any(bool(variant.advice) != bool(scored.group.advice_id) for variant in scored.group.variants):
+                raise DataError(
+                    f"group {key!r}: class {scored.group.advice_class} with the advice "
+                    f"{scored.group.variants[0].advice!r} could not be read back; class none has no advice, "
+                    "any other has some"
+                )
             for line in (2 * counts.total(), 2 * counts.total() + 1):
                 file.write(",\n" if line else "\n")
                 file.write(json.dumps(_article(scored, line % 2, line)))

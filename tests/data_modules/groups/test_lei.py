@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from data_modules.groups.lei import ScoredGroup, read_file, read_scored, write_lei
 from data_modules.groups.unqover_source import locate_pair
+from data_modules.schema import Group
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import make_group, place_expansion
 
@@ -198,6 +199,14 @@ def test_a_key_that_could_not_be_read_back_is_not_written(tmp_path: Path) -> Non
     with pytest.raises(DataError, match="9"):
         write_lei([make_group(attribute="was | loud")], tmp_path / "out.json")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "group", [make_group(advice_id="irrelevant_rude-1"), make_group(advice="Note that, manners differ.")]
+)
+def test_advice_that_its_class_denies_is_not_written(group: Group, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="class none has no advice"):
+        write_lei([group], tmp_path / "lei.json")
 
 
 def test_subjects_are_found_as_whole_words_and_never_overlap() -> None:
