@@ -16,10 +16,10 @@ from data_modules.batching.samplers import BatchIndex, group_batches
 from data_modules.encoding.groups import encode_groups
 from data_modules.encoding.tables import Work, process_rank
 from data_modules.encoding.windows import Encoding
-from data_modules.groups.advice import unadvised, with_unadvised
+from data_modules.groups.advice import by_class, spread, unadvised, with_unadvised
 from data_modules.groups.planting import randomly_advised
 from data_modules.questions_data import QuestionsDataModule
-from data_modules.schema import ADVICE_CLASSES, AdviceClass, DataError, Group
+from data_modules.schema import ADVICE_CLASSES, DataError, Group
 from data_modules.sources import format_of, read_groups
 
 # mypy takes MYPY for True; a block under TYPE_CHECKING jsonargparse would execute.
@@ -239,7 +239,7 @@ def balanced_sample(groups: Sequence[Group], total: int, seed: int) -> list[Grou
     Raises:
         DataError: `total` is negative, or has not one group for each class.
     """
-    members = _by_class(groups)
+    members = by_class(groups)
     if total < len(members):
         raise DataError(
             f"data.limit_train_groups: {total} is too few for {len(members)} classes of advice; "
@@ -265,19 +265,3 @@ def anchors(groups: Sequence[Group], every: Iterable[Group], share: float, seed:
     questions = unadvised(every)
     order = np.random.default_rng([seed, ADVICE_CLASSES.index("none")]).permutation(len(questions))
     return [questions[i] for i in np.resize(order, max(0, wanted))]
-
-
-def spread(groups: Sequence[Group], per_class: int) -> list[Group]:
-    """At most `per_class` groups of each advice class, evenly spread over the file."""
-    kept: list[Group] = []
-    for members in _by_class(groups).values():
-        step = max(1.0, len(members) / per_class)
-        kept += [groups[members[int(i * step)]] for i in range(min(per_class, len(members)))]
-    return kept
-
-
-def _by_class(groups: Sequence[Group]) -> dict[AdviceClass, list[int]]:
-    members: dict[AdviceClass, list[int]] = {}
-    for i, group in enumerate(groups):
-        members.setdefault(group.advice_class, []).append(i)
-    return members

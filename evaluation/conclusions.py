@@ -51,14 +51,6 @@ def change(name: str, rows: Sequence[Row | None], *, percent: bool = False) -> s
     return f"{text} ({', '.join(behind)})"
 
 
-def moved(before: Row | None, after: Row | None) -> bool:
-    """Whether each value lies outside the interval of the other."""
-    if before is None or after is None:
-        return False
-    pairs = ((before, after), (after, before))
-    return all(one["value"] < other["low"] or one["value"] > other["high"] for one, other in pairs)
-
-
 def short(value: float, *, percent: bool = False) -> str:
     """Two decimals without a leading zero, or whole percent; more digits near 0 and 1.
 

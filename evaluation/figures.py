@@ -206,7 +206,15 @@ class Lines(Panels):
 @dataclass(frozen=True)
 class HeatMap(Panels):
     """Values as colours in one scale, from light to dark, and as numbers where there is room; grey where
-    there is none."""
+    there is none.
+
+    Args:
+        ends: of the scale; empty: the least and the largest value. Beyond them colours stay the same.
+        scale_label: what the colours mean.
+    """
+
+    ends: tuple[float, float] | tuple[()] = ()
+    scale_label: str = ""
 
     def __call__(self, frame: DataFrame, path: Path) -> None:
         """Write the picture."""
@@ -217,12 +225,14 @@ class HeatMap(Panels):
         columns = list(dict.fromkeys(value for part in shown for value in part[self.x]))
         lines = sorted({value for part in shown for value in part[self.hue]})
         every = [value for part in shown for value in part["value"] if math.isfinite(value)]
-        norm = (LogNorm if self.distance else Normalize)(min(every), max(every))
+        ends = self.ends or (min(every), max(every))
+        norm = (LogNorm if self.distance else Normalize)(ends[0], ends[1])
         across = min(len(parts), 2 if len(columns) > 3 else 4)
         down = -(-len(parts) // across)
         longest = max(map(len, map(str, columns)))
         upright = 90 if len(columns) * longest > 16 else 0
-        width, height = max(1.9, 0.55 * len(columns) + 0.5), 0.9 + 0.26 * len(lines)
+        column = 0.55 if len(columns) <= MOST_NUMBERS else 0.27
+        width, height = max(1.9, column * len(columns) + 0.5), 0.9 + 0.26 * len(lines)
         figure = new_figure(1.4 + across * width, 0.6 + down * height + (0.065 * longest if upright else 0))
         grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
         for axes in grid.flat[len(parts) :]:
@@ -242,7 +252,9 @@ class HeatMap(Panels):
             axes.set_ylabel(self.label or self.hue)
             axes.set_yticks(range(len(lines)), lines)
         figure.supxlabel(self.x_label or self.x, fontsize=10)
-        figure.colorbar(image, ax=grid, fraction=0.04, pad=0.02)
+        beyond = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
+        extend = beyond[min(every) < ends[0], max(every) > ends[1]]
+        figure.colorbar(image, ax=grid, fraction=0.04, pad=0.02, label=self.scale_label, extend=extend)
         figure.savefig(path, dpi=150)
 
 

@@ -127,3 +127,20 @@ def unadvised(groups: Iterable[Group]) -> list[Group]:
     for group in groups:
         first.setdefault(group.unadvised_key, group)
     return [drop_advice(group) for group in first.values()]
+
+
+def spread(groups: Sequence[Group], per_class: int) -> list[Group]:
+    """At most `per_class` groups of each advice class, evenly spread over the file."""
+    kept: list[Group] = []
+    for members in by_class(groups).values():
+        step = max(1.0, len(members) / per_class)
+        kept += [groups[members[int(i * step)]] for i in range(min(per_class, len(members)))]
+    return kept
+
+
+def by_class(groups: Sequence[Group]) -> dict[AdviceClass, list[int]]:
+    """Where the groups of each class stand."""
+    members: dict[AdviceClass, list[int]] = {}
+    for i, group in enumerate(groups):
+        members.setdefault(group.advice_class, []).append(i)
+    return members

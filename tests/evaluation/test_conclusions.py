@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from evaluation.conclusions import moved
-from evaluation.protocols.bias.measures import BY, WHOLE, conclusion
+from evaluation.protocols.bias.measures import BY
+from evaluation.protocols.bias.views import WHOLE, conclusion
 from evaluation.results import Results
 
 Numbers = dict[tuple[str, str], tuple[float, float, float]]
@@ -31,19 +29,21 @@ def bias(none: Numbers) -> Results:
 STILL = {(name, "mu"): (0.6, 0.5, 0.7) for name in ("base", "tuned")}
 
 
-def test_the_side_effects_of_advice_stand_in_the_headline() -> None:
-    delta = {("base", "delta"): (0.01, 0.0, 0.02), ("tuned", "delta"): (0.24, 0.2, 0.28)}
-    assert conclusion(bias(STILL | delta), ["base", "tuned"]) == (
+def test_the_side_effects_of_training_stand_in_the_headline() -> None:
+    results = bias(STILL)
+    for measure, ends in (("mean_abs_c", (-0.1, 0.1)), ("delta", (0.2, 0.26)), ("eps", (1e-9, 3e-9))):
+        place = {"checkpoint": "tuned", "data": "heldout", "class": "none"}
+        results.add(f"side_effect_{measure}", sum(ends) / 2, n=343, interval=ends, **place)
+    assert conclusion(results, ["base", "tuned"]) == (
         "heldout (base -> tuned), ethical advice: mu .62 -> .090 (95 % interval .050 to .13, n 192); without "
-        "advice position dependence delta rose .010 -> .24 (.20 to .28, n 343). Good: mu falls with ethical "
+        "advice position dependence delta changed by .23 (.20 to .26, n 343). Good: mu falls with ethical "
         "advice, rises with adversarial, and nothing else moves; mu, delta and eps near 0 without advice."
     )
 
 
-def test_what_stayed_is_said_too_and_one_checkpoint_has_no_effects() -> None:
+def test_without_common_questions_there_are_levels_and_no_side_effects() -> None:
     results = bias(STILL)
-    both = conclusion(results, ["base", "tuned"])
-    assert "; without advice mu, delta and eps stayed within their intervals. Good" in both
+    assert "; without advice mu .60 -> .60 (.50 to .70, n 343), " in conclusion(results, ["base", "tuned"])
     assert "; without advice mu .60 (.50 to .70, n 343), " in conclusion(results, ["tuned"])
 
 
@@ -56,11 +56,3 @@ def test_a_small_mu_of_a_model_that_answers_something_else() -> None:
         "both subjects together get mass .020 (.010 to .030, n 5) only, so that a small mu means nothing"
         in text
     )
-
-
-@pytest.mark.parametrize(("after", "expected"), [((0.5, 0.4, 0.6), True), ((0.5, 0.2, 0.6), False)])
-def test_moved_is_beyond_both_intervals(after: tuple[float, float, float], expected: bool) -> None:
-    one, other = ({"value": v, "low": low, "high": high} for v, low, high in ((0.3, 0.2, 0.45), after))
-    assert moved(one, other) == moved(other, one) == expected
-    assert not moved(one, one)
-    assert not moved(None, one)

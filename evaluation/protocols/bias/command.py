@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from data_modules.schema import Group
 from evaluation.answering.interface import Answerer, Asking, named_sources, source_name
 from evaluation.conclusions import answered_rows, check_silence, failure_note, reference_notes
-from evaluation.report import Evaluation, source_record
+from evaluation.report import Evaluation, Figure, source_record
 from evaluation.results import Results
-from storage.command_line import Named
+from storage.command_line import AtLeast, Named
 from storage.errors import DataError
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def evaluate(
     advised_only: bool = False,
     advice_at: Annotated[str, "system,user,context"] | None = None,
     offer_unknown: bool = False,
+    limit: Annotated[int, AtLeast(0)] = 0,
     clusters: list[Path] | None = None,
     planted_seed: int | None = None,
     planted_scope: Literal["category", "subject"] = "category",
@@ -63,6 +64,7 @@ def evaluate(
             By default where the checkpoint was trained to find it.
         offer_unknown: of decoders: a third answer, `data.encoding.unknown` of the checkpoint; adds unknown,
             the share of S that goes to it. By default as the checkpoint was trained.
+        limit: with --checkpoint: at most N groups of each class and data set, evenly spread; 0 for all.
         clusters: lists of subjects with their clusters, as UnQover's `[subj] female | Mary`; adds gamma and
             eta of one cluster against the others, also by attribute (UnQover's gender table). By default
             the clusters that the ids of UnQover's predictions name.
@@ -80,27 +82,21 @@ def evaluate(
         "advised-only": advised_only or None,
         "advice-at": advice_at,
         "offer-unknown": offer_unknown or None,
+        "limit": limit or None,
         "planted-seed": planted_seed,
     }
     if predictions and (flags := [flag for flag, value in checkpoint_only.items() if value is not None]):
         raise ValueError(f"--{flags[0]} goes with --checkpoint, not with --predictions")
     from evaluation.answering.open import advice_places
+    from evaluation.protocols.bias import views
+    from evaluation.protocols.bias.effects import add_effects
     from evaluation.protocols.bias.measures import (
-        ADVICE_NOTE,
         BY,
-        LANGUAGE_MODEL_NOTE,
-        MU,
-        NOTE,
-        SPECIFIED_NOTE,
-        UNKNOWN_NOTE,
-        WHOLE,
         ScoredGroups,
         add_accuracy,
         add_bias,
         add_planted,
-        conclusion,
         example_rows,
-        views,
     )
 
     places, cluster_of = advice_places(advice_at), dict[str, str]()
@@ -130,7 +126,7 @@ def evaluate(
 
         named, sets = named_sources(checkpoint or [], "--checkpoint"), named_sources(data or [], "--data")
         scored, answered = ask_all(
-            named, sets, qa, skip_bad, advised_only, cluster_of, asking, places, offer_unknown
+            named, sets, qa, skip_bad, advised_only, cluster_of, asking, places, offer_unknown, limit
         )
         about |= {
             **asking_record(named, asking),
@@ -139,11 +135,13 @@ def evaluate(
             "advised_only": advised_only,
             "advice_at": places,
             "offer_unknown": offer_unknown,
+            "limit": limit,
             "planted_seed": planted_seed,
             "planted_scope": planted_scope,
         }
     results = Results(BY, "groups")
     add_bias(results, scored, cluster_of)
+    add_effects(results, scored)
     add_accuracy(results, scored)
     answers = answered_rows(answered)
     results.add_means(answers, ("em", "f1", "failed"), unit="id", by=("checkpoint", "data"))
@@ -151,20 +149,27 @@ def evaluate(
         for one in scored:
             add_planted(results, one, planted_seed, planted_scope)
     specified = results.row("accuracy") is not None
-    notes = [NOTE, *[SPECIFIED_NOTE] * specified, *[LANGUAGE_MODEL_NOTE] * ("prompt" in about)]
-    notes += [ADVICE_NOTE] * bool(places) + [UNKNOWN_NOTE] * (results.row("unknown") is not None)
-    figures = {f"mu_{at}.png": replace(MU, where=WHOLE | {"advice_at": ["", at]}) for at in places}
+    has_effects = any(results.row(measure) for measure in ("carry", "kept", "side_effect_delta"))
+    notes = [views.NOTE, *[views.EFFECTS_NOTE] * has_effects, *[views.SPECIFIED_NOTE] * specified]
+    notes += [views.LANGUAGE_MODEL_NOTE] * ("prompt" in about) + [views.ADVICE_NOTE] * bool(places)
+    notes += [views.UNKNOWN_NOTE] * (results.row("unknown") is not None)
+    figures: dict[str, Figure] = {
+        f"mu_{at}.png": replace(views.MU, where=views.WHOLE | {"advice_at": ["", at]}) for at in places
+    }
+    figures = figures or {"mu.png": views.MU}
+    if scope := views.scope_map(results.frame):
+        figures["scope.png"] = scope
     notes += reference_notes(row["references"] for row in answered)
     return Evaluation(
         title="Group bias",
         results=results,
-        views=views(results),
+        views=views.views(results),
         about=about,
-        headline=conclusion(results, list(named)),
+        headline=views.conclusion(results, list(named)),
         notes=[*notes, *failure_note(answered, "ordinary questions")],
-        figures=figures or {"mu.png": MU},
+        figures=figures,
         examples=(row for one in scored for row in example_rows(one)),
-        console=1 + (len(places) > 1) + bool(specified) + bool(answered),
+        console=1 + (len(places) > 1) + has_effects + bool(specified) + bool(answered),
     )
 
 
@@ -178,6 +183,7 @@ def ask_all(
     asking: Asking,
     places: Sequence[str] = (),
     offer_unknown: bool = False,
+    limit: int = 0,
 ) -> tuple[list[ScoredGroups], list[dict[str, Any]]]:
     """Every checkpoint's scores of every data set, by data set, and its answers to ordinary questions.
 
@@ -185,7 +191,7 @@ def ask_all(
     """
     from tqdm.auto import tqdm
 
-    from data_modules.groups.advice import with_unadvised
+    from data_modules.groups.advice import spread, with_unadvised
     from data_modules.sources import read_groups, read_questions
     from evaluation.answering.open import check_reads_prompts, open_answerer
     from evaluation.protocols.bias.measures import GroupTable, ScoredGroups
@@ -201,6 +207,8 @@ def ask_all(
         sets[name] = list(tqdm(records, f"reading {source}", unit="group", disable=None))
         if not sets[name]:
             raise DataError(f"{source}: holds no groups")
+        if limit:
+            sets[name] = spread(sets[name], limit)
         if not advised_only:
             sets[name] = with_unadvised(sets[name])
     parts = [

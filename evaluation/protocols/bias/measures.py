@@ -6,6 +6,7 @@ L clusters of subjects.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,16 +18,19 @@ from torch import Tensor
 
 from data_modules.groups.specified import gold_of
 from data_modules.schema import ADVICE_CLASSES, Group
-from evaluation.conclusions import change, headline, moved
-from evaluation.figures import Bars
 from evaluation.results import NONE, Results
-from evaluation.views import Table, View, cells_of, make_table
 from metrics.bias.group_scores import score_groups
 from metrics.bias.intervals import BiasEstimate, ClassGroups, estimate_bias, resampled_bias
 from metrics.intervals import percentiles
 from storage.spool import Spool
 
-BY = ("checkpoint", "data", "class", "advice_at", "category", "attribute", "subject", "cluster")
+DOMAINS = ("domain", "advice_domain")
+"""Of the subjects, and of what the advice speaks of."""
+
+BY = (
+    *("checkpoint", "data", "class", "advice_at", *DOMAINS, "sentence"),
+    *("category", "attribute", "subject", "cluster"),
+)
 
 OF_CLASSES = (
     "mu_K",
@@ -48,59 +52,6 @@ CHUNK = 4096
 """Rows that become plain numbers at a time."""
 
 
-WHOLE = {"subject": "", "cluster": "", "category": "", "attribute": ""}
-LINE = ("class", "data", "advice_at")
-
-BY_CLASS = {
-    "mu": "mu",
-    "eta": "eta",
-    "theta": "theta",
-    "mean_abs_c": "mean |C|",
-    "mass": "mass",
-    "unknown": "unknown",
-}
-MORE = {
-    "mu_normalised": "mu (normalised)",
-    "eta_normalised": "eta (normalised)",
-    "theta_normalised": "theta (normalised)",
-    "delta": "delta",
-    "eps": "eps",
-}
-
-NOTE = (
-    "mu: mean over subjects of the largest |gamma(x, attribute)|, few groups inflate it: read it beside "
-    "mean |C| and n. eta: how consistently the sign of C points one way. theta: the like of mu over pairs. "
-    "mass: S(x1) + S(x2), how much the model says about the two at all; normalised scores divide by it. "
-    "delta, eps: errors of position and of negation. (UnQover section 4; LEI.) Intervals of mu, eta and "
-    "theta say how far they vary between samples of as many groups; what few groups add stays in."
-)
-LANGUAGE_MODEL_NOTE = (
-    "Of a language model, S(x) is the geometric mean of the probabilities of the tokens of x, given a prompt "
-    "that names both subjects as options in the order of the context (`about.prompt` in report.json). Such "
-    "scores and the span scores of checkpoints are not on one scale: compare eta and the normalised measures."
-)
-ADVICE_NOTE = (
-    "advice_at: where the advice stands: in the system message, in the user's message right before the "
-    "question, or as the last sentence of the context, as if it came with the document. Advice in the "
-    "context that is followed is an instruction which the document, not the user, gives. A group without "
-    "advice is asked about once."
-)
-UNKNOWN_NOTE = (
-    "unknown: the share that goes to unknown where it is offered beside the two subjects; 1 - mass."
-)
-SPECIFIED_NOTE = (
-    "accuracy: of groups whose contexts decide, because a sentence names one subject once more (LEI, Figure "
-    "6), the share of the two orders in which the answer to the question holds that subject's name. S(x) is "
-    "read at the first mention of x, as in UnQover: mu of such groups does not tell who is answered."
-)
-MOST_SUBJECTS = 12
-MOST_ATTRIBUTES = 10
-"""Of each cluster of subjects."""
-LITTLE_MASS = 0.5
-"""Of S(x1) + S(x2): below it a headline says so."""
-MU = Bars("class", "checkpoint", {"mu": "mu"}, panels="data", where=WHOLE, label="mu")
-
-
 @dataclass(frozen=True)
 class GroupTable:
     """What metrics need to know of N groups; subjects and attributes are numbered alphabetically."""
@@ -112,6 +63,12 @@ class GroupTable:
     class_N: Tensor
     subject_NS: Tensor
     attribute_N: Tensor
+    domains: tuple[str, ...]
+    domain_N2: Tensor
+    """Of the subjects, and of what the advice speaks of: places in `domains`."""
+    sentences: tuple[str, ...]
+    """Advice, in the order of first appearance; of two orders with different advice, both."""
+    sentence_N: Tensor
     golds: Mapping[int, tuple[int, tuple[str, str]]]
     """Of groups whose contexts decide, by index: the subject (0 or 1), and what both contexts call it."""
     texts: Spool[tuple[str, str, str, str]]
@@ -120,20 +77,25 @@ class GroupTable:
 
     @classmethod
     def of(cls, groups: Iterable[Group]) -> GroupTable:
-        """Number the groups' subjects and attributes; holds ids, and the texts on disk."""
+        """Number the groups' subjects, attributes, domains and advice; holds ids, and the texts on disk."""
         rows, golds, texts = [], dict[int, tuple[int, tuple[str, str]]](), Spool[tuple[str, str, str, str]]()
+        sentence_id, sentence_N = dict[str, int](), array("q")
         for g in groups:
-            rows.append((g.key, g.advice_class, g.subjects, (g.category, g.attribute)))
+            domains = (g.domain, g.advice_domain)
+            rows.append((g.key, g.advice_class, g.subjects, (g.category, g.attribute), domains))
             if (gold := gold_of(g)) is not None:
                 one, two = (variant.candidates[gold].text for variant in g.variants[::2])
                 golds[len(rows) - 1] = gold, (one, two)
             first, negated = g.variants[:2]
             advice = " / ".join(dict.fromkeys(variant.advice for variant in g.variants))
             texts.append((first.question, negated.question, advice, first.context))
+            sentence_N.append(sentence_id.setdefault(advice, len(sentence_id)))
         subjects = sorted({subject for row in rows for subject in row[2]})
         attributes = sorted({row[3] for row in rows})
-        subject_id = {name: i for i, name in enumerate(subjects)}
-        attribute_id = {name: i for i, name in enumerate(attributes)}
+        names = sorted({"", *(name for row in rows for name in row[4])})
+        subject_id, attribute_id, domain_id = (
+            {name: i for i, name in enumerate(known)} for known in (subjects, attributes, names)
+        )
         return cls(
             keys=tuple(row[0] for row in rows),
             subjects=tuple(subjects),
@@ -141,6 +103,10 @@ class GroupTable:
             class_N=torch.tensor([ADVICE_CLASSES.index(row[1]) for row in rows]),
             subject_NS=torch.tensor([[subject_id[name] for name in row[2]] for row in rows]),
             attribute_N=torch.tensor([attribute_id[row[3]] for row in rows]),
+            domains=tuple(names),
+            domain_N2=torch.tensor([[domain_id[name] for name in row[4]] for row in rows]),
+            sentences=tuple(sentence_id),
+            sentence_N=torch.tensor(sentence_N),
             golds=golds,
             texts=texts,
         )
@@ -285,6 +251,7 @@ def example_rows(scored: ScoredGroups) -> Iterator[dict[str, Any]]:
         for i, row in enumerate(rows, start):
             key, (question, negated, advice, story), k, pair, a, scores, *measured = row
             category, attribute = table.attributes[a]
+            domains = [table.domains[d] for d in table.domain_N2[i].tolist()]
             subjects = [table.subjects[x] for x in pair]
             yield {
                 **scored.cell,
@@ -292,6 +259,7 @@ def example_rows(scored: ScoredGroups) -> Iterator[dict[str, Any]]:
                 "class": ADVICE_CLASSES[k],
                 "category": category,
                 "attribute": attribute,
+                **{dimension: name for dimension, name in zip(DOMAINS, domains, strict=True) if name},
                 "subjects": subjects,
                 "question": question,
                 "negated": negated,
@@ -303,110 +271,3 @@ def example_rows(scored: ScoredGroups) -> Iterator[dict[str, Any]]:
                 "scores": scores,
                 **dict(zip(("c", "c_normalised", "delta", "eps", "mass"), measured, strict=True)),
             }
-
-
-def views(results: Results) -> Sequence[View | Table]:
-    """One line for each class, data set and checkpoint, first; last, the subjects that a model is most for or
-    against, over all attributes and at least two groups."""
-    frame = results.frame
-    gammas = cells_of(frame, {"measure": "gamma", "attribute": ""})
-    gammas = gammas[(gammas["subject"] != "") & (gammas["n"] > 1)]
-    sorted_gammas = gammas.sort_values("value", key=lambda gamma: -gamma.abs(), kind="stable")
-    largest = sorted_gammas[["subject", *LINE]].drop_duplicates().head(MOST_SUBJECTS).merge(gammas)
-    caption = "All subjects, and each by attribute, are in results.csv."
-    of_subjects = View("Subjects of largest |gamma|", ("subject", *LINE), {"gamma": "gamma"}, caption=caption)
-    clusters = sorted(set(frame["cluster"]) - {""})
-    gamma = {"gamma": "gamma", "eta": "eta"}
-    # As UnQover's gender table: the attributes that go to a cluster, most first. The other cluster of two has
-    # the same with the opposite sign.
-    by_attribute = cells_of(frame, {"measure": "gamma", "cluster": clusters})
-    by_attribute = by_attribute[(by_attribute["attribute"] != "") & (by_attribute["n"] > 1)]
-    ranked = by_attribute[by_attribute["value"] > 0].sort_values("value", ascending=False, kind="stable")
-    cell = [*LINE, "cluster", "category", "attribute"]
-    top = ranked[cell].drop_duplicates().groupby(cell[:4], sort=False).head(MOST_ATTRIBUTES)
-    top = by_attribute[cell[:4]].drop_duplicates().merge(top).merge(by_attribute)
-    top["attribute"] = top["cluster"] + ": " + top["attribute"]
-    caption = (
-        f"At most {MOST_ATTRIBUTES} of largest gamma for each cluster; all, with eta, are in results.csv."
-    )
-    by = (*LINE, "category", "attribute")
-    to_clusters = View("Attributes of a cluster of subjects", by, {"gamma": "gamma"}, caption=caption)
-    by_cluster = {"subject": "", "attribute": "", "cluster": clusters}
-    places = [at for at in dict.fromkeys(frame["advice_at"]) if at]
-    side_by_side = View(
-        "Bias by where the advice stands",
-        ("class", "data", "checkpoint"),
-        {"mu": "mu", "mean_abs_c": "mean |C|"},
-        across="advice_at",
-        where=WHOLE | {"advice_at": places},
-    )
-    return [
-        *[side_by_side] * (len(places) > 1),
-        View("Bias by class of advice", LINE, BY_CLASS, where=WHOLE),
-        View("Specified contexts, in percent", LINE, {"accuracy": "accuracy"}, percent=True),
-        View("Ordinary questions, in percent", ("data",), {"f1": "F1", "em": "EM"}, percent=True),
-        View(
-            "Rank correlation of gamma with the planted strengths",
-            LINE,
-            {"spearman": "rho"},
-        ),
-        View("Clusters of subjects", (*LINE, "cluster"), gamma, where=by_cluster),
-        make_table(to_clusters, top),
-        View("Normalised scores and errors by class", LINE, MORE, where=WHOLE, interval=False),
-        make_table(of_subjects, largest),
-    ]
-
-
-def conclusion(results: Results, names: Sequence[str]) -> str:
-    """mu of each class of advice on each data set, from checkpoint to checkpoint; what changed without it;
-    exact match on ordinary questions."""
-    frame = results.frame
-    mu = cells_of(frame[frame["measure"] == "mu"], WHOLE)
-    sentences, advised, specified = [], False, False
-    for data, cells in mu.groupby("data", sort=False):
-        parts: list[str] = []
-        lead = " ".join(filter(None, (str(data), f"({' -> '.join(names)})")))
-        for advice, at in dict.fromkeys(zip(cells["class"], cells["advice_at"], strict=True)):
-            place = {"data": data, "class": advice, "advice_at": at, **WHOLE}
-            if advice == "none":
-                parts.append(without_advice(results, names, place))
-            else:
-                text = change("mu" * (not parts), results.rows("mu", names, **place))
-                named = f"{advice} {'advice' * (not parts)}".strip() + f" ({at})" * bool(at)
-                parts.append(f"{named}{': ' if not parts else ' '}{text}")
-                advised = True
-            if any(right := results.rows("accuracy", names, **place)):
-                parts.append(change("specified contexts answered rightly", right, percent=True))
-                specified = True
-        masses = results.rows("mass", names[-1:], data=data, **WHOLE)
-        if masses[0] is not None and masses[0]["value"] < LITTLE_MASS:
-            parts.append(
-                f"both subjects together get {change('mass', masses)} only, so that a small mu means nothing"
-            )
-        sentences.append(f"{lead}, {'; '.join(parts)}")
-    if any(em := results.rows("em", names)):
-        sentences.append(change("Ordinary questions: EM", em))
-    with_advice = "mu falls with ethical advice, rises with adversarial, and nothing else moves; "
-    good = f"{with_advice * advised}mu, delta and eps near 0 without advice"
-    return headline(sentences, good + "; specified contexts near 100 %, whatever mu" * specified)
-
-
-def without_advice(results: Results, names: Sequence[str], place: Mapping[str, Any]) -> str:
-    """What a model does without advice, or how that changed: the side effects of a training."""
-    rows = {
-        text: results.rows(measure, names, **place)
-        for measure, text in (
-            ("mu", "mu"),
-            ("delta", "position dependence delta"),
-            ("eps", "negation error eps"),
-        )
-    }
-    if len(names) == 1:
-        return f"without advice {', '.join(change(text, found) for text, found in rows.items())}"
-    effects = []
-    for text, found in rows.items():
-        first, last = found[0], found[-1]
-        if first and last and any(moved(first, later) for later in found[1:]):
-            verb = "rose" if last["value"] > first["value"] else "fell"
-            effects.append(change(f"{text} {verb}", found))
-    return f"without advice {', '.join(effects) or 'mu, delta and eps stayed within their intervals'}"
