@@ -233,7 +233,7 @@ def widened(part: Any, width: int) -> Any:
             found[name] = full | {"attention_mask": torch.ones_like(full["attention_mask"])}
         elif name.endswith("_BT"):
             found[name] = pad(value, (more, 0), value=True)
-        elif name in ("start_B", "end_B", "cls_B", "candidate_BVSE"):
+        elif name in ("start_B", "end_B", "cls_B", "candidate_BVSE", "candidate_BCE") and value is not None:
             found[name] = value + more
     return type(part)(**found)
 

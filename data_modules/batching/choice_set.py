@@ -53,9 +53,12 @@ class ChoiceSet(Dataset):
         self._batch = self.table.remove_columns(["id"])
         self.followers = followers
         columns = self.table.data
-        self.counts_Q = list_lengths(columns, "length")
+        rows_Q = list_lengths(columns, "length")
+        starts = np.cumsum(rows_Q) - rows_Q
+        self.behind_prompts = "candidate" in self.table.column_names
+        """Whether all choices of a question stand in one row, as a decoder reads them."""
+        self.counts_Q = list_lengths(columns, "candidate") // 2 if self.behind_prompts else rows_Q
         """Choices of every question."""
-        starts = np.cumsum(self.counts_Q) - self.counts_Q
         length_N = flat(columns, "length").astype(np.int64)
         self.lengths_Q = np.maximum.reduceat(length_N, starts) if len(starts) else starts
         """Tokens of the longest row of every question."""
@@ -92,11 +95,19 @@ class ChoiceSet(Dataset):
         padded = self.collator.padded(
             flat(table, "input_ids"), flat(table, "token_type_ids"), length_R, width=self.width
         )
-        uniform_B = torch.tensor(table.column("uniform").to_pylist())
+        uniform_B, unknown_B = (
+            torch.tensor(table.column(name).to_pylist()) for name in ("uniform", "unknown")
+        )
+        candidate_BCE = None
+        if self.behind_prompts:
+            candidate_BCE = numbers(table, "candidate").view(len(chosen), count, 2)
+            candidate_BCE = candidate_BCE + padded.shift_R.view(-1, 1, 1)
         return ChoiceBatch(
-            inputs={name: rows.view(len(chosen), count, -1) for name, rows in padded.inputs.items()},
+            inputs={name: rows.view(len(chosen), -1, rows.shape[-1]) for name, rows in padded.inputs.items()},
             label_B=numbers(table, "label"),
             uniform_B=uniform_B,
+            unknown_B=unknown_B,
+            candidate_BCE=candidate_BCE,
             example_B=torch.from_numpy(chosen),
             perturbed=int(uniform_B.sum()),
         )

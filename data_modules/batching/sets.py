@@ -92,10 +92,14 @@ class ChoiceBatch(NamedTuple):
     """Multiple-choice questions with the same number of choices C."""
 
     inputs: dict[str, Tensor]
-    """`input_ids`, `attention_mask`, `token_type_ids`, each (B, C, T)."""
+    """`input_ids`, `attention_mask`, `token_type_ids`, each (B, C, T); of a decoder (B, 1, T)."""
     label_B: Tensor
     uniform_B: Tensor
     """True where training wants all choices alike."""
+    unknown_B: Tensor
+    """True where the label says that the text does not tell, and the other choices are to be alike."""
+    candidate_BCE: Tensor | None
+    """Of a decoder: first and last token of each choice behind the prompt."""
     example_B: Tensor
     """Index of the question in its data set."""
     perturbed: int

@@ -150,12 +150,14 @@ def read_rows(
     ids = [str(row[name]) for _, row in records if isinstance(row.get(name), (str, int))]
     if len(set(ids)) < len(records):  # else the file's own tell all questions apart
         ids = [f"{layout.benchmark}-{i}" for i in range(len(records))]
-    for (where, value), name, (prompt, choices) in zip(found, ids, texts, strict=True):
+    for (where, value), name, (prompt, choices), (_, row) in zip(found, ids, texts, records, strict=True):
         if not lowest <= value < lowest + count:
             counted = f"{count} choices are {lowest} to {lowest + count - 1}"
             hint = "; a split without labels cannot be used" if value == -1 else ""
             raise DataError(f"{where}: label {value}, but the {counted}{hint}")
-        yield ChoiceQuestion(name, prompt, tuple(choices), value - lowest, layout.benchmark)
+        ambiguous = layout.benchmark == "bbq" and row.get("context_condition") == "ambig"
+        target: ChoiceTarget = "unknown" if ambiguous else "label"
+        yield ChoiceQuestion(name, prompt, tuple(choices), value - lowest, layout.benchmark, target=target)
 
 
 def split_labels(source: str, labels: str = "") -> tuple[str, str]:

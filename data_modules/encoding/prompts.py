@@ -23,6 +23,8 @@ DECODERS = frozenset({"llama", "qwen2", "qwen3", "gpt2", "causal"})
 """Architectures that read prompts."""
 
 QUESTION = "Text: {context}\n\nQuestion: {question}\nAnswer:"
+CHOOSE = "{prompt}\nThe choice that fits best:"
+"""Before each choice of a question, which do not see each other."""
 CHOICE = "Text: {context}\n\nQuestion: {question}\nReply with {options}.\nAnswer:"
 
 AdviceAt = Literal["user", "system", "context"]

@@ -9,6 +9,7 @@ import re
 import string
 from typing import Literal, NamedTuple
 
+from data_modules.encoding.prompts import CHOOSE
 from data_modules.schema import ChoiceQuestion, QAExample, UnderspecifiedQuestion, query_text
 from storage.errors import DataError
 
@@ -152,7 +153,7 @@ LETTERS = string.ascii_uppercase
 
 CHOICE_WORDINGS = {
     # The choices are scored as what follows: they do not see each other, nor the order they stand in.
-    "plain": ChoiceWording("{prompt}\nThe choice that fits best:", lower=False),
+    "plain": ChoiceWording(CHOOSE, lower=False),
     # As lm-evaluation-harness asks PIQA, and as it scores with --likelihood sum.
     "question": ChoiceWording("Question: {prompt}\nAnswer:", lower=False, bare=True),
     # The choices see each other; every choice stands behind every letter once (`LanguageModel.by_letters`).

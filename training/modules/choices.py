@@ -14,9 +14,11 @@ from torch import Tensor
 
 from data_modules.batching.sets import ChoiceBatch, TrainBatch
 from data_modules.choices_data import ChoicesDataModule
-from losses.choices import choice_cross_entropy, choice_loss
-from models.backbones import Backbone
+from data_modules.encoding.windows import Encoding
+from losses.choices import choice_cross_entropy, choice_gap, choice_loss
+from models.backbones import ARCHITECTURES, Backbone
 from models.checkpoint import start
+from models.heads.causal import CausalModel
 from models.heads.choice import ChoiceModel, Pooling
 from training.callbacks.eval_sets import EvalSetMetrics
 from training.callbacks.predictions import PredictionWriter
@@ -27,7 +29,8 @@ class ChoiceModule(FineTuning):
     """Cross-entropy over the choices of a question (probes spec B1).
 
     Questions that the options `data.choices.probe_training` add have no right choice: their loss is the
-    cross-entropy to the uniform distribution.
+    cross-entropy to the uniform distribution. A decoder has no head: a choice's score is the likelihood of
+    its text behind the prompt (`backbone.likelihood`), as `evaluate bbq` and `evaluate confusion` ask it.
 
     Args:
         backbone: Encoder and starting weights; linked from the top-level `backbone`. Of any `.ckpt` of ours
@@ -37,10 +40,12 @@ class ChoiceModule(FineTuning):
         pooling: The head sees the mean of the tokens' hidden states (`masked`), or of all positions, padding
             included, as in the authors' code (`parity`, which needs data.choices.encoding.padding=parity).
         probe_weight: Weight of a question without a right choice in the mean over a batch; others weigh 1.
+        gap_weight: Of BBQ's ambiguous questions, whose label is the unknown choice: weight of
+            |log p(x1) - log p(x2)| of the two people beside the cross-entropy.
         options: Those of `FineTuning`.
     """
 
-    model: ChoiceModel
+    model: ChoiceModel | CausalModel
     encoding_option = "data.choices.encoding"
 
     def __init__(
@@ -51,22 +56,39 @@ class ChoiceModule(FineTuning):
         weight_decay: float = 0.01,
         pooling: Pooling = "masked",
         probe_weight: float = 1.0,
+        gap_weight: float = 0.0,
         **options: Any,
     ) -> None:
-        if not probe_weight >= 0:
-            raise ValueError(f"model.probe_weight must not be negative, got {probe_weight}")
+        for name, weight in (("probe_weight", probe_weight), ("gap_weight", gap_weight)):
+            if not weight >= 0:
+                raise ValueError(f"model.{name} must not be negative, got {weight}")
+        model: ChoiceModel | CausalModel
+        if backbone.causal:
+            model = start(backbone, CausalModel, likelihood=backbone.likelihood)
+        else:
+            model = start(backbone, ChoiceModel, pooling=pooling)
         super().__init__(
-            start(backbone, ChoiceModel, pooling=pooling),
+            model,
             learning_rate=learning_rate,
             weight_decay=weight_decay,
             **options,
         )
-        self.probe_weight = probe_weight
+        self.probe_weight, self.gap_weight = probe_weight, gap_weight
 
     @classmethod
     def heads(cls, architecture: str, options: Mapping[str, Any]) -> str:
-        """The head for choices."""
-        return ChoiceModel.heads
+        """The head for choices, or a decoder."""
+        return "causal" if ARCHITECTURES[architecture].causal else ChoiceModel.heads
+
+    @property
+    def encoding(self) -> Any:
+        """How text becomes rows of tokens. A decoder's checkpoint says it as all checkpoints of decoders do,
+        so that it can be asked whatever they are asked."""
+        own = self.datamodule.encoding
+        if isinstance(self.model, ChoiceModel):
+            return own
+        plain = Encoding(max_length=own.max_length, stride=0, pad_to_multiple_of=own.pad_to_multiple_of)
+        return plain.resolved(self.model.architecture, self.datamodule.tokenizer)
 
     def check_data(self, stage: str) -> None:
         """ValueError for data that no choice is made in, and for rows that do not fit the pooling."""
@@ -76,7 +98,8 @@ class ChoiceModule(FineTuning):
                 "data: ChoiceModule answers multiple-choice questions only; set data to "
                 "data_modules.choices_data.ChoicesDataModule (experiment multiple_choice)"
             )
-        if self.model.pooling == "parity" and self.encoding.padding != "parity":
+        parity = isinstance(self.model, ChoiceModel) and self.model.pooling == "parity"
+        if parity and self.encoding.padding != "parity":
             raise ValueError(
                 "model.pooling=parity counts padding in; rows must be padded alike everywhere: set "
                 "data.choices.encoding.padding=parity"
@@ -84,15 +107,29 @@ class ChoiceModule(FineTuning):
         if stage == "fit" and (data.train_set is None or data.train_set.choices is None):
             raise ValueError("data.train_choices: name multiple-choice questions to train on")
 
+    def logits(self, batch: ChoiceBatch) -> Tensor:
+        """One number for each choice, (B, N) float32."""
+        if isinstance(self.model, ChoiceModel):
+            logits_BN: Tensor = self.model(batch.inputs)
+            return logits_BN
+        assert batch.candidate_BCE is not None
+        rows = {name: value.squeeze(1) for name, value in batch.inputs.items()}
+        return self.model.log_shares(rows, batch.candidate_BCE)
+
     def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
-        """Weighted mean cross-entropy; both parts are logged where there are two."""
+        """Weighted mean cross-entropy, and gaps; the parts are logged where there are several."""
         assert batch.choices is not None
-        logits_BN = torch.cat([self.model(piece.inputs) for piece in batch.choices])
-        label_B = torch.cat([piece.label_B for piece in batch.choices])
-        uniform_B = torch.cat([piece.uniform_B for piece in batch.choices])
+        logits_BN = torch.cat([self.logits(piece) for piece in batch.choices])
+        label_B, uniform_B, unknown_B = (
+            torch.cat([getattr(piece, name) for piece in batch.choices])
+            for name in ("label_B", "uniform_B", "unknown_B")
+        )
         target = logits_BN, label_B, uniform_B
-        loss = choice_loss(*target, self.probe_weight)
+        loss = choice_loss(*target, unknown_B, probe_weight=self.probe_weight, gap_weight=self.gap_weight)
         self.log("train/loss/choices", loss, prog_bar=True)
+        if self.gap_weight:
+            gap_B = choice_gap(logits_BN, label_B).detach()
+            self.log("train/loss/gap", (unknown_B * gap_B).sum() / unknown_B.sum().clamp_min(1))
         if self.datamodule.choices.probe_training:
             loss_B = choice_cross_entropy(*target).detach()
             self.log("train/loss/originals", loss_B[~uniform_B].mean())
@@ -102,7 +139,7 @@ class ChoiceModule(FineTuning):
 
     def validation_step(self, batch: ChoiceBatch, batch_idx: int, dataloader_idx: int = 0) -> dict[str, Any]:
         """Logits (B, N) and losses (B,) for the callbacks."""
-        logits_BN: Tensor = self.model(batch.inputs)
+        logits_BN = self.logits(batch)
         loss_B = choice_cross_entropy(logits_BN, batch.label_B, batch.uniform_B)
         return {"logits_BN": logits_BN, "loss_B": loss_B}
 
