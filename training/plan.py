@@ -210,7 +210,8 @@ class Epoch:
             sizes.append((len(qa), found.qa.lengths[qa].max()))
         if found.choices is not None and choices:
             width = found.choices.width or found.choices.lengths[choices].max()
-            sizes.append((found.choices.counts[choices].sum(), width))
+            rows = len(choices) if found.choices.behind_prompts else found.choices.counts[choices].sum()
+            sizes.append((rows, width))
         return sum(int(rows) * -(-int(width) // self.multiple) * self.multiple for rows, width in sizes)
 
     def longest(self) -> TrainBatch:

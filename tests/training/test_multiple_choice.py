@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from data_modules.choices.benchmarks import write_choices
 from data_modules.choices.probes import no_question
 from data_modules.schema import ChoiceQuestion
 from data_modules.sources import read_choices
+from evaluation.answering.checkpoint import QuestionCheckpoint
 from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
-from evaluation.answering.interface import Compute
+from evaluation.answering.interface import Asking, Compute
+from evaluation.answering.open import open_chooser
 from tests.training.commands.test_mistakes import fails
 from tests.training.conftest import Commands, metrics_of
 from training.cli import main as train
@@ -107,6 +110,26 @@ def test_a_run_from_fit_to_resume(choosing: Choosing) -> None:
     train([*fit, "--trainer.max_epochs=2"])
     assert choosing.metrics()["step"] == 2 * after_fit["step"]
     assert not (choosing.root / "multiple_choice" / "version_1").exists()
+
+
+def test_a_decoder_learns_to_choose_as_it_is_asked(choosing: Choosing) -> None:
+    """Scores of training are what evaluation computes pair by pair; others ask the checkpoint too."""
+    undecided = [replace(question, target="unknown") for question in QUESTIONS[:24]]
+    write_choices(choosing.train, undecided)
+    longest = "--data.choices.encoding.max_length=64"
+    gap = ("--model.gap_weight=0.5", "--trainer.log_every_n_steps=1", "--model.learning_rate=1e-3")
+    train(choosing.of("fit", "llama", longest, *gap))
+    last = choosing.root / "multiple_choice" / "version_0" / "checkpoints" / "last.ckpt"
+    flags = (f"--ckpt_path={last}", "--run.name=told", f"--data.predict_choices.said={choosing.dev}")
+    train(choosing.of("predict", "llama", longest, *flags))
+    rows = json.loads((choosing.root / "told" / "version_0" / "predictions" / "said.json").read_text())
+    with open(last.parents[1] / "metrics.csv", newline="") as file:
+        assert "train/loss/gap" in next(csv.reader(file))
+    asked = open_chooser(str(last), Compute("cpu")).choice_logits(read_choices(choosing.dev))
+    for row, logit_C in zip(rows, asked, strict=True):
+        shares = torch.tensor(logit_C).log_softmax(-1).tolist()
+        assert row["logits"] == pytest.approx(shares, abs=1e-5), row["id"]
+    assert QuestionCheckpoint(str(last), Asking(device="cpu")).encoding.max_length == 64
 
 
 def test_a_stop_leaves_no_trace(choosing: Choosing) -> None:

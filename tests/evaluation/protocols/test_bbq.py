@@ -149,8 +149,9 @@ def test_answers_in_words_become_choices(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_it_is_a_benchmark_of_multiple_choice_too(tmp_path: Path) -> None:
     save_bbq(tmp_path)
-    (question, *_) = read_choices(tmp_path / "bbq.jsonl")
+    (question, decided, *_) = read_choices(tmp_path / "bbq.jsonl")
     assert (question.benchmark, question.choices[question.label]) == ("bbq", "Not known")
+    assert (question.target, decided.target) == ("unknown", "label")
 
 
 @pytest.mark.parametrize(
