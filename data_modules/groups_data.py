@@ -20,7 +20,7 @@ from data_modules.groups.advice import by_class, spread, unadvised, with_unadvis
 from data_modules.groups.planting import randomly_advised
 from data_modules.questions_data import QuestionsDataModule
 from data_modules.schema import ADVICE_CLASSES, DataError, Group
-from data_modules.sources import format_of, read_groups
+from data_modules.sources import EMBEDDED, format_of, read_groups
 
 # mypy takes MYPY for True; a block under TYPE_CHECKING jsonargparse would execute.
 MYPY = False
@@ -156,7 +156,7 @@ class GroupsDataModule(QuestionsDataModule):
 
         found: dict[str, Targets] = {}
         for source in self.train_groups:
-            if source.startswith("stories:") or format_of(source).name != "lei":
+            if source.startswith(EMBEDDED) or format_of(source).name != "lei":
                 raise DataError(f"{source}: only LEI's files say which subject dominates (tomax)")
             for record in read_scored(source, skip_bad=self.skip_bad):
                 if record.targets is not None:

@@ -5,6 +5,7 @@ FOLDER:SPLIT     one split of a local dataset folder
 hub:NAME:SPLIT   a dataset of the Hugging Face Hub, as hub:rajpurkar/squad:validation, with a configuration
                  as hub:hotpotqa/hotpot_qa/distractor:validation
 stories:SPLIT    the embedded generator, which needs no download; also stories:train?seed=3
+domains:SPLIT    groups about everyday domains: domains:train?number=32&groups=3072&seed=1
 """
 
 from __future__ import annotations
@@ -77,6 +78,10 @@ STORIES: dict[Kind, str] = {
     "choices": "stories.choices:choice_examples",
 }
 
+DOMAINS = "groups.domain_sets:read_source"
+EMBEDDED = ("stories:", "domains:")
+"""Sources that need no file."""
+
 _EXPECTED: dict[Kind, str] = {
     "questions": "SQuAD (data[].paragraphs[]), CoQA (data[].story), HotpotQA (a list of objects with "
     "supporting_facts) or rows written by perturb",
@@ -128,8 +133,11 @@ def format_of(source: str | Path) -> Format:
 
 
 def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
+    arguments: tuple[Any, ...]
     if source.startswith("stories:"):
         reader, arguments, options = STORIES[kind], parse_stories(source), {}
+    elif source.startswith("domains:") and kind == "groups":
+        reader, arguments, options = DOMAINS, (source,), {}
     else:
         found, arguments = _opened(source, kind)
         reader = found.reader
@@ -193,7 +201,7 @@ def _table(source: str) -> Iterable[Mapping[str, Any]] | None:
     if name != source or path.is_dir() or (colon and not path.exists() and Path(folder).is_dir()):
         return table_rows(name)
     if not path.exists():
-        raise DataError(f"{source}: no such file (other sources begin with hub: or stories:)")
+        raise DataError(f"{source}: no such file (other sources begin with hub:, stories: or domains:)")
     with open_file(path) as file:
         magic = file.read(4)
     if magic != b"PAR1":

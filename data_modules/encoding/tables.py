@@ -23,6 +23,7 @@ from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
 
 import datasets
 import numpy as np
@@ -226,7 +227,7 @@ def code_digest() -> str:
     a reader need not think of a version number."""
     digest = hashlib.sha256(json.dumps([[name, version(name)] for name in _PACKAGES]).encode())
     room = Path(__file__).parents[1]
-    for file in sorted(room.rglob("*.py")):
+    for file in sorted(file for file in room.rglob("*") if file.suffix in (".py", ".yaml")):
         digest.update(str(file.relative_to(room)).encode() + file.read_bytes())
     return digest.hexdigest()
 
@@ -254,13 +255,17 @@ def list_lengths(table: pa.Table, name: str) -> np.ndarray:
 
 def source_digest(source: str) -> str:
     """What tells two states of a source apart: the content of a file, or of all files of a folder; of a
-    dataset of the Hub, the library's own fingerprint. Empty for embedded data, whose code is in every key.
+    dataset of the Hub, the library's own fingerprint. Of embedded data, whose code is in every key, that of
+    the files that its options name.
 
     Raises:
         DataError: the file is not there, or the dataset cannot be loaded.
     """
     if source.startswith("stories:"):
         return ""
+    if source.startswith("domains:"):
+        named = (part for _, value in parse_qsl(source.partition("?")[2]) for part in value.split(","))
+        return "".join(source_digest(part) for part in named if Path(part).is_file())
     if source.startswith("hub:"):
         from data_modules.sources import table_rows
 
@@ -279,7 +284,9 @@ def source_digest(source: str) -> str:
             digest.update(str(file.relative_to(path)).encode())
         return digest.hexdigest()
     except FileNotFoundError:
-        raise DataError(f"{source}: no such file (other sources begin with hub: or stories:)") from None
+        raise DataError(
+            f"{source}: no such file (other sources begin with hub:, stories: or domains:)"
+        ) from None
     except OSError as error:
         raise DataError(f"{source}: cannot be read: {error.strerror}") from None
 

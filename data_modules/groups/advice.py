@@ -23,6 +23,10 @@ CLASSES: tuple[AdviceClass, ...] = ("ethical", "adversarial", "irrelevant")
 """The papers' own, which a file of interventions may hold."""
 
 
+MISMATCHED: tuple[AdviceClass, ...] = ("mismatched_ethical", "mismatched_adversarial")
+"""Advice that speaks of another domain than the group's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Advice:
     """One intervention sentence; `number` is its index in the file's list, skipped entries counted."""
@@ -31,6 +35,10 @@ class Advice:
     category: str
     number: int
     sentence: str
+    domain: str = ""
+    """What it speaks of, where that is known; `advice_domain` of its groups."""
+    everywhere: bool = False
+    """Whether it goes to the groups of every category; `category` is then only what its id names."""
 
     @property
     def id(self) -> str:
@@ -78,6 +86,22 @@ def read_advice(path: str | Path, classes: Sequence[AdviceClass] = CLASSES) -> t
     return tuple(advice)
 
 
+def mismatched_advice(name: str, path: str | Path, classes: Sequence[AdviceClass]) -> tuple[Advice, ...]:
+    """The sentences of another domain's file, of all its categories, for groups of any category.
+
+    Args:
+        name: the domain that they speak of; ids are `mismatched_ethical_NAME-NUMBER`.
+        path: as in `read_advice`, which says what is wrong with it.
+        classes: `mismatched_ethical`, `mismatched_adversarial` or both.
+    """
+    found: list[Advice] = []
+    for made in classes:
+        taken: AdviceClass = "ethical" if made == "mismatched_ethical" else "adversarial"
+        sentences = (item.sentence for item in read_advice(path, (taken,)))
+        found += (Advice(made, name, i, text, name, everywhere=True) for i, text in enumerate(sentences))
+    return tuple(found)
+
+
 def category_name(name: str) -> str:
     """The name as keys have it. UnQover writes `None` for the category of gender's attributes and LEI's
     interventions file `none`; keys are lower-case throughout."""
@@ -104,9 +128,9 @@ def attach(group: Group, advice: Advice, lead_in: str = LEAD_IN) -> Group:
     category."""
     if group.advice_id:
         raise ValueError(f"group {group.key!r} already has the advice {group.advice_id!r}")
-    if category_name(group.category) != advice.category:
+    if not advice.everywhere and category_name(group.category) != advice.category:
         raise ValueError(f"advice {advice.id!r} does not belong to the category of group {group.key!r}")
-    return with_advice(group, advice.text(lead_in), advice.advice_class, advice.id)
+    return with_advice(group, advice.text(lead_in), advice.advice_class, advice.id, advice.domain)
 
 
 def drop_advice(group: Group) -> Group:

@@ -1,4 +1,4 @@
-"""The commands `unqover`, `lei` and `stories`: word lists or a split in, underspecified questions out."""
+"""The commands `unqover`, `lei`, `domains` and `stories`, which write underspecified questions."""
 
 from __future__ import annotations
 
@@ -10,20 +10,29 @@ from typing import Annotated, Literal
 
 from data_modules.groups import sets
 from data_modules.groups import specified as specifying
-from data_modules.groups.advice import CLASSES, LEAD_IN, Advice, read_advice
+from data_modules.groups.advice import (
+    CLASSES,
+    LEAD_IN,
+    MISMATCHED,
+    Advice,
+    category_name,
+    mismatched_advice,
+    read_advice,
+)
+from data_modules.groups.domain_sets import DomainSet, draw
+from data_modules.groups.domains import plain_facts
 from data_modules.groups.lei import write_lei
 from data_modules.groups.unqover import Expansion, read_expansion
 from data_modules.groups.unqover_source import write_source
 from data_modules.groups.word_lists import read_attributes, read_subjects
 from data_modules.questions.squad import write_squad
-from data_modules.schema import Group
+from data_modules.schema import AdviceClass, Group
 from data_modules.sources import read_groups, read_questions
 from storage.command_line import Count
 from storage.errors import DataError
 from storage.files import refuse_existing
 
 File = Annotated[str, "FILE"]
-Class = Literal["ethical", "adversarial", "irrelevant"]
 
 
 @dataclass(frozen=True)
@@ -53,25 +62,53 @@ class Interventions:
 
     Args:
         interventions: JSON {class: {category: [sentence, ...]}}.
+        facts: plain facts of our own as the irrelevant advice, in place of the file's.
+        domain: what the subjects are instances of (religion), and matched advice speaks of.
+        mismatched: other domains' files: their ethical and adversarial advice, of any category, as classes of
+            its own.
         no_advice: groups without any advice (class none).
-        classes: classes of advice to use; all by default.
+        classes: classes of advice to use; by default all that the files hold.
         lead_in: words before the advice.
     """
 
     interventions: File | None = None
+    facts: bool = False
+    domain: str = ""
+    mismatched: list[Annotated[str, "NAME=FILE"]] | None = None
     no_advice: bool = False
-    classes: list[Class] | None = None
+    classes: list[AdviceClass] | None = None
     lead_in: str = LEAD_IN
 
     def read(self) -> tuple[Advice, ...]:
         """The sentences."""
         if self.no_advice:
             return ()
-        if self.interventions is None:
+        if self.mismatched and not self.domain:
+            raise DataError("--mismatched: name the subjects' own domain too, as --domain religion")
+        wanted = self.classes or [*CLASSES, *(MISMATCHED if self.mismatched else ())]
+        domain = category_name(self.domain)
+        own = [name for name in wanted if name in CLASSES and not (self.facts and name == "irrelevant")]
+        other = [name for name in MISMATCHED if name in wanted]
+        if own and self.interventions is None:
             raise DataError(
                 "--interventions: give the file of advice sentences, or --no-advice to do without"
             )
-        return read_advice(self.interventions, self.classes or CLASSES)
+        if other and not self.mismatched:
+            raise DataError(f"--classes: {other[0]} needs --mismatched NAME=FILE, another domain's advice")
+        advice: list[Advice] = []
+        for item in read_advice(self.interventions, own) if self.interventions and own else ():
+            advice.append(replace(item, domain="" if item.advice_class == "irrelevant" else domain))
+        if self.facts and "irrelevant" in wanted:
+            advice += plain_facts()
+        for text in self.mismatched or ():
+            name, equals, path = text.partition("=")
+            name = category_name(name)
+            if not equals or not name or "|" in name or not path:
+                raise DataError(f"--mismatched: write NAME=FILE, as gender=gender.json, not {text!r}")
+            if name in (domain, *(item.domain for item in advice if item.everywhere)):
+                raise DataError(f"--mismatched: {name} is the subjects' domain, or given twice")
+            advice += mismatched_advice(name, path, other)
+        return tuple(advice)
 
 
 @dataclass(frozen=True)
@@ -96,8 +133,10 @@ class Selection:
     per_class: Count | None = None
     seed: int = 0
 
-    def groups(self, expansion: Expansion, advice: tuple[Advice, ...], lead_in: str) -> Iterator[Group]:
-        """The groups; nothing is built before it is drawn."""
+    def groups(
+        self, expansion: Expansion, advice: tuple[Advice, ...], lead_in: str, *, unadvised: bool = False
+    ) -> Iterator[Group]:
+        """The groups, with `unadvised` some without advice too; nothing is built before it is drawn."""
         if advice:
             sets.check_categories(expansion, advice)
         advised = bool(advice)
@@ -108,18 +147,40 @@ class Selection:
         expansion, advice = sets.restrict(expansion, advice, without=forbidden)
         if self.like:
             wanted = sets.parts_of(read_groups(self.like))
-            wanted = replace(wanted, advice_ids=wanted.advice_ids or None)  # none restricts nothing
+            wanted = replace(wanted, advice_ids=_wanted_advice(wanted.advice_ids, advice))
             sets.check_known(wanted, expansion, advice if advised else None, f"--like {self.like}")
             expansion, advice = sets.restrict(expansion, advice, to=wanted)
-        pools: sets.Pools = {"none": expansion}
-        if advised:
-            pools = sets.advised_pools(expansion, advice, lead_in)
+        about: dict[str, list[Advice]] = {"": []}  # the file's own, then what speaks of each other domain
+        for item in advice:
+            about.setdefault(item.domain if item.advice_class in MISMATCHED else "", []).append(item)
+        pools = [sets.advised_pools(expansion, items, lead_in) for items in about.values()]
+        if not advised or unadvised:
+            pools[0]["none"] = expansion
+        counts: list[int | None] = [self.per_class] * len(pools)
+        if self.per_class:  # a domain with more sentences than another must not prevail
+            counts[1:] = sets.shares(self.per_class, len(pools) - 1)
         held_out = sets.HeldOut(group for source in self.exclude or () for group in read_groups(source))
-        if not any(len(pool) for pool in pools.values()):
+        if not any(len(pool) for some in pools for pool in some.values()):
             raise DataError(
                 "no group is left: the restrictions exclude every subject pair, attribute or advice"
             )
-        return sets.sample(pools, self.per_class, seed=self.seed, exclude=held_out)
+        for some, count in zip(pools, counts, strict=True):
+            yield from sets.sample(some, count, seed=self.seed, exclude=held_out)
+
+
+def _wanted_advice(liked: frozenset[str] | None, advice: tuple[Advice, ...]) -> frozenset[str] | None:
+    """The ids of `advice` that a file with the ids `liked` allows; None, all, for a file without any.
+
+    The file says nothing about classes that are not asked for, nor about facts and other domains' advice that
+    it does not know.
+    """
+    if not liked:
+        return None
+    matched = tuple({f"{item.advice_class}_" for item in advice if not item.everywhere})
+    everywhere = {item.id: item.id.rpartition("-")[0] for item in advice if item.everywhere}
+    known = {name.rpartition("-")[0] for name in liked}
+    wanted = {name for name in liked if name.startswith(matched) or name in everywhere}
+    return frozenset(wanted | {name for name, stem in everywhere.items() if stem not in known})
 
 
 def write_unqover(
@@ -174,7 +235,9 @@ def write_groups(
         qa_output: with --specified: also write questions with answers, as SQuAD.
     """
     refuse_existing(output, qa_output, overwrite=overwrite)
-    groups = selection.groups(lists.expansion(), advice.read(), advice.lead_in)
+    unadvised = "none" in (advice.classes or ())
+    made = selection.groups(lists.expansion(), advice.read(), advice.lead_in, unadvised=unadvised)
+    groups = (replace(group, domain=category_name(advice.domain)) for group in made)
     if specified is None:
         return summary(output, write_lei(groups, output))
     sentences = specifying.read_sentences(specified)
@@ -189,6 +252,27 @@ def write_groups(
         return written
     questions = write_squad(specifying.gold_examples(items), qa_output)
     return f"{written}; {qa_output}: {questions} questions with answers"
+
+
+def write_domains(*, output: Path, overwrite: bool = False, which: DomainSet) -> str:
+    """Write a LEI file of everyday domains (instruments, towns, diets), or your own, with advice.
+
+    examples:
+      512 groups a class about 32 domains, half of whose wordings are held out:
+        interventune data domains --number 32 --groups 3072 --split train --split-by wording \\
+            --output train.json
+      groups of your own domains, with advice of their nearest neighbours as the mismatched one:
+        interventune data domains --domains mine.yaml --mismatched near --groups 600 --output mine.json
+
+    Args:
+        output: file to write.
+        overwrite: replace the output if it exists.
+    """
+    refuse_existing(output, overwrite=overwrite)
+    groups = list(draw(which))
+    domains = len({group.domain for group in groups})
+    sentences = len({group.variants[0].advice for group in groups} - {""})
+    return f"{summary(output, write_lei(groups, output))}; {domains} domains, {sentences} sentences"
 
 
 def write_stories(

@@ -37,7 +37,8 @@ def randomly_advised(groups: Sequence[Group], *, share: float, copies: int, seed
     """Every distinct unadvised group `copies` times, a share of them behind a random advice sentence.
 
     The advice is drawn from all sentences of the same category, of any class, so that it says nothing about
-    the answer. All come out as class `none`: here the class of an advice means nothing.
+    the answer; for groups that name their domain, from all sentences of such groups. All come out as class
+    `none`: here the class of an advice means nothing.
 
     Args:
         groups: advised or unadvised groups.
@@ -46,16 +47,21 @@ def randomly_advised(groups: Sequence[Group], *, share: float, copies: int, seed
         seed: of the draws.
     """
     rng = np.random.default_rng(seed)
-    pool: dict[str, list[str]] = {}
+    found: dict[str, dict[str, None]] = {}
     for group in groups:
-        advice = group.variants[0].advice
-        if advice and advice not in pool.setdefault(group.category, []):
-            pool[group.category].append(advice)
+        if advice := group.variants[0].advice:
+            found.setdefault(_pool_of(group), {})[advice] = None
+    pool = {name: list(sentences) for name, sentences in found.items()}
     result = []
     for group in unadvised(groups):
         for copy in range(copies):
-            sentences = pool.get(group.category)
+            sentences = pool.get(_pool_of(group))
             advised = sentences and rng.random() < share
             advice = sentences[int(rng.integers(len(sentences)))] if sentences and advised else ""
             result.append(with_advice(group, advice, "none", f"planted-{copy}" if advice else ""))
     return result
+
+
+def _pool_of(group: Group) -> str:
+    """Whose advice a group may get: a category's, or "" where the same advice stands before many domains."""
+    return "" if group.domain else group.category

@@ -17,9 +17,9 @@ from itertools import accumulate, islice
 from random import Random
 from typing import Any, Literal, get_args
 
-from data_modules.groups.advice import CLASSES, LEAD_IN, Advice, attach, category_name, drop_advice
+from data_modules.groups.advice import LEAD_IN, Advice, attach, category_name, drop_advice
 from data_modules.groups.unqover import Expansion, repair_articles
-from data_modules.schema import AdviceClass, Group, Span, UnderspecifiedQuestion
+from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group, Span, UnderspecifiedQuestion
 from storage.errors import DataError
 
 Split = Literal["train", "dev", "test"]
@@ -96,7 +96,8 @@ class AdvisedGroups(Sequence[Group]):
         self.lead_in = lead_in
         table: dict[str, list[Advice]] = {category_name(c.attribute.category): [] for c in expansion.cells}
         for item in advice:
-            table.setdefault(item.category, []).append(item)
+            for category in table if item.everywhere else (item.category,):
+                table.setdefault(category, []).append(item)
         self._advice = [table[category_name(cell.attribute.category)] for cell in expansion.cells]
         self._ends = list(accumulate(len(items) for items in self._advice))
 
@@ -119,15 +120,15 @@ def advised_pools(expansion: Expansion, advice: Sequence[Advice], lead_in: str =
     """Class -> its pool, for the classes that `advice` has, in the papers' order."""
     return {
         name: AdvisedGroups(expansion, [item for item in advice if item.advice_class == name], lead_in)
-        for name in CLASSES
+        for name in ADVICE_CLASSES
         if any(item.advice_class == name for item in advice)
     }
 
 
 def check_categories(expansion: Expansion, advice: Iterable[Advice]) -> None:
     """DataError unless every attribute's category has advice: such groups would be missing without a word."""
-    known = {item.category for item in advice}
-    for cell in expansion.cells:
+    known = {item.category for item in advice if not item.everywhere}
+    for cell in expansion.cells if known else ():
         if category_name(cell.attribute.category) not in known:
             raise DataError(
                 f"attribute {cell.attribute.name!r}: its category {cell.attribute.category!r} has no advice; "
@@ -195,14 +196,14 @@ def split_parts(
         lists = [list(dict.fromkeys(lists[0] + lists[1]))]
     subjects: dict[str, Split] = {}
     for number, names in enumerate(lists):
-        subjects |= _apportion(names, weights, Random(f"{seed}/subjects/{number}"))
+        subjects |= apportion(names, weights, Random(f"{seed}/subjects/{number}"))
     category_of: dict[str, str] = {}
     for cell in expansion.cells:
         category_of.setdefault(cell.attribute.name.lower(), category_name(cell.attribute.category))
     attributes: dict[str, Split] = {}
     for category in dict.fromkeys(category_of.values()):
         names = [name for name, of in category_of.items() if of == category]
-        attributes |= _apportion(names, weights, Random(f"{seed}/attributes/{category}"))
+        attributes |= apportion(names, weights, Random(f"{seed}/attributes/{category}"))
     sentence_of = {item: " ".join(item.sentence.lower().split()) for item in advice}
     placed: dict[str, Split] = {}
     for stratum in dict.fromkeys((item.advice_class, item.category) for item in advice):
@@ -210,7 +211,7 @@ def split_parts(
             text for item, text in sentence_of.items() if (item.advice_class, item.category) == stratum
         )
         fresh = [text for text in dict.fromkeys(of_stratum) if text not in placed]
-        placed |= _apportion(fresh, weights, Random(f"{seed}/advice/{'/'.join(stratum)}"))
+        placed |= apportion(fresh, weights, Random(f"{seed}/advice/{'/'.join(stratum)}"))
     tables = (subjects, attributes, {item.id: placed[text] for item, text in sentence_of.items()})
     parts: dict[Split, Parts] = {}
     for split, weight in zip(SPLITS, weights, strict=True):
@@ -222,8 +223,9 @@ def split_parts(
     return parts
 
 
-def _apportion(items: Sequence[str], weights: Sequence[int], random: Random) -> dict[str, Split]:
-    """Each item's split: shuffled, then cut by largest remainder, ties broken at random."""
+def apportion(items: Sequence[str], weights: Sequence[int], random: Random) -> dict[str, Split]:
+    """Each item's split: shuffled, then cut in proportion to `weights` by largest remainder, ties broken at
+    random."""
     total = sum(weights)
     shares = [len(items) * weight / total for weight in weights]
     counts = [int(share) for share in shares]
@@ -233,6 +235,11 @@ def _apportion(items: Sequence[str], weights: Sequence[int], random: Random) -> 
     shuffled = random.sample(list(items), len(items))
     labels = [split for split, count in zip(SPLITS, counts, strict=True) for _ in range(count)]
     return dict(zip(shuffled, labels, strict=True))
+
+
+def shares(total: int, parts: int) -> list[int]:
+    """`total` as `parts` whole numbers that differ by at most 1, the larger ones first."""
+    return [total // parts + (i < total % parts) for i in range(parts)] if parts else []
 
 
 def over_templates(groups: Iterable[Group], of: Iterable[Group]) -> list[Group]:

@@ -28,8 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from storage.errors import DataError
-from storage.files import read_text
+from storage.json_files import load_yaml
 
 RECIPES = Path(__file__).resolve().parents[2] / "configs" / "reproduce"
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
@@ -151,14 +150,7 @@ def recipes() -> dict[str, Path]:
 
 def read_recipe(path: Path) -> Recipe:
     """A file of configs/reproduce/. DataError names it and the field that is wrong."""
-    import yaml
-
-    from storage.json_files import check
-
-    try:
-        return check(yaml.safe_load(read_text(path)), Recipe, str(path))
-    except yaml.YAMLError as error:
-        raise DataError(f"{path}: not YAML: {str(error).splitlines()[0]}") from None
+    return load_yaml(path, Recipe)
 
 
 def placeholder_values(

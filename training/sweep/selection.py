@@ -239,6 +239,8 @@ def _kind(source: str) -> Literal["qa", "groups"]:
             next(read_questions(source))  # says what is wrong with it
             return "qa"
         return "groups"
+    if source.startswith("domains:"):
+        return "groups"
     folder, colon, _ = source.rpartition(":")
     if source.startswith("hub:") or (colon and not Path(source).exists() and Path(folder).is_dir()):
         return "qa"  # there are no groups in tables
