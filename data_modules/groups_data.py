@@ -16,7 +16,14 @@ from data_modules.batching.samplers import BatchIndex, group_batches
 from data_modules.encoding.groups import encode_groups
 from data_modules.encoding.tables import Work, process_rank
 from data_modules.encoding.windows import Encoding
-from data_modules.groups.advice import by_class, spread, unadvised, with_unadvised
+from data_modules.groups.advice import (
+    by_class,
+    contrasted,
+    question_numbers,
+    spread,
+    unadvised,
+    with_unadvised,
+)
 from data_modules.groups.planting import randomly_advised
 from data_modules.questions_data import QuestionsDataModule
 from data_modules.schema import ADVICE_CLASSES, DataError, Group
@@ -38,7 +45,9 @@ class GroupsDataModule(QuestionsDataModule):
         val_groups: Groups to validate on, by name.
         test_groups: Groups to test on, by name.
         predict_groups: Groups to write predictions for, by name.
-        train_advice: `as_written`, `none`, or `random` (planting: advice of any class, or none).
+        train_advice: `as_written`; `none`; `random` (planting: advice of any class, or none); or `contrast`:
+            every question with advice comes too without any, in other words, and with advice of the same
+            class about another domain.
         random_advice_share: With `random`: share of the groups that carry advice.
         random_advice_copies: With `random`: how often each distinct group appears.
         anchor_unadvised: With `as_written`: share of the training groups that carry no advice, so that what
@@ -47,6 +56,8 @@ class GroupsDataModule(QuestionsDataModule):
         watch_unadvised: Evaluate every set of groups without its advice too, as class `none`.
         groups_per_class: A training batch holds so many groups for each class of advice there is, the classes
             spread evenly over the batches; an epoch takes every group once.
+        batch_by: What a training batch is made of: classes, spread evenly, or whole questions (`question`),
+            each with all its kinds of advice, in no more groups than that.
         qa_every: Every how many batches questions take part.
         limit_train_groups: Train on at most N groups, drawn evenly over the classes of advice; 0 uses all.
         short_train_groups: Whether fewer groups than that are a warning (`warn`) or an error (`fail`).
@@ -63,12 +74,13 @@ class GroupsDataModule(QuestionsDataModule):
         val_groups: dict[str, str] | None = None,
         test_groups: dict[str, str] | None = None,
         predict_groups: dict[str, str] | None = None,
-        train_advice: Literal["as_written", "none", "random"] = "as_written",
+        train_advice: Literal["as_written", "none", "random", "contrast"] = "as_written",
         random_advice_share: float = 0.5,
         random_advice_copies: int = 4,
         anchor_unadvised: float = 0.0,
         watch_unadvised: bool = True,
         groups_per_class: int = 3,
+        batch_by: Literal["class", "question"] = "class",
         qa_every: int = 1,
         limit_train_groups: int = 0,
         short_train_groups: Literal["warn", "fail"] = "warn",
@@ -93,7 +105,7 @@ class GroupsDataModule(QuestionsDataModule):
         self.group_sources = by_stage(val_groups, test_groups, predict_groups)
         self.train_advice, self.watch_unadvised = train_advice, watch_unadvised
         self.random_advice_share, self.random_advice_copies = random_advice_share, random_advice_copies
-        self.anchor_unadvised = anchor_unadvised
+        self.anchor_unadvised, self.batch_by = anchor_unadvised, batch_by
         self.groups_per_class, self.qa_every = groups_per_class, qa_every
         self.limit_train_groups, self.limit_val_groups = limit_train_groups, limit_val_groups
         self.short_train_groups = short_train_groups
@@ -196,6 +208,8 @@ class GroupsDataModule(QuestionsDataModule):
                 groups = groups + more[: limit - len(groups) if limit else None]
             if train and self.train_advice == "none":
                 groups = unadvised(groups)
+            if train and self.train_advice == "contrast":
+                groups = contrasted(groups, seed)
             if train and self.train_advice == "random":
                 groups = randomly_advised(groups, share=share, copies=copies, seed=seed)
             return Work(groups, partial(encode_groups, tokenizer=self.tokenizer, encoding=self.encoding))
@@ -225,6 +239,7 @@ class GroupsDataModule(QuestionsDataModule):
             class_N=train_set.groups.ids.advice_class_N,
             per_class=self.groups_per_class,
             questions=questions,
+            question_N=question_numbers(train_set.groups.groups) if self.batch_by == "question" else None,
             qa_every=self.qa_every,
             world_size=process_rank()[1],
         )

@@ -306,14 +306,17 @@ def main(args: list[str] | None = None) -> InterventuneCLI:
 def run_command(arguments: Sequence[str]) -> InterventuneCLI:
     """The same for arguments whose configurations have been found and checked."""
     quiet()
-    return InterventuneCLI(main_sets(arguments))
+    return InterventuneCLI(spelled_out(arguments))
 
 
-def main_sets(arguments: Sequence[str]) -> list[str]:
+def spelled_out(arguments: Sequence[str]) -> list[str]:
     """The arguments with `--data.val_qa=SOURCE` as `--data.val_qa.main=SOURCE`, and so for all kinds of sets.
+    Steps without a number of epochs are all taken, however few epochs a file names.
 
-    >>> main_sets(["--data.val_qa=dev.json", "--data.test_groups", "hub:lei:test", "--data.predict_qa={}"])
+    >>> spelled_out(["--data.val_qa=dev.json", "--data.test_groups", "hub:lei:test", "--data.predict_qa={}"])
     ['--data.val_qa.main=dev.json', '--data.test_groups.main', 'hub:lei:test', '--data.predict_qa={}']
+    >>> spelled_out(["fit", "--trainer.max_steps=300"])
+    ['fit', '--trainer.max_steps=300', '--trainer.max_epochs=-1']
     """
     found = list(arguments)
     for at, (flag, following) in enumerate(zip(arguments, [*arguments[1:], ""], strict=True)):
@@ -321,6 +324,9 @@ def main_sets(arguments: Sequence[str]) -> list[str]:
         value = value if equals else following
         if EVAL_SETS.fullmatch(name) and value not in ("", "null") and value[0] not in "{[-":
             found[at] = f"{name}.main{equals}{value if equals else ''}"
+    text = " ".join(arguments)
+    if re.search(r"--trainer\.max_steps[ =]\d", text) and "--trainer.max_epochs" not in text:
+        found.append("--trainer.max_epochs=-1")
     return found
 
 

@@ -32,7 +32,7 @@ from data_modules.encoding.tables import Tables, flat
 from data_modules.encoding.tokenizers import load_tokenizer
 from models.without_values import ShapesOnly, on_gpu, place_, size_of
 from storage.files import write_text
-from training.cli import InterventuneCLI, follow_seed, main_sets, quiet
+from training.cli import InterventuneCLI, follow_seed, quiet, spelled_out
 from training.modules.fine_tuning import FineTuning
 from training.strategies import encoder_layers
 
@@ -383,8 +383,8 @@ class PlanCLI(InterventuneCLI):
         accumulate = trainer.accumulate_grad_batches
         accumulate = max(1, accumulate * planned // budget.devices) if planned else accumulate
         steps, mean = -(-batches // accumulate), float(epoch.tokens.mean())
-        total = steps * max(1, trainer.max_epochs or 1)
-        total = total if trainer.max_steps < 0 else min(total, trainer.max_steps)
+        ends = [steps * trainer.max_epochs] if (trainer.max_epochs or -1) > 0 else []
+        total = min(ends + [trainer.max_steps] * (trainer.max_steps > 0), default=steps)
         seconds = flops * mean / epoch.tokens.max() / (budget.peak_tflops * 1e12 * budget.utilization)
         found = {"steps": steps, "batches of a device": batches, "tokens": batches * budget.devices * mean}
         return found, total * accumulate * seconds / 3600
@@ -393,5 +393,5 @@ class PlanCLI(InterventuneCLI):
 def run_plan(arguments: Sequence[str]) -> PlanCLI:
     """`plan` and its arguments, whose configurations have been found and checked."""
     quiet()
-    plain = [one.replace("--peak-tflops", "--peak_tflops") for one in main_sets(arguments)]
+    plain = [one.replace("--peak-tflops", "--peak_tflops") for one in spelled_out(arguments)]
     return PlanCLI(["fit", *plain[1:]])

@@ -233,33 +233,26 @@ def group_batches(
     per_class: int,
     questions: Callable[[np.random.Generator], list[BatchIndex]] | None = None,
     *,
+    question_N: np.ndarray | None = None,
     qa_every: int = 1,
     world_size: int = 1,
 ) -> list[BatchIndex]:
-    """Batches of groups, their classes spread as evenly as they go, some batches with questions.
-
-    An epoch takes every group once, as LEI's authors do (LEI spec 4.3); what is missing in the last batch
-    comes from the smallest classes, reshuffled. Of classes of equal size every batch holds the same number.
+    """Batches of groups, some with ordinary questions. An epoch takes every group once, as LEI's authors do
+    (LEI spec 4.3).
 
     Args:
         rng: of the order.
         class_N: class of every group.
         per_class: a batch holds as many groups for each class that occurs.
+        question_N: which question every group asks, to keep its groups together; None spreads the classes.
         questions: draws the batches of questions that are spread over those of groups; None: no questions.
         qa_every: every how many steps questions take part.
         world_size: how many processes take batches at the same time.
     """
-    members = [np.flatnonzero(class_N == c) for c in np.unique(class_N)]
-    size, need_K = per_class * len(members), [len(of_class) for of_class in members]
-    for _ in range(-len(class_N) % size):
-        need_K[int(np.argmin(need_K))] += 1
-    orders, places = [], []
-    for of_class, need in zip(members, need_K, strict=True):
-        rounds = -(-need // len(of_class))
-        orders.append(np.concatenate([rng.permutation(of_class) for _ in range(rounds)])[:need])
-        places.append((np.arange(need) + 0.5) / need)
-    order_N = np.concatenate(orders)[np.argsort(np.concatenate(places), kind="stable")]
-    batches = order_N.reshape(-1, size)
+    if question_N is None:
+        batches = by_class(rng, class_N, per_class)
+    else:
+        batches = by_question(rng, question_N, per_class * len(np.unique(class_N)))
     groups = [tuple(batch[np.argsort(class_N[batch], kind="stable")].tolist()) for batch in batches]
     total = len(groups)
     if questions is None:
@@ -273,3 +266,39 @@ def group_batches(
         BatchIndex(index, next(turn).qa if i // world_size % qa_every == 0 else ())
         for i, index in enumerate(groups)
     ]
+
+
+def by_class(rng: np.random.Generator, class_N: np.ndarray, per_class: int) -> list[np.ndarray]:
+    """Batches with the classes spread as evenly as they go: of classes of equal size every batch holds the
+    same number. What is missing in the last batch comes from the smallest classes, reshuffled."""
+    members = [np.flatnonzero(class_N == c) for c in np.unique(class_N)]
+    size, need_K = per_class * len(members), [len(of_class) for of_class in members]
+    for _ in range(-len(class_N) % size):
+        need_K[int(np.argmin(need_K))] += 1
+    orders, places = [], []
+    for of_class, need in zip(members, need_K, strict=True):
+        rounds = -(-need // len(of_class))
+        orders.append(np.concatenate([rng.permutation(of_class) for _ in range(rounds)])[:need])
+        places.append((np.arange(need) + 0.5) / need)
+    order_N = np.concatenate(orders)[np.argsort(np.concatenate(places), kind="stable")]
+    return list(order_N.reshape(-1, size))
+
+
+def by_question(rng: np.random.Generator, question_N: np.ndarray, size: int) -> list[np.ndarray]:
+    """Batches of at most `size` groups, each question's together; one with more is cut.
+
+    Questions with more groups come first when batches are filled, so that an epoch always has as many.
+    """
+    shuffled_N = rng.permutation(len(question_N))
+    order_N = shuffled_N[np.argsort(question_N[shuffled_N], kind="stable")]
+    parts = [
+        of_question[at : at + size]
+        for of_question in np.split(order_N, np.cumsum(np.bincount(question_N))[:-1])
+        for at in range(0, len(of_question), size)
+    ]
+    batches: list[list[int]] = [[]]
+    for i in sorted(rng.permutation(len(parts)), key=lambda i: -len(parts[i])):
+        if len(batches[-1]) + len(parts[i]) > size:
+            batches.append([])
+        batches[-1] += parts[i].tolist()
+    return [np.array(batches[i]) for i in rng.permutation(len(batches))]

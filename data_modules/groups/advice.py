@@ -9,8 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import cast
+
+import numpy as np
 
 from data_modules.schema import AdviceClass, Group
 from storage.errors import DataError
@@ -168,3 +171,53 @@ def by_class(groups: Sequence[Group]) -> dict[AdviceClass, list[int]]:
     for i, group in enumerate(groups):
         members.setdefault(group.advice_class, []).append(i)
     return members
+
+
+def question_numbers(groups: Iterable[Group]) -> np.ndarray:
+    """Which question (the group without its advice) each group asks, numbered by first appearance."""
+    first: dict[str, int] = {}
+    return np.array([first.setdefault(group.unadvised_key, len(first)) for group in groups], dtype=np.int64)
+
+
+def contrasted(groups: Sequence[Group], seed: int) -> list[Group]:
+    """The groups, and what each question is to be compared with.
+
+    Every ethical and adversarial group comes once more with another sentence of its class and domain, and
+    once with a sentence of its class about another domain (class mismatched_...), where there are such among
+    the groups; every question comes once without advice.
+
+    Args:
+        groups: advised groups that name what their advice speaks of.
+        seed: of the draws.
+
+    Raises:
+        DataError: all their ethical and adversarial advice speaks of one domain, or none.
+    """
+    said: dict[str, dict[str, dict[str, Group]]] = {"ethical": {}, "adversarial": {}}
+    for group in groups:
+        if group.advice_class in said:
+            of_domain = said[group.advice_class].setdefault(group.advice_domain, {})
+            of_domain.setdefault(group.variants[0].advice, group)
+    if len(set(chain(*said.values()))) < 2:
+        raise DataError(
+            "data.train_advice=contrast: the training groups' ethical and adversarial advice speaks of one "
+            "domain; name groups of two or more (field advice_domain)"
+        )
+    rng = np.random.default_rng(seed)
+    found = {group.key: group for group in groups}
+    for group in groups:
+        domains = said.get(group.advice_class, {})
+        own, text = domains.get(group.advice_domain, {}), group.variants[0].advice
+        pools = {"": [one for other, one in own.items() if other != text]}
+        if others := [domain for domain in domains if domain != group.advice_domain]:
+            foreign = domains[others[rng.integers(len(others))]]
+            pools["mismatched_"] = [one for other, one in foreign.items() if other not in own]
+        for prefix, pool in pools.items():
+            if pool:
+                one = pool[rng.integers(len(pool))]
+                name = cast(AdviceClass, prefix + one.advice_class)
+                again = with_advice(
+                    group, one.variants[0].advice, name, prefix + one.advice_id, one.advice_domain
+                )
+                found.setdefault(again.key, again)
+    return list((found | {group.key: group for group in unadvised(groups)}).values())

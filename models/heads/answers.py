@@ -52,11 +52,6 @@ class AnswerPrediction(NamedTuple):
 class AnswerModel(QAModel):
     """A model that also answers yes, no and unknown."""
 
-    def cls_positions(self, mask_BT: Tensor) -> Tensor:
-        """Where the classification token stands: XLNet's ends the row, all others begin it."""
-        at_T = torch.arange(1, mask_BT.shape[1] + 1, device=mask_BT.device)
-        return (mask_BT * (at_T if self.architecture == "xlnet" else at_T.flip(0))).argmax(1)
-
     def predict_answers(
         self,
         inputs: Mapping[str, Tensor],

@@ -96,6 +96,11 @@ class QAModel(EncoderModel):
 
     purpose: ClassVar[str] = "answers questions about a text"
 
+    def cls_positions(self, mask_BT: Tensor) -> Tensor:
+        """Where the classification token stands: XLNet's ends the row, all others begin it."""
+        at_T = torch.arange(1, mask_BT.shape[1] + 1, device=mask_BT.device)
+        return (mask_BT * (at_T if self.architecture == "xlnet" else at_T.flip(0))).argmax(1)
+
     def group_log_probs(
         self, inputs: Mapping[str, Tensor], context_BT: Tensor, candidate_BVSE: Tensor
     ) -> Tensor:

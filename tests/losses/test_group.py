@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from losses.group import TERMS, GroupLoss, GroupLossOutput, lost_mass
+from losses.group import TERMS, GroupLoss, GroupLossOutput, lost_mass, scope_cross_entropy
 from losses.span import span_cross_entropy
 from models.heads.span import candidate_log_probs
 
@@ -239,6 +240,109 @@ def test_only_a_loss_of_mass_costs_and_pulls_both_scores_up() -> None:
     assert "mass" not in run(GroupLoss(), (log_prob, torch.tensor([ETHICAL]), pushed, reference)).terms
 
 
+PAIRS = {"consistency_weight": 0.5, "gap_weight": 2.0, "gap_margin": 0.6}
+
+
+def naive_pairs(groups: Groups, questions: list[int], margin: float) -> dict[str, float]:
+    """Of groups of one question: how their log S differ, and what is lacking to the gap of |C|."""
+    log_prob, classes, _, reference = (value.tolist() for value in groups)
+
+    def c(group: list[Any]) -> float:
+        s = [[math.exp(sum(variant[x]) / 2) for x in (0, 1)] for variant in group]
+        b = [(s[0][x] + s[2][x] - s[1][x] - s[3][x]) / 2 for x in (0, 1)]
+        return abs(b[0] - b[1]) / 2
+
+    found: dict[str, list[float]] = {"consistency": [], "gap": []}
+    for i, j in itertools.product(range(len(classes)), repeat=2):
+        if questions[i] == questions[j] and i < j and classes[i] == classes[j] in (ETHICAL, ADVERSARIAL):
+            cells = [(v, x) for v in range(4) for x in (0, 1)]
+            apart = (abs(sum(log_prob[i][v][x]) - sum(log_prob[j][v][x])) / 2 for v, x in cells)
+            found["consistency"].append(sum(apart) / 8)
+        mismatched = classes[i] in (MISMATCHED_ETHICAL, MISMATCHED_ADVERSARIAL)
+        if questions[i] == questions[j] and mismatched and classes[j] == ETHICAL:
+            found["gap"].append(max(0.0, margin * c(reference[j]) - c(log_prob[i]) + c(log_prob[j])))
+    return {name: sum(values) / len(values) for name, values in found.items()}
+
+
+def test_groups_of_one_question_are_compared_as_a_naive_loop_does() -> None:
+    log_prob_BVSE, class_B, pushed_BV, reference_BVSE = groups = random_groups(42)
+    question_B = torch.arange(42) % 5
+    plain, more = GroupLoss(), GroupLoss(**PAIRS)
+    options = {"pushed_BV": pushed_BV, "reference_BVSE": reference_BVSE, "question_B": question_B}
+    before, output = (loss(log_prob_BVSE, class_B, **options) for loss in (plain, more))
+    naive = naive_pairs(groups, question_B.tolist(), 0.6)
+    assert numbers(output) == pytest.approx(numbers(before) | naive, abs=1e-12)
+    assert output.total - before.total == pytest.approx(0.5 * naive["consistency"] + 2 * naive["gap"])
+    with pytest.raises(ValueError, match="question_B"):
+        more(log_prob_BVSE, class_B, pushed_BV=pushed_BV, reference_BVSE=reference_BVSE)
+
+
+def test_pairs_are_drawn_together_and_the_gap_apart() -> None:
+    """Matched advice should lose its preference, mismatched advice regain it, until the margin is met."""
+    classes = torch.tensor([ETHICAL, ETHICAL, MISMATCHED_ETHICAL, ETHICAL])
+    scores = ((0.5, 0.3), (0.4, 0.3), (0.5, 0.2), (0.9, 0.1))  # the last one asks another question
+    log_prob_BVSE = torch.cat([turned(*pair) for pair in scores]).requires_grad_()
+    options = {
+        "reference_BVSE": turned(0.8, 0.1).expand(4, 4, 2, 2),
+        "question_B": torch.tensor([0, 0, 0, 1]),
+    }
+    for name, signs in (
+        ("consistency", [[1, 0], [-1, 0], [0, 0], [0, 0]]),
+        ("gap", [[1, -1], [1, -1], [-1, 1], [0, 0]]),
+    ):
+        output = GroupLoss(**PAIRS)(log_prob_BVSE, classes, **options)
+        (grad,) = torch.autograd.grad(output.terms[name], log_prob_BVSE)
+        assert grad[:, 0].sum(-1).sign().tolist() == signs
+    met = GroupLoss(**PAIRS | {"gap_margin": 0.05})(log_prob_BVSE, classes, **options)
+    assert met.terms["gap"] == 0
+
+
+def turned(first: float, second: float) -> Tensor:
+    """A group (1, 4, 2, 2) whose negated questions are answered the other way round."""
+    return (
+        torch.tensor([[first, second], [second, first]] * 2).log()[None, ..., None].expand(1, 4, 2, 2).clone()
+    )
+
+
+def test_groups_count_as_much_as_they_weigh() -> None:
+    """Twice the weight of a group is the same group twice; costs hold the weights of the terms."""
+    groups = random_groups()
+    loss = GroupLoss(mass_weight=0.5, ethical_weight=3.0)
+    costs: list[Tensor] = []
+
+    def weigh(cost_B: Tensor) -> Tensor:
+        costs.append(cost_B)
+        return 1.0 + (torch.arange(21) == 7)  # a second one of class 0
+
+    log_prob_BVSE, class_B, pushed_BV, reference_BVSE = groups
+    output = loss(log_prob_BVSE, class_B, pushed_BV=pushed_BV, reference_BVSE=reference_BVSE, weigh=weigh)
+    whole = run(loss, groups)
+    assert numbers(output) == numbers(whole)
+    (cost_B,) = costs
+    sums = torch.zeros(7, dtype=torch.float64).index_add_(0, class_B, cost_B)
+    assert sums[ETHICAL] / 3 == pytest.approx(3 * numbers(whole)["ethical"] + 0.5 * numbers(whole)["mass"])
+    assert (sums[MISMATCHED_ETHICAL] + sums[MISMATCHED_ADVERSARIAL]) / 6 == pytest.approx(
+        numbers(whole)["mismatched"]
+    )
+    assert sums[-1] == 0
+    assert output.total - whole.total == pytest.approx(cost_B[7] / 3)
+
+
+def test_scope_is_told_by_binary_cross_entropy() -> None:
+    class_B = torch.tensor([ETHICAL, ADVERSARIAL, NONE, MISMATCHED_ETHICAL, -1])
+    logit_BV = torch.linspace(-3, 2, 20).view(5, 4).requires_grad_()
+    found = scope_cross_entropy(logit_BV, class_B)
+    naive = [
+        -math.log(1 / (1 + math.exp(-x if row < 3 else x)))
+        for row in (0, 1, 3)
+        for x in logit_BV[row].tolist()
+    ]
+    assert found.item() == pytest.approx(sum(naive) / 12, rel=1e-5)
+    (grad_BV,) = torch.autograd.grad(found, logit_BV)
+    assert grad_BV.sign()[:, 0].tolist() == [-1, -1, 0, 1, 0]
+    assert scope_cross_entropy(logit_BV, torch.full((5,), NONE)) == 0
+
+
 def test_low_precision_comes_out_in_float32_and_wrong_use_is_refused() -> None:
     log_prob_BVSE, class_B, pushed_BV, reference_BVSE = random_groups()
     half = (log_prob_BVSE.bfloat16(), class_B, pushed_BV, reference_BVSE.bfloat16())
@@ -248,6 +352,7 @@ def test_low_precision_comes_out_in_float32_and_wrong_use_is_refused() -> None:
         lambda: GroupLoss(form="score", irrelevant_reduction="broadcast"),
         lambda: GroupLoss(form="log", irrelevant_reduction="broadcast"),
         lambda: GroupLoss(form="probability", mass_weight=1.0),
+        lambda: GroupLoss(form="probability", gap_weight=1.0),
         lambda: GroupLoss(mass_weight=1.0)(log_prob_BVSE[:1], torch.tensor([ETHICAL])),
         lambda: GroupLoss()(log_prob_BVSE, class_B, reference_BVSE=reference_BVSE),
         lambda: GroupLoss()(log_prob_BVSE, class_B, pushed_BV=pushed_BV),

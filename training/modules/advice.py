@@ -14,26 +14,30 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import pytorch_lightning as pl
 import torch
 from filelock import FileLock
 from pytorch_lightning.utilities import rank_zero_info
-from torch import Tensor
+from torch import Tensor, nn
 
 from data_modules.batching.group_rows import GroupSet, score_rows, token_budget
-from data_modules.batching.sets import TrainBatch
-from data_modules.encoding.tokenizers import tokenizer_files
-from data_modules.schema import ADVICE_CLASSES, Group
-from losses.group import ADVERSARIAL, SPANS_ONLY, GroupLoss
+from data_modules.batching.sets import GroupBatch, TrainBatch
+from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
+from data_modules.groups.advice import question_numbers
+from data_modules.schema import ADVICE_CLASSES
+from losses.group import ADVERSARIAL, ETHICAL, SPANS_ONLY, GroupLoss, scope_cross_entropy
 from metrics.bias.readings import DominantSubject, dominant_subject, pushed_subject
 from metrics.bias.sums import accumulate, empty_sums
 from models.backbones import Backbone
-from models.checkpoint import fingerprint, read_archive, reading_order
+from models.checkpoint import fingerprint, load, read_archive, reading_order
+from models.heads.span import QAModel
+from training.modules.group_dro import CellWeights
 from training.modules.qa import QAModule
 from training.stopping.checkpoint_io import AtomicCheckpointIO
 
@@ -41,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 class Reference(NamedTuple):
-    """The starting model's view of the training groups, in their order."""
+    """What the model of before says about the training groups, in their order."""
 
     log_prob_NVSE: Tensor
     """Boundary log-probabilities, float32; of a decoder log S, and E is 1."""
@@ -59,18 +63,25 @@ class LEIModule(QAModule):
     Args:
         backbone: Encoder and starting weights; linked from the top-level `backbone`.
         loss: Form and weights of the group losses.
-        irrelevant_target: What irrelevant and mismatched advice anchor scores to: those of the starting model
+        reference: The model whose scores are kept, and which says who dominates: `start`, the one that
+            training starts from, or a checkpoint of the same architecture and tokenizer (ours, or a Hugging
+            Face folder), so that a second stage keeps what the first one's start did.
+        irrelevant_target: What irrelevant and mismatched advice anchor scores to: those of the reference
             without advice (the paper), or with that same advice (the authors' code).
         dominance: Which subject of a pair is the dominant one for an attribute. `templates`: by the sign of C
             without advice, averaged over all templates that the training sources know (the paper), whichever
-            groups are drawn to train on; the starting model scores them all, once. `sample`: averaged over
+            groups are drawn to train on; the reference scores them all, once. `sample`: averaged over
             the groups that are trained on. `file`: as the `tomax` of LEI's files says (the authors', from
             predictions with adversarial advice).
-        reference_order: How the starting model reads when it is asked for its scores: `auto` is as it was
+        reference_order: How the reference reads when it is asked for its scores: `auto` is as it was
             trained, if its checkpoint is ours, else question first (XLNet: context first), as QA checkpoints
             are. LEI's authors fine-tune with the context first, and asked their start question first.
         qa_weight: Weight of the cross-entropy of ordinary questions.
-        reference_cache: Folder in which the starting model's scores are kept.
+        dro_step: Step of group DRO over (domain, class of advice): cells that cost most come to count more,
+            1 on the average. 0 counts all groups alike; 0.01 is the authors' (Sagawa et al. 2020).
+        scope_head_weight: Weight of telling matched from mismatched advice off the first token (of a decoder
+            the prompt's last), by a linear head that is trained along and used for nothing else.
+        reference_cache: Folder in which its scores are kept.
         learning_rate: Peak of the linear schedule.
         weight_decay: Of weights; biases and normalisation weights are not decayed.
         options: Those of `QAModule`.
@@ -85,10 +96,13 @@ class LEIModule(QAModule):
         *,
         backbone: Backbone,
         loss: GroupLoss,
+        reference: str = "start",
         irrelevant_target: Literal["no_advice", "same_advice"] = "no_advice",
         dominance: Literal["templates", "sample", "file"] = "templates",
         reference_order: Literal["auto", "question_first", "context_first"] = "auto",
         qa_weight: float = 1.0,
+        dro_step: float = 0.0,
+        scope_head_weight: float = 0.0,
         reference_cache: str = "cache/reference",
         learning_rate: float = 1e-5,
         weight_decay: float = 0.0,
@@ -99,14 +113,21 @@ class LEIModule(QAModule):
             raise ValueError(SPANS_ONLY)
         self.loss = loss
         self.irrelevant_target, self.dominance = irrelevant_target, dominance
+        self.reference_path = "" if reference == "start" else reference
         self.reference_order: str = reference_order
         if reference_order == "auto":
-            self.reference_order = reading_order(backbone.checkpoint)
-        self.qa_weight = qa_weight
+            self.reference_order = reading_order(self.reference_path or backbone.checkpoint)
+        for name, value in (("dro_step", dro_step), ("scope_head_weight", scope_head_weight)):
+            if not value >= 0:
+                raise ValueError(f"model.{name} must not be negative, got {value}")
+        self.qa_weight, self.dro_step, self.scope_head_weight = qa_weight, dro_step, scope_head_weight
+        self.cells: CellWeights | None = None
+        self.scope_head = nn.Linear(self.model.config.hidden_size, 1) if scope_head_weight else None
         self.reference_cache = Path(reference_cache)
 
     def setup(self, stage: str) -> None:
-        """Score the training groups once with the starting weights, before any of them changes.
+        """Score the training groups once with the reference: the starting weights before any of them changes,
+        or another model.
 
         Lightning restores a checkpoint after this hook, so that a resumed run, too, measures the model that
         training started from (and finds its scores in the cache).
@@ -127,13 +148,27 @@ class LEIModule(QAModule):
                 "name other groups"
             )
         data, pushes = self.datamodule, ADVERSARIAL in codes
+        if data.batch_by != "question" and (pairs := {"consistency", "gap"} & set(self.logged_terms)):
+            raise ValueError(
+                f"model.loss.{min(pairs)}_weight compares groups of one question; set data.batch_by=question"
+            )
+        told_apart = "mismatched" in self.logged_terms and codes & {ETHICAL, ADVERSARIAL}
+        if self.scope_head is not None and not told_apart:
+            raise ValueError(
+                "model.scope_head_weight: data.train_groups holds no matched and mismatched advice to tell "
+                "apart; name other groups, or set data.train_advice=contrast"
+            )
+        if self.dro_step:
+            self.cells = CellWeights(groups.groups, self.dro_step)
+        self.question_N = torch.from_numpy(question_numbers(groups.groups))
         encoding = replace(self.encoding, order=self.reference_order).resolved(
             data.architecture, data.tokenizer
         )
         bare = data.without_advice(encoding, all_templates=pushes and self.dominance == "templates")
         written = self.dominance == "file"
         self.reference = reference_pass(
-            self,
+            self.reference_model(),
+            self.trainer,
             groups,
             bare,
             target=self.irrelevant_target,
@@ -155,10 +190,28 @@ class LEIModule(QAModule):
                 f"{len({group.unadvised_key for group in groups.groups})} are trained on"
             )
 
+    def reference_model(self) -> QAModel:
+        """The model that `reference` names.
+
+        Raises:
+            ValueError: it reads other tokens, has other boundaries, or is not there.
+        """
+        if not self.reference_path:
+            return self.model
+        model, info = load(self.reference_path, QAModel)
+        info.require(architecture=self.model.architecture)
+        words = load_tokenizer(info.tokenizer, info.architecture).get_vocab()
+        if words != self.datamodule.tokenizer.get_vocab():
+            raise ValueError(
+                f"model.reference: {self.reference_path} has another tokenizer than the model that is trained"
+            )
+        return model
+
     def stand_in(self, groups: int) -> None:
         """A reference of zeros."""
         log_prob_NVSE = torch.zeros(groups, 4, 2, 1 if self.model.heads == "causal" else 2)
         self.reference, self.logged_terms = Reference(log_prob_NVSE, torch.zeros(groups, 4).long()), []
+        self.question_N = torch.arange(groups)
 
     def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
         """The weighted sum of the group losses and of the questions' cross-entropy."""
@@ -168,21 +221,68 @@ class LEIModule(QAModule):
         assert batch.groups is not None
         groups = batch.groups
         self.reference = self.reference.to(self.device)
+        self.question_N = self.question_N.to(self.device)
+        log_prob_BVSE, scope_BV = self.read_groups(groups)
+        weigh = None
+        if self.cells is not None:
+            summed = partial(self.trainer.strategy.reduce, reduce_op="sum")
+            weigh = partial(self.cells.weigh, group_B=groups.group_B, summed=summed)
         terms = self.loss(
-            self.group_log_probs(groups),
+            log_prob_BVSE,
             groups.advice_class_B,
             pushed_BV=self.reference.pushed_NV[groups.group_B],
             reference_BVSE=self.reference.log_prob_NVSE[groups.group_B],
+            question_B=self.question_N[groups.group_B],
+            weigh=weigh,
             span_loss=None if span is None else self.qa_weight * span,
         )
+        total = terms.total
         for name in self.logged_terms:
             self.log(f"train/loss/{name}", terms.terms[name])
-        self.log("train/loss/total", terms.total, prog_bar=True)
-        return terms.total
+        if scope_BV is not None:
+            scope = scope_cross_entropy(scope_BV, groups.advice_class_B)
+            self.log("train/loss/scope", scope)
+            total = total + self.scope_head_weight * scope
+        if self.cells is not None:
+            self.log("train/dro/largest_weight", self.cells.weight_K.max())
+        self.log("train/loss/total", total, prog_bar=True)
+        return total
+
+    def read_groups(self, groups: GroupBatch) -> tuple[Tensor, Tensor | None]:
+        """`group_log_probs` and, off the same pass, the logits (B, V) of the scope head if there is one."""
+        if self.scope_head is None:
+            return self.group_log_probs(groups), None
+        states: list[Tensor] = []
+        inner = self.model.encoder.base_model
+        hook = inner.register_forward_hook(lambda _, __, output: states.append(output.last_hidden_state))
+        try:
+            log_prob_BVSE = self.group_log_probs(groups)
+        finally:
+            hook.remove()
+        if self.model.heads == "causal":
+            at_R = groups.candidate_BVSE[:, :, 0, 0].flatten() - 1  # candidates stand behind the prompt
+        else:
+            at_R = self.model.cls_positions(groups.inputs["attention_mask"] != 0)
+        (hidden_RTD,) = states
+        state_RD = hidden_RTD[torch.arange(len(at_R), device=at_R.device), at_R]
+        return log_prob_BVSE, self.scope_head(state_RD.float()).view(log_prob_BVSE.shape[:2])
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """With the weights of group DRO."""
+        super().on_save_checkpoint(checkpoint)
+        if self.cells is not None:
+            checkpoint["cell_weights"] = self.cells.state()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Go on with the weights of group DRO."""
+        super().on_load_checkpoint(checkpoint)
+        if self.cells is not None:
+            self.cells.load(checkpoint.get("cell_weights", {}))
 
 
 def reference_pass(
-    module: QAModule,
+    model: QAModel,
+    trainer: pl.Trainer,
     groups: GroupSet,
     bare: GroupSet,
     *,
@@ -198,7 +298,8 @@ def reference_pass(
     ones, by `target`.
 
     Args:
-        module: the model, its device and precision.
+        model: the reference.
+        trainer: knows device and precision.
         groups: the training groups.
         bare: their questions without advice, in more templates perhaps; it says how the model reads.
         target: `no_advice` or `same_advice`.
@@ -206,21 +307,20 @@ def reference_pass(
         rows_per_batch: rows that are scored together.
         cache: folder of the scores.
     """
-    path = cache / f"{_fingerprint(module, groups.groups, bare, target)}.pt"
+    path = cache / f"{_fingerprint(model, trainer, groups, bare, target)}.pt"
     if not path.exists():
         cache.mkdir(parents=True, exist_ok=True)
         # Whoever comes first scores, and the others find the file: once per node, or once for all where nodes
         # share the folder. No collective operation waits meanwhile, so none runs into its time limit.
         with FileLock(path.with_suffix(".lock")):
             if not path.exists():
-                scores = {"unadvised": score_groups(module, bare, rows_per_batch, "reference pass")}
+                scores = {"unadvised": score_groups(model, trainer, bare, rows_per_batch, "reference pass")}
                 if target == "same_advice":
                     advised = groups
-                    if bare.encoding != module.encoding:
-                        advised = GroupSet(groups.groups, module.datamodule.tokenizer, bare.encoding)
-                    scores["advised"] = score_groups(
-                        module, advised, rows_per_batch, "reference pass, advised"
-                    )
+                    if bare.encoding != groups.encoding:
+                        advised = GroupSet(groups.groups, groups.collator.tokenizer, bare.encoding)
+                    what = "reference pass, advised"
+                    scores["advised"] = score_groups(model, trainer, advised, rows_per_batch, what)
                 AtomicCheckpointIO().save_checkpoint(scores, path)
     log.info("reference scores: %s", path)
     scores = read_archive(path)
@@ -254,31 +354,33 @@ def dominant_subjects(groups: GroupSet, bare: GroupSet, score_MVS: Tensor) -> Do
 
 
 @torch.no_grad()
-def score_groups(module: QAModule, groups: GroupSet, rows_per_batch: int, what: str) -> Tensor:
+def score_groups(
+    model: QAModel, trainer: pl.Trainer, groups: GroupSet, rows_per_batch: int, what: str
+) -> Tensor:
     """Boundary log-probabilities (N, V, S, E) of all groups, on the CPU, in their order.
 
-    The module is back on the CPU afterwards: what is sharded must not lie whole on a device.
+    The model is back on the CPU afterwards: what is sharded must not lie whole on a device.
     """
-    device = module.trainer.strategy.root_device
-    training = module.training
-    module.to(device).eval()
-    tokens = token_budget(rows_per_batch, module.encoding.max_length, device)
-    with module.trainer.precision_plugin.forward_context():
-        result = score_rows(groups, module.model.group_log_probs, tokens=tokens, device=device, what=what)
-    module.cpu().train(training)
+    device = trainer.strategy.root_device
+    training = model.training
+    model.to(device).eval()
+    tokens = token_budget(rows_per_batch, groups.encoding.max_length, device)
+    with trainer.precision_plugin.forward_context():
+        result = score_rows(groups, model.group_log_probs, tokens=tokens, device=device, what=what)
+    model.cpu().train(training)
     return result
 
 
-def _fingerprint(module: QAModule, groups: Sequence[Group], bare: GroupSet, target: str) -> str:
-    digest = hashlib.sha256(fingerprint(module.model).encode())
+def _fingerprint(model: QAModel, trainer: pl.Trainer, groups: GroupSet, bare: GroupSet, target: str) -> str:
+    digest = hashlib.sha256(fingerprint(model).encode())
     options = {
         "target": target,
         "encoding": asdict(bare.encoding),
-        "heads": module.model.head_options,
-        "precision": str(module.trainer.precision),
-        "tokenizer": tokenizer_files(module.datamodule.tokenizer),
+        "heads": model.head_options,
+        "precision": str(trainer.precision),
+        "tokenizer": tokenizer_files(bare.collator.tokenizer),
     }
     digest.update(json.dumps(options, sort_keys=True).encode())
-    for group in chain(groups if target == "same_advice" else (), bare.groups):
+    for group in chain(groups.groups if target == "same_advice" else (), bare.groups):
         digest.update(repr(group).encode())
     return digest.hexdigest()[:32]

@@ -89,6 +89,25 @@ def test_an_epoch_takes_every_group_once_and_spreads_the_classes(
             assert abs(taken[c] - (i + 1) / len(batches) * every[c]) < len(present)
 
 
+@given(
+    questions=st.lists(st.integers(0, 9), min_size=1, max_size=60),
+    share=st.integers(1, 4),
+    seed=st.integers(0, 9),
+)
+def test_questions_stay_together_with_all_their_advice(questions: list[int], share: int, seed: int) -> None:
+    numbers = np.unique(questions, return_inverse=True)[1]
+    classes = np.arange(len(questions)) % 3
+    draw = partial(group_batches, class_N=classes, per_class=share, question_N=numbers)
+    batches = [batch.groups for batch in draw(np.random.default_rng(seed))]
+    size = share * len(set(classes.tolist()))
+    assert sorted(group for batch in batches for group in batch) == list(range(len(questions)))
+    assert all(0 < len(batch) <= size for batch in batches)
+    for number, count in Counter(numbers.tolist()).items():
+        holding = sum(any(numbers[group] == number for group in batch) for batch in batches)
+        assert holding == -(-count // size)  # one, unless none has room for it
+    assert len(draw(np.random.default_rng(seed + 1))) == len(batches)  # in every epoch
+
+
 @pytest.mark.parametrize("share", [1, 3])
 def test_classes_of_one_size_have_equal_shares_of_every_batch(share: int) -> None:
     classes = [0, 1, 2] * 12

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data_modules.groups.advice import contrasted, with_advice
 from data_modules.groups.lei import write_lei
 from data_modules.groups.planting import latent_strength, preferred_subject, randomly_advised
 from data_modules.groups_data import GroupsDataModule, anchors, balanced_sample
@@ -176,3 +177,33 @@ def test_unadvised_groups_count_in_the_limit(limit: int, total: int, bare: int, 
     for wrong in ({"anchor_unadvised": 1.0}, {"anchor_unadvised": 0.2, "train_advice": "random"}):
         with pytest.raises(DataError, match=r"data\.anchor_unadvised"):
             GroupsDataModule(tokenizer="stories", architecture="bert", cache="", seed=0, **wrong)
+
+
+def of_domain(group: Group, name: str, domain: str, number: int, template: str) -> Group:
+    text = f"Note that, {domain} matters {number}."
+    advised = with_advice(group, text, name, f"{name}_{domain}-{number}", domain)
+    return dataclasses.replace(advised, domain=domain, template=template)
+
+
+def test_contrast_shows_every_question_with_all_that_it_is_compared_with() -> None:
+    given = [
+        of_domain(GROUPS[0], name, domain, number, f"{name[0]}{domain}{number}")
+        for name in ("ethical", "adversarial")
+        for domain in ("towns", "bells")
+        for number in (0, 1)
+    ]
+    plain = with_advice(GROUPS[1], "Note that, it rains.", "irrelevant", "irrelevant_rude-0")
+    result = contrasted([*given, plain], seed=0)
+    assert result == contrasted([*given, plain], seed=0)
+    assert len({group.key for group in result}) == len(result) == 8 * 4 + 2
+    for group in given:
+        alike = [g for g in result if g.unadvised_key == group.unadvised_key]
+        assert {g.domain for g in alike} == {group.domain}
+        found = [(g.advice_class, g.advice_domain == group.domain, advice_of(g)) for g in alike]
+        kind = group.advice_class
+        assert [name for name, *_ in found] == [kind, kind, f"mismatched_{kind}", "none"]
+        assert [matched for _, matched, _ in found] == [True, True, False, False]
+        assert len({text for *_, text in found}) == 4
+        assert all(g.advice_id.startswith(g.advice_class) for g in alike[:3])
+    with pytest.raises(DataError, match=r"data\.train_advice=contrast.*one domain"):
+        contrasted([group for group in given if group.domain == "towns"], seed=0)

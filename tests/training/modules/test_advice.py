@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from data_modules.groups.advice import unadvised
+from data_modules.groups.advice import unadvised, with_advice
 from data_modules.groups.lei import write_lei
 from data_modules.stories import groups as story_groups
+from models.checkpoint import load
+from models.heads.span import QAModel
+from tests.chaos.training_kills import differences
 from tests.training.conftest import SMALL, Commands, curves
 from training.cli import main as train
+from training.modules.advice import LEIModule
+from training.modules.group_dro import CellWeights
 
 UNWATCHED = ("--data.val_qa={}", "--data.val_groups={}", "--trainer.log_every_n_steps=1")
 
 
 def fit(
-    commands: Commands, *flags: str, experiment: str = "lei_few_shot", steps: int = 1
+    commands: Commands, *flags: str, steps: int = 1, architecture: str = "roberta", version: str = ""
 ) -> tuple[Any, Path]:
     """A few steps: the command line, and the run's folder."""
     cache = f"--model.reference_cache={commands.root.parent / 'cache'}"
-    cli = train(
-        commands.of("fit", experiment, "roberta", cache, *UNWATCHED, f"--trainer.max_steps={steps}", *flags)
-    )
+    wanted = (cache, *UNWATCHED, f"--trainer.max_steps={steps}", f"--run.version={version}", *flags)
+    cli = train(commands.of("fit", "lei_few_shot", architecture, *wanted))
     return cli, Path(cli.trainer.loggers[0].log_dir)
 
 
@@ -33,10 +39,8 @@ def losses(home: Path) -> set[str]:
 
 
 def test_the_terms_of_a_run_are_those_of_its_classes(commands: Commands) -> None:
-    _, plain = fit(commands)
-    assert losses(plain) == {"ethical", "adversarial", "irrelevant", "span", "total"}
-    _, anchored = fit(commands, "--data.anchor_unadvised=0.25")
-    assert losses(anchored) == losses(plain) | {"unadvised"}
+    _, home = fit(commands, "--data.anchor_unadvised=0.25")
+    assert losses(home) == {"ethical", "adversarial", "irrelevant", "unadvised", "span", "total"}
 
 
 def test_groups_that_join_no_loss_are_refused(commands: Commands, tmp_path: Path) -> None:
@@ -49,3 +53,87 @@ def test_groups_that_join_no_loss_are_refused(commands: Commands, tmp_path: Path
         ValueError, match=r"data\.train_groups: no group .* none; raise .*unadvised_weight above"
     ):
         fit(commands, bare, "--model.loss.unadvised_weight=0")
+
+
+@pytest.fixture
+def domains(tmp_path: Path) -> str:
+    """A source of groups of two invented domains, each with two sentences of two classes, and plain facts."""
+    groups = []
+    for i, group in enumerate(islice(story_groups.groups("train_unadvised"), 12)):
+        domain, name = ("towns", "bells")[i % 2], ("ethical", "adversarial")[i // 2 % 2]
+        text = f"Note that, {domain} matter {'not' * (name == 'ethical')} {'at all' * (i // 4 % 2)} here."
+        advised = with_advice(group, text, name, f"{name}_{domain}-{i}", domain)
+        groups.append(replace(advised, domain=domain))
+    write_lei(groups, path := tmp_path / "domains.json")
+    return f"--data.train_groups=[{path}]"
+
+
+CONTRAST = ("--data.train_advice=contrast", "--data.batch_by=question")
+EVERYTHING = (
+    *CONTRAST, "--model.loss.consistency_weight=1", "--model.loss.gap_weight=1", "--model.dro_step=0.5",
+    "--model.scope_head_weight=1", "--model.learning_rate=1e-3",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("architecture", ["roberta", "llama"])
+def test_a_question_is_seen_with_all_its_advice_and_a_run_goes_on_bit_equal(
+    domains: str, architecture: str, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = (domains, *EVERYTHING)
+    cli, home = fit(commands, *given, steps=6, architecture=architecture, version="whole")
+    terms = {"ethical", "adversarial", "unadvised", "mismatched", "consistency", "gap", "scope"}
+    assert losses(home) == terms | {"span", "total"}
+    assert all(float(row["train/loss/consistency"]) > 0 for row in curves(home))
+    weights = cli.model.cells.state()
+    assert sum(weights.values()) == pytest.approx(len(weights))
+    assert max(weights.values()) > 1.01
+    assert {"towns/ethical", "bells/mismatched_adversarial", "towns/none"} <= set(weights)
+    last = home / "checkpoints" / "last.ckpt"
+    # The head is no part of the model that answers.
+    assert torch.load(last, weights_only=True)["state_dict"]["scope_head.weight"].abs().sum() > 0
+    assert not [name for name in load(str(last), QAModel)[0].state_dict() if "scope" in name]
+    if architecture == "roberta":
+        flags = (*given, "--ckpt_path=auto", "--run.save_every_n_steps=1")
+        monkeypatch.setattr(LEIModule, "on_train_batch_start", power_cut)
+        with pytest.raises(RuntimeError, match="the power went out"):
+            fit(commands, *flags, steps=6, version="cut")
+        monkeypatch.undo()
+        _, cut = fit(commands, *flags, steps=6, version="cut")
+        assert not list(differences(home, cut))
+
+
+def power_cut(module: LEIModule, batch: Any, batch_idx: int) -> None:
+    if module.global_step == 3:
+        raise RuntimeError("the power went out")
+
+
+def test_processes_that_share_a_step_weigh_as_one() -> None:
+    groups = [
+        replace(group, domain="ab"[i % 2]) for i, group in enumerate(islice(story_groups.groups("train"), 8))
+    ]
+    cost_N, every, sums = torch.linspace(0, 3, 8), torch.arange(8), list[torch.Tensor]()
+    whole = CellWeights(groups, 0.5).weigh(cost_N, every, lambda own: own)
+    halves = every[:3], every[3:]
+    for half in halves:
+        CellWeights(groups, 0.5).weigh(cost_N[half], half, lambda own: sums.append(own) or own)
+    parts = [
+        CellWeights(groups, 0.5).weigh(cost_N[half], half, lambda _: sums[0] + sums[1]) for half in halves
+    ]
+    torch.testing.assert_close(torch.cat(parts), whole)
+
+
+def test_options_that_need_other_data_are_refused(domains: str, commands: Commands) -> None:
+    for flags, message in (
+        ((domains, "--model.loss.gap_weight=1"), r"model\.loss\.gap_weight .*data\.batch_by=question"),
+        (("--model.scope_head_weight=1",), r"model\.scope_head_weight: .*data\.train_groups"),
+        (("--model.dro_step=-1",), r"model\.dro_step"),
+    ):
+        given = (*flags, "--data.train_advice=contrast") if domains in flags else flags
+        with pytest.raises(ValueError, match=message):
+            fit(commands, *given)
+
+
+def test_steps_that_are_asked_for_alone_are_taken(commands: Commands) -> None:
+    """24 groups of three classes are 8 batches, the preset's three epochs 24 steps."""
+    cli, _ = fit(commands, steps=30)
+    assert (cli.trainer.global_step, cli.trainer.estimated_stepping_batches) == (30, 30)

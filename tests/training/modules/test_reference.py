@@ -16,6 +16,8 @@ from data_modules.groups.lei import ScoredGroup, Targets, read_scored, write_lei
 from data_modules.schema import Group
 from data_modules.sources import read_groups
 from data_modules.stories import groups as story_groups
+from data_modules.stories.questions import vocabulary
+from data_modules.stories.word_tokenizer import build_tokenizer
 from metrics.bias.readings import DominantSubject, dominant_subject
 from storage.errors import DataError
 from tests.training.conftest import Commands
@@ -31,8 +33,8 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Scored:
     made: Scored = []
     original = advice.score_groups
 
-    def kept(module: Any, groups: Any, rows: int, what: str) -> torch.Tensor:
-        made.append((what, groups.groups, original(module, groups, rows, what)))
+    def kept(model: Any, trainer: Any, groups: Any, rows: int, what: str) -> torch.Tensor:
+        made.append((what, groups.groups, original(model, trainer, groups, rows, what)))
         return made[-1][2]
 
     monkeypatch.setattr(advice, "score_groups", kept)
@@ -58,6 +60,22 @@ def test_the_cache_serves_the_same_run_and_no_other(
     assert [what for what, *_ in scored[1:]] == ["reference pass"] * 3 + ["reference pass, advised"]
     assert len(list(tmp_path.glob("*.pt"))) == 4
     assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_another_checkpoint_may_be_the_reference(commands: Commands, tmp_path: Path) -> None:
+    """A second stage keeps what the first one kept; its own start says something else by then."""
+    first, _ = fit(commands, tmp_path, "--run.version=first", "--model.learning_rate=1e-2")
+    stage = commands.root / "lei_few_shot" / "first" / "checkpoints" / "last.ckpt"
+    from_stage = f"--backbone.checkpoint={stage}"
+    second, _ = fit(commands, tmp_path, from_stage)
+    named, _ = fit(commands, tmp_path, f"--model.reference={stage}")
+    assert not torch.allclose(first.log_prob_NVSE, second.log_prob_NVSE)
+    assert torch.equal(named.log_prob_NVSE, second.log_prob_NVSE)
+    with pytest.raises(ValueError, match="no such checkpoint"):
+        fit(commands, tmp_path, "--model.reference=nowhere.ckpt")
+    build_tokenizer("roberta", vocabulary()[:-1]).save_pretrained(tmp_path / "words")
+    with pytest.raises(ValueError, match=r"model\.reference: .* has another tokenizer"):
+        fit(commands, tmp_path, f"--model.reference={stage}", f"--backbone.tokenizer={tmp_path / 'words'}")
 
 
 def test_anchors_are_unadvised_unless_asked_otherwise(commands: Commands, tmp_path: Path) -> None:
@@ -160,7 +178,7 @@ def test_no_label_of_leis_samples_differs_from_that_of_the_whole_set(
         given[record.group.unadvised_key].append(record.base_scores)
     score = {key: torch.tensor(values).log().mean(0) for key, values in given.items()}
 
-    def released(_: Any, groups: Any, *__: Any) -> torch.Tensor:
+    def released(_: Any, __: Any, groups: Any, *___: Any) -> torch.Tensor:
         return torch.stack([score.get(g.unadvised_key, torch.zeros(4, 2, 2)) for g in groups.groups])
 
     monkeypatch.setattr(advice, "score_groups", released)
