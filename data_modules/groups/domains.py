@@ -42,7 +42,8 @@ _Text = Annotated[str, Field(pattern=r"^[^|.\n]*[^|.\s][^|.\n]*$")]
 _Texts = Annotated[list[_Text], Field(min_length=1)]
 _Contexts = Annotated[list[str], Field(min_length=1)]
 _Forms = Annotated[list[Annotated[str, Field(pattern=r"^[^.\n]*\S[^.\n]*$")]], Field(min_length=1)]
-_Attributes = dict[_Text, Annotated[dict[_Text, _Text], Field(min_length=1)]]
+_Pairs = Annotated[dict[_Text, _Text], Field(min_length=1)]
+_Attributes = Annotated[dict[_Text, _Pairs], Field(min_length=1)]
 _EXACT = ConfigDict(extra="forbid")
 
 

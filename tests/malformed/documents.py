@@ -49,7 +49,7 @@ class Format:
     @property
     def main(self) -> Callable[[list[str]], int]:
         """The entry point that knows the command."""
-        known = ("perturb", "condaqa", "lei", "unqover")
+        known = ("perturb", "condaqa", "lei", "unqover", "domains")
         return data_command if self.command.split()[0] in known else evaluation_command
 
     def arguments(self, file: Path, folder: Path, output: Path) -> list[str]:
@@ -99,6 +99,11 @@ TABLE = (
     ("stimuli.json", f"predicate-argument --stimuli {{file}} {ASK}", ""),
     ("changes.jsonl", f"sensitivity --stimuli {{file}} {ASK}", "replacement template questions. questions"),
     ("interventions.json", f"lei {LISTS} --interventions {{file}}", "rude wealth"),
+    (
+        "domains.json",
+        "domains --groups 6 --number 1 --classes ethical none --output {out} --domains {file}",
+        "badge ribbon bare kin contexts attributes luck won smiled sang",
+    ),
     ("prompts.jsonl", f"{CONSISTENCY} --adversarial {{file}}", ""),
     ("specifications.json", f"{CONSISTENCY} --specifications {{file}}", "blank nonsense"),
     ("continuations.jsonl", CONTINUATIONS, "group"),

@@ -30,6 +30,7 @@ def reading(name: str) -> str:
 TINY = "--checkpoint {dir}/bert.ckpt --device cpu --output {out}"
 UNQOVER, LEI, PERTURB = reading("subjects"), reading("interventions.json"), reading("squad.json")
 PREDICTED, BIAS = reading("lei.json"), f"evaluation bias --data {{dir}}/groups.json {TINY}"
+DOMAINS = reading("domains.json")
 FAITHFUL = f"evaluation faithfulness --data {{dir}}/questions.json {TINY}"
 SHIFT = f"evaluation shift --data {{dir}}/questions.json {TINY}"
 ASK = f"evaluation ask --context Café. --question Who? {TINY}"
@@ -42,6 +43,8 @@ WRONG = {
     UNQOVER: "--no-such-flag 1",
     LEI: "--per-class 0 | --per-class 100000 | --classes kind | --split dev --split-sizes 0 0 0"
     " | --like {dir}/groups.json | --disjoint-from {dir}/rows.jsonl",
+    DOMAINS: "--number 0 | --number 3 | --groups 0 | --classes kind | --split dev --split-sizes 0 0 0"
+    " | --split-by colour | --exclude {dir}/rows.jsonl",
     PERTURB: "--dataset coqa | --input {dir}/lei.json | --input {dir}/none | --input stories:nowhere"
     " | --input hub: | --input {dir}:train | --generator templates"
     " | --variant os_r_aug --generator gpt | --variant os_r_aug --generator hf:/no/such",

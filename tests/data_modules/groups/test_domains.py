@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections import Counter
@@ -14,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_modules.__main__ import main
 from data_modules.groups.domain_sets import DomainSet, draw
 from data_modules.groups.domains import embedded_library, read_library
 from data_modules.groups.lei import write_lei
@@ -331,27 +329,6 @@ def test_a_mistake_in_such_a_file_is_named(old: str, new: str, named: str, tmp_p
     path.write_text(MINE.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(DataError, match=f"mine.yaml.*{named}"):
         read_library(path)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ("--number 100", "--number: 100 domains are asked for"),
-        ("--number 60 --split test", "--number"),
-        ("--split train --split-sizes 0 0 0", "--split-sizes"),
-        ("--groups 0", "--groups"),
-        ("--classes kind", "--classes"),
-        ("--domains none.yaml", "none.yaml"),
-    ],
-)
-def test_a_wrong_flag_is_named(
-    arguments: str, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = tmp_path / "out.json"
-    with contextlib.suppress(SystemExit):  # argparse's own way
-        assert main(["domains", *arguments.split(), "--output", str(output)]) == 2
-    assert named in capsys.readouterr().err
-    assert not output.exists()
 
 
 def test_planted_advice_is_drawn_from_every_domain_of_a_file() -> None:
