@@ -43,6 +43,7 @@ class DomainSet:
         classes: classes of advice; all six by default.
         wordings: at most N wordings of each kind of sentence, spread over its forms; all by default.
         names: the domains' own subjects, or invented words, drawn anew for every group.
+        contexts: as they are, or behind a sentence that says which domain it is about (named).
         mismatched: whose advice mismatched advice is: any other domain's, or one's that resembles it (near).
         paired: ask the same questions in every class.
         split: only this split of what --split-by names.
@@ -60,6 +61,7 @@ class DomainSet:
     classes: list[AdviceClass] | None = None
     wordings: Count | None = None
     names: Literal["fixed", "invented"] = "fixed"
+    contexts: Literal["plain", "named"] = "plain"
     mismatched: Literal["any", "near"] = "any"
     paired: bool = False
     split: sets.Split | None = None
@@ -170,7 +172,15 @@ class _Drawer:
             if options.names == "invented":
                 pair = self._invented(questions, like=pair[0].name)
             cell = questions.choice(expansion.cells)
-            group = replace(Expansion([pair], [cell])[0], domain=domain.name)
+            opening, template = "", str(cell.template.number)
+            if options.contexts == "named":
+                i = questions.randrange(len(self.library.openings))
+                opening = (
+                    self.library.openings[i].replace("{noun}", domain.nouns[i % len(domain.nouns)]) + " "
+                )
+                template += f"+{i}"  # another context has another name
+            group = Expansion([pair], [cell], opening)[0]
+            group = replace(group, template=template, domain=domain.name)
             if advice_class == "none":
                 yield group
             elif advice_class == "irrelevant":

@@ -69,6 +69,7 @@ class _Topic(TypedDict):
 class _Library(TypedDict):
     domains: Annotated[dict[_Text, _Domain], Field(min_length=1)]
     contexts: _Contexts
+    openings: Annotated[list[Annotated[str, Field(pattern=r"\{noun\}")]], Field(min_length=1)]
     attributes: _Attributes
     topics: dict[str, _Topic]
     words: dict[str, _Texts]
@@ -119,6 +120,7 @@ class Library:
     forms: Mapping[Wording, Sequence[str]]
     words: Mapping[str, Sequence[str]]
     topics: Mapping[str, _Topic]
+    openings: Sequence[str]
 
     @cached_property
     def wordings(self) -> dict[Wording, list[tuple[int, str]]]:
@@ -180,7 +182,7 @@ def read_library(path: str | Path | None = None) -> Library:
         "adversarial": document["adversarial"],
         "irrelevant": document["irrelevant"],
     }
-    library = Library(domains, forms, document["words"], document["topics"])
+    library = Library(domains, forms, document["words"], document["topics"], document["openings"])
     for wording, listed in library.wordings.items():
         slots = {"noun", "bare", "topic", "whether", "being"} if wording != "irrelevant" else set()
         for i, text in listed:

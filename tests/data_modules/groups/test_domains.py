@@ -33,6 +33,7 @@ SET = st.builds(
     wordings=st.none() | st.integers(1, 30),
     classes=st.none() | st.lists(st.sampled_from(ADVICE_CLASSES), min_size=1, unique=True),
     names=st.sampled_from(("fixed", "invented")),
+    contexts=st.sampled_from(("plain", "named")),
     mismatched=st.sampled_from(("any", "near")),
     paired=st.booleans(),
     split=st.none() | st.sampled_from(("train", "dev", "test")),
@@ -55,7 +56,11 @@ def embedded_texts() -> list[str]:
     texts = [text for pairs in LIBRARY.wordings.values() for _, text in pairs]
     for domain in LIBRARY.domains.values():
         texts += [domain.name, domain.kin, *domain.nouns, *domain.bare, *domain.subjects, *domain.people]
-        texts += [*domain.contexts, *chain(*(chain(*rows.items()) for rows in domain.attributes.values()))]
+        texts += [
+            *domain.contexts,
+            *LIBRARY.openings,
+            *chain(*(chain(*rows.items()) for rows in domain.attributes.values())),
+        ]
     for topic in LIBRARY.topics.values():
         texts += chain(*topic.values())  # type: ignore[arg-type]
     return texts
@@ -182,6 +187,9 @@ def test_sets_are_balanced_repeatable_and_cut_names(options: DomainSet) -> None:
                 assert (name in {subject.lower() for subject in domain.subjects}) == (
                     options.names == "fixed"
                 )
+            if options.contexts == "named":
+                opening = variant.context.partition(".")[0]
+                assert any(opening.endswith(noun) for noun in domain.nouns)
         advice = advice_of(group)
         if group.advice_class == "none":
             assert (advice, group.advice_id, group.advice_domain) == ("", "", "")
