@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,9 +31,11 @@ def test_a_sweep_composes_without_files_from_any_folder(
     assert sweep.study == path.stem
     text = yaml.safe_load(resolved(capsys, "fit", *sweep.fit_arguments(sweep.first_parameters())))
     for key, value in sweep.first_parameters().items():
-        section, name = key.split(".")
-        found = text[section].get("init_args", text[section])
-        assert found[name] == value, key
+        found = text
+        for name in key.split("."):
+            found = found.get("init_args", found)[name]
+        listed = isinstance(value, str) and value.startswith("[")
+        assert found == (json.loads(value) if listed else value), key
 
 
 def test_the_papers_grids() -> None:
