@@ -6,6 +6,8 @@ takes batches r, r + W, ... so that no group is ever split and evaluation counts
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
@@ -287,7 +289,8 @@ def by_class(rng: np.random.Generator, class_N: np.ndarray, per_class: int) -> l
 def by_question(rng: np.random.Generator, question_N: np.ndarray, size: int) -> list[np.ndarray]:
     """Batches of at most `size` groups, each question's together; one with more is cut.
 
-    Questions with more groups come first when batches are filled, so that an epoch always has as many.
+    Questions with many groups are dealt out first, each to the emptiest batch, so that batches are of similar
+    size and mix questions with much advice and with little. An epoch always has as many.
     """
     shuffled_N = rng.permutation(len(question_N))
     order_N = shuffled_N[np.argsort(question_N[shuffled_N], kind="stable")]
@@ -296,9 +299,20 @@ def by_question(rng: np.random.Generator, question_N: np.ndarray, size: int) -> 
         for of_question in np.split(order_N, np.cumsum(np.bincount(question_N))[:-1])
         for at in range(0, len(of_question), size)
     ]
-    batches: list[list[int]] = [[]]
-    for i in sorted(rng.permutation(len(parts)), key=lambda i: -len(parts[i])):
-        if len(batches[-1]) + len(parts[i]) > size:
-            batches.append([])
-        batches[-1] += parts[i].tolist()
-    return [np.array(batches[i]) for i in rng.permutation(len(batches))]
+    dealt = sorted(rng.permutation(len(parts)), key=lambda i: -len(parts[i]))
+    fewest, filled = 1, 0
+    for i in dealt:  # one batch after the other
+        filled += len(parts[i])
+        if filled > size:
+            fewest, filled = fewest + 1, len(parts[i])
+    for count in itertools.count(fewest):
+        batches = [(0, i, list[int]()) for i in range(count)]
+        for i in dealt:
+            length, number, batch = batches[0]
+            if length + len(parts[i]) > size:
+                break
+            batch += parts[i].tolist()
+            heapq.heapreplace(batches, (len(batch), number, batch))
+        else:
+            return [np.array(batches[i][2]) for i in rng.permutation(count)]
+    raise AssertionError

@@ -101,7 +101,9 @@ def test_questions_stay_together_with_all_their_advice(questions: list[int], sha
     batches = [batch.groups for batch in draw(np.random.default_rng(seed))]
     size = share * len(set(classes.tolist()))
     assert sorted(group for batch in batches for group in batch) == list(range(len(questions)))
-    assert all(0 < len(batch) <= size for batch in batches)
+    filled = [len(batch) for batch in batches]
+    assert 0 < min(filled) <= max(filled) <= size
+    assert max(filled) - min(filled) <= max(Counter(questions).values())
     for number, count in Counter(numbers.tolist()).items():
         holding = sum(any(numbers[group] == number for group in batch) for batch in batches)
         assert holding == -(-count // size)  # one, unless none has room for it
