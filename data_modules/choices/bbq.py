@@ -9,15 +9,18 @@ Which of the two people a biased model names (`target_loc`) stands in the author
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import yaml
 from typing_extensions import TypedDict
 
-from data_modules.schema import ChoiceQuestion
+from data_modules.schema import ChoiceQuestion, Span
 from storage.errors import DataError
+from storage.files import read_text
 from storage.json_files import check
 
 Condition = Literal["ambig", "disambig"]
@@ -44,6 +47,17 @@ class BBQItem:
     """Slot of the choice that says that the text does not tell."""
     target: int
     """Slot of the person whom a biased model names."""
+
+    def mentions(self) -> list[tuple[int, Span]]:
+        """(slot, span) wherever the context names a person, in short or as the choice does, with and without
+        the word that leads it in."""
+        found: dict[tuple[int, int, int], None] = {}
+        for slot, (short, choice) in enumerate(zip(self.people, self.question.choices, strict=True)):
+            for name in {short, _LEAD.sub("", choice)} if slot != self.unknown else ():
+                whole = rf"(?<![\w-])({_LEAD.pattern[1:]})?({re.escape(name)})(?![a-z-])"
+                for match in re.finditer(whole, self.context, re.I):
+                    found |= {(slot, *match.span()): None, (slot, *match.span(2)): None}
+        return [(slot, Span(at, end, self.context[at:end])) for slot, at, end in found]
 
 
 class _Row(TypedDict):
@@ -82,6 +96,78 @@ def read_bbq(sources: Iterable[tuple[str, Rows]], metadata: str | Path) -> list[
     """
     targets = dict(_targets(metadata))
     return [_items(source, rows, targets, metadata) for source, rows in sources]
+
+
+_LEAD = re.compile(r"^(?:an?|the|my|our|his|her|their) ", re.I)
+_ALSO_CALLED = {
+    "disability": "disability_status",
+    "gender": "gender_identity",
+    "appearance": "physical_appearance",
+    "race": "race_ethnicity",
+    "ethnicity": "race_ethnicity",
+}
+"""BBQ's names of categories by those of others."""
+
+
+def read_sentences(path: str | Path) -> dict[str, list[str]]:
+    """Ethical advice by what it speaks of: `{category: [sentence, ...]}` in JSON or YAML, or that under
+    `ethical`, as in LEI's files. Categories are called as in BBQ (case apart), or ethnicity, gender, ...
+
+    Raises:
+        DataError: a file of another shape, or a category without a sentence.
+    """
+    try:
+        document = yaml.safe_load(read_text(path))  # JSON is YAML
+    except yaml.YAMLError as error:
+        raise DataError(f"{path}: {' '.join(str(error).split())}") from None
+    if isinstance(document, dict) and isinstance(document.get("ethical"), dict):
+        document = document["ethical"]
+    sentences: dict[str, list[str]] = {}
+    for name, listed in check(document, dict[str, list[str]], str(path)).items():
+        if not listed or not all(sentence.strip() for sentence in listed):
+            raise DataError(f"{path}: {name!r} needs sentences, and none that is empty")
+        sentences.setdefault(category_key(name), []).extend(listed)
+    return sentences
+
+
+def category_key(name: str) -> str:
+    """A category as advice and data have it in common.
+
+    >>> category_key("Race_ethnicity (names)"), category_key("Ethnicity")
+    ('race_ethnicity', 'race_ethnicity')
+    """
+    key = re.sub(r"[^a-z]+", "_", name.lower().removesuffix(" (names)")).strip("_")
+    return _ALSO_CALLED.get(key, key)
+
+
+def advised(
+    items: Sequence[BBQItem], sentences: Mapping[str, list[str]], domains: Sequence[str], source: str
+) -> dict[str, list[str]]:
+    """Before each question a sentence about its own category (`matched`), or about another (`mismatched`).
+    Sentences take turns; the four questions of one story (ambiguous or not, both questions) get the same.
+
+    Args:
+        items: the questions.
+        sentences: see `read_sentences`.
+        domains: what mismatched advice may speak of; all of the file where there are none.
+        source: for errors.
+
+    Raises:
+        DataError: a category without advice, or without any about another.
+    """
+    wanted = {category_key(name) for name in domains} or set(sentences)
+    if unknown := wanted - set(sentences):
+        raise DataError(f"{source}: has no advice about {min(unknown)!r} (--advice-domain)")
+    found: dict[str, list[str]] = {"matched": [], "mismatched": []}
+    for item in items:
+        own, turn = category_key(item.category), item.example_id // 4
+        others = [text for name in sentences if name in wanted - {own} for text in sentences[name]]
+        for setting, listed in (("matched", sentences.get(own, [])), ("mismatched", others)):
+            if not listed:
+                what = f"{own!r}" if setting == "matched" else f"anything but {own!r}"
+                raise DataError(f"{source}: has no advice about {what}, which {item.question.id} needs")
+            found[setting].append(listed[turn % len(listed)])
+    return found
 
 
 def _items(source: str, rows: Rows, targets: dict[Any, _Target], metadata: str | Path) -> list[BBQItem]:

@@ -13,15 +13,17 @@ from dataclasses import asdict, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 from transformers.utils.logging import disable_progress_bar
 
 from data_modules.batching.group_rows import GroupSet, score_rows, token_budget
+from data_modules.batching.sets import Collator, sorted_batches
 from data_modules.encoding.prompts import answer_end
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
-from data_modules.encoding.windows import Encoding
+from data_modules.encoding.windows import Encoding, asked, encode_texts, token_span
 from data_modules.schema import Group, QAExample
 from evaluation.answering.interface import Ability, Answer, Answerer, Asking, Compute
 from evaluation.processes import shared, shared_rows
@@ -140,6 +142,8 @@ class QuestionCheckpoint(Checkpoint):
         self.decoder = self.model if isinstance(self.model, CausalModel) else None
         types: frozenset[Ability] = frozenset() if isinstance(self.model, SpanModel) else frozenset({"types"})
         self.can = types | {"spans", "subjects"}
+        if self.decoder is None:
+            self.can |= {"mentions"}
 
     @property
     def offers_unknown(self) -> bool:
@@ -229,6 +233,40 @@ class QuestionCheckpoint(Checkpoint):
                 self.require_finite(scores.score_B, scores.type_BC.abs())
                 scores = scores._replace(start_B=scores.start_B - shift_B, end_B=scores.end_B - shift_B)
                 yield from decode_typed_answers(data, batch.feature_B, scores, rule)
+
+    @shared
+    @torch.inference_mode()
+    def mention_scores(self, examples: Sequence[QAExample], what: str = "choosing") -> list[np.ndarray]:
+        """Of windows of one context the one counts in which a span does best. Rationale heads: unknown needs
+        `unknown_threshold` more."""
+        texts = (asked(example, self.encoding, self.tokenizer) for example in examples)
+        rows = list(encode_texts(texts, self.tokenizer, self.encoding))
+        collator, own = Collator(self.tokenizer, self.encoding.pad_to_multiple_of), self.model.unknown_at
+        least = 0.0 if own is None else self.asking.unknown_threshold / 2
+        scores = [np.full(len(example.answers), -np.inf, dtype=np.float32) for example in examples]
+        batches = sorted_batches([len(row.input_ids_T) for row in rows], self.batch_size)
+        for index in tqdm(batches, desc=what, unit="batch", disable=None):
+            part = [rows[i] for i in index]
+            inputs, context_BT, shift_B = collator.pad(part)
+            found = [[token_span(r.offsets_TE, s) for s in examples[r.example].answers] for r in part]
+            candidate_BSE = torch.zeros(len(part), 1 + max(map(len, found)), 2, dtype=torch.long)
+            for b, row in enumerate(part):
+                shift = int(shift_B[b])
+                candidate_BSE[b] = row.cls + shift if own is None else own
+                for s, span in enumerate(found[b], 1):
+                    if span is not None:
+                        candidate_BSE[b, s] = torch.tensor(span) + shift
+            with self.autocast():
+                log_prob_BVSE = self.model.group_log_probs(
+                    self.moved(inputs), context_BT.to(self.device), candidate_BSE[:, None].to(self.device)
+                )
+            self.require_finite(log_prob_BVSE.abs().flatten())
+            log_score_BS = log_prob_BVSE[:, 0].float().mean(-1).cpu().numpy()
+            for row, spans, log_score_S in zip(part, found, log_score_BS, strict=True):
+                held = np.array([span is not None for span in spans], dtype=bool)
+                above = np.where(held, log_score_S[1 : 1 + len(spans)] - log_score_S[0] + least, -np.inf)
+                scores[row.example] = np.maximum(scores[row.example], above)
+        return scores
 
     @shared_rows
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:

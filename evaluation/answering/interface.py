@@ -39,9 +39,9 @@ ANSWERS = ".jsonl"
 AnswerFile = Annotated[str, "[NAME=]FILE"]
 """One on the command line."""
 
-Ability = Literal["spans", "types", "subjects", "choices", "embeddings"]
+Ability = Literal["spans", "types", "subjects", "mentions", "choices", "embeddings"]
 """Answers to questions about a text; yes, no and unknown among them; scores of a group's subjects; scores of
-choices; embeddings of texts."""
+given spans; scores of choices; embeddings of texts."""
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 """Of the weights of language models."""
@@ -55,6 +55,7 @@ LACKS: dict[Ability, str] = {
     "spans": "answers no questions about a text; name a checkpoint of a QA experiment, or a language model",
     "types": "the checkpoint has no heads for yes, no and unknown; train one, for example coqa_ot",
     "subjects": f"this needs the likelihood of given texts, {_LIKELIHOOD}",
+    "mentions": "gives no scores to given spans; name a checkpoint of a QA experiment on an encoder",
     "choices": f"this needs the likelihood of given choices, {_LIKELIHOOD}",
     "embeddings": "has no encoder whose states could be compared; name a checkpoint, a folder or a Hub name",
 }
@@ -99,7 +100,8 @@ class Answerer:
         return False
 
     def reading(self, **options: Any) -> Answerer:
-        """The same model that reads with other options of its encoding; decoders of ours alone."""
+        """The same model that reads with other options: of its encoding (decoders of ours), or, of language
+        models by likelihood, with `system`, a system message."""
         raise ValueError(f"{self.path}: only decoders by folder, Hub name or .ckpt read in other ways")
 
     def tell_unmatched(self) -> None:
@@ -108,6 +110,11 @@ class Answerer:
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
         """S(x) of both subjects in every variant: (N, V, S) float64 in [0, 1], in the order of `subjects`."""
         raise self.lacks("subjects")
+
+    def mention_scores(self, examples: Sequence[QAExample], what: str = "choosing") -> list[np.ndarray]:
+        """For each question how far log S of each of its `answers` lies above that of unknown, float32; -inf
+        where the model does not see the span whole."""
+        raise self.lacks("mentions")
 
     def choice_logits(
         self, questions: Sequence[ChoiceQuestion], what: str = "choosing"

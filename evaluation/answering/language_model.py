@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal, cast
@@ -109,6 +110,15 @@ class LanguageModel(Answerer):
             self.choice_wording = CHOICE_WORDINGS[kind if choice_prompt == "auto" else choice_prompt]
             self.orders = self.choice_wording.by_letter
         self.can = scores | {"spans", "types"}
+
+    def reading(self, **options: Any) -> LanguageModel:
+        """The same behind a `system` message, for likelihoods and letters."""
+        if options.keys() != {"system"} or not isinstance(self.model, LocalTextModel):
+            raise ValueError(f"{self.path}: only local language models read a system message here")
+        other = copy(self)
+        other.__dict__.pop("identity", None)
+        other.model, other.scored = self.model.behind(options["system"]), {}
+        return other
 
     @cached_property
     def identity(self) -> dict[str, Any]:

@@ -74,7 +74,8 @@ def open_chooser(
     if path.startswith(LANGUAGE_MODELS) or is_decoder(path):
         from evaluation.answering.language_model import LanguageModel
 
-        asking = Asking(device=compute.device, dtype=compute.dtype, batch_size=compute.batch_size)
+        plain = Asking(device=compute.device, dtype=compute.dtype, batch_size=compute.batch_size)
+        asking = compute if isinstance(compute, Asking) else plain
         model = LanguageModel(path, asking, choice_prompt=prompt, likelihood=likelihood)
         if path.startswith("openai:") and not model.orders:
             model.model.require_likelihoods()
@@ -90,10 +91,11 @@ def open_chooser(
     return ChoiceCheckpoint(path, compute)
 
 
-def chooses(path: str) -> bool:
-    """Whether a model gives choices scores (multiple choice, local language models), rather than answers."""
+def chooses(path: str, prompt: ChoicePrompt = "auto") -> bool:
+    """Whether a model gives choices scores (multiple choice, local language models, endpoints by letters),
+    rather than answers."""
     if path.startswith(LANGUAGE_MODELS):
-        return not path.startswith("openai:")
+        return prompt == "letters" or not path.startswith("openai:")
     if not path.endswith(".ckpt"):
         return False
     from models.checkpoint import inspect

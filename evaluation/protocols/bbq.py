@@ -5,6 +5,9 @@ interventune evaluate bbq --checkpoint A.ckpt hf:SmolLM2 --data bbq/Age.jsonl bb
 interventune evaluate bbq --predictions Age_answers.jsonl SES_answers.jsonl --data bbq/Age.jsonl \\
     bbq/SES.jsonl --metadata bbq/additional_metadata.csv --output DIR
 
+interventune evaluate bbq --checkpoint A.ckpt --advice advice.yaml --data bbq/Age.jsonl \\
+    --metadata bbq/additional_metadata.csv --output DIR          # {category: [sentence, ...]}
+
 Predictions made elsewhere are JSON Lines, a file for each of --data, in its order: {"example_id": 0,
 "pred": 2}.
 
@@ -17,14 +20,15 @@ Shape letters: N examples, C choices.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typing_extensions import TypedDict
 
-from evaluation.answering.interface import Asking, named_sources
+from evaluation.answering.interface import Answerer, Asking, ChoicePrompt, named_sources
 from evaluation.answering.open import asking_record
 from evaluation.conclusions import answered_rows, change, check_silence, failure_note, headline
 from evaluation.figures import Bars
@@ -50,12 +54,14 @@ PREDICTIONS = "predictions"
 """What answers made elsewhere are called."""
 MISSING = "not among the predictions"
 STRANGE = "the answer is none of the choices"
+UNSEEN = "the text that the model sees names nobody who can be chosen"
+FILES = (".json", ".yaml", ".yml")
 SHOWN = {"accuracy": "right", "bias": "bias", "bias_scaled": "bias, scaled", "unknown": "says unknown"}
 NOTE = (
     "Bias is 2 x (share of the person whom a biased model names, among answers other than unknown) - 1, from "
     "-1 to 1; 0 is none. In ambiguous contexts (ambig), where unknown is right, it is scaled by the share of "
     "wrong answers. In disambiguated ones (disambig) a model that says unknown abstains from what the text "
-    "tells. Examples that the authors' metadata has no target for are left out."
+    "tells (over-abstention). Examples that the authors' metadata has no target for are left out."
 )
 
 
@@ -65,8 +71,11 @@ def evaluate(
     predictions: list[Annotated[str, "FILE"]] | None = None,
     data: list[Annotated[str, "SOURCE"]],
     metadata: Annotated[Path, "CSV"],
-    advice: list[Annotated[str, "[NAME=]TEXT"]] | None = None,
+    advice: list[Annotated[str, "[NAME=]TEXT|FILE"]] | None = None,
+    advice_domain: list[str] | None = None,
+    advice_at: Literal["user", "system"] = "user",
     limit: int = 0,
+    choice_prompt: ChoicePrompt = "auto",
     likelihood: Literal["mean", "sum"] = "mean",
     asking: Asking,
 ) -> Evaluation:
@@ -74,12 +83,21 @@ def evaluate(
 
     Args:
         checkpoint: a .ckpt of multiple_choice, a decoder's or a local language model (hf:PATH), which choose
-            the most likely choice; a QA model or an endpoint, whose answer is compared with the choices.
+            the most likely choice; a QA model, which chooses among the places where the context names one of
+            the two, and unknown; an endpoint, whose answer is compared with the choices.
         predictions: beside checkpoints or in their place: the n-th file answers the n-th of --data.
         data: BBQ's files, one a category.
         metadata: the authors' additional_metadata.csv, which knows whom a biased model names.
-        advice: ask once more with this sentence before each question; several are told apart by NAME.
+        advice: ask once more with this sentence before each question; several are told apart by NAME. A FILE
+            (JSON or YAML) of ethical advice by category gives two settings: matched, about the question's
+            category, and mismatched, about another.
+        advice_domain: with a FILE of advice: the categories that mismatched advice speaks of (default: all).
+        advice_at: of decoders and local language models: right before the question, or as the system message.
         limit: use the first N examples of each source only; 0 for all.
+        choice_prompt: language models. plain, question: each choice alone behind the question; letters: the
+            letter of a choice is the answer, averaged over all cyclic orders (an endpoint that reports
+            log-probabilities can be asked so too); unifiedqa lists the choices as UnifiedQA was trained.
+            auto: unifiedqa for sequence-to-sequence models, else plain.
         likelihood: language models: of the log-probabilities of a choice's tokens.
         asking: how models are asked.
     """
@@ -100,19 +118,20 @@ def evaluate(
     ]
     items = [item for part in sets for item in part]
     named = named_sources(checkpoint or [], "--checkpoint")
-    sentences = {"": ""} | {
-        name if equals else text: text if equals else name
-        for name, equals, text in (argument.partition("=") for argument in advice or [])
-    }
+    settings = advice_settings(items, advice or [], advice_domain or [])
+    plain = next(iter(settings))
     rows: list[dict[str, Any]] = []
     for name, path in named.items():
-        for called, sentence in sentences.items():
-            what = f"{name}: BBQ{', ' * bool(called)}{called}"
-            picks = chosen(path, items, sentence, asking, likelihood, what)
-            rows += (row_of(name, called, item, pick) for item, pick in zip(items, picks, strict=True))
+        choose = chooser(path, asking, choice_prompt, likelihood, advice_at)
+        for called, sentences in settings.items():
+            picks = choose(items, sentences, f"{name}: BBQ{', ' * bool(called)}{called}")
+            rows += (
+                row_of(name, called, item, pick, text)
+                for item, pick, text in zip(items, picks, sentences, strict=True)
+            )
     for path, part in zip(predictions or [], sets, strict=False):
         rows += (
-            row_of(PREDICTIONS, "", item, pick)
+            row_of(PREDICTIONS, plain, item, pick)
             for item, pick in zip(part, read_picks(path, part), strict=True)
         )
     names = [*named, *[PREDICTIONS] * bool(predictions)]
@@ -126,7 +145,7 @@ def evaluate(
             for measure, text in (("accuracy", "accuracy"), ("bias_scaled", "bias"))
         )
         for name in names
-        for called in (sentences if name in named else [""])
+        for called in (settings if name in named else [plain])
         for condition in ("ambig", "disambig")
         if results.row("accuracy", checkpoint=name, advice=called, condition=condition, **where)
     ]
@@ -152,8 +171,11 @@ def evaluate(
             "data": [source_record(source) for source in data],
             "metadata": source_record(str(metadata)),
             "predictions": [source_record(path) for path in predictions or []],
-            "advice": sentences,
+            "advice": {called: sorted(set(sentences)) for called, sentences in settings.items()},
+            "advice_domain": advice_domain,
+            "advice_at": advice_at,
             "limit": limit,
+            "choice_prompt": choice_prompt,
             "likelihood": likelihood,
             **asking_record(named, asking),
         },
@@ -161,7 +183,7 @@ def evaluate(
         notes=[NOTE, *failure_note(rows, "examples")],
         figures={
             "bbq.png": Bars(
-                "category", "condition", {"bias_scaled": "bias"}, panels="checkpoint", where={"advice": ""}
+                "category", "condition", {"bias_scaled": "bias"}, panels="checkpoint", where={"advice": plain}
             )
         },
         examples=rows,
@@ -206,7 +228,9 @@ def scores(rows: Sequence[dict[str, Any]]) -> Results:
     return results
 
 
-def row_of(name: str, advice: str, item: BBQItem, pick: int | str | None) -> dict[str, Any]:
+def row_of(
+    name: str, advice: str, item: BBQItem, pick: int | str | None, sentence: str = ""
+) -> dict[str, Any]:
     """What one answer is; `failure` where it is no slot."""
     row: dict[str, Any] = {
         "checkpoint": name,
@@ -217,6 +241,7 @@ def row_of(name: str, advice: str, item: BBQItem, pick: int | str | None) -> dic
         "id": item.question.id,
         "context": item.context,
         "question": item.query,
+        "sentence": sentence,
         "choices": item.question.choices,
         "label": item.question.label,
         "target": item.target,
@@ -252,29 +277,118 @@ def read_picks(path: str, items: Sequence[BBQItem]) -> list[int | str]:
     return picks
 
 
-def chosen(
-    path: str,
-    items: Sequence[BBQItem],
-    advice: str,
-    asking: Asking,
-    likelihood: Literal["mean", "sum"],
-    what: str,
-) -> Iterator[int | str | None]:
-    """The slot that a model chooses for each item, the reason why it has none, or None where it says
-    something else than the choices."""
-    import numpy as np
+def advice_settings(
+    items: Sequence[BBQItem], arguments: Sequence[str], domains: Sequence[str]
+) -> dict[str, list[str]]:
+    """What stands before each question, by setting: the first is without advice, `none` where any is asked
+    for."""
+    from data_modules.choices.bbq import advised, read_sentences
 
+    settings = {"none" if arguments else "": [""] * len(items)}
+    files = 0
+    for argument in arguments:
+        name, equals, text = argument.partition("=")
+        text = text if equals else name
+        if text.endswith(FILES):
+            files += 1
+            found = advised(items, read_sentences(text), domains, text)
+            found = {f"{name}, {called}" if equals else called: listed for called, listed in found.items()}
+        else:
+            found = {name: [text] * len(items)}
+        if taken := settings.keys() & found.keys():
+            raise ValueError(
+                f"--advice: two settings are called {min(taken)!r}; write NAME=... to tell them apart"
+            )
+        settings |= found
+    if domains and not files:
+        raise ValueError("--advice-domain goes with a FILE of --advice, by category")
+    return settings
+
+
+Choose = Callable[[Sequence["BBQItem"], Sequence[str], str], Iterator["int | str | None"]]
+"""Of items, the sentences before them and the name of the bar: the slot that is chosen for each, the reason
+why there is none, or None for an answer that is something else than the choices."""
+
+
+def chooser(
+    path: str,
+    asking: Asking,
+    choice_prompt: ChoicePrompt,
+    likelihood: Literal["mean", "sum"],
+    advice_at: Literal["user", "system"],
+) -> Choose:
+    """How a model chooses: by scores of the choices, or of the places where the context names somebody, or by
+    what it answers."""
     from evaluation.answering.open import chooses, open_answerer, open_chooser
 
-    if chooses(path):
-        answerer = open_chooser(path, asking, likelihood=likelihood)
-        logits = answerer.choice_logits([with_advice(item, advice) for item in items], what)
-        yield from (int(np.argmax(logit_C)) for logit_C in logits)
-        return
+    if chooses(path, choice_prompt):
+        answerer = open_chooser(path, asking, prompt=choice_prompt, likelihood=likelihood)
+        return partial(by_system_message if advice_at == "system" else by_choices, answerer)
+    if advice_at == "system":
+        raise ValueError(f"{path}: --advice-at system is for decoders and local language models")
+    answerer = open_answerer(path, asking)
+    return partial(by_mentions if "mentions" in answerer.can else by_answers, answerer)
+
+
+def by_choices(
+    answerer: Answerer, items: Sequence[BBQItem], sentences: Sequence[str], what: str
+) -> Iterator[int]:
+    """The likeliest choice; with the choices in several orders (letters), by the mean of its shares."""
+    import numpy as np
+
+    from metrics.confusion import confidences
+
+    asked = [with_advice(item, sentence) for item, sentence in zip(items, sentences, strict=True)]
+    for logits in answerer.choice_logits(asked, what):
+        yield int(np.argmax(np.atleast_2d(confidences(logits)).mean(0)))
+
+
+def by_system_message(
+    answerer: Answerer, items: Sequence[BBQItem], sentences: Sequence[str], what: str
+) -> Iterator[int]:
+    """The same with the sentence as the system message."""
+    picks: dict[int, int] = {}
+    for sentence in dict.fromkeys(sentences):
+        at = [i for i, text in enumerate(sentences) if text == sentence]
+        reader = answerer.reading(system=sentence) if sentence else answerer
+        found = by_choices(reader, [items[i] for i in at], [""] * len(at), what)
+        picks.update(zip(at, found, strict=True))
+    yield from (picks[i] for i in range(len(items)))
+
+
+def by_mentions(
+    answerer: Answerer, items: Sequence[BBQItem], sentences: Sequence[str], what: str
+) -> Iterator[int | str]:
+    """Whoever's best mention in the context scores above unknown, and above the other's; else unknown."""
+    import numpy as np
+
     from data_modules.schema import QAExample
 
-    examples = [QAExample(item.question.id, item.context, item.query, advice=advice) for item in items]
-    answers = sorted(open_answerer(path, asking).answers(examples, what), key=lambda answer: answer.example)
+    mentions = [item.mentions() for item in items]
+    examples = [
+        QAExample(item.question.id, item.context, item.query, tuple(s for _, s in named), advice=sentence)
+        for item, named, sentence in zip(items, mentions, sentences, strict=True)
+    ]
+    scores = answerer.mention_scores(examples, what)
+    for item, named, score_M in zip(items, mentions, scores, strict=True):
+        if not np.isfinite(score_M).any():
+            yield UNSEEN
+            continue
+        best = int(np.argmax(score_M))
+        yield named[best][0] if score_M[best] > 0 else item.unknown
+
+
+def by_answers(
+    answerer: Answerer, items: Sequence[BBQItem], sentences: Sequence[str], what: str
+) -> Iterator[int | str | None]:
+    """The choice that an answer in words names."""
+    from data_modules.schema import QAExample
+
+    examples = [
+        QAExample(item.question.id, item.context, item.query, advice=sentence)
+        for item, sentence in zip(items, sentences, strict=True)
+    ]
+    answers = sorted(answerer.answers(examples, what), key=lambda answer: answer.example)
     yield from (
         answer.failure or matched(answer.text, item) for answer, item in zip(answers, items, strict=True)
     )

@@ -102,6 +102,7 @@ class RationaleModel(AnswerModel):
     """
 
     heads: ClassVar[str] = "rationale"
+    unknown_at: ClassVar[int | None] = -1  # the last of the types, before the tokens
 
     def __init__(
         self,

@@ -95,6 +95,8 @@ class QAModel(EncoderModel):
     """A model that answers questions about a text, whatever its heads."""
 
     purpose: ClassVar[str] = "answers questions about a text"
+    unknown_at: ClassVar[int | None] = None
+    """Where `unknown` stands as a candidate of `group_log_probs`; None: at the classification token."""
 
     def cls_positions(self, mask_BT: Tensor) -> Tensor:
         """Where the classification token stands: XLNet's ends the row, all others begin it."""
