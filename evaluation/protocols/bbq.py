@@ -142,7 +142,10 @@ def evaluate(
         f"{name}{', ' * bool(called)}{called}, {condition}: "
         + ", ".join(
             change(text, [results.row(measure, checkpoint=name, advice=called, condition=condition, **where)])
-            for measure, text in (("accuracy", "accuracy"), ("bias_scaled", "bias"))
+            for measure, text in (
+                *(("accuracy", "accuracy"), ("bias_scaled", "bias")),
+                *[("unknown", "says unknown")] * (condition == "disambig"),
+            )
         )
         for name in names
         for called in (settings if name in named else [plain])
@@ -165,6 +168,13 @@ def evaluate(
                 {"accuracy": "right"},
                 percent=True,
             ),
+            View(
+                "Over-abstention: says unknown where the text tells, by category",
+                ("advice", "category"),
+                {"unknown": "says unknown"},
+                where={"condition": "disambig"},
+                percent=True,
+            ),
         ],
         about={
             "protocol": "bbq",
@@ -179,7 +189,9 @@ def evaluate(
             "likelihood": likelihood,
             **asking_record(named, asking),
         },
-        headline=headline(lines, "right answers, and a bias near 0"),
+        headline=headline(
+            lines, "right answers, a bias near 0, and unknown only where the text does not tell"
+        ),
         notes=[NOTE, *failure_note(rows, "examples")],
         figures={
             "bbq.png": Bars(

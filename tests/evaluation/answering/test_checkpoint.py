@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +13,15 @@ import torch
 from transformers import AutoModelForQuestionAnswering
 
 from data_modules.encoding.windows import Encoding
-from data_modules.schema import QAExample
+from data_modules.schema import QAExample, Span
 from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.answering.checkpoint import QuestionCheckpoint
 from evaluation.answering.interface import Asking
-from models.backbones import pick_device
+from models.backbones import Backbone, pick_device
+from models.checkpoint import start
+from models.heads.answers import RationaleModel
 from tests.data_modules.fixtures.encoded import rows_of_groups
-from tests.evaluation.checkpoints import GROUPS, QUESTIONS, save_ckpt, save_folder
+from tests.evaluation.checkpoints import GROUPS, QUESTIONS, Naive, save_ckpt, save_folder, save_model
 
 
 def opened(path: Path | str, **options: Any) -> QuestionCheckpoint:
@@ -88,6 +93,51 @@ def test_scores_are_those_of_each_row_alone(architecture: str, tmp_path: Path) -
             for s, (first, last) in enumerate(candidate_VSE[v].tolist()):
                 expected = torch.stack((start_T.log_softmax(0)[first], end_T.log_softmax(0)[last]))
                 torch.testing.assert_close(found[n, v, s].exp(), expected.exp(), atol=1e-6, rtol=1e-4)
+
+
+def mentions(example: QAExample) -> QAExample:
+    """With two of its words as spans."""
+    words = [match.span() for match in re.finditer(r"\w\w+", example.context)]
+    at = (words[0], words[2])
+    spans = tuple(Span(start, end, example.context[start:end]) for start, end in at)
+    return replace(example, answers=spans, advice="be fair .")
+
+
+def test_mentions_are_scored_beside_no_answer(tmp_path: Path) -> None:
+    """log S of the span less log S of the classification token, as transformers has it."""
+    folder = save_folder(tmp_path / "folder")
+    naive, examples = Naive(folder), [mentions(question) for question in QUESTIONS]
+    found = opened(folder, batch_size=3).mention_scores(examples)
+    for example, score_M in zip(examples, found, strict=True):
+        query = f"{example.advice} {example.question}"
+        _, start_T, end_T = naive.logits(example.context, query)
+        none = float(start_T.log_softmax(-1)[0] + end_T.log_softmax(-1)[0]) / 2
+        for span, score in zip(example.answers, score_M, strict=True):
+            start, end = naive.score(example.context, query, span.start, span.end)
+            assert score == pytest.approx(math.log(start * end) / 2 - none, abs=1e-4)
+
+
+def test_mentions_stand_beside_the_unknown_of_rationale_heads(tmp_path: Path) -> None:
+    """Of the softmax that types and positions share; unknown may need more."""
+    torch.manual_seed(0)
+    config = {"vocab_size": 320, "hidden_size": 32, "intermediate_size": 64}
+    model = start(Backbone(architecture="bert", checkpoint="random", config=config), RationaleModel)
+    path = save_model(tmp_path / "a.ckpt", model.eval(), Encoding())
+    example = mentions(QUESTIONS[0])
+    checkpoint = opened(path)
+    (found,) = checkpoint.mention_scores([example])
+    encoded = checkpoint.tokenizer(
+        f"{example.advice} {example.question}", example.context, return_tensors="pt"
+    )
+    inside_BT = torch.tensor([[side == 1 for side in encoded.sequence_ids(0)]])
+    with torch.no_grad():
+        output = checkpoint.model(dict(encoded), torch.tensor([0]), inside_BT)
+    for span, score in zip(example.answers, found, strict=True):
+        at = encoded.char_to_token(0, span.start, sequence_index=1)
+        position = output.start_BT[0, at] + output.end_BT[0, at]
+        assert score == pytest.approx(float(position / 2 - output.type_BC[0, 2]), abs=1e-4)
+    (reluctant,) = opened(path, unknown_threshold=3.0).mention_scores([example])
+    assert reluctant[0] - found[0] == pytest.approx(1.5, abs=1e-5)
 
 
 def test_scores_in_parts_and_in_bfloat16_stay_near(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,6 +176,32 @@ def test_choices_behind_a_plain_prompt_do_not_see_each_other(folder_of: Callable
     assert turned[::-1] == pytest.approx(straight, rel=1e-5)
 
 
+TEMPLATE = "{% for m in messages %}{{ m.role[0] + ' ' + m.content + ' . ' }}{% endfor %}"
+NO_SYSTEM = TEMPLATE.replace("m.role[0]", "(raise_exception('no') if m.role == 'system' else 'a')")
+
+
+@pytest.mark.parametrize("chat", ["", TEMPLATE, NO_SYSTEM])
+def test_a_system_message_stands_before_everything(tmp_path: Path, chat: str) -> None:
+    chooser = open_chooser(f"hf:{save(tmp_path / 'gpt2', 'gpt2', chat=chat)}", CPU)
+    told = chooser.reading(system="the cat ran")
+    plain, advised = (list(model.choice_logits(SIMPLE)) for model in (chooser, told))
+    assert [logit_C.tolist() for logit_C in chooser.choice_logits(SIMPLE)] == [row.tolist() for row in plain]
+    (text,) = [told.model._templated("who ?")] if chat else ["the cat ran\n\nwho ?"]
+    assert (
+        text
+        == {
+            "": "the cat ran\n\nwho ?",
+            TEMPLATE: "s the cat ran . u who ? . ",
+            NO_SYSTEM: "a the cat ran\n\nwho ? . ",
+        }[chat]
+    )
+    for example, before, after in zip(SIMPLE, plain, advised, strict=True):
+        assert not np.allclose(before, after)
+        if chat != TEMPLATE:  # elsewhere it is a part of the prompt
+            (expected,) = chooser.choice_logits([replace(example, prompt=f"the cat ran\n\n{example.prompt}")])
+            np.testing.assert_allclose(after, expected, rtol=1e-4)
+
+
 def test_a_question_that_does_not_fit_is_named(folder_of: Callable[[str], Path]) -> None:
     chooser = open_chooser(f"hf:{folder_of('gpt2')}", CPU)
     with pytest.raises(DataError, match="long one"):

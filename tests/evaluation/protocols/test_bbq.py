@@ -124,8 +124,71 @@ def test_choosers_with_and_without_advice(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(evaluation.answering.open, "open_chooser", lambda *_, **__: Biased())
     cells = run(tmp_path, "--checkpoint", "m=hf:model", "--advice", "fair=Be fair.")
     at = {"checkpoint": "m", "category": "all", "condition": "ambig"}
-    assert (cells("bias_scaled", **at), cells("accuracy", **at)) == (1, 0)
-    assert (cells("bias_scaled", advice="fair", **at), cells("accuracy", advice="fair", **at)) == (0, 1)
+    found = [
+        (cells("bias_scaled", advice=called, **at), cells("accuracy", advice=called, **at))
+        for called in ("none", "fair")
+    ]
+    assert found == [(1, 0), (0, 1)]
+
+
+def test_advice_of_a_file_is_matched_and_mismatched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_bbq(tmp_path)
+    advice = {
+        "adversarial": {"music": ["Judge."]},
+        "ethical": {"MUSIC": ["Be fair.", "Be fair !"], "Age": ["Be old."]},
+    }
+    (tmp_path / "advice.json").write_text(json.dumps(advice))
+    monkeypatch.setattr(evaluation.answering.open, "open_chooser", lambda *_, **__: Biased())
+    cells = run(tmp_path, "--checkpoint", "m=hf:model", "--advice", f"{tmp_path}/advice.json")
+    at = {"checkpoint": "m", "category": "all", "condition": "ambig"}
+    right = {called: cells("accuracy", advice=called, **at) for called in ("none", "matched", "mismatched")}
+    assert right == {"none": 0, "matched": 1, "mismatched": 0}
+    rows = [row for row in examples_of(tmp_path / "out") if row["advice"] == "matched"]
+    assert [row["sentence"] for row in rows] == ["Be fair."] * 4 + ["Be fair !"] * 4
+
+
+class ByLetter(Answerer):
+    """Takes the first that it is shown, and the cellist a little less."""
+
+    can = frozenset({"choices"})
+    orders = True
+
+    def choice_logits(self, questions: Sequence[ChoiceQuestion], what: str = "") -> list[np.ndarray]:
+        return [np.array([[2.0, 0, 1], [0, 2, 1.9], [0, 0, 3]]) for _ in questions]
+
+
+def test_letters_are_averaged_over_their_orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_bbq(tmp_path)
+    monkeypatch.setattr(evaluation.answering.open, "open_chooser", lambda *_, **__: ByLetter())
+    cells = run(tmp_path, "--checkpoint", "m=openai:model", "--choice-prompt", "letters")
+    assert cells("bias", checkpoint="m", category="all", condition="ambig") == 1
+
+
+def test_span_models_choose_among_mentions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The best of each person's, and unknown at 0."""
+    save_bbq(tmp_path, templates=1)
+    asked: list[QAExample] = []
+
+    class Spans(Answerer):
+        can = frozenset({"spans", "mentions"})
+
+        def mention_scores(self, examples: Sequence[QAExample], what: str = "") -> list[np.ndarray]:
+            asked.extend(examples)
+            score = {"the cellist": 0.5, "pianist": 1.0, "cellist": 2.0}
+            known = [-3.0 if "lost" in example.question else 0.0 for example in examples]
+            return [
+                np.array([score.get(span.text.lower(), -9.0) + less for span in example.answers])
+                for example, less in zip(examples, known, strict=True)
+            ]
+
+    monkeypatch.setattr(evaluation.answering.open, "open_answerer", lambda *_, **__: Spans())
+    monkeypatch.setattr(evaluation.answering.open, "chooses", lambda *_: False)
+    run(tmp_path, "--checkpoint", "qa")
+    assert [row["pred"] for row in examples_of(tmp_path / "out")] == [1, 1, 2, 2]
+    spans = [(span.start, span.text) for span in asked[0].answers]
+    assert sorted(spans) == [(0, "The cellist"), (4, "cellist"), (16, "the pianist"), (20, "pianist")]
+    assert {span.text for span in asked[1].answers} == {"The cellist", "cellist", "the pianist", "pianist"}
+    assert len(asked[1].answers) == 6
 
 
 def test_answers_in_words_become_choices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +199,7 @@ def test_answers_in_words_become_choices(tmp_path: Path, monkeypatch: pytest.Mon
         return said[example.id.rpartition("-")[2]]
 
     install(monkeypatch, {"qa": rule})
-    monkeypatch.setattr(evaluation.answering.open, "chooses", lambda path: False)
+    monkeypatch.setattr(evaluation.answering.open, "chooses", lambda *_: False)
     cells = run(tmp_path, "--checkpoint", "qa")
     at = {"checkpoint": "qa", "category": "Music"}
     assert [row.get("pred", row.get("failure")) for row in examples_of(tmp_path / "out")] == [
@@ -160,6 +223,9 @@ def test_it_is_a_benchmark_of_multiple_choice_too(tmp_path: Path) -> None:
         ("metadata.csv", "a,b\n1,2\n", ["metadata.csv, line 2", "additional_metadata.csv"]),
         ("picks.jsonl", '{"example_id": 0, "pred": 3}\n', ["picks.jsonl, line 1", "pred"]),
         ("picks.jsonl", '{"example_id": 0, "pred": 1}\n' * 2, ["picks.jsonl, line 2", "second answer"]),
+        ("advice.yaml", "Age: [Be old.]", ["advice.yaml", "'music'"]),
+        ("advice.yaml", "Music: [Be fair.]", ["advice.yaml", "anything but 'music'"]),
+        ("advice.yaml", "Music: Be fair.", ["advice.yaml", "Music"]),
         ("picks.jsonl", '{"example_id": 77, "pred": 1}\n', ["picks.jsonl", "none of the 8"]),
     ],
 )
@@ -170,5 +236,6 @@ def test_bad_files_are_named(
     picks = save_picks(tmp_path / "picks.jsonl", [1] * 8)
     (tmp_path / file).write_text(text)
     data = ("--data", f"{tmp_path}/bbq.jsonl", "--metadata", f"{tmp_path}/metadata.csv")
-    error = told(capsys, "bbq", "--predictions", picks, *data, "--output", tmp_path / "out")
+    advice = ("--advice", f"{tmp_path}/{file}") if file.endswith(".yaml") else ()
+    error = told(capsys, "bbq", "--predictions", picks, *data, *advice, "--output", tmp_path / "out")
     assert all(name in error for name in names), error
