@@ -67,7 +67,7 @@ def of_means(
     value_J = drawn(np.ones((1, shape[1])))[0]
     if shape[1] < 2:
         return Statistics(value_J, np.full_like(value_J, np.nan), np.full_like(value_J, np.nan))
-    blocks = resamples(shape[1], num_resamples(shape[1], cells), width=4 * cells)
+    blocks = resamples(shape[1], num_resamples(len(value_E), cells), width=4 * cells)
     return Statistics(value_J, *percentiles_of_each(np.concatenate([drawn(block) for block in blocks])))
 
 

@@ -9,7 +9,7 @@ A attributes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -72,15 +72,15 @@ def num_resamples(groups: int, cells: int) -> int:
     return max(FEWEST, min(RESAMPLES, WORK // max(1, groups + cells)))
 
 
-def estimate_bias(groups: ClassGroups) -> BiasEstimate:
-    """Every aggregate with its interval."""
+def estimate_bias(groups: ClassGroups, fields: Collection[str] = BiasResult._fields) -> BiasEstimate:
+    """Every aggregate, those of `fields` with their intervals."""
     blocks = resampled_bias(groups)
     value = next(blocks)
     most = MOST_KEPT // RESAMPLES
     drawn: dict[str, list[Tensor]] = {
         name: []
         for name, like in zip(BiasResult._fields, value, strict=True)
-        if like.is_floating_point() and like.numel() <= most
+        if name in fields and like.is_floating_point() and like.numel() <= most
     }
     for block in blocks:
         for name, parts in drawn.items():
@@ -96,7 +96,7 @@ def estimate_bias(groups: ClassGroups) -> BiasEstimate:
                 statistic = moved.clamp(0, 1)
             ends = percentiles_of_each(statistic.numpy())
             low[name], high[name] = (torch.as_tensor(end)[None] for end in ends)
-    count = sum(map(len, drawn["mu_K"]))
+    count = max((sum(map(len, parts)) for parts in drawn.values()), default=0)
     return BiasEstimate(value, BiasResult(**low), BiasResult(**high), count)
 
 

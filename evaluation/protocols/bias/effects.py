@@ -56,7 +56,7 @@ def add_by_domain(results: Results, one: ScoredGroups) -> None:
         for (domain, noun), mask_N in masks.items():
             if (domain or noun) and not mask_N.all():
                 place = {**cell, "domain": domain, "advice_domain": noun}
-                estimate = estimate_bias(groups.where(mask_N).renumbered())
+                estimate = estimate_bias(groups.where(mask_N).renumbered(), BY_DOMAIN)
                 add_estimate(results, estimate, BY_DOMAIN, one.table, place)
 
 
