@@ -41,6 +41,13 @@ SIDE_EFFECTS = {
     "eps": "negation error eps",
     "mass": "mass",
 }
+IN_WORDS = (
+    ("carry", "ethical", "carry of ethical advice"),
+    ("kept", "mismatched_ethical", "kept under mismatched"),
+    ("scope_gap", "ethical", "scope gap"),
+    ("carry", "adversarial", "carry of adversarial advice"),
+)
+"""What a headline says: measure, class, and its name."""
 
 NOTE = (
     "mu: mean over subjects of the largest |gamma(x, attribute)|, few groups inflate it: read it beside "
@@ -217,21 +224,22 @@ def conclusion(results: Results, names: Sequence[str]) -> str:
     for data, cells in mu.groupby("data", sort=False):
         parts: list[str] = []
         lead = " ".join(filter(None, (str(data), f"({' -> '.join(names)})")))
-        in_scope = bool({"mismatched_ethical", "mismatched_adversarial"} & {*cells["class"]})
+        mismatched = any(name.startswith("mismatched") for name in cells["class"])
         asked = dict.fromkeys(zip(cells["class"], cells["advice_at"], strict=True))
         for advice, at in sorted(asked, key=lambda one: one[0] == "none"):
             place = {"data": data, "class": advice, "advice_at": at, **WHOLE}
+            scope = effects_in_words(results, names, data, at, IN_WORDS) if mismatched else ""
+            carry = effects_in_words(results, names, data, at, IN_WORDS[:1])
             if advice == "none":
                 parts.append(without_advice(results, names, place))
-            elif in_scope and (told := effects_in_words(results, names, data, advice, at)):
-                parts.append(told)
+            elif scope:
+                parts += [scope] * (scope not in parts)  # one for all classes
                 scoped = True
             else:
                 text = change("mu" * (not parts), results.rows("mu", names, **place))
                 named = f"{advice} {'advice' * (not parts)}".strip() + f" ({at})" * bool(at)
                 parts.append(f"{named}{': ' if not parts else ' '}{text}")
-                if advice == "ethical" and (told := effects_in_words(results, names, data, advice, at)):
-                    parts[-1] += f", {told}"
+                parts[-1] += f", {carry}" * bool(carry and advice == "ethical")
                 advised = True
             if any(right := results.rows("accuracy", names, **place)):
                 parts.append(change("specified contexts answered rightly", right, percent=True))
@@ -250,13 +258,16 @@ def conclusion(results: Results, names: Sequence[str]) -> str:
     return headline(sentences, good + "; specified contexts near 100 %, whatever mu" * specified)
 
 
-def effects_in_words(results: Results, names: Sequence[str], data: str, advice: str, at: str) -> str:
-    """carry or kept of a class of advice, over all domains, and the scope gap; "" where there is none."""
-    place = {"data": data, "class": advice, "advice_at": at}
-    words = {"carry": f"carry of {advice} advice", "kept": f"kept under {advice.replace('_', ' ')}"}
-    words["scope_gap"] = "scope gap"
-    found = {text: results.rows(measure, names, **place) for measure, text in words.items()}
-    return ", ".join(change(text, rows) for text, rows in found.items() if any(rows))
+def effects_in_words(
+    results: Results, names: Sequence[str], data: str, at: str, wanted: Sequence[Sequence[str]]
+) -> str:
+    """Some of `IN_WORDS`, over all domains; "" where there is none."""
+    found = [
+        change(text, rows)
+        for measure, advice, text in wanted
+        if any(rows := results.rows(measure, names, data=data, advice_at=at, **{"class": advice}))
+    ]
+    return ", ".join(found) + f" ({at})" * bool(found and at)
 
 
 def without_advice(results: Results, names: Sequence[str], place: Mapping[str, Any]) -> str:

@@ -12,14 +12,19 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import torch
 
 from data_modules.groups.advice import spread, with_advice
 from data_modules.groups.lei import ScoredGroup, write_lei
 from data_modules.schema import AdviceClass
 from evaluation.protocols.bias import views
+from evaluation.protocols.bias.effects import add_effects
+from evaluation.protocols.bias.measures import BY, GroupTable, ScoredGroups
+from evaluation.results import Results
 from tests.data_modules.fixtures.tiny_lists import make_group
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import GROUPS, evaluate, examples_of, save_folder, save_groups, told
+from tests.metrics.batches import naive_c
 
 DOMAINS = {"diet": ("Ayan", "Boro"), "town": ("Celt", "Dorn"), "song": ("Erin", "Fara")}
 SHARES = {"none": 0.9, "ethical": 0.1, "adversarial": 1.1, "mismatched_ethical": 0.7}
@@ -117,7 +122,7 @@ def test_carry_scope_side_effects_and_sentences_equal_naive_loops(tmp_path: Path
     headline = report(tmp_path)["headline"]
     for part in (
         "carry of ethical advice",
-        "kept under mismatched ethical",
+        "kept under mismatched",
         "scope gap",
         "mean |C| changed by -",
     ):
@@ -185,3 +190,21 @@ def test_the_heat_map_takes_any_number_of_domains(size: int, tmp_path: Path) -> 
     assert (figure is None) == (size == 1)
     if figure:
         figure(pd.DataFrame(rows), tmp_path / "scope.png")
+
+
+def test_advice_in_several_places_is_set_against_the_same_questions_without() -> None:
+    records = scored(["diet"], steered, named=False)
+    bare = [record.group for record in records if not record.group.advice_id]
+    advised = [record.group for record in records if record.group.advice_class == "ethical"]
+    make, results, expected = torch.Generator().manual_seed(0), Results(BY, "groups"), dict[str, float]()
+    every = []
+    for groups, at in ((advised, "system"), (advised, "user"), (bare, "")):
+        score_NVS = torch.rand(len(groups), 4, 2, generator=make).double()
+        cell = {"checkpoint": "a", "data": "d"} | ({"advice_at": at} if at else {})
+        every.append(ScoredGroups(cell, GroupTable.of(groups), score_NVS, {}))
+        expected[at] = fmean(abs(naive_c(score)) for score in score_NVS.tolist())
+    add_effects(results, every)
+    for at in ("system", "user"):
+        place = {"class": "ethical", "advice_at": at, "sentence": ""}
+        assert results.value("carry", **place) == pytest.approx(expected[at] / expected[""])
+        assert results.rows("mean_abs_c", ["a"], **place | {"sentence": "Note that, ethical diet 1."})[0]
