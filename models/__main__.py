@@ -22,7 +22,8 @@ def export(
     adapter: bool = False,
     dtype: Literal["float32", "bfloat16"] = "float32",
 ) -> None:
-    """Write a checkpoint as a Hugging Face folder: weights, configuration, tokenizer. Of a model with
+    """Write a checkpoint as a Hugging Face folder: weights, configuration, tokenizer, and how it was trained to
+    read (interventune.json), so that evaluation of the folder gives the checkpoint's numbers. Of a model with
     rationale heads only encoder and span head go along, with a warning. An adapter (LoRA) is merged, or
     written alone with --adapter.
 
@@ -42,7 +43,7 @@ def export(
 
     from models.adapters import OPTIONS, save_adapter
     from models.backbones import Backbone, CheckpointError
-    from models.checkpoint import inspect, start
+    from models.checkpoint import inspect, start, write_record
     from models.heads.causal import CausalModel
     from models.heads.span import SpanModel
 
@@ -84,6 +85,7 @@ def export(
                 pretrained.to(getattr(torch, dtype)).save_pretrained(staged)
             for name, text in info.tokenizer.items():
                 (staged / Path(name).name).write_text(text, encoding="utf-8")
+            write_record(info, model, staged)
     except (OSError, SafetensorError) as error:  # which tells of a full disk in its own type
         raise CheckpointError(f"{folder}: cannot be written: {' '.join(str(error).split())}") from error
     load = f"{type(pretrained).__name__}.from_pretrained({str(folder)!r})"

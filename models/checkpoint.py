@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from pickle import UnpicklingError
@@ -50,12 +50,16 @@ from models.backbones import (
 from models.heads.span import SpanModel
 from storage.errors import DataError
 from storage.files import check_archive
+from storage.json_files import load_json
 
 log = logging.getLogger(__name__)
 
 KEY = "interventune"
 """Where our part of a Lightning checkpoint lies."""
 FORMAT = 1
+
+RECORD = "interventune.json"
+"""Beside the files of an exported folder: what transformers' own do not say of how the model reads."""
 
 BELOW = "base:"
 """Before the path of a checkpoint: the base on which its adapter stands."""
@@ -100,7 +104,8 @@ class CheckpointInfo:
     config: dict[str, Any] = field(default_factory=dict)
     """Values of transformers' configuration, `model_type` among them; empty for a folder."""
     encoding: dict[str, Any] = field(default_factory=dict)
-    """Options of the text encoding that the model was trained with; empty if the checkpoint does not say."""
+    """Options of the text encoding that the model was trained with; empty if the checkpoint, or the folder (in
+    `RECORD`), does not say."""
     step: int = 0
     """Of training."""
     adapter: dict[str, Any] = field(default_factory=dict)
@@ -159,7 +164,8 @@ def inspect(path: str) -> CheckpointInfo:
     """
     path = path.removeprefix(BELOW)
     if not _is_file(path):
-        return CheckpointInfo(path=path, architecture=folder_architecture(path), tokenizer=path)
+        architecture = folder_architecture(path)
+        return CheckpointInfo(path=path, architecture=architecture, tokenizer=path, **asdict(_recorded(path)))
     checkpoint = _read(path, mmap=True)
     saved = checkpoint[KEY]
     try:
@@ -220,8 +226,12 @@ def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
             new_head=logging.WARNING if asked_for_plain else logging.INFO,
         )
         if asked_for_plain:
-            model = plain(pretrained, name)
+            try:
+                model = plain(pretrained, name, **info.head_options)
+            except TypeError as error:
+                raise CheckpointError(f"{Path(path) / RECORD}: head_options: {error}") from error
         else:
+            info = replace(info, encoding={}, head_options={})  # of other heads
             options: dict[str, Any] = {"generator": torch.Generator().manual_seed(0)}
             model = kind(pretrained, name, **options)
     return cast(M, model.eval()), info
@@ -316,7 +326,28 @@ def fingerprint(model: nn.Module) -> str:
 def reading_order(path: str) -> str:
     """Whether a checkpoint of ours was trained to read `question_first` or `context_first`; `auto` for one
     that does not say. CheckpointError as for `inspect`."""
-    return str(inspect(path).encoding.get("order", "auto")) if _is_file(path) else "auto"
+    said = inspect(path) if _is_file(path) else _recorded(path)
+    return str(said.encoding.get("order", "auto"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """The content of `RECORD`."""
+
+    encoding: dict[str, Any] = field(default_factory=dict)
+    head_options: dict[str, Any] = field(default_factory=dict)
+
+
+def write_record(info: CheckpointInfo, model: EncoderModel, folder: Path) -> None:
+    """Keep in a folder with an exported model how its checkpoint was trained to read, and by what its heads
+    score."""
+    record = _Record(info.encoding, model.head_options)
+    (folder / RECORD).write_text(json.dumps(asdict(record), indent=1), encoding="utf-8")
+
+
+def _recorded(folder: str) -> _Record:
+    file = Path(folder) / RECORD
+    return load_json(file, _Record) if file.is_file() else _Record()
 
 
 def _is_file(path: str) -> bool:

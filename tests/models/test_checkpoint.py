@@ -15,12 +15,14 @@ from models.backbones import ARCHITECTURES, CheckpointError, EncoderModel
 from models.checkpoint import (
     HEADS,
     KEY,
+    RECORD,
     START_FROM,
     describe,
     fingerprint,
     heads_class,
     inspect,
     load,
+    reading_order,
     start,
 )
 from models.heads.answers import RationaleModel
@@ -98,9 +100,16 @@ def test_a_folder_gives_a_span_model_and_a_span_model_a_folder(name: str, tmp_pa
     assert torch.equal(own(**taken).start_logits[mask_BT], expected_BT[mask_BT])
     loaded, info = load(str(folder), QAModel)
     assert (info.architecture, info.heads) == (loaded.architecture, "") == (name, "")
-    assert (info.tokenizer, info.encoding) == (str(folder), {})
+    assert (info.tokenizer, info.encoding) == (str(folder), ENCODING)
+    assert reading_order(str(folder)) == reading_order(str(path)) == ENCODING["order"]
+    assert load(str(folder), ChoiceModel)[1].encoding == {}  # of other heads
     assert torch.equal(loaded(inputs).start_BT, expected_BT)
     refused(folder, lambda: export(str(path), folder))  # there already
+    (folder / RECORD).write_text('{"head_options": {"likelihood": "sum"}}')
+    refused(folder / RECORD, lambda: load(str(folder), QAModel))
+    (folder / RECORD).write_text('{"encoding": []}')
+    with pytest.raises(ValueError, match=f"{RECORD}.*encoding"):
+        load(str(folder), QAModel)
 
 
 @torch.no_grad()

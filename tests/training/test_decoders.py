@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
@@ -23,6 +25,7 @@ from models.__main__ import main as models
 from models.backbones import Backbone
 from models.checkpoint import KEY, inspect, load, start
 from models.heads.causal import CausalModel
+from tests.evaluation.conftest import undrawn
 from tests.training.conftest import SMALL, Commands, curves, failing, metrics_of
 from training.cli import main as train
 
@@ -37,11 +40,22 @@ def lei(commands: Commands, version: str, *flags: str, architecture: str = "llam
     return commands.root / "lei_few_shot" / version
 
 
-def mu(folder: Path) -> dict[str, float]:
-    """mu of each class, of the report of one checkpoint."""
+def export(checkpoint: Path, folder: Path) -> Path:
+    assert models(["export", str(checkpoint), str(folder)]) == 0
+    return folder
+
+
+def mu(folder: Path) -> list[dict[str, float]]:
+    """mu of each class, of each checkpoint of a report."""
     table = pd.read_csv(folder / "results.csv")
-    rows = table[table["measure"] == "mu"]
-    return dict(zip(rows["class"], rows["value"], strict=True))
+    rows = table[table["measure"] == "mu"].groupby("checkpoint", sort=False)
+    return [dict(zip(part["class"], part["value"], strict=True)) for _, part in rows]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _undrawn() -> Iterator[None]:
+    with undrawn():
+        yield
 
 
 def test_group_losses_resume_evaluate_and_export(commands: Commands, tmp_path: Path) -> None:
@@ -56,18 +70,14 @@ def test_group_losses_resume_evaluate_and_export(commands: Commands, tmp_path: P
     ]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     assert curves(whole) == curves(cut)
-    checkpoint, folder = cut / "checkpoints/last.ckpt", tmp_path / "folder"
-    assert models(["export", str(checkpoint), str(folder)]) == 0
-    found = []
-    for name, path in (("ours", checkpoint), ("theirs", folder)):
-        asked = ["bias", "--checkpoint", f"a={path}", "--data", str(commands.data.groups_dev)]
-        assert evaluate([*asked, "--output", str(tmp_path / name)]) == 0
-        found.append(mu(tmp_path / name))
-    last = metrics_of(cut)
+    checkpoint = cut / "checkpoints/last.ckpt"
+    asked = ["bias", "--checkpoint", f"a={checkpoint}", f"b={export(checkpoint, tmp_path / 'folder')}"]
+    asked += ["--data", str(commands.data.groups_dev), "--output", str(tmp_path / "out")]
+    assert evaluate(asked) == 0
+    found, last = mu(tmp_path / "out"), metrics_of(cut)
     assert found[0].keys() >= {"ethical", "adversarial", "irrelevant", "none"}
-    for advice, value in found[0].items():
-        assert value == pytest.approx(last[f"val/bias/{advice}/mu"], abs=1e-5)
-        assert value == pytest.approx(found[1][advice], abs=1e-5)
+    expected = {advice: last[f"val/bias/{advice}/mu"] for advice in found[0]}
+    assert found == [pytest.approx(expected, abs=1e-5)] * 2
 
 
 PLACES = ("system", "context")
@@ -111,11 +121,15 @@ def test_chat_and_the_places_of_advice_side_by_side(commands: Commands, tmp_path
     run = lei(commands, "chat", *flags, "--data.encoding.advice_at=system", "--trainer.max_steps=2")
     last, checkpoint = metrics_of(run), run / "checkpoints/last.ckpt"
     assert last["val/bias/none/unknown"] == pytest.approx(1 - last["val/bias/none/mass"], abs=1e-6)
-    asked = ["bias", "--checkpoint", f"a={checkpoint}", "--data", str(commands.data.groups_dev)]
-    assert evaluate([*asked, "--output", str(tmp_path / "usual")]) == 0
+    data = ["--data", str(commands.data.groups_dev)]
+    asked = ["bias", *data, "--checkpoint", f"a={checkpoint}"]
+    folder = export(checkpoint, tmp_path / "folder")  # which reads as the checkpoint was trained to
+    assert evaluate([*asked, f"b={folder}", "--output", str(tmp_path / "usual")]) == 0
     asked += ["--advice-at", "system,user,context"]
     assert evaluate([*asked, "--output", str(tmp_path / "places")]) == 0
-    usual, table = mu(tmp_path / "usual"), pd.read_csv(tmp_path / "places/results.csv", keep_default_na=False)
+    usual, theirs = mu(tmp_path / "usual")
+    assert theirs == pytest.approx(usual, abs=1e-5)
+    table = pd.read_csv(tmp_path / "places/results.csv", keep_default_na=False)
     found = {(row["measure"], row["class"], row["advice_at"]): row for row in table.to_dict("records")[::-1]}
     for advice, value in usual.items():
         assert value == pytest.approx(last[f"val/bias/{advice}/mu"], abs=1e-5)
@@ -163,13 +177,34 @@ def test_the_probability_form_is_refused(commands: Commands) -> None:
         lei(commands, "none", "--model.loss.form=probability", architecture="gpt2")
 
 
+MEASURES = {
+    "lei_few_shot": {"class": ("none", "ethical", "adversarial"), "measure": ("mu", "delta", "mass")},
+    "lei_planted": {"class": ("none",), "measure": ("mu", "delta", "mass")},
+    "squad_ot": {"variant": ("ts", "ts_r"), "measure": ("cosine",)},
+    "squad_ibt": {"variant": ("os", "ts", "ts_r"), "measure": ("f1", "unknown")},
+}
+"""Cells of results.csv that training reports too."""
+
+
+def by_training(experiment: str, cell: str, measure: str) -> str:
+    """What training calls a cell."""
+    if experiment.startswith("lei"):
+        return f"val/bias/{cell}/{measure}"
+    return f"val/shift/cls/{cell}/mean" if measure == "cosine" else f"val/qa/{cell}/{measure}".replace("os/", "")
+
+
 @pytest.mark.parametrize(
     ("experiment", "architecture", "lora"),
     [
+        ("lei_few_shot", "qwen3", 4),
+        ("lei_few_shot", "gpt2", 4),
+        ("lei_planted", "llama", 0),
         ("lei_planted", "gpt2", 0),
         ("lei_planted", "qwen3", 4),
         ("squad_ot", "qwen3", 0),
+        ("squad_ot", "gpt2", 0),
         ("squad_ot", "llama", 4),
+        ("squad_ibt", "llama", 0),
         ("squad_ibt", "gpt2", 4),
         ("squad_ibt", "qwen3", 4),
     ],
@@ -177,8 +212,8 @@ def test_the_probability_form_is_refused(commands: Commands) -> None:
 def test_every_experiment_resumes_evaluates_and_exports(
     experiment: str, architecture: str, lora: int, commands: Commands, tmp_path: Path
 ) -> None:
-    flags = [*FEW, "--run.version=a"]
-    flags += ["--data.interventions.layers=all"] * experiment.startswith("squad")
+    groups = experiment.startswith("lei")
+    flags = [*FEW, "--run.version=a", *["--data.interventions.layers=all"] * (not groups)]
     if lora:
         config = yaml.safe_load(SMALL[architecture])
         below = Backbone(architecture=architecture, checkpoint="random", config=config)  # type: ignore[arg-type]
@@ -188,27 +223,20 @@ def test_every_experiment_resumes_evaluates_and_exports(
         again = ("--ckpt_path=auto", f"--trainer.max_steps={steps}", "--trainer.max_epochs=-1")
         train(commands.of("fit", experiment, architecture, *flags, *again))
     run = commands.root / experiment / "a"
-    last, checkpoint, folder = metrics_of(run), run / "checkpoints/last.ckpt", tmp_path / "folder"
+    last, checkpoint = metrics_of(run), run / "checkpoints/last.ckpt"
     assert last["step"] == 2
     assert bool(inspect(str(checkpoint)).adapter) == bool(lora)
-    assert models(["export", str(checkpoint), str(folder)]) == 0
-    planted = experiment == "lei_planted"
-    data = commands.data.groups_dev if planted else commands.data.qa_dev
-    asked = ["bias"] if planted else ["shift", "--variants", "ts", "ts_r"]
-    asked += ["--checkpoint", f"ours={checkpoint}", f"theirs={folder}", "--data", str(data)]
-    assert evaluate([*asked, "--output", str(tmp_path / "out")]) == 0
+    asked = {"squad_ot": ["shift", "--variants", "ts", "ts_r"], "squad_ibt": ["faithfulness"]}
+    asked_of = asked.get(experiment, ["bias"])
+    asked_of += ["--checkpoint", f"ours={checkpoint}", f"theirs={export(checkpoint, tmp_path / 'folder')}"]
+    asked_of += ["--data", str(commands.data.groups_dev if groups else commands.data.qa_dev)]
+    assert evaluate([*asked_of, "--output", str(tmp_path / "out")]) == 0
     table = pd.read_csv(tmp_path / "out/results.csv")
-    if planted:
-        table, expected = table[table["class"] == "none"].set_index("measure"), ("mu", "delta", "mass")
-    else:
-        table = table[(table["embedding"] == "cls") & (table["measure"] == "cosine") & (table["layer"] == 1)]
-        table, expected = table[table["stories"] == "all"].set_index("variant"), ("ts", "ts_r")
-    for name in expected:
-        key = f"val/bias/none/{name}" if planted else f"val/shift/cls/{name}/mean"
-        assert len(values := table.loc[name, "value"].tolist()) == 2
-        assert values == pytest.approx([last[key]] * 2, abs=1e-5)
+    if experiment == "squad_ot":
+        table = table[(table["embedding"] == "cls") & (table["layer"] == 1) & (table["stories"] == "all")]
     if experiment == "squad_ibt":
-        asked = ["faithfulness", "--checkpoint", f"a={checkpoint}", "--data", str(data)]
-        assert evaluate([*asked, "--output", str(tmp_path / "faithfulness")]) == 0
-        results = json.loads((tmp_path / "faithfulness/report.json").read_text())["results"]
-        assert results
+        table = table[table["answer_type"].isna() & table["domain"].isna()]
+    (column, cells), (_, measures) = MEASURES[experiment].items()
+    for cell, measure in product(cells, measures):
+        values = table[(table[column] == cell) & (table["measure"] == measure)]["value"].tolist()
+        assert values == pytest.approx([last[by_training(experiment, cell, measure)]] * 2, abs=1e-5)

@@ -14,7 +14,7 @@ sentence count for the sentence. Both may be absent.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -176,7 +176,7 @@ def read_changes(path: Path) -> list[WordChange]:
     return list(rows)
 
 
-def questions_of(rows: list[WordChange]) -> list[QAExample]:
+def questions_of(rows: Iterable[WordChange]) -> list[QAExample]:
     """All questions about the sentences, each once."""
     found: dict[tuple[str, str], YesNo] = {}
     for row in rows:

@@ -265,8 +265,16 @@ def test_mistakes(
 
 
 def test_the_embedded_stimuli_run(room: Path, tmp_path: Path) -> None:
-    cells = run(tmp_path / "r", "--checkpoint", room / "typed.ckpt", "--batch-size", "512")
+    """Of all sentences, and of at most 30 of them, spread over all."""
+    flags = ("--checkpoint", room / "typed.ckpt", "--batch-size", "512")
+    whole, part = (run(tmp_path / name, *flags, "--limit", name) for name in ("0", "30"))
     place = {"checkpoint": "typed", "change": "exchanged", "layer": 2}
-    assert [cells.n("distance", relation=r, **place) for r in ("verb", "head")] <= [260, 260]
-    assert cells.n("accuracy", checkpoint="typed") == 130
-    assert examples_of(tmp_path / "r")[0]["sentence"] == ALL[0].sentence
+    assert [whole.n("distance", relation=r, **place) for r in ("verb", "head")] <= [260, 260]
+    assert [cells.n("accuracy", checkpoint="typed") for cells in (whole, part)] == [130, 26]
+    rows, some = (examples_of(tmp_path / name) for name in ("0", "30"))
+    assert rows[0]["sentence"] == ALL[0].sentence
+    assert {row["template"] for row in some} == {row["template"] for row in rows}
+    same = {row["id"]: row["distance"] for row in rows if "distance" in row}
+    assert {row["id"]: same[row["id"]] for row in some if "distance" in row} == {
+        row["id"]: pytest.approx(row["distance"], abs=1e-6) for row in some if "distance" in row
+    }
