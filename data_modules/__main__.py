@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from importlib import import_module
+from pkgutil import resolve_name
 
 from storage.command_line import Parser, about, add_arguments, call, guarded
 
@@ -66,8 +66,7 @@ def build_parser(argv: Sequence[str]) -> Parser:
 
 def load_function(name: str) -> Callable[..., str]:
     """The function of a command."""
-    module, _, function = COMMANDS[name][0].partition(":")
-    found: Callable[..., str] = getattr(import_module(f"data_modules.{module}"), function)
+    found: Callable[..., str] = resolve_name(f"data_modules.{COMMANDS[name][0]}")
     return found
 
 

@@ -239,8 +239,6 @@ class QuestionsDataModule(TextDataModule):
             def work(variant: Variant = variant, asks: bool = asks, paired: bool = options["pairs"]) -> Work:
                 if not originals:
                     originals.extend(islice(read_questions(source, skip_bad=self.skip_bad), limit or None))
-                if not originals:
-                    raise DataError(f"{source}: holds no questions")
                 sentences = self._generated(originals, variant) if asks else None
                 encode = partial(
                     encode_variant,

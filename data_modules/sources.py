@@ -13,9 +13,9 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from importlib import import_module
 from itertools import chain
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Literal, NamedTuple
 
 from data_modules.schema import ChoiceQuestion, Group, QAExample
@@ -91,8 +91,8 @@ _EXPECTED: dict[Kind, str] = {
 
 
 def read_questions(source: str | Path, *, skip_bad: bool = False) -> Iterator[QAExample]:
-    """Questions about a text. DataError for a missing file, an unknown format, and another kind of data;
-    `skip_bad=True` leaves out questions with wrong offsets and warns how many."""
+    """Questions about a text. DataError for a missing file, an unknown format, and another kind of data,
+    or none; `skip_bad=True` leaves out questions with wrong offsets and warns how many."""
     yield from _read(str(source), "questions", skip_bad=skip_bad)
 
 
@@ -141,8 +141,12 @@ def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
     else:
         found, arguments = _opened(source, kind)
         reader = found.reader
-    module, _, function = reader.partition(":")  # loaded where it is needed: a run uses one or two of them
-    yield from getattr(import_module(f"data_modules.{module}"), function)(*arguments, **options)
+    read, empty = resolve_name(f"data_modules.{reader}"), True  # loaded where it is needed
+    for record in read(*arguments, **options):
+        empty = False
+        yield record
+    if empty:
+        raise DataError(f"{source}: holds no {kind}")
 
 
 def _opened(source: str, kind: Kind | None) -> tuple[Format, tuple[Any, ...]]:

@@ -222,8 +222,6 @@ def read_rows(
             spool.append(example)
             if originals_only and options.limit and len(spool) >= options.limit:
                 break
-    if not datasets:
-        raise DataError(f"{', '.join(options.data)}: holds no questions")
     if len(datasets) > 1:
         names = ", ".join(f"{name or 'unnamed'} in {source}" for name, source in sorted(datasets.items()))
         raise DataError(f"--data: different data sets ({names}); variants are compared within one")

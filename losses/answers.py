@@ -56,16 +56,6 @@ def joint_answer_loss(
     return (nats[0] + nats[1]) / 2
 
 
-def written_answer_loss(total_B: Tensor, count_B: Tensor) -> Tensor:
-    """Cross entropy of written answers: minus the mean log-probability over all their tokens, in nats.
-
-    Args:
-        total_B: sums of the log-probabilities of an answer's tokens.
-        count_B: how many tokens that are.
-    """
-    return -total_B.sum() / count_B.sum()
-
-
 class XLNetAnswerLoss(NamedTuple):
     """Seven means over the batch, in nats, and their sum; scalars."""
 

@@ -1,4 +1,4 @@
-"""Cross entropy of an answer span.
+"""Cross entropy of an answer: of the two ends of a span, or of the tokens that a decoder writes.
 
 Shape letters: B questions, T positions.
 """
@@ -61,3 +61,13 @@ def span_cross_entropy(
     start = position_cross_entropy(full_precision(start_logits_BT), start_B)
     end = position_cross_entropy(full_precision(end_logits_BT), end_B)
     return (start + end) / 2
+
+
+def written_answer_loss(total_B: Tensor, count_B: Tensor) -> Tensor:
+    """Cross entropy of written answers: minus the mean log-probability over all their tokens, in nats.
+
+    Args:
+        total_B: sums of the log-probabilities of an answer's tokens.
+        count_B: how many tokens that are.
+    """
+    return -total_B.sum() / count_B.sum()

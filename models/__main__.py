@@ -22,9 +22,9 @@ def export(
     adapter: bool = False,
     dtype: Literal["float32", "bfloat16"] = "float32",
 ) -> None:
-    """Write a checkpoint as a Hugging Face folder: weights, configuration, tokenizer, and how it was trained to
-    read (interventune.json), so that evaluation of the folder gives the checkpoint's numbers. Of a model with
-    rationale heads only encoder and span head go along, with a warning. An adapter (LoRA) is merged, or
+    """Write a checkpoint as a Hugging Face folder: weights, configuration, tokenizer, and how it was trained
+    to read (interventune.json), so that evaluation of the folder gives the checkpoint's numbers. Of a model
+    with rationale heads only encoder and span head go along, with a warning. An adapter (LoRA) is merged, or
     written alone with --adapter.
 
     Args:
@@ -41,8 +41,8 @@ def export(
     import torch
     from safetensors import SafetensorError
 
-    from models.adapters import OPTIONS, save_adapter
-    from models.backbones import Backbone, CheckpointError
+    from models.adapters import save_adapter
+    from models.backbones import ADAPTER_OPTIONS, Backbone, CheckpointError
     from models.checkpoint import inspect, start, write_record
     from models.heads.causal import CausalModel
     from models.heads.span import SpanModel
@@ -72,7 +72,7 @@ def export(
         )
     backbone = Backbone(architecture=cast(Any, info.architecture), checkpoint=checkpoint)
     if adapter:  # which then stays apart
-        backbone = replace(backbone, **{f"lora_{name}": info.adapter[name] for name in OPTIONS})
+        backbone = replace(backbone, **{f"lora_{name}": info.adapter[name] for name in ADAPTER_OPTIONS})
     model = start(backbone, kind, **({} if kind is SpanModel else info.head_options))
     pretrained = model.to_pretrained()
     try:

@@ -15,31 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from models.backbones import RANDOM, Backbone, CheckpointError, EncoderModel, FrozenWeights, peft_base
+from models.backbones import CheckpointError, EncoderModel, FrozenWeights, peft_base
 from storage.files import file_digest
-
-OPTIONS = ("rank", "alpha", "dropout", "targets")
-"""Of an adapter; two that agree in these have the same weights by name and shape."""
-
-
-def adapter_of(backbone: Backbone) -> dict[str, Any]:
-    """What a checkpoint records of the adapter that a backbone asks for; empty where it asks for none. `base`
-    is what it stands on, a path in full; empty for random weights, which a checkpoint has to hold itself."""
-    if not backbone.lora_rank:
-        return {}
-    base = "" if backbone.checkpoint == RANDOM else backbone.checkpoint
-    return {
-        "rank": backbone.lora_rank,
-        "alpha": backbone.lora_alpha or 2.0 * backbone.lora_rank,
-        "dropout": backbone.lora_dropout,
-        "targets": list(backbone.lora_targets),
-        "base": str(Path(base).absolute()) if base and Path(base).exists() else base,
-    }
-
-
-def same_adapter(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether the weights of one fit the other, whatever they stand on."""
-    return all(one.get(name) == other.get(name) for name in OPTIONS)
 
 
 def base_digest(base: str) -> str:
@@ -98,7 +75,7 @@ def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
 
     Args:
         model: without adapters.
-        adapter: see `adapter_of`.
+        adapter: see `Backbone.adapter`.
 
     Raises:
         CheckpointError: peft is not installed, or refuses an option.
@@ -176,8 +153,6 @@ def adapter_disabled(model: EncoderModel) -> Iterator[None]:
 def merge_adapter(model: EncoderModel, *, keep: bool = True) -> None:
     """Add the adapter to the weights (unless it is not to `keep`: what is left is the base) and take it away,
     in place; all can be trained again."""
-    if not model.adapter:
-        return
     for name, layer in adapted_layers(model).items():
         if keep:
             layer.merge()

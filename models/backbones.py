@@ -52,6 +52,10 @@ RANDOM = "random"
 """The checkpoint name that stands for random weights."""
 
 
+ADAPTER_OPTIONS = ("rank", "alpha", "dropout", "targets")
+"""Of LoRA; two adapters that agree in these have the same weights by name and shape."""
+
+
 class CheckpointError(ValueError):
     """A checkpoint that is missing, damaged, of another architecture, or not as the configuration claims."""
 
@@ -165,6 +169,27 @@ class Backbone:
     def causal(self) -> bool:
         """Whether it is a decoder."""
         return ARCHITECTURES[self.architecture].causal
+
+    @property
+    def adapter(self) -> dict[str, Any]:
+        """What a checkpoint records of the adapter that is asked for (models/adapters.py); empty for none.
+        `base` is what it stands on, a path in full; empty for random weights, which a checkpoint has to hold
+        itself."""
+        if not self.lora_rank:
+            return {}
+        base = "" if self.checkpoint == RANDOM else self.checkpoint
+        return {
+            "rank": self.lora_rank,
+            "alpha": self.lora_alpha or 2.0 * self.lora_rank,
+            "dropout": self.lora_dropout,
+            "targets": list(self.lora_targets),
+            "base": str(Path(base).absolute()) if base and Path(base).exists() else base,
+        }
+
+
+def same_adapter(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether the weights of one fit the other, whatever they stand on."""
+    return all(one.get(name) == other.get(name) for name in ADAPTER_OPTIONS)
 
 
 class EncoderModel(nn.Module):

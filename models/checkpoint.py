@@ -15,23 +15,14 @@ import hashlib
 import json
 import logging
 from dataclasses import asdict, dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from pickle import UnpicklingError
+from pkgutil import resolve_name
 from typing import Any, Literal, TypeVar, cast
 
 import torch
 from torch import nn
 
-from models.adapters import (
-    adapter_of,
-    add_adapter,
-    base_digest,
-    find_base,
-    merge_adapter,
-    round_frozen,
-    same_adapter,
-)
 from models.backbones import (
     ARCHITECTURES,
     RANDOM,
@@ -45,6 +36,7 @@ from models.backbones import (
     load_pretrained,
     prepare_training,
     refuse_nonfinite,
+    same_adapter,
     shapes_only,
 )
 from models.heads.span import SpanModel
@@ -104,12 +96,12 @@ class CheckpointInfo:
     config: dict[str, Any] = field(default_factory=dict)
     """Values of transformers' configuration, `model_type` among them; empty for a folder."""
     encoding: dict[str, Any] = field(default_factory=dict)
-    """Options of the text encoding that the model was trained with; empty if the checkpoint, or the folder (in
-    `RECORD`), does not say."""
+    """Options of the text encoding that the model was trained with; empty if the checkpoint, or the folder
+    (in `RECORD`), does not say."""
     step: int = 0
     """Of training."""
     adapter: dict[str, Any] = field(default_factory=dict)
-    """Of LoRA (`models.adapters.adapter_of`); empty without."""
+    """Of LoRA (`Backbone.adapter`); empty without."""
 
     def require(self, *, architecture: str = "", heads: str = "") -> CheckpointInfo:
         """The same; CheckpointError where the checkpoint has another architecture or other heads."""
@@ -135,8 +127,7 @@ class CheckpointInfo:
 
 def heads_class(name: str) -> type[EncoderModel]:
     """The model with heads of this name, a key of `HEADS`."""
-    module, _, found = HEADS[name].partition(":")
-    return cast(type[EncoderModel], getattr(import_module(module), found))
+    return cast(type[EncoderModel], resolve_name(HEADS[name]))
 
 
 def describe(
@@ -212,8 +203,7 @@ def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
     if below and not info.adapter:
         raise CheckpointError(f"{info.path}: has no adapter, and so no base below it")
     if info.heads:
-        model = _whole(info, heads_class(info.heads), info.head_options)
-        merge_adapter(model, keep=not below)
+        model = _merged(_whole(info, heads_class(info.heads), info.head_options), keep=not below)
     else:
         name = cast(ArchitectureName, info.architecture)
         causal = ARCHITECTURES[name].causal
@@ -254,12 +244,14 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
             this model cannot start.
     """
     model = _start(backbone, kind, options)
-    wanted = adapter_of(backbone)
-    if model.adapter and not same_adapter(model.adapter, wanted):
-        merge_adapter(model)
-    if wanted and not model.adapter:
-        add_adapter(model, wanted | {"digest": base_digest(wanted["base"])})
+    wanted = backbone.adapter
+    if not same_adapter(model.adapter, wanted):
+        _merged(model)
     if wanted:
+        from models.adapters import add_adapter, base_digest, round_frozen  # peft takes seconds
+
+        if not model.adapter:
+            add_adapter(model, wanted | {"digest": base_digest(wanted["base"])})
         round_frozen(model, backbone.frozen_weights)
     return model
 
@@ -302,14 +294,12 @@ def _start(backbone: Backbone, kind: type[M], options: dict[str, Any]) -> M:
             )
         return model.train()
     if part == "span":
-        plain = _whole(info, SpanModel, {}, backbone)
-        merge_adapter(plain)
+        plain = _merged(_whole(info, SpanModel, {}, backbone))
         log.info("%s: encoder and span head taken over, not the rest of its %r heads", path, info.heads)
         if isinstance(plain, kind):
             return plain.train()
         return kind(plain.to_pretrained(), info.architecture, **options).train()
-    whole = _whole(info, heads_class(info.heads), info.head_options, backbone)
-    merge_adapter(whole)
+    whole = _merged(_whole(info, heads_class(info.heads), info.head_options, backbone))
     log.info("%s: encoder taken over, the heads (%s) start random", path, kind.heads)
     return kind(whole.encoder, info.architecture, **options).train()
 
@@ -358,12 +348,18 @@ def _whole(
     info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbone: Backbone | None = None
 ) -> M:
     """The model of a checkpoint of ours, on its base where it holds an adapter alone, which stays apart."""
+    if not info.adapter:
+        model = _empty(info, kind, options, backbone)
+        _fill(model, info.path)
+        return model
+    from models.adapters import add_adapter, find_base
+
     if base := info.adapter.get("base"):
         base = find_base(info.adapter, info.path)
         name = cast(ArchitectureName, info.architecture)
         below = Backbone(architecture=name, checkpoint=base)
         if backbone is not None:
-            goes_on = same_adapter(info.adapter, adapter_of(backbone))  # else it is merged, in float32
+            goes_on = same_adapter(info.adapter, backbone.adapter)  # else it is merged, in float32
             frozen = backbone.frozen_weights if goes_on else "float32"
             below = replace(backbone, checkpoint=base, lora_rank=0, frozen_weights=frozen)
         try:
@@ -372,9 +368,17 @@ def _whole(
             raise CheckpointError(f"{info.path}: its adapter stands on {base!r}: {error}") from error
     else:
         model = _empty(info, kind, options, backbone)
-    if info.adapter:
-        add_adapter(model, {**info.adapter, "base": base or ""})
+    add_adapter(model, {**info.adapter, "base": base or ""})
     _fill(model, info.path, partly=bool(base))
+    return model
+
+
+def _merged(model: M, *, keep: bool = True) -> M:
+    """The same model without an adapter, see `models.adapters.merge_adapter`."""
+    if model.adapter:
+        from models.adapters import merge_adapter
+
+        merge_adapter(model, keep=keep)
     return model
 
 

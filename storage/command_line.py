@@ -34,6 +34,18 @@ Named = Annotated[str, "[NAME=]PATH"]
 """A path with the name that tables and figures call it by."""
 
 
+def split_name(argument: str) -> tuple[str, str]:
+    """Name and source of `[NAME=]SOURCE`; the name is empty where there is none, as of a path that exists
+    and has an equals sign in it.
+
+    >>> split_name("ot=runs/best.ckpt"), split_name("hub:squad?a=b"), split_name("runs/a=1/best.ckpt")
+    (('ot', 'runs/best.ckpt'), ('', 'hub:squad?a=b'), ('', 'runs/a=1/best.ckpt'))
+    """
+    name, _, source = argument.partition("=")
+    named = name and source and not {":", "/"} & {*name} and not Path(argument).exists()
+    return (name, source) if named else ("", argument)
+
+
 class AtLeast(NamedTuple):
     """The smallest value that a number may have."""
 

@@ -56,8 +56,6 @@ def run(arguments: list[str]) -> int:
         arguments = checked_configs(arguments)
         # After that check, because to import them takes seconds.
         from training.cli import run_command
-        from training.stopping.divergence import DivergedError
-        from training.stopping.processes import is_child, lost_contact
 
         if arguments[0] == "plan":
             from training.plan import run_plan as run_command
@@ -67,12 +65,17 @@ def run(arguments: list[str]) -> int:
             raise
         return report(one_line(error), 2)
     except Exception as error:
+        if debug or "training.cli" not in sys.modules:  # or it cannot be imported
+            raise
+        from training.stopping.divergence import DivergedError
+        from training.stopping.processes import is_child, lost_contact
+
         # Of Lightning, for what contradicts itself in a configuration; without importing it for other errors.
-        if type(error).__name__ == "MisconfigurationException" and not debug:
+        if type(error).__name__ == "MisconfigurationException":
             return report(str(error), 2)
-        if isinstance(error, DivergedError) and not debug:
+        if isinstance(error, DivergedError):
             return report(str(error), 1)
-        if debug or not lost_contact(error):
+        if not lost_contact(error):
             raise
         message = f"another process of this run is gone: {str(error).splitlines()[0]}"
         return 1 if is_child() else report(message, 1)

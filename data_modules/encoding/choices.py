@@ -14,9 +14,9 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from data_modules.encoding.prompts import CHOOSE, DECODERS, Prompt, encode_prompts
+from data_modules.encoding.prompts import CHOOSE, Prompt, encode_prompts
 from data_modules.encoding.tables import list_column
-from data_modules.schema import ChoiceQuestion
+from data_modules.schema import DECODERS, ChoiceQuestion
 from storage.errors import DataError
 
 

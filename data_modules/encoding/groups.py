@@ -17,7 +17,6 @@ import datasets
 import numpy as np
 import pyarrow as pa
 
-from data_modules.encoding.prompts import group_prompt
 from data_modules.encoding.tables import list_column
 from data_modules.encoding.windows import (
     EncodedRow,
@@ -67,6 +66,8 @@ def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -
 
 def encode_offered(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -> pa.Table:
     """Rows of a decoder: the prompt of every variant, and both subjects behind it, or `unknown` too."""
+    from data_modules.encoding.prompts import group_prompt
+
     how = encoding.choice_prompt, encoding.advice_at, encoding.unknown * encoding.offer_unknown
     prompts = (group_prompt(v, g.key, *how) for g in groups for v in g.variants)
     found = list(encoded_prompts(prompts, tokenizer, encoding))

@@ -11,25 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jinja2 import TemplateError
 
-from data_modules.schema import QAExample, Span, UnderspecifiedQuestion, query_text
+from data_modules.schema import AdviceAt, Asked, QAExample, Span, UnderspecifiedQuestion, query_text
 from storage.errors import DataError
 
-DECODERS = frozenset({"llama", "qwen2", "qwen3", "gpt2", "causal"})
-"""Architectures that read prompts."""
-
-QUESTION = "Text: {context}\n\nQuestion: {question}\nAnswer:"
 CHOOSE = "{prompt}\nThe choice that fits best:"
 """Before each choice of a question, which do not see each other."""
-CHOICE = "Text: {context}\n\nQuestion: {question}\nReply with {options}.\nAnswer:"
-
-AdviceAt = Literal["user", "system", "context"]
-"""Where advice stands: right before the question; in the system message, which of a plain prompt is what
-stands before everything; or as the last sentence of the context, as if it came with the document."""
 
 TEMPLATE_OPTIONS = {"enable_thinking": False, "date_string": "26 Jul 2024"}
 """What chat templates are told: answers come without a train of thought, and no prompt changes with the day
@@ -37,18 +28,6 @@ TEMPLATE_OPTIONS = {"enable_thinking": False, "date_string": "26 Jul 2024"}
 
 _CHUNK = 512
 """Texts per tokenizer call."""
-
-
-class Asked(NamedTuple):
-    """A question about a text."""
-
-    context: str
-    query: str
-    """With what stands right before the question."""
-    name: str
-    """Of the record, for errors."""
-    advice: str = ""
-    """What stands in the system message or in the context."""
 
 
 class Prompt(NamedTuple):

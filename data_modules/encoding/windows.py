@@ -22,30 +22,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, groupby, islice, pairwise
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from data_modules.encoding.prompts import (
-    CHOICE,
-    DECODERS,
-    QUESTION,
-    AdviceAt,
-    Asked,
-    Prompt,
-    PromptRow,
-    chat_template,
-    encode_prompts,
-    prompt,
-    target_text,
-)
 from data_modules.encoding.tables import list_column
 from data_modules.questions.answer_spans import answer_classes, answer_type
-from data_modules.schema import AnswerType, QAExample, Span, query_text
+from data_modules.schema import DECODERS, AdviceAt, AnswerType, Asked, QAExample, Span, query_text
 from storage.errors import DataError
 
+if TYPE_CHECKING:
+    from data_modules.encoding.prompts import Prompt, PromptRow
+
 log = logging.getLogger(__name__)
+
+QUESTION = "Text: {context}\n\nQuestion: {question}\nAnswer:"
+CHOICE = "Text: {context}\n\nQuestion: {question}\nReply with {options}.\nAnswer:"
 
 UNMARKED = frozenset({"", "squad", "stories"})
 """Data sets whose questions without history stay as they are in every style."""
@@ -156,8 +149,11 @@ class Encoding:
         if architecture in DECODERS:
             if self.chat == "always" and not has_template:
                 raise DataError("encoding.chat: always, but the tokenizer has no chat template; set never")
-            if self.advice_at == "system" and chat == "always" and not chat_template(tokenizer).has_system:
-                tell_once("the chat template has no system message: advice stands before the user's text")
+            if self.advice_at == "system" and chat == "always":
+                from data_modules.encoding.prompts import chat_template
+
+                if not chat_template(tokenizer).has_system:
+                    tell_once("the chat template has no system message: advice stands before the user's text")
         else:
             plain, chat = Encoding(), "never"
             for name in ("prompt", "choice_prompt", "advice_at", "offer_unknown"):
@@ -247,6 +243,8 @@ def encode_texts(
         DataError: a query that leaves no room for its context, by the name of its record.
     """
     if encoding.prompt:
+        from data_modules.encoding.prompts import prompt
+
         prompts = (prompt(encoding.prompt, Asked(*text), encoding.advice_at) for text in texts)
         for example, row in enumerate(encoded_prompts(prompts, tokenizer, encoding)):
             yield encoded_prompt(row, example)
@@ -291,6 +289,8 @@ def encoded_prompts(
     prompts: Iterable[Prompt], tokenizer: Any, encoding: Encoding, *, end: bool = False
 ) -> Iterator[PromptRow]:
     """The rows of prompts, see `encode_prompts`."""
+    from data_modules.encoding.prompts import encode_prompts
+
     chat = encoding.chat == "always"
     return encode_prompts(prompts, tokenizer, encoding.max_length, chat=chat, end=end)
 
@@ -442,6 +442,7 @@ def encode_questions(examples: Sequence[QAExample], tokenizer: Any, encoding: En
 
 def encode_written(examples: Sequence[QAExample], tokenizer: Any, encoding: Encoding) -> pa.Table:
     """Rows of a decoder: the prompt of every question, and what shall be written from `start` to `end`."""
+    from data_modules.encoding.prompts import prompt, target_text
 
     def prompts() -> Iterator[Prompt]:
         for ex in examples:

@@ -20,7 +20,7 @@ from data_modules.interventions.deletion import (
     with_rationale,
 )
 from data_modules.schema import ANSWER_TYPES, QAExample, Rejected, Variant
-from storage.command_line import AtLeast
+from storage.command_line import AtLeast, split_name
 from storage.errors import DataError
 from storage.files import atomic_text, file_digest, refuse_existing
 
@@ -173,9 +173,8 @@ def count_questions(
     lines.append(["---"] * len(lines[0]))
     table: list[tuple[str, ...]] = [("data", "variant", "reason", "measure", "value", "low", "high", "n")]
     for argument in data:
-        name, equals, source = argument.partition("=")
-        if not equals or ":" in name or Path(argument).exists():
-            name, source = Path(argument).stem, argument
+        name, source = split_name(argument)
+        name = name or Path(source).stem
         for variant, (kept, rejected) in _counts(source, variants, appended, skip_bad=skip_bad).items():
             read = kept["questions"] + rejected.total()
             counted = [("", measure, count) for measure, count in kept.items()]
@@ -217,8 +216,6 @@ def _counts(
                 continue
             stories[variant].add(hash(original.context))
             kept.update(("questions", original.answer_type, *["appended"] * bool(result.appended)))
-    if not found:
-        raise DataError(f"{source}: holds no questions")
     for variant, (kept, rejected) in found.items():
         if not kept["questions"]:
             raise DataError(f"{source}: no question is left in {variant}: {_listed(rejected)}")

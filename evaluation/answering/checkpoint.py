@@ -21,7 +21,6 @@ from transformers.utils.logging import disable_progress_bar
 
 from data_modules.batching.group_rows import GroupSet, score_rows, token_budget
 from data_modules.batching.sets import Collator, sorted_batches
-from data_modules.encoding.prompts import answer_end
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
 from data_modules.encoding.windows import Encoding, asked, encode_texts, token_span
 from data_modules.schema import Group, QAExample
@@ -29,12 +28,12 @@ from evaluation.answering.interface import Ability, Answer, Answerer, Asking, Co
 from evaluation.processes import shared, shared_rows
 from models.backbones import EncoderModel, pick_device
 from models.checkpoint import fingerprint, load
-from models.heads.causal import CausalModel
 from models.heads.span import QAModel, SpanModel
 from storage.errors import DataError
 
 if TYPE_CHECKING:
     from data_modules.batching.decoding import Answer as Span
+    from models.heads.causal import CausalModel
 
 PART = 16_384
 """Groups that are tokenised at a time: about 100 MB."""
@@ -139,7 +138,7 @@ class QuestionCheckpoint(Checkpoint):
         except DataError as error:
             raise ValueError(f"{path}: {error} (--chat {asking.chat})") from error
         self.asking = asking
-        self.decoder = self.model if isinstance(self.model, CausalModel) else None
+        self.decoder: CausalModel | None = self.model if self.model.heads == "causal" else None
         types: frozenset[Ability] = frozenset() if isinstance(self.model, SpanModel) else frozenset({"types"})
         self.can = types | {"spans", "subjects"}
         if self.decoder is None:
@@ -174,6 +173,7 @@ class QuestionCheckpoint(Checkpoint):
     def written(self, examples: Sequence[QAExample], what: str) -> Iterator[Answer]:
         """What a decoder writes behind each question's prompt."""
         from data_modules.batching.sets import QASet
+        from data_modules.encoding.prompts import answer_end
 
         assert self.decoder is not None
         data = QASet(examples, self.tokenizer, self.encoding)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from storage.command_line import Count
+from storage.command_line import Count, split_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -202,9 +202,8 @@ def named_sources(arguments: Sequence[str], flag: str) -> dict[str, str]:
     """
     named: dict[str, str] = {}
     for argument in arguments:
-        name, equals, path = argument.partition("=")
-        if not equals or not name or Path(argument).exists() or ":" in name:
-            name, path = source_name(argument), argument
+        name, path = split_name(argument)
+        name = name or source_name(path)
         if name in named:
             raise ValueError(f"{flag}: two are called {name!r}; write NAME=PATH to tell them apart")
         named[name] = path

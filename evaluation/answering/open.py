@@ -131,7 +131,7 @@ def is_decoder(path: str) -> bool:
 def check_reads_prompts(path: str, flag: str) -> None:
     """ValueError unless a path names a decoder that reads data_modules/encoding/prompts.py: known before
     anything is loaded."""
-    from data_modules.encoding.prompts import DECODERS
+    from data_modules.schema import DECODERS
     from models.checkpoint import inspect
 
     if path.startswith(LANGUAGE_MODELS):
@@ -142,7 +142,7 @@ def check_reads_prompts(path: str, flag: str) -> None:
 
 def advice_places(text: str | None) -> list[str]:
     """The places of `--advice-at`, in order; ValueError for one that there is not."""
-    from data_modules.encoding.prompts import AdviceAt
+    from data_modules.schema import AdviceAt
 
     places = list(dict.fromkeys(text.split(","))) if text is not None else []
     if unknown := set(places) - set(get_args(AdviceAt)):

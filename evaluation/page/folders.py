@@ -17,6 +17,7 @@ from typing_extensions import TypedDict  # pydantic asks for it below Python 3.1
 from evaluation.report import SCHEMA
 from evaluation.results import ENDS
 from evaluation.views import Table
+from storage.command_line import split_name
 from storage.errors import DataError
 from storage.json_files import check, json_lines, load_json
 
@@ -123,12 +124,8 @@ def find_results(arguments: Sequence[str]) -> list[Found]:
     """
     named: dict[Path, tuple[str, Path]] = {}
     for argument in arguments:
-        name, equals, rest = argument.partition("=")
-        root = Path(argument)
-        if not root.exists() and equals and name and rest and "/" not in name:
-            root = Path(rest)
-        else:
-            name = ""  # a folder that exists is a folder, whatever its name holds
+        name, folder = split_name(argument)
+        root = Path(folder)
         if not root.is_dir():
             what = "is a file; name the folder of a run or a report" if root.exists() else "no such folder"
             raise ValueError(f"{root}: {what}")

@@ -14,8 +14,13 @@ from torch import Tensor
 
 from models.backbones import CheckpointError, shapes_only
 from models.heads.span import QAModel
-from models.language.likelihood import Likelihoods, float32_logits, log_likelihoods, reads_side_by_side
-from models.language.self_debiasing import padded
+from models.language.likelihood import (
+    Likelihoods,
+    float32_logits,
+    log_likelihoods,
+    padded,
+    reads_side_by_side,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

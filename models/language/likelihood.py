@@ -12,6 +12,7 @@ two boundaries (first, last token).
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby, takewhile
@@ -20,8 +21,6 @@ from typing import Any, NamedTuple, TypeVar, cast
 import torch
 from torch import Tensor
 from torch.nn.functional import linear, pad
-
-from models.language.self_debiasing import takes
 
 VOCABULARY_PART = 16_384
 """Rows of the output embeddings that are cast to float32 at once."""
@@ -221,3 +220,22 @@ def packed(prompt: Sequence[int], continuations: Mapping[int, Sequence[int]]) ->
 
     add(sorted((tokens, number) for number, tokens in continuations.items()), [])
     return row
+
+
+def takes(model: Any, name: str) -> bool:
+    """Whether the model's forward pass has an argument of this name (few models know no positions)."""
+    return name in inspect.signature(model.forward).parameters
+
+
+def padded(
+    rows: Sequence[Sequence[int]], pad: int, device: Any = "cpu", *, left: bool
+) -> tuple[Tensor, Tensor]:
+    """Token ids and mask, (B, T) int64; on the left, so that every text ends where what follows begins, or on
+    the right, where padding reaches no token before it."""
+    width = max(map(len, rows))
+    ids, mask = [], []
+    for row in rows:
+        gap = width - len(row)
+        ids.append([pad] * gap + list(row) if left else list(row) + [pad] * gap)
+        mask.append([0] * gap + [1] * len(row) if left else [1] * len(row) + [0] * gap)
+    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)

@@ -32,10 +32,11 @@ from models.language.likelihood import (
     float32_logits,
     log_likelihoods,
     packed,
+    padded,
     reads_side_by_side,
 )
 from models.language.next_token import first_tokens, log_probabilities, repeated, shared_start
-from models.language.self_debiasing import DECAY, FLOOR, continued, padded
+from models.language.self_debiasing import DECAY, FLOOR, continued
 from models.language.text_models import Ability, PairError, Settings, TextFailure, TextModel
 
 logger = logging.getLogger(__name__)

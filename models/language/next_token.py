@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from models.language.self_debiasing import takes
+from models.language.likelihood import takes
 
 _WORTH_SHARING = 32
 """Tokens in common from which prompts are read in two parts."""

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.functional import cross_entropy
 
-from models.language.self_debiasing import DECAY, FLOOR, Ids, debiased, padded, read_on
+from models.language.likelihood import padded
+from models.language.self_debiasing import DECAY, FLOOR, Ids, debiased, read_on
 
 RESERVED = 32
 """Positions that a chunk leaves to the longest prefix."""

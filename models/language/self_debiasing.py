@@ -13,13 +13,14 @@ V vocabulary.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
+
+from models.language.likelihood import padded, takes
 
 DECAY = 50.0
 """The authors' lambda; the paper's grid is 10, 50, 100."""
@@ -260,23 +261,6 @@ def read_on(
             f"{type(model).__name__} does not; take a transformer"
         )
     return output.logits, cache
-
-
-def takes(model: Any, name: str) -> bool:
-    """Whether the model's forward pass has an argument of this name (few models know no positions)."""
-    return name in inspect.signature(model.forward).parameters
-
-
-def padded(rows: Sequence[Ids], pad: int, device: Any = "cpu", *, left: bool) -> tuple[Tensor, Tensor]:
-    """Token ids and mask, (B, T) int64; on the left, so that every text ends where what follows begins, or on
-    the right, where padding reaches no token before it."""
-    width = max(map(len, rows))
-    ids, mask = [], []
-    for row in rows:
-        gap = width - len(row)
-        ids.append([pad] * gap + list(row) if left else list(row) + [pad] * gap)
-        mask.append([0] * gap + [1] * len(row) if left else [1] * len(row) + [0] * gap)
-    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
 
 
 def positions(mask_BT: Tensor) -> Tensor:

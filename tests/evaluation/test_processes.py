@@ -30,9 +30,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 STOP = 1500
 """Calls of modules, about two thirds of what consistency takes."""
 
-UNSTEADY = {"aurc", "statistic", "p", "greatest_p"}
-"""Of confidences that are all but equal, as a model of random weights has them: rounding decides their order,
-and makes up much of what tests of their differences look at."""
+STATISTICS = {"statistic", "p", "greatest_p"}
+"""Of tests of differences, which may be small: rounding counts for more."""
 
 
 def commands(home: Path, folder: Path) -> dict[str, list[str]]:
@@ -156,7 +155,8 @@ def test_two_processes_equal_one(name: str, home: Path) -> None:
     assert main(commands(home, home / "one")[name]) == 0
     one, two = home / "one" / name, home / "two" / name
     tables = [pd.read_csv(folder / "results.csv") for folder in (one, two)]
-    same(*(table[~table["measure"].isin(UNSTEADY)] for table in tables))
+    same(*(table[~table["measure"].isin(STATISTICS)] for table in tables))
+    same(*(table[table["measure"].isin(STATISTICS)] for table in tables), within=1e-4)
     same(*(pd.read_json(folder / "examples.jsonl", lines=True) for folder in (one, two)))
     reports = [json.loads((folder / "report.json").read_text()) for folder in (one, two)]
     assert reports[0]["notes"] == reports[1]["notes"]
@@ -168,9 +168,9 @@ def test_two_processes_equal_one(name: str, home: Path) -> None:
         assert len(kept[1].read_text().splitlines()) == len(read_work(kept[1]))
 
 
-def same(one: pd.DataFrame, two: pd.DataFrame) -> None:
-    """Whole numbers and words exactly, fractions to 1e-6."""
-    pd.testing.assert_frame_equal(one, two, check_exact=False, rtol=0, atol=1e-6)
+def same(one: pd.DataFrame, two: pd.DataFrame, within: float = 1e-6) -> None:
+    """Whole numbers and words exactly, fractions nearly."""
+    pd.testing.assert_frame_equal(one, two, check_exact=False, rtol=0, atol=within)
 
 
 def test_a_failure_in_one_process_ends_both_in_one_line(home: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from data_modules.encoding.prompts import DECODERS
+from data_modules.schema import DECODERS
 from models.backbones import ARCHITECTURES, Backbone, CheckpointError, load_pretrained
 from models.checkpoint import start
 from models.heads.causal import CausalModel

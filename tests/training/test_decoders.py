@@ -190,7 +190,9 @@ def by_training(experiment: str, cell: str, measure: str) -> str:
     """What training calls a cell."""
     if experiment.startswith("lei"):
         return f"val/bias/{cell}/{measure}"
-    return f"val/shift/cls/{cell}/mean" if measure == "cosine" else f"val/qa/{cell}/{measure}".replace("os/", "")
+    return (
+        f"val/shift/cls/{cell}/mean" if measure == "cosine" else f"val/qa/{cell}/{measure}".replace("os/", "")
+    )
 
 
 @pytest.mark.parametrize(

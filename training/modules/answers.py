@@ -19,7 +19,6 @@ from losses.rationale import rationale_tagging_loss
 from models.backbones import ARCHITECTURES, Backbone
 from models.checkpoint import heads_class, start
 from models.heads.answers import AnswerModel, ClsSource, RationaleModel, Tagged
-from models.heads.causal import CausalModel
 from models.heads.span import QAModel
 from models.heads.xlnet import XLNetOutput
 from training.modules.qa import QAModule, questions_of
@@ -57,7 +56,8 @@ class AnswerModule(QAModule):
         max_answer_tokens: Longest span that is decoded; by default the paper's 30, for XLNet's heads 16.
     """
 
-    model: AnswerModel | CausalModel
+    model: AnswerModel
+    """Unless it is a `decoder`."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class AnswerModule(QAModule):
 
     def answer_loss(self, batch: QABatch) -> Tensor:
         """All terms of one batch, logged, and their weighted sum."""
-        if isinstance(self.model, CausalModel):
+        if self.decoder is not None:
             written = self.span_loss(batch)
             self.log("train/loss/total", written, prog_bar=True)
             return written
@@ -162,7 +162,7 @@ class AnswerModule(QAModule):
 
     def answer_step(self, batch: QABatch) -> dict[str, Any]:
         """Scores of every window, in tokens of the unpadded row."""
-        if isinstance(self.model, CausalModel):
+        if self.decoder is not None:
             return super().answer_step(batch)
         prediction = self.model.predict_answers(
             batch.inputs, batch.context_BT, batch.max_context_BT, batch.cls_B, self.max_answer_tokens

@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 from data_modules.encoding.tokenizers import tokenizer_files
-from models.adapters import OPTIONS, own_weights, same_adapter
-from models.backbones import CheckpointError, EncoderModel, nonfinite
+from models.backbones import ADAPTER_OPTIONS, CheckpointError, EncoderModel, nonfinite, same_adapter
 from models.checkpoint import KEY, describe
 from training.stopping.divergence import DivergedError
 
@@ -130,7 +129,8 @@ class FineTuning(pl.LightningModule):
         found = checkpoint.get(KEY, {}).get("adapter", {})
         if not same_adapter(found, self.model.adapter):
             one, other = (
-                ", ".join(f"{name}={value}" for name, value in adapter.items() if name in OPTIONS) or "none"
+                ", ".join(f"{name}={value}" for name, value in adapter.items() if name in ADAPTER_OPTIONS)
+                or "none"
                 for adapter in (found, self.model.adapter)
             )
             raise CheckpointError(
@@ -149,7 +149,10 @@ class FineTuning(pl.LightningModule):
             # One of weights alone passes by the callbacks.
             raise DivergedError(f"the weights are not finite at step {self.global_step}; nothing was saved")
         files = tokenizer_files(self.datamodule.tokenizer)
-        checkpoint["state_dict"] = own_weights(self.model, checkpoint["state_dict"], "model.")
+        if self.model.adapter:
+            from models.adapters import own_weights
+
+            checkpoint["state_dict"] = own_weights(self.model, checkpoint["state_dict"], "model.")
         checkpoint[KEY] = describe(self.model, files, asdict(self.encoding))
 
 

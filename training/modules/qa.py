@@ -7,7 +7,7 @@ P common tokens of pairs, L layers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
@@ -15,16 +15,18 @@ from torch import Tensor
 
 from data_modules.batching.decoding import Answer, decode_answers, written_answers
 from data_modules.batching.sets import GroupBatch, PairBatch, QABatch, QASet, TrainBatch
-from data_modules.encoding.prompts import answer_end
-from losses.answers import written_answer_loss
-from losses.span import span_cross_entropy
+from losses.span import span_cross_entropy, written_answer_loss
 from models.backbones import ARCHITECTURES, Backbone
-from models.checkpoint import start
-from models.heads.causal import CausalModel
+from models.checkpoint import heads_class, start
 from models.heads.span import QAModel, QAOutput, SpanModel, SpanPrediction
 from training.callbacks.eval_sets import EvalSetMetrics
 from training.callbacks.predictions import PredictionWriter
 from training.modules.fine_tuning import FineTuning
+
+# mypy takes MYPY for True; a block under TYPE_CHECKING jsonargparse would execute.
+MYPY = False
+if MYPY:
+    from models.heads.causal import CausalModel
 
 
 class QAModule(FineTuning):
@@ -67,8 +69,13 @@ class QAModule(FineTuning):
     def starting_model(self, backbone: Backbone) -> QAModel:
         """The model that training starts from; a module with other heads builds another."""
         if backbone.causal:
-            return start(backbone, CausalModel, likelihood=backbone.likelihood)
+            return cast(QAModel, start(backbone, heads_class("causal"), likelihood=backbone.likelihood))
         return start(backbone, SpanModel)
+
+    @property
+    def decoder(self) -> CausalModel | None:
+        """The model, if it is one."""
+        return cast("CausalModel", self.model) if self.model.heads == "causal" else None
 
     def check_data(self, stage: str) -> None:
         """ValueError for multiple-choice questions, and for training questions that a span cannot answer."""
@@ -95,8 +102,8 @@ class QAModule(FineTuning):
     def span_loss(self, batch: QABatch) -> Tensor:
         """Cross-entropy of the gold span, mean over start and end, in nats; of a decoder, of the tokens of
         the answer."""
-        if isinstance(self.model, CausalModel):
-            found = self.model.answer_likelihoods(batch.inputs, batch.start_B, batch.end_B)
+        if self.decoder is not None:
+            found = self.decoder.answer_likelihoods(batch.inputs, batch.start_B, batch.end_B)
             return written_answer_loss(found.total_BC[:, 0], found.count_BC[:, 0])
         output: QAOutput = self.model(batch.inputs)
         return span_cross_entropy(output.start_BT, output.end_BT, batch.start_B, batch.end_B)
@@ -112,11 +119,13 @@ class QAModule(FineTuning):
         spans = self.model.predict_spans(batch.inputs, batch.context_BT, batch.cls_B, self.max_answer_tokens)
         return spans._replace(start_B=spans.start_B - batch.shift_B, end_B=spans.end_B - batch.shift_B)
 
-    def written(self, model: CausalModel, batch: QABatch) -> list[str]:
+    def written(self, decoder: CausalModel, batch: QABatch) -> list[str]:
         """What a decoder answers."""
+        from data_modules.encoding.prompts import answer_end  # encoders do without it
+
         tokenizer = self.datamodule.tokenizer
         ends = answer_end(tokenizer, self.encoding.chat == "always")
-        return model.write(batch.inputs, batch.start_B, self.max_answer_tokens, tokenizer, ends)
+        return decoder.write(batch.inputs, batch.start_B, self.max_answer_tokens, tokenizer, ends)
 
     def decode(self, data: QASet, batch: QABatch, outputs: Mapping[str, Any]) -> Iterator[Answer]:
         """The answers of a batch, from what `validation_step` returned for it."""
@@ -157,8 +166,8 @@ class QAModule(FineTuning):
 
     def answer_step(self, batch: QABatch) -> dict[str, Any]:
         """What `decode` needs of a batch of questions."""
-        if isinstance(self.model, CausalModel):
-            return {"texts": self.written(self.model, batch)}
+        if self.decoder is not None:
+            return {"texts": self.written(self.decoder, batch)}
         return {"spans": self.predict_spans(batch)}
 
     test_step = validation_step

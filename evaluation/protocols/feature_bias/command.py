@@ -38,7 +38,7 @@ from evaluation.protocols.feature_bias.prompts import (
     few_shots,
 )
 from evaluation.report import Evaluation, source_record
-from storage.command_line import Count
+from storage.command_line import Count, split_name
 from storage.files import refuse_existing
 from storage.json_files import json_lines
 
@@ -266,9 +266,7 @@ def read_tasks(arguments: Sequence[str]) -> dict[str, tuple[str, FeatureTask]]:
             raise ValueError(f"--task {argument}: the folder holds no task (*.json)")
         expanded += map(str, files)
     for argument in expanded:
-        name, equals, source = argument.partition("=")
-        if not equals or not name or ":" in name or Path(argument).exists():
-            name, source = "", argument
+        name, source = split_name(argument)
         task = open_task(source)
         task = replace(task, name=name or task.name)
         if task.name in tasks:

@@ -15,8 +15,6 @@ from data_modules.batching.group_rows import GroupSet
 from data_modules.batching.sets import QASet
 from data_modules.encoding.prompts import (
     TEMPLATE_OPTIONS,
-    AdviceAt,
-    Asked,
     Prompt,
     encode_prompts,
     group_prompt,
@@ -24,7 +22,7 @@ from data_modules.encoding.prompts import (
     prompt,
 )
 from data_modules.encoding.windows import Encoding, tell_once
-from data_modules.schema import QAExample, Span, Turn, UnderspecifiedQuestion
+from data_modules.schema import AdviceAt, Asked, QAExample, Span, Turn, UnderspecifiedQuestion
 from data_modules.stories import groups as story_groups
 from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer

@@ -27,8 +27,8 @@ from transformers import (
     MambaForCausalLM,
 )
 
-from models.language.likelihood import float32_logits
-from models.language.self_debiasing import SeededDraw, SelfDebiasing, continued, debiased, padded
+from models.language.likelihood import float32_logits, padded
+from models.language.self_debiasing import SeededDraw, SelfDebiasing, continued, debiased
 
 SIZE, END = 31, 30
 TEXTS = [[3, 4, 5, 6], [7, 8], [9, 3, 3, 12, 5]]
