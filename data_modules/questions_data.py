@@ -29,15 +29,9 @@ from data_modules.batching.samplers import BatchIndex, question_batches
 from data_modules.batching.sets import PairSet, QASet
 from data_modules.encoding.tables import Tables, Work, flat, process_rank
 from data_modules.encoding.windows import Encoding, encode_questions
-from data_modules.interventions.augmentation import (
-    TEMPLATES,
-    OpenGenerator,
-    failures_of,
-    generate_sentences,
-    needing_sentences,
-)
 from data_modules.interventions.deletion import (
     AUGMENTED,
+    TEMPLATES,
     Rules,
     Sentences,
     perturb,
@@ -47,6 +41,11 @@ from data_modules.interventions.deletion import (
 from data_modules.schema import QAExample, Rejected, Variant
 from data_modules.sources import read_questions
 from storage.errors import DataError
+
+# mypy takes MYPY for True; a block under TYPE_CHECKING jsonargparse would execute.
+MYPY = False
+if MYPY:
+    from data_modules.interventions.augmentation import OpenGenerator
 
 logger = logging.getLogger(__name__)
 
@@ -250,7 +249,8 @@ class QuestionsDataModule(TextDataModule):
                     tokenizer=self.tokenizer,
                     encoding=self.encoding,
                 )
-                return Work(originals, encode, keep=not failures_of(sentences or {}))
+                failed = any(isinstance(sentence, Rejected) for sentence in (sentences or {}).values())
+                return Work(originals, encode, keep=not failed)
 
             table = self.tables.get(sources, options, work, f"tokenising {variant} of {source}")
             found = table.data.column("windows" if options["pairs"] else "id")  # which first windows have
@@ -277,6 +277,12 @@ class QuestionsDataModule(TextDataModule):
         Raises:
             DataError: every process would ask for the same.
         """
+        from data_modules.interventions.augmentation import (
+            failures_of,
+            generate_sentences,
+            needing_sentences,
+        )
+
         how = self.interventions
         if self.tables.folder is None and process_rank()[1] > 1:
             raise DataError(
@@ -337,6 +343,8 @@ def encode_variant(
     if how.rationale == "answer_sentence":
         originals = [with_rationale(example) for example in originals]
     if variant in AUGMENTED and sentences is None:
+        from data_modules.interventions.augmentation import generate_sentences, needing_sentences
+
         needing = needing_sentences(originals, variant, rules=how.rules, skip_bad=skip_bad)
         sentences = generate_sentences(needing, seed=how.seed or 0)
     results: Sequence[QAExample | Rejected] = (

@@ -96,9 +96,11 @@ def reference_notes(questions: Iterable[tuple[str, int]]) -> list[str]:
     Args:
         questions: the data set of each, and how many references it has.
     """
+    if not (counts := [*questions]):
+        return []
     from metrics.answers import reference_note  # which brings torch
 
-    note = reference_note(questions)
+    note = reference_note(counts)
     if note:
         log.warning("%s", note)
     return [f"{note}."] if note else []

@@ -20,11 +20,13 @@ from datetime import timedelta
 from functools import wraps
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from evaluation.protocol import launched
 from storage.command_line import one_line
-from storage.finished_work import FinishedWork
+
+if TYPE_CHECKING:
+    from storage.finished_work import FinishedWork
 
 T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -172,6 +174,8 @@ def from_first(make: Callable[[], T]) -> T:
 
 def finished_work(path: Path | None, required: tuple[str, ...] = ()) -> FinishedWork:
     """Finished work that all processes know, and the first alone keeps in the file."""
+    from storage.finished_work import FinishedWork  # short protocols do without it
+
     work = from_first(lambda: FinishedWork(path, required=required))
     if current().rank:
         work.path = None

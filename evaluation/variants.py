@@ -135,8 +135,14 @@ def read_stories(options: VariantOptions) -> Stories:
     """
     from tqdm.auto import tqdm
 
-    from data_modules.interventions.augmentation import TEMPLATES, generate_sentences, needing_sentences
-    from data_modules.interventions.deletion import AUGMENTED, perturb, report_rejected, with_rationale
+    from data_modules.interventions.augmentation import generate_sentences, needing_sentences
+    from data_modules.interventions.deletion import (
+        AUGMENTED,
+        TEMPLATES,
+        perturb,
+        report_rejected,
+        with_rationale,
+    )
 
     open_generator: OpenGenerator | None = None
     if options.generator != TEMPLATES:

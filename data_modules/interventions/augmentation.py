@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from data_modules.interventions.deletion import (
     PAPER_RULES,
+    TEMPLATES,
     TRUNCATED,
     Rules,
     Sentences,
@@ -61,9 +62,6 @@ class OpenGenerator(Protocol):
         self, name: str, cache: Path | None, *, max_requests: int | None, seed: int
     ) -> TextGenerator: ...
 
-
-TEMPLATES = "templates"
-"""The generator that needs no model."""
 
 MAX_WORDS = 40
 

@@ -27,7 +27,6 @@ from importlib.metadata import version
 from itertools import pairwise
 from typing import Literal
 
-from data_modules.interventions.reformatting import reformat
 from data_modules.questions.answer_spans import last_word, locate_answer
 from data_modules.schema import REFORMATTED, QAExample, Rejected, Span, Variant
 from storage.errors import DataError
@@ -49,6 +48,9 @@ TRUNCATED: frozenset[Variant] = frozenset({"ts_r", "ts_r_aug"})
 """Of the variants without a rationale, those that end where it began."""
 AUGMENTED: frozenset[Variant] = frozenset({"ts_r_aug", "os_r_aug"})
 """Those that end with a generated sentence in place of the bare answer."""
+
+TEMPLATES = "templates"
+"""The generator of their sentences that needs no model."""
 
 Sentences = Mapping[str, str | Rejected]
 """What `_aug` variants append, by the id of the example; or why no sentence was written for it."""
@@ -121,6 +123,8 @@ def perturb(
     if variant == "os":
         return replace(example, kept=((0, size),))
     if variant in REFORMATTED:
+        from data_modules.interventions.reformatting import reformat  # a run that deletes does without it
+
         return reformat(example, variant)
     if not example.rationale and (variant != "ts" or example.answer_type != "unknown"):
         return Rejected(example.id, NO_RATIONALE)

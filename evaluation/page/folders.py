@@ -124,8 +124,8 @@ def find_results(arguments: Sequence[str]) -> list[Found]:
     """
     named: dict[Path, tuple[str, Path]] = {}
     for argument in arguments:
-        name, folder = split_name(argument)
-        root = Path(folder)
+        name, source = split_name(argument)
+        root = Path(source)
         if not root.is_dir():
             what = "is a file; name the folder of a run or a report" if root.exists() else "no such folder"
             raise ValueError(f"{root}: {what}")

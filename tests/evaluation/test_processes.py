@@ -218,14 +218,21 @@ def test_torchrun_leaves_one_report(home: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["negation"]
 
 
-def test_a_mistake_ends_all_processes_and_is_told_once(tmp_path: Path) -> None:
-    flags = ("--checkpoint", tmp_path, "--data", tmp_path / "none.json", "--device", "cpu")
-    for command in (("shift", *flags), ("shift", *flags, "--limt", "3")):
-        done = torchrun(*command, "--output", tmp_path / "out")
-        assert done.returncode != 0
-        (error,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")] or [done.stderr]
-        assert "none.json" in error or "--limt" in error
-        assert not (tmp_path / "out").exists()
+def test_a_mistake_ends_all_processes_and_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    flags = ["shift", "--checkpoint", str(tmp_path), "--data", str(tmp_path / "none.json"), "--device", "cpu"]
+    done = torchrun(*flags, "--output", tmp_path / "out")
+    assert done.returncode != 0
+    (error,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")] or [done.stderr]
+    assert "none.json" in error
+    assert not (tmp_path / "out").exists()
+    monkeypatch.setattr(__main__, "LATER_S", 0.1)
+    for rank in (1, 0):
+        monkeypatch.setenv("RANK", str(rank))
+        with pytest.raises(SystemExit):
+            main([*flags, "--output", str(tmp_path / "out"), "--limt", "3"])
+        assert ("--limt" in capsys.readouterr().err) == (not rank)
 
 
 def test_commands_refuse_torchrun(
