@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, groupby, islice, pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,9 @@ from data_modules.questions.answer_spans import answer_classes, answer_type
 from data_modules.schema import DECODERS, AdviceAt, AnswerType, Asked, QAExample, Span, query_text
 from storage.errors import DataError
 
-if TYPE_CHECKING:
+# mypy takes MYPY for True; a block under TYPE_CHECKING jsonargparse would execute.
+MYPY = False
+if MYPY:
     from data_modules.encoding.prompts import Prompt, PromptRow
 
 log = logging.getLogger(__name__)
