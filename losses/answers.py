@@ -1,4 +1,4 @@
-"""Cross entropy of answers that are a span, yes, no or unknown.
+"""Cross entropy of answers that are a span, yes, no or unknown (of what a decoder writes: losses/span.py).
 
 Shape letters: B windows, T positions, C answer types (yes, no, unknown), N number classes, O option classes.
 """
