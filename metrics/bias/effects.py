@@ -27,6 +27,9 @@ from metrics.intervals import percentiles_of_each, resamples
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+LEAST = 1e-6
+"""|C| without advice below it is rounding: ratios to it would tell nothing."""
+
 
 class Statistics(NamedTuple):
     """Statistics (J,) with the ends of their intervals; NaN where there is none."""
@@ -83,7 +86,8 @@ def advice_effects(
 
     Args:
         value_E, cell_E, question_E: |C| of groups, as in `of_means`.
-        advised_J, unadvised_J: the cells above and below the line of each ratio; NaN where the lower is 0.
+        advised_J, unadvised_J: the cells above and below the line of each ratio; NaN where the lower is below
+            `LEAST`.
         gaps: pairs (kept, carry) of ratios: the first less the second.
 
     Returns:
@@ -94,7 +98,7 @@ def advice_effects(
 
     def statistic(mean_RK: Floats) -> Floats:
         below_RJ = mean_RK[:, below_J]
-        ratio_RJ = mean_RK[:, above_J] / np.where(below_RJ > 0, below_RJ, np.nan)
+        ratio_RJ = mean_RK[:, above_J] / np.where(below_RJ > LEAST, below_RJ, np.nan)
         return np.concatenate([ratio_RJ, ratio_RJ[:, kept] - ratio_RJ[:, carried]], axis=1)
 
     cells = int(np.concatenate([cell_E, above_J, below_J]).max()) + 1
