@@ -239,7 +239,9 @@ class GroupsDataModule(QuestionsDataModule):
             class_N=train_set.groups.ids.advice_class_N,
             per_class=self.groups_per_class,
             questions=questions,
-            question_N=question_numbers(train_set.groups.groups) if self.batch_by == "question" else None,
+            question_N=np.array(question_numbers(train_set.groups.groups))
+            if self.batch_by == "question"
+            else None,
             qa_every=self.qa_every,
             world_size=process_rank()[1],
         )

@@ -95,7 +95,7 @@ def load_checkpoint(
 
     >>> model = load_checkpoint(checkpoint)
     >>> sorted(model.can)
-    ['spans', 'subjects']
+    ['mentions', 'spans', 'subjects']
     """
     from models.checkpoint import inspect
 

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from random import Random
 from typing import cast
-
-import numpy as np
 
 from data_modules.schema import AdviceClass, Group
 from storage.errors import DataError
@@ -173,10 +172,10 @@ def by_class(groups: Sequence[Group]) -> dict[AdviceClass, list[int]]:
     return members
 
 
-def question_numbers(groups: Iterable[Group]) -> np.ndarray:
+def question_numbers(groups: Iterable[Group]) -> list[int]:
     """Which question (the group without its advice) each group asks, numbered by first appearance."""
     first: dict[str, int] = {}
-    return np.array([first.setdefault(group.unadvised_key, len(first)) for group in groups], dtype=np.int64)
+    return [first.setdefault(group.unadvised_key, len(first)) for group in groups]
 
 
 def contrasted(groups: Sequence[Group], seed: int) -> list[Group]:
@@ -203,18 +202,18 @@ def contrasted(groups: Sequence[Group], seed: int) -> list[Group]:
             "data.train_advice=contrast: the training groups' ethical and adversarial advice speaks of one "
             "domain; name groups of two or more (field advice_domain)"
         )
-    rng = np.random.default_rng(seed)
+    random = Random(seed)
     found = {group.key: group for group in groups}
     for group in groups:
         domains = said.get(group.advice_class, {})
         own, text = domains.get(group.advice_domain, {}), group.variants[0].advice
         pools = {"": [one for other, one in own.items() if other != text]}
         if others := [domain for domain in domains if domain != group.advice_domain]:
-            foreign = domains[others[rng.integers(len(others))]]
+            foreign = domains[random.choice(others)]
             pools["mismatched_"] = [one for other, one in foreign.items() if other not in own]
         for prefix, pool in pools.items():
             if pool:
-                one = pool[rng.integers(len(pool))]
+                one = random.choice(pool)
                 name = cast(AdviceClass, prefix + one.advice_class)
                 again = with_advice(
                     group, one.variants[0].advice, name, prefix + one.advice_id, one.advice_domain

@@ -160,7 +160,7 @@ class LEIModule(QAModule):
             )
         if self.dro_step:
             self.cells = CellWeights(groups.groups, self.dro_step)
-        self.question_N = torch.from_numpy(question_numbers(groups.groups))
+        self.question_N = torch.tensor(question_numbers(groups.groups))
         encoding = replace(self.encoding, order=self.reference_order).resolved(
             data.architecture, data.tokenizer
         )

@@ -305,7 +305,7 @@ def test_a_language_model_is_asked_once(
         asked.append(len(examples))
         return {e.id: f"Somebody wrote {e.gold[0]} on a wall." for e in examples}
 
-    monkeypatch.setattr("data_modules.questions_data.generate_sentences", generate)
+    monkeypatch.setattr("data_modules.interventions.augmentation.generate_sentences", generate)
     how = Interventions(train=["ts_r_aug"], generator="hf:nowhere")
     options = {"train_qa": files["coqa"], "encoding": LONG, "interventions": how}
     monkeypatch.setattr("data_modules.questions_data.process_rank", lambda: (0, 2))
@@ -336,7 +336,7 @@ def test_one_other_sentence_among_many_is_seen(
             places = {e.id: "a wall" for e in examples} | {examples[len(examples) // 2].id: tone}
             return {e.id: f"Somebody wrote {e.gold[0]} on {places[e.id]}." for e in examples}
 
-        monkeypatch.setattr("data_modules.questions_data.generate_sentences", generate)
+        monkeypatch.setattr("data_modules.interventions.augmentation.generate_sentences", generate)
         cache, options = tmp_path / str(len(digests)), {"encoding": LONG, "interventions": how}
         module(cache, train_qa=files["coqa"], val_qa={"main": files["coqa"]}, **options)
     assert digests[0] == digests[1] != digests[2]
