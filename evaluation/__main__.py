@@ -14,11 +14,11 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 
-from evaluation.processes import LATER_S, KnownError, from_first, process_group
-from evaluation.protocol import COMMANDS, PROTOCOLS, Row, launched, load_function
+from evaluation.processes import LATER_S, KnownError, process_group
+from evaluation.protocol import COMMANDS, PROTOCOLS, Row, evaluated, launched, load_function
 from storage.command_line import Parser, add_arguments, call, one_line
 
 
@@ -32,10 +32,6 @@ class NoTerminal(io.TextIOWrapper):
         return False
 
 
-PRECISIONS = {"32": "float32", "bf16": "bfloat16"}
-"""What `--precision`, the older name of `--dtype`, calls its values."""
-
-
 def build_parser(argv: Sequence[str]) -> Parser:
     """The parser; only the protocol or command that `argv` names is imported and declares its flags."""
     parser = Parser(prog="interventune evaluate", description="Probe a model or its predictions.")
@@ -44,9 +40,6 @@ def build_parser(argv: Sequence[str]) -> Parser:
         command = commands.add_parser(row.name, help=row.summary, description=row.summary)
         if row.name in argv[:1]:
             add_arguments(command, load_function(row))
-            command.add_argument(
-                "--precision", dest="dtype", type=_dtype, default=argparse.SUPPRESS, help=argparse.SUPPRESS
-            )
         if row in PROTOCOLS:
             command.add_argument(
                 "--output", type=Path, required=row.keeps_report, metavar="DIR", help="folder for the report"
@@ -55,43 +48,32 @@ def build_parser(argv: Sequence[str]) -> Parser:
     return parser
 
 
-def _dtype(precision: str) -> str:
-    """What `--dtype` calls a value of `--precision`, its older name."""
-    if precision not in PRECISIONS:
-        raise argparse.ArgumentTypeError(f"is one of {', '.join(PRECISIONS)}; --dtype is its newer name")
-    return PRECISIONS[precision]
-
-
 def run(row: Row, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
     """One protocol, from checked output folder to written report and printed tables.
 
     Of several processes the first alone checks, writes and prints.
     """
-    from evaluation.report import check_output, write_report
+    from evaluation.report import claimed, write_report
     from evaluation.views import print_table
 
     rank, size = launched()
     if row in COMMANDS:
         if size > 1:
-            raise ValueError(
-                f"{row.name}: start it with interventune evaluate, not torchrun: it is no protocol"
-            )
+            raise ValueError(f"{row.name}: start it with interventune evaluate, not torchrun")
         call(load_function(row), arguments)
         return
     output: Path | None = arguments.output
-    with process_group(arguments.device) as device:
-        arguments.device = device
-        if output is not None:
-            from_first(lambda: check_output(output, overwrite=arguments.overwrite))
+    first = output is not None and not rank
+    with claimed(output, overwrite=arguments.overwrite) if output and first else nullcontext():
         if output is not None and getattr(arguments, "work", ...) is None:
             arguments.work = output.absolute().with_name(f"{output.name}.work.jsonl")
-            arguments.work.parent.mkdir(parents=True, exist_ok=True)
-        evaluation = call(load_function(row), arguments)
+        with process_group(arguments.device) as device:
+            evaluation = evaluated(row, vars(arguments), device=device)
+        if output and first:
+            command = [part for part in argv if part != "--overwrite"]
+            write_report(evaluation, output, command=command)
     if rank:
         return
-    if output is not None:
-        command = [part for part in argv if part != "--overwrite"]
-        write_report(evaluation, output, command=command, overwrite=arguments.overwrite)
     for table in evaluation.tables()[: evaluation.console]:
         print_table(table)
     if output is not None:

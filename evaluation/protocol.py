@@ -3,8 +3,7 @@
 A protocol is a module with one typed function, `evaluate(*, ...) -> Evaluation`: its signature declares the
 flags, its docstring the help (`storage.command_line`). A row in PROTOCOLS makes it a command. Its top level
 imports neither torch nor transformers, so that `--help` answers at once; `evaluate` may. The command line
-adds `--output` and `--overwrite`, and writes and prints the report. A parameter `work: Path | None` is the
-file of finished pieces of a long protocol: beside the report unless given.
+adds `--output` and `--overwrite`, records the flags, and writes and prints the report.
 
 A command that leaves no report is a row in COMMANDS: a module with a typed function `run`.
 """
@@ -13,8 +12,19 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast, get_args, get_origin
+
+from storage.command_line import call, parameters
+
+if TYPE_CHECKING:
+    from evaluation.report import Evaluation
+
+SOURCES = {"SOURCE", "FILE", "CSV"}
+NAMED_SOURCES = {"[NAME=]PATH", "[NAME=]FILE", "[NAME=]SOURCE"}
+"""What help calls a value that names a source, whose digest is recorded."""
 
 
 class Row(NamedTuple):
@@ -71,11 +81,52 @@ COMMANDS: tuple[Row, ...] = (
 
 
 def launched() -> tuple[int, int]:
-    """Rank and number of processes, as torchrun tells them; (0, 1) without it."""
+    """Rank and number of processes, as torchrun sets them; (0, 1) without it."""
     return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
 def load_function(row: Row) -> Callable[..., Any]:
-    """Import the function behind a row."""
+    """Import the function of a row."""
     function: Callable[..., Any] = getattr(importlib.import_module(row.module), row.function)
     return function
+
+
+def evaluated(row: Row, flags: Mapping[str, Any], *, device: str | None = None) -> Evaluation:
+    """Run a protocol; `about` of its evaluation has the protocol's name and all flags.
+
+    Args:
+        row: which one.
+        flags: a value for every flag; others are ignored.
+        device: the device of this process, in place of the flag's; not recorded.
+    """
+    function = load_function(row)
+    about = {"protocol": row.name, **flags_record(function, flags)}
+    arguments = {**flags} if device is None else {**flags, "device": device}
+    evaluation: Evaluation = call(function, Namespace(**arguments))
+    return replace(evaluation, about={**about, **evaluation.about})
+
+
+def flags_record(function: Callable[..., Any], flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Every flag of a typed function with its value as plain JSON, and the digests of files that it names."""
+    from evaluation.answering.interface import named_sources
+    from evaluation.report import source_record
+
+    record: dict[str, Any] = {}
+    for parameter, kind in parameters(function):
+        if is_dataclass(kind):
+            record |= flags_record(cast(type, kind), flags)
+            continue
+        value, several = flags[parameter.name], get_origin(kind) is list
+        one = get_args(kind)[0] if several else kind
+        marks = set(map(str, one.__metadata__)) if get_origin(one) is Annotated else set()
+        if several and value is not None and marks & NAMED_SOURCES:
+            named = named_sources(value, f"--{parameter.name}")
+            value = {name: source_record(path) for name, path in named.items()}
+        elif value is not None and marks & SOURCES:
+            value = list(map(source_record, value)) if several else source_record(value)
+        elif isinstance(value, (list, tuple)):
+            value = [part if isinstance(part, (int, float)) else str(part) for part in value]
+        elif not isinstance(value, (int, float, dict, type(None))):
+            value = str(value)
+        record[parameter.name] = value
+    return record

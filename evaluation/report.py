@@ -8,25 +8,26 @@ report.json     all of this but the examples as data, with the command, the code
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation.results import Results
 from evaluation.views import Table, View, make_table, markdown_table
-from storage.files import atomic, file_digest
+from storage.files import atomic, file_digest, tidy_end
 from storage.json_files import plain_json
 from storage.provenance import revision, versions
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-SCHEMA = 2
-"""Of report.json; 1 had flat keys and no intervals."""
+SCHEMA = 3
+"""Version of the layout of report.json."""
 FIXED_FILES = ("report.json", "report.md", "results.csv", "examples.jsonl")
 
 
@@ -42,7 +43,7 @@ class Evaluation:
         title: heading of report.md.
         results: the long table.
         views: tables of it (or ready ones), in the order in which report.md shows them.
-        about: where the numbers come from: protocol, inputs, settings, as plain JSON values.
+        about: what the flags do not say about where the numbers come from, as plain JSON values.
         headline: the conclusion in one or two sentences; first in report.md, last on the console.
         notes: paragraphs of Markdown under the title.
         figures: file name to figure.
@@ -53,7 +54,7 @@ class Evaluation:
     title: str
     results: Results
     views: Sequence[View | Table]
-    about: Mapping[str, Any]
+    about: Mapping[str, Any] = field(default_factory=dict)
     headline: str = ""
     notes: Sequence[str] = ()
     figures: Mapping[str, Figure] = field(default_factory=dict)
@@ -67,19 +68,42 @@ class Evaluation:
         return [table for table in made if table.rows]
 
 
-def check_output(output: Path, *, overwrite: bool) -> None:
-    """Raise ValueError unless a report may be written at `output`.
+@contextmanager
+def claimed(output: Path, *, overwrite: bool) -> Iterator[None]:
+    """Hold a folder for one report. It is made at the start and locked, so that two commands never write to
+    one folder; if nothing is written, it is removed.
 
-    A folder that holds something is refused; with `overwrite`, one that holds a report and nothing else is
-    accepted, so that a mistyped path never costs anything but a report.
+    Args:
+        output: the folder. One that holds something is refused.
+        overwrite: accept a folder that holds a report and nothing else, so that a mistyped path never costs
+            anything but a report.
+
+    Raises:
+        ValueError: the folder holds something, or another command writes to it.
+        OSError: it cannot be made.
     """
-    if output.exists() and not output.is_dir():
-        raise ValueError(f"--output {output}: is a file; name a folder")
-    home = next(parent for parent in output.absolute().parents if parent.exists())
-    if not home.is_dir() or not os.access(home, os.W_OK | os.X_OK):
-        what = "cannot be written to" if home.is_dir() else "is a file"
-        raise ValueError(f"--output {output}: {home} {what}; name another folder")
-    strangers = {entry.name for entry in output.iterdir()} if output.exists() else set()
+    new = not output.exists()
+    output.mkdir(parents=True, exist_ok=True)
+    handle = os.open(output, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(
+                f"--output {output}: another command writes there; name another folder"
+            ) from None
+        _check_contents(output, overwrite=overwrite)
+        with tidy_end():
+            yield
+    finally:
+        os.close(handle)
+        if new:
+            with suppress(OSError):  # it holds the report
+                output.rmdir()
+
+
+def _check_contents(output: Path, *, overwrite: bool) -> None:
+    strangers = {entry.name for entry in output.iterdir()}
     problem = "holds another run ({}); name a new folder or add --overwrite"
     if overwrite and strangers:
         problem = "--overwrite replaces a report only, but here are other files ({}); name another folder"
@@ -87,18 +111,19 @@ def check_output(output: Path, *, overwrite: bool) -> None:
             report = json.loads((output / "report.json").read_text(encoding="utf-8"))
             strangers -= set(map(str, report["about"]["files"]))
     if strangers:
-        shown = ", ".join(sorted(strangers)[:3]) + f", ... {len(strangers)} in all" * (len(strangers) > 3)
-        raise ValueError(f"--output {output}: {problem.format(shown)}")
+        names = sorted(strangers)
+        more = f", ... {len(names)} in all" if len(names) > 3 else ""
+        raise ValueError(f"--output {output}: {problem.format(', '.join(names[:3]) + more)}")
 
 
-def write_report(
-    evaluation: Evaluation, output: Path, *, command: Sequence[str] = (), overwrite: bool = False
-) -> None:
-    """Write the folder; on any error nothing changes. ValueError as in `check_output`, and where it cannot be
-    written (a full disk)."""
+def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str] = ()) -> None:
+    """Write the folder, which replaces what is there; on any error nothing changes.
+
+    Raises:
+        DataError: it cannot be written, as on a full disk.
+    """
     from metrics.intervals import LEVEL, RESAMPLES, SEED
 
-    check_output(output, overwrite=overwrite)
     output = output.absolute()
     output.parent.mkdir(parents=True, exist_ok=True)
     frame, tables = evaluation.results.frame, evaluation.tables()
@@ -109,9 +134,10 @@ def write_report(
         parts += [f"## {table.title}", markdown_table(table), *([table.caption] if table.caption else [])]
     parts += [f"![{name}]({name})" for name in evaluation.figures]
     parts.append(
-        f"Brackets: 95 % bootstrap interval over {unit} ({resamples} resamples, seed {SEED}). All numbers in "
-        "full precision: results.csv. One line per example: examples.jsonl. Inputs, settings, command and "
-        "versions: report.json."
+        f"Brackets: 95 % interval, a bootstrap over {unit} ({resamples} resamples, seed {SEED}); exact "
+        "where a share is 0 or 100 % in all of them. Changes (`against` in results.csv) are over the "
+        "questions that both answered. All numbers in full precision: results.csv. One line per example: "
+        "examples.jsonl. Inputs, settings, command and versions: report.json."
     )
     content = {
         "schema": SCHEMA,
@@ -148,6 +174,6 @@ def write_report(
         (folder / "report.json").write_text(as_json(content, indent=1), encoding="utf-8", errors=errors)
 
 
-def source_record(source: str) -> dict[str, str]:
+def source_record(source: str | Path) -> dict[str, str]:
     """A source's name and, for a file, its SHA-256."""
-    return {"path": source, "sha256": file_digest(source) if Path(source).is_file() else ""}
+    return {"path": str(source), "sha256": file_digest(source) if Path(source).is_file() else ""}

@@ -1,89 +1,90 @@
-"""Results: a long table, one row per measure and cell, each with its value, 95 % interval and n.
+"""Results: a long table, one row per measure and cell, each with its value, 95 % interval, n and units.
 
-    results = Results(unit="story", by=("checkpoint", "variant"))
-    results.add_means(rows, ("em", "f1"), unit="id")            # of examples, one dict each
-    results.add("mu", 0.31, low=0.2, high=0.4, n=150, checkpoint="ot", variant="os")
-    results.frame                                               # pandas, as written to results.csv
-
-Intervals are bootstraps over independent units (groups, pairs, stories): metrics/intervals.py.
+results = Results(("variant",), unit="questions")
+results.add("em", 0.31, interval=(0.2, 0.4), n=150, checkpoint="ot", variant="os")
+results.add("em", 0.05, n=150, checkpoint="ibt", against="ot", variant="os")     # ibt - ot
+results.frame                                               # pandas, as written to results.csv
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-ENDS = ("value", "low", "high", "n")
-"""The last columns of the table, behind the dimensions and the measure."""
-
 Row = Mapping[str, Any]
-NONE = (math.nan, math.nan)
-"""No interval."""
+ALWAYS = ("checkpoint", "against")
+"""The first columns: who answered, and with what a number is compared (empty: a number itself)."""
+NUMBERS = ("value", "low", "high", "n", "units")
+"""The last columns."""
+NO_INTERVAL = (math.nan, math.nan)
 
 
 class Results:
     """Collects the long table.
 
     Args:
-        by: names of the dimensions, in the order of the columns, such as ("checkpoint", "data", "variant").
-        unit: what is resampled for intervals, in words, for the record.
-
-    `resamples` is how many were drawn, where they were fewer than usual.
+        by: names of the dimensions behind `checkpoint` and `against`, in the order of the columns.
+        unit: what is resampled for intervals, in words, in the plural.
     """
 
     resamples: int | None = None
+    """How many were drawn, where they were fewer than usual."""
 
     def __init__(self, by: Sequence[str], unit: str) -> None:
-        self.by, self.unit = tuple(by), unit
-        self._rows: list[dict[str, Any]] = []
+        self.by, self.unit = (*ALWAYS, *(name for name in by if name not in ALWAYS)), unit
+        self._rows: dict[tuple[Any, ...], dict[str, Any]] = {}
 
     def add(
-        self, measure: str, value: float, *, n: int, interval: tuple[float, float] = NONE, **cell: Any
+        self,
+        measure: str,
+        value: float,
+        *,
+        n: int,
+        interval: tuple[float, float] = NO_INTERVAL,
+        units: int | None = None,
+        **cell: Any,
     ) -> None:
         """One number.
 
         Args:
             measure: its name, in the words of code and logs.
             value: NaN where it is not defined.
-            n: how many units are behind it.
+            n: how many rows it is computed from.
             interval: its ends.
+            units: how many units these rows belong to (default: n).
             cell: its place by dimension; a dimension left out is empty.
 
         Raises:
-            ValueError: a dimension that the table does not have.
+            ValueError: a dimension that the table does not have, or a second number at one place.
         """
-        if strange := set(cell) - set(self.by):
-            raise ValueError(f"results: no dimension {min(strange)!r}; there are {', '.join(self.by)}")
+        if unknown := set(cell) - set(self.by):
+            raise ValueError(f"results: no dimension {min(unknown)!r}; there are {', '.join(self.by)}")
         place = {name: cell.get(name, "") for name in self.by}
-        self._rows.append(
-            place
-            | {"measure": measure, "value": float(value)}
-            | {"low": float(interval[0]), "high": float(interval[1]), "n": int(n)}
-        )
+        key = (measure, *place.values())
+        if key in self._rows:
+            raise ValueError(f"results: a second number for {key}")
+        numbers = (float(value), *map(float, interval), int(n), int(n if units is None else units))
+        self._rows[key] = place | {"measure": measure, **dict(zip(NUMBERS, numbers, strict=True))}
 
+    @property
+    def frame(self) -> DataFrame:
+        """The table: the dimensions, then measure, value, low, high, n, units."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self._rows.values()), columns=[*self.by, "measure", *NUMBERS])
+
+    def at(self, measure: str, **cell: Any) -> dict[str, Any] | None:
+        """The number of a cell, None where there is none; a dimension that is not named is empty."""
+        return self._rows.get((measure, *(cell.get(name, "") for name in self.by)))
+
+    # Until every protocol is declared:
     def add_means(
-        self,
-        rows: Iterable[Row],
-        measures: Sequence[str],
-        *,
-        unit: str,
-        by: Sequence[str] | None = None,
-        **cell: Any,
+        self, rows: Any, measures: Sequence[str], *, unit: str, by: Any = None, **cell: Any
     ) -> None:
-        """The mean of each measure over the rows of each cell, with a bootstrap interval over units.
-
-        Args:
-            rows: one per example, with the dimensions, the unit and the measures as keys; a row without a
-                measure (or with None) does not count for it.
-            measures: keys of numbers or booleans.
-            unit: the key that tells which rows belong together.
-            by: the dimensions that tell cells apart (default: all of the table that the rows have).
-            cell: the same place for all rows.
-        """
         from metrics.intervals import mean_interval
 
         rows = list(rows)
@@ -93,36 +94,30 @@ class Results:
                 counted = [row for row in members if row.get(measure) is not None]
                 values = [float(row[measure]) for row in counted]
                 value, interval, n = mean_interval(values, [row[unit] for row in counted])
-                self.add(measure, value, n=n, interval=interval, **place, **cell)
-
-    @property
-    def frame(self) -> DataFrame:
-        """The table: the dimensions, then measure, value, low, high, n."""
-        import pandas as pd
-
-        return pd.DataFrame(self._rows, columns=[*self.by, "measure", *ENDS])
+                units = len({row[unit] for row in counted})
+                self.add(measure, value, n=n, interval=interval, units=units, **place, **cell)
 
     def row(self, measure: str, **cell: Any) -> dict[str, Any] | None:
-        """One row of the table, the first that fits; None where there is none."""
-        for row in self._rows:
+        for row in self._rows.values():
             if row["measure"] == measure and all(row[name] == value for name, value in cell.items()):
                 return row
         return None
 
-    def rows(self, measure: str, checkpoints: Iterable[str], **cell: Any) -> list[dict[str, Any] | None]:
-        """The same of several checkpoints."""
+    def rows(self, measure: str, checkpoints: Any, **cell: Any) -> list[dict[str, Any] | None]:
         return [self.row(measure, checkpoint=name, **cell) for name in checkpoints]
 
     def value(self, measure: str, **cell: Any) -> float:
-        """One number of the table; NaN where there is none."""
         row = self.row(measure, **cell)
         return math.nan if row is None else float(row["value"])
 
 
-def grouped(rows: Iterable[Row], by: Sequence[str]) -> Iterator[tuple[dict[str, Any], list[Row]]]:
-    """(cell, its rows), in the order in which cells appear."""
+def grouped(rows: Any, by: Sequence[str]) -> Any:
     found: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         found.setdefault(tuple(row.get(name, "") for name in by), []).append(row)
     for key, members in found.items():
         yield dict(zip(by, key, strict=True)), members
+
+
+ENDS = NUMBERS
+NONE = NO_INTERVAL

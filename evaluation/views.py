@@ -1,15 +1,15 @@
 """Views: which cells of the long table stand in a table of a report.
 
-    View("By variant, in percent", ("variant",), {"f1": "F1", "em": "EM"}, percent=True)
+    View("By variant", ("variant",), {"f1": "F1", "em": "EM"})
 
-A column for each checkpoint; a line for each measure and combination of the leading dimensions, closed by n.
-Cells show the value with its interval.
+A column for each checkpoint, and for its change since the first; a line for each measure and combination of
+the leading dimensions, closed by n. Cells show the value with its interval.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Cell = str | int | float | None
+MOST_CHANGES = 3
+"""Checkpoints up to which changes stand in tables; those of more are in results.csv."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,7 @@ class Table:
     lead: int = 1
 
     @property
-    def headed(self) -> bool:
-        """Whether lines share their first cell, which then stands over them."""
+    def headed(self) -> bool:  # until the page is one file
         return self.lead > 1 and len({row[0] for row in self.rows}) < len(self.rows)
 
 
@@ -44,8 +45,10 @@ class View:
         by: the dimensions that lead a line; one with a single value is left out. Several measures lead, too.
         measures: measure to its heading, in order.
         across: the dimension whose values are columns, or `measure`.
-        where: dimension to the value or values that are shown.
-        percent: show shares in percent, with one decimal, as the papers print.
+        where: dimension to the value or values that are shown; `against` is empty, and dimensions of a
+            protocol that neither lead nor are in the first entry of its cells are, too.
+        percent: the measures that are shown in percent, with one decimal, as the papers print; True for all;
+            of a protocol by default its shares.
         interval: show the interval in brackets.
         caption: under the table.
         most: lines that are shown; the rest is in results.csv.
@@ -53,59 +56,98 @@ class View:
 
     title: str
     by: tuple[str, ...]
-    measures: Mapping[str, str]
+    measures: Mapping[str, str] = field(default_factory=dict)
     across: str = "checkpoint"
     where: Mapping[str, Any] = field(default_factory=dict)
-    percent: bool = False
+    percent: Collection[str] | bool | None = None
     interval: bool = True
     caption: str = ""
     most: int = 90
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """Those that tell the cells of the table apart."""
+        return (*self.by, self.across)
+
+    def in_percent(self, measure: str) -> bool:
+        """Whether a measure is shown in percent."""
+        percent = self.percent or ()
+        return percent is True or (percent is not False and measure in percent)
 
 
 def cells_of(frame: DataFrame, where: Mapping[str, Any]) -> DataFrame:
     """The rows at the given places; a dimension has one value, or one of several."""
     for name, wanted in where.items():
-        several = isinstance(wanted, (list, tuple, set))
+        several = isinstance(wanted, (list, tuple, set, frozenset))
         frame = frame[frame[name].isin(wanted) if several else frame[name] == wanted]
     return frame
 
 
 def make_table(view: View, frame: DataFrame) -> Table:
-    """The view as a table; without rows where there are no such cells."""
+    """The view as a table; without rows where there are no such cells.
+
+    Raises:
+        ValueError: several numbers in one place, as where a view names too few dimensions.
+    """
     order = list(view.measures)
     frame = cells_of(frame, {**view.where, "measure": order})
+    if "against" not in view.where:
+        frame = _with_changes(frame, view.across)
     frame = frame.sort_values("measure", key=lambda names: names.map(order.index), kind="stable")
     by = [name for name in view.by if frame[name].nunique() > 1]
     if view.across != "measure" and (frame["measure"].nunique() > 1 or not by):
         by = ["measure", *by]
     by = by or list(view.by[:1])
-    frame = frame.assign(measure=frame["measure"].map(view.measures))
+    headings = {
+        name: f"{heading} (%)" if view.in_percent(name) and heading[-1:] != "%" else heading
+        for name, heading in view.measures.items()
+    }
     columns = list(dict.fromkeys(frame[view.across]))
     lines: dict[tuple[Any, ...], dict[Any, dict[str, Any]]] = {}
     for row in frame.to_dict("records"):
-        lines.setdefault(tuple(row[name] for name in by), {}).setdefault(row[view.across], row)
+        line = lines.setdefault(tuple(row[name] for name in by), {})
+        if line.setdefault(row[view.across], row) is not row:
+            raise ValueError(f"{view.title}: two numbers for {row[view.across]!r} at {by}")
     rows = []
-    for place, found in list(lines.items())[: view.most]:
-        cells = [shown(found[column], view) if column in found else "" for column in columns]
-        counts = [row["n"] for row in found.values()]
+    for place, line in list(lines.items())[: view.most]:
+        cells = [shown(line[column], view) if column in line else "" for column in columns]
+        counts = [row["n"] for row in line.values() if not row["against"]] or [0]
         n = int(min(counts)) if min(counts) == max(counts) else f"{min(counts)}–{max(counts)}"
-        rows.append((*(str(part) if part != "" else "all" for part in place), *cells, n))
+        lead = (
+            headings[part] if name == "measure" else str(part) for name, part in zip(by, place, strict=True)
+        )
+        rows.append((*(part or "all" for part in lead), *cells, n))
     left_out = len(lines) - len(rows)
     more = f"{left_out} more lines are in results.csv." if left_out else ""
-    header = (*by, *(str(column) if column != "" else "value" for column in columns), "n")
+    names = headings if view.across == "measure" else {"": "value"}
+    header = (*by, *(names.get(column, str(column)) for column in columns), "n")
     return Table(view.title, header, tuple(rows), " ".join(filter(None, (view.caption, more))), len(by))
+
+
+def _with_changes(frame: DataFrame, across: str) -> DataFrame:
+    """The numbers themselves, and, where checkpoints are columns, their changes as columns after them."""
+    numbers = frame[frame["against"] == ""]
+    checkpoints = list(dict.fromkeys(numbers["checkpoint"]))
+    if across != "checkpoint" or not 2 <= len(checkpoints) <= MOST_CHANGES:
+        return numbers
+    import pandas as pd
+
+    changes = frame[frame["against"] == checkpoints[0]]
+    named = changes.assign(checkpoint=changes["checkpoint"] + " - " + checkpoints[0])
+    return pd.concat([numbers, named])
 
 
 def shown(row: Mapping[str, Any], view: View) -> str:
     """A number with its interval.
 
-    >>> shown({"value": 0.5, "low": 0.25, "high": 0.75}, View("", (), {}, percent=True))
+    >>> shown({"measure": "em", "value": 0.5, "low": 0.25, "high": 0.75}, View("", (), {}, percent=True))
     '50.0 [25.0, 75.0]'
     """
-    text = number(row["value"], percent=view.percent)
+    percent = view.in_percent(row["measure"])
+    text = number(row["value"], percent=percent)
     if not view.interval or not math.isfinite(row["low"]):
         return text
-    low, high = (number(row[end], percent=view.percent) for end in ("low", "high"))
+    low, high = (number(row[end], percent=percent) for end in ("low", "high"))
     return f"{text} [{low}, {high}]"
 
 
@@ -137,46 +179,21 @@ def markdown_table(table: Table) -> str:
 
 
 def print_table(table: Table) -> None:
-    """The table on standard output, 80 columns wide where that is no terminal.
-
-    Lines that share their first cell stand under it. Columns that find no room follow below, each time behind
-    the leading ones and before n.
-    """
-    from rich.cells import cell_len
+    """The table on standard output, 80 columns wide where that is no terminal."""
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    console, gap = Console(highlight=False), 2
-    header = list(table.header)
-    rows = [[format_cell(cell) for cell in row] for row in table.rows]
-    lead = table.lead
-    if table.headed:
-        below: list[list[str]] = []
-        for at, row in enumerate(rows):
-            if not at or row[0] != rows[at - 1][0]:
-                below.append([row[0], *[""] * (len(row) - 2)])
-            below.append([f"  {row[1]}", *row[2:]])
-        header, rows, lead = ["", *header[2:]], below, lead - 1
-    widths = [max(cell_len(row[i]) for row in rows) for i in range(len(header))]
-    widths = [max(width, min(cell_len(name), 12)) for width, name in zip(widths, header, strict=True)]
-    first, last = list(range(lead)), [len(header) - 1] * (header[-1] == "n")
-    room = console.width - sum(widths[i] + gap for i in (*first, *last))
-    blocks: list[list[int]] = [[]]
-    for i in range(lead, len(header) - len(last)):
-        if blocks[-1] and sum(widths[j] + gap for j in (*blocks[-1], i)) > room:
-            blocks.append([])
-        blocks[-1].append(i)
+    console = Console(highlight=False)
+    grid = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for i, name in enumerate(table.header):
+        justify: Any = "left" if i < table.lead else "right"
+        grid.add_column(Text(name, style="italic"), justify=justify, overflow="fold")
+    for row in table.rows:
+        grid.add_row(*(Text(format_cell(cell)) for cell in row))
     console.print(Text(table.title, style="bold"))
-    for block in blocks:
-        grid = RichTable(box=None, padding=(0, gap, 0, 0), pad_edge=False)
-        for i in (*first, *block, *last):
-            name = Text(header[i], style="italic")
-            grid.add_column(name, justify="left" if i < lead else "right", overflow="fold")
-        for row in rows:
-            grid.add_row(*(Text(row[i]) for i in (*first, *block, *last)))
-        console.print(grid)
-        console.print()
+    console.print(grid)
+    console.print()
 
 
 def format_cell(value: Cell) -> str:

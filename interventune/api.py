@@ -14,7 +14,7 @@ from data_modules.schema import AdviceClass, ChoiceQuestion, Group, QAExample, R
 from evaluation.answering.interface import LANGUAGE_MODELS, Answerer, Asking, Dtype, PromptStyle
 from evaluation.answering.open import open_answerer, open_chooser
 from evaluation.protocol import PROTOCOLS, load_function
-from evaluation.report import Evaluation, write_report
+from evaluation.report import Evaluation, claimed, write_report
 from storage.command_line import Parser, add_arguments, call
 
 if TYPE_CHECKING:
@@ -216,7 +216,8 @@ def save_report(evaluation: Evaluation, folder: str | Path, *, overwrite: bool =
     Raises:
         ValueError: the folder holds something else, or cannot be written.
     """
-    write_report(evaluation, Path(folder), overwrite=overwrite)
+    with claimed(Path(folder), overwrite=overwrite):
+        write_report(evaluation, Path(folder))
 
 
 def load_results(*folders: str | Path) -> DataFrame:

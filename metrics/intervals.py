@@ -10,18 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 SEED = 0
-RESAMPLES = 1000
+RESAMPLES = 2000
 LEVEL = 0.95
 BLOCK = 4_000_000
-"""Counts that are drawn at a time: 32 MB."""
-KEPT = BLOCK // 8
-"""Counts of one number of units that are kept for the next cell: 4 MB, of sixteen numbers at most."""
+"""Counts in one block of resamples: 32 MB as float64."""
+KEPT = 50_000_000
+"""Counts that are kept for one number of units: 100 MB as uint16."""
 
 Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 """Sums (R, C) to statistics (R,)."""
@@ -138,25 +139,35 @@ def resamples(units: int, count: int = RESAMPLES, width: int = 0) -> Iterator[ND
     `width` bounds the blocks further: numbers that the caller computes for each resample.
     """
     size = max(1, min(count, BLOCK // max(units, width)))
-    if units * count <= KEPT and size == count:
-        yield _kept(units, count)
+    if units * count <= KEPT:
+        kept_RU = _kept(units, count)
+        yield from (kept_RU[start : start + size].astype(np.float64) for start in range(0, count, size))
         return
+    draws = _draws(units, count)
+    while block := list(islice(draws, size)):
+        yield np.stack(block).astype(np.float64)
+
+
+def _draws(units: int, count: int) -> Iterator[NDArray[np.int64]]:
     draw = np.random.default_rng(SEED)
-    for start in range(0, count, size):
-        yield _drawn(draw, units, min(size, count - start))
+    for _ in range(count):
+        yield np.bincount(draw.integers(0, units, units), minlength=units)
 
 
-def _drawn(draw: np.random.Generator, units: int, rows: int) -> NDArray[np.float64]:
-    drawn = [np.bincount(draw.integers(0, units, units), minlength=units) for _ in range(rows)]
-    return np.stack(drawn).astype(np.float64)
+@lru_cache(maxsize=4)
+def _kept(units: int, count: int) -> NDArray[np.uint16]:
+    """The same draws in one array (R, U): a report needs them in each of its cells."""
+    return np.stack([row_U.astype(np.uint16) for row_U in _draws(units, count)])
 
 
-@lru_cache(maxsize=16)
-def _kept(units: int, count: int) -> NDArray[np.float64]:
-    """All at once: a report asks for the same draws in each of its cells."""
-    w_RU = _drawn(np.random.default_rng(SEED), units, count)
-    w_RU.setflags(write=False)
-    return w_RU
+def unseen_share(units: int) -> float:
+    """The largest probability of a value that none of so many units shows: the exact (Clopper-Pearson) upper
+    end of the 95 % interval of 0 of `units`.
+
+    >>> round(unseen_share(21), 2)
+    0.16
+    """
+    return float(1 - ((1 - LEVEL) / 2) ** (1 / units))
 
 
 def percentiles(statistics_R: NDArray[np.float64]) -> Interval:

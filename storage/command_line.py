@@ -85,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser, function: Callable[..., Any])
 def call(function: Callable[..., Any], arguments: argparse.Namespace) -> Any:
     """Call `function` with what its parser found."""
     positional, named = [], {}
-    for parameter, kind in _parameters(function):
+    for parameter, kind in parameters(function):
         if is_dataclass(kind):
             value = call(cast(type, kind), arguments)
         else:
@@ -130,7 +130,7 @@ def one_line(error: Exception) -> str:
 
 def _add(parser: Any, function: Callable[..., Any], defaults: Mapping[str, Any]) -> None:
     help_of = _parameter_help(function)
-    for parameter, kind in _parameters(function):
+    for parameter, kind in parameters(function):
         name, default = parameter.name, defaults.get(parameter.name, parameter.default)
         if is_dataclass(kind):
             title = help_of.get(name) or about(cast(type, kind))
@@ -198,7 +198,7 @@ def _number(kind: type[int] | type[float], low: float) -> Callable[[str], int | 
     return parse
 
 
-def _parameters(function: Callable[..., Any]) -> Iterator[tuple[Parameter, Any]]:
+def parameters(function: Callable[..., Any]) -> Iterator[tuple[Parameter, Any]]:
     """The parameters with their types; `X | None` is X."""
     hints = get_type_hints(function, include_extras=True)
     for parameter in signature(function).parameters.values():

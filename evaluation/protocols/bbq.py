@@ -198,7 +198,11 @@ def evaluate(
         notes=[NOTE, *failure_note(rows, "examples")],
         figures={
             "bbq.png": Bars(
-                "category", "condition", {"bias_scaled": "bias"}, panels="checkpoint", where={"advice": plain}
+                "category",
+                {"bias_scaled": "bias"},
+                "condition",
+                panels="checkpoint",
+                where={"advice": plain},
             )
         },
         examples=rows,

@@ -17,7 +17,7 @@ from typing import Annotated
 
 from filelock import FileLock, Timeout
 
-from evaluation.report import write_report
+from evaluation.report import claimed, write_report
 from evaluation.reproduce.compare import compare
 from evaluation.reproduce.recipe import check_files, placeholder_values, read_recipe, recipes
 from evaluation.reproduce.steps import run_steps
@@ -75,7 +75,8 @@ def run(
     with lock:
         run_steps(recipe, commands, values, home)
         evaluation = compare(recipe, values, home, chosen, tiny=tiny)
-        write_report(evaluation, report, command=command, overwrite=True)
+        with claimed(report, overwrite=True):
+            write_report(evaluation, report, command=command)
     for table in evaluation.tables():
         print_table(table)
     print(*evaluation.notes, f"report: {report / 'report.md'}", evaluation.headline, sep="\n")

@@ -50,8 +50,8 @@ def compare(
                 if math.isfinite(value - paper):
                     has_ends = math.isfinite(low) and math.isfinite(high)
                     within.append(low <= paper <= high if has_ends else None)
-                gap = difference(value, paper, percent=view.percent)
-                theirs = number(paper, percent=view.percent)
+                gap = difference(value, paper, percent=view.percent is True)
+                theirs = number(paper, percent=view.percent is True)
                 lines.append((*place.values(), measure, shown(cell or NOT_FOUND, view), theirs, gap, n))
         lead = [name for name in printed.by if name not in recipe.settings]
         header = (*lead, "measure", "ours", "paper", "difference", "n")

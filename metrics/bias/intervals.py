@@ -68,7 +68,7 @@ class ClassGroups(NamedTuple):
 
 
 def num_resamples(groups: int, cells: int) -> int:
-    """How many resamples are drawn: 1000, of very many groups at least 200."""
+    """How many resamples are drawn: RESAMPLES, of very many groups at least 200."""
     return max(FEWEST, min(RESAMPLES, WORK // max(1, groups + cells)))
 
 

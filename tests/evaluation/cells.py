@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-ENDS = ["measure", "value", "low", "high", "n"]
+NUMBERS = ["measure", "value", "low", "high", "n", "units"]
 
 
 class Cells:
@@ -16,9 +16,9 @@ class Cells:
 
     def __init__(self, folder: Path) -> None:
         frame = pd.read_csv(folder / "results.csv", keep_default_na=False)
-        assert list(frame.columns[-5:]) == ENDS
-        self.by = list(frame.columns[:-5])
-        frame[ENDS[1:]] = frame[ENDS[1:]].apply(pd.to_numeric, errors="coerce")
+        assert list(frame.columns[-6:]) == NUMBERS
+        self.by = list(frame.columns[:-6])
+        frame[NUMBERS[1:]] = frame[NUMBERS[1:]].apply(pd.to_numeric, errors="coerce")
         self.frame = frame
 
     def row(self, measure: str, **cell: Any) -> dict[str, Any]:
@@ -39,7 +39,8 @@ class Cells:
     def check(self) -> None:
         """Every number has n, an interval around it where there are several units, and a place of its own."""
         assert not self.frame.duplicated([*self.by, "measure"]).any()
-        assert (self.frame["n"] >= 0).all()
+        assert (self.frame["n"] >= self.frame["units"]).all()
+        assert (self.frame["units"] >= 0).all()
         for row in self.frame.to_dict("records"):
             ends = float(row["low"]), float(row["high"])
             assert math.isfinite(ends[0]) == math.isfinite(ends[1])

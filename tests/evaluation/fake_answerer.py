@@ -18,6 +18,7 @@ class FakeAnswerer(Answerer):
     """Answers by a rule, in an order of its own."""
 
     can = frozenset({"spans", "types"})
+    path, identity = "fake", {"weights": "none"}
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule

@@ -138,9 +138,3 @@ def test_it_goes_on(
         rest.count = 0
         assert main([*command, "--overwrite"]) == 0
         assert rest.count == 0
-
-
-@pytest.mark.parametrize(("older", "dtype"), [("bf16", "bfloat16"), ("32", "float32")])
-def test_the_older_name_of_dtype_is_understood(older: str, dtype: str) -> None:
-    argv = ["bias", "--checkpoint", "A", "--data", "B", "--output", "C", "--precision", older]
-    assert build_parser(argv).parse_args(argv).dtype == dtype

@@ -206,9 +206,9 @@ def results_of(folder: Path) -> dict[str, list[float | None]]:
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     ends = ("value", "low", "high", "n")
     return {
-        " ".join(f"{name}={part}" for name, part in row.items() if name not in ends and part != ""): [
-            row[name] for name in ends
-        ]
+        " ".join(
+            f"{name}={part}" for name, part in row.items() if name not in (*ends, "units") and part != ""
+        ): [row[name] for name in ends]
         for row in report["results"]
     }
 

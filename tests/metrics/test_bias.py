@@ -16,7 +16,7 @@ from metrics.bias.group_scores import score_groups, span_score
 from metrics.bias.intervals import ClassGroups, estimate_bias, num_resamples, resampled_bias
 from metrics.bias.readings import dominant_subject, planted_correlation, pushed_subject
 from metrics.bias.sums import BiasResult, num_pairs, pair_index, pair_members
-from metrics.intervals import mean_interval, resamples
+from metrics.intervals import RESAMPLES, mean_interval, resamples
 from tests.metrics.batches import Batch, naive_c, naive_class, naive_delta, naive_eps, random_batch
 
 EX1 = torch.tensor([[[0.56, 0.30], [0.45, 0.20], [0.28, 0.36], [0.15, 0.56]]], dtype=torch.float64)
@@ -176,7 +176,7 @@ def test_intervals_hold_the_value_and_are_those_of_a_mean() -> None:
     batch = random_batch(60, 1, 5, 4)
     groups = groups_of(batch, 5, 4)
     estimate = estimate_bias(groups)
-    assert estimate.resamples == 1000
+    assert estimate.resamples == RESAMPLES
     for name in BiasResult._fields:
         value, low, high = (getattr(part, name) for part in estimate[:3])
         if value.is_floating_point():
@@ -188,7 +188,7 @@ def test_intervals_hold_the_value_and_are_those_of_a_mean() -> None:
 
 def test_one_group_has_no_interval_and_many_have_fewer_resamples() -> None:
     assert estimate_bias(groups_of(random_batch(1, 1, 2, 1), 2, 1)).low.mu_K.isnan().all()
-    assert num_resamples(10_000, 1000) == 1000
+    assert num_resamples(10_000, 1000) == RESAMPLES
     assert num_resamples(1_000_000, 0) == num_resamples(30_000_000, 0) == 200
 
 

@@ -132,7 +132,7 @@ class ScoredGroups:
     offers_unknown: bool = False
     failures: Sequence[Mapping[str, str]] = ()
 
-    def by_class(self) -> Iterator[tuple[dict[str, str], ClassGroups]]:
+    def by_class(self) -> Iterator[tuple[dict[str, Any], ClassGroups]]:
         """The cell and the groups of each class of advice that has some."""
         t, scores = self.table, score_groups(self.score_NVS)
         groups = ClassGroups(scores, t.subject_NS, t.attribute_N, len(t.subjects), len(t.attributes))

@@ -94,7 +94,7 @@ LEAST_CHANGE = 0.001
 """That a headline tells."""
 LITTLE_MASS = 0.5
 """Of S(x1) + S(x2): below it a headline says so."""
-MU = Bars("class", "checkpoint", {"mu": "mu"}, panels="data", where=WHOLE, label="mu")
+MU = Bars("class", {"mu": "mu"}, panels="data", where=WHOLE, label="mu")
 
 
 def views(results: Results) -> Sequence[View | Table]:

@@ -114,7 +114,7 @@ def add_intended(results: Results, rows: Sequence[Row]) -> None:
     for steer in sorted({row["steer"] for row in rows} - {""}):
         shown = [row for row in rows if row["steer"] in ("", steer)]
         cell = {"checkpoint": rows[0]["checkpoint"], "how": rows[0]["how"], "steer": steer}
-        whole = []
+        whole: list[dict[str, Any]] = []
         for place, members in grouped(shown, ("task",)):
             by_way = {way["intervention"]: chosen for way, chosen in grouped(members, ("intervention",))}
             for way, chosen in by_way.items():

@@ -145,7 +145,7 @@ def report(
     )
 
 
-def add_cosines(results: Results, sums: ShiftSums, layers: range, *, only: str = "", **cell: str) -> None:
+def add_cosines(results: Results, sums: ShiftSums, layers: range, *, only: str = "", **cell: Any) -> None:
     """Means and deviations of the cosines of every layer (or `only` one measure), with intervals from
     resamples of blocks."""
     result = shift_result(sums.total())
@@ -164,7 +164,7 @@ def add_cosines(results: Results, sums: ShiftSums, layers: range, *, only: str =
             for layer, *ends, value in zip(
                 layers, low_L, high_L, getattr(result, name).tolist(), strict=True
             ):
-                place = {"embedding": embedding, "layer": layer, **cell}
+                place: dict[str, Any] = {"embedding": embedding, "layer": layer, **cell}
                 results.add(measure, value, n=n, interval=(ends[0], ends[1]), **place)
 
 

@@ -1,0 +1,241 @@
+"""A protocol is declared: how it makes rows is a function of its own, all else is done here, once for all.
+
+    LENGTH = Protocol(title="Length", unit="id", by=("variant",), cells=[("variant",)], measures={...})
+
+    def evaluate(*, checkpoint: list[Named], variants: VariantOptions, asking: Asking) -> Evaluation:
+        def rows(answerer): ...                # a dict for each question: id, variant, long; or failure
+        return LENGTH.run(rows, named_sources(checkpoint, "--checkpoint"), asking)
+
+A row is what examples.jsonl holds: the dimensions of its cell, its unit, its fields, or `failure`, the reason
+why there is no answer, and whatever else a reader wants to see.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from evaluation.answering.interface import Ability, Answerer, Asking, Compute
+from evaluation.figures import Panels
+from evaluation.headlines import Said, check_silence, failure_note, headline
+from evaluation.report import Evaluation, Figure
+from evaluation.results import Results, Row
+from evaluation.statistics import Statistic, estimate, estimate_change, share
+from evaluation.views import View
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What a protocol measures and shows.
+
+    Args:
+        title: heading of the report.
+        unit: the field of a row, or several, that tells which rows are resampled together.
+        by: the dimensions: columns of results.csv after `checkpoint` and `against`.
+        cells: which dimensions tell cells apart, an entry a way of splitting. The first is the whole: its
+            dimensions are in every entry. A row counts for the entries whose dimensions it has.
+        measures: field to heading, for means of what is in [0, 1]; or other statistics by name.
+        compared: dimensions other than the checkpoint whose values are compared with the first one.
+        item: the fields that tell what a row asks, equal for all that is compared (default: the unit and the
+            dimensions that are not compared). Of several rows that ask the same, the n-th is compared with
+            the n-th.
+        units: the units in words, in the plural.
+        views: tables; a view without measures shows all.
+        figures: file name to figure.
+        headline: its clauses.
+        good: which numbers would be good, in words.
+        notes: paragraphs above the tables.
+        failures: what unanswered rows are, in the plural.
+        console: how many tables the console shows.
+    """
+
+    title: str
+    unit: str | tuple[str, ...]
+    by: tuple[str, ...]
+    cells: Sequence[tuple[str, ...]]
+    measures: Mapping[str, str | Statistic]
+    compared: tuple[str, ...] = ()
+    item: tuple[str, ...] = ()
+    units: str = "questions"
+    views: Sequence[View] = ()
+    figures: Mapping[str, Panels | Figure] = field(default_factory=dict)
+    headline: Sequence[Said] = ()
+    good: str = ""
+    notes: Sequence[str] = ()
+    failures: str = "questions"
+    console: int = 1
+
+    def run(
+        self,
+        rows: Callable[[Any], Iterable[dict[str, Any]]],
+        named: Mapping[str, str],
+        asking: Compute = Compute(),  # noqa: B008  frozen
+        *,
+        need: Ability = "spans",
+        opened: Callable[[str], Any] | None = None,
+        more: Callable[[Results], None] | None = None,
+    ) -> Evaluation:
+        """Ask everybody, one after the other, and make the report.
+
+        Args:
+            rows: makes the rows of all questions, given who answers.
+            named: who is asked, by name; the first is what the others are compared with.
+            asking: how.
+            need: what answerers have to be able to do.
+            opened: opens a source by path, in place of `open_answerer`.
+            more: adds numbers that are no statistics of rows.
+
+        Raises:
+            ValueError: a source cannot be used, or nobody answers.
+        """
+        identities: dict[str, Any] = {}
+
+        def asked(name: str, path: str) -> Iterator[dict[str, Any]]:
+            """A function of its own, so that a model is gone before the next one needs its memory."""
+            from evaluation.answering.open import open_answerer
+
+            answerer: Any = (
+                open_answerer(path, cast(Asking, asking), need=need) if opened is None else opened(path)
+            )
+            for row in rows(answerer):
+                yield {"checkpoint": name, **row}
+            if isinstance(answerer, Answerer):
+                answerer.tell_unmatched()
+                identities[name] = answerer.identity
+
+        every = [row for name, path in named.items() for row in asked(name, path)]
+        check_silence(every, named)
+        results = self.results(every, list(named))
+        if more is not None:
+            more(results)
+        return self.report(results, every, list(named), {"identities": identities} if identities else {})
+
+    def report(
+        self, results: Results, rows: Sequence[Row], names: Sequence[str], about: Mapping[str, Any]
+    ) -> Evaluation:
+        """The evaluation of numbers that are there: headline, tables and figures as declared."""
+        statistics = self.statistics()
+        shares = {name for name, statistic in statistics.items() if statistic.share}
+        headings = {name: statistic.heading for name, statistic in statistics.items() if name != "failed"}
+        views = [
+            replace(
+                view,
+                measures=view.measures or headings,
+                where=self.place(results, view.dimensions) | {**view.where},
+                percent=shares if view.percent is None else view.percent,
+            )
+            for view in self.views
+            if self.splits(results, view.by)
+        ]
+        figures = {
+            name: replace(
+                figure,
+                where=self.place(results, figure.dimensions) | {**figure.where},
+                percent=shares.issuperset(figure.measures) if figure.percent is None else figure.percent,
+            )
+            if isinstance(figure, Panels)
+            else figure
+            for name, figure in self.figures.items()
+        }
+        return Evaluation(
+            title=self.title,
+            results=results,
+            views=views,
+            about=about,
+            headline=headline(self.headline, results, names, self.cells[0], shares, self.good),
+            notes=[note for note in (*self.notes, failure_note(rows, self.failures)) if note],
+            figures=figures,
+            examples=rows,
+            console=self.console,
+        )
+
+    def statistics(self) -> dict[str, Statistic]:
+        """All measures by name, and the share of rows without an answer."""
+        return {
+            name: share(what, name) if isinstance(what, str) else what
+            for name, what in {**self.measures, "failed": "without an answer"}.items()
+        }
+
+    def place(self, results: Results, shown: Sequence[str]) -> dict[str, Any]:
+        """Where the cells are that tell the dimensions `shown` apart, and none beyond the first entry's."""
+        finer = [name for name in results.by if name in self.by and name not in self.cells[0]]
+        values = {name: sorted(set(results.frame[name]) - {""}, key=str) for name in finer if name in shown}
+        return {name: values.get(name, "") for name in finer}
+
+    def splits(self, results: Results, by: Sequence[str]) -> bool:
+        """Whether a table by these dimensions has more to tell than the whole."""
+        return all(len(values) > 1 for values in self.place(results, by).values() if values != "")
+
+    def results(self, rows: Sequence[Row], names: Sequence[str]) -> Results:
+        """Every cell of every checkpoint; then its changes along each dimension that is compared."""
+        results, frame = Results(self.by, self.units), self.frame(rows)
+        for entry in self.cells:
+            finer = [name for name in entry if name not in self.cells[0]]
+            members = frame[(frame[finer] != "").all(axis=1)]
+            for measure, statistic in self.statistics().items():
+                fields = list(statistic.fields)
+                counted = members[members[fields].notna().all(axis=1)]
+                places = (
+                    set(counted.groupby(list(entry)).groups) if entry else {()} if len(counted) else set()
+                )
+                for (name, *values), part in members.groupby(["checkpoint", *entry], sort=False):
+                    # A measure is written in the cells where anybody has it.
+                    key = values[0] if len(entry) == 1 else tuple(values)
+                    if key in places:
+                        value, interval, n, units = estimate(statistic, part)
+                        place = dict(zip(entry, values, strict=True))
+                        results.add(
+                            measure, value, interval=interval, n=n, units=units, checkpoint=name, **place
+                        )
+                for along in ("checkpoint", *(name for name in self.compared if name in entry)):
+                    self._add_changes(results, measure, statistic, counted, entry, along, names[0])
+        return results
+
+    def _add_changes(
+        self,
+        results: Results,
+        measure: str,
+        statistic: Statistic,
+        rows: DataFrame,
+        entry: Sequence[str],
+        along: str,
+        first_name: str,
+    ) -> None:
+        """The change of a measure from the first value of one dimension to each other, in every cell."""
+        first = first_name if along == "checkpoint" else next(iter(rows[along]), "")
+        same = [name for name in ("checkpoint", *entry) if name != along]
+        cells = rows.groupby(same, sort=False) if same else [((), rows)]
+        for values, part in cells:
+            sides = dict(iter(part.groupby(along, sort=False)))
+            for other in [name for name in sides if name != first and first in sides]:
+                value, interval, n, units = estimate_change(statistic, sides[first], sides[other])
+                if n:
+                    against = first if along == "checkpoint" else f"{along}={first}"
+                    place = {**dict(zip(same, values, strict=True)), along: other, "against": against}
+                    results.add(measure, value, interval=interval, n=n, units=units, **place)
+
+    def frame(self, rows: Sequence[Row]) -> DataFrame:
+        """What numbers need of each row: its dimensions, its fields as float64 (NaN: none), `failed`, `unit`,
+        and as the index what it asks."""
+        import pandas as pd
+
+        unit = (self.unit,) if isinstance(self.unit, str) else self.unit
+        item = self.item or (*unit, *(name for name in self.by if name not in self.compared))
+        fields = {name for statistic in self.statistics().values() for name in statistic.fields}
+        columns: dict[str, Any] = {
+            name: [row.get(name, "") for row in rows] for name in ("checkpoint", *self.by)
+        }
+        for name in sorted(fields):
+            columns[name] = [math.nan if row.get(name) is None else float(row[name]) for row in rows]
+        columns["failed"] = [float("failure" in row) for row in rows]
+        columns["unit"] = [tuple(row[name] for name in unit) for row in rows]
+        frame = pd.DataFrame(columns)
+        asked = pd.Series([tuple(row.get(name, "") for name in item) for row in rows], dtype=object)
+        number = asked.factorize()[0]
+        again = frame.assign(asked=number).groupby(["checkpoint", *self.compared, "asked"]).cumcount()
+        return frame.set_index(pd.Index(number + again * (number.max(initial=0) + 1)))

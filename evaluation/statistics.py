@@ -1,0 +1,148 @@
+"""Numbers of rows, their 95 % intervals over units, and their paired change from one set of rows to another.
+
+    share("right", "em")                                             # the mean of a field that is in [0, 1]
+    Statistic("accuracy gap", ("known", "biased"), lambda sums_RC: ...)
+
+A statistic is a function of sums over rows, so that a resample is a product of counts and sums.
+
+Shape letters: N rows, U units, C columns (the number of rows, then the fields), R resamples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+Floats = NDArray[np.float64]
+NO_INTERVAL = (math.nan, math.nan)
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A function of sums over rows. A row counts if it has all fields.
+
+    Args:
+        heading: in tables and figures.
+        fields: keys of a row: numbers or booleans.
+        of: sums (R, C), the number of rows first, to (R,).
+        n: the sum that is reported as n, as a function of the sums (C,); by default the number of rows.
+        share: the mean of one field that is in [0, 1]: shown in percent, and exact where all units agree.
+    """
+
+    heading: str
+    fields: tuple[str, ...]
+    of: Callable[[Floats], Floats]
+    n: Callable[[Floats], float] = lambda sum_C: sum_C[0]
+    share: bool = False
+
+
+def share(heading: str, field: str) -> Statistic:
+    """The mean of a field that is in [0, 1]."""
+    return Statistic(heading, (field,), _mean, share=True)
+
+
+def mean(heading: str, field: str) -> Statistic:
+    """The mean of any number."""
+    return Statistic(heading, (field,), _mean)
+
+
+def _mean(sums_RC: Floats) -> Floats:
+    return np.asarray(sums_RC[:, 1] / sums_RC[:, 0])
+
+
+class Estimate(NamedTuple):
+    """A number with the ends of its 95 % interval (NaN: none), and how many rows and units it is of."""
+
+    value: float
+    interval: tuple[float, float]
+    n: int
+    units: int
+
+
+def estimate(statistic: Statistic, rows: DataFrame) -> Estimate:
+    """A statistic of rows with its interval over units.
+
+    A share whose units are all 0, or all 1, has the exact (Clopper-Pearson) interval over units.
+
+    Args:
+        statistic: what is computed.
+        rows: its fields as float64, and the column `unit`; rows without a field (NaN) do not count.
+    """
+    rows = rows.dropna(subset=list(statistic.fields))
+    if not len(rows):
+        return Estimate(math.nan, NO_INTERVAL, 0, 0)
+    columns_NC = _columns(statistic, rows)
+    sums_UC = _sums(columns_NC, rows["unit"])
+    value, interval = _bootstrapped(sums_UC, statistic.of)
+    if statistic.share and len(sums_UC) > 1 and value in (0.0, 1.0):
+        interval = _around(value, len(sums_UC), low=0.0, scale=1.0)
+    return Estimate(value, interval, int(statistic.n(columns_NC.sum(0))), len(sums_UC))
+
+
+def estimate_change(statistic: Statistic, first: DataFrame, other: DataFrame) -> Estimate:
+    """How much more the other rows have than the first, over the questions that both answered: a paired
+    bootstrap, which draws units and takes both sides of each.
+
+    Where the differences d of a share are the same in all rows there is nothing to resample. Another
+    difference, at least -1 and at most 1, then has at most the probability q of `unseen_share`: the interval
+    is d -/+ q (1 + |d|).
+
+    Args:
+        statistic: what is computed of either side.
+        first: as in `estimate`; the index tells what a row asks, once each.
+        other: the same.
+    """
+    first, other = (rows.dropna(subset=list(statistic.fields)) for rows in (first, other))
+    both = first.index.intersection(other.index, sort=False)
+    if not len(both):
+        return Estimate(math.nan, NO_INTERVAL, 0, 0)
+    first_NC, other_NC = (_columns(statistic, rows.loc[both]) for rows in (first, other))
+    width = first_NC.shape[1]
+    sums_UC = _sums(np.concatenate([first_NC, other_NC], axis=1), first.loc[both, "unit"])
+
+    def difference(sums_RC: Floats) -> Floats:
+        return statistic.of(sums_RC[:, width:]) - statistic.of(sums_RC[:, :width])
+
+    value, interval = _bootstrapped(sums_UC, difference)
+    change_N = other_NC[:, 1] - first_NC[:, 1]
+    if statistic.share and len(sums_UC) > 1 and np.ptp(change_N) < 1e-12:
+        interval = _around(value, len(sums_UC), low=-1.0, scale=1 + abs(value))
+    n = min(statistic.n(side_NC.sum(0)) for side_NC in (first_NC, other_NC))
+    return Estimate(value, interval, int(n), len(sums_UC))
+
+
+def _columns(statistic: Statistic, rows: DataFrame) -> Floats:
+    return np.column_stack([np.ones(len(rows)), rows[list(statistic.fields)].to_numpy(dtype=np.float64)])
+
+
+def _sums(columns_NC: Floats, unit_N: Series) -> Floats:
+    """The columns' sums by unit, (U, C), units in the order of first appearance."""
+    number_N = unit_N.factorize()[0]
+    return np.stack([np.bincount(number_N, column_N) for column_N in columns_NC.T], axis=1)
+
+
+def _bootstrapped(sums_UC: Floats, of: Callable[[Floats], Floats]) -> tuple[float, tuple[float, float]]:
+    from metrics.intervals import bootstrap
+
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value = float(of(sums_UC.sum(0, keepdims=True))[0])
+        interval = bootstrap(sums_UC, of)
+    width = interval.high - interval.low
+    # Resamples that are all alike say that units agree, not that the number is certain.
+    return value, (interval.low, interval.high) if width > 1e-12 else NO_INTERVAL
+
+
+def _around(value: float, units: int, *, low: float, scale: float) -> tuple[float, float]:
+    """Both ends of an exact interval around a value in [low, 1]."""
+    from metrics.intervals import unseen_share
+
+    reach = unseen_share(units) * scale
+    return max(low, value - reach), min(1.0, value + reach)

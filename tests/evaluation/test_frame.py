@@ -1,0 +1,204 @@
+"""A declared protocol: its cells, its paired changes against naive loops, and what it says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from evaluation.answering.interface import Answerer
+from evaluation.frame import Protocol
+from evaluation.headlines import Said
+from evaluation.results import Results
+from evaluation.statistics import Statistic, estimate_change, mean, share
+from evaluation.views import View
+from metrics.intervals import RESAMPLES, SEED
+
+Rows = list[dict[str, Any]]
+GAP = Statistic("gap", ("x", "y"), lambda sums_RC: (sums_RC[:, 1] - sums_RC[:, 2]) / sums_RC[:, 0])
+PROTOCOL = Protocol(
+    title="T",
+    unit="story",
+    item=("id",),
+    by=("advice", "variant", "kind"),
+    cells=[("advice", "variant"), ("advice", "variant", "kind")],
+    compared=("advice",),
+    measures={"right": "right", "far": mean("how far", "x"), "gap": GAP},
+    views=[View("All", ("variant",)), View("By kind", ("variant", "kind"))],
+    headline=[Said("right", "right", variant={"os", "ts"})],
+    good="many",
+)
+
+
+def made(checkpoint: str, values: Sequence[tuple[int, float | None]], **more: Any) -> Rows:
+    """A row for each (story, value); None is a failure."""
+    place = {"checkpoint": checkpoint, "advice": "none", "variant": "os", "kind": "a", **more}
+    rows: Rows = []
+    for i, (story, value) in enumerate(values):
+        row = {**place, "id": i, "story": story}
+        number = {"failure": "timeout"} if value is None else {"right": value, "x": 3 * value, "y": i % 3}
+        rows.append(row | number)
+    return rows
+
+
+def asked(values: Sequence[tuple[int, float | None]]) -> Rows:
+    """The same as an answerer's rows, without its name."""
+    return [{key: value for key, value in row.items() if key != "checkpoint"} for row in made("", values)]
+
+
+def results(*parts: Rows, protocol: Protocol = PROTOCOL) -> Results:
+    rows = [row for part in parts for row in part]
+    return protocol.results(rows, list(dict.fromkeys(row["checkpoint"] for row in rows)))
+
+
+def number(found: Results, measure: str, checkpoint: str, against: str = "", **cell: Any) -> dict[str, Any]:
+    row = found.at(
+        measure, checkpoint=checkpoint, against=against, **{"advice": "none", "variant": "os"} | cell
+    )
+    assert row is not None
+    return row
+
+
+def naive_change(first: Rows, other: Rows, of: Callable[[Rows], float]) -> tuple[float, float, float]:
+    """The change over the questions that both answered, and its interval: draw stories, take both sides."""
+    pairs = [(a, b) for a in first for b in other if a["id"] == b["id"] and "right" in a and "right" in b]
+    of_story: dict[int, list[Any]] = {}
+    for pair in pairs:
+        of_story.setdefault(pair[0]["story"], []).append(pair)
+    stories, draw, drawn = list(of_story.values()), np.random.default_rng(SEED), []
+    for _ in range(RESAMPLES):
+        sample = [pair for u in draw.integers(0, len(stories), len(stories)) for pair in stories[u]]
+        drawn.append(of([b for _, b in sample]) - of([a for a, _ in sample]))
+    value = of([b for _, b in pairs]) - of([a for a, _ in pairs])
+    return value, *np.quantile(drawn, [0.025, 0.975])
+
+
+def values(seed: int, failures: bool = True) -> list[tuple[int, float | None]]:
+    draw = np.random.default_rng(seed)
+    story_N = np.random.default_rng(0).integers(0, 7, 30)
+    return [
+        (int(story), None if failures and draw.random() < 0.2 else float(draw.random() < 0.3 + 0.1 * seed))
+        for story in story_N
+    ]
+
+
+@pytest.mark.parametrize(
+    ("measure", "of"),
+    [
+        ("right", lambda rows: np.mean([row["right"] for row in rows])),
+        ("far", lambda rows: np.mean([row["x"] for row in rows])),
+        ("gap", lambda rows: np.mean([row["x"] - row["y"] for row in rows])),
+    ],
+)
+def test_change_matches_naive_loop_over_resamples(measure: str, of: Callable[[Rows], float]) -> None:
+    first, other = made("a", values(1)), made("b", values(3))
+    row = number(results(first, other), measure, "b", against="a")
+    expected = naive_change(first, other, of)
+    assert [row["value"], row["low"], row["high"]] == pytest.approx(expected)
+    both = {row["id"] for row in first if "right" in row} & {row["id"] for row in other if "right" in row}
+    assert (row["n"], row["units"]) == (len(both), len({row["story"] for row in first if row["id"] in both}))
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=20))
+def test_change_of_a_against_b_is_minus_that_of_b_against_a(rows: list[tuple[int, float, float]]) -> None:
+    a, b = (pd.DataFrame([(row[0], row[i]) for row in rows], columns=["unit", "x"]) for i in (1, 2))
+    statistic = share("x", "x")
+    there, back = estimate_change(statistic, a, b), estimate_change(statistic, b, a)
+    assert there.value == pytest.approx(-back.value)
+    assert there.interval == pytest.approx((-back.interval[1], -back.interval[0]), nan_ok=True)
+
+
+def test_no_change_without_a_shared_question() -> None:
+    a, b = made("a", values(1)), made("b", values(2))
+    found = results(a, [{**row, "id": row["id"] + 1000} for row in b])
+    assert found.at("right", checkpoint="b", against="a", advice="none", variant="os") is None
+    assert "a" not in set(found.frame["against"])
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.0, 1.0), (1.0, 1.0), (1.0, 0.0)])
+def test_change_that_is_the_same_everywhere_has_an_exact_interval(before: float, after: float) -> None:
+    stories = list(range(20))
+    found = results(made("a", [(s, before) for s in stories]), made("b", [(s, after) for s in stories]))
+    row = number(found, "right", "b", against="a")
+    assert row["value"] == after - before
+    reach = (1 - 0.025 ** (1 / 20)) * (1 + abs(after - before))
+    assert row["low"] == pytest.approx(max(-1, after - before - reach))
+    assert row["high"] == pytest.approx(min(1, after - before + reach))
+    assert math.isnan(number(found, "far", "b", against="a")["low"])  # no share
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_share_of_0_or_1_has_the_interval_of_clopper_and_pearson(value: float) -> None:
+    row = number(results(made("a", [(s // 2, value) for s in range(42)])), "right", "a")
+    exact = binomtest(int(21 * value), 21).proportion_ci(0.95, "exact")
+    assert (row["low"], row["high"]) == pytest.approx((exact.low, exact.high))
+    assert (row["n"], row["units"]) == (42, 21)
+    assert math.isnan(number(results(made("a", [(1, value)] * 9)), "right", "a")["low"])  # one unit
+
+
+def test_changes_along_another_dimension_of_one_checkpoint() -> None:
+    plain, advised = made("a", values(1)), made("a", values(4), advice="ethical")
+    found = results(plain, advised)
+    row = number(found, "right", "a", against="advice=none", advice="ethical")
+    expected = naive_change(plain, advised, lambda rows: float(np.mean([row["right"] for row in rows])))
+    assert [row["value"], row["low"], row["high"]] == pytest.approx(expected)
+
+
+def test_the_nth_of_equal_questions_pairs_with_the_nth() -> None:
+    twice = [(0, 1.0), (1, 0.0), (2, 1.0)]
+    a, b = made("a", twice), made("b", twice)
+    for row in (*a, *b):
+        row["id"] = 5
+    assert number(results(a, b[:2]), "right", "b", against="a")["n"] == 2
+    assert number(results(a, b), "far", "b", against="a")["value"] == 0
+
+
+def test_rows_count_for_the_entries_whose_dimensions_they_have() -> None:
+    rows = made("a", [(s, 1.0) for s in range(6)]) + made("a", [(s, 0.0) for s in range(6, 9)], kind="")
+    found = results(rows)
+    assert (number(found, "right", "a")["n"], number(found, "right", "a", kind="a")["n"]) == (9, 6)
+    assert number(found, "failed", "a")["value"] == 0
+
+
+def test_a_report_of_two_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The headline says the change with its interval, and a table that splits nothing is left out."""
+    sets = {"one": values(1), "two": values(3), "dumb": [(0, None)] * 4}
+
+    def rows(name: str) -> Iterator[dict[str, Any]]:
+        yield from asked(sets[name])
+
+    evaluation = PROTOCOL.run(rows, {name: name for name in ("one", "two")}, opened=str)
+    change = number(evaluation.results, "right", "two", against="one")
+    assert f"+{100 * change['value']:.0f} points [" in evaluation.headline
+    assert f"n {change['n']} of " in evaluation.headline
+    assert [table.title for table in evaluation.tables()] == ["All"]
+    assert evaluation.tables()[0].header == ("measure", "one", "two", "two - one", "n")
+    assert any("timeout" in note for note in evaluation.notes)
+    with pytest.raises(ValueError, match="dumb: answered nothing"):
+        PROTOCOL.run(rows, {"dumb": "dumb"}, opened=str)
+
+
+def test_one_model_is_held_at_a_time() -> None:
+    alive: list[int] = []
+
+    class Model(Answerer):
+        can, path, identity = frozenset({"spans"}), "m", {}
+
+        def __init__(self, path: str) -> None:
+            alive.append(1)
+            assert len(alive) == 1
+
+        def __del__(self) -> None:
+            alive.pop()
+
+    def rows(model: Model) -> Iterator[dict[str, Any]]:
+        yield from asked(values(1))
+
+    PROTOCOL.run(rows, {name: name for name in ("one", "two", "three")}, opened=Model)
