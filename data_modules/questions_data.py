@@ -340,7 +340,7 @@ def encode_variant(
         tokenizer: a fast tokenizer of transformers.
         encoding: how text becomes rows.
     """
-    if how.rationale == "answer_sentence":
+    if variant != "os" or how.rationale == "answer_sentence":
         originals = [with_rationale(example) for example in originals]
     if variant in AUGMENTED and sentences is None:
         from data_modules.interventions.augmentation import generate_sentences, needing_sentences

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from data_modules.batching.data_module import MAIN
+from data_modules.sources import read_choices
 
 MAIN_METRICS = (
     "qa/f1",
@@ -57,11 +58,13 @@ def next_command(checkpoint: Path, folder: Path, data: Any) -> list[str]:
         return sets["val"] or sets["test"] or ({MAIN: trained} if trained else {})
 
     if "choices" in data.kinds:
-        of, choices = "confusion", list(sources(data.choice_sources, data.train_choices).values())[:1]
-        flags = ["--input", *(choices or ["stories:choices_dev"])]
+        source = next(iter(sources(data.choice_sources, data.train_choices).values()), "stories:choices_dev")
+        of, flags = "confusion", ["--input", source]
+        if next(iter(read_choices(source))).benchmark == "bbq":
+            metadata = Path(source).with_name("additional_metadata.csv")
+            of, flags = "bbq", ["--data", source, "--metadata", str(metadata)]
     elif groups := sources(data.group_sources, getattr(data, "train_groups", [])):
         of, flags = "bias", ["--data", *(f"{name}={source}" for name, source in groups.items())]
-        flags += ["--qa", *questions] if (questions := list(data.qa_sources["val"].values())[:1]) else []
     elif _deletes(data.interventions):
         of, flags = "faithfulness", ["--data", *list(sources(data.qa_sources, data.train_qa).values())[:1]]
     else:

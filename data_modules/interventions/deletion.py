@@ -286,11 +286,17 @@ def bare_answer(answer: str) -> str:
     return text if any(character.isalnum() for character in text) else whole
 
 
+ANNOTATED = frozenset({"coqa", "hotpotqa", "stories"})
+"""Data sets whose rationales are annotated: a question without one has none."""
+
+
 def with_rationale(example: QAExample) -> QAExample:
-    """An example whose rationale is the sentence that holds its first answer (two, if the answer runs over a
-    boundary): what any extractive data needs for interventions. Examples that have one, or no span to take it
-    from, stay as they are."""
-    if example.rationale or not example.answers or not example.answers[0].text.strip():
+    """An example with its rationale: the annotated one; in data sets without such annotation the sentence
+    that holds the first answer (two, if the answer runs over a boundary). An example without an answer span
+    stays as it is."""
+    if example.rationale or example.dataset in ANNOTATED:
+        return example
+    if not example.answers or not example.answers[0].text.strip():
         return example
     first, last = trim(example.context, example.answers[0].start, example.answers[0].end)
     spans = [(start, end) for start, end in sentence_spans(example.context) if first < end and start < last]

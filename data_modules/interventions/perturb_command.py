@@ -80,7 +80,7 @@ def perturb_file(
     from data_modules.questions.rows import to_line
     from data_modules.sources import read_questions
 
-    refuse_existing(output, summary_of(output), overwrite=overwrite)
+    check_replaced(output, input, overwrite=overwrite)
     augmented = variant.endswith("_aug")
     for name, value in asdict(generated).items():
         if value is not None and not augmented:
@@ -91,7 +91,7 @@ def perturb_file(
         for example in read_questions(input, skip_bad=skip_bad):
             if example.dataset != dataset:
                 raise DataError(f"--dataset {dataset}, but {input} holds {example.dataset or 'other data'}")
-            yield with_rationale(example) if dataset == "squad" else example
+            yield with_rationale(example)
 
     examples: Iterable[QAExample] = originals()
     sentences: Sentences = {}
@@ -208,7 +208,7 @@ def _counts(
             names = ("stories", "questions", "appended", *ANSWER_TYPES)
             found = {one: (Counter(dict.fromkeys(names, 0)), Counter()) for one in variants or usual}
             stories = {one: set() for one in found}
-        original = with_rationale(example) if example.dataset == "squad" else example
+        original = with_rationale(example)
         for variant, (kept, rejected) in found.items():
             result = perturb(original, variant, rules=rules, skip_bad=skip_bad)
             if isinstance(result, Rejected):
@@ -221,6 +221,16 @@ def _counts(
             raise DataError(f"{source}: no question is left in {variant}: {_listed(rejected)}")
         kept["stories"] = len(stories[variant])
     return found
+
+
+def check_replaced(output: Path, source: str, *, overwrite: bool) -> None:
+    """Raise DataError where `output` is there, unless it may be replaced: what this command wrote, which has
+    its summary beside it, and is not the input."""
+    refuse_existing(output, summary_of(output), overwrite=overwrite)
+    if output.exists() and not summary_of(output).exists():
+        raise DataError(f"{output}: was not written by `data perturb`, it has no summary; name another file")
+    if output.exists() and Path(source).exists() and output.samefile(source):
+        raise DataError(f"--output {output}: is the input; name another file")
 
 
 def summary_of(output: Path) -> Path:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +14,7 @@ from interventune.command import main as interventune
 from tests.data_modules.fixtures.coqa_rows import save_file, save_hub_rows
 from tests.training.conftest import Commands, curves, metrics_of
 from training.cli import main as train
-from training.closing import print_metrics
+from training.closing import next_command, print_metrics
 
 KINDS = {
     "lei_few_shot": ("bias", "val/bias/selection"),
@@ -57,6 +59,17 @@ def test_fit_ends_with_what_to_do_next(
     limit = {"faithfulness": ["--limit", "4"], "confusion": few}
     assert interventune([*command[1:], *limit.get(protocol, [])]) == 0
     assert (tmp_path / "report" / "report.md").exists()
+
+
+def test_bbq_is_probed_by_bbq(tmp_path: Path) -> None:
+    row = {"context": "A met B.", "question": "Who?", "label": 0, "example_id": 1}
+    row |= {f"ans{i}": name for i, name in enumerate(("A", "B", "Unknown"))}
+    (tmp_path / "Age.jsonl").write_text(json.dumps(row) + "\n")
+    sets = {"val": {"main": str(tmp_path / "Age.jsonl")}, "test": {}}
+    data = SimpleNamespace(kinds=["choices"], choice_sources=sets, train_choices=[])
+    command = next_command(Path("last.ckpt"), Path("runs/bbq/0"), data)
+    assert command[2] == "bbq"
+    assert command[command.index("--metadata") + 1] == str(tmp_path / "additional_metadata.csv")
 
 
 def test_what_max_steps_ends_is_validated_each_time(commands: Commands) -> None:

@@ -328,8 +328,9 @@ def _tested(
     ]
 
 
-def summarise(values: Sequence[float]) -> dict[str, Any]:
-    """Mean, sample standard deviation, and the mean's 95 % interval by Student's t; None for a single model.
+def summarise(values: Sequence[float], *, share: bool = False) -> dict[str, Any]:
+    """Mean, sample standard deviation, and the mean's 95 % interval by Student's t, of a share within 0 and
+    1; None for a single model.
 
     >>> summarise([1.0, 2.0, 3.0])["std"]
     1.0
@@ -340,13 +341,19 @@ def summarise(values: Sequence[float]) -> dict[str, Any]:
         std = statistics.stdev(values)
         half = float(student_t.ppf(0.975, n - 1)) * std / math.sqrt(n)
         low, high = mean - half, mean + half
+        if share:
+            low, high = max(0.0, low), min(1.0, high)
     return {"mean": mean, "std": std, "low": low, "high": high, "models": n, "values": list(values)}
 
 
 def summaries(models: Sequence[dict[str, float]]) -> dict[str, dict[str, Any]]:
     """`summarise` of every metric over several models, those that are shown first."""
     keys = sorted(models[0], key=lambda key: (SHOWN.index(key) if key in SHOWN else len(SHOWN), key))
-    return {key: summarise([metrics[key] for metrics in models if key in metrics]) for key in keys}
+    values = {key: [metrics[key] for metrics in models if key in metrics] for key in keys}
+    return {
+        key: summarise(found, share="loss" not in key and all(0 <= value <= 1 for value in found))
+        for key, found in values.items()
+    }
 
 
 def write_report(

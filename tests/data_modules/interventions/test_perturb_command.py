@@ -206,6 +206,18 @@ def test_bad_records_are_skipped_on_request(tmp_path: Path) -> None:
     assert [row["id"] for row in rows(tmp_path / "out")] == ["s 1", "s 3", "s 4", "s 5"]
 
 
+def test_overwrite_replaces_neither_the_input_nor_a_file_of_others(tmp_path: Path) -> None:
+    source, checkpoint = coqa(tmp_path / "in"), tmp_path / "best.ckpt"
+    checkpoint.write_bytes(b"PK weights")
+    assert run(source, "ts", checkpoint, "--overwrite") == 2
+    assert checkpoint.read_bytes() == b"PK weights"
+    rows_of_it = tmp_path / "os.jsonl"
+    assert run(source, "os", rows_of_it) == 0
+    before = rows_of_it.read_bytes()
+    assert run(rows_of_it, "ts", rows_of_it, "--overwrite") == 2
+    assert rows_of_it.read_bytes() == before
+
+
 def test_outputs_are_overwritten_only_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, output = coqa(tmp_path / "in"), tmp_path / "out.jsonl"
     summary = tmp_path / "out.summary.json"

@@ -152,6 +152,12 @@ def test_a_single_model_has_no_deviation(study: Path, small_data: SmallData) -> 
     assert summarise([1.0])["std"] is None
 
 
+def test_interval_of_a_share_stays_within_0_and_1() -> None:
+    share = summarise([0.05, 0.3], share=True)
+    assert (share["low"], share["high"]) == (0.0, 1.0)
+    assert summarise([0.05, 0.3])["low"] < 0
+
+
 def test_equal_scores_go_by_number_and_fewer_trials_are_said(
     study: Path, small_data: SmallData, capsys: pytest.CaptureFixture[str]
 ) -> None:
