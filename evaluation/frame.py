@@ -1,10 +1,10 @@
 """A protocol is declared: how it makes rows is a function of its own, all else is done here, once for all.
 
-    LENGTH = Protocol(title="Length", unit="id", by=("variant",), cells=[("variant",)], measures={...})
+    LENGTH = Protocol("Length", unit="id", by=("variant",), cells=[("variant",)], measures={...})
 
     def evaluate(*, checkpoint: list[Named], variants: VariantOptions, asking: Asking) -> Evaluation:
         def rows(answerer): ...                # a dict for each question: id, variant, long; or failure
-        return LENGTH.run(rows, named_sources(checkpoint, "--checkpoint"), asking)
+        return LENGTH.run(rows, checkpoint, asking)
 
 A row is what examples.jsonl holds: the dimensions of its cell, its unit, its fields, or `failure`, the reason
 why there is no answer, and whatever else a reader wants to see.
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from evaluation.answering.interface import Ability, Answerer, Asking, Compute
+from evaluation.answering.interface import Ability, Answerer, Asking, Compute, named_sources
 from evaluation.figures import Panels
 from evaluation.headlines import Said, check_silence, failure_note, headline
 from evaluation.report import Evaluation, Figure
@@ -36,16 +36,16 @@ class Protocol:
     Args:
         title: heading of the report.
         unit: the field of a row, or several, that tells which rows are resampled together.
+        measures: field to heading, for means of what is in [0, 1]; or other statistics by name.
         by: the dimensions: columns of results.csv after `checkpoint` and `against`.
         cells: which dimensions tell cells apart, an entry a way of splitting. The first is the whole: its
             dimensions are in every entry. A row counts for the entries whose dimensions it has.
-        measures: field to heading, for means of what is in [0, 1]; or other statistics by name.
         compared: dimensions other than the checkpoint whose values are compared with the first one.
         item: the fields that tell what a row asks, equal for all that is compared (default: the unit and the
             dimensions that are not compared). Of several rows that ask the same, the n-th is compared with
             the n-th.
         units: the units in words, in the plural.
-        views: tables; a view without measures shows all.
+        views: tables (default: one of the whole); a view without measures shows all.
         figures: file name to figure.
         headline: its clauses.
         good: which numbers would be good, in words.
@@ -56,9 +56,9 @@ class Protocol:
 
     title: str
     unit: str | tuple[str, ...]
-    by: tuple[str, ...]
-    cells: Sequence[tuple[str, ...]]
     measures: Mapping[str, str | Statistic]
+    by: tuple[str, ...] = ()
+    cells: Sequence[tuple[str, ...]] = ((),)
     compared: tuple[str, ...] = ()
     item: tuple[str, ...] = ()
     units: str = "questions"
@@ -73,7 +73,7 @@ class Protocol:
     def run(
         self,
         rows: Callable[[Any], Iterable[dict[str, Any]]],
-        named: Mapping[str, str],
+        sources: Mapping[str, str] | Sequence[str],
         asking: Compute = Compute(),  # noqa: B008  frozen
         *,
         need: Ability = "spans",
@@ -84,7 +84,7 @@ class Protocol:
 
         Args:
             rows: makes the rows of all questions, given who answers.
-            named: who is asked, by name; the first is what the others are compared with.
+            sources: who is asked, by name or as `[NAME=]PATH`; the first is what others are compared with.
             asking: how.
             need: what answerers have to be able to do.
             opened: opens a source by path, in place of `open_answerer`.
@@ -93,6 +93,7 @@ class Protocol:
         Raises:
             ValueError: a source cannot be used, or nobody answers.
         """
+        named = sources if isinstance(sources, Mapping) else named_sources(sources, "--checkpoint")
         identities: dict[str, Any] = {}
 
         def asked(name: str, path: str) -> Iterator[dict[str, Any]]:
@@ -129,7 +130,7 @@ class Protocol:
                 where=self.place(results, view.dimensions) | {**view.where},
                 percent=shares if view.percent is None else view.percent,
             )
-            for view in self.views
+            for view in self.views or [View(self.title, self.cells[0])]
             if self.splits(results, view.by)
         ]
         figures = {
