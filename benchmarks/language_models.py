@@ -36,7 +36,7 @@ from data_modules.schema import ChoiceQuestion
 from data_modules.sources import read_choices, read_groups
 from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
-from evaluation.answering.interface import Asking
+from evaluation.answering.interface import Choosing
 from evaluation.answering.language_model import LanguageModel
 from losses.group import GroupLoss
 from models.backbones import Backbone
@@ -139,13 +139,12 @@ def questions_of(work: Work) -> list[ChoiceQuestion]:
 @lru_cache(maxsize=1)
 def our_model(folder: str) -> LanguageModel:
     """As `evaluate confusion --prompt question --likelihood sum` opens it."""
-    return LanguageModel(f"hf:{folder}", Asking(device="cpu"), choice_prompt="question", likelihood="sum")
+    return LanguageModel(f"hf:{folder}", Choosing(device="cpu", choice_prompt="question", likelihood="sum"))
 
 
 def run_interventune(work: Work) -> Turn:
     """Ours, from questions to log-likelihoods."""
     model, questions = our_model(work.model), questions_of(work)
-    model.scored.clear()
     began = now()
     found = [logit_C.tolist() for logit_C in model.choice_logits(questions)]
     return _turn(len(found), now() - began, found)

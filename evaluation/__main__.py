@@ -10,14 +10,12 @@ from __future__ import annotations
 import argparse
 import io
 import logging
-import os
 import sys
-import time
 from collections.abc import Sequence
-from contextlib import nullcontext, redirect_stderr, redirect_stdout
+from contextlib import nullcontext
 from pathlib import Path
 
-from evaluation.processes import LATER_S, KnownError, process_group
+from evaluation.processes import process_group
 from evaluation.protocol import COMMANDS, PROTOCOLS, Row, evaluated, launched, load_function
 from storage.command_line import Parser, add_arguments, call, one_line
 
@@ -64,10 +62,11 @@ def run(row: Row, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
         return
     output: Path | None = arguments.output
     first = output is not None and not rank
+    work = None if output is None else output.absolute().with_name(f"{output.name}.work.jsonl")
+    if hasattr(arguments, "work"):  # until consistency, confusion and feature-bias use `kept`
+        arguments.work, work = arguments.work or work, None
     with claimed(output, overwrite=arguments.overwrite) if output and first else nullcontext():
-        if output is not None and getattr(arguments, "work", ...) is None:
-            arguments.work = output.absolute().with_name(f"{output.name}.work.jsonl")
-        with process_group(arguments.device) as device:
+        with process_group(arguments.device, work) as device:
             evaluation = evaluated(row, vars(arguments), device=device)
         if output and first:
             command = [part for part in argv if part != "--overwrite"]
@@ -82,18 +81,6 @@ def run(row: Row, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
         print(evaluation.headline)
 
 
-def parsed(argv: Sequence[str], rank: int) -> argparse.Namespace:
-    """What the command line says; of several processes the first tells what is wrong with it."""
-    if not rank:
-        return build_parser(argv).parse_args(argv)
-    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
-        try:
-            return build_parser(argv).parse_args(argv)
-        except SystemExit as ended:
-            time.sleep(LATER_S * bool(ended.code))
-            raise
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """0 when the report is written, 2 for what the user can mend (told in one line on stderr)."""
     argv = sys.argv[1:] if argv is None else argv
@@ -102,23 +89,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr = NoTerminal(sys.stderr.fileno())
     level = logging.ERROR if rank else logging.WARNING  # what concerns the data is told once
     logging.basicConfig(format="%(levelname)s: %(message)s", level=level)
-    arguments = parsed(argv, rank)
+    arguments = build_parser(argv).parse_args(argv)
     row = next(row for row in (*PROTOCOLS, *COMMANDS) if row.name == arguments.protocol)
     try:
         run(row, arguments, argv)
     except (ValueError, OSError) as error:
         if arguments.debug:
             raise
-        if rank:
-            time.sleep(LATER_S)
-        if not rank or not isinstance(error, KnownError):
-            print(f"error: {one_line(error)}" + f" (process {rank})" * bool(rank), file=sys.stderr)
+        print(f"error: {one_line(error)}" + f" (process {rank})" * bool(rank), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        if rank:
-            return 130
-        kept = "; the same command goes on from what is finished" if hasattr(arguments, "work") else ""
-        print(f"error: interrupted; no report was written{kept}", file=sys.stderr)
+        if not rank:
+            print(
+                "error: interrupted; no report was written; the same command goes on from what is finished",
+                file=sys.stderr,
+            )
         return 130
     return 0
 

@@ -106,7 +106,7 @@ class Protocol:
             for row in rows(answerer):
                 yield {"checkpoint": name, **row}
             if isinstance(answerer, Answerer):
-                answerer.tell_unmatched()
+                answerer.log_unmatched()
                 identities[name] = answerer.identity
 
         every = [row for name, path in named.items() for row in asked(name, path)]

@@ -11,8 +11,8 @@ from data_modules import sources
 from data_modules.groups.advice import with_advice
 from data_modules.interventions import deletion
 from data_modules.schema import AdviceClass, ChoiceQuestion, Group, QAExample, Rejected, Variant
-from evaluation.answering.interface import LANGUAGE_MODELS, Answerer, Asking, Dtype, PromptStyle
-from evaluation.answering.open import open_answerer, open_chooser
+from evaluation.answering.interface import Answerer, Asking, Dtype, PromptStyle, kind_of
+from evaluation.answering.open import open_answerer
 from evaluation.protocol import PROTOCOLS, load_function
 from evaluation.report import Evaluation, claimed, write_report
 from storage.command_line import Parser, add_arguments, call
@@ -99,12 +99,8 @@ def load_checkpoint(
     >>> sorted(model.can)
     ['mentions', 'spans', 'subjects']
     """
-    from models.checkpoint import inspect
-
     asking = Asking(device=device, dtype=dtype, batch_size=batch_size, prompt=prompt)
-    if not str(path).startswith(LANGUAGE_MODELS) and inspect(str(path)).heads == "choice":
-        return open_chooser(str(path), asking)
-    return open_answerer(str(path), asking)
+    return open_answerer(str(path), asking, need="choices" if kind_of(str(path)) == "choice" else "spans")
 
 
 def answer(model: Answerer, questions: Sequence[QAExample]) -> list[str]:

@@ -214,8 +214,10 @@ def about(function: Callable[..., Any]) -> str:
 
 
 def _parameter_help(function: Callable[..., Any]) -> dict[str, str]:
-    """The section Args of a docstring, by parameter."""
+    """The section Args of a docstring, by parameter; of a class also those of its bases."""
     found: dict[str, str] = {}
+    for base in function.__bases__ if isinstance(function, type) else ():
+        found |= _parameter_help(base)
     name, inside = "", False
     for line in cleandoc(function.__doc__ or "").splitlines():
         if not line.startswith(" ") and line:

@@ -6,7 +6,7 @@ Shape letters: N groups, V variants, S subjects, E the two boundaries (start, en
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import asdict, replace
@@ -25,7 +25,7 @@ from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
 from data_modules.encoding.windows import Encoding, asked, encode_texts, token_span
 from data_modules.schema import Group, QAExample
 from evaluation.answering.interface import Ability, Answer, Answerer, Asking, Compute
-from evaluation.processes import shared, shared_rows
+from evaluation.processes import kept, shared
 from models.backbones import EncoderModel, pick_device
 from models.checkpoint import fingerprint, load
 from models.heads.span import QAModel, SpanModel
@@ -87,18 +87,22 @@ class Checkpoint(Answerer):
             options = {"max_length": longest}
             if hasattr(default, "stride"):
                 options["stride"] = longest // 3
-        elif options and hasattr(default, "chat"):
-            options = {"chat": "never"} | options  # of a checkpoint from before chat templates were used
         try:
             self.encoding = self.encoding_class(**options)
         except (TypeError, ValueError) as error:  # a name or a type that this version does not know
             raise ValueError(f"{path}: its encoding {options} does not fit: {error}") from error
 
     @cached_property
+    def weights(self) -> str:
+        """What tells them from others."""
+        return fingerprint(self.model)
+
+    @property
     def identity(self) -> dict[str, Any]:
-        """Weights, tokenizer, encoding and dtype."""
+        """Weights, options of the heads, tokenizer, encoding and dtype."""
         return {
-            "weights": fingerprint(self.model),
+            "weights": self.weights,
+            "heads": {"name": self.model.heads, **self.model.head_options},
             "tokenizer": tokenizer_id(self.tokenizer),
             "encoding": asdict(self.encoding),
             "dtype": self.dtype,
@@ -149,28 +153,41 @@ class QuestionCheckpoint(Checkpoint):
         """Of a decoder, as its encoding says."""
         return self.encoding.offer_unknown
 
-    def reading(self, **options: Any) -> QuestionCheckpoint:
+    def reading(self, **options: Any) -> QuestionCheckpoint:  # until bias and ask are without --advice-at
         """The same model with other options of its encoding, which must suit its architecture."""
         other = copy(self)
-        other.__dict__.pop("identity", None)
         encoding = replace(self.encoding, **options)
         other.encoding = encoding.resolved(self.model.architecture, self.tokenizer)
         return other
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Also when an answer type wins over a span, and how long a decoder may write."""
+        names = ("unknown_threshold", "type_threshold", "max_new_tokens")
+        asking = {name: getattr(self.asking, name) for name in names}
+        return {**super().identity, **asking, "may_abstain": self.may_abstain}
+
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
         """The answer of every question, each once, in their order."""
-        for i, answer in enumerate(self.answers_in_order(examples, what)):
-            yield answer._replace(example=i)
+        if self.decoder is not None:
+            texts = self.written(examples, what=what)
+        else:
+            abstain = self.may_abstain
+            if abstain is None:
+                abstain = any(example.answer_type == "unknown" for example in examples)
+            texts = self.span_texts(examples, what, abstain)
+        for i, text in enumerate(texts):
+            yield Answer(i, text)
 
     @shared
-    def answers_in_order(self, examples: Sequence[QAExample], what: str) -> list[Answer]:
-        """The same of the questions that are this process's."""
-        if self.decoder is not None:
-            return sorted(self.written(examples, what))
-        return sorted(Answer(span.example, span.text) for span in self.spans(examples, what=what))
+    def span_texts(self, examples: Sequence[QAExample], what: str, may_abstain: bool) -> list[str]:
+        """The answers of an encoder."""
+        spans = self.spans(examples, may_abstain=may_abstain, what=what)
+        return [span.text for span in sorted(spans, key=lambda span: span.example)]
 
+    @kept
     @torch.inference_mode()
-    def written(self, examples: Sequence[QAExample], what: str) -> Iterator[Answer]:
+    def written(self, examples: Sequence[QAExample], *, what: str) -> Iterable[str]:
         """What a decoder writes behind each question's prompt."""
         from data_modules.batching.decoding import written_answers
         from data_modules.batching.sets import QASet
@@ -179,27 +196,22 @@ class QuestionCheckpoint(Checkpoint):
         assert self.decoder is not None
         data = QASet(examples, self.tokenizer, self.encoding)
         ends = answer_end(self.tokenizer, self.encoding.chat == "always")
+        text_of: dict[int, str] = {}
         for index in tqdm(data.batches(self.batch_size), desc=what, unit="batch", disable=None):
             batch = data[index]
-            with self.autocast():
-                texts = self.decoder.write(
-                    self.moved(batch.inputs),
-                    batch.start_B,
-                    self.asking.max_new_tokens,
-                    self.tokenizer,
-                    ends,
-                )
+            texts = self.decoder.write(
+                self.moved(batch.inputs), batch.start_B, self.asking.max_new_tokens, self.tokenizer, ends
+            )
             for found in written_answers(data, batch.feature_B, texts, self.encoding.unknown):
-                yield Answer(found.example, found.text)
+                text_of[found.example] = found.text
+        return [text_of[i] for i in range(len(examples))]
 
     @torch.inference_mode()
     def spans(
-        self, examples: Sequence[QAExample], *, max_answer_tokens: int | None = None, what: str = "answering"
+        self, examples: Sequence[QAExample], *, may_abstain: bool | None = None, what: str = "answering"
     ) -> Iterator[Span]:
-        """The same with scores and offsets; spans have at most `max_answer_tokens` tokens: 30, or 16 with
-        XLNet's heads, unless given."""
-        if self.decoder is not None:
-            raise ValueError(f"{self.path}: a decoder writes its answers; there are no spans to score")
+        """The answers of an encoder with scores and offsets, in an order of their own; spans have at most 30
+        tokens, 16 with XLNet's heads."""
         # Who scores groups alone does without these.
         from data_modules.batching.decoding import (
             AnswerRule,
@@ -209,8 +221,8 @@ class QuestionCheckpoint(Checkpoint):
         )
         from data_modules.batching.sets import QASet
 
-        data = QASet(examples, self.tokenizer, self.encoding, may_abstain=self.may_abstain)
-        longest = max_answer_tokens or (16 if self.model.heads == "xlnet" else 30)
+        data = QASet(examples, self.tokenizer, self.encoding, may_abstain=may_abstain)
+        longest = 16 if self.model.heads == "xlnet" else 30
         rule = AnswerRule(
             unknown_threshold=self.asking.unknown_threshold, type_threshold=self.asking.type_threshold
         )
@@ -237,9 +249,17 @@ class QuestionCheckpoint(Checkpoint):
 
     @shared
     @torch.inference_mode()
-    def mention_scores(self, examples: Sequence[QAExample], what: str = "choosing") -> list[np.ndarray]:
+    def span_scores(
+        self, examples: Sequence[QAExample], what: str = "choosing", *, against_unknown: bool = True
+    ) -> list[np.ndarray]:
         """Of windows of one context the one counts in which a span does best. Rationale heads: unknown needs
-        `unknown_threshold` more."""
+        `unknown_threshold` more.
+
+        Args:
+            examples: questions with spans as `answers`.
+            what: names the progress bar.
+            against_unknown: give log S less that of unknown; else log S itself.
+        """
         texts = (asked(example, self.encoding, self.tokenizer) for example in examples)
         rows = list(encode_texts(texts, self.tokenizer, self.encoding))
         collator, own = Collator(self.tokenizer, self.encoding.pad_to_multiple_of), self.model.unknown_at
@@ -265,11 +285,12 @@ class QuestionCheckpoint(Checkpoint):
             log_score_BS = log_prob_BVSE[:, 0].float().mean(-1).cpu().numpy()
             for row, spans, log_score_S in zip(part, found, log_score_BS, strict=True):
                 held = np.array([span is not None for span in spans], dtype=bool)
-                above = np.where(held, log_score_S[1 : 1 + len(spans)] - log_score_S[0] + least, -np.inf)
+                base = log_score_S[0] - least if against_unknown else 0
+                above = np.where(held, log_score_S[1 : 1 + len(spans)] - base, -np.inf)
                 scores[row.example] = np.maximum(scores[row.example], above)
         return scores
 
-    @shared_rows
+    @shared
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
         """S(x) = sqrt(p_start p_end) of both subjects: (N, 4, 2) float64."""
         return self.group_log_probs(groups, what).double().mean(-1).exp()

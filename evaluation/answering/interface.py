@@ -3,18 +3,18 @@
     --checkpoint ot=runs/.../best.ckpt base=hf:google/flan-t5-base gpt=openai:gpt-4o-mini
 
 What an answerer can do is declared (`can`), and asked for when it is opened (`evaluation.answering.open`).
-What its answers depend on is declared too (`identity`): the key under which they are remembered.
+What its answers depend on is declared too (`identity`): the key under which they are kept.
 
-Shape letters: N groups or texts, V the four variants, S the two subjects, C choices, D hidden.
+Shape letters: N groups or texts, V the four variants, S the two subjects, C choices, M given spans, D hidden.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
 
 from storage.command_line import Count, split_name
 
@@ -27,24 +27,17 @@ if TYPE_CHECKING:
 LANGUAGE_MODELS = ("hf:", "openai:")
 """How the name of a language model begins; everything else names a checkpoint, or answers made elsewhere."""
 
-
-def is_text_model(path: str) -> bool:
-    """Whether a name may be of a model that goes on with texts: a language model or a checkpoint of ours."""
-    return path.startswith(LANGUAGE_MODELS) or path.endswith(".ckpt")
-
-
 ANSWERS = ".jsonl"
 """How the name of a file of answers ends (`evaluation.answering.predictions`)."""
 
 AnswerFile = Annotated[str, "[NAME=]FILE"]
-"""One on the command line."""
+"""A file of answers on the command line."""
 
 Ability = Literal["spans", "types", "subjects", "mentions", "choices", "embeddings"]
 """Answers to questions about a text; yes, no and unknown among them; scores of a group's subjects; scores of
 given spans; scores of choices; embeddings of texts."""
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
-"""Of the weights of language models."""
 
 PromptStyle = Literal["paper", "offers-unknown", "unifiedqa"]
 """`paper` is the story, the turns and the question behind Q: and A:, without a word of ours (the faithfulness
@@ -55,14 +48,16 @@ no line break)."""
 ChoicePrompt = Literal["auto", "plain", "question", "unifiedqa", "letters"]
 """How language models are asked to choose (`evaluation.answering.prompts`)."""
 
-_LIKELIHOOD = "which this model does not tell; name a local model (hf:FOLDER_OR_HUB_NAME) or a checkpoint"
+Kind = Literal["file", "endpoint", "local", "encoder", "span", "rationale", "xlnet", "choice", "causal"]
+"""Answers made elsewhere; a language model behind an endpoint or on this machine; the encoder of a Hugging
+Face folder; checkpoints by their heads. A decoder is `causal`, be it a `.ckpt`, a folder or on the Hub."""
 
 LACKS: dict[Ability, str] = {
     "spans": "answers no questions about a text; name a checkpoint of a QA experiment, or a language model",
-    "types": "the checkpoint has no heads for yes, no and unknown; train one, for example coqa_ot",
-    "subjects": f"this needs the likelihood of given texts, {_LIKELIHOOD}",
+    "types": "has no heads for yes, no and unknown; name such a checkpoint, for example of coqa_ot",
+    "subjects": "gives no scores to a group's subjects; name a checkpoint of a QA experiment, or hf:PATH",
     "mentions": "gives no scores to given spans; name a checkpoint of a QA experiment on an encoder",
-    "choices": f"this needs the likelihood of given choices, {_LIKELIHOOD}",
+    "choices": "gives no scores to choices; name a checkpoint of multiple_choice, a decoder, or hf:PATH",
     "embeddings": "has no encoder whose states could be compared; name a checkpoint, a folder or a Hub name",
 }
 """What to say of a model that cannot do what is needed, and what to name instead."""
@@ -84,9 +79,7 @@ class Answerer:
 
     path: str
     can: frozenset[Ability]
-    orders: bool = False
-    """Whether choices are shown in every cyclic order: `choice_logits` then gives (C, C), a row for the order
-    that begins with each choice."""
+    orders = False  # until confusion and bbq read letters in one order
     may_abstain: bool | None = None
     """Of a checkpoint without heads for types: whether no answer counts as unknown; None: the data decide. A
     protocol that compares several sets decides once for all."""
@@ -94,37 +87,34 @@ class Answerer:
     @property
     def identity(self) -> dict[str, Any]:
         """All that answers depend on besides the questions, as plain JSON; not device or batch size."""
-        raise self.lacks("spans")
-
-    def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
-        """The answer of every question, each once, in an order of its own; `what` names the progress bar."""
-        raise self.lacks("spans")
+        raise NotImplementedError
 
     @property
     def offers_unknown(self) -> bool:
         """Whether scores of subjects are shares among these and unknown, which has the rest."""
         return False
 
-    def reading(self, **options: Any) -> Answerer:
-        """The same model that reads with other options: of its encoding (decoders of ours), or, of language
-        models by likelihood, with `system`, a system message."""
+    def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
+        """The answer of every question, each once, in an order of its own; `what` names the progress bar."""
+        raise self.lacks("spans")
+
+    def reading(self, **options: Any) -> Answerer:  # until bias, bbq and ask are without --advice-at
+        """The same model that reads with other options."""
         raise ValueError(f"{self.path}: only decoders by folder, Hub name or .ckpt read in other ways")
 
-    def tell_unmatched(self) -> None:
+    def log_unmatched(self) -> None:
         """Log which questions had no row, and which rows no question; only a file of answers has some."""
 
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
         """S(x) of both subjects in every variant: (N, V, S) float64 in [0, 1], in the order of `subjects`."""
         raise self.lacks("subjects")
 
-    def mention_scores(self, examples: Sequence[QAExample], what: str = "choosing") -> list[np.ndarray]:
-        """For each question how far log S of each of its `answers` lies above that of unknown, float32; -inf
-        where the model does not see the span whole."""
+    def span_scores(self, examples: Sequence[QAExample], what: str = "choosing") -> list[np.ndarray]:
+        """For each question how far log S of each of its `answers` lies above that of unknown, (M,) float32;
+        -inf where the model does not see the span whole."""
         raise self.lacks("mentions")
 
-    def choice_logits(
-        self, questions: Sequence[ChoiceQuestion], what: str = "choosing"
-    ) -> Iterable[np.ndarray]:
+    def choice_logits(self, questions: Sequence[ChoiceQuestion], what: str = "choosing") -> list[np.ndarray]:
         """For each question, in order, its choices' logits (C,), float32; confidences are their softmax."""
         raise self.lacks("choices")
 
@@ -155,8 +145,7 @@ class Compute:
     """How models run.
 
     Args:
-        device: cpu, cuda, cuda:1, ...; auto is a GPU where there is one; spread puts the layers of a model
-            named hf:PATH on all GPUs of the machine.
+        device: cpu, cuda, cuda:1, ...; auto is a GPU where there is one.
         dtype: language models and decoders hold their weights in it, and their logits are float32 always; an
             encoder casts to bfloat16 as it computes. auto is float32, but for a language model (hf:) on a GPU
             what it was saved in.
@@ -173,17 +162,9 @@ class Asking(Compute):
     """How models are asked.
 
     Args:
-        device: cpu, cuda, cuda:1, ...; auto is a GPU where there is one; spread puts the layers of a model
-            named hf:PATH on all GPUs of the machine.
-        dtype: language models and decoders hold their weights in it, and their logits are float32 always; an
-            encoder casts to bfloat16 as it computes. auto is float32, but for a language model (hf:) on a GPU
-            what it was saved in.
-        batch_size: rows in a batch (of groups, as many more as are short); requests to an endpoint at once.
         unknown_threshold: rationale heads: unknown must score higher than all else by more than this.
         type_threshold: XLNet's heads: the most probable type is the answer from this probability on.
-        requests: keep the answers of language models in this file; the same command goes on from them.
-        max_requests: ask each language model at most so many new questions in this run.
-        max_new_tokens: longest answer of a language model.
+        max_new_tokens: longest answer of a language model or a decoder.
         prompt: how language models are asked: the paper's story, turns and question behind Q: and A:; in our
             words, which offer unknown as an answer; or as UnifiedQA was trained.
         chat: whether decoders and local language models are asked in their chat template: auto as a
@@ -193,11 +174,47 @@ class Asking(Compute):
 
     unknown_threshold: float = 0.0
     type_threshold: float = 0.1
-    requests: Path | None = None
-    max_requests: Count | None = None
     max_new_tokens: Count = 32
     prompt: PromptStyle = "paper"
     chat: Literal["auto", "always", "never"] = "auto"
+
+
+@dataclass(frozen=True)
+class Choosing(Asking):
+    """How models are asked, also to choose.
+
+    Args:
+        choice_prompt: language models. plain, question: each choice alone behind the question; question is
+            lm-evaluation-harness's way with PIQA (with --likelihood sum), without a chat template. unifiedqa
+            lists the choices as UnifiedQA was trained; letters lists them, and the letter is the answer.
+            auto: unifiedqa for sequence-to-sequence models, else plain.
+        likelihood: language models: mean or sum of the log-probabilities of a choice's tokens.
+    """
+
+    choice_prompt: ChoicePrompt = "auto"
+    likelihood: Literal["mean", "sum"] = "mean"
+
+
+def kind_of(path: str) -> Kind:
+    """What a name on the command line stands for; of a checkpoint what it is, however its name ends.
+
+    Raises:
+        ValueError: there is no such checkpoint.
+    """
+    if path.startswith(LANGUAGE_MODELS):
+        return "local" if path.startswith("hf:") else "endpoint"
+    if path.endswith(ANSWERS):
+        return "file"
+    from data_modules.schema import DECODERS
+    from models.checkpoint import inspect
+
+    info = inspect(path)
+    return "causal" if info.architecture in DECODERS else cast(Kind, info.heads or "encoder")
+
+
+def is_text_model(path: str) -> bool:  # until consistency and feature-bias ask open_language_model
+    """Whether a name may be of a model that goes on with texts."""
+    return path.startswith(LANGUAGE_MODELS) or path.endswith(".ckpt")
 
 
 def named_sources(arguments: Sequence[str], flag: str) -> dict[str, str]:

@@ -1,22 +1,19 @@
 """Language models as answerers: questions become prompts, and what the model writes becomes a short answer.
 
-    --checkpoint base=hf:google/flan-t5-base gpt=openai:gpt-4o-mini --requests answers.jsonl
+    --checkpoint base=hf:google/flan-t5-base gpt=openai:gpt-4o-mini
     --checkpoint uqa=hf:allenai/unifiedqa-t5-base --prompt unifiedqa
 
-A local model also scores given texts, which group bias and multiple choice need; an endpoint writes only.
+A local model, or a decoder's checkpoint, also scores given texts, which group bias and multiple choice need;
+most endpoints write only.
 
 Shape letters: N groups, V the four variants, S the two subjects, C choices, M (prompt, continuation) pairs.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import replace
-from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -26,126 +23,124 @@ from tqdm.auto import tqdm
 from data_modules.encoding.tokenizers import load_tokenizer
 from data_modules.schema import ChoiceQuestion, Group, QAExample
 from evaluation.answering.checkpoint import hold_weights
-from evaluation.answering.interface import Ability, Answer, Answerer, Asking, ChoicePrompt
+from evaluation.answering.interface import (
+    LANGUAGE_MODELS,
+    Ability,
+    Answer,
+    Answerer,
+    Choosing,
+    kind_of,
+)
 from evaluation.answering.prompts import (
     CHOICE_WORDINGS,
     LETTERS,
+    TURNS,
     WORDINGS,
     choice_prompt,
     question_prompt,
     short_answer,
     subject_prompt,
 )
-from evaluation.processes import finished_work, shared, shared_rows
+from evaluation.processes import kept, shared
 from models.checkpoint import fingerprint, load
 from models.heads.causal import CausalModel
 from models.language.local_model import Loaded, LocalTextModel
-from models.language.open_model import CachedTextModel, open_text_model
+from models.language.open_model import open_text_model
 from models.language.text_models import PairError, TextFailure, TextModel
 from storage.errors import DataError
 
 UNREPORTED = -100.0
-"""Of the log-probability of a letter that is not among the most probable tokens."""
-GROUPS_AT_ONCE, PAIRS_AT_ONCE = 512, 4096
-"""So many are sorted by length, and scored in batches of similar ones, before the next are looked at."""
+"""The log-probability of a letter that is not among the most probable tokens."""
+GROUPS_AT_ONCE = 512
+"""Groups whose pairs are sorted by length and scored in batches of similar ones."""
 
 
 def open_language_model(path: str, *, device: str = "auto", dtype: str = "auto", **how: Any) -> TextModel:
-    """A language model by name (`open_text_model`), or of a `.ckpt` of ours with a causal model.
+    """A language model: by `hf:` or `openai:` name (`open_text_model`), or a decoder's `.ckpt`, folder or Hub
+    name.
 
     Raises:
         ValueError: there is none.
     """
-    if not path.endswith(".ckpt"):
+    if path.startswith(LANGUAGE_MODELS):
         return open_text_model(path, device=device, dtype=dtype, **how)
+    if kind_of(path) != "causal":
+        raise ValueError(f"{path}: is no language model; name a decoder, hf:PATH or openai:MODEL[@URL]")
     model, info = load(path, CausalModel)
     if dtype != "auto":
         hold_weights(model, dtype)
     tokenizer = load_tokenizer(info.tokenizer, model.architecture)
-    loaded = Loaded(model.encoder, tokenizer, fingerprint(model)[:16])
+    loaded = Loaded(model.encoder, tokenizer, fingerprint(model))
     how.pop("completions", None)  # it always continues the bare prompt
     return LocalTextModel(path, device=device, loaded=loaded, **how)
 
 
 class LanguageModel(Answerer):
-    """A language model that answers questions, by `hf:` or `openai:` name.
+    """A language model that answers questions, scores subjects, and chooses.
 
     Args:
-        path: its name.
-        asking: how it is asked; where `requests` names a file, answers are kept there.
-        choice_prompt: wording of multiple choice; `auto` is unifiedqa for a sequence-to-sequence model.
-        likelihood: of a choice: the mean over its tokens, or their sum.
+        path: its name, see `open_language_model`.
+        asking: how it is asked; the choice prompt `auto` is unifiedqa for a sequence-to-sequence model, else
+            plain.
 
     Raises:
         ValueError: there is no such model.
     """
 
-    def __init__(
-        self,
-        path: str,
-        asking: Asking,
-        *,
-        choice_prompt: ChoicePrompt = "auto",
-        likelihood: Literal["mean", "sum"] = "mean",
-    ) -> None:
-        self.path, self.prompt, self.likelihood = path, asking.prompt, likelihood
-        how = {name: getattr(asking, name) for name in ("max_new_tokens", "device", "dtype", "batch_size")}
-        bare = choice_prompt != "auto" and CHOICE_WORDINGS[choice_prompt].bare
-        templated = asking.chat != "never" and not bare
-        self.model = cast(Any, open_language_model(path, **how, chat_template=templated))
-        if asking.chat == "always" and not getattr(self.model, "chat", True):
-            raise ValueError(f"{path}: --chat always, but its tokenizer has no chat template")
-        self.scored: dict[bytes, float] = {}
-        """Likelihoods of choices by the digest of prompt and choice."""
-        self.writer = CachedTextModel(
-            self.model,
-            finished_work(asking.requests, ("text",)),
-            max_requests=asking.max_requests,
-            ask=self.complete,
-        )
-        scores: frozenset[Ability] = frozenset()
-        if "likelihood" in self.model.can:
-            scores = frozenset({"subjects", "choices"})
-            kind = "unifiedqa" if self.model.is_seq2seq else "plain"
-            self.choice_wording = CHOICE_WORDINGS[kind if choice_prompt == "auto" else choice_prompt]
-            self.orders = self.choice_wording.by_letter
-        self.can = scores | {"spans", "types"}
+    can: frozenset[Ability] = frozenset({"spans", "types", "subjects", "choices"})
 
-    def reading(self, **options: Any) -> LanguageModel:
+    def __init__(self, path: str, asking: Choosing) -> None:
+        self.path, self.prompt, self.likelihood = path, asking.prompt, asking.likelihood
+        wanted = asking.choice_prompt
+        bare = wanted != "auto" and CHOICE_WORDINGS[wanted].bare
+        how = {name: getattr(asking, name) for name in ("max_new_tokens", "device", "dtype", "batch_size")}
+        model = open_language_model(path, **how, chat_template=asking.chat != "never" and not bare)
+        self.model = cast(Any, model)
+        if asking.chat == "always" and not getattr(model, "chat", True):
+            raise ValueError(f"{path}: --chat always, but its tokenizer has no chat template")
+        usual = "unifiedqa" if self.model.is_seq2seq else "plain"
+        self.choice_wording = CHOICE_WORDINGS[usual if wanted == "auto" else wanted]
+
+    @property
+    def by_letter(self) -> bool:
+        """Whether a choice's letter is the answer."""
+        return self.choice_wording.by_letter
+
+    def reading(self, **options: Any) -> LanguageModel:  # until bbq is without --advice-at
         """The same behind a `system` message, for likelihoods and letters."""
         if options.keys() != {"system"} or not isinstance(self.model, LocalTextModel):
             raise ValueError(f"{self.path}: only local language models read a system message here")
         other = copy(self)
-        other.__dict__.pop("identity", None)
-        other.model, other.scored = self.model.behind(options["system"]), {}
+        other.model = self.model.behind(options["system"])
         return other
 
-    @cached_property
+    @property
     def identity(self) -> dict[str, Any]:
-        """The model with its settings and the wording; how long and how warm plays no part in scores."""
-        settings = {
-            k: v for k, v in self.model.settings.items() if k not in ("max_new_tokens", "temperature")
+        """The model with its settings, and the wordings."""
+        return {
+            **self.model.identity,
+            "prompt": WORDINGS[self.prompt]._asdict(),
+            "turns": TURNS,
+            "choice_prompt": self.choice_wording._asdict(),
+            "likelihood": self.likelihood,
         }
-        wording = {"prompt": self.choice_wording._asdict(), "likelihood": self.likelihood}
-        return {"name": self.model.name, "settings": settings, **wording}
-
-    @shared
-    def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
-        """What the model writes, each prompt once."""
-        yield from self.model.complete(prompts)
 
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
         """The answers in the order of the questions; no text at all is a failure too."""
-        prompts = [question_prompt(example, self.prompt) for example in examples]
-        texts = self.writer.complete(prompts)
-        for i, text in enumerate(tqdm(texts, total=len(prompts), desc=what, unit="question", disable=None)):
+        texts = self.complete([question_prompt(example, self.prompt) for example in examples])
+        for i, text in enumerate(tqdm(texts, total=len(examples), desc=what, unit="question", disable=None)):
             if isinstance(text, TextFailure):
                 yield Answer(i, "", text.reason)
             else:
                 answer = short_answer(text)
                 yield Answer(i, answer, "" if answer else "empty answer")
 
-    @shared_rows
+    @kept
+    def complete(self, prompts: Sequence[str]) -> Iterable[str | TextFailure]:
+        """What the model writes."""
+        return cast(Iterable[str | TextFailure], self.model.complete(prompts))
+
+    @shared
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
         """S(x) of both subjects in the four variants: (N, 4, 2) float64, in the order of a group's subjects.
 
@@ -158,7 +153,7 @@ class LanguageModel(Answerer):
             ValueError: a text does not fit the model.
         """
         lower = WORDINGS[self.prompt].lower
-        parts = []
+        parts = [torch.empty(0, 4, 2, dtype=torch.float64)]
         for start in tqdm(range(0, len(groups), GROUPS_AT_ONCE), desc=what, unit="batch", disable=None):
             chunk = groups[start : start + GROUPS_AT_ONCE]
             pairs = [
@@ -167,86 +162,60 @@ class LanguageModel(Answerer):
                 for variant in group.variants
                 for span in variant.candidates
             ]
-            parts.append(self._log_likelihoods(pairs, "mean").exp().view(len(chunk), 4, 2))
+            total_M, count_M = self.likelihoods(pairs)
+            parts.append((total_M / count_M).exp().view(len(chunk), 4, 2))
         return torch.cat(parts)
 
-    def choice_logits(
-        self, questions: Sequence[ChoiceQuestion], what: str = "choosing"
-    ) -> Iterator[np.ndarray]:
-        """The log-likelihood (C,) of each choice behind the prompt, float32. Pairs of prompt and choice that
-        were scored before, in whatever question, are not scored again.
+    def choice_logits(self, questions: Sequence[ChoiceQuestion], what: str = "choosing") -> list[np.ndarray]:
+        """The log-likelihood (C,) of each choice behind the prompt, float32; by letters the log-probability
+        of each choice's letter, where a letter that an endpoint does not report counts as e^-100.
 
         Raises:
-            DataError: a text has no tokens or does not fit the model's context; names the question.
+            DataError: a text has no tokens, does not fit the model's context, or is not answered; names the
+                question.
         """
-        if self.choice_wording.by_letter:
-            yield from self.by_letters(questions, what)
-            return
+        scores = self.letter_scores if self.by_letter else self.text_scores
+        return [np.array(logit_C, dtype=np.float32) for logit_C in scores(questions, what=what)]
+
+    @kept
+    def text_scores(self, questions: Sequence[ChoiceQuestion], *, what: str) -> Iterable[list[float]]:
+        """The likelihood of each choice."""
         lower = self.choice_wording.lower
-        keys: list[list[bytes]] = []
-        new: dict[bytes, tuple[tuple[str, str], str]] = {}
+        owners: list[str] = []
+        pairs: list[tuple[str, str]] = []
         for question in questions:
-            prompt, texts = choice_prompt(question, self.choice_wording), map(str.strip, question.choices)
-            pairs = [(prompt, text.lower() if lower else text) for text in texts]
-            keys.append([hashlib.sha256(json.dumps(pair).encode()).digest()[:16] for pair in pairs])
-            for key, pair in zip(keys[-1], pairs, strict=True):
-                if key not in self.scored:
-                    new.setdefault(key, (pair, question.id))
-        wanted = list(new)
-        for start in tqdm(range(0, len(wanted), PAIRS_AT_ONCE), desc=what, unit="batch", disable=None):
-            part = wanted[start : start + PAIRS_AT_ONCE]
-            found = self._pair_scores([new[key] for key in part])
-            self.scored.update(zip(part, found.tolist(), strict=True))
-        for row in keys:
-            yield np.array([self.scored[key] for key in row], dtype=np.float32)
-
-    def by_letters(self, questions: Sequence[ChoiceQuestion], what: str) -> Iterator[np.ndarray]:
-        """The log-probabilities of the letters, (C, C) float32: row o is of the order that begins with choice
-        o, column c of the letter that stands for choice c there. Every choice stands behind every letter
-        once, so that what a model prefers about a place can be averaged out (Zheng et al. 2024, "Large
-        language models are not robust multiple choice selectors"). A letter that an endpoint does not report
-        counts as e^-100.
-
-        Raises:
-            DataError: a prompt is not answered; names the question.
-        """
-        prompts: list[str] = []
-        for question in questions:
-            for first in range(len(question.choices)):
-                turned = replace(question, choices=question.choices[first:] + question.choices[:first])
-                prompts.append(choice_prompt(turned, self.choice_wording))
-        count = max((len(question.choices) for question in questions), default=0)
-        text_of_its_own = self.model.is_seq2seq or self.model.chat or self.path.startswith("openai:")
-        labels = [letter if text_of_its_own else f" {letter}" for letter in LETTERS[:count]]
-        different = list(dict.fromkeys(prompts))
-        found = self.model.next_token_logprobs(different, labels, after="Answer:")
-        bar = tqdm(found, total=len(different), desc=what, unit="prompt", disable=None)
-        answer_of = dict(zip(different, bar, strict=True))
-        rest = iter(prompts)
-        for question in questions:
-            size = len(question.choices)
-            logit_OC = np.empty((size, size), dtype=np.float32)
-            for first in range(size):
-                answer = answer_of[next(rest)]
-                if isinstance(answer, TextFailure):
-                    raise DataError(f"question {question.id}: {answer}")
-                logit_OC[first] = np.roll(np.maximum(answer[:size], UNREPORTED), first)
-            yield logit_OC
-
-    @shared_rows
-    def _pair_scores(self, asked: Sequence[tuple[tuple[str, str], str]]) -> Tensor:
-        """Of pairs of prompt and choice, each with its question's id."""
+            prompt = choice_prompt(question, self.choice_wording)
+            for choice in map(str.strip, question.choices):
+                pairs.append((prompt, choice.lower() if lower else choice))
+                owners.append(question.id)
         try:
-            return self._log_likelihoods([pair for pair, _ in asked], self.likelihood)
+            total_M, count_M = self.likelihoods(pairs)
         except PairError as error:
-            raise DataError(f"question {asked[error.pair][1]}: {error.reason}") from None
+            raise DataError(f"question {owners[error.pair]}: {error.reason}") from None
+        score_M = iter((total_M if self.likelihood == "sum" else total_M / count_M).tolist())
+        return [[next(score_M) for _ in question.choices] for question in questions]
 
-    def _log_likelihoods(self, pairs: Sequence[tuple[str, str]], over: Literal["mean", "sum"]) -> Tensor:
-        """Of texts behind their prompts, the sum or the mean over a text's tokens: (M,) float64."""
+    @kept
+    def letter_scores(self, questions: Sequence[ChoiceQuestion], *, what: str) -> Iterable[list[float]]:
+        """The log-probability of each choice's letter."""
+        most = max((len(question.choices) for question in questions), default=0)
+        apart = self.model.is_seq2seq or self.model.chat or self.path.startswith("openai:")
+        labels = [letter if apart else f" {letter}" for letter in LETTERS[:most]]
+        prompts = [choice_prompt(question, self.choice_wording) for question in questions]
+        found = self.model.next_token_logprobs(prompts, labels, after="Answer:")
+        bar = tqdm(found, total=len(prompts), desc=what, unit="prompt", disable=None)
+        scores = []
+        for question, answer in zip(questions, bar, strict=True):
+            if isinstance(answer, TextFailure):
+                raise DataError(f"question {question.id}: {answer}")
+            scores.append([max(score, UNREPORTED) for score in answer[: len(question.choices)]])
+        return scores
+
+    def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> tuple[Tensor, Tensor]:
+        """Of texts behind their prompts the log-likelihood, and the number of tokens: (M,) each."""
         apart = self.model.is_seq2seq or self.model.chat  # a reply is a text of its own
         total_M, count_M = self.model.log_likelihoods(
             [(prompt, text if apart else f" {text}") for prompt, text in pairs]
         )
         self.require_finite(total_M.abs())
-        found: Tensor = total_M if over == "sum" else total_M / count_M
-        return found
+        return total_M, count_M

@@ -9,53 +9,80 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any, Literal, get_args
 
 from evaluation.answering.interface import (
     ANSWERS,
+    LACKS,
     LANGUAGE_MODELS,
     Ability,
     Answerer,
     Asking,
     ChoicePrompt,
+    Choosing,
     Compute,
+    Kind,
+    kind_of,
 )
 from evaluation.report import source_record
 
 log = logging.getLogger(__name__)
 
+ABILITIES: dict[Kind, tuple[Ability, ...]] = {
+    "file": ("spans", "types"),
+    "endpoint": ("spans", "types", "subjects", "choices"),
+    "local": ("spans", "types", "subjects", "choices"),
+    "causal": ("spans", "types", "subjects", "choices"),
+    "encoder": ("spans", "subjects", "mentions", "choices", "embeddings"),
+    "span": ("spans", "subjects", "mentions"),
+    "rationale": ("spans", "types", "subjects", "mentions"),
+    "xlnet": ("spans", "types", "subjects", "mentions"),
+    "choice": ("choices", "embeddings"),
+}
+"""What each kind can be opened for."""
 
-def open_answerer(path: str, asking: Asking, *, need: Ability = "spans") -> Answerer:
-    """Who answers questions about a text: a checkpoint, a language model, or a file of answers.
+
+def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Answerer:
+    """Who answers, by what it is: a checkpoint (a `.ckpt`, a folder or a Hub name), a language model, or a
+    file of answers.
+
+    A decoder answers questions and scores subjects in the prompts that it was trained with, and chooses as
+    language models do, by likelihood.
 
     Args:
         path: `hf:PATH` or `openai:MODEL[@URL]` for a language model, `FILE.jsonl` for answers made elsewhere,
             anything else a checkpoint.
-        asking: how it is asked.
-        need: what the protocol will ask for.
+        asking: how it is asked; what a plain `Compute` or `Asking` does not say is as usual.
+        need: what will be asked for.
 
     Raises:
         ValueError: nothing usable is there, or it cannot do what is needed.
     """
-    answerer: Answerer
-    if path.startswith(LANGUAGE_MODELS):
-        from evaluation.answering.language_model import LanguageModel
-
-        answerer = model = LanguageModel(path, asking)
-        if path.startswith("openai:") and need == "subjects":
-            model.model.require_likelihoods()
-    elif path.endswith(ANSWERS):
+    kind = kind_of(path)
+    if need not in ABILITIES[kind]:
+        raise ValueError(f"{path}: {LACKS[need]}")
+    how = asking if isinstance(asking, Choosing) else Choosing(**asdict(asking))
+    if kind == "file":
         from evaluation.answering.predictions import Predictions
 
-        answerer = Predictions(path)
-    else:
-        from evaluation.answering.checkpoint import QuestionCheckpoint
+        return Predictions(path)
+    if kind in ("endpoint", "local") or (kind == "causal" and need == "choices"):
+        from evaluation.answering.language_model import LanguageModel
 
-        answerer = QuestionCheckpoint(path, asking)
-    if need not in answerer.can:
-        raise answerer.lacks(need)
-    return answerer
+        model = LanguageModel(path, how)
+        if kind == "endpoint" and (need == "subjects" or (need == "choices" and not model.by_letter)):
+            model.model.require_likelihoods()
+        return model
+    if need in ("choices", "embeddings"):
+        from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
+
+        if kind == "encoder" and need == "choices":
+            log.warning("%s: was not fine-tuned for multiple choice; its head has random weights", path)
+        return ChoiceCheckpoint(path, how)
+    from evaluation.answering.checkpoint import QuestionCheckpoint
+
+    return QuestionCheckpoint(path, how)
 
 
 def open_chooser(
@@ -64,46 +91,22 @@ def open_chooser(
     *,
     prompt: ChoicePrompt = "auto",
     likelihood: Literal["mean", "sum"] = "mean",
-) -> Answerer:
-    """Who chooses among choices: a checkpoint of multiple choice, a language model (of ours, local, behind an
-    endpoint) by likelihood or by letter, or a file of scores (`FILE.jsonl`).
-
-    Raises:
-        ValueError: nothing usable is there, or it is an endpoint that does not tell likelihoods.
-    """
-    if path.startswith(LANGUAGE_MODELS) or is_decoder(path):
-        from evaluation.answering.language_model import LanguageModel
-
-        plain = Asking(device=compute.device, dtype=compute.dtype, batch_size=compute.batch_size)
-        asking = compute if isinstance(compute, Asking) else plain
-        model = LanguageModel(path, asking, choice_prompt=prompt, likelihood=likelihood)
-        if path.startswith("openai:") and not model.orders:
-            model.model.require_likelihoods()
-        return model
+) -> Answerer:  # until confusion and bbq use open_answerer with Choosing
+    """Who chooses among choices."""
     if path.endswith(ANSWERS):
         from evaluation.answering.predictions import ChoicePredictions
 
         return ChoicePredictions(path)
-    from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
-
-    if not Path(path).is_file():
-        log.warning("%s: was not fine-tuned for multiple choice; its head has random weights", path)
-    return ChoiceCheckpoint(path, compute)
+    how = Choosing(**asdict(compute), choice_prompt=prompt, likelihood=likelihood)
+    return open_answerer(path, how, need="choices")
 
 
-def chooses(path: str, prompt: ChoicePrompt = "auto") -> bool:
-    """Whether a model gives choices scores (multiple choice, local language models, endpoints by letters),
-    rather than answers."""
-    if path.startswith(LANGUAGE_MODELS):
-        return prompt == "letters" or not path.startswith("openai:")
-    if not path.endswith(".ckpt"):
-        return False
-    from models.checkpoint import inspect
-
-    return inspect(path).heads in ("choice", "causal")
+def chooses(path: str, prompt: ChoicePrompt = "auto") -> bool:  # until bbq is on the frame
+    """Whether a model gives choices scores rather than answers."""
+    return kind_of(path) in ("choice", "causal", "local") or prompt == "letters"
 
 
-def asking_record(named: Mapping[str, str], asking: Asking) -> dict[str, Any]:
+def asking_record(named: Mapping[str, str], asking: Asking) -> dict[str, Any]:  # until all are on the frame
     """For `about`: who was asked, and how; the prompt where there is a language model among them."""
     record = {
         "checkpoints": {name: source_record(path) for name, path in named.items()},
@@ -111,36 +114,28 @@ def asking_record(named: Mapping[str, str], asking: Asking) -> dict[str, Any]:
         "chat": asking.chat,
         "unknown_threshold": asking.unknown_threshold,
         "type_threshold": asking.type_threshold,
+        "max_new_tokens": asking.max_new_tokens,
     }
     if not any(path.startswith(LANGUAGE_MODELS) for path in named.values()):
         return record
     from evaluation.answering.prompts import TURNS, WORDINGS
 
-    settings = {name: getattr(asking, name) for name in ("max_new_tokens", "requests", "max_requests")}
     wording = WORDINGS[asking.prompt]._asdict()
-    return record | {"prompt": {"style": asking.prompt, **wording, "turns": TURNS, **settings}}
+    return record | {"prompt": {"style": asking.prompt, **wording, "turns": TURNS}}
 
 
-def is_decoder(path: str) -> bool:
-    """Whether a name is of a checkpoint of ours with a causal model."""
-    from models.checkpoint import inspect
-
-    return path.endswith(".ckpt") and inspect(path).heads == "causal"
+def is_decoder(path: str) -> bool:  # until confusion is on the frame
+    """Whether a name is of a checkpoint with a causal model."""
+    return kind_of(path) == "causal"
 
 
-def check_reads_prompts(path: str, flag: str) -> None:
-    """ValueError unless a path names a decoder that reads data_modules/encoding/prompts.py: known before
-    anything is loaded."""
-    from data_modules.schema import DECODERS
-    from models.checkpoint import inspect
-
-    if path.startswith(LANGUAGE_MODELS):
-        raise ValueError(f"{path}: {flag} is for decoders by folder, Hub name or .ckpt; leave out hf:")
-    if (architecture := inspect(path).architecture) not in DECODERS:
-        raise ValueError(f"{path}: {flag} is for decoders, and {architecture} is an encoder")
+def check_reads_prompts(path: str, flag: str) -> None:  # until bias and ask are without --advice-at
+    """ValueError unless a path names a decoder that reads data_modules/encoding/prompts.py."""
+    if kind_of(path) != "causal":
+        raise ValueError(f"{path}: {flag} is for decoders by folder, Hub name or .ckpt")
 
 
-def advice_places(text: str | None) -> list[str]:
+def advice_places(text: str | None) -> list[str]:  # until bias and ask are without --advice-at
     """The places of `--advice-at`, in order; ValueError for one that there is not."""
     from data_modules.schema import AdviceAt
 

@@ -82,7 +82,12 @@ class Predictions(Answerer):
             text = self.text_of.get((example.id, example.variant))
             yield Answer(i, "", MISSING) if text is None else Answer(i, text)
 
-    def tell_unmatched(self) -> None:
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The file's content."""
+        return {"answers": file_digest(self.path)}
+
+    def log_unmatched(self) -> None:
         """One line, of all questions so far."""
         missing = Counter(variant for _, variant in sorted(self.asked - self.text_of.keys()))
         unused = len(self.text_of.keys() - self.asked)
@@ -91,7 +96,7 @@ class Predictions(Answerer):
             which = ", ".join(f"{variant} {count}" for variant, count in missing.items())
             parts.append(f"{missing.total()} of {len(self.asked)} questions have no row ({which})")
         if unused:
-            parts.append(f"{unused} of {len(self.text_of)} rows were asked for by nobody")
+            parts.append(f"{unused} of {len(self.text_of)} rows were not asked for")
         if parts:
             log.warning("%s: %s", self.path, "; ".join(parts))
 

@@ -23,7 +23,7 @@ def ask_all(path: str, asking: Asking, examples: Sequence[QAExample], what: str)
 
     answerer = open_answerer(path, asking, need="types")
     answers = sorted(answerer.answers(examples, what), key=lambda answer: answer.example)
-    answerer.tell_unmatched()
+    answerer.log_unmatched()
     return answers
 
 

@@ -11,6 +11,7 @@ Shape letters: B windows, T tokens, C candidates, E boundaries (start, end).
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -21,7 +22,6 @@ from evaluation.answering.interface import Asking, Compute
 from evaluation.report import Evaluation
 from evaluation.results import Results
 from evaluation.views import Table
-from storage.errors import DataError
 from storage.json_files import half_surrogate
 
 if TYPE_CHECKING:
@@ -89,8 +89,15 @@ def evaluate(
         names += [answerer.encoding.unknown] * bool(names and answerer.offers_unknown)
     results, rows = Results(("asked", "candidate"), "questions"), list[tuple[str | float, ...]]()
     for name, (reader, ex) in asked.items():
-        scores = (chosen if reader.decoder else candidate_scores)(reader, ex, candidates) if names else []
+        scores: list[float] = []
+        if names and reader.decoder:
+            scores = chosen(reader, ex, candidates)
+        elif names:
+            (found_M,) = reader.span_scores([replace(ex, answers=tuple(candidates))], against_unknown=False)
+            scores = [math.exp(score) for score in found_M]
         for text, score in zip(names, scores, strict=True):
+            if not score:
+                raise ValueError(f"--candidate {text!r}: no window of the context holds it whole")
             results.add("score", score, n=1, asked=name, candidate=text)
         rows.append((name, answers[name] or "–", *scores))
     caption = "S = sqrt(p_start * p_end), the span score of UnQover; over all tokens of the best window."
@@ -120,13 +127,18 @@ def evaluate(
 
 
 def mention(text: str, context: str) -> Span:
-    """Where a candidate stands: as a word of its own if it does so anywhere.
+    """Where a candidate stands as a word of its own.
+
+    Raises:
+        ValueError: nowhere.
 
     >>> mention("Niger", "A Nigerian met a man from Niger.").start
     26
     """
     whole = re.search(rf"(?<!\w){re.escape(text)}(?!\w)", context)
-    return Span(*whole.span(), text) if whole and text else Span.locate(text, context, "--candidate")
+    if not whole or not text:
+        raise ValueError(f"--candidate {text!r}: is no word of the context")
+    return Span(*whole.span(), text)
 
 
 def chosen(answerer: QuestionCheckpoint, example: QAExample, candidates: Sequence[Span]) -> list[float]:
@@ -149,40 +161,3 @@ def chosen(answerer: QuestionCheckpoint, example: QAExample, candidates: Sequenc
     with torch.inference_mode(), answerer.autocast():
         log_share_1C = answerer.decoder.log_shares(answerer.moved(inputs), candidate_1CE)
     return [float(share) for share in log_share_1C[0].exp()]
-
-
-def candidate_scores(
-    answerer: QuestionCheckpoint, example: QAExample, candidates: Sequence[Span]
-) -> list[float]:
-    """S of every candidate, the largest over the windows that hold it.
-
-    Raises:
-        DataError: no window holds a candidate, or its first or last token reaches beyond it.
-    """
-    import torch
-
-    from data_modules.batching.sets import Collator
-    from data_modules.encoding.windows import encode_texts, whole_span
-    from data_modules.schema import query_text
-    from models.heads.span import candidate_log_probs
-
-    text = (example.context, query_text(example.question, example.advice), example.id)
-    rows = list(encode_texts([text], answerer.tokenizer, answerer.encoding))
-    inputs, _, shift_B = Collator(answerer.tokenizer, answerer.encoding.pad_to_multiple_of).pad(rows)
-    with torch.inference_mode(), answerer.autocast():
-        output = answerer.model(answerer.moved(inputs))
-    best = []
-    for span in candidates:
-        scores = []
-        for b, row in enumerate(rows):
-            ends = whole_span(span, example.context, row, "--candidate")
-            if ends is not None:
-                start, end = (torch.tensor([[t + int(shift_B[b])]], device=answerer.device) for t in ends)
-                log_prob_1CE = candidate_log_probs(
-                    output.start_BT[b : b + 1], output.end_BT[b : b + 1], start, end
-                )
-                scores.append(float(log_prob_1CE.mean(-1).exp()))
-        if not scores:
-            raise DataError(f"--candidate {span.text!r}: no window of the context holds it whole")
-        best.append(max(scores))
-    return best

@@ -95,8 +95,8 @@ def evaluate(
         advice_at: of decoders and local language models: right before the question, or as the system message.
         limit: use the first N examples of each source only; 0 for all.
         choice_prompt: language models. plain, question: each choice alone behind the question; letters: the
-            letter of a choice is the answer, averaged over all cyclic orders (an endpoint that reports
-            log-probabilities can be asked so too); unifiedqa lists the choices as UnifiedQA was trained.
+            letter of a choice is the answer (an endpoint that reports log-probabilities can be asked so
+            too); unifiedqa lists the choices as UnifiedQA was trained.
             auto: unifiedqa for sequence-to-sequence models, else plain.
         likelihood: language models: of the log-probabilities of a choice's tokens.
         asking: how models are asked.
@@ -354,14 +354,12 @@ def chooser(
 def by_choices(
     answerer: Answerer, items: Sequence[BBQItem], sentences: Sequence[str], what: str
 ) -> Iterator[int]:
-    """The likeliest choice; with the choices in several orders (letters), by the mean of its shares."""
+    """The likeliest choice."""
     import numpy as np
-
-    from metrics.confusion import confidences
 
     asked = [with_advice(item, sentence) for item, sentence in zip(items, sentences, strict=True)]
     for logits in answerer.choice_logits(asked, what):
-        yield int(np.argmax(np.atleast_2d(confidences(logits)).mean(0)))
+        yield int(np.argmax(logits))
 
 
 def by_system_message(
@@ -390,7 +388,7 @@ def by_mentions(
         QAExample(item.question.id, item.context, item.query, tuple(s for _, s in named), advice=sentence)
         for item, named, sentence in zip(items, mentions, sentences, strict=True)
     ]
-    scores = answerer.mention_scores(examples, what)
+    scores = answerer.span_scores(examples, what)
     for item, named, score_M in zip(items, mentions, scores, strict=True):
         if not np.isfinite(score_M).any():
             yield UNSEEN

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from evaluation.processes import current
+from evaluation.protocol import launched
 from evaluation.scorers.interface import ATTRIBUTES, LASTING, Scorer, checked_attribute
 from storage.command_line import AtLeast, Count
 
@@ -58,7 +58,7 @@ def open_scorer(scorer: str, options: ScorerOptions, device: str = "auto") -> Sc
         return PerspectiveScorer(
             attributes=wanted or ATTRIBUTES,
             url=options.scorer_url or "",
-            requests_per_minute=options.scorer_requests_per_minute / current().size,  # one quota for all
+            requests_per_minute=options.scorer_requests_per_minute / launched()[1],  # one quota for all
         )
     if kind == "hf" and where:
         from evaluation.scorers.classifier import ClassifierScorer

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import xxhash
 from jinja2 import TemplateError
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
@@ -499,17 +500,17 @@ def _unusable(path: str, error: Exception) -> ValueError:
 
 
 def weights_id(path: str, config: Any) -> str:
-    """The Hub's revision; for a folder or a file a hash of settings and of the sizes and ends of its weights,
-    so that answers of a model that was trained on in the same place are not taken for its own."""
+    """The Hub's revision; for a folder or a file a digest of settings and weights, so that answers of a model
+    that was trained on in the same place are not taken for its own."""
     folder = Path(path)
     if not folder.exists():
         return str(getattr(config, "_commit_hash", None) or "")
-    digest = hashlib.sha256()
+    digest = xxhash.xxh3_128()
     settings = [folder / name for name in ("config.json", "generation_config.json")]
     weights_of = [folder] if folder.is_file() else sorted(folder.glob("*.safetensors"))
     for file in (*filter(Path.is_file, settings), *weights_of):
-        with open(file, "rb") as weights:
-            size = file.stat().st_size
-            weights.seek(max(0, size - (1 << 20)))
-            digest.update(f"{file.name}:{size}:".encode() + weights.read())
-    return digest.hexdigest()[:16]
+        digest.update(f"{file.name}:{file.stat().st_size}:".encode())
+        with open(file, "rb") as content:
+            while part := content.read(1 << 24):
+                digest.update(part)
+    return digest.hexdigest()

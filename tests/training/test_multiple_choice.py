@@ -20,7 +20,7 @@ from data_modules.sources import read_choices
 from evaluation.answering.checkpoint import QuestionCheckpoint
 from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
 from evaluation.answering.interface import Asking, Compute
-from evaluation.answering.open import open_chooser
+from evaluation.answering.open import open_answerer
 from tests.training.commands.test_mistakes import fails
 from tests.training.conftest import Commands, metrics_of
 from training.cli import main as train
@@ -125,7 +125,7 @@ def test_a_decoder_learns_to_choose_as_it_is_asked(choosing: Choosing) -> None:
     rows = json.loads((choosing.root / "told" / "version_0" / "predictions" / "said.json").read_text())
     with open(last.parents[1] / "metrics.csv", newline="") as file:
         assert "train/loss/gap" in next(csv.reader(file))
-    asked = open_chooser(str(last), Compute("cpu")).choice_logits(read_choices(choosing.dev))
+    asked = open_answerer(str(last), Compute("cpu"), need="choices").choice_logits(read_choices(choosing.dev))
     for row, logit_C in zip(rows, asked, strict=True):
         shares = torch.tensor(logit_C).log_softmax(-1).tolist()
         assert row["logits"] == pytest.approx(shares, abs=1e-5), row["id"]

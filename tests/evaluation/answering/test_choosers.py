@@ -23,9 +23,9 @@ from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.answering.checkpoint import QuestionCheckpoint
 from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
-from evaluation.answering.interface import Asking, Compute
+from evaluation.answering.interface import Answerer, Asking, Choosing, Compute
 from evaluation.answering.language_model import LanguageModel
-from evaluation.answering.open import open_chooser
+from evaluation.answering.open import open_answerer
 from evaluation.answering.prompts import CHOICE_WORDINGS, choice_prompt
 from evaluation.protocols.confusion.command import check_model
 from models.backbones import Backbone
@@ -50,6 +50,10 @@ SIMPLE = [
     ChoiceQuestion("1", "", ("the dog ran", "the cat"), 1),
 ]
 CPU = Compute(device="cpu")
+
+
+def chooser_of(path: str, **how: Any) -> Answerer:
+    return open_answerer(path, Choosing(device="cpu", **how), need="choices")
 
 
 def save_choice_ckpt(
@@ -78,7 +82,7 @@ def test_logits_do_not_depend_on_batches(tmp_path: Path) -> None:
 def test_parity_pads_as_in_training(tmp_path: Path) -> None:
     path = str(save_choice_ckpt(tmp_path / "a.ckpt", "roberta", "parity", padding="parity", max_length=64))
     checkpoint = ChoiceCheckpoint(path, CPU)
-    assert (checkpoint.identity["pooling"], checkpoint.encoding.padding) == ("parity", "parity")
+    assert (checkpoint.identity["heads"]["pooling"], checkpoint.encoding.padding) == ("parity", "parity")
     logits = checkpoint.choice_logits(MIXED)[0]
     np.testing.assert_allclose(logits, checkpoint.choice_logits(QUESTIONS[:1])[0], atol=1e-5)
 
@@ -159,7 +163,7 @@ def by_hand(model: Any, prompt: str, choice: str) -> tuple[float, int]:
 def test_a_logit_is_the_log_likelihood_of_the_choice(folder_of: Callable[[str], Path], kind: str) -> None:
     wording = CHOICE_WORDINGS["unifiedqa" if kind == "t5" else "plain"]
     for likelihood in ("mean", "sum"):
-        chooser = open_chooser(f"hf:{folder_of(kind)}", CPU, likelihood=likelihood)  # type: ignore[arg-type]
+        chooser = chooser_of(f"hf:{folder_of(kind)}", likelihood=likelihood)
         assert isinstance(chooser, LanguageModel)
         assert chooser.choice_wording == wording, "the default goes by the kind of model"
         for example, logit_C in zip(SIMPLE, chooser.choice_logits(SIMPLE), strict=True):
@@ -170,40 +174,14 @@ def test_a_logit_is_the_log_likelihood_of_the_choice(folder_of: Callable[[str], 
 
 
 def test_choices_behind_a_plain_prompt_do_not_see_each_other(folder_of: Callable[[str], Path]) -> None:
-    chooser = open_chooser(f"hf:{folder_of('gpt2')}", CPU)
+    chooser = chooser_of(f"hf:{folder_of('gpt2')}")
     (straight,) = chooser.choice_logits(SIMPLE[:1])
     (turned,) = chooser.choice_logits([replace(SIMPLE[0], choices=SIMPLE[0].choices[::-1])])
     assert turned[::-1] == pytest.approx(straight, rel=1e-5)
 
 
-TEMPLATE = "{% for m in messages %}{{ m.role[0] + ' ' + m.content + ' . ' }}{% endfor %}"
-NO_SYSTEM = TEMPLATE.replace("m.role[0]", "(raise_exception('no') if m.role == 'system' else 'a')")
-
-
-@pytest.mark.parametrize("chat", ["", TEMPLATE, NO_SYSTEM])
-def test_a_system_message_stands_before_everything(tmp_path: Path, chat: str) -> None:
-    chooser = open_chooser(f"hf:{save(tmp_path / 'gpt2', 'gpt2', chat=chat)}", CPU)
-    told = chooser.reading(system="the cat ran")
-    plain, advised = (list(model.choice_logits(SIMPLE)) for model in (chooser, told))
-    assert [logit_C.tolist() for logit_C in chooser.choice_logits(SIMPLE)] == [row.tolist() for row in plain]
-    (text,) = [told.model._templated("who ?")] if chat else ["the cat ran\n\nwho ?"]
-    assert (
-        text
-        == {
-            "": "the cat ran\n\nwho ?",
-            TEMPLATE: "s the cat ran . u who ? . ",
-            NO_SYSTEM: "a the cat ran\n\nwho ? . ",
-        }[chat]
-    )
-    for example, before, after in zip(SIMPLE, plain, advised, strict=True):
-        assert not np.allclose(before, after)
-        if chat != TEMPLATE:  # elsewhere it is a part of the prompt
-            (expected,) = chooser.choice_logits([replace(example, prompt=f"the cat ran\n\n{example.prompt}")])
-            np.testing.assert_allclose(after, expected, rtol=1e-4)
-
-
 def test_a_question_that_does_not_fit_is_named(folder_of: Callable[[str], Path]) -> None:
-    chooser = open_chooser(f"hf:{folder_of('gpt2')}", CPU)
+    chooser = chooser_of(f"hf:{folder_of('gpt2')}")
     with pytest.raises(DataError, match="long one"):
         list(chooser.choice_logits([ChoiceQuestion("long one", "the cat " * 20, ("on", "under"), 0)]))
     many = ChoiceQuestion("many", "why", tuple(map(str, range(30))), 0)
@@ -251,37 +229,23 @@ def letters(prompt: str, _: int) -> Reply:
     return Reply(body=json.dumps({"choices": [choice]}))
 
 
-def test_choices_by_letter_stand_behind_every_letter_once(tmp_path: Path) -> None:
+def test_letter_logits_are_those_of_the_letters() -> None:
+    """Choices stand in their order, once; what is not reported counts as e^-100."""
     questions = [
-        ChoiceQuestion(f"{i}", f"What of {i}?", tuple(f"{what} {i}" for what in texts), label, "toy")
-        for i, (texts, label) in enumerate(
-            ((("right", "wrong", "bad"), 0), (("wrong", "bad", "right"), 2), (("bad", "right", "wrong"), 1))
-        )
+        ChoiceQuestion("0", "What?", ("right", "wrong", "bad"), 0),
+        ChoiceQuestion("1", "Which?", ("wrong", "right"), 1),
     ]
-    write_choices(tmp_path / "rows.jsonl", questions)
     with serve(letters) as endpoint:
-        model = f"m=openai:m@{endpoint.url}"
-        flags = ["--input", str(tmp_path / "rows.jsonl"), "--prompt", "letters", "--probes", "no-question"]
-        cells = evaluate(tmp_path / "out", "confusion", "--checkpoint", model, *flags)
-        assert endpoint.prompts[0] in [
-            f"What of {i}?\nA. {a}\nB. {b}\nC. {c}\nAnswer:"
-            for i, q in enumerate(questions)
-            for a, b, c in (q.choices, q.choices[1:] + q.choices[:1], q.choices[2:] + q.choices[:2])
+        how = Choosing(choice_prompt="letters", batch_size=1)
+        chooser = open_answerer(f"openai:m@{endpoint.url}", how, need="choices")
+        found = chooser.choice_logits(questions)
+        assert endpoint.prompts == [
+            "What?\nA. right\nB. wrong\nC. bad\nAnswer:",
+            "Which?\nA. wrong\nB. right\nAnswer:",
         ]
-        assert len(endpoint.prompts) == 18, "three orders of three questions, with the question and without"
-    e = math.e
-    first, later = (
-        e**3 / (e**3 + 2),
-        e**2 / (e**2 + e + 1),
-    )  # of what is right, behind A and behind the others
-    place = {"checkpoint": "m", "probe": "original"}
-    assert cells("confidence", **place) == pytest.approx((first + 2 * later) / 3, rel=1e-5)
-    assert (cells("accuracy", **place), cells("same_pick", **place)) == (1, 1)
-    at_a = (first + 2 * e / (e**2 + e + 1)) / 3
-    assert cells("slot_preference", **place, slot=0) == pytest.approx(at_a, rel=1e-5)
-    assert cells("slot_preference", **place, slot=1) == pytest.approx((1 - at_a) / 2, rel=1e-5)
-    assert cells.n("slot_preference", **place, slot=2) == 3
-    assert "Which letter is preferred" in (tmp_path / "out" / "report.md").read_text()
+    expected = [np.log(np.exp(values) / np.exp(values).sum()) for values in ([3, 0, 0], [1, 2])]
+    for logit_C, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(logit_C, wanted, atol=1e-5)
 
 
 def test_a_decoder_of_ours_chooses_as_its_folder_does(tmp_path: Path) -> None:
@@ -296,6 +260,6 @@ def test_a_decoder_of_ours_chooses_as_its_folder_does(tmp_path: Path) -> None:
     saved = describe(model, tokenizer_files(tokenizer), {})
     weights = {f"model.{name}": value for name, value in model.state_dict().items()}
     torch.save({"state_dict": weights, KEY: saved}, path)
-    own, folder = open_chooser(str(path), CPU), open_chooser(f"hf:{tmp_path / 'folder'}", CPU)
+    own, folder = chooser_of(str(path)), chooser_of(f"hf:{tmp_path / 'folder'}")
     for one, other in zip(own.choice_logits(QUESTIONS), folder.choice_logits(QUESTIONS), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 
 from data_modules.groups.lei import write_lei
 from data_modules.schema import Group, Span, UnderspecifiedQuestion
-from evaluation.answering.interface import Answer, Asking, named_sources
+from evaluation.answering.interface import Answer, Asking, Choosing, named_sources
 from evaluation.answering.language_model import LanguageModel
 from evaluation.answering.open import open_answerer
 from evaluation.answering.prompts import PromptStyle, subject_prompt
@@ -31,7 +30,7 @@ from tests.evaluation.checkpoints import QUESTIONS, evaluate, examples_of, save_
 class Scripted(TextModel):
     """Says the same lines to anything."""
 
-    name, settings, can = "scripted", {}, frozenset()  # type: ignore[var-annotated]
+    name, settings, can, is_seq2seq = "scripted", {}, frozenset(), False  # type: ignore[var-annotated]
 
     def __init__(self, *lines: str | TextFailure) -> None:
         self.lines = lines
@@ -46,7 +45,7 @@ def test_failures_carry_their_reason_and_silence_is_one(monkeypatch: pytest.Monk
         "evaluation.answering.language_model.open_text_model", lambda *_, **__: Scripted(*lines)
     )
     examples = [replace(EXAMPLE, question=f"{i}?") for i in range(4)]
-    assert list(LanguageModel("openai:scripted", Asking()).answers(examples)) == [
+    assert list(LanguageModel("openai:scripted", Choosing()).answers(examples)) == [
         Answer(0, "Red"),
         Answer(1, "", "the endpoint timed out"),
         Answer(2, "", "empty answer"),
@@ -143,26 +142,6 @@ def test_what_a_model_without_a_name_is_called() -> None:
         assert named_sources([argument, f"me={argument}"], "--checkpoint") == dict.fromkeys(
             (name, "me"), argument
         )
-
-
-def test_a_bounded_run_goes_on_where_it_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Over real HTTP: questions left out are counted, the next run asks only those, and no key is written."""
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-123456")
-    requests: dict[str, Any] = {"requests": tmp_path / "asked.jsonl", "batch_size": 1}
-    examples = [replace(EXAMPLE, question=f"{i}?") for i in range(6)]
-    with serve(lambda prompt, _: Reply("Yes.")) as endpoint:
-        path = f"openai:m@{endpoint.url}"
-        first = list(open_answerer(path, Asking(**requests, max_requests=4)).answers(examples))
-        assert [answer.text for answer in first] == ["yes"] * 4 + [""] * 2
-        assert {answer.failure for answer in first[4:]} == {"max requests reached"}
-        assert len(endpoint.requests) == 4
-        second = list(open_answerer(path, Asking(**requests)).answers(examples))
-        assert [answer.text for answer in second] == ["yes"] * 6
-        assert len(endpoint.requests) == 6
-    written = "".join(file.read_text(errors="replace") for file in tmp_path.rglob("*") if file.is_file())
-    assert "secret" not in written + capsys.readouterr().err
 
 
 def test_a_model_without_likelihoods_gives_no_scores() -> None:

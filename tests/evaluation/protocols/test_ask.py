@@ -6,12 +6,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from data_modules.batching.decoding import Answer
+from data_modules.encoding.windows import Encoding
 from evaluation.__main__ import main
 from evaluation.answering.checkpoint import QuestionCheckpoint
-from tests.evaluation.checkpoints import QUESTIONS, Naive, evaluate, examples_of, save_ckpt, save_folder, told
+from evaluation.answering.interface import Asking
+from models.backbones import Backbone
+from models.checkpoint import heads_class, start
+from tests.evaluation.checkpoints import (
+    GROUPS,
+    QUESTIONS,
+    Naive,
+    evaluate,
+    examples_of,
+    save_ckpt,
+    save_folder,
+    save_model,
+    told,
+)
 
+CONFIG: dict[str, dict[str, Any]] = {
+    "bert": {"vocab_size": 320, "hidden_size": 32, "intermediate_size": 64},
+    "xlnet": {"vocab_size": 320, "d_model": 32, "d_inner": 64, "pad_token_id": 5},
+}
 CONTEXT, QUESTION = QUESTIONS[0].context, QUESTIONS[0].question
 ADVICE = "Note that, anna is in the kitchen."
 WORD = CONTEXT.split()[0].strip(",.")
@@ -65,6 +84,23 @@ def test_a_long_context_is_read_in_windows(tmp_path: Path, capsys: pytest.Captur
     assert last in capsys.readouterr().out, "the table needs no folder"
 
 
+@pytest.mark.parametrize(("heads", "architecture"), [("rationale", "bert"), ("xlnet", "xlnet")])
+def test_candidates_are_scored_by_answer_heads(heads: str, architecture: str, tmp_path: Path) -> None:
+    """S of two candidates is what `bias` counts, exp of the mean over boundaries of `group_log_probs`."""
+    backbone = Backbone(architecture=architecture, checkpoint="random", config=CONFIG[architecture])  # type: ignore[arg-type]
+    torch.manual_seed(3)
+    path = save_model(tmp_path / "a.ckpt", start(backbone, heads_class(heads)).eval(), Encoding())
+    group = GROUPS[0]
+    variant = group.variants[0]
+    names = [span.text for span in variant.candidates]
+    flags = ["--context", variant.context, "--question", variant.question, "--advice", variant.advice]
+    cells = evaluate(tmp_path / "r", "ask", "--checkpoint", path, *flags, "--candidate", *names)
+    score_VS = QuestionCheckpoint(str(path), Asking(device="cpu")).subject_scores([group])[0]
+    for name, score in zip(names, score_VS[0].tolist(), strict=True):
+        found = cells("score", asked="with advice", candidate=name)
+        assert found == pytest.approx(score, rel=1e-4)
+
+
 @pytest.mark.parametrize("text", ["unknown", ""])
 def test_an_answer_that_stands_nowhere_is_shown_and_not_scored(
     text: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -80,7 +116,7 @@ def test_an_answer_that_stands_nowhere_is_shown_and_not_scored(
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
-        ({"--candidate": WORD[:-1]}, repr(WORD)),
+        ({"--candidate": WORD[:-1]}, repr(WORD[:-1])),
         ({"--context": " "}, "--context"),
         ({"--question": "who " * 400}, "--question"),
     ],

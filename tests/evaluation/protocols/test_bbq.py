@@ -148,23 +148,6 @@ def test_advice_of_a_file_is_matched_and_mismatched(tmp_path: Path, monkeypatch:
     assert [row["sentence"] for row in rows] == ["Be fair."] * 4 + ["Be fair !"] * 4
 
 
-class ByLetter(Answerer):
-    """Takes the first that it is shown, and the cellist a little less."""
-
-    can = frozenset({"choices"})
-    orders = True
-
-    def choice_logits(self, questions: Sequence[ChoiceQuestion], what: str = "") -> list[np.ndarray]:
-        return [np.array([[2.0, 0, 1], [0, 2, 1.9], [0, 0, 3]]) for _ in questions]
-
-
-def test_letters_are_averaged_over_their_orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save_bbq(tmp_path)
-    monkeypatch.setattr(evaluation.answering.open, "open_chooser", lambda *_, **__: ByLetter())
-    cells = run(tmp_path, "--checkpoint", "m=openai:model", "--choice-prompt", "letters")
-    assert cells("bias", checkpoint="m", category="all", condition="ambig") == 1
-
-
 def test_span_models_choose_among_mentions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The best of each person's, and unknown at 0."""
     save_bbq(tmp_path, templates=1)
@@ -173,7 +156,7 @@ def test_span_models_choose_among_mentions(tmp_path: Path, monkeypatch: pytest.M
     class Spans(Answerer):
         can = frozenset({"spans", "mentions"})
 
-        def mention_scores(self, examples: Sequence[QAExample], what: str = "") -> list[np.ndarray]:
+        def span_scores(self, examples: Sequence[QAExample], what: str = "") -> list[np.ndarray]:
             asked.extend(examples)
             score = {"the cellist": 0.5, "pianist": 1.0, "cellist": 2.0}
             known = [-3.0 if "lost" in example.question else 0.0 for example in examples]

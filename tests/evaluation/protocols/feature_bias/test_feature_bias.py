@@ -402,7 +402,7 @@ def test_a_checkpoint_that_diverged_is_told(tmp_path: Path, capsys: pytest.Captu
     saved["state_dict"]["model.choice_head.weight"].fill_(3e38)
     torch.save(saved, tmp_path / "a.ckpt")
     command = ["feature-bias", "--checkpoint", f"{tmp_path / 'a.ckpt'}", *LOCAL, "--limit", "2"]
-    assert "a.ckpt: gives question stories:uppercase/" in told(capsys, *command, "--output", tmp_path / "r")
+    assert "a.ckpt: gives scores that are not finite" in told(capsys, *command, "--output", tmp_path / "r")
 
 
 WORDING = {"stories:uppercase": {"h1": {"key": "Glad:", "words": ["red", "red one"]}}}
