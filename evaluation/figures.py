@@ -117,22 +117,8 @@ class Bars(Panels):
             )
             below, above = (value - low).clip(lower=0).fillna(0), (high - value).clip(lower=0).fillna(0)
             error = [[below[hue], above[hue]] for hue in hues]
-            if self.distance:  # a log axis has no 0 for bars to stand on
-                for hue, marker, ends_of, colour in zip(
-                    hues, cycle(MARKERS), error, cycle(COLOURS), strict=False
-                ):
-                    at = range(len(names))
-                    axes.errorbar(at, value[hue], ends_of, fmt=marker, label=hue, color=colour)
-                axes.set_xticks(range(len(names)), names)
-                axes.set_yscale("log")
-            else:
-                style = {
-                    "color": list(COLOURS),
-                    "capsize": 2,
-                    "error_kw": {"elinewidth": 0.8},
-                    "legend": False,
-                }
-                value.plot.bar(ax=axes, yerr=error, width=0.8, rot=0, **style)
+            style = {"color": list(COLOURS), "capsize": 2, "error_kw": {"elinewidth": 0.8}}
+            value.plot.bar(ax=axes, yerr=error, width=0.8, rot=0, legend=False, logy=self.distance, **style)
             if self.chance is not None:
                 rates = self.chance if isinstance(self.chance, Mapping) else dict.fromkeys(names, self.chance)
                 for i, name in enumerate(names):
