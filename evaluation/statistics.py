@@ -3,9 +3,10 @@
     share("right", "em")                                             # the mean of a field that is in [0, 1]
     Statistic("accuracy gap", ("known", "biased"), lambda sums_RC: ...)
 
-A statistic is a function of sums over rows, so that a resample is a product of counts and sums.
+A statistic is a function of sums over rows, so that a resample is a product of counts and sums; what is none,
+such as a mean of means, is `Weighted`.
 
-Shape letters: N rows, U units, C columns (the number of rows, then the fields), R resamples.
+Shape letters: N rows, U units, C columns (the number of rows, then the fields), F fields, R resamples.
 """
 
 from __future__ import annotations
@@ -39,9 +40,18 @@ class Statistic:
 
     heading: str
     fields: tuple[str, ...]
-    of: Callable[[Floats], Floats]
+    of: Callable[..., Floats]
     n: Callable[[Floats], float] = lambda sum_C: sum_C[0]
     share: bool = False
+
+
+class Weighted(Statistic):
+    """A number that is no function of sums.
+
+    Args:
+        of: how often each row counts (R, N), and its fields (N, F), to (R,).
+        heading, fields, n, share: as of any statistic.
+    """
 
 
 def share(heading: str, field: str) -> Statistic:
@@ -79,12 +89,11 @@ def estimate(statistic: Statistic, rows: DataFrame) -> Estimate:
     rows = rows.dropna(subset=list(statistic.fields))
     if not len(rows):
         return Estimate(math.nan, NO_INTERVAL, 0, 0)
-    columns_NC = _columns(statistic, rows)
-    sums_UC = _sums(columns_NC, rows["unit"])
-    value, interval = _bootstrapped(sums_UC, statistic.of)
-    if statistic.share and len(sums_UC) > 1 and value in (0.0, 1.0):
-        interval = _around(value, len(sums_UC), low=0.0, scale=1.0)
-    return Estimate(value, interval, int(statistic.n(columns_NC.sum(0))), len(sums_UC))
+    columns_NC, units = _columns(statistic, rows), rows["unit"].nunique()
+    value, interval = _bootstrapped(statistic, rows["unit"], columns_NC)
+    if statistic.share and units > 1 and value in (0.0, 1.0):
+        interval = _around(value, units, low=0.0, scale=1.0)
+    return Estimate(value, interval, int(statistic.n(columns_NC.sum(0))), units)
 
 
 def estimate_change(statistic: Statistic, first: DataFrame, other: DataFrame) -> Estimate:
@@ -105,18 +114,13 @@ def estimate_change(statistic: Statistic, first: DataFrame, other: DataFrame) ->
     if not len(both):
         return Estimate(math.nan, NO_INTERVAL, 0, 0)
     first_NC, other_NC = (_columns(statistic, rows.loc[both]) for rows in (first, other))
-    width = first_NC.shape[1]
-    sums_UC = _sums(np.concatenate([first_NC, other_NC], axis=1), first.loc[both, "unit"])
-
-    def difference(sums_RC: Floats) -> Floats:
-        return statistic.of(sums_RC[:, width:]) - statistic.of(sums_RC[:, :width])
-
-    value, interval = _bootstrapped(sums_UC, difference)
-    change_N = other_NC[:, 1] - first_NC[:, 1]
-    if statistic.share and len(sums_UC) > 1 and np.ptp(change_N) < 1e-12:
-        interval = _around(value, len(sums_UC), low=-1.0, scale=1 + abs(value))
+    unit_N = first.loc[both, "unit"]
+    value, interval = _bootstrapped(statistic, unit_N, other_NC, first_NC)
+    change_N, units = other_NC[:, 1] - first_NC[:, 1], unit_N.nunique()
+    if statistic.share and units > 1 and np.ptp(change_N) < 1e-12:
+        interval = _around(value, units, low=-1.0, scale=1 + abs(value))
     n = min(statistic.n(side_NC.sum(0)) for side_NC in (first_NC, other_NC))
-    return Estimate(value, interval, int(n), len(sums_UC))
+    return Estimate(value, interval, int(n), units)
 
 
 def _columns(statistic: Statistic, rows: DataFrame) -> Floats:
@@ -129,15 +133,30 @@ def _sums(columns_NC: Floats, unit_N: Series) -> Floats:
     return np.stack([np.bincount(number_N, column_N) for column_N in columns_NC.T], axis=1)
 
 
-def _bootstrapped(sums_UC: Floats, of: Callable[[Floats], Floats]) -> tuple[float, tuple[float, float]]:
-    from metrics.intervals import bootstrap
+def _bootstrapped(
+    statistic: Statistic, unit_N: Series, *sides_NC: Floats
+) -> tuple[float, tuple[float, float]]:
+    """A statistic of rows, minus that of a second side if there is one, and its interval over units."""
+    from metrics.intervals import bootstrap, weighted_interval
+
+    def change(numbers: list[Floats]) -> Floats:
+        return numbers[0] - numbers[1] if len(numbers) > 1 else numbers[0]
+
+    def of_sums(sums_RC: Floats) -> Floats:
+        return change([statistic.of(part_RC) for part_RC in np.split(sums_RC, len(sides_NC), axis=1)])
+
+    def of_weights(weight_RN: Floats) -> Floats:
+        return change([statistic.of(weight_RN, side_NC[:, 1:]) for side_NC in sides_NC])[:, None]
 
     with np.errstate(invalid="ignore", divide="ignore"):
-        value = float(of(sums_UC.sum(0, keepdims=True))[0])
-        interval = bootstrap(sums_UC, of)
-    width = interval.high - interval.low
+        if isinstance(statistic, Weighted):
+            value, low, high = (float(end[0]) for end in weighted_interval([*unit_N], of_weights))
+        else:
+            sums_UC = _sums(np.concatenate(sides_NC, axis=1), unit_N)
+            value = float(of_sums(sums_UC.sum(0, keepdims=True))[0])
+            low, high = bootstrap(sums_UC, of_sums)
     # Resamples that are all alike say that units agree, not that the number is certain.
-    return value, (interval.low, interval.high) if width > 1e-12 else NO_INTERVAL
+    return value, (low, high) if high - low > 1e-12 else NO_INTERVAL
 
 
 def _around(value: float, units: int, *, low: float, scale: float) -> tuple[float, float]:

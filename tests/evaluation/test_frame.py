@@ -17,12 +17,13 @@ from evaluation.answering.interface import Answerer
 from evaluation.frame import Protocol
 from evaluation.headlines import Said
 from evaluation.results import Results
-from evaluation.statistics import Statistic, estimate_change, mean, share
+from evaluation.statistics import Statistic, Weighted, estimate_change, mean, share
 from evaluation.views import View
 from metrics.intervals import RESAMPLES, SEED
 
 Rows = list[dict[str, Any]]
 GAP = Statistic("gap", ("x", "y"), lambda sums_RC: (sums_RC[:, 1] - sums_RC[:, 2]) / sums_RC[:, 0])
+WEIGHTED = Weighted("gap", ("x", "y"), lambda w_RN, x_N2: w_RN @ (x_N2[:, 0] - x_N2[:, 1]) / w_RN.sum(1))
 PROTOCOL = Protocol(
     title="T",
     unit="story",
@@ -30,7 +31,7 @@ PROTOCOL = Protocol(
     by=("advice", "variant", "kind"),
     cells=[("advice", "variant"), ("advice", "variant", "kind")],
     compared=("advice",),
-    measures={"right": "right", "far": mean("how far", "x"), "gap": GAP},
+    measures={"right": "right", "far": mean("how far", "x"), "gap": GAP, "weighted": WEIGHTED},
     views=[View("All", ("variant",)), View("By kind", ("variant", "kind"))],
     headline=[Said("right", "right", variant={"os", "ts"})],
     good="many",
@@ -95,6 +96,7 @@ def values(seed: int, failures: bool = True) -> list[tuple[int, float | None]]:
         ("right", lambda rows: np.mean([row["right"] for row in rows])),
         ("far", lambda rows: np.mean([row["x"] for row in rows])),
         ("gap", lambda rows: np.mean([row["x"] - row["y"] for row in rows])),
+        ("weighted", lambda rows: np.mean([row["x"] - row["y"] for row in rows])),
     ],
 )
 def test_change_matches_naive_loop_over_resamples(measure: str, of: Callable[[Rows], float]) -> None:
