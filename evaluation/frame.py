@@ -107,7 +107,8 @@ class Protocol:
                 yield {"checkpoint": name, **row}
             if isinstance(answerer, Answerer):
                 answerer.log_unmatched()
-                identities[name] = answerer.identity
+            if identity := getattr(answerer, "identity", None):
+                identities[name] = identity
 
         every = [row for name, path in named.items() for row in asked(name, path)]
         check_silence(every, named)

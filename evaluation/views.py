@@ -111,7 +111,8 @@ def make_table(view: View, frame: DataFrame) -> Table:
     rows = []
     for place, line in list(lines.items())[: view.most]:
         cells = [shown(line[column], view) if column in line else "" for column in columns]
-        counts = [row["n"] for row in line.values() if not row["against"]] or [0]
+        numbers = [row for row in line.values() if not row["against"]]
+        counts = [row["n"] for row in numbers or line.values()]
         n = int(min(counts)) if min(counts) == max(counts) else f"{min(counts)}–{max(counts)}"
         lead = (
             headings[part] if name == "measure" else str(part) for name, part in zip(by, place, strict=True)
