@@ -61,12 +61,6 @@ COMMANDS: tuple[Row, ...] = (
         "what confusion asks, as rows to score elsewhere",
         function="write_questions",
     ),
-    Row(
-        "feature-bias-prompts",
-        P + "feature_bias.command",
-        "what feature-bias asks, as rows to answer elsewhere",
-        function="write_prompts",
-    ),
     Row("report", "evaluation.page.command", "one HTML page of runs and reports", function="run"),
     Row(
         "reproduce",

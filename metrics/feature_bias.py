@@ -1,13 +1,9 @@
 """Feature bias: calibrated predictions, and how often they follow one feature or the other.
 
-Shape letters: K content-free texts, N texts, L labels (0 and 1 in the paper), C cells, S seeds.
+Shape letters: K content-free texts, N texts, L labels (0 and 1), S strata, R resamples.
 """
 
 from __future__ import annotations
-
-import math
-from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,43 +42,24 @@ def predicted(score_NL: Array) -> NDArray[np.int64]:
     return np.asarray(score_NL.argmax(axis=1))
 
 
-class FeatureAccuracy(NamedTuple):
-    """The share in [0, 1] over the disambiguating cells that follows a feature."""
-
-    share: float
-    sd: float
-    """Its standard deviation (ddof 1) over seeds; NaN for one seed."""
-    se: float
-    """Standard error over texts of one seed's share (its mean over seeds), if texts were drawn at random."""
-    seeds: int
-
-
-def feature_accuracy(
-    share_CS: Sequence[Sequence[float]], count_CS: Sequence[Sequence[int]] = ()
-) -> FeatureAccuracy:
-    """h1- or h2-accuracy: the mean over seeds and over cells, whatever their sizes (probes spec C1).
+def mean_over_strata(weight_RN: Array, value_N: Array, stratum_N: Array) -> Array:
+    """The mean of strata's weighted means, whatever their sizes, (R,): h1- or h2-accuracy, where a stratum is
+    a cell of a task with one set of demonstrations (probes spec C1).
 
     Args:
-        share_CS: of each disambiguating cell, one per seed: the share of predictions that are the feature's
-            class. With two classes, h1's are the share predicted 1 of cell 1_0 and the share predicted 0 of
-            cell 0_1, and h2's the rest.
-        count_CS: texts in that cell, one per seed; for the standard error only.
+        weight_RN: how often each text counts, in each of R resamples.
+        value_N: 1 where the prediction follows the feature, else 0.
+        stratum_N: the stratum of each text, as a number.
 
     Returns:
-        NaN wherever a cell of a seed has no share.
+        NaN where a stratum has no text in a resample.
 
-    >>> round(feature_accuracy([[0.8, 0.7], [0.7, 0.8]]).share, 3)
-    0.75
+    >>> mean_over_strata(np.ones((1, 4)), np.array([1, 1, 0, 0]), np.array([7, 7, 7, 8])).round(3)
+    array([0.333])
     """
-    shares_CS = np.asarray(share_CS, float)
-    if not shares_CS.size:
-        return FeatureAccuracy(math.nan, math.nan, math.nan, 0)
-    share_S = shares_CS.mean(0)
-    errors = [
-        math.sqrt(sum(p * (1 - p) / n for p, n in zip(shares, counts, strict=True))) / len(shares)
-        for shares, counts in zip(shares_CS.T, np.asarray(count_CS, int).T, strict=False)
-        if counts.all()
-    ]
-    error = float(np.mean(errors)) if errors else math.nan
-    spread = float(share_S.std(ddof=1)) if len(share_S) > 1 else math.nan
-    return FeatureAccuracy(float(share_S.mean()), spread, error, len(share_S))
+    order_N = np.argsort(stratum_N, kind="stable")
+    _, start_S = np.unique(stratum_N[order_N], return_index=True)
+    weight_RN, value_N = weight_RN[:, order_N], value_N[order_N]
+    sums_RS = np.add.reduceat(weight_RN * value_N, start_S, axis=1)
+    with np.errstate(invalid="ignore"):
+        return np.asarray((sums_RS / np.add.reduceat(weight_RN, start_S, axis=1)).mean(axis=1))

@@ -244,7 +244,7 @@ def write_feature_rows(
       interventune data feature-bias-rows --task task.json --output train.jsonl --dev-output dev.jsonl
       interventune train fit -c configs/experiments/multiple_choice.yaml -c configs/backbones/minilm.yaml \\
           --data.train_choices=[train.jsonl] --data.val_choices.main=dev.jsonl
-      interventune evaluate feature-bias --model hf:gpt2 --checkpoint tuned=best.ckpt --task task.json \\
+      interventune evaluate feature-bias --checkpoint hf:gpt2 tuned=best.ckpt --task task.json \\
           --output DIR
 
     Args:

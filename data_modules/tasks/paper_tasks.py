@@ -202,7 +202,7 @@ def write_paper_tasks(
     example:
       interventune data feature-bias-tasks --boolq hub:google/boolq:train --mnli multinli_1.0_train.jsonl \\
           --output tasks
-      interventune evaluate feature-bias --model hf:gpt2-large --task tasks --output DIR
+      interventune evaluate feature-bias --checkpoint hf:gpt2-large --task tasks --output DIR
 
     Args:
         imdb: reviews of films: text or review, with label or sentiment.

@@ -218,11 +218,8 @@ def read_wordings(path: str | Path) -> dict[str, dict[Hypothesis, Wording]]:
         for h, wording in sides.items():
             where = f"{path}, task {task!r}, {h}"
             for name, texts in (("words", wording.words), ("explanation", wording.explanation)):
-                if texts is not None and (len(texts) < 2 or not all(text.strip() for text in texts)):
-                    raise DataError(
-                        f"{where}: {name} must be two texts, for 0 and for 1 (one for each class of a task "
-                        f"with more), found {texts!r}"
-                    )
+                if texts is not None and (len(texts) != 2 or not all(text.strip() for text in texts)):
+                    raise DataError(f"{where}: {name} must be two texts, for 0 and for 1, found {texts!r}")
             for i, text in enumerate(wording.explanation or ()):
                 if not text.rstrip().rstrip(".").endswith(f"{ANSWER}{i}"):
                     raise DataError(f'{where}: explanation {i} must end in "{ANSWER}{i}.", found {text!r}')

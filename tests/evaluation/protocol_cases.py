@@ -62,7 +62,7 @@ def cell(measure: str, **place: str) -> Cell:
     return measure, tuple(place.items())
 
 
-UPPERCASE = {"how": "in context", "task": "stories:uppercase", "intervention": "none"}
+UPPERCASE = {"task": "stories:uppercase", "intervention": "none"}
 RANDOM_PARALYSIS = {"probe": "choice_paralysis", "sampling": "random"}
 
 CASES: tuple[Case, ...] = (
@@ -168,15 +168,13 @@ CASES: tuple[Case, ...] = (
         "feature-bias",
         "hf:causal",
         lambda _: [
-            *("--model", "{}", "--task", "stories:uppercase"),
+            *("--checkpoint", "{}", "--task", "stories:uppercase"),
             *("--shots", "2", "--seeds", "2", "--limit", "3"),
         ],
         {
             cell("h1", checkpoint="causal", **UPPERCASE): 2 * 2 * 3,
-            **{
-                cell("ones", checkpoint="causal", **UPPERCASE, seed="1", cell=name): 3
-                for name in ("1_1", "0_0", "1_0", "0_1")
-            },
+            cell("h1", checkpoint="causal", **UPPERCASE, seed="1", cell="1_0"): 3,
+            cell("agreement", checkpoint="causal", **UPPERCASE, seed="1", cell="1_1"): 3,
         },
         2 * 4 * 3,
         long=True,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.__main__ import build_parser, main
+from evaluation.__main__ import main
 from evaluation.page.folders import find_results
 from evaluation.page.page import page
 from evaluation.protocol import PROTOCOLS
@@ -85,7 +85,6 @@ def test_its_report_and_page(case: Case, reports: Reports) -> None:
     assert len(found.values("src")) == len(report["figures"])
     if report["figures"]:
         check_self_contained(found)
-    assert hasattr(build_parser(about["command"]).parse_args(about["command"]), "work") == case.long
 
 
 @EVERY

@@ -155,10 +155,10 @@ def feature_bias(room: Room) -> dict[str, list[str]]:
             means = ("--h1-means", "the thing is good", "the thing is bad")
             room.write("feature-bias", *flags, *means, "--output", "task.json")
             room.write("feature-bias-rows", "--task", "task.json", "--output", rows.name)
-    models = ["--model", *causal_models(room), "--task", f"task={task}"]
+    models = ["--checkpoint", *causal_models(room), "--task", f"task={task}"]
     tuned = choice_models(room, str(rows), "classifier")
     some = ["--shots", "2", "--seeds", "2", "--limit", "4"]
-    steered = ["--intervention", "none", "verbalizer", "instruction", "--steer", "h2"]
+    steered = ["--intervention", "verbalizer", "instruction", "--steer", "h2"]
     return {
         "context": [*models, *some, *steered],
         "tuned": ["--checkpoint", *tuned, "--task", f"task={task}", *some],

@@ -77,7 +77,7 @@ CONFUSION = (
     " --probes no-question wrong-question no-right-answer --input"
 )
 FEATURES = (
-    f"feature-bias --model {MODEL} --output {{out}} --device cpu --shots 2 --seeds 1"
+    f"feature-bias --checkpoint {MODEL} --output {{out}} --device cpu --shots 2 --seeds 1"
     " --intervention instruction --steer h2 --task"
 )
 LISTS = "--subjects {dir}/subjects --templates {dir}/templates --attributes {dir}/attributes --output {out}"

@@ -1,20 +1,17 @@
-"""Calibration and h-accuracy against worked examples, naive loops and their laws."""
+"""Calibration and the mean over strata against worked examples, a naive loop and the authors' numbers."""
 
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.feature_bias import calibrated, content_free, feature_accuracy, predicted
-
-share = st.floats(0, 1)
-positive = st.floats(0.01, 1)
+from metrics.feature_bias import calibrated, content_free, mean_over_strata, predicted
 
 
 def test_calibration_turns_a_prediction_and_leaves_out_texts_without_a_label() -> None:
@@ -28,33 +25,36 @@ def test_calibration_turns_a_prediction_and_leaves_out_texts_without_a_label() -
         content_free(np.array([[0.0, 1.0], [1.0, 0.0]]))
 
 
-@given(st.lists(st.lists(share, min_size=3, max_size=3), min_size=1, max_size=6))
-def test_the_mean_is_over_cells_and_seeds_and_swaps_with_the_features(cells: list[list[float]]) -> None:
-    found = feature_accuracy(cells)
-    assert found.share == pytest.approx(np.mean([share for seeds in cells for share in seeds]))
-    other = feature_accuracy([[1 - share for share in seeds] for seeds in cells])
-    assert found.share + other.share == pytest.approx(1)  # with two classes
-    assert (found.sd, found.seeds) == (pytest.approx(other.sd), 3)
+texts = st.tuples(st.integers(0, 3), st.booleans(), st.integers(1, 3))
 
 
-def test_spread_is_over_seeds_and_error_over_texts() -> None:
-    found = feature_accuracy([[0.8, 0.6], [0.8, 0.8]], [[100, 100], [50, 50]])
-    assert found.sd == pytest.approx(np.std([0.8, 0.7], ddof=1))
-    errors = [math.sqrt((p * (1 - p) / 100 + 0.16 / 50) / 4) for p in (0.8, 0.6)]
-    assert found.se == pytest.approx(np.mean(errors))
-    assert math.isnan(feature_accuracy([[0.8], [0.8]]).sd)
+@given(st.lists(texts, min_size=1, max_size=40))
+def test_mean_over_strata_is_a_mean_of_means_of_repeated_texts(drawn: list[tuple[int, bool, int]]) -> None:
+    by_stratum: dict[int, list[bool]] = {}
+    for stratum, follows, count in drawn:
+        by_stratum.setdefault(stratum, []).extend([follows] * count)
+    stratum_N, value_N, weight_N = (np.array(column, dtype=float) for column in zip(*drawn, strict=True))
+    expected = fmean(map(fmean, by_stratum.values()))
+    h1 = mean_over_strata(weight_N[None], value_N, stratum_N)
+    h2 = mean_over_strata(weight_N[None], 1 - value_N, stratum_N)
+    assert h1[0] == pytest.approx(expected)
+    assert h1 + h2 == pytest.approx(1)
 
-    assert math.isnan(feature_accuracy([[math.nan], [0.5]], [[0], [2]]).share)
-    assert math.isnan(feature_accuracy([]).share)
+
+def test_mean_over_strata_has_no_value_without_a_stratum() -> None:
+    weight_RN = np.array([[1.0, 1.0], [2.0, 0.0]])
+    mean_R = mean_over_strata(weight_RN, np.array([1.0, 0.0]), np.array([0.0, 1.0]))
+    np.testing.assert_equal(mean_R, [0.5, np.nan])
 
 
-def test_the_published_examples(shared: Path) -> None:
+def test_published_examples(shared: Path) -> None:
     toy = json.loads((shared / "oracle/protocols/probes_toy.json").read_text())
-    told = toy["C_h_acc"]
-    ones = {cell: [x / 100 for x in shares] for cell, shares in told["freq1"].items()}
-    h1 = feature_accuracy([ones["1_0"], [1 - share for share in ones["0_1"]]])
-    h2 = feature_accuracy([[1 - share for share in ones["1_0"]], ones["0_1"]])
-    assert (100 * h1.share, 100 * h2.share) == pytest.approx((told["h1_ambig"], told["h2_ambig"]))
+    numbers = toy["C_h_acc"]
+    ones = {cell: np.array(shares) / 100 for cell, shares in numbers["freq1"].items()}
+    for name, in_1_0 in (("h1", ones["1_0"]), ("h2", 1 - ones["1_0"])):
+        share_S = np.concatenate([in_1_0, 1 - ones["0_1"] if name == "h1" else ones["0_1"]])
+        found = mean_over_strata(np.ones((1, len(share_S))), share_S, np.arange(len(share_S), dtype=float))
+        assert 100 * found[0] == pytest.approx(numbers[f"{name}_ambig"])
     example = toy["C_calibration"]
     score = calibrated(np.array([example["p(0,1)"]]), np.array(example["content_free"]))
     np.testing.assert_allclose(score[0], example["scores"])
@@ -68,5 +68,5 @@ def test_the_authors_predictions(shared: Path) -> None:
             np.array([float(x) for x in text.strip("[]").split()])
             for text in (run["empty_label_probs"], *run["raw_label_probs"])
         )
-        said = predicted(calibrated(np.array(rows), free))
-        assert [str(label) for label in said] == run["em_per_item"]  # of split 1_0, where 1 is right
+        labels = predicted(calibrated(np.array(rows), free))
+        assert [str(label) for label in labels] == run["em_per_item"]  # of split 1_0, where 1 is right

@@ -1,8 +1,7 @@
 """Few-shot prompts of the feature-bias protocol: demonstrations, a text, a key, and no answer.
 
-    shots = draw_shots(task, shots=16, seed=0)
-    prompts = FewShot(style_of("none", {}), shots)
-    prompts.test("Is this it?")         # "...\\n\\nCategory:1\\n\\nIs this it?\\n\\nCategory:"
+    prompts = few_shots({"mine": task}, Prompting(shots=16))
+    prompts[0].prompt("Is this it?")         # "...\\n\\nCategory:1\\n\\nIs this it?\\n\\nCategory:"
 
 Probes spec C4 and C5, byte for byte. The four interventions say which feature is meant: label words with a
 key (verbalizer), a sentence before all (instruction), reasons in place of labels (explanation), and
@@ -11,7 +10,6 @@ demonstrations of the disambiguating cells (disambiguation).
 
 from __future__ import annotations
 
-import logging
 import re
 import string
 from collections.abc import Iterable, Mapping
@@ -19,129 +17,157 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from random import Random
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
-from data_modules.tasks.feature_bias import Cell, FeatureTask, TaskExample, digits
-from data_modules.tasks.wording import ANSWER, HYPOTHESES, Hypothesis, Wording
+from data_modules.tasks.feature_bias import FeatureTask, TaskExample
+from data_modules.tasks.wording import (
+    ANSWER,
+    HYPOTHESES,
+    Hypothesis,
+    Wording,
+    chosen_wordings,
+    own_wordings,
+    read_wordings,
+)
 from storage.command_line import AtLeast, Count
 from storage.errors import DataError
 
-Intervention = Literal["none", "verbalizer", "instruction", "explanation", "disambiguation"]
-Steer = Literal["h1", "h2", ""]
-"""The feature that is meant; empty without an intervention."""
+Intervention = Literal["verbalizer", "instruction", "explanation", "disambiguation"]
+NONE = "none"
+"""What prompts without an intervention are called."""
 KEY = "Category:"
 """What stands before a label, with no space between."""
+DIGITS = ("0", "1")
+"""The label words of the baseline."""
 CONTENT_FREE = ("[MASK]", "N/A", "")
 """Texts that say nothing, for calibration."""
 ORDER_SEED = 2022
-"""Of the authors' order of demonstrations."""
+"""Seed of the authors' order of demonstrations."""
 PARITY_STEP = 10
-"""How far the authors' second set of demonstrations begins behind the first."""
-
-log = logging.getLogger(__name__)
+"""Distance of the authors' sets of demonstrations in a cell."""
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 @dataclass(frozen=True)
 class Prompting:
-    """Prompts of language models.
+    """prompts of language models
 
     Args:
-        intervention: what tells the model which feature is meant (default: none).
+        intervention: what tells the model which feature is meant, beside prompts that do not.
         steer: toward which feature interventions steer: the label (h1) or the other (default: each in turn).
         wording: keys, label words, instructions, explanations (a JSON file).
         shots: demonstrations.
         seeds: sets of demonstrations.
         parity: as the authors' code: demonstrations from position 0, 10, ... in one fixed order, and label
             words among the five most probable tokens only.
-        truncate: cut prompts that are too long for a local model at their beginning (default: an error).
-        completions: have an endpoint continue the bare prompt rather than answer a turn of a chat.
         max_new_tokens: longest explanation; labels take one.
     """
 
     intervention: list[Intervention] | None = None
     steer: list[Hypothesis] | None = None
-    wording: Path | None = None
+    wording: Annotated[Path, "FILE"] | None = None
     shots: Annotated[int, AtLeast(2)] = 16
     seeds: Count = 3
     parity: bool = False
-    truncate: bool = False
-    completions: bool = False
     max_new_tokens: Count = 32
 
     @property
-    def interventions(self) -> list[Intervention]:
-        """Each once."""
-        return list(dict.fromkeys(self.intervention or ["none"]))
+    def steers(self) -> list[Hypothesis]:
+        """Each feature once."""
+        return list(dict.fromkeys(self.steer or HYPOTHESES))
 
 
-class Style(NamedTuple):
-    """How prompts of one intervention look."""
+@dataclass(frozen=True)
+class FewShot:
+    """The prompts that share demonstrations.
 
-    key: str = KEY
-    words: tuple[str, ...] = digits(2)
-    """What a model says for 0, for 1, ..."""
-    prefix: str = ""
-    """What stands before the demonstrations."""
-    reasons: tuple[str, ...] | None = None
-    """What demonstrations say in place of a label word, for 0, for 1, ..."""
+    Args:
+        task: its name.
+        intervention: "none", or what steers and where to, such as "verbalizer to h1".
+        seed: number of the set of demonstrations.
+        demonstrations: their texts, which are not asked about.
+        head: all before the text that is asked about.
+        key: what stands behind that text.
+        words: label words of 0 and 1; None where an explanation is wanted.
+    """
+
+    task: str
+    intervention: str
+    seed: int
+    demonstrations: tuple[TaskExample, ...]
+    head: str
+    key: str
+    words: tuple[str, ...] | None
+
+    def prompt(self, text: str) -> str:
+        """The prompt of a text."""
+        return self.head + fill(text, self.key)
+
+    def tested(self, examples: Iterable[TaskExample]) -> list[TaskExample]:
+        """Without those whose text is a demonstration (the authors skip them and do not count them)."""
+        shown = {example.question.strip() for example in self.demonstrations}
+        return [example for example in examples if example.question.strip() not in shown]
 
 
-class Shot(NamedTuple):
-    """A demonstration and the label that it shows."""
-
-    example: TaskExample
-    label: int
+def named_intervention(intervention: str, steer: Hypothesis) -> str:
+    """What rows call an intervention toward a feature, such as "verbalizer to h1"."""
+    return f"{intervention} to {steer}"
 
 
-def style_of(
-    intervention: Intervention,
-    wordings: Mapping[Hypothesis, Wording],
-    steer: Hypothesis = "h1",
-    classes: int = 2,
-) -> Style:
-    """The style of an intervention toward one of the features of a task.
+def few_shots(tasks: Mapping[str, FeatureTask], prompting: Prompting) -> list[FewShot]:
+    """The prompts of every task, intervention, steered feature and set of demonstrations, in the order in
+    which they are asked: those without an intervention first.
 
     Raises:
-        DataError: the feature has no wording for it, or one for another number of classes.
+        DataError: demonstrations or a wording are missing.
     """
-    plain = Style(words=digits(classes))
-    if intervention in ("none", "disambiguation"):
-        return plain
-    wording = wordings.get(steer, Wording())
-    texts = {"verbalizer": wording.words, "explanation": wording.explanation}.get(intervention)
-    if texts and len(texts) != classes:
-        raise DataError(
-            f"the wording of {steer} for {intervention} has {len(texts)} texts for {classes} classes"
-        )
+    given = read_wordings(prompting.wording) if prompting.wording else {}
+    ways = [(NONE, "h1"), *product(dict.fromkeys(prompting.intervention or ()), prompting.steers)]
+    found = []
+    for name, task in tasks.items():
+        wordings = chosen_wordings(name, own_wordings(name, task.meanings), given)
+        for (way, steer), seed in product(ways, range(prompting.seeds)):
+            title = NONE if way == NONE else named_intervention(way, steer)
+            try:
+                prefix, key, answers = worded(way, wordings[steer])
+                shots = draw_shots(task, way, steer, seed, shots=prompting.shots, parity=prompting.parity)
+            except DataError as error:
+                raise DataError(f"{name}, {title}: {error}") from None
+            head = prefix + "".join(fill(example.question, key, answers[label]) for example, label in shots)
+            words = None if way == "explanation" else answers
+            examples = tuple(example for example, _ in shots)
+            found.append(FewShot(name, title, seed, examples, head, key, words))
+    return found
+
+
+def worded(intervention: str, wording: Wording) -> tuple[str, str, tuple[str, ...]]:
+    """What stands before the demonstrations, the key, and what demonstrations say for 0 and for 1.
+
+    Raises:
+        DataError: the intervention has no wording.
+    """
+    if intervention in (NONE, "disambiguation"):
+        return "", KEY, DIGITS
     if intervention == "verbalizer" and wording.key and wording.words:
-        return plain._replace(key=wording.key, words=wording.words)
+        return "", wording.key, wording.words
     if intervention == "instruction" and wording.instruction:
-        return plain._replace(prefix=f"{wording.instruction}\n\n")
+        return f"{wording.instruction}\n\n", KEY, DIGITS
     if intervention == "explanation" and wording.explanation:
-        return plain._replace(reasons=wording.explanation)
-    fields = {
-        "verbalizer": '"key": "...", "words": ["...", "..."]',
-        "instruction": '"instruction": "..."',
-        "explanation": f'"explanation": ["... {ANSWER}0.", "... {ANSWER}1."]',
-    }
-    raise DataError(
-        f"no wording of {steer} for {intervention}; write it to a file for --wording, as "
-        f'{{TASK: {{"{steer}": {{{fields[intervention]}}}}}}}'
-    )
+        return "", KEY, wording.explanation
+    raise DataError("we have no wording of this feature; give yours in a file by --wording")
 
 
 def draw_shots(
     task: FeatureTask,
+    intervention: str = NONE,
+    steer: Hypothesis = "h1",
+    seed: int = 0,
     *,
     shots: int = 16,
-    seed: int = 0,
-    intervention: Intervention = "none",
-    steer: Hypothesis = "h1",
     parity: bool = False,
-) -> tuple[Shot, ...]:
-    """Demonstrations in the order in which they stand in the prompt, as many from each cell.
+) -> list[tuple[TaskExample, int]]:
+    """Demonstrations with the labels that they show, in the order of the prompt, as many from each cell.
 
     By default each cell gives its part at random and the order is random, both from the seed. With `parity`,
     as the authors' code has it: the next ones from position 10 x seed on, fewer where a cell ends, in the
@@ -151,32 +177,27 @@ def draw_shots(
         DataError: shots cannot be divided among the cells; a cell has fewer (not with parity, unless nothing
             is left at all).
     """
-    pools: list[tuple[Cell, tuple[TaskExample, ...]]] = [
-        (cell, task.demos[cell]) for cell in task.agreeing_cells
-    ]
+    pools = {cell: task.demos[cell] for cell in task.agreeing_cells}
     if intervention == "disambiguation":
-        pools += [(cell, task.tests[cell]) for cell in task.differing_cells]
-    if shots < len(pools) or shots % len(pools):
-        raise DataError(
-            f"--shots {shots}: {intervention} takes as many from each of {len(pools)} cells; name a multiple "
-            f"of {len(pools)}"
-        )
+        pools |= {cell: task.tests[cell] for cell in task.differing_cells}
+    if shots % len(pools):
+        raise DataError(f"--shots {shots}: must be a multiple of {len(pools)}, as many from each cell")
     rng, first = Random(f"feature-bias/{task.name}/shots/{seed}"), PARITY_STEP * seed
     count = shots // len(pools)
-    drawn: list[Shot] = []
-    for cell, pool in pools:
+    drawn: list[tuple[TaskExample, int]] = []
+    for cell, pool in pools.items():
         if not parity and len(pool) < count:
             raise DataError(
-                f"{task.name}: {count} demonstrations of cell {cell} are needed for {shots} shots, and there "
-                f"are {len(pool)}; lower --shots, or take --parity, which goes on with fewer"
+                f"{count} demonstrations of cell {cell} are needed for {shots} shots, and there are "
+                f"{len(pool)}; lower --shots, or take --parity, which goes on with fewer"
             )
         part = pool[first : first + count] if parity else rng.sample(pool, count)
-        # Demonstrations say the feature that is meant, wherever the two differ.
-        drawn += [Shot(example, int(example.split[0 if steer == "h1" else 2])) for example in part]
+        # Demonstrations show the feature that is meant, wherever the two differ.
+        drawn += [(example, int(example.split[0 if steer == "h1" else 2])) for example in part]
     if not drawn:
-        raise DataError(f"{task.name}: no demonstration is left from position {first} on; lower --seeds")
+        raise DataError(f"no demonstration is left from position {first} on; lower --seeds")
     (Random(ORDER_SEED) if parity else rng).shuffle(drawn)
-    return tuple(drawn)
+    return drawn
 
 
 def fill(text: str, key: str, answer: str | None = None) -> str:
@@ -189,82 +210,14 @@ def fill(text: str, key: str, answer: str | None = None) -> str:
     return prompt if answer is None else f"{prompt}{answer.strip()}\n\n"
 
 
-@dataclass(frozen=True, slots=True)
-class FewShot:
-    """The prompts that share demonstrations.
-
-    Args:
-        style: how they look.
-        shots: the demonstrations.
-        title: which set of demonstrations this is, for errors and warnings.
-        task, intervention, steer, seed: the same in parts.
-    """
-
-    style: Style
-    shots: tuple[Shot, ...]
-    title: str = ""
-    task: str = ""
-    intervention: Intervention = "none"
-    steer: Steer = ""
-    seed: int = 0
-
-    @property
-    def head(self) -> str:
-        """All before the text that is asked about."""
-        answers = self.style.reasons or self.style.words
-        shown = (fill(shot.example.question, self.style.key, answers[shot.label]) for shot in self.shots)
-        return self.style.prefix + "".join(shown)
-
-    def test(self, text: str) -> str:
-        """The prompt of a text."""
-        return self.head + fill(text, self.style.key)
-
-    def tested(self, examples: Iterable[TaskExample]) -> list[TaskExample]:
-        """Without those whose text is a demonstration (the authors skip them and do not count them)."""
-        shown = {shot.example.question.strip() for shot in self.shots}
-        return [example for example in examples if example.question.strip() not in shown]
-
-
-def few_shots(
-    tasks: Mapping[str, FeatureTask],
-    wordings: Mapping[str, Mapping[Hypothesis, Wording]],
-    prompting: Prompting,
-) -> list[FewShot]:
-    """The prompts of every task, intervention, steered feature and set of demonstrations, in the order in
-    which they are asked; ValueError where demonstrations or a wording are missing."""
-    steers: list[Steer] = list(dict.fromkeys(prompting.steer or HYPOTHESES))
-    unsteered: list[Steer] = [""]
-    prompts = []
-    for name, way in product(tasks, prompting.interventions):
-        for steer, seed in product(unsteered if way == "none" else steers, range(prompting.seeds)):
-            title = f"{name}, {way}{f' to {steer}' if steer else ''}, set {seed + 1}"
-            shown = steer or "h1"
-            try:
-                style = style_of(way, wordings[name], shown, tasks[name].classes)
-                shots = draw_shots(
-                    tasks[name],
-                    shots=prompting.shots,
-                    seed=seed,
-                    intervention=way,
-                    steer=shown,
-                    parity=prompting.parity,
-                )
-            except ValueError as error:
-                raise ValueError(f"{title}: {error}") from None
-            if len(shots) < prompting.shots:
-                log.warning("%s: %d demonstrations in place of %d", title, len(shots), prompting.shots)
-            prompts.append(FewShot(style, shots, title, name, way, steer, seed))
-    return prompts
-
-
-def explained_label(text: str, classes: int = 2) -> int | None:
+def explained_label(text: str) -> int | None:
     """The label that an explanation ends in: what follows the last "answer is " without punctuation and
-    articles; None where that is no class.
+    articles; None where that is neither 0 nor 1.
 
     >>> explained_label("It shouts, so the answer is 1."), explained_label("The answer is the RED one.")
     (1, None)
     """
     _, found, rest = text.rpartition(ANSWER)
     words = _ARTICLES.sub(" ", "".join(c for c in rest.lower() if c not in string.punctuation)).split()
-    labels = {digit: label for label, digit in enumerate(digits(classes))}
-    return labels.get(" ".join(words)) if found else None
+    label = " ".join(words)
+    return DIGITS.index(label) if found and label in DIGITS else None

@@ -1,169 +1,113 @@
-"""What the report of the feature-bias protocol shows: tables, figures and a headline."""
+"""What the feature-bias protocol measures and shows."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from functools import partial
-from typing import Any
+from dataclasses import replace
+from typing import Any, get_args
 
-from data_modules.tasks.wording import HYPOTHESES
-from evaluation.conclusions import change, check_silence, failure_note, headline
+from data_modules.tasks.wording import Hypothesis
 from evaluation.figures import Bars
-from evaluation.protocols.feature_bias.measures import FAMILIES, long_table
-from evaluation.report import Evaluation, Figure
-from evaluation.results import Results
-from evaluation.views import View, cells_of
+from evaluation.frame import Protocol
+from evaluation.headlines import Said
+from evaluation.protocols.feature_bias.prompts import NONE, Intervention, named_intervention
+from evaluation.statistics import Floats, Weighted
+from evaluation.views import View
+from metrics.feature_bias import mean_over_strata
 
 NOTE = (
     "Demonstrations (and training texts) agree with two features: h1, the label, and h2, another one, which "
-    "differ on the disambiguating texts. With two classes every prediction follows one of them: h1 + h2 = "
-    "100 %, and guessing gets 50 %. Each share is the mean over the two disambiguating cells, whatever their "
-    "sizes, then over sets of demonstrations or training seeds (the paper's metric); `sd` is over those "
-    "sets. `agree` is the accuracy where both features agree: a model at chance has learned neither. In- "
-    "context predictions are calibrated with content-free texts, except explanations (the paper's way); "
-    "fine-tuned ones are not."
+    "differ on the disambiguating texts: there a prediction follows one of them (h1 + h2 = 100 %), and "
+    "guessing gets 50 %. Shares are means over the two disambiguating cells, whatever their sizes, over sets "
+    "of demonstrations and over tasks (the paper's metric). `agree` is the accuracy where both features "
+    "agree: a model at chance has learned neither. In-context predictions are calibrated with content-free "
+    "texts, except explanations (the paper's way); fine-tuned ones are not."
 )
-PARITY = (
+STEERED_NOTE = (
+    "Toward h1, means leave out sentiment tasks where there are others: the paper has no label words of "
+    "sentiment, so that its Table 2 has 16 of the 22 files in the h1 column."
+)
+PLAIN = {"intervention": NONE}
+LEARNED = {"h1": "h1", "h2": "h2", "uncalibrated_h1": "h1 uncalibrated", "agreement": "agree"}
+PARITY_NOTE = (
     "`--parity`: demonstrations, their order and the label words that count are those of the authors' code; "
     "where a pool ends early, fewer demonstrations stand in the prompt, as there."
 )
 
-WHOLE = {"task": "", "family": "", "feature": ""}
+
+def over_strata(heading: str, field: str) -> Weighted:
+    """The mean of a field over tasks, sets of demonstrations and cells."""
+
+    def of(weight_RN: Floats, columns_N2: Floats) -> Floats:
+        return mean_over_strata(weight_RN, *columns_N2.T)
+
+    return Weighted(heading, (field, "stratum"), of, share=True)
 
 
-def report(
-    rows: Sequence[dict[str, Any]], names: Sequence[str], tasks: Mapping[str, int], about: dict[str, Any]
-) -> Evaluation:
-    """The report of all rows; `tasks` to their numbers of classes."""
-    check_silence(rows, names)
-    results = long_table(rows, names)
-    notes = [NOTE, *([PARITY] if about["parity"] else []), *failure_note(rows, "texts")]
-    if several := {name: classes for name, classes in tasks.items() if classes > 2}:
-        parts = ", ".join(f"{name}: {classes}" for name, classes in several.items())
-        notes.append(
-            f"More than two classes ({parts}): a prediction may follow neither feature, so h1 and h2 do not "
-            "add up to 100 %, and guessing follows either in 1 by the number of classes."
-        )
-    prompts = Counter(row["checkpoint"] for row in rows if "cut" in row)
-    if cut := Counter(row["checkpoint"] for row in rows if row.get("cut")):
-        parts = "; ".join(f"{name}: {n} of {prompts[name]} prompts" for name, n in cut.items())
-        notes.append(f"Cut at their beginning, where demonstrations stand (`--truncate`): {parts}.")
-    steers = sorted({row["steer"] for row in rows} - {""})
-    figures: dict[str, Figure] = {}
-    if "none" in about["intervention"]:
-        figures["learned.png"] = Bars(
+FEATURE_BIAS = Protocol(
+    title="Feature bias",
+    unit=("task", "cell", "id"),
+    units="texts",
+    by=("intervention", "family", "feature", "task", "seed", "cell"),
+    cells=[
+        ("intervention",),
+        ("intervention", "family"),
+        ("intervention", "family", "feature"),
+        ("intervention", "task"),
+        ("intervention", "task", "seed", "cell"),
+    ],
+    compared=("intervention",),
+    measures={
+        "h1": over_strata("h1", "follows_h1"),
+        "h2": over_strata("h2", "follows_h2"),
+        "steerable_h1": over_strata("h1", "steerable_h1"),
+        "uncalibrated_h1": over_strata("h1 uncalibrated", "uncalibrated_h1"),
+        "agreement": over_strata("agree", "agrees"),
+    },
+    views=[
+        View("Which feature is learned, means over tasks", ("intervention",), LEARNED, where=PLAIN),
+        View("By family of tasks (the paper's Figure 2)", ("family",), LEARNED, where=PLAIN),
+        View("By task", ("task",), LEARNED, where=PLAIN),
+    ],
+    figures={
+        "learned.png": Bars(
             x="task",
-            hue="checkpoint",
             measures={"h1": ""},
-            where={"task": list(tasks), "intervention": "none"},
-            percent=True,
-            label="texts that follow the label (%)",
-            chance={name: 1 / classes for name, classes in tasks.items()},
+            where=PLAIN,
+            label="follow the label (%)",
+            chance=0.5,
         )
-    steered = partial(
-        Bars,
-        hue="intervention",
-        measures={"intended": ""},
-        panels="steer",
-        percent=True,
-        label="follow the intended feature (%)",
-        chance=None if several else 0.5,
-    )
-    if steers:
-        figures["steered.png"] = steered(x="checkpoint", where=WHOLE)
-    frame = results.frame
-    for name in names if steers and (frame["family"] != "").any() else ():
-        end = f"_{name}" if len(names) > 1 else ""
-        place = {"checkpoint": name, "task": "", "feature": "", "family": list(FAMILIES.values())}
-        if len(cells_of(frame[frame["measure"] == "intended"], place)):
-            # the paper's Figure 3
-            figures[f"steered_families{end}.png"] = steered(x="family", where=place)
-    return Evaluation(
-        title="Feature bias",
-        results=results,
-        views=views(tasks, " or ".join(steers)),
-        about=about,
-        headline=conclusion(results, set(tasks.values())),
-        notes=notes,
-        figures=figures,
-        examples=rows,
-        console=3,
-    )
+    },
+    headline=[
+        Said("h1", "follows the label"),
+        Said("agreement", "right where both features agree", intervention=NONE),
+    ],
+    good="near 50 % without an intervention, near 100 % toward h1, near 0 % toward h2",
+    notes=[NOTE],
+    failures="texts",
+)
 
 
-def conclusion(results: Results, classes: Collection[int]) -> str:
-    """Which feature each follows (with two classes it is the other one in the rest), and which intervention
-    adds most; `classes` are the tasks' numbers of them."""
-    frame = results.frame
-    means = cells_of(frame[frame["measure"] == "h1"], WHOLE | {"intervention": "none"}).to_dict("records")
-    parts = [change(f"{row['checkpoint']} follows the label in", [row], percent=True) for row in means]
-    other = ", the other feature in the rest" * (max(classes) == 2)
-    sentences = [f"{'; '.join(parts)} of disambiguating texts{other}"] if parts else []
-    gains = cells_of(frame[(frame["measure"] == "gain") & (frame["value"] > 0)], WHOLE)
-    for _, rows in gains.groupby(["checkpoint", "steer"], sort=False):
-        row = rows.loc[rows["value"].idxmax()].to_dict()
-        most = change(f"{row['intervention']} adds most,", [row], percent=True)
-        sentences.append(f"{row['checkpoint']} toward {row['steer']}: {most}")
-    chance = " to ".join(f"{100 / count:.0f}" for count in sorted({min(classes), max(classes)}, reverse=True))
-    return headline(sentences, f"near {chance} % without an intervention, and interventions that add much")
-
-
-def views(tasks: Collection[str], steers: str) -> list[View]:
-    """By task without an intervention, means over tasks, and what interventions toward `steers` do."""
-    features = {"h1": "h1", "h2": "h2"}
-    learned = features | {"h1_sd": "sd", "uncalibrated_h1": "h1 uncalibrated", "agreement": "agree"}
-    return [
-        View(
-            "Which feature is learned, in percent of disambiguating texts",
-            ("task", "how"),
-            learned | {"failed": "no answer"},
-            where={"task": list(tasks), "intervention": "none", "steer": "", "cell": ""},
-            percent=True,
-        ),
-        View(
-            "Means over tasks, each file counted once, in percent (the paper's Figure 2)",
-            ("family", "feature"),
-            features,
-            where={"task": "" if len(tasks) > 1 else [], "intervention": "none", "steer": ""},
-            percent=True,
-        ),
-        View(
-            f"Texts that follow the intended feature ({steers}), means over tasks, in percent",
-            ("steer", "intervention"),
-            {"intended": "follows it"},
-            where=WHOLE,
-            percent=True,
-            caption="The paper's Table 2. Only tasks with every intervention count, and toward h1 no "
-            "sentiment task beside others (16 of the paper's 22 files are behind that column).",
-        ),
-        View(
-            "What an intervention adds to it, in points",
-            ("steer", "intervention"),
-            {"gain": "more"},
-            where=WHOLE,
-            percent=True,
-        ),
-        *(
+def steering(protocol: Protocol, steers: list[Hypothesis]) -> Protocol:
+    """The protocol with tables and figures of interventions toward these features."""
+    views, figures = [*protocol.views], {**protocol.figures}
+    for steer in steers:
+        measure = "steerable_h1" if steer == "h1" else "h2"
+        ways = [NONE, *(named_intervention(way, steer) for way in get_args(Intervention))]
+        shown: dict[str, Any] = {"measures": {measure: f"follows {steer}"}, "where": {"intervention": ways}}
+        wide = shown | {"across": "intervention", "interval": False}
+        gains = {"intervention": ways, "against": f"intervention={NONE}"}
+        views += [
+            View(f"Toward {steer}, means over tasks (the paper's Table 2)", ("intervention",), **shown),
+            View(f"What it adds toward {steer}, in points", ("intervention",), **shown | {"where": gains}),
+            View(f"Toward {steer} by family", ("checkpoint", "family"), **wide),
             View(
-                f"Toward {steer} by feature, in percent (the paper's Table {4 + (steer == 'h2')})",
+                f"Toward {steer} by feature (the paper's Table {4 if steer == 'h1' else 5})",
                 ("checkpoint", "family", "feature"),
-                {"intended": "follows it"},
-                across="intervention",
-                where={"task": "", "steer": steer, "family": list(FAMILIES.values())},
-                percent=True,
-                interval=False,
-                caption="A line without a feature is the mean over the files of the family; a feature of two "
-                "files (genre, lexicon, gender, religion) is the mean over both. Intervals: results.csv.",
-            )
-            for steer in HYPOTHESES
-        ),
-        View(
-            f"Texts that follow the intended feature ({steers}) by task, in percent",
-            ("steer", "task", "intervention"),
-            {"intended": "follows it"},
-            where={"task": list(tasks) if len(tasks) > 1 else []},
-            percent=True,
-            most=24,
-        ),
-    ]
+                **wide,
+            ),
+        ]
+        bars = Bars(x="checkpoint", hue="intervention", **shown, label=f"follow {steer} (%)", chance=0.5)
+        figures[f"toward_{steer}.png"] = bars
+        # the paper's Figure 3
+        figures[f"toward_{steer}_by_family.png"] = replace(bars, x="family", panels="checkpoint")
+    return replace(protocol, views=views, figures=figures, notes=[NOTE, STEERED_NOTE])

@@ -1,0 +1,137 @@
+"""Prompts byte for byte, and where demonstrations come from."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_modules.tasks.feature_bias import FeatureTask, read_task
+from data_modules.tasks.own_tasks import open_task
+from data_modules.tasks.wording import HYPOTHESES, Hypothesis, Wording, own_wordings
+from evaluation.protocols.feature_bias.prompts import (
+    CONTENT_FREE,
+    ORDER_SEED,
+    FewShot,
+    Intervention,
+    Prompting,
+    draw_shots,
+    explained_label,
+    few_shots,
+    worded,
+)
+from storage.errors import DataError
+
+TASK = open_task("stories:uppercase")
+
+
+def prompts(task: FeatureTask = TASK, **options: Any) -> list[FewShot]:
+    return few_shots({task.name: task}, Prompting(**options))
+
+
+def test_few_shots_without_an_intervention() -> None:
+    (few,) = prompts(shots=2, seeds=1)
+    first, second = few.demonstrations
+    head = f"{first.question}\n\nCategory:{first.answer}\n\n{second.question}\n\nCategory:{second.answer}\n\n"
+    assert few.prompt(" Is it? ") == f"{head}Is it?\n\nCategory:"
+    assert [few.prompt(text) for text in CONTENT_FREE] == [
+        f"{head}[MASK]\n\nCategory:",
+        f"{head}N/A\n\nCategory:",
+        f"{head}\n\nCategory:",
+    ]
+
+
+def test_few_shots_of_each_intervention(tmp_path: Path) -> None:
+    explanation = ["It is sad. So the answer is 0.", "It is glad. So the answer is 1."]
+    wording = {"key": "Glad?", "words": ["no", "yes"], "instruction": "Say it.", "explanation": explanation}
+    (tmp_path / "w.json").write_text(json.dumps({"*": {"h1": wording}}))
+    ways = list(get_args(Intervention))
+    found = prompts(intervention=ways, steer=["h1"], shots=4, seeds=1, wording=tmp_path / "w.json")
+    assert [few.intervention for few in found] == ["none", *(f"{way} to h1" for way in ways)]
+    text = {few.intervention: few.prompt("X") for few in found}
+    assert text["instruction to h1"].startswith("Say it.\n\n")
+    assert "\n\nGlad?yes\n\n" in text["verbalizer to h1"]
+    assert text["verbalizer to h1"].endswith("X\n\nGlad?")
+    assert "\n\nCategory:It is sad. So the answer is 0.\n\n" in text["explanation to h1"]
+    assert text["explanation to h1"].endswith("X\n\nCategory:")
+
+
+@given(seed=st.integers(0, 50), shots=st.sampled_from([4, 8, 16]))
+def test_draw_shots_does_not_tell_the_features_apart(seed: int, shots: int) -> None:
+    drawn = draw_shots(TASK, seed=seed, shots=shots)
+    assert Counter(example.split for example, _ in drawn) == {"1_1": shots // 2, "0_0": shots // 2}
+    assert all(str(label) == example.answer for example, label in drawn)
+    assert len({example.name for example, _ in drawn}) == shots
+    assert drawn == draw_shots(TASK, seed=seed, shots=shots)
+    assert drawn != draw_shots(TASK, seed=seed + 1, shots=shots)
+
+
+@pytest.mark.parametrize("steer", HYPOTHESES)
+def test_disambiguation_shows_what_is_meant(steer: Hypothesis) -> None:
+    drawn = draw_shots(TASK, "disambiguation", steer)
+    assert Counter(example.split for example, _ in drawn) == dict.fromkeys(("1_1", "0_0", "1_0", "0_1"), 4)
+    assert all(label == int(example.split[0 if steer == "h1" else 2]) for example, label in drawn)
+    few = prompts(intervention=["disambiguation"], steer=[steer], seeds=1)[1]
+    tested = few.tested(TASK.tests["1_0"])
+    assert len(tested) == len(TASK.tests["1_0"]) - 4
+    assert not {*few.demonstrations} & {*tested}
+
+
+def test_parity_takes_slices_in_one_order() -> None:
+    drawn = draw_shots(TASK, seed=1, shots=4, parity=True)
+    pool = [*TASK.demos["1_1"][10:12], *TASK.demos["0_0"][10:12]]
+    assert [example for example, _ in drawn] == [pool[i] for i in (0, 3, 1, 2)]
+    with pytest.raises(DataError, match="lower --seeds"):
+        draw_shots(TASK, seed=10, shots=4, parity=True)
+
+
+def test_every_released_task_has_our_wording() -> None:
+    names = "boolq_answer_length boolq_answer_qword nli_entailment_negation nli_entailment_genre_gov_tele"
+    comments = "comments_toxicity_gender_lgbtq comments_toxicity_religion_muslim_jewish"
+    for name in (*names.split(), *comments.split(), "sa_sentiment_lexicon_nice"):
+        for wording in own_wordings(name).values():
+            assert all(worded(intervention, wording) for intervention in get_args(Intervention))
+            assert [explained_label(text) for text in wording.explanation or ()] == [0, 1]
+
+
+def test_own_wordings_of_names_that_look_alike() -> None:
+    """Brief is 1 of a review, long is 1 of a passage, the shorter second sentence is 1 of a pair."""
+    assert own_wordings("sentiment_length")["h2"].words == ("long", "brief")
+    assert own_wordings("boolq_length")["h2"].words == ("brief", "long")
+    assert own_wordings("mnli_length")["h2"].key == own_wordings("nli_entailment_length")["h2"].key
+    assert own_wordings("nli_entailment_uppercase")["h2"] == Wording()
+    assert own_wordings("spam_length") == {"h1": Wording(), "h2": Wording()}
+
+
+def test_explained_label_follows_the_last_answer() -> None:
+    texts = ("So the answer is 1.", "The answer is 1, no, the answer is the 0!", "1", "The answer is 10.")
+    assert [explained_label(text) for text in texts] == [1, 0, None, None]
+
+
+def test_the_authors_order(shared: Path) -> None:
+    orders = json.loads((shared / "oracle/protocols/ambig_perm.json").read_text())
+    for name, expected in orders.items():
+        found = list(range(int(name.removeprefix("perm"))))
+        random.Random(ORDER_SEED).shuffle(found)
+        assert found == expected
+
+
+def test_the_authors_prompts(shared: Path) -> None:
+    task = read_task(shared / "data/ambigprompt/boolq_answer_structure.json")
+    runs = json.loads((shared / "oracle/protocols/ambig_runs.json").read_text())
+    for run in runs.values():
+        argv = run["argv"]
+        shots, first = (int(argv[argv.index(flag) + 1]) for flag in ("--shots", "--demo_index"))
+        few = prompts(task, shots=shots, seeds=first // 10 + 1, parity=True)[-1]
+        assert len(few.demonstrations) == int(run["shots_line"])
+        assert few.prompt(task.tests["1_0"][0].question) == run["prompts"]["first_test_full"]
+        for text, end in zip(CONTENT_FREE, run["prompts"]["calib"], strict=True):
+            assert few.prompt(text).endswith(end)
+    with pytest.raises(DataError, match="there are 10"):
+        draw_shots(task, shots=32)
