@@ -19,8 +19,6 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from evaluation.protocol import launched
-
 if TYPE_CHECKING:
     from storage.finished_work import FinishedWork
 
@@ -40,6 +38,11 @@ class Processes:
     rank: int = 0
     size: int = 1
     work: FinishedWork | None = None
+
+
+def launched() -> tuple[int, int]:
+    """Rank and number of processes, as torchrun sets them; (0, 1) without it."""
+    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
 _current: ContextVar[Processes] = ContextVar("processes", default=Processes())  # noqa: B039  frozen

@@ -11,7 +11,6 @@ A command that leaves no report is a row in COMMANDS: a module with a typed func
 from __future__ import annotations
 
 import importlib
-import os
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass, replace
@@ -72,11 +71,6 @@ COMMANDS: tuple[Row, ...] = (
         "train-scorer", "evaluation.scorers.train", "a scorer of toxicity from labelled texts", function="run"
     ),
 )
-
-
-def launched() -> tuple[int, int]:
-    """Rank and number of processes, as torchrun sets them; (0, 1) without it."""
-    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
 def load_function(row: Row) -> Callable[..., Any]:

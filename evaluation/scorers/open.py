@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from evaluation.protocol import launched
+from evaluation.processes import launched
 from evaluation.scorers.interface import ATTRIBUTES, LASTING, Scorer, checked_attribute
 from storage.command_line import AtLeast, Count
 
