@@ -60,7 +60,7 @@ COMMANDS: tuple[Row, ...] = (
         "what confusion asks, as rows to score elsewhere",
         function="write_questions",
     ),
-    Row("report", "evaluation.page.command", "one HTML page of runs and reports", function="run"),
+    Row("report", "evaluation.page.page", "one HTML page of runs and reports", function="run"),
     Row(
         "reproduce",
         "evaluation.reproduce.command",

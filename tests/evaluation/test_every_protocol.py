@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 
 from evaluation.__main__ import main
-from evaluation.page.folders import find_results
-from evaluation.page.page import page
 from evaluation.protocol import PROTOCOLS
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import told
 from tests.evaluation.conftest import undrawn
-from tests.evaluation.page.html_pages import Page, check_self_contained
+from tests.evaluation.page.html_pages import check_self_contained, page_of
 from tests.evaluation.protocol_cases import CASES, Case, Forwards
 
 EVERY = pytest.mark.parametrize("case", CASES, ids=lambda case: case.protocol)
@@ -76,7 +74,7 @@ def test_its_report_and_page(case: Case, reports: Reports) -> None:
     assert {(measure, cell): cells.n(measure, **dict(cell)) for measure, cell in case.n} == case.n
     rows = [json.loads(line) for line in (folder / "examples.jsonl").read_text().splitlines()]
     assert [type(row) for row in rows] == [dict] * case.examples
-    text, found = (folder / "report.md").read_text(), Page(page(find_results([str(folder)]), title="T"))
+    text, found = (folder / "report.md").read_text(), page_of(folder)
     for table in report["tables"]:
         assert f"## {table['title']}" in text
         assert table["title"] in found.text
