@@ -63,7 +63,7 @@ COMMANDS: tuple[Row, ...] = (
     Row("report", "evaluation.page.page", "one HTML page of runs and reports", function="run"),
     Row(
         "reproduce",
-        "evaluation.reproduce.command",
+        "evaluation.reproduce.run",
         "a paper's table, ours beside theirs",
         function="run",
     ),

@@ -1,0 +1,108 @@
+"""A paper's table or figure in one command: runs what it needs, then compares ours with theirs.
+
+interventune reproduce                                   lists what there is
+interventune reproduce lei_zero_shot --data FOLDER
+interventune reproduce lei_sizes --data FOLDER --use backbone=minilm start=mine.ckpt
+interventune reproduce sf_coqa --tiny                    the same commands in minutes, to see that they run
+
+Each is a file in configs/reproduce/; recipe.py says how such a file is written.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from evaluation.report import claimed, write_report
+from evaluation.reproduce.compare import compare
+from evaluation.reproduce.recipe import read_recipe, recipes
+from evaluation.views import print_table
+from storage.files import write_text
+
+
+def run(
+    name: str = "",
+    *,
+    data: Path = Path("data"),
+    use: list[Annotated[str, "NAME=VALUE"]] | None = None,
+    work: Path | None = None,
+    tiny: bool = False,
+    overwrite: bool = False,
+) -> None:
+    """A paper's table or figure: runs its commands one after another, then prints our numbers beside the
+    paper's. The same command goes on where it stopped. Without a name it lists what there is.
+
+    Args:
+        name: of a file in configs/reproduce, or its path.
+        data: folder of the files that it needs; an error says which, and where they come from.
+        use: other values of its settings or files, such as backbone=bert_base.
+        work: folder of runs and the report (default: runs/reproduce/NAME, with --tiny NAME-tiny).
+        tiny: the same commands with tiny models on embedded data, to see that they run.
+        overwrite: run commands again whose results are there.
+    """
+    known = recipes()
+    if not name:
+        for name, recipe in ((name, read_recipe(path)) for name, path in known.items()):
+            without = "" if recipe.has_tiny else " (has no --tiny)"
+            print(f"{name:{max(map(len, known))}}  {recipe.paper}: {recipe.title}{without}")
+        return
+    path = known.get(name, Path(name))
+    if not path.is_file():
+        raise ValueError(f"reproduce {name}: no such table or figure; there are {', '.join(known)}")
+    recipe = read_recipe(path)
+    if tiny and not recipe.has_tiny:
+        raise ValueError(f"reproduce {name} has no --tiny: no embedded data replace its files")
+    if wrong := [text for text in use or [] if "=" not in text]:
+        raise ValueError(f"--use {wrong[0]}: write NAME=VALUE")
+    chosen = dict(text.split("=", 1) for text in use or [])
+    home = (work or Path("runs", "reproduce", f"{path.stem}-tiny" if tiny else path.stem)).absolute()
+    values = recipe.values(data.absolute(), chosen, home, tiny=tiny)
+    missing = [
+        f"{values[name]} (from {file.where})"
+        for name, file in recipe.data.items()
+        if not tiny and ":" not in values[name] and not Path(values[name]).exists()
+    ]
+    if missing:
+        raise ValueError(f"--data {data}: there is no {', no '.join(missing)}")
+    commands = recipe.commands(values, tiny=tiny)
+    results, report = [home / printed.results for printed in recipe.printed], home / "report"
+    with claimed(report, overwrite=True):
+        run_steps(commands, results, home, overwrite=overwrite)
+        evaluation = compare(recipe, values, home, tiny=tiny)
+        write_report(evaluation, report, command=["reproduce", name])
+    for table in evaluation.tables():
+        print_table(table)
+    print(*evaluation.notes, f"report: {report / 'report.md'}", evaluation.headline, sep="\n")
+
+
+def run_steps(commands: Sequence[list[str]], results: Sequence[Path], home: Path, *, overwrite: bool) -> None:
+    """Run the commands in order. One is skipped if its own results are there; one that has none, such as a
+    training, if those of a later one are.
+
+    Raises:
+        ValueError: a command failed, which has said why; or `home` holds the results of other commands.
+    """
+    record = home / "commands.sh"
+    lines = "".join(f"python -m {shlex.join(command)}\n" for command in commands)
+    if record.exists() and record.read_text(encoding="utf-8") != lines:
+        raise ValueError(f"{home}: holds the results of other commands; choose another --work")
+    write_text(record, lines)
+    own = [
+        [path for path in results if {str(path), *map(str, path.parents)} & {*words}] for words in commands
+    ]
+    last = max((at for at, paths in enumerate(own) if any(path.exists() for path in paths)), default=-1)
+    for at, (command, paths) in enumerate(zip(commands, own, strict=True)):
+        if not overwrite and all(path.exists() for path in paths) and (paths or at < last):
+            continue
+        print(f"step {at + 1} of {len(commands)}: {shlex.join(command[:2])}", flush=True)
+        if code := run_step(command):
+            raise ValueError(f"step {at + 1} failed (exit code {code}): python -m {shlex.join(command)}")
+
+
+def run_step(command: Sequence[str]) -> int:
+    """Run a command in a process of its own; returns its exit code."""
+    return subprocess.run([sys.executable, "-m", *command]).returncode
