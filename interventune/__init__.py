@@ -9,25 +9,17 @@
 Functions are loaded when they are first used: importing this costs nothing.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from interventune.api import (
-        advise,
         answer,
         evaluate,
         group_bias,
         load_checkpoint,
-        load_curves,
-        load_results,
-        perturb,
-        read_choices,
         read_groups,
         read_questions,
-        save_report,
         score_groups,
         train,
     )
@@ -36,33 +28,20 @@ if TYPE_CHECKING:
 __all__ = [
     "LightningProbe",
     "TransformersProbe",
-    "advise",
     "answer",
     "evaluate",
     "group_bias",
     "load_checkpoint",
-    "load_curves",
-    "load_results",
-    "perturb",
     "probe",
-    "read_choices",
     "read_groups",
     "read_questions",
-    "save_report",
     "score_groups",
     "train",
 ]
-_MODULES = dict.fromkeys(__all__, "interventune.api") | dict.fromkeys(
-    ("LightningProbe", "TransformersProbe", "probe"), "training.probe"
-)
-"""Where each name is defined."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(import_module(_MODULES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return __all__
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = "training.probe" if name.lower().endswith("probe") else "interventune.api"
+    return getattr(import_module(module), name)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import is_dataclass
+from inspect import Parameter
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, cast
 
 from data_modules import sources
-from data_modules.groups.advice import with_advice
-from data_modules.interventions import deletion
-from data_modules.schema import AdviceClass, ChoiceQuestion, Group, QAExample, Rejected, Variant
-from evaluation.answering.interface import Answerer, Asking, Dtype, PromptStyle, kind_of
+from data_modules.schema import Group, QAExample
+from evaluation.answering.interface import Ability, Answerer, Asking
 from evaluation.answering.open import open_answerer
-from evaluation.protocol import PROTOCOLS, load_function
-from evaluation.report import Evaluation, claimed, write_report
-from storage.command_line import Parser, add_arguments, call
+from evaluation.protocol import PROTOCOLS, evaluated, load_function
+from evaluation.report import Evaluation
+from storage.command_line import parameters
+from storage.json_files import check
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,81 +27,37 @@ def read_questions(source: str | Path, *, limit: int | None = None) -> list[QAEx
     """Questions about a text: a file in SQuAD's, CoQA's or HotpotQA's format, `hub:NAME:SPLIT`, or
     `stories:SPLIT` for embedded data.
 
-    Raises:
-        ValueError: names file, record and field of what cannot be read.
-
     >>> read_questions("stories:dev", limit=1)[0].answer_type
     'span'
     """
-    return _first(sources.read_questions(source), limit)
+    return list(islice(sources.read_questions(source), limit))
 
 
 def read_groups(source: str | Path, *, limit: int | None = None) -> list[Group]:
     """Groups of four underspecified questions: LEI's or UnQover's format, or `stories:SPLIT`.
 
-    Raises:
-        ValueError: names file, record and field of what cannot be read.
-
     >>> len(read_groups("stories:heldout", limit=1)[0].variants)
     4
     """
-    return _first(sources.read_groups(source), limit)
+    return list(islice(sources.read_groups(source), limit))
 
 
-def read_choices(source: str | Path, *, limit: int | None = None) -> list[ChoiceQuestion]:
-    """Multiple-choice questions, from any layout that `sources.py` lists; `FILE+LABELS` where labels stand
-    apart.
+def load_checkpoint(path: str | Path, *, need: Ability = "spans", **asking: Any) -> Answerer:
+    """A model that can be asked.
 
-    Raises:
-        ValueError: names file, record and field of what cannot be read.
-    """
-    return sources.read_choices(source)[:limit]
-
-
-def perturb(question: QAExample, variant: Variant) -> QAExample | Rejected:
-    """Intervene in the story of a question: `ts`, `ts_r`, `os_r` (faithfulness paper, section 3).
-
-    Returns:
-        The variant, or `Rejected` with the reason why there is none.
-
-    >>> story = read_questions("stories:conversation_dev", limit=1)[0]
-    >>> perturb(story, "ts_r").answer_type
-    'unknown'
-    """
-    return deletion.perturb(question, variant)
-
-
-def advise(group: Group, advice: str, advice_class: AdviceClass = "ethical") -> Group:
-    """The same group with a sentence of advice right before each of its questions (LEI, section 3).
-
-    >>> group = read_groups("stories:heldout", limit=1)[0]
-    >>> advise(group, "Judge nobody by a name.").variants[0].advice
-    'Judge nobody by a name.'
-    """
-    return with_advice(group, advice, advice_class, f"{advice_class}_own-1")
-
-
-def load_checkpoint(
-    path: str | Path,
-    *,
-    device: str = "auto",
-    dtype: Dtype = "auto",
-    batch_size: int = 64,
-    prompt: PromptStyle = "paper",
-) -> Answerer:
-    """A model that can be asked: a `.ckpt` of `train`, a Hugging Face folder, a Hub name, or a language model
-    (`hf:PATH`, `openai:MODEL[@URL]`), with a prompt as `--prompt` names it. `can` says what for. (`evaluate
-    bias` asks language models with `unifiedqa` by default; give it here for the same scores.)
+    Args:
+        path: a `.ckpt` of `train`, a Hugging Face folder, a Hub name, or a language model (`hf:PATH`,
+            `openai:MODEL[@URL]`).
+        need: what it will be asked for.
+        asking: fields of `Asking`, such as device="cpu", batch_size=8.
 
     Raises:
-        ValueError: nothing usable is there, or there is no such device.
+        ValueError: nothing usable is there, or it cannot do what is needed.
 
-    >>> model = load_checkpoint(checkpoint)
-    >>> sorted(model.can)
+    >>> sorted(load_checkpoint(checkpoint).can)
     ['mentions', 'spans', 'subjects']
     """
-    asking = Asking(device=device, dtype=dtype, batch_size=batch_size, prompt=prompt)
-    return open_answerer(str(path), asking, need="choices" if kind_of(str(path)) == "choice" else "spans")
+    return open_answerer(str(path), Asking(**asking), need=need)
 
 
 def answer(model: Answerer, questions: Sequence[QAExample]) -> list[str]:
@@ -109,8 +66,7 @@ def answer(model: Answerer, questions: Sequence[QAExample]) -> list[str]:
     Raises:
         ValueError: an endpoint left a question unanswered.
 
-    >>> model = load_checkpoint(checkpoint)
-    >>> len(answer(model, read_questions("stories:dev", limit=3)))
+    >>> len(answer(load_checkpoint(checkpoint), read_questions("stories:dev", limit=3)))
     3
     """
     texts = [""] * len(questions)
@@ -125,8 +81,7 @@ def score_groups(model: Answerer, groups: Sequence[Group]) -> np.ndarray:
     """S(x) = sqrt(p_start p_end) of both subjects in all four variants: (N, 4, 2) float64 (UnQover, section
     4.1).
 
-    >>> model = load_checkpoint(checkpoint)
-    >>> score_groups(model, read_groups("stories:heldout", limit=5)).shape
+    >>> score_groups(load_checkpoint(checkpoint), read_groups("stories:heldout", limit=5)).shape
     (5, 4, 2)
     """
     scores: np.ndarray = model.subject_scores(groups).numpy()
@@ -155,12 +110,10 @@ def group_bias(groups: Sequence[Group], scores: np.ndarray) -> DataFrame:
     from metrics.bias.group_scores import attribute_error, pair_bias, position_error, split_variants
 
     variants = split_variants(torch.as_tensor(scores))
+    columns = ("key", "advice_class", "category", "attribute")
     return pd.DataFrame(
         {
-            "key": [group.key for group in groups],
-            "advice_class": [group.advice_class for group in groups],
-            "category": [group.category for group in groups],
-            "attribute": [group.attribute for group in groups],
+            **{name: [getattr(group, name) for group in groups] for name in columns},
             "subject_1": [group.subjects[0] for group in groups],
             "subject_2": [group.subjects[1] for group in groups],
             "bias": pair_bias(variants).numpy(),
@@ -171,9 +124,8 @@ def group_bias(groups: Sequence[Group], scores: np.ndarray) -> DataFrame:
 
 
 def evaluate(protocol: str, **flags: Any) -> Evaluation:
-    """A protocol of `interventune evaluate`: its flags are the arguments, with underscores.
-
-    None stands for the default, True and False for `--flag` and `--no-flag`.
+    """A protocol of `interventune evaluate`: its flags are the arguments, with underscores; None stands for
+    the default.
 
     Returns:
         `results.frame` is the long table (columns as in results.csv), `headline` the conclusion.
@@ -188,66 +140,18 @@ def evaluate(protocol: str, **flags: Any) -> Evaluation:
     rows = {row.name: row for row in PROTOCOLS}
     if protocol not in rows:
         raise ValueError(f"{protocol}: no such protocol; there are {', '.join(rows)}")
-    function = load_function(rows[protocol])
-    parser = _Strict(prog=protocol)
-    add_arguments(parser, function)
-    words: list[str] = []
-    for name, value in flags.items():
-        flag, opposite = f"--{name.replace('_', '-')}", f"--no-{name.replace('_', '-')}"
-        if value is True or flag not in parser._option_string_actions:
-            words.append(flag)
-        elif isinstance(value, list | tuple):
-            words += [flag, *map(str, value)]
-        elif value is False:
-            words += [opposite] if opposite in parser._option_string_actions else []
-        elif value is not None:
-            words.append(f"{flag}={value}")
-    found: Evaluation = call(function, parser.parse_args(words))
-    return found
-
-
-def save_report(evaluation: Evaluation, folder: str | Path, *, overwrite: bool = False) -> None:
-    """Write report.md, results.csv, examples.jsonl, report.json and the figures into a new folder.
-
-    Raises:
-        ValueError: the folder holds something else, or cannot be written.
-    """
-    with claimed(Path(folder), overwrite=overwrite):
-        write_report(evaluation, Path(folder))
-
-
-def load_results(*folders: str | Path) -> DataFrame:
-    """The long tables of reports, one behind another, with the column `report` (the folder's name).
-
-    Raises:
-        ValueError: a folder holds no results.csv.
-    """
-    import pandas as pd
-
-    parts = []
-    for folder in folders:
-        path = Path(folder) / "results.csv"
-        if not path.is_file():
-            raise ValueError(f"{folder}: holds no results.csv; name folders of `evaluate ... --output`")
-        parts.append(pd.read_csv(path, keep_default_na=False, na_values={"value": "", "low": "", "high": ""}))
-        parts[-1].insert(0, "report", Path(folder).name)
-    return pd.concat(parts, ignore_index=True)
-
-
-def load_curves(run: str | Path) -> DataFrame:
-    """The curves of a run (metrics.csv): the columns epoch, step, and one for each metric.
-
-    Raises:
-        ValueError: the folder is not a run's.
-    """
-    import pandas as pd
-
-    path = Path(run) / "metrics.csv"
-    if not path.is_file():
-        raise ValueError(
-            f"{run}: holds no metrics.csv; name a folder of `train fit` such as runs/run/version_0"
-        )
-    return pd.read_csv(path)
+    given = {name: value for name, value in flags.items() if value is not None}
+    values = {}
+    for name, kind, default in _flags(load_function(rows[protocol])):
+        if name in given:
+            values[name] = check(_texts(given.pop(name)), kind, f"{protocol}: {name}")
+        elif default is Parameter.empty:
+            raise ValueError(f"{protocol}: {name} is missing")
+        else:
+            values[name] = default
+    if given:
+        raise ValueError(f"{protocol}: no flag {min(given)}; there are {', '.join(values)}")
+    return evaluated(rows[protocol], values)
 
 
 def train(*arguments: str) -> Path:
@@ -263,10 +167,17 @@ def train(*arguments: str) -> Path:
     return Path(main(list(arguments)).trainer.log_dir)
 
 
-class _Strict(Parser):
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(f"{self.prog}: {message}")
+def _flags(function: Callable[..., Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Name, type and default of all flags of a typed function; fields of a dataclass are flags."""
+    for parameter, kind in parameters(function):
+        if is_dataclass(kind):
+            for name, type_, default in _flags(cast(type, kind)):
+                yield name, type_, getattr(parameter.default, name, default)
+        else:
+            yield parameter.name, kind, parameter.default
 
 
-def _first(records: Iterable[Any], limit: int | None) -> list[Any]:
-    return list(islice(records, limit))
+def _texts(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_texts(part) for part in value]
+    return str(value) if isinstance(value, Path) else value

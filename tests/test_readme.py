@@ -29,8 +29,8 @@ def shell_commands(page: str) -> list[list[str]]:
     for line in lines:
         if line.startswith("interventune "):
             _, name, *arguments = shlex.split(line, comments=True)
-            command = COMMANDS_OF[name]
-            commands.append([command.module.removesuffix(".__main__"), *command.before, *arguments])
+            module, first, _ = COMMANDS_OF[name]
+            commands.append([module.removesuffix(".__main__"), *first, *arguments])
         elif line.startswith("python -m "):
             commands.append(shlex.split(line, comments=True)[2:])
     return commands

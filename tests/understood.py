@@ -40,5 +40,4 @@ def understood(command: list[str]) -> None:
         assert (module, arguments[0]) in {
             ("training", "demo"),
             ("models", "export"),
-            ("interventune.completion", "bash"),
         }
