@@ -54,12 +54,6 @@ PROTOCOLS: tuple[Row, ...] = (
 )
 
 COMMANDS: tuple[Row, ...] = (
-    Row(
-        "confusion-questions",
-        P + "confusion.command",
-        "what confusion asks, as rows to score elsewhere",
-        function="write_questions",
-    ),
     Row("report", "evaluation.page.page", "one HTML page of runs and reports", function="run"),
     Row(
         "reproduce",

@@ -14,22 +14,18 @@ text stands in the question already.
 from __future__ import annotations
 
 import hashlib
-import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
 from data_modules.schema import ChoiceQuestion
 from storage.errors import DataError
 
-Sampling = Literal["random", "heuristic"]
 Probe = Literal["no_question", "wrong_question", "no_right_answer", "choice_paralysis"]
 
-_WORD = re.compile(r"\w+")
 _TRIES = 16
 
 
@@ -41,36 +37,29 @@ def no_question(examples: Iterable[ChoiceQuestion]) -> list[ChoiceQuestion]:
 
 
 def wrong_question(
-    examples: Sequence[ChoiceQuestion],
-    seed: int,
-    no_shared_words: bool = False,
-    *,
-    targets: Sequence[int] | None = None,
+    examples: Sequence[ChoiceQuestion], seed: int, *, targets: Sequence[int] | None = None
 ) -> list[ChoiceQuestion]:
     """The prompt of another question, uniformly random; choices and label stay.
 
     Args:
         examples: the originals.
         seed: of the trial.
-        no_shared_words: the new prompt has no word in common with the old one.
         targets: indices of the questions to change; all by default.
 
     Raises:
-        DataError: no other prompt fits a question (see `with_strangers` for words in common).
+        DataError: a question has the prompt of all others.
     """
-    name = "wrong_question_no_shared_words" if no_shared_words else "wrong_question"
-    rng = probe_rng(examples, name, seed)
-    prompt_N = np.array(_numbers(example.prompt for example in examples))
-    strangers = _Strangers(x.prompt for x in examples) if no_shared_words else None
-    what = "a prompt without a word in common" if no_shared_words else "another prompt"
+    rng, prompt_N = (
+        probe_rng(examples, "wrong_question", seed),
+        np.array(_numbers(x.prompt for x in examples)),
+    )
 
     def fits(i: int, at: np.ndarray) -> np.ndarray:
-        other = prompt_N[at] != prompt_N[i]
-        return other & strangers.of(i)[at] if strangers else other
+        return np.asarray(prompt_N[at] != prompt_N[i])
 
     changed = []
     for i in range(len(examples)) if targets is None else targets:
-        donor = _draw(rng, len(examples), partial(fits, i), examples[i], what)
+        donor = _draw(rng, len(examples), partial(fits, i), examples[i], "another prompt")
         prompt = examples[donor].prompt
         changed.append(
             replace(examples[i], prompt=prompt, probe="wrong_question", donors=(donor,), target="uniform")
@@ -78,38 +67,26 @@ def wrong_question(
     return changed
 
 
-def with_strangers(examples: Sequence[ChoiceQuestion], probe: Probe = "wrong_question") -> list[int]:
-    """Indices of the questions for which `no_shared_words` leaves something to put in: some other prompt, or
-    for no_right_answer some right choice of another question, without a word in common with the own one."""
-    if probe == "wrong_question":
-        strangers = _Strangers(example.prompt for example in examples)
-        return [i for i in range(len(examples)) if strangers.of(i).any()]
-    fits, every = _substitutes(examples, no_shared_words=True), np.arange(len(examples))
-    return [i for i in range(len(examples)) if fits(i, every).any()]
-
-
 def no_right_answer(
-    examples: Sequence[ChoiceQuestion],
-    seed: int,
-    no_shared_words: bool = False,
-    *,
-    targets: Sequence[int] | None = None,
+    examples: Sequence[ChoiceQuestion], seed: int, *, targets: Sequence[int] | None = None
 ) -> list[ChoiceQuestion]:
     """The right choice of another question, uniformly random, in the slot of the right one; all else stays.
 
     Args:
         examples: the originals.
         seed: of the trial.
-        no_shared_words: the new choice has no word in common with the one that it replaces.
         targets: indices of the questions to change; all by default.
 
     Raises:
-        DataError: no other right choice fits a question (see `with_strangers` for words in common).
+        DataError: no other right choice fits a question.
     """
-    name = "no_right_answer_no_shared_words" if no_shared_words else "no_right_answer"
-    rng, fits = probe_rng(examples, name, seed), _substitutes(examples, no_shared_words)
+    rng = probe_rng(examples, "no_right_answer", seed)
+    prompt_N, choices_of, right_N = _numbered(examples)
+
+    def fits(i: int, at: np.ndarray) -> np.ndarray:
+        return (prompt_N[at] != prompt_N[i]) & ~np.isin(right_N[at], choices_of[i])
+
     what = "a right choice of another prompt that it does not hold yet"
-    what += ", without a word in common with its own" * no_shared_words
     changed = []
     for i in range(len(examples)) if targets is None else targets:
         example = examples[i]
@@ -124,25 +101,10 @@ def no_right_answer(
     return changed
 
 
-def _substitutes(
-    examples: Sequence[ChoiceQuestion], no_shared_words: bool
-) -> Callable[[int, np.ndarray], np.ndarray]:
-    """Which of some questions (indices) have a right choice that can replace that of question i."""
-    prompt_N, choices_of, right_N = _numbered(examples)
-    strangers = _Strangers(x.choices[x.label] for x in examples) if no_shared_words else None
-
-    def fits(i: int, at: np.ndarray) -> np.ndarray:
-        other = (prompt_N[at] != prompt_N[i]) & ~np.isin(right_N[at], choices_of[i])
-        return other & strangers.of(i)[at] if strangers else other
-
-    return fits
-
-
 def choice_paralysis(
     examples: Sequence[ChoiceQuestion],
     seed: int,
     n: int,
-    sampling: Sampling = "random",
     similarity: np.ndarray | None = None,
     *,
     targets: Sequence[int] | None = None,
@@ -155,35 +117,22 @@ def choice_paralysis(
     Args:
         examples: the originals.
         seed: of the trial.
-        n: number of choices.
-        sampling: `random`: uniform over the other questions; `heuristic`: the most similar ones, ties to the
-            lower index.
-        similarity: for `heuristic`, (targets, N): how similar every question is to each target (its prompt to
-            theirs, or to their right choices).
+        n: number of choices, at least 2.
+        similarity: how similar every question's prompt is to that of each target (targets, N): the most
+            similar ones donate, ties to the lower index. Without it donors are uniformly random.
         targets: indices of the questions to change; all by default.
 
     Raises:
         DataError: a question has fewer than n - 1 donors with different texts.
-        ValueError: n below 2, an unknown sampling, or similarities that are absent or of another shape.
     """
     at = range(len(examples)) if targets is None else targets
-    if n < 2:
-        raise ValueError(f"choice paralysis needs at least 2 choices, not {n}")
-    if sampling not in get_args(Sampling):
-        raise ValueError(f"sampling {sampling!r}: choose one of {', '.join(get_args(Sampling))}")
-    if sampling == "heuristic" and (similarity is None or similarity.shape != (len(at), len(examples))):
-        found = "none" if similarity is None else f"shape {similarity.shape}"
-        raise ValueError(
-            f"heuristic sampling needs similarities of shape {(len(at), len(examples))}, got {found}"
-        )
     rng = probe_rng(examples, "choice_paralysis", seed)
     prompt_N, _, right_N = _numbered(examples)
     changed = []
     for row, i in enumerate(at):
-        # Both are drawn whatever the sampling and n, so that one seed gives the same slots to all of them.
+        # Both are always drawn, so that one seed gives the same slots for every n and either sampling.
         order_N, place = rng.permutation(len(examples)), rng.random()
-        if sampling == "heuristic":
-            assert similarity is not None
+        if similarity is not None:
             order_N = np.argsort(-similarity[row], kind="stable")
         elsewhere_N, seen = prompt_N != prompt_N[i], {right_N[i]}
         donors: list[int] = []  # the first whose right choices differ from the own one and from each other
@@ -228,28 +177,6 @@ def _numbered(examples: Sequence[ChoiceQuestion]) -> tuple[np.ndarray, list[list
     choices = [[next(flat) for _ in example.choices] for example in examples]
     right_N = np.array([row[example.label] for row, example in zip(choices, examples, strict=True)])
     return np.array(_numbers(example.prompt for example in examples)), choices, right_N
-
-
-class _Strangers:
-    """Which texts, one of each question, have no word in common with a given one."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        self.words = [set(_WORD.findall(text.lower())) for text in texts]
-        places: defaultdict[str, list[int]] = defaultdict(list)
-        for i, words in enumerate(self.words):
-            for word in words:
-                places[word].append(i)
-        # As arrays, because every question looks up again where its common words stand.
-        self.places = {word: np.array(at) for word, at in places.items()}
-        self.some_N = np.array([bool(words) for words in self.words])
-
-    def of(self, i: int) -> np.ndarray:
-        """(N,) bool; a text without words is no stranger, and no question's own text is."""
-        free_N = self.some_N.copy()
-        for word in self.words[i]:
-            free_N[self.places[word]] = False
-        free_N[i] = False
-        return free_N
 
 
 def _draw(

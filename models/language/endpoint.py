@@ -43,7 +43,7 @@ OPENAI_URL = "https://api.openai.com/v1"
 TIMED_OUT, UNREACHABLE = "the endpoint timed out", "no connection to the endpoint"
 NO_LIKELIHOODS = (
     "this server does not tell the log-probabilities of given texts (/completions with echo and logprobs, as "
-    "vLLM and SGLang do); ask by letter (confusion --prompt letters), or name a local model (hf:PATH)"
+    "vLLM and SGLang do); ask by letter (--choice-prompt letters), or name a local model (hf:PATH)"
 )
 NONSENSE, EMPTY = TextFailure("the endpoint answered nonsense"), TextFailure("empty answer")
 

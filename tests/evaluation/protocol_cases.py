@@ -143,16 +143,15 @@ CASES: tuple[Case, ...] = (
         "choice.ckpt",
         lambda _: [
             *("--checkpoint", "{}", "--input", "stories:choices_dev", "--limit", "12", "--trials", "2"),
-            *("--choices", "3", "--instances", "4"),
+            *("--choices", "3", "--sampling", "random"),
         ],
         {
             cell("accuracy", checkpoint="choice", probe="original"): 12,
             cell("pseudo_accuracy", checkpoint="choice", probe="no_question"): 12,
             cell("pseudo_accuracy", checkpoint="choice", probe="no_right_answer"): 2 * 12,
-            cell("chance", checkpoint="choice", probe="no_right_answer"): 12,
-            cell("accuracy", checkpoint="choice", **RANDOM_PARALYSIS, n_choices="3"): 2 * 4,
+            cell("accuracy", checkpoint="choice", **RANDOM_PARALYSIS, n_choices="3"): 2 * 12,
         },
-        12 + 12 + 2 * (12 + 12) + 2 * 2 * 4,
+        12 + 12 + 2 * (12 + 12) + 2 * 12,
         long=True,
     ),
     Case(

@@ -24,7 +24,6 @@ from tests.evaluation.checkpoints import QUESTIONS, told
 from tests.evaluation.protocol_cases import CASES, Case, make_room
 
 ASKED = [case for case in CASES if case.protocol != "ask"]  # which scores spans
-MORE = {"confusion": ["--sampling", "random"]}  # without sentence embeddings
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +51,7 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_base_and_adapter_side_by_side(case: Case, room: Path, tmp_path: Path) -> None:
     asked = [f"base=base:{room}/adapter.ckpt", f"tuned={room}/adapter.ckpt"]
     flags = [part for flag in case.flags(room) for part in (asked if flag == "{}" else [flag])]
-    command = [case.protocol, *flags, *MORE.get(case.protocol, []), "--device", "cpu"]
+    command = [case.protocol, *flags, "--device", "cpu"]
     assert main([*command, "--output", str(tmp_path / "r")]) == 0
     cells = Cells(tmp_path / "r")
     cells.check()

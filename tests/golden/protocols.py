@@ -138,12 +138,12 @@ def consistency(room: Room) -> dict[str, list[str]]:
 
 def confusion(room: Room) -> dict[str, list[str]]:
     data = ["--input", "stories:choices_dev", "--limit", "12", "--trials", "2", "--choices", "3", "5"]
-    data += ["--instances", "4"]
     heads = choice_models(room)
     encoder = heads[0].partition("=")[2]
     return {
         "heads": ["--checkpoint", *heads, *data],
         "causal": ["--checkpoint", *causal_models(room), *data, "--encoder", encoder],
+        "drawn": ["--checkpoint", *heads, *data, "--instances", "4", "--sampling", "random"],
     }
 
 

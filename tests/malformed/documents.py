@@ -74,7 +74,7 @@ CONTINUATIONS = (
 )
 CONFUSION = (
     f"confusion --checkpoint {ABSENT} --output {{out}} --device cpu --trials 1 --choices 3 --sampling random"
-    " --probes no-question wrong-question no-right-answer --input"
+    " --probes no_question wrong_question no_right_answer --input"
 )
 FEATURES = (
     f"feature-bias --checkpoint {MODEL} --output {{out}} --device cpu --shots 2 --seeds 1"
@@ -118,7 +118,7 @@ TABLE = (
         "* key words instruction explanation",
     ),
     ("labelled.jsonl", "train-scorer --input {file} --output {out}", "toxicity"),
-    ("labels.lst", f"{CONFUSION} {{dir}}/unlabelled.jsonl --labels {{file}}", ""),
+    ("labels.lst", f"{CONFUSION} {{dir}}/unlabelled.jsonl+{{file}}", ""),
     ("subjects", f"unqover {LISTS} --subjects {{file}}", ""),
     ("templates", f"unqover {LISTS} --templates {{file}}", ""),
     ("attributes", f"unqover {LISTS} --attributes {{file}}", ""),

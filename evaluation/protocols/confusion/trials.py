@@ -1,60 +1,81 @@
-"""The trials of the confusion probes: how questions are changed.
+"""The trials of the confusion probes: which questions are changed, and how (probes spec B3).
 
-Shape letters: N questions, P targets (questions that a trial changes).
+Shape letters: N questions, D hidden.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from data_modules.choices.benchmarks import choice_of
 from data_modules.choices.probes import (
     Probe,
-    Sampling,
     choice_paralysis,
     draw_instances,
     no_question,
     no_right_answer,
-    with_strangers,
     wrong_question,
 )
 from data_modules.schema import ChoiceQuestion
-from evaluation.answering.interface import Answerer
+from storage.command_line import AtLeast, Count
 from storage.errors import DataError
-from storage.finished_work import FinishedWork, work_key
-from storage.json_files import field, plain_json
+
+Sampling = Literal["random", "heuristic"]
+REPLACING: dict[Probe, Callable[..., list[ChoiceQuestion]]] = {
+    "wrong_question": wrong_question,
+    "no_right_answer": no_right_answer,
+}
+DRAWN = 50
+"""Questions in a trial of choice paralysis, as in the paper."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is asked of every model."""
+class Probing:
+    """What is asked
 
-    probes: tuple[Probe, ...]
-    trials: int
-    seed: int
-    """Of the first trial; each later one adds 1."""
-    no_shared_words: bool
-    choices: tuple[int, ...]
-    sampling: tuple[Sampling, ...]
-    similar_by: str
-    instances: int
-    drawn_only: bool = False
-    """Whether every probe, and the originals, have the drawn instances only."""
+    Args:
+        input: questions: a file of a benchmark or of rows (FILE+LABELS where labels stand in another file),
+            hub:NAME:SPLIT, or stories:choices_dev.
+        limit: use the first N questions only; 0 for all.
+        probes: which probes (default: all).
+        trials: trials of each probe with random texts.
+        seed: seed of the first trial; each later one adds 1.
+        choices: choice paralysis: numbers of choices (default: 5 10 15).
+        sampling: choice paralysis: whether wrong choices come from random questions or from those with the
+            most similar prompts (default: both).
+        encoder: heuristic sampling: whose sentence embeddings: a .ckpt of multiple_choice, a Hugging Face
+            folder or a Hub name (default: those of the model that is probed).
+        instances: ask every probe, and the originals, about N questions drawn in each trial, as the paper
+            does with UnifiedQA (default: all questions, but 50 drawn ones for choice paralysis).
+    """
+
+    input: Annotated[str, "SOURCE"]
+    limit: Annotated[int, AtLeast(0)] = 0
+    probes: list[Probe] | None = None
+    trials: Count = 5
+    seed: Annotated[int, AtLeast(0)] = 0
+    choices: list[Annotated[int, AtLeast(2)]] | None = None
+    sampling: list[Sampling] | None = None
+    encoder: Annotated[str, "SOURCE"] | None = None
+    instances: Annotated[int, AtLeast(2)] | None = None
+
+    def asks(self, probe: Probe) -> bool:
+        """Whether a probe is wanted."""
+        return probe in (self.probes or get_args(Probe))
+
+    @property
+    def samplings(self) -> Sequence[Sampling]:
+        """The samplings of choice paralysis that are wanted."""
+        return (self.sampling or get_args(Sampling)) if self.asks("choice_paralysis") else ()
 
     @property
     def seeds(self) -> range:
         """The seed of each trial."""
         return range(self.seed, self.seed + self.trials)
-
-    @property
-    def embeds(self) -> bool:
-        """Whether similarities of texts are needed."""
-        return "choice_paralysis" in self.probes and "heuristic" in self.sampling
 
 
 class Trial(NamedTuple):
@@ -62,125 +83,67 @@ class Trial(NamedTuple):
 
     probe: str
     number: int
-    targets: list[int]
-    """Indices of the originals (P)."""
+    targets: Sequence[int]
+    """Indices of the originals."""
     questions: list[ChoiceQuestion]
-    """Their changed versions (P)."""
+    """Their changed versions."""
     sampling: str = ""
-    n_choices: int = 0
-    """Of choice paralysis; 0 of the other probes."""
-
-    @property
-    def cell(self) -> dict[str, str]:
-        """The place of its numbers in the long table."""
-        paralysis = {"sampling": self.sampling, "n_choices": str(self.n_choices)}
-        return {"probe": self.probe, **(paralysis if self.n_choices else {})}
+    n_choices: str = ""
+    """Number of choices in choice paralysis."""
 
     @property
     def title(self) -> str:
-        """For progress bars."""
-        kind = f" ({self.sampling}, {self.n_choices} choices)" if self.n_choices else ""
+        """Name of the progress bar."""
+        kind = f" ({self.sampling}, {self.n_choices} choices)" if self.sampling else ""
         return f"{self.probe.replace('_', ' ')}{kind}, trial {self.number + 1}"
 
 
-def fixed_trials(questions: Sequence[ChoiceQuestion], plan: Plan) -> list[Trial]:
-    """The originals, and every trial that depends on no model.
+def fixed_trials(questions: Sequence[ChoiceQuestion], probing: Probing) -> list[Trial]:
+    """The originals, then every trial that depends on no model.
 
     Raises:
-        DataError: the questions do not suffice, be it for heuristic sampling alone: fewer than two, or with
-            different numbers of choices.
+        DataError: the questions do not suffice: fewer than two, or with different numbers of choices.
     """
     if len(questions) < 2:
-        raise DataError(f"{len(questions)} question(s); probes need at least 2, to borrow texts from")
-    first = questions[0]
+        raise DataError(f"{probing.input}: {len(questions)} question(s); probes borrow texts, and need 2")
     for question in questions:
-        if len(question.choices) != len(first.choices):
+        if len(question.choices) != len(questions[0].choices):
             raise DataError(
-                f"question {question.id} has {len(question.choices)} choices, {first.id} has "
-                f"{len(first.choices)}; probe questions of one kind at a time"
+                f"{probing.input}: question {question.id} has {len(question.choices)} choices, "
+                f"{questions[0].id} has {len(questions[0].choices)}; probe questions of one kind at a time"
             )
-    everyone = list(range(len(questions)))
-    drawn = [draw_instances(questions, seed, plan.instances) for seed in plan.seeds]
-    whole = drawn if plan.drawn_only else [everyone]
-    trials = [
-        Trial("original", number, targets, [questions[i] for i in targets])
-        for number, targets in enumerate(whole)
-    ]
-    if "no_question" in plan.probes:
-        for number, targets in enumerate(whole):
-            changed = no_question(questions[i] for i in targets)
-            trials.append(Trial("no_question", number, targets, changed))
-    replacing: tuple[tuple[Probe, Callable[..., list[ChoiceQuestion]]], ...] = (
-        ("wrong_question", wrong_question),
-        ("no_right_answer", no_right_answer),
-    )
-    for probe, change in replacing:
-        if probe not in plan.probes:
-            continue
-        able = strangers_of(questions, probe) if plan.no_shared_words else everyone
-        for number, seed in enumerate(plan.seeds):
-            targets = sorted({*able}.intersection(drawn[number])) if plan.drawn_only else able
-            if not targets:
-                raise DataError(
-                    f"--no-shared-words: none of the questions drawn in trial {number + 1} has one"
-                )
-            changed = change(questions, seed, plan.no_shared_words, targets=targets)
-            trials.append(Trial(probe, number, targets, changed))
-    if "choice_paralysis" in plan.probes:
-        paralysis = []
-        for n, (number, seed) in product(plan.choices, enumerate(plan.seeds)):
-            changed = choice_paralysis(questions, seed, n, targets=drawn[number])
-            paralysis.append(Trial("choice_paralysis", number, drawn[number], changed, "random", n))
-        trials += paralysis if "random" in plan.sampling else []
+    drawn = draws(questions, probing)
+    every = drawn if probing.instances else [range(len(questions))] * probing.trials
+    once = every if probing.instances else every[:1]
+    originals = [[questions[i] for i in targets] for targets in once]
+    trials = [Trial("original", t, once[t], asked) for t, asked in enumerate(originals)]
+    if probing.asks("no_question"):
+        trials += [Trial("no_question", t, once[t], no_question(asked)) for t, asked in enumerate(originals)]
+    for probe, change in REPLACING.items():
+        for t, seed in enumerate(probing.seeds if probing.asks(probe) else ()):
+            trials.append(Trial(probe, t, every[t], change(questions, seed, targets=every[t])))
+    if "random" in probing.samplings:
+        trials += paralysis_trials(questions, probing)
     return trials
 
 
-def strangers_of(questions: Sequence[ChoiceQuestion], probe: Probe) -> list[int]:
-    """Who has something without a word in common to put in; DataError where nobody has."""
-    if targets := with_strangers(questions, probe):
-        return targets
-    what = "prompt" if probe == "wrong_question" else "right choice"
-    raise DataError(f"--no-shared-words: every {what} has a word in common with every other one")
-
-
-def similar_trials(
-    questions: Sequence[ChoiceQuestion], plan: Plan, encoder: Answerer, work: FinishedWork
+def paralysis_trials(
+    questions: Sequence[ChoiceQuestion],
+    probing: Probing,
+    embed: Callable[[list[str]], np.ndarray] | None = None,
 ) -> list[Trial]:
-    """The trials of heuristic choice paralysis; texts are embedded only if a trial is not in `work`.
-
-    Args:
-        questions: the originals.
-        plan: how many choices, trials and instances.
-        encoder: whose embeddings tell what is similar.
-        work: keeps the changed questions.
-    """
-    prompts = [question.prompt for question in questions]
-    right = [question.choices[question.label] for question in questions]
-    vectors: list[np.ndarray] = []
-    trials = []
-    for n, (number, seed) in product(plan.choices, enumerate(plan.seeds)):
-        targets = draw_instances(questions, seed, plan.instances)
-        key = work_key(
-            what="heuristic",
-            encoder=encoder.identity,
-            texts=[prompts, right],
-            ids=[questions[i].id for i in targets],
-            by=plan.similar_by,
-            n=n,
-            seed=seed,
-            benchmark=questions[0].benchmark,
-            targets=targets,
-        )
-        if not (record := work.get(key)):
-            if not vectors:
-                vectors.append(encoder.embeddings(prompts))
-                vectors.append(vectors[0] if plan.similar_by == "prompts" else encoder.embeddings(right))
-            similar_PN = vectors[0][targets] @ vectors[1].T
-            changed = choice_paralysis(questions, seed, n, "heuristic", similar_PN, targets=targets)
-            record = work.add(key, examples=plain_json([asdict(question) for question in changed]))
-        where = f"{work.path}"
-        kept = [choice_of(row, where) for row in field(record, "examples", list, where)]
-        if len(kept) != len(targets):
-            raise DataError(f"{where}: a record holds {len(kept)} questions, not {len(targets)}; remove it")
-        trials.append(Trial("choice_paralysis", number, targets, kept, "heuristic", n))
+    """The trials of choice paralysis: of random sampling, or, by the embeddings (N, D) of prompts, of
+    heuristic sampling."""
+    vectors_ND = None if embed is None else embed([question.prompt for question in questions])
+    sampling: Sampling = "random" if vectors_ND is None else "heuristic"
+    drawn, trials = draws(questions, probing), []
+    for n, (t, seed) in product(sorted(set(probing.choices or (5, 10, 15))), enumerate(probing.seeds)):
+        similarity = None if vectors_ND is None else vectors_ND[drawn[t]] @ vectors_ND.T
+        changed = choice_paralysis(questions, seed, n, similarity, targets=drawn[t])
+        trials.append(Trial("choice_paralysis", t, drawn[t], changed, sampling, str(n)))
     return trials
+
+
+def draws(questions: Sequence[ChoiceQuestion], probing: Probing) -> list[list[int]]:
+    """The questions that are drawn in each trial, the same for every number of choices."""
+    return [draw_instances(questions, seed, probing.instances or DRAWN) for seed in probing.seeds]

@@ -27,7 +27,6 @@ from evaluation.answering.interface import Answerer, Asking, Choosing, Compute
 from evaluation.answering.language_model import LanguageModel
 from evaluation.answering.open import open_answerer
 from evaluation.answering.prompts import CHOICE_WORDINGS, choice_prompt
-from evaluation.protocols.confusion.command import check_model
 from models.backbones import Backbone
 from models.checkpoint import KEY, describe, start
 from models.heads.causal import CausalModel
@@ -188,8 +187,6 @@ def test_a_question_that_does_not_fit_is_named(folder_of: Callable[[str], Path])
     with pytest.raises(DataError, match="question many: 30 choices"):
         choice_prompt(many, CHOICE_WORDINGS["unifiedqa"])
     assert choice_prompt(many, CHOICE_WORDINGS["plain"]).startswith("why"), "which needs no letters"
-    with pytest.raises(DataError, match="30 choices"):  # before anything is asked
-        check_model(f"hf:{folder_of('t5')}", "auto", most=30, embeds=False)
 
 
 def test_a_language_model_and_an_encoder_run_side_by_side(
@@ -204,7 +201,7 @@ def test_a_language_model_and_an_encoder_run_side_by_side(
     write_choices(tmp_path / "rows.jsonl", examples)
     encoder = str(save_folder(tmp_path / "encoder"))
     models = [f"gpt=hf:{folder_of('gpt2')}", f"random={encoder}"]
-    flags = ["--trials", "2", "--choices", "3", "--instances", "4", "--encoder", encoder]
+    flags = ["--trials", "2", "--choices", "3", "--encoder", encoder]
     source = ["--input", str(tmp_path / "rows.jsonl")]
     cells = evaluate(tmp_path / "out", "confusion", "--checkpoint", *models, *source, *flags)
     for model in ("gpt", "random"):
