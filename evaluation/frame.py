@@ -7,12 +7,12 @@
         return LENGTH.run(rows, checkpoint, asking)
 
 A row is what examples.jsonl holds: the dimensions of its cell, its unit, its fields, or `failure`, the reason
-why there is no answer, and whatever else a reader wants to see.
+why there is no answer, and whatever else a reader wants to see. A row that has a list for a dimension, such
+as layers, stands for a row at each of its places: its fields are lists, too, or the same at all places.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -50,7 +50,7 @@ class Protocol:
         headline: its clauses.
         good: which numbers would be good, in words.
         notes: paragraphs above the tables.
-        failures: what unanswered rows are, in the plural.
+        failures: what unanswered rows are, in the plural; empty where rows cannot fail.
         console: how many tables the console shows.
     """
 
@@ -134,16 +134,15 @@ class Protocol:
             for view in self.views or [View(self.title, self.cells[0])]
             if self.splits(results, view.by)
         ]
-        figures = {
-            name: replace(
-                figure,
-                where=self.place(results, figure.dimensions) | {**figure.where},
-                percent=shares.issuperset(figure.measures) if figure.percent is None else figure.percent,
-            )
-            if isinstance(figure, Panels)
-            else figure
-            for name, figure in self.figures.items()
-        }
+        figures: dict[str, Figure] = {}
+        for name, figure in self.figures.items():
+            if isinstance(figure, Panels):
+                where = self.place(results, figure.dimensions) | {**figure.where}
+                percent = shares.issuperset(figure.measures) if figure.percent is None else figure.percent
+                figure = replace(figure, where=where, percent=percent)
+                if not figure.parts(results.frame):
+                    continue
+            figures[name] = figure
         return Evaluation(
             title=self.title,
             results=results,
@@ -157,11 +156,13 @@ class Protocol:
         )
 
     def statistics(self) -> dict[str, Statistic]:
-        """All measures by name, and the share of rows without an answer."""
-        return {
-            name: share(what, name) if isinstance(what, str) else what
-            for name, what in {**self.measures, "failed": "without an answer"}.items()
+        """All measures by name, and, if rows can fail, the share of those without an answer."""
+        measures = {
+            name: share(what, name) if isinstance(what, str) else what for name, what in self.measures.items()
         }
+        if self.failures:
+            measures["failed"] = share("without an answer", "failed")
+        return measures
 
     def place(self, results: Results, shown: Sequence[str]) -> dict[str, Any]:
         """Where the cells are that tell the dimensions `shown` apart, and none beyond the first entry's."""
@@ -232,12 +233,16 @@ class Protocol:
         columns: dict[str, Any] = {
             name: [row.get(name, "") for row in rows] for name in ("checkpoint", *self.by)
         }
-        for name in sorted(fields):
-            columns[name] = [math.nan if row.get(name) is None else float(row[name]) for row in rows]
-        columns["failed"] = [float("failure" in row) for row in rows]
+        columns |= {name: [row.get(name) for row in rows] for name in sorted(fields)}
+        columns["failed"] = ["failure" in row for row in rows]
         columns["unit"] = [tuple(row[name] for name in unit) for row in rows]
-        frame = pd.DataFrame(columns)
-        asked = pd.Series([tuple(row.get(name, "") for name in item) for row in rows], dtype=object)
-        number = asked.factorize()[0]
+        lists = [name for name, values in columns.items() if any(isinstance(value, list) for value in values)]
+        alike = [name for name in item if name not in lists]
+        asked = pd.Series([tuple(row.get(name, "") for name in alike) for row in rows], dtype=object)
+        frame = pd.DataFrame(columns).assign(asked=asked.factorize()[0])
+        if lists:
+            frame = frame.explode(lists, ignore_index=True)
+        frame = frame.astype(dict.fromkeys([*fields, "failed"], "float64"))
+        number = frame.groupby(["asked", *(name for name in lists if name in item)], sort=False).ngroup()
         again = frame.assign(asked=number).groupby(["checkpoint", *self.compared, "asked"]).cumcount()
-        return frame.set_index(pd.Index(number + again * (number.max(initial=0) + 1)))
+        return frame.set_index(pd.Index(number + again * (number.max() + 1)))

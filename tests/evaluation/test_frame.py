@@ -169,6 +169,19 @@ def test_rows_count_for_the_entries_whose_dimensions_they_have() -> None:
     assert number(found, "failed", "a")["value"] == 0
 
 
+def test_a_row_with_lists_equals_a_row_at_each_place() -> None:
+    rows = [
+        row | {"kind": kind, "x": 2 * i} for i, kind in enumerate("ab") for row in made("a", values(1, False))
+    ]
+    rows += [row | {"checkpoint": "b", "x": row["x"] + row["id"]} for row in rows]
+    ids = dict.fromkeys((row["checkpoint"], row["id"]) for row in rows)
+    places = [[row for row in rows if (row["checkpoint"], row["id"]) == key] for key in ids]
+    lists = [{**both[0], **{name: [row[name] for row in both] for name in ("kind", "x")}} for both in places]
+    cells = ["measure", "checkpoint", "against", "kind"]
+    one, other = (results(part).frame.sort_values(cells, ignore_index=True) for part in (rows, lists))
+    pd.testing.assert_frame_equal(one, other)
+
+
 def test_a_report_of_two_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     """The headline says the change with its interval, and a table that splits nothing is left out."""
     sets = {"one": values(1), "two": values(3), "dumb": [(0, None)] * 4}
