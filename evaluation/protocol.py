@@ -45,7 +45,7 @@ PROTOCOLS: tuple[Row, ...] = (
     Row("shift", P + "shift.command", "cosine similarity and CKA of embeddings"),
     Row("negation", P + "negation", "whether answers turn when the story is negated"),
     Row("predicate-argument", P + "predicate_argument", "which thing has which colour: yes or no"),
-    Row("sensitivity", P + "sensitivity.command", "how far a word moves when another word changes"),
+    Row("sensitivity", P + "sensitivity", "how far a word moves when another word changes"),
     Row("consistency", P + "consistency.command", "whether debiasing does what its specifications say"),
     Row("confusion", P + "confusion.command", "prior bias and choice paralysis of multiple-choice models"),
     Row("bbq", P + "bbq", "whom a model names when the text does not tell (BBQ)"),

@@ -97,7 +97,6 @@ TABLE = (
     ("pairs.jsonl", f"negation --pairs {{file}} {ASK}", "id dataset turn_id history edit"),
     ("condaqa.jsonl", "condaqa --input {file} --output {out}", "QuestionID PassageID"),
     ("stimuli.json", f"predicate-argument --stimuli {{file}} {ASK}", ""),
-    ("changes.jsonl", f"sensitivity --stimuli {{file}} {ASK}", "replacement template questions. questions"),
     ("interventions.json", f"lei {LISTS} --interventions {{file}}", "rude wealth"),
     (
         "domains.json",
