@@ -37,9 +37,18 @@ class PairFeature(NamedTuple):
 
 
 def encode_pairs(
-    pairs: Sequence[tuple[QAExample, QAExample]], tokenizer: Any, encoding: Encoding
+    pairs: Sequence[tuple[QAExample, QAExample]],
+    tokenizer: Any,
+    encoding: Encoding,
+    special: frozenset[int] | None = None,
 ) -> pa.Table:
     """The tokens of every pair of an original and its variant.
+
+    Args:
+        pairs: originals, each with its variant.
+        tokenizer: a fast tokenizer of transformers.
+        encoding: how text becomes rows.
+        special: as in `pair_feature`.
 
     Raises:
         DataError: the two of a pair do not belong together.
@@ -48,7 +57,7 @@ def encode_pairs(
         check_pair(original, variant)
     halves = [first_windows([pair[half] for pair in pairs], tokenizer, encoding) for half in (0, 1)]
     features = [
-        pair_feature(original, variant, example, windows, None)
+        pair_feature(original, variant, example, windows, special)
         for (original, windows), (variant, _), (_, example) in zip(*halves, pairs, strict=True)
     ]
     return pa.table(

@@ -80,7 +80,7 @@ def evaluate(
     if variants.variants and REFORMATTED & {*variants.variants}:  # `os` is what answers are compared with
         variants = replace(variants, variants=[*dict.fromkeys(["os", *variants.variants])])
     data = read_stories(variants)
-    sets, originals = data.examples(), {story.original.id: story.original for story in data.stories}
+    sets, originals = data.examples(), {example.id: example for example in data.originals}
     types = {example.answer_type for examples in sets.values() for example in examples}
 
     def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:

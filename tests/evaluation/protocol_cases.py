@@ -88,10 +88,10 @@ CASES: tuple[Case, ...] = (
         "qa",
         lambda _: ["--checkpoint", "{}", "--data", "stories:conversation_dev", "--limit", "6"],
         {
-            cell("cosine", checkpoint="qa", variant=variant, stories="all", embedding="cls", layer="2"): 6
+            cell("cosine", checkpoint="qa", variant=variant, embedding="cls", layer="last"): 6
             for variant in ("ts", "ts_r")
         },
-        2 * 6,
+        2 * 2 * 6,
     ),
     Case(
         "negation",
@@ -113,15 +113,9 @@ CASES: tuple[Case, ...] = (
     Case(
         "sensitivity",
         "typed.ckpt",
-        lambda room: ["--checkpoint", "{}", "--stimuli", f"{room}/changes.jsonl"],
-        {
-            **{
-                cell("distance", checkpoint="typed", relation=relation, change="exchanged", layer="2"): 4
-                for relation in ("modifier", "other modifier", "own - other modifier")
-            },
-            cell("accuracy", checkpoint="typed"): 4,
-        },
-        8,
+        lambda _: ["--checkpoint", "{}"],
+        {cell("difference", checkpoint="typed", layer="last"): 2 * 130},
+        2 * 130,
     ),
     Case(
         "consistency",
@@ -245,14 +239,6 @@ def make_room(room: Path) -> None:
         for asked, answer in ((a, "yes"), (b, "no"))
     ]
     (room / "stimuli.json").write_text(json.dumps(stimuli))
-    changes = [
-        {"sentence": f"the {a} cup was in the {b} lamp .", "target": "cup", "template": "1"}
-        | {"changed": changed, "replacement": "brown", "relation": relation}
-        | {"questions": [[f"was the cup {a} ?", "yes"], [f"was the cup {b} ?", "no"]]}
-        for a, b in (("red", "blue"), ("blue", "red"), ("black", "white"), ("white", "black"))
-        for changed, relation in ((a, "modifier"), (b, "other modifier"))
-    ]
-    write_rows(room / "changes.jsonl", changes)
     (room / "broken.ckpt").write_bytes(b"PK\x03\x04 and no more")
 
 

@@ -38,11 +38,13 @@ def commands(home: Path, folder: Path) -> dict[str, list[str]]:
         "faithfulness, language model": ["faithfulness", *causal, *stories, "--limit", "6"],
         "confusion, language model": ["confusion", *causal, *questions, "--limit", "5"],
         "feature-bias, classifier": ["feature-bias", "--checkpoint", f"{room}/choice.ckpt", *task],
+        "shift, two": ["shift", "--checkpoint", f"a={room}/qa", f"b={room}/qa", *stories, "--limit", "12"],
     }
     more["faithfulness, language model"] += ["--max-new-tokens", "2"]
     more["confusion, language model"] += ["--probes", "choice_paralysis", "--choices", "3"]
     more["confusion, language model"] += ["--encoder", f"{room}/choice.ckpt"]
     more["feature-bias, classifier"] += ["--limit", "3"]
+    more["shift, two"] += ["--batch-size", "3"]
     found = {case.protocol: case.command(room, folder / case.protocol) for case in CASES}
     return found | {
         name: [*words, "--device", "cpu", "--output", str(folder / name)] for name, words in more.items()

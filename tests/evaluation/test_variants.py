@@ -1,25 +1,19 @@
-"""Stories beside their variants: read once, joined by id, perturbed a part at a time."""
+"""Stories beside their variants: read, joined by id, perturbed."""
 
 from __future__ import annotations
 
-import io
-import re
-import sys
 from collections import Counter
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from data_modules.interventions.augmentation import template_sentence
-from data_modules.interventions.deletion import perturb
+from data_modules.interventions.deletion import perturb, with_rationale
 from data_modules.questions.rows import write_rows
-from data_modules.schema import QAExample, Rejected, Variant
+from data_modules.schema import QAExample, Rejected, Span, Variant
 from data_modules.stories.questions import qa_examples
-from evaluation.protocols.shift.measure import spread
 from evaluation.variants import Stories, VariantOptions, read_stories
 from storage.errors import DataError
 
@@ -49,10 +43,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_variants_made_here_equal_perturb_on_every_story() -> None:
     data = read(SOURCE, variants=["ts", "ts_r"], limit=80)
-    stories = [story for chunk in data.chunks(7) for story in chunk]
-    assert [story.original for story in stories] == STORIES
-    assert [story.number for story in stories] == list(range(80))
+    assert data.originals == STORIES
     assert data.examples() == {"ts": made("ts"), "ts_r": made("ts_r")}
+    assert [original.id for original, _ in data.pairs["ts_r"] if original] == [e.id for e in made("ts_r")]
     lost = {variant: [perturb(story, variant) for story in STORIES] for variant in ("ts", "ts_r")}  # type: ignore[arg-type]
     assert data.rejected == {
         variant: Counter(result.reason for result in results if isinstance(result, Rejected))
@@ -64,38 +57,28 @@ def test_variants_made_here_equal_perturb_on_every_story() -> None:
 @pytest.mark.parametrize("names", ["os_1 os_2 ts_r", "reversed os_1 os_2", "mixed"])
 def test_rows_are_joined_in_any_order_of_files_and_rows(files: Path, names: str) -> None:
     paths = [files / f"{name}.jsonl" for name in names.split()]
-    data = read(*paths)
-    assert set(data.variants) == {"os", "ts_r"}
-    chunks = list(data.chunks(30))
-    assert [len(chunk) for chunk in chunks] == [30, 30, 20]
-    assert data.examples() == {"os": STORIES, "ts_r": made("ts_r")}
+    assert read(*paths).examples() == {"os": STORIES, "ts_r": made("ts_r")}
     first = read(*paths, limit=10).examples()
     wanted = {story.id for story in STORIES[:10]}
     assert first == {"os": STORIES[:10], "ts_r": [row for row in made("ts_r") if row.id in wanted]}
 
 
-def test_rows_without_originals_stand_apart(files: Path) -> None:
+def test_rows_without_originals_have_none_in_their_pairs(files: Path) -> None:
     data = read(files / "os_1.jsonl", files / "ts_r.jsonl")
-    own = {story.id for story in STORIES[:50]}
-    assert data.others["ts_r"] == [row for row in made("ts_r") if row.id not in own]
-    assert sorted(row.id for row in data.examples()["ts_r"]) == sorted(row.id for row in made("ts_r"))
+    known = {story.id for story in STORIES[:50]}
+    others = [example for original, example in data.pairs["ts_r"] if original is None]
+    assert others == [row for row in made("ts_r") if row.id not in known]
     alone = read(files / "ts_r.jsonl", limit=7)
-    assert (len(alone.stories), alone.examples()) == (0, {"ts_r": made("ts_r")[:7]})
+    assert (alone.originals, alone.examples()) == ([], {"ts_r": made("ts_r")[:7]})
 
 
-def test_sources_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    count = 0
-
-    def counted(source: str, *, skip_bad: bool = False) -> object:
-        nonlocal count
-        for story in STORIES:
-            count += 1
-            yield story
-
-    monkeypatch.setattr("data_modules.sources.read_questions", counted)
-    data = read("stories:any", variants=["ts"], limit=30)
-    assert sum(len(chunk) for _ in range(2) for chunk in data.chunks(10)) == 2 * 30
-    assert count == 30
+def test_the_answers_sentence_stands_for_a_missing_rationale(tmp_path: Path) -> None:
+    context = "Anna is at home. Ben has a ball. He likes it."
+    bare = QAExample("q", context, "What has Ben?", (Span.locate("a ball", context, "q"),), dataset="squad")
+    write_rows([bare], tmp_path / "os.jsonl")
+    (found,) = read(tmp_path / "os.jsonl", variants=["ts_r"]).examples()["ts_r"]
+    assert found == perturb(with_rationale(bare), "ts_r")
+    assert found.context == "Anna is at home. a ball"
 
 
 def test_mistakes_name_the_source(files: Path, tmp_path: Path) -> None:
@@ -114,33 +97,3 @@ def test_generated_sentences_are_those_of_the_templates() -> None:
     needed = {example.id: bool(example.appended) for example in made("ts_r")}
     sentences = {story.id: template_sentence(story) if needed.get(story.id) else "" for story in STORIES}
     assert {example.id: example.appended for example in found} == {id: sentences[id] for id in needed}
-
-
-@given(st.lists(st.integers(0, 90), min_size=1, max_size=8), st.integers(2, 40))
-def test_spread_takes_both_ends_and_even_steps(counts: list[int], most: int) -> None:
-    chosen = spread(counts, most).tolist()
-    start = 0
-    for count in counts:
-        own = [index - start for index in chosen if start <= index < start + count]
-        assert len(own) == min(count, most)
-        if count:
-            assert (own[0], own[-1]) == (0, count - 1)
-            steps = {after - before for before, after in pairwise(own)}
-            assert not steps or max(steps) - min(steps) <= 1
-        start += count
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_reading_and_perturbing_show_their_rate_on_a_terminal_alone(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    read_stories(VariantOptions(["stories:conversation_dev"], limit=130))
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    read_stories(VariantOptions(["stories:conversation_dev"], limit=130))
-    assert re.search(r"perturbing stories: 100%.* 130/130 .*story/s", terminal.getvalue())
-    assert "reading stories:conversation_dev" in terminal.getvalue()

@@ -99,7 +99,7 @@ def faithfulness(room: Room) -> dict[str, list[str]]:
 
 def shift(room: Room) -> dict[str, list[str]]:
     data = ["--data", "stories:conversation_dev", "--limit", "8", "--variants", *VARIANTS[1:]]
-    spans = ["--checkpoint", *span_models(room), *data, "--layers", "all", "--between", "first"]
+    spans = ["--checkpoint", *span_models(room), *data, "--layers", "all"]
     return {"spans": spans, "typed": ["--checkpoint", *typed_models(room), *data, "--include-question"]}
 
 
@@ -114,7 +114,7 @@ def predicate_argument(room: Room) -> dict[str, list[str]]:
 
 
 def sensitivity(room: Room) -> dict[str, list[str]]:
-    return {"report": ["--checkpoint", *typed_models(room), "--stimuli", str(room.data / "changes.jsonl")]}
+    return {"report": ["--checkpoint", *typed_models(room)]}
 
 
 def consistency(room: Room) -> dict[str, list[str]]:

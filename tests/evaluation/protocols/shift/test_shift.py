@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.questions.rows import write_rows
 from data_modules.schema import QAExample
-from evaluation.answering.interface import Asking
-from evaluation.protocols.shift.measure import BINS, measure
-from evaluation.protocols.shift.report import MOST_BINS, joined_bins
-from evaluation.variants import VariantOptions, read_stories
+from evaluation.protocols.shift.measure import spread
 from metrics.intervals import mean_interval
-from metrics.shift import histogram_edges
 from tests.evaluation.checkpoints import examples_of, save_ckpt, save_folder, told
 from tests.evaluation.protocols.shift.shift_oracle import (
-    DATA,
     STORIES,
     Naive,
     assert_same,
@@ -53,10 +46,10 @@ def common(example: QAExample) -> int:
 
 
 @pytest.mark.parametrize("architecture", ["bert", "xlnet"])
-def test_every_layer_equals_a_loop_over_single_texts(room: Path, tmp_path: Path, architecture: str) -> None:
+def test_cosines_match_transformers_on_single_texts(room: Path, tmp_path: Path, architecture: str) -> None:
     folder = room / {"bert": "a"}.get(architecture, architecture)
     cells = shift(tmp_path / "out", "--checkpoint", f"m={folder}", "--layers", "all", "--batch-size", "5")
-    rows = {(row["variant"], row["id"]): row for row in examples_of(tmp_path / "out")}
+    rows = {(row["variant"], row["id"], row["embedding"]): row for row in examples_of(tmp_path / "out")}
     naive = Naive(folder, architecture)
     for variant in ("ts", "ts_r"):
         cls: list[list[float]] = []
@@ -67,11 +60,10 @@ def test_every_layer_equals_a_loop_over_single_texts(room: Path, tmp_path: Path,
             cls.append(cosines(first, second))
             shared = [at for at in others if at[1] <= common(example)]
             tokens.append([cosines(places[at], others[at]) for at in shared])
-            row = rows[variant, example.id]
-            assert (row["pairs"], row["windows"]) == (len(shared), 1)
-            assert row["cls"] == pytest.approx(cls[-1][-1], abs=1e-5)
-            assert row["tokens"] == pytest.approx(fmean(cos[-1] for cos in tokens[-1]), abs=1e-5)
-        for layer in range(3):
+            row = rows[variant, example.id, "common"]
+            assert (row["tokens"], row["stories"]) == (len(shared), "single window")
+            assert row["cosine"][-1] == pytest.approx(fmean(cos[-1] for cos in tokens[-1]), abs=1e-5)
+        for layer, name in enumerate((0, 1, "last")):
             every = [(cos[layer], i) for i, story in enumerate(tokens) for cos in story]
             expected = {
                 ("cls", "cosine"): fmean(cos[layer] for cos in cls),
@@ -80,152 +72,92 @@ def test_every_layer_equals_a_loop_over_single_texts(room: Path, tmp_path: Path,
                 ("common", "std"): pstdev(cos for cos, _ in every),
                 ("common", "macro"): fmean(fmean(cos[layer] for cos in s) for s in tokens),
             }
-            cell = {"checkpoint": "m", "variant": variant, "layer": layer}
-            for (embedding, name), value in expected.items():
-                for stories in ("all", "single window"):
-                    row = cells.row(name, embedding=embedding, stories=stories, **cell)
+            cell = {"checkpoint": "m", "variant": variant, "layer": name}
+            for (embedding, measure), value in expected.items():
+                for stories in ("", "single window"):
+                    row = cells.row(measure, embedding=embedding, stories=stories, **cell)
                     assert row["value"] == pytest.approx(value, abs=1e-5)
                     assert row["n"] == len(cls)
-            for embedding, (_, interval, _) in (
-                ("cls", mean_interval([cos[layer] for cos in cls], range(len(cls)))),
-                ("common", mean_interval([cos for cos, _ in every], [i for _, i in every])),
-            ):
-                row = cells.row("cosine", embedding=embedding, stories="all", **cell)
-                assert (row["low"], row["high"]) == pytest.approx(interval, abs=1e-5)
-        cell = {"checkpoint": "m", "variant": variant, "stories": "all", "embedding": "common"}
-        assert cells("pairs", **cell) == len(every)
+            _, interval, _ = mean_interval([cos for cos, _ in every], [i for _, i in every])
+            row = cells.row("cosine", embedding="common", **cell)
+            assert (row["low"], row["high"]) == pytest.approx(interval, abs=1e-5)
 
 
-def test_neither_chunks_nor_batches_nor_prepared_rows_change_a_number(room: Path, tmp_path: Path) -> None:
+def test_prepared_rows_and_batch_sizes_give_the_same_numbers(room: Path, tmp_path: Path) -> None:
     flags = ("--checkpoint", *(f"{name}={room / name}" for name in "ab"), "--variants", "ts_r")
     whole = shift(tmp_path / "whole", *flags, "--layers", "all")
-    rows = examples_of(tmp_path / "whole")
-    for data in ((DATA,), (room / "ts_r.jsonl", room / "os.jsonl")):
-        output = tmp_path / f"{len(data)}"
-        parts = shift(output, *flags, "--layers", "all", "--chunk", "5", "--batch-size", "3", data=data)
-        assert_same(parts, whole, 1e-6)
-        pairs = zip(rows, examples_of(output), strict=True)
-        assert all(
-            one[name] == other[name] for one, other in pairs for name in ("checkpoint", "id", "variant")
-        )
+    rows = (room / "ts_r.jsonl", room / "os.jsonl")
+    assert_same(shift(tmp_path / "rows", *flags, "--layers", "all", data=rows), whole, 1e-12)
+    assert_same(shift(tmp_path / "small", *flags, "--layers", "all", "--batch-size", "3"), whole, 1e-6)
+    place = {"variant": "ts_r", "embedding": "cls", "layer": "last"}
+    change = whole("cosine", checkpoint="b", against="a", **place)
+    values = (whole("cosine", checkpoint=name, **place) for name in "ba")
+    assert change == pytest.approx(next(values) - next(values), abs=1e-12)
 
 
-def test_stories_of_several_windows_are_reported_apart(tmp_path: Path) -> None:
+def test_stories_of_one_window_are_counted_apart(tmp_path: Path) -> None:
     checkpoint = save_ckpt(tmp_path / "short.ckpt", max_length=44, stride=8)
     cells = shift(tmp_path / "out", "--checkpoint", checkpoint, "--variants", "ts")
     rows = examples_of(tmp_path / "out")
-    single = [row for row in rows if row["windows"] == 1]
+    single = [row for row in rows if row["stories"]]
     assert 0 < len(single) < len(rows)
-    for stories, chosen in (("all", rows), ("single window", single)):
-        cell = {"checkpoint": "short", "variant": "ts", "stories": stories}
-        row = cells.row("cosine", embedding="cls", layer=2, **cell)
-        # Rows and report are sums in float64 of the same cosines.
-        assert row["value"] == pytest.approx(fmean(r["cls"] for r in chosen), abs=1e-13)
-        assert row["n"] == len(chosen)
-        macro = cells("macro", embedding="common", layer=2, **cell)
-        assert macro == pytest.approx(fmean(r["tokens"] for r in chosen), abs=1e-13)
-        assert cells("pairs", embedding="common", **cell) == sum(row["pairs"] for row in chosen)
+    for stories, chosen in (("", rows), ("single window", single)):
+        cell = {"checkpoint": "short", "variant": "ts", "stories": stories, "layer": "last"}
+        for embedding, measure in (("cls", "cosine"), ("common", "macro")):
+            cosine = [row["cosine"][-1] for row in chosen if row["embedding"] == embedding]
+            row = cells.row(measure, embedding=embedding, **cell)
+            assert row["value"] == pytest.approx(fmean(cosine), abs=1e-13)
+            assert row["n"] == len(cosine)
 
 
-def test_question_tokens_and_generated_sentences(room: Path, tmp_path: Path) -> None:
+def test_include_question_adds_common_tokens(room: Path, tmp_path: Path) -> None:
     flags = ("--checkpoint", f"m={room / 'a'}", "--variants", "ts_r", "ts_r_aug")
-    plain = shift(tmp_path / "plain", *flags)
-    asked = shift(tmp_path / "asked", *flags, "--include-question")
-    cell = {"checkpoint": "m", "stories": "all"}
-    pairs = {"measure": "pairs", "embedding": "common", **cell}
-    cosine = {"measure": "cosine", "embedding": "cls", "layer": 2, **cell}
-    assert asked(variant="ts_r", **pairs) > plain(variant="ts_r", **pairs)
-    assert asked(variant="ts_r", **cosine) == plain(variant="ts_r", **cosine)
-    # What is appended is no common token, be it the bare answer or a sentence around it.
-    assert plain(variant="ts_r_aug", **pairs) == plain(variant="ts_r", **pairs)
-    assert plain(variant="ts_r_aug", **cosine) != plain(variant="ts_r", **cosine)
+    shift(tmp_path / "plain", *flags)
+    shift(tmp_path / "asked", *flags, "--include-question")
+    plain, asked = (
+        {(row["variant"], row["id"], row["embedding"]): row for row in examples_of(tmp_path / name)}
+        for name in ("plain", "asked")
+    )
+    for key, row in plain.items():
+        _, name, embedding = key
+        assert asked[key]["tokens"] > row["tokens"] if embedding == "common" else asked[key] == row
+        # What is appended is no common token, be it the bare answer or a sentence around it.
+        assert plain["ts_r_aug", name, embedding]["tokens"] == plain["ts_r", name, embedding]["tokens"]
 
 
-def test_edits_that_keep_the_meaning_are_compared_by_cls(room: Path, tmp_path: Path) -> None:
+def test_reformatted_variants_are_compared_by_cls(room: Path, tmp_path: Path) -> None:
     """Their stories may share no place with the original; where the question alone is another, tokens do."""
     variants = ("reworded", "spaced")
     cells = shift(tmp_path / "out", "--checkpoint", f"m={room / 'a'}", "--variants", *variants)
-    cell = {"checkpoint": "m", "stories": "all", "embedding": "cls", "layer": 2}
+    cell = {"checkpoint": "m", "embedding": "cls", "layer": "last"}
     assert cells("cosine", variant="reworded", **cell) < 1 - 1e-4
-    assert cells("cosine", variant="spaced", **cell) == pytest.approx(
-        1, abs=1e-6
-    )  # BERT's tokens are the same
-    pairs = [cells("pairs", checkpoint="m", stories="all", embedding="common", variant=v) for v in variants]
-    assert pairs[0] > 0 == pairs[1]
+    # BERT's tokens are the same.
+    assert cells("cosine", variant="spaced", **cell) == pytest.approx(1, abs=1e-6)
+    assert {row["variant"] for row in examples_of(tmp_path / "out") if row["embedding"] == "common"} == {
+        "reworded"
+    }
 
 
-def test_mistakes_cost_one_line(room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made_here = made("ts_r")
-    for name, rows in (
-        ("strange", [replace(example, id="x" + example.id) for example in made_here]),
-        ("changed", [replace(example, context="Z" + example.context) for example in made_here]),
-    ):
-        write_rows(rows, tmp_path / f"{name}.jsonl")
-    os = room / "os.jsonl"
-    for word, arguments in (
-        ("without an original", (os, tmp_path / "strange.jsonl")),
-        ("not made from the story", (os, tmp_path / "changed.jsonl")),
-        ("originals", (room / "ts_r.jsonl",)),
-        ("--variants", (os, "--variants", "os")),
-        ("two checkpoints", (os, "--between", "first")),
-    ):
-        checkpoint = ("--checkpoint", f"m={room / 'a'}", "--output", tmp_path / "no")
-        assert word in told(capsys, "shift", *checkpoint, "--data", *arguments)
-    assert not (tmp_path / "no").exists()
+def test_rows_of_other_stories_are_refused(
+    room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_rows([replace(row, id="x" + row.id) for row in made("ts_r")], tmp_path / "strange.jsonl")
+    write_rows([replace(row, context="Z" + row.context) for row in made("ts_r")], tmp_path / "changed.jsonl")
+    for name, word in (("strange", "without their originals"), ("changed", "not made from the story")):
+        data = ("--data", room / "os.jsonl", tmp_path / f"{name}.jsonl")
+        flags = ("--checkpoint", f"m={room / 'a'}", "--output", tmp_path / "no")
+        assert word in told(capsys, "shift", *flags, *data)
 
 
-def test_memory_does_not_grow_with_the_number_of_stories(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python's own memory (records, tokens, rows); torch's holds one batch and sums of fixed size."""
-    monkeypatch.setattr("evaluation.protocols.shift.measure.STATES", 32)  # the bound of what figures keep
-
-    def peak(limit: int, chunk: int) -> int:
-        options = VariantOptions(data=["stories:conversation_train"], variants=["ts_r"], limit=limit)
-        named, asking = {"a": str(room / "a")}, Asking(device="cpu")
-        flags = {"every_layer": False, "between": None, "include_question": False}
-        tracemalloc.start()
-        measure(named, read_stories(options), asking, chunk=chunk, **flags)  # type: ignore[arg-type]
-        _, highest = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        return highest
-
-    peak(32, 32)  # imports and caches
-    peak(224, 32)  # the cache of sentence boundaries, which has a bound
-    few, many, at_once = peak(64, 32), peak(224, 32), peak(224, 224)
-    assert many < 1.3 * few
-    assert at_once > 1.6 * few  # so that the bound above means something
-
-
-def test_states_are_those_that_cosines_are_of(room: Path, tmp_path: Path) -> None:
-    """The figure of CLS states stands on the same embeddings as the rows, for every story and variant."""
-    stories = read_stories(VariantOptions(data=[str(DATA)], variants=["ts", "ts_r"]))
-    flags: dict[str, Any] = {"every_layer": False, "between": "none", "include_question": False, "chunk": 7}
-    (found,), _, rows = measure({"a": str(room / "a")}, stories, Asking(device="cpu"), **flags)
-    state = {(number, variant): vector for number, variant, vector in found.states}
-    assert [state[:2] for state in found.states] == sorted(state)
-    assert len(found.states) == len(stories.stories) + len(rows)
-    number_of = {story.original.id: story.number for story in stories.stories}
-    for row in rows:
-        number = number_of[row["id"]]
-        os, other = state[number, "os"], state[number, row["variant"]]
-        cosine = os @ other / np.sqrt((os @ os) * (other @ other))
-        assert row["cls"] == pytest.approx(cosine, abs=1e-5)
-
-
-@given(
-    st.lists(
-        st.dictionaries(st.integers(0, BINS - 1), st.integers(1, 50), max_size=6), min_size=1, max_size=3
-    )
-)
-def test_joined_bins_keep_every_count_in_its_place(sparse: list[dict[int, int]]) -> None:
-    counts = [np.bincount(list(c), list(c.values()), minlength=BINS) if c else np.zeros(BINS) for c in sparse]
-    edges, shares = joined_bins(counts)
-    assert len(edges) - 1 <= MOST_BINS
-    assert (np.diff(edges) > 0).all()
-    assert edges[0] > 0  # on a log axis
-    fine = 1 - histogram_edges(BINS, log=True).numpy()[::-1]
-    fine[0] = fine[1] * 10 ** (-1 / 50)
-    for count, share in zip(counts, shares, strict=True):
-        assert share.sum() == pytest.approx(1 if count.sum() else 0)
-        for k in np.flatnonzero(share):
-            inside = (fine[:-1] >= edges[k] - 1e-9) & (fine[1:] <= edges[k + 1] + 1e-9)
-            assert share[k] == pytest.approx(count[::-1][inside].sum() / count.sum())
+@given(st.lists(st.integers(0, 90), min_size=1, max_size=8), st.integers(2, 40))
+def test_spread_takes_both_ends_and_even_steps(counts: list[int], most: int) -> None:
+    chosen = spread(counts, most).tolist()
+    start = 0
+    for count in counts:
+        own = [index - start for index in chosen if start <= index < start + count]
+        assert len(own) == min(count, most)
+        if count:
+            assert (own[0], own[-1]) == (0, count - 1)
+            steps = {after - before for before, after in pairwise(own)}
+            assert not steps or max(steps) - min(steps) <= 1
+        start += count

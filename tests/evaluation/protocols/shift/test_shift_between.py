@@ -9,8 +9,8 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from tests.evaluation.checkpoints import save_folder, told
-from tests.evaluation.protocols.shift.shift_oracle import DATA, STORIES, Naive, built, cosines, related, shift
+from tests.evaluation.checkpoints import save_folder
+from tests.evaluation.protocols.shift.shift_oracle import STORIES, Naive, built, cosines, related, shift
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def naive_cka(x_ND: np.ndarray, y_ND: np.ndarray) -> float:
     return float((k * m).sum() / np.sqrt((k * k).sum() * (m * m).sum()))
 
 
-def test_three_checkpoints_are_compared_with_the_first_by_layer(room: Path, tmp_path: Path) -> None:
+def test_cosine_and_cka_between_checkpoints_match_transformers(room: Path, tmp_path: Path) -> None:
     named = [f"{name}={room / name}" for name in "abc"]
     flags = ("--variants", "ts_r", "--batch-size", "5", "--layers", "all")
     cells = shift(tmp_path / "out", "--checkpoint", *named, *flags)
@@ -63,16 +63,14 @@ def evenly(count: int, most: int = 32) -> list[int]:
     return list(range(count)) if count <= most else [round(i * step) for i in range(most)]
 
 
-def test_a_checkpoint_is_equal_to_itself_and_its_neighbour_is_the_one_before(
-    room: Path, tmp_path: Path
-) -> None:
-    named = [f"one={room / 'a'}", f"again={room / 'a'}", f"b={room / 'b'}"]
-    cells = shift(tmp_path / "out", "--checkpoint", *named, "--variants", "ts", "--between", "consecutive")
-    between = cells.frame[cells.frame["reference"] != ""].dropna(subset="value")
-    pairs = between.groupby(["reference", "checkpoint"])["value"]
-    assert set(pairs.groups) == {("one", "again"), ("again", "b")}
-    assert list(pairs.get_group(("one", "again"))) == pytest.approx([1] * 11, abs=1e-6)
-    assert pairs.get_group(("again", "b")).min() < 0.999
+def test_a_checkpoint_equals_itself(room: Path, tmp_path: Path) -> None:
+    named = [f"one={room / 'a'}", f"again={room / 'a'}"]
+    frame = shift(tmp_path / "out", "--checkpoint", *named, "--variants", "ts").frame
+    between = frame[(frame["reference"] == "one") & frame["measure"].isin(["cosine", "cka"])]
+    assert list(between["value"].dropna()) == pytest.approx([1] * 11, abs=1e-6)
+    changes = frame[(frame["against"] == "one") & (frame["measure"] == "cosine")]
+    assert len(changes) > 0
+    assert (changes["value"] == 0).all()
 
 
 def test_models_of_other_depths_and_widths_are_compared_as_far_as_they_go(tmp_path: Path) -> None:
@@ -84,18 +82,15 @@ def test_models_of_other_depths_and_widths_are_compared_as_far_as_they_go(tmp_pa
     named = [f"{name}={path}" for name, path in paths.items()]
     frame = shift(tmp_path / "out", "--checkpoint", *named, "--layers", "all").frame
     between = frame[frame["reference"] == "base"]
-    assert set(between[between["checkpoint"] == "deep"]["layer"].astype(str)) == {"0", "1", "2"}
+    assert set(between[between["checkpoint"] == "deep"]["layer"]) == {"0", "1", "2"}
     assert set(between[between["checkpoint"] == "wide"]["measure"]) == {"cka"}
     deep = frame[(frame["checkpoint"] == "deep") & (frame["reference"] == "")]
-    assert set(deep["layer"].astype(str)) - {""} == {"0", "1", "2", "3", "4"}
+    assert set(deep["layer"]) == {"0", "1", "2", "3", "4", "last"}
+    assert set(deep[deep["against"] == "base"]["layer"]) == {"0", "1", "2", "last"}
 
 
-def test_other_tokens_cannot_be_compared(
-    room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_checkpoints_with_other_vocabularies_are_not_compared(room: Path, tmp_path: Path) -> None:
     named = [f"bert={room / 'a'}", f"xlnet={save_folder(tmp_path / 'xlnet', 'xlnet')}"]
     cells = shift(tmp_path / "out", "--checkpoint", *named, "--variants", "ts")
     assert set(cells.frame["reference"]) == {""}
-    asked = ["shift", "--checkpoint", *named, "--data", DATA, "--limit", "4", "--between", "first"]
-    assert "--between none" in told(capsys, *asked, "--output", tmp_path / "no")
-    assert not (tmp_path / "no").exists()
+    assert "another vocabulary" in (tmp_path / "out" / "report.md").read_text()
