@@ -16,6 +16,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby, takewhile
+from threading import get_ident
 from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
@@ -144,9 +145,13 @@ def log_likelihoods(
 
 @contextmanager
 def _logits_at(model: Any, chosen_K: Tensor) -> Iterator[None]:
-    """Within, the model computes logits (K, V) of these tokens of its (B, T) alone, numbered row by row."""
+    """Within, the model computes logits (K, V) of these tokens of its (B, T) alone, numbered row by row; what
+    other threads ask it meanwhile is not touched."""
+    thread = get_ident()
 
     def choose(_: Any, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        if get_ident() != thread:
+            return arguments
         return arguments[0].flatten(0, 1).index_select(0, chosen_K), *arguments[1:]
 
     handle = model.get_output_embeddings().register_forward_pre_hook(choose)

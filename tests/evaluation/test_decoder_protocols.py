@@ -20,7 +20,7 @@ from models.backbones import Backbone
 from models.checkpoint import KEY, describe, start
 from models.heads.causal import CausalModel
 from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import QUESTIONS, told
+from tests.evaluation.checkpoints import GROUPS, QUESTIONS, told
 from tests.evaluation.protocol_cases import CASES, Case, make_room
 
 ASKED = [case for case in CASES if case.protocol != "ask"]  # which scores spans
@@ -72,6 +72,17 @@ def test_as_language_models(room: Path) -> None:
     )
     assert torch.equal(folder, base)
     assert (tuned - base).abs().min() > 1e-3
+
+
+def test_threads_do_not_change_scores(room: Path) -> None:
+    """Batches of several threads share one model."""
+    checkpoint = QuestionCheckpoint(f"{room}/causal", Asking(device="cpu", batch_size=1))
+    before, found = torch.get_num_threads(), []
+    for threads in (1, 4):
+        torch.set_num_threads(threads)
+        found.append(checkpoint.subject_scores(GROUPS))
+    torch.set_num_threads(before)
+    torch.testing.assert_close(*found)
 
 
 def test_only_an_adapter_has_a_base(room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
