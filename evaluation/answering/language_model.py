@@ -55,15 +55,25 @@ GROUPS_AT_ONCE = 512
 """Groups whose pairs are sorted by length and scored in batches of similar ones."""
 
 
-def open_language_model(path: str, *, device: str = "auto", dtype: str = "auto", **how: Any) -> TextModel:
+def open_language_model(
+    path: str, *, device: str = "auto", dtype: str = "auto", chat_template: bool | None = None, **how: Any
+) -> TextModel:
     """A language model: by `hf:` or `openai:` name (`open_text_model`), or a decoder's `.ckpt`, folder or Hub
     name.
+
+    Args:
+        path: its name.
+        device, dtype: where it runs, and what its weights are held in.
+        chat_template: whether prompts are presented in the tokenizer's chat template, if it has one; None: as
+            a checkpoint was trained.
+        how: further arguments of `open_text_model`.
 
     Raises:
         ValueError: there is none.
     """
     if path.startswith(LANGUAGE_MODELS):
-        return open_text_model(path, device=device, dtype=dtype, **how)
+        templated = chat_template is not False
+        return open_text_model(path, device=device, dtype=dtype, chat_template=templated, **how)
     if kind_of(path) != "causal":
         raise ValueError(f"{path}: is no language model; name a decoder, hf:PATH or openai:MODEL[@URL]")
     model, info = load(path, CausalModel)
@@ -72,7 +82,9 @@ def open_language_model(path: str, *, device: str = "auto", dtype: str = "auto",
     tokenizer = load_tokenizer(info.tokenizer, model.architecture)
     loaded = Loaded(model.encoder, tokenizer, fingerprint(model))
     how.pop("completions", None)  # it always continues the bare prompt
-    return LocalTextModel(path, device=device, loaded=loaded, **how)
+    if chat_template is None:
+        chat_template = info.encoding.get("chat") != "never"
+    return LocalTextModel(path, device=device, chat_template=chat_template, loaded=loaded, **how)
 
 
 class LanguageModel(Answerer):
@@ -92,9 +104,11 @@ class LanguageModel(Answerer):
     def __init__(self, path: str, asking: Choosing) -> None:
         self.path, self.prompt, self.likelihood = path, asking.prompt, asking.likelihood
         wanted = asking.choice_prompt
-        bare = wanted != "auto" and CHOICE_WORDINGS[wanted].bare
         how = {name: getattr(asking, name) for name in ("max_new_tokens", "device", "dtype", "batch_size")}
-        model = open_language_model(path, **how, chat_template=asking.chat != "never" and not bare)
+        chat = {"auto": None, "always": True, "never": False}[asking.chat]
+        if wanted != "auto" and CHOICE_WORDINGS[wanted].bare:
+            chat = False
+        model = open_language_model(path, **how, chat_template=chat)
         self.model = cast(Any, model)
         if asking.chat == "always" and not getattr(model, "chat", True):
             raise ValueError(f"{path}: --chat always, but its tokenizer has no chat template")

@@ -1,4 +1,4 @@
-"""Every protocol asks a decoder's checkpoint: the base of an adapter and the adapter, in one report."""
+"""Decoders in every form that a checkpoint has, and in every protocol."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from data_modules.encoding.windows import Encoding
 from evaluation.__main__ import main
 from evaluation.answering.checkpoint import QuestionCheckpoint
 from evaluation.answering.interface import Asking
-from evaluation.answering.language_model import open_language_model
+from models.__main__ import main as models_main
 from models.adapters import own_weights
 from models.backbones import Backbone
 from models.checkpoint import KEY, describe, start
@@ -24,54 +24,53 @@ from tests.evaluation.checkpoints import GROUPS, QUESTIONS, told
 from tests.evaluation.protocol_cases import CASES, Case, make_room
 
 ASKED = [case for case in CASES if case.protocol != "ask"]  # which scores spans
+FORMS = [case for case in CASES if case.protocol in ("bias", "bbq", "confusion", "faithfulness")]
 
 
 @pytest.fixture(scope="module")
 def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The room of all cases, and an adapter on its causal model."""
+    """The room of all cases; on its causal model a checkpoint, and one with an adapter, each as folder too."""
     root = tmp_path_factory.mktemp("room")
     make_room(root)
-    folder, rank = root / "causal", {"lora_rank": 2}
-    model = start(Backbone(architecture="gpt2", checkpoint=str(folder), **rank), CausalModel)  # type: ignore[arg-type]
-    torch.manual_seed(3)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                parameter.normal_(0, 0.5)
-    files = tokenizer_files(AutoTokenizer.from_pretrained(folder))
-    weights = own_weights(
-        model, {f"model.{key}": value for key, value in model.state_dict().items()}, "model."
-    )
-    saved = describe(model, files, asdict(Encoding(max_length=250)))
-    torch.save({"state_dict": weights, "global_step": 1, KEY: saved}, root / "adapter.ckpt")
+    files = tokenizer_files(AutoTokenizer.from_pretrained(root / "causal"))
+    encoding = asdict(Encoding(max_length=250, unknown="nothing", offer_unknown=True))
+    for name, rank in (("plain", 0), ("adapter", 2)):
+        backbone = Backbone(architecture="gpt2", checkpoint=f"{root}/causal", lora_rank=rank)
+        model = start(backbone, CausalModel)
+        torch.manual_seed(3)
+        with torch.no_grad():
+            for parameter in model.parameters() if rank else ():
+                if parameter.requires_grad:
+                    parameter.normal_(0, 0.5)
+        weights = {f"model.{key}": value for key, value in model.state_dict().items()}
+        content = {"state_dict": own_weights(model, weights, "model."), "global_step": 1}
+        torch.save(content | {KEY: describe(model, files, encoding)}, root / f"{name}.ckpt")
+        assert models_main(["export", f"{root}/{name}.ckpt", f"{root}/{name}"]) == 0
     return root
 
 
+def run(case: Case, room: Path, output: Path, *models: str) -> Cells:
+    flags = [part for flag in case.flags(room) for part in (models if flag == "{}" else [flag])]
+    assert main([case.protocol, *flags, "--device", "cpu", "--output", str(output)]) == 0
+    return Cells(output)
+
+
+@pytest.mark.parametrize("name", ["plain", "adapter"])
+@pytest.mark.parametrize("case", FORMS, ids=lambda case: case.protocol)
+def test_checkpoint_and_exported_folder_give_the_same_numbers(
+    case: Case, name: str, room: Path, tmp_path: Path
+) -> None:
+    for form in (f"{name}.ckpt", name):
+        run(case, room, tmp_path / form, f"m={room}/{form}")
+    files = [(tmp_path / form / "results.csv").read_text() for form in (f"{name}.ckpt", name)]
+    assert files[0] == files[1]
+
+
 @pytest.mark.parametrize("case", ASKED, ids=lambda case: case.protocol)
-def test_base_and_adapter_side_by_side(case: Case, room: Path, tmp_path: Path) -> None:
-    asked = [f"base=base:{room}/adapter.ckpt", f"tuned={room}/adapter.ckpt"]
-    flags = [part for flag in case.flags(room) for part in (asked if flag == "{}" else [flag])]
-    command = [case.protocol, *flags, "--device", "cpu"]
-    assert main([*command, "--output", str(tmp_path / "r")]) == 0
-    cells = Cells(tmp_path / "r")
+def test_every_protocol_asks_base_and_adapter(case: Case, room: Path, tmp_path: Path) -> None:
+    cells = run(case, room, tmp_path / "r", f"base=base:{room}/adapter.ckpt", f"tuned={room}/adapter.ckpt")
     cells.check()
-    for measure, place in case.n:
-        where = dict(place)
-        if "sampling" in where or not {"typed", "qa", "choice", "causal"} & {where["checkpoint"]}:
-            continue
-        values = [cells.row(measure, **(where | {"checkpoint": name})) for name in ("base", "tuned")]
-        assert {row["n"] for row in values} == {case.n[measure, place]}
-
-
-def test_as_language_models(room: Path) -> None:
-    """The base is the folder's model to the bit, and the adapter another."""
-    pairs = [("anna is in the", " attic"), ("where is anna ?", " in the cellar")]
-    names = (f"hf:{room}/causal", f"base:{room}/adapter.ckpt", f"{room}/adapter.ckpt")
-    folder, base, tuned = (
-        open_language_model(name, device="cpu").log_likelihoods(pairs)[0] for name in names
-    )
-    assert torch.equal(folder, base)
-    assert (tuned - base).abs().min() > 1e-3
+    assert {"base", "tuned"} <= set(cells.frame["checkpoint"])
 
 
 def test_threads_do_not_change_scores(room: Path) -> None:
@@ -90,12 +89,9 @@ def test_only_an_adapter_has_a_base(room: Path, tmp_path: Path, capsys: pytest.C
     assert "no adapter" in told(capsys, *asked, "--output", tmp_path / "r")
 
 
-def test_what_it_was_trained_to_write_for_unknown_is_unknown(
-    room: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = QuestionCheckpoint(f"{room}/adapter.ckpt", Asking(device="cpu"))
-    asked.encoding = replace(asked.encoding, unknown="not stated")
-    monkeypatch.setattr(
-        asked.decoder, "write", lambda inputs, starts, *_: ["Not stated", "attic"][: len(starts)]
-    )
-    assert {answer.text for answer in asked.answers(QUESTIONS[:2])} == {"unknown", "attic"}
+def test_the_word_for_unknown_of_the_training_is_unknown(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint = QuestionCheckpoint(f"{room}/adapter.ckpt", Asking(device="cpu"))
+    checkpoint.encoding = replace(checkpoint.encoding, unknown="not stated")
+    lines = ["Not stated", "attic"]
+    monkeypatch.setattr(checkpoint.decoder, "write", lambda inputs, starts, *_: lines[: len(starts)])
+    assert {answer.text for answer in checkpoint.answers(QUESTIONS[:2])} == {"unknown", "attic"}
