@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from datetime import timedelta
 from functools import wraps
 from pathlib import Path
@@ -22,13 +22,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 if TYPE_CHECKING:
     from storage.finished_work import FinishedWork
 
-T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 LONGEST_WAIT = timedelta(hours=12)
 """For a process whose share takes longer than another's."""
 CHUNK = 256
-"""Answers between two exchanges of `kept`: what an interruption of several processes costs at most."""
+"""Answers of several processes between two exchanges of `kept`: what an interruption costs at most."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,19 @@ class Processes:
     rank: int = 0
     size: int = 1
     work: FinishedWork | None = None
+
+    def gathered(self, value: Any) -> list[Any]:
+        """The value of each process, by rank; ValueError where a process is gone."""
+        if self.size == 1:
+            return [value]
+        import torch.distributed as dist
+
+        values: list[Any] = [None] * self.size
+        try:
+            dist.all_gather_object(values, value)
+        except RuntimeError as error:
+            raise ValueError("another process has ended, by its own error or for want of memory") from error
+        return values
 
 
 def launched() -> tuple[int, int]:
@@ -56,24 +68,23 @@ def shared(method: Method) -> Method:
     @wraps(method)
     def divided(model: Any, requests: Iterable[Any], *more: Any, **named: Any) -> Any:
         processes = _current.get()
-        rank, size = processes.rank, processes.size
-        if size == 1:
+        if processes.size == 1:
             return method(model, requests, *more, **named)
         import torch
 
         requests = list(requests)
-
         token = _current.set(Processes())  # what is divided is not divided again
         try:
-            answers = method(model, requests[rank::size], *more, **named)
-            parts = gathered(answers if isinstance(answers, torch.Tensor) else list(answers), size)
+            answers = method(model, requests[processes.rank :: processes.size], *more, **named)
+            answers = answers if isinstance(answers, torch.Tensor) else list(answers)
         finally:
             _current.reset(token)
-        first, whole = parts[0], cast(Any, [None] * len(requests))
-        if isinstance(first, torch.Tensor):
-            whole = first.new_empty(len(requests), *first.shape[1:])
+        parts = processes.gathered(answers)
+        whole: Any = [None] * len(requests)
+        if isinstance(answers, torch.Tensor):
+            whole = answers.new_empty(len(requests), *answers.shape[1:])
         for rank, part in enumerate(parts):
-            whole[rank::size] = part
+            whole[rank :: processes.size] = part
         return whole
 
     return cast(Method, divided)
@@ -95,14 +106,13 @@ def kept(method: Method) -> Method:
         from storage.json_files import plain_json
 
         work = _current.get().work or FinishedWork(None)
-        parts: dict[str, Any] = {"model": model.identity, "method": method.__qualname__}
-        parts["more"] = plain_json([more, {name: value for name, value in named.items() if name != "what"}])
-        request_of: dict[str, Any] = {}
-        keys = []
+        arguments = [more, {name: value for name, value in named.items() if name != "what"}]
+        parts = {"model": model.identity, "method": method.__qualname__, "arguments": arguments}
+        keys, request_of = list[str](), dict[str, Any]()
         for request in requests:
-            plain = asdict(request) if is_dataclass(request) and not isinstance(request, type) else request
-            keys.append(work_key(**parts, request=plain_json(plain)))
-            request_of.setdefault(keys[-1], request)
+            plain = asdict(request) if is_dataclass(request) else request  # type: ignore[arg-type]
+            keys.append(work_key(**plain_json({**parts, "request": plain})))
+            request_of[keys[-1]] = request
 
         def ask(missing: list[Any]) -> Iterator[Any]:
             for start in range(0, len(missing), CHUNK):
@@ -115,31 +125,6 @@ def kept(method: Method) -> Method:
             yield answer_of[key]
 
     return cast(Method, answered)
-
-
-def from_first(make: Callable[[], T]) -> T:
-    """What `make` returns in the first process, in all of them; the others do not call it."""
-    processes = _current.get()
-    found = make() if processes.rank == 0 else None
-    return cast(T, found if processes.size == 1 else gathered(found, processes.size)[0])
-
-
-def gathered(value: Any, size: int) -> list[Any]:
-    """The value of each process, by rank.
-
-    Raises:
-        ValueError: a process is gone.
-    """
-    import torch.distributed as dist
-
-    values: list[Any] = [None] * size
-    try:
-        dist.all_gather_object(values, value)
-    except RuntimeError as error:
-        raise ValueError(
-            "another process has ended; if it says nothing itself, it was killed, as for want of memory"
-        ) from error
-    return values
 
 
 @contextmanager
@@ -156,40 +141,28 @@ def process_group(device: str, work: Path | None = None) -> Iterator[str]:
     """
     from storage.finished_work import FinishedWork
 
-    rank, size = launched()
-    joined = True
-    if size > 1:
+    processes, joined = Processes(*launched()), True
+    if processes.size > 1:
         import torch
         import torch.distributed as dist
 
-        device = local_device(device, size, torch.cuda.device_count())
+        device = local_device(device, processes.size, torch.cuda.device_count())
         if device.startswith("cuda"):
             torch.cuda.set_device(torch.device(device))
         joined = dist.is_initialized()
         if not joined:
             dist.init_process_group(timeout=LONGEST_WAIT)
-    token = _current.set(Processes(rank, size))
+    finished = processes.gathered(None if processes.rank else FinishedWork(work))[0]
+    if processes.rank:
+        finished.path = None
+    token = _current.set(replace(processes, work=finished))
     try:
-        finished = from_first(lambda: FinishedWork(work))
-        if rank:
-            finished.path = None
-        _current.set(Processes(rank, size, finished))
         yield device
-        from_first(lambda: None)  # nothing is written unless all have come so far
+        processes.gathered(None)  # nothing is written unless all have come so far
     finally:
         _current.reset(token)
     if not joined:  # not after an error, when the others may still wait: torchrun ends them
         dist.destroy_process_group()
-
-
-def finished_work(path: Path | None) -> FinishedWork:  # until consistency, confusion, feature-bias use `kept`
-    """Finished work that all processes know, and the first alone keeps in the file."""
-    from storage.finished_work import FinishedWork
-
-    work = from_first(lambda: FinishedWork(path))
-    if _current.get().rank:
-        work.path = None
-    return work
 
 
 def local_device(wanted: str, size: int, gpus: int) -> str:
@@ -207,3 +180,19 @@ def local_device(wanted: str, size: int, gpus: int) -> str:
     if (here := int(os.environ.get("LOCAL_WORLD_SIZE", size))) > gpus:
         raise ValueError(f"--device cuda: {here} processes on a machine with {gpus} GPUs")
     return f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+
+
+def from_first(make: Callable[[], Any]) -> Any:  # until variants.py makes no sentences
+    """What `make` returns in the first process, in all of them."""
+    processes = _current.get()
+    return processes.gathered(None if processes.rank else make())[0]
+
+
+def finished_work(path: Path | None) -> FinishedWork:  # until confusion and feature-bias use `kept`
+    """Finished work that all processes know, and the first alone keeps in the file."""
+    from storage.finished_work import FinishedWork
+
+    work: FinishedWork = from_first(lambda: FinishedWork(path))
+    if _current.get().rank:
+        work.path = None
+    return work

@@ -6,12 +6,12 @@ Shape letters: N groups, V variants, S subjects, E the two boundaries (start, en
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import asdict, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,8 +19,17 @@ from torch import Tensor
 from tqdm.auto import tqdm
 from transformers.utils.logging import disable_progress_bar
 
+from data_modules.batching.decoding import Answer as Span
+from data_modules.batching.decoding import (
+    AnswerRule,
+    WindowScores,
+    decode_answers,
+    decode_typed_answers,
+    written_answers,
+)
 from data_modules.batching.group_rows import GroupSet, score_rows, token_budget
-from data_modules.batching.sets import Collator, sorted_batches
+from data_modules.batching.sets import Collator, QASet, sorted_batches
+from data_modules.encoding.prompts import answer_end
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
 from data_modules.encoding.windows import Encoding, asked, encode_texts, token_span
 from data_modules.schema import Group, QAExample
@@ -28,12 +37,9 @@ from evaluation.answering.interface import Ability, Answer, Answerer, Asking, Co
 from evaluation.processes import kept, shared
 from models.backbones import EncoderModel, pick_device
 from models.checkpoint import fingerprint, load
+from models.heads.causal import CausalModel
 from models.heads.span import QAModel, SpanModel
 from storage.errors import DataError
-
-if TYPE_CHECKING:
-    from data_modules.batching.decoding import Answer as Span
-    from models.heads.causal import CausalModel
 
 PART = 16_384
 """Groups that are tokenised at a time: about 100 MB."""
@@ -143,10 +149,12 @@ class QuestionCheckpoint(Checkpoint):
             raise ValueError(f"{path}: {error} (--chat {asking.chat})") from error
         self.asking = asking
         self.decoder: CausalModel | None = self.model if self.model.heads == "causal" else None
-        types: frozenset[Ability] = frozenset() if isinstance(self.model, SpanModel) else frozenset({"types"})
-        self.can = types | {"spans", "subjects"}
-        if self.decoder is None:
-            self.can |= {"mentions"}
+        lacks: set[Ability] = set()
+        if isinstance(self.model, SpanModel):
+            lacks.add("types")
+        if self.decoder is not None:
+            lacks.add("mentions")
+        self.can = frozenset[Ability]({"spans", "types", "subjects", "mentions"}) - lacks
 
     @property
     def offers_unknown(self) -> bool:
@@ -168,43 +176,33 @@ class QuestionCheckpoint(Checkpoint):
         return {**super().identity, **asking, "may_abstain": self.may_abstain}
 
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
-        """The answer of every question, each once, in their order."""
-        if self.decoder is not None:
-            texts = self.written(examples, what=what)
-        else:
-            abstain = self.may_abstain
-            if abstain is None:
-                abstain = any(example.answer_type == "unknown" for example in examples)
-            texts = self.span_texts(examples, what, abstain)
-        for i, text in enumerate(texts):
-            yield Answer(i, text)
+        """The answer of every question, in their order."""
+        abstain = self.may_abstain
+        if abstain is None:
+            abstain = any(example.answer_type == "unknown" for example in examples)
+        texts = self.written(examples, what=what) if self.decoder else self.texts(examples, what, abstain)
+        yield from (Answer(i, text) for i, text in enumerate(texts))
 
     @shared
-    def span_texts(self, examples: Sequence[QAExample], what: str, may_abstain: bool) -> list[str]:
+    def texts(self, examples: Sequence[QAExample], what: str, may_abstain: bool) -> list[str]:
         """The answers of an encoder."""
         spans = self.spans(examples, may_abstain=may_abstain, what=what)
         return [span.text for span in sorted(spans, key=lambda span: span.example)]
 
     @kept
     @torch.inference_mode()
-    def written(self, examples: Sequence[QAExample], *, what: str) -> Iterable[str]:
+    def written(self, examples: Sequence[QAExample], *, what: str) -> list[str]:
         """What a decoder writes behind each question's prompt."""
-        from data_modules.batching.decoding import written_answers
-        from data_modules.batching.sets import QASet
-        from data_modules.encoding.prompts import answer_end
-
         assert self.decoder is not None
         data = QASet(examples, self.tokenizer, self.encoding)
         ends = answer_end(self.tokenizer, self.encoding.chat == "always")
-        text_of: dict[int, str] = {}
+        longest, texts = self.asking.max_new_tokens, [""] * len(examples)
         for index in tqdm(data.batches(self.batch_size), desc=what, unit="batch", disable=None):
             batch = data[index]
-            texts = self.decoder.write(
-                self.moved(batch.inputs), batch.start_B, self.asking.max_new_tokens, self.tokenizer, ends
-            )
-            for found in written_answers(data, batch.feature_B, texts, self.encoding.unknown):
-                text_of[found.example] = found.text
-        return [text_of[i] for i in range(len(examples))]
+            lines = self.decoder.write(self.moved(batch.inputs), batch.start_B, longest, self.tokenizer, ends)
+            for answer in written_answers(data, batch.feature_B, lines, self.encoding.unknown):
+                texts[answer.example] = answer.text
+        return texts
 
     @torch.inference_mode()
     def spans(
@@ -212,15 +210,6 @@ class QuestionCheckpoint(Checkpoint):
     ) -> Iterator[Span]:
         """The answers of an encoder with scores and offsets, in an order of their own; spans have at most 30
         tokens, 16 with XLNet's heads."""
-        # Who scores groups alone does without these.
-        from data_modules.batching.decoding import (
-            AnswerRule,
-            WindowScores,
-            decode_answers,
-            decode_typed_answers,
-        )
-        from data_modules.batching.sets import QASet
-
         data = QASet(examples, self.tokenizer, self.encoding, may_abstain=may_abstain)
         longest = 16 if self.model.heads == "xlnet" else 30
         rule = AnswerRule(
@@ -228,24 +217,23 @@ class QuestionCheckpoint(Checkpoint):
         )
         for index in tqdm(data.batches(self.batch_size), desc=what, unit="batch", disable=None):
             batch = data[index]
-            inputs, shift_B = self.moved(batch.inputs), batch.shift_B.to(self.device)
-            context_BT, cls_B = batch.context_BT.to(self.device), batch.cls_B.to(self.device)
+            context_BT, may_start_BT, cls_B, shift_B = (
+                value.to(self.device)
+                for value in (batch.context_BT, batch.max_context_BT, batch.cls_B, batch.shift_B)
+            )
+            inputs = self.moved(batch.inputs)
             with self.autocast():
                 if isinstance(self.model, SpanModel):
-                    found = self.model.predict_spans(inputs, context_BT, cls_B, longest)
-                    self.require_finite(found.score_B, found.null_B.abs())
-                    start_B, end_B = found.start_B - shift_B, found.end_B - shift_B
-                    yield from decode_answers(
-                        data, batch.feature_B, start_B, end_B, found.score_B, found.null_B
-                    )
-                    continue
-                may_start_BT = batch.max_context_BT.to(self.device)
-                scores = WindowScores(
-                    *self.model.predict_answers(inputs, context_BT, may_start_BT, cls_B, longest)
-                )
-                self.require_finite(scores.score_B, scores.type_BC.abs())
-                scores = scores._replace(start_B=scores.start_B - shift_B, end_B=scores.end_B - shift_B)
-                yield from decode_typed_answers(data, batch.feature_B, scores, rule)
+                    best = self.model.predict_spans(inputs, context_BT, cls_B, longest)
+                    self.require_finite(best.score_B, best.null_B.abs())
+                    ends = best.start_B - shift_B, best.end_B - shift_B
+                    yield from decode_answers(data, batch.feature_B, *ends, best.score_B, best.null_B)
+                else:
+                    found = self.model.predict_answers(inputs, context_BT, may_start_BT, cls_B, longest)
+                    self.require_finite(found.score_B, found.type_BC.abs())
+                    ends = found.start_B - shift_B, found.end_B - shift_B
+                    scores = WindowScores(*ends, *found[2:])
+                    yield from decode_typed_answers(data, batch.feature_B, scores, rule)
 
     @shared
     @torch.inference_mode()
@@ -262,32 +250,30 @@ class QuestionCheckpoint(Checkpoint):
         """
         texts = (asked(example, self.encoding, self.tokenizer) for example in examples)
         rows = list(encode_texts(texts, self.tokenizer, self.encoding))
-        collator, own = Collator(self.tokenizer, self.encoding.pad_to_multiple_of), self.model.unknown_at
-        least = 0.0 if own is None else self.asking.unknown_threshold / 2
+        collator, unknown = Collator(self.tokenizer, self.encoding.pad_to_multiple_of), self.model.unknown_at
+        least = 0.0 if unknown is None else self.asking.unknown_threshold / 2
         scores = [np.full(len(example.answers), -np.inf, dtype=np.float32) for example in examples]
         batches = sorted_batches([len(row.input_ids_T) for row in rows], self.batch_size)
         for index in tqdm(batches, desc=what, unit="batch", disable=None):
             part = [rows[i] for i in index]
             inputs, context_BT, shift_B = collator.pad(part)
-            found = [[token_span(r.offsets_TE, s) for s in examples[r.example].answers] for r in part]
-            candidate_BSE = torch.zeros(len(part), 1 + max(map(len, found)), 2, dtype=torch.long)
-            for b, row in enumerate(part):
-                shift = int(shift_B[b])
-                candidate_BSE[b] = row.cls + shift if own is None else own
-                for s, span in enumerate(found[b], 1):
-                    if span is not None:
-                        candidate_BSE[b, s] = torch.tensor(span) + shift
+            spans = [[token_span(r.offsets_TE, s) for s in examples[r.example].answers] for r in part]
+            candidate_BSE = torch.zeros(len(part), 1 + max(map(len, spans)), 2, dtype=torch.long)
+            for row, found, shift, candidate_SE in zip(part, spans, shift_B, candidate_BSE, strict=True):
+                candidate_SE[0] = row.cls + shift if unknown is None else unknown
+                for s, span in enumerate(found, 1):
+                    candidate_SE[s] = candidate_SE[0] if span is None else torch.tensor(span) + shift
             with self.autocast():
                 log_prob_BVSE = self.model.group_log_probs(
                     self.moved(inputs), context_BT.to(self.device), candidate_BSE[:, None].to(self.device)
                 )
             self.require_finite(log_prob_BVSE.abs().flatten())
             log_score_BS = log_prob_BVSE[:, 0].float().mean(-1).cpu().numpy()
-            for row, spans, log_score_S in zip(part, found, log_score_BS, strict=True):
-                held = np.array([span is not None for span in spans], dtype=bool)
-                base = log_score_S[0] - least if against_unknown else 0
-                above = np.where(held, log_score_S[1 : 1 + len(spans)] - base, -np.inf)
-                scores[row.example] = np.maximum(scores[row.example], above)
+            for row, found, log_score_S in zip(part, spans, log_score_BS, strict=True):
+                zero = log_score_S[0] - least if against_unknown else 0.0
+                for s, span in enumerate(found):
+                    if span is not None:
+                        scores[row.example][s] = max(scores[row.example][s], log_score_S[1 + s] - zero)
         return scores
 
     @shared
@@ -304,15 +290,10 @@ class QuestionCheckpoint(Checkpoint):
         Groups are tokenised a part at a time, so that memory holds the scores (64 bytes a group) and little
         else.
         """
-        parts = [groups[at : at + PART] for at in range(0, len(groups), PART)]
-        scored: list[Tensor] = []
-        # One context for all batches: within it, weights are cast to bfloat16 once.
-        with self.autocast():
-            for p, part in enumerate(parts):
-                data = GroupSet(part, self.tokenizer, self.encoding)
-                name = f"{what} ({p + 1} of {len(parts)})" if len(parts) > 1 else what
-                scored.append(self.group_set_log_probs(data, name))
-        return torch.cat(scored) if scored else torch.empty(0, 4, 2, 2)
+        starts = range(0, max(1, len(groups)), PART)
+        with self.autocast():  # one context: within it, weights are cast to bfloat16 once
+            sets = (GroupSet(groups[at : at + PART], self.tokenizer, self.encoding) for at in starts)
+            return torch.cat([self.group_set_log_probs(data, what) for data in sets])
 
     @torch.inference_mode()
     def group_set_log_probs(self, data: GroupSet, what: str = "scoring groups") -> Tensor:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
+from string import ascii_uppercase
 from typing import Any, cast
 
 import numpy as np
@@ -33,7 +34,6 @@ from evaluation.answering.interface import (
 )
 from evaluation.answering.prompts import (
     CHOICE_WORDINGS,
-    LETTERS,
     TURNS,
     WORDINGS,
     choice_prompt,
@@ -214,7 +214,7 @@ class LanguageModel(Answerer):
         """The log-probability of each choice's letter."""
         most = max((len(question.choices) for question in questions), default=0)
         apart = self.model.is_seq2seq or self.model.chat or self.path.startswith("openai:")
-        labels = [letter if apart else f" {letter}" for letter in LETTERS[:most]]
+        labels = [letter if apart else f" {letter}" for letter in ascii_uppercase[:most]]
         prompts = [choice_prompt(question, self.choice_wording) for question in questions]
         found = self.model.next_token_logprobs(prompts, labels, after="Answer:")
         bar = tqdm(found, total=len(prompts), desc=what, unit="prompt", disable=None)

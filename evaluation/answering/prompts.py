@@ -25,35 +25,51 @@ class Wording(NamedTuple):
     """With {story}, {turns}, and the question: {query} with its advice, or {advice} and {question} apart."""
     turn: str
     """An earlier {question} with its {answer}."""
-    choice: str
+    subjects: str
     """The same as `question`, with the two subjects as {first} and {second}."""
-    lower: bool
+    lower: bool = False
 
 
-_CHOICE = "Text: {story}\n\nQuestion: {query}\nReply with {first} or {second}.\nAnswer:"
+_SUBJECTS = "Text: {story}\n\nQuestion: {query}\nReply with {first} or {second}.\nAnswer:"
 
 WORDINGS: dict[PromptStyle, Wording] = {
-    "paper": Wording(
-        question="{story}\n\n{turns}Q: {query}\nA:",
-        turn="Q: {question}\nA: {answer}\n",
-        choice=_CHOICE,
-        lower=False,
-    ),
+    "paper": Wording("{story}\n\n{turns}Q: {query}\nA:", "Q: {question}\nA: {answer}\n", _SUBJECTS),
     "offers-unknown": Wording(
-        question="Text: {story}\n\n{turns}Question: {query}\n"
+        "Text: {story}\n\n{turns}Question: {query}\n"
         "Reply with a few words of the text, or with yes or no, or with unknown if the text does not say.\n"
         "Answer:",
-        turn="Question: {question}\nAnswer: {answer}\n",
-        choice=_CHOICE,
-        lower=False,
+        "Question: {question}\nAnswer: {answer}\n",
+        _SUBJECTS,
     ),
     "unifiedqa": Wording(
-        question="{turns}{question} \\n {story} {advice}",
-        turn="{question} {answer} ",
-        choice="{question} \\n (a) {first} (b) {second} \\n {story} {advice}",
+        "{turns}{question} \\n {story} {advice}",
+        "{question} {answer} ",
+        "{question} \\n (a) {first} (b) {second} \\n {story} {advice}",
         lower=True,
     ),
 }
+
+
+def question_prompt(example: QAExample, style: PromptStyle) -> str:
+    """The prompt of a question, with its story and its last turns."""
+    turns = example.history[max(0, len(example.history) - TURNS) :]
+    earlier = "".join(WORDINGS[style].turn.format(question=t.question, answer=t.answer) for t in turns)
+    return _filled(WORDINGS[style].question, example, style, turns=earlier)
+
+
+def subject_prompt(question: UnderspecifiedQuestion, style: PromptStyle) -> str:
+    """The prompt of a question between two subjects, in the order of the context."""
+    first, second = (span.text for span in sorted(question.candidates, key=lambda span: span.start))
+    return _filled(WORDINGS[style].subjects, question, style, first=first, second=second)
+
+
+def _filled(template: str, asked: QAExample | UnderspecifiedQuestion, style: PromptStyle, **more: str) -> str:
+    query = query_text(asked.question, asked.advice)
+    text = template.format(
+        story=asked.context, question=asked.question, advice=asked.advice, query=query, **more
+    ).strip()
+    return text.lower() if WORDINGS[style].lower else text
+
 
 _PREFIX = re.compile(r"\s*(?:(?:(?:the|final|short)\s+)*answer(?:\s+is)?|A)\s*:", re.I)
 _QUOTES = dict(zip("\"'`*“‘«", "\"'`*”’»", strict=True))
@@ -64,33 +80,6 @@ _YES_NO = re.compile(
     re.I,
 )
 _NO_ANSWER = re.compile(r"<?no answer>?", re.I)
-
-
-def question_prompt(example: QAExample, style: PromptStyle) -> str:
-    """The prompt of a question, with its story and its last turns."""
-    wording = WORDINGS[style]
-    turns = example.history[max(0, len(example.history) - TURNS) :]
-    earlier = "".join(wording.turn.format(question=turn.question, answer=turn.answer) for turn in turns)
-    return _filled(wording.question, example, wording.lower, turns=earlier)
-
-
-def subject_prompt(question: UnderspecifiedQuestion, style: PromptStyle) -> str:
-    """The prompt of a question between two subjects, which stand in it in the order of the context."""
-    wording = WORDINGS[style]
-    first, second = (span.text for span in sorted(question.candidates, key=lambda span: span.start))
-    return _filled(wording.choice, question, wording.lower, first=first, second=second)
-
-
-def _filled(template: str, question: QAExample | UnderspecifiedQuestion, lower: bool, **more: str) -> str:
-    query = query_text(question.question, question.advice)
-    parts = {
-        "story": question.context,
-        "question": question.question,
-        "advice": question.advice,
-        "query": query,
-    }
-    text = template.format(**parts, **more).strip()
-    return text.lower() if lower else text
 
 
 def short_answer(text: str) -> str:
@@ -126,11 +115,11 @@ def unwrapped(text: str) -> str:
 
 
 class ChoiceWording(NamedTuple):
-    """How a question is put to a language model."""
+    """How a question of multiple choice is put to a language model."""
 
     prompt: str
     """With {prompt} and {choices}, the latter lettered."""
-    lower: bool
+    lower: bool = False
     bare: bool = False
     """Whether a model's chat template is left out."""
     by_letter: bool = False
@@ -138,20 +127,15 @@ class ChoiceWording(NamedTuple):
 
     @property
     def lists_choices(self) -> bool:
-        """Whether the choices stand in the prompt."""
+        """Whether the choices stand in the prompt; else they do not see each other, nor their order."""
         return "{choices}" in self.prompt
 
 
-LETTERS = string.ascii_uppercase
-"""Of choices, where the letter is the answer."""
-
 CHOICE_WORDINGS = {
-    # The choices are scored as what follows: they do not see each other, nor the order they stand in.
-    "plain": ChoiceWording(CHOOSE, lower=False),
+    "plain": ChoiceWording(CHOOSE),
     # As lm-evaluation-harness asks PIQA, and as it scores with --likelihood sum.
-    "question": ChoiceWording("Question: {prompt}\nAnswer:", lower=False, bare=True),
-    # The choices see each other; every choice stands behind every letter once (`LanguageModel.by_letters`).
-    "letters": ChoiceWording("{prompt}\n{choices}\nAnswer:", lower=False, by_letter=True),
+    "question": ChoiceWording("Question: {prompt}\nAnswer:", bare=True),
+    "letters": ChoiceWording("{prompt}\n{choices}\nAnswer:", by_letter=True),
     # As UnifiedQA was trained: a backslash and an n (two characters), every choice behind its letter.
     "unifiedqa": ChoiceWording("{prompt} \\n {choices}", lower=True),
 }
@@ -166,15 +150,18 @@ def check_letters(count: int, wording: ChoiceWording, where: str) -> None:
 def choice_prompt(example: ChoiceQuestion, wording: ChoiceWording) -> str:
     """What a language model reads before a choice.
 
+    Raises:
+        DataError: there are not enough letters.
+
     >>> example = ChoiceQuestion("1", "Why?", ("This", "That"), 0)
     >>> choice_prompt(example, CHOICE_WORDINGS["unifiedqa"])
     'why? \\\\n (a) this (b) that'
     """
     check_letters(len(example.choices), wording, f"question {example.id}")
+    lines = [text.strip() for text in example.choices]
     if wording.by_letter:
-        choices = "\n".join(f"{a}. {text.strip()}" for a, text in zip(LETTERS, example.choices, strict=False))
+        choices = "\n".join(f"{a}. {text}" for a, text in zip(string.ascii_uppercase, lines, strict=False))
     else:
-        lettered = zip(string.ascii_lowercase, example.choices, strict=False)
-        choices = " ".join(f"({letter}) {text.strip()}" for letter, text in lettered)
+        choices = " ".join(f"({a}) {text}" for a, text in zip(string.ascii_lowercase, lines, strict=False))
     text = wording.prompt.format(prompt=example.prompt.strip(), choices=choices).strip()
     return text.lower() if wording.lower else text
