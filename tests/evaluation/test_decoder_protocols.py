@@ -29,7 +29,7 @@ FORMS = [case for case in CASES if case.protocol in ("bias", "bbq", "confusion",
 
 @pytest.fixture(scope="module")
 def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The room of all cases; on its causal model a checkpoint, and one with an adapter, each as folder too."""
+    """The room of all cases; its causal model also as a checkpoint, and with an adapter; both exported."""
     root = tmp_path_factory.mktemp("room")
     make_room(root)
     files = tokenizer_files(AutoTokenizer.from_pretrained(root / "causal"))

@@ -1,30 +1,24 @@
-"""Language models as answerers: scores of subjects against transformers, failures, bounded runs over HTTP."""
+"""Language models as answerers: scores of subjects against transformers, and failures."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
-from data_modules.groups.lei import write_lei
 from data_modules.schema import Group, Span, UnderspecifiedQuestion
 from evaluation.answering.interface import Answer, Asking, Choosing, named_sources
 from evaluation.answering.language_model import LanguageModel
 from evaluation.answering.open import open_answerer
 from evaluation.answering.prompts import PromptStyle, subject_prompt
-from interventune import load_checkpoint, score_groups
 from models.language.text_models import TextFailure, TextModel
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import save
 from tests.evaluation.answering.test_prompts import EXAMPLE
-from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import QUESTIONS, evaluate, examples_of, save_questions
 
 
 class Scripted(TextModel):
@@ -55,19 +49,12 @@ def test_failures_carry_their_reason_and_silence_is_one(monkeypatch: pytest.Monk
 
 # Subjects of one and of two tokens; short, as the tiny causal model reads 24 tokens.
 STORIES = ("dog sat . red cat ran .", "red cat ran . dog sat .")
-GROUP = Group(
-    ("dog", "red cat"),
-    "t",
-    "c",
-    "a",
-    "none",
-    "",
-    tuple(  # type: ignore[arg-type]
-        UnderspecifiedQuestion(story, question, tuple(Span.locate(x, story, "t") for x in ("dog", "red cat")))
-        for story in STORIES
-        for question in ("who ?", "where ?")
-    ),
+VARIANTS = tuple(
+    UnderspecifiedQuestion(story, question, tuple(Span.locate(x, story, "t") for x in ("dog", "red cat")))  # type: ignore[arg-type]
+    for story in STORIES
+    for question in ("who ?", "where ?")
 )
+GROUP = Group(("dog", "red cat"), "t", "c", "a", "none", "", VARIANTS)  # type: ignore[arg-type]
 
 
 def naive(folder: Path, prompt: str, subject: str, *, seq2seq: bool) -> float:
@@ -81,10 +68,8 @@ def naive(folder: Path, prompt: str, subject: str, *, seq2seq: bool) -> float:
     tokens = tokenizer(subject, add_special_tokens=False)["input_ids"] + [1] * seq2seq
     for token in tokens:
         with torch.no_grad():
-            if seq2seq:
-                logits = model(input_ids=source, decoder_input_ids=written).logits
-            else:
-                logits = model(input_ids=source).logits
+            decoder = {"decoder_input_ids": written} if seq2seq else {}
+            logits = model(input_ids=source, **decoder).logits
         product *= float(logits[0, -1].double().softmax(-1)[token])
         written = torch.cat([written, torch.tensor([[token]])], 1)
         source = source if seq2seq else torch.cat([source, torch.tensor([[token]])], 1)
@@ -92,7 +77,7 @@ def naive(folder: Path, prompt: str, subject: str, *, seq2seq: bool) -> float:
 
 
 @pytest.mark.parametrize(("kind", "style"), [("t5", "unifiedqa"), ("t5", "paper"), ("gpt2", "unifiedqa")])
-def test_subjects_score_the_geometric_mean_of_their_tokens(
+def test_subject_scores_are_geometric_means_of_their_tokens(
     kind: str, style: PromptStyle, tmp_path: Path
 ) -> None:
     folder = save(tmp_path / kind, kind)
@@ -108,30 +93,7 @@ def test_subjects_score_the_geometric_mean_of_their_tokens(
     assert len({round(float(x), 6) for x in score_NVS[0].flatten()}) == 8
 
 
-def test_bias_of_a_language_model(tmp_path: Path) -> None:
-    """The ordinary report, from the scores of UnifiedQA's encoding, which stands in `about`."""
-    folder, groups = save(tmp_path / "t5", "t5"), tmp_path / "groups.json"
-    write_lei([GROUP], groups)
-
-    def cells_of(name: str, *flags: str | Path) -> Cells:
-        return evaluate(tmp_path / name, "bias", "--checkpoint", f"m=hf:{folder}", "--data", groups, *flags)
-
-    cells, place = cells_of("r"), {"checkpoint": "m", "data": "groups", "class": "none"}
-    (row,) = examples_of(tmp_path / "r")
-    own = score_groups(load_checkpoint(f"hf:{folder}", device="cpu", prompt="unifiedqa"), [GROUP])
-    assert np.allclose(row["scores"], own[0], rtol=1e-4, atol=1e-6)
-    assert cells.n("mu", **place) == 1
-    report = json.loads((tmp_path / "r" / "report.json").read_text())
-    assert report["about"]["prompt"]["style"] == "unifiedqa"
-    questions = ("--qa", str(save_questions(tmp_path / "qa.json")), "--max-new-tokens", "3")
-    other = cells_of("s", "--prompt", "paper", *questions)
-    assert other("mean_abs_c", **place) != cells("mean_abs_c", **place)
-    qa = {"checkpoint": "m", "data": "qa"}
-    answered = other.n("f1", **qa)
-    assert answered == round((1 - other("failed", **qa)) * len(QUESTIONS)) > 0
-
-
-def test_what_a_model_without_a_name_is_called() -> None:
+def test_named_sources_are_called_after_their_paths() -> None:
     for name, argument in {
         "flan-t5-base": "hf:google/flan-t5-base",
         "gpt-4.1": "openai:gpt-4.1",
@@ -144,7 +106,7 @@ def test_what_a_model_without_a_name_is_called() -> None:
         )
 
 
-def test_a_model_without_likelihoods_gives_no_scores() -> None:
+def test_endpoint_without_likelihoods_is_refused_for_subjects() -> None:
     with serve(lambda _, __: Reply(status=400), prompt_of=str) as endpoint:
         with pytest.raises(ValueError, match="does not tell the log-probabilities"):
             open_answerer(f"openai:m@{endpoint.url}", Asking(), need="subjects")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.schema import QAExample, Span, Turn, UnderspecifiedQuestion
-from evaluation.answering.interface import Asking
 from evaluation.answering.prompts import PromptStyle, question_prompt, short_answer, subject_prompt
 
 EXAMPLE = QAExample(
@@ -43,16 +40,8 @@ UNIFIEDQA = r"who came? tom why? unknown what has tom? \n tom has a {red} bike. 
     ("style", "expected"),
     [("paper", PAPER), ("offers-unknown", OFFERS_UNKNOWN), ("unifiedqa", UNIFIEDQA)],
 )
-def test_a_question_becomes_a_prompt(style: PromptStyle, expected: str) -> None:
+def test_question_prompt_is_the_styles(style: PromptStyle, expected: str) -> None:
     assert question_prompt(EXAMPLE, style) == expected
-
-
-def test_unknown_is_offered_only_by_name() -> None:
-    """What is on offer changes what deletion measures; the paper's prompts say nothing of it."""
-    example = replace(EXAMPLE, history=())
-    assert Asking().prompt == "paper"
-    assert "unknown" not in question_prompt(example, Asking().prompt)
-    assert "unknown" in question_prompt(example, "offers-unknown")
 
 
 def asked(first: str, second: str, story: str, question: str = "Who ran?") -> UnderspecifiedQuestion:
@@ -62,7 +51,7 @@ def asked(first: str, second: str, story: str, question: str = "Who ran?") -> Un
 
 
 @pytest.mark.parametrize("story", ["A Tolin met a Kessar.", "A Kessar met a Tolin."])
-def test_the_encoding_of_lei_for_unifiedqa(story: str) -> None:
+def test_subject_prompt_is_leis_for_unifiedqa(story: str) -> None:
     """Lower-case `question \\n (a) x1 (b) x2 \\n context. note that ...`, options in the context's order."""
     one, two = ("kessar", "tolin") if story.startswith("A K") else ("tolin", "kessar")
     expected = rf"who ran? \n (a) {one} (b) {two} \n a {one} met a {two}. note that, x."
@@ -92,7 +81,7 @@ def test_the_encoding_of_lei_for_unifiedqa(story: str) -> None:
         (" \n ", ""),
     ],
 )
-def test_what_a_model_means(text: str, expected: str) -> None:
+def test_short_answer_of_examples(text: str, expected: str) -> None:
     assert short_answer(text) == expected
 
 
@@ -101,5 +90,5 @@ words = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4)
 
 
 @given(words.map(" ".join), st.sampled_from(["{}", '"{}"', "{}.", "Answer: {}", " {}\nMore: text", "**{}**"]))
-def test_wrapping_changes_nothing(text: str, wrapping: str) -> None:
+def test_short_answer_does_not_depend_on_wrapping(text: str, wrapping: str) -> None:
     assert short_answer(wrapping.format(text)) == short_answer(text)

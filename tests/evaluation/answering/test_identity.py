@@ -1,0 +1,90 @@
+"""An answerer's identity holds all that its answers depend on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.stories.questions import vocabulary
+from data_modules.stories.word_tokenizer import build_tokenizer
+from evaluation.answering.interface import Ability, Choosing
+from evaluation.answering.open import open_answerer
+from evaluation.processes import process_group
+from models.language.local_model import weights_id
+from tests.data_modules.fixtures.tiny_language_models import save
+from tests.evaluation.checkpoints import QUESTIONS, save_ckpt, save_folder
+
+
+def identity(path: object, need: Ability = "spans", **how: Any) -> dict[str, Any]:
+    found = open_answerer(str(path), Choosing(**{"device": "cpu", **how}), need=need).identity
+    assert json.loads(json.dumps(found)) == found, "plain JSON"
+    return found
+
+
+def test_identity_of_a_checkpoint_is_all_but_batches(tmp_path: Path) -> None:
+    path = save_ckpt(tmp_path / "a.ckpt")
+    one = identity(path)
+    assert identity(save_ckpt(tmp_path / "b.ckpt"), batch_size=3) == one
+    others = [
+        identity(path, dtype="bfloat16"),
+        identity(path, unknown_threshold=1.0),
+        identity(path, type_threshold=0.5),
+        identity(save_ckpt(tmp_path / "c.ckpt", seed=2)),
+        identity(save_ckpt(tmp_path / "d.ckpt", max_length=64, stride=16)),
+    ]
+    assert one not in others
+
+
+def test_identity_of_a_folder_has_its_tokenizer(tmp_path: Path) -> None:
+    folder = save_folder(tmp_path / "folder")
+    one = identity(folder, "choices")
+    build_tokenizer("bert", sorted(vocabulary(), reverse=True)).save_pretrained(folder)
+    assert identity(folder, "choices") != one
+
+
+@pytest.mark.parametrize("kind", ["hf:{}", "{}"])
+def test_identity_of_a_language_model_is_its_settings_and_wordings(kind: str, tmp_path: Path) -> None:
+    path = kind.format(save(tmp_path / "gpt2", "gpt2", chat="{{ messages[0].content }}"))
+    one = identity(path, "choices")
+    assert identity(path, "choices", batch_size=3) == one
+    options: list[dict[str, Any]] = [
+        {"max_new_tokens": 3},
+        {"prompt": "unifiedqa"},
+        {"chat": "never"},
+        {"choice_prompt": "question"},
+        {"likelihood": "sum"},
+        {"dtype": "bfloat16"},
+    ]
+    for option in options:
+        assert identity(path, "choices", **option) != one, option
+    save(tmp_path / "gpt2", "gpt2", chat="{{ messages[0].content }}", seed=3)
+    assert identity(path, "choices") != one
+
+
+def test_weights_id_is_of_all_weights(tmp_path: Path) -> None:
+    """Also of those that stand before the last of many megabytes."""
+    weights = bytearray(3 << 20)
+    found = set()
+    for at in (None, 0, len(weights) // 2, len(weights) - 1):
+        if at is not None:
+            weights[at] = 1
+        (tmp_path / "model.safetensors").write_bytes(weights)
+        found.add(weights_id(str(tmp_path), None))
+    assert len(found) == 4
+
+
+def test_answers_of_a_decoder_are_kept_for_the_same_model_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, asked = tmp_path / "gpt2", list[str]()
+    question = QUESTIONS[0]
+    for seed in (2, 2, 3):
+        save(folder, "gpt2", seed=seed)
+        with process_group("cpu", tmp_path / "work.jsonl"):
+            answerer: Any = open_answerer(f"hf:{folder}", Choosing(device="cpu", max_new_tokens=2))
+            monkeypatch.setattr(answerer.model, "complete", lambda prompts: asked.extend(prompts) or prompts)
+            list(answerer.answers([question, question]))
+    assert len(asked) == 2
