@@ -255,20 +255,12 @@ class EncoderModel(nn.Module):
         return {name: value for name, value in inputs.items() if self.segments or name != "token_type_ids"}
 
 
-SPREAD = "spread"
-"""The name for all GPUs of a machine, over which a language model's layers are spread."""
-
-
 def pick_device(name: str) -> torch.device:
     """A device by name; `auto` is a GPU where there is one.
 
     Raises:
         ValueError: torch knows no such device here.
     """
-    if name == SPREAD:
-        raise ValueError(
-            f"--device {SPREAD}: is for models named hf:PATH; export a checkpoint to a folder first"
-        )
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

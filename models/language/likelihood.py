@@ -48,8 +48,6 @@ def float32_logits(model: M) -> M:
     head = cast(Any, model).get_output_embeddings()
     if type(head) is torch.nn.Linear:
         head.__class__ = Float32Projection
-        if hasattr(head, "_old_forward"):  # what accelerate calls, which spreads a model over devices
-            head._old_forward = Float32Projection.forward.__get__(head)
     return model
 
 

@@ -9,12 +9,10 @@ import hashlib
 import json
 import logging
 import math
-import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import partial
-from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +23,7 @@ from jinja2 import TemplateError
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
-from models.backbones import SPREAD, pick_device
+from models.backbones import pick_device
 from models.cpu_kernels import use_linear_kernels
 from models.language.likelihood import (
     PackedRow,
@@ -95,8 +93,7 @@ class LocalTextModel(TextModel):
     ) -> None:
         self.name = path if loaded else f"hf:{path}"
         self.max_new_tokens, self.batch_size = max_new_tokens, batch_size
-        spread = device == SPREAD and not loaded
-        self.device = pick_device("auto" if spread else device)
+        self.device = pick_device(device)
         self.tokens_at_once = TOKENS_AT_ONCE.get(self.device.type, TOKENS_AT_ONCE["cuda"])
         self.head: tuple[list[int], Any] = ([], None)
         """What all prompts of the last call begin with, and its keys and values."""
@@ -105,11 +102,10 @@ class LocalTextModel(TextModel):
         if loaded:
             model, self.tokenizer = loaded.model.to(self.device), loaded.tokenizer
         else:
-            model, self.tokenizer = _load(path, self.device, dtype, spread=spread)
+            model, self.tokenizer = _load(path, self.device, dtype)
         if self.device.type == "cpu" and model.dtype == torch.float32:
             use_linear_kernels(model)
-        self.model = float32_logits((model if spread else model.to(self.device)).eval())
-        self.device = self.model.device  # of the first layer, where inputs go
+        self.model = float32_logits(model.to(self.device).eval())
         self.model.register_forward_hook(self._require_finite)
         self.config = self.model.config
         self.is_seq2seq = bool(self.config.is_encoder_decoder)
@@ -455,12 +451,8 @@ class LocalTextModel(TextModel):
         return found
 
 
-def _load(path: str, device: torch.device, dtype: str, *, spread: bool) -> tuple[Any, Any]:
+def _load(path: str, device: torch.device, dtype: str) -> tuple[Any, Any]:
     config = model_config(path)
-    if spread and find_spec("accelerate") is None:
-        raise ValueError(f"--device {SPREAD}: needs accelerate (pip install accelerate)")
-    if spread and int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        raise ValueError(f"--device {SPREAD}: takes all GPUs for one process; start it without torchrun")
     if dtype == "auto" and device.type == "cpu":
         dtype = "float32"
     kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
@@ -471,7 +463,6 @@ def _load(path: str, device: torch.device, dtype: str, *, spread: bool) -> tuple
             dtype=dtype,
             use_safetensors=True,
             trust_remote_code=False,
-            device_map="auto" if spread else None,
         )
     except Exception as error:  # OSError, ValueError, KeyError, the bare Exception of tokenizers
         raise _unusable(path, error) from error

@@ -186,16 +186,6 @@ def test_continued_texts_begin_as_the_tokenizer_begins_texts(folders: dict[str, 
     assert found == plain.tokenizer.batch_decode(rows)
 
 
-def test_layers_may_be_spread_over_devices(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("accelerate")
-    alone, spread = (LocalTextModel(str(folders["gpt2"]), device=device) for device in ("cpu", "spread"))
-    pairs = [("the red bike", " is here"), ("a dog", " barks")]
-    torch.testing.assert_close(spread.log_likelihoods(pairs), alone.log_likelihoods(pairs))
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ValueError, match="without torchrun"):
-        LocalTextModel(str(folders["gpt2"]), device="spread")
-
-
 def test_logits_are_float32_whatever_the_weights(folders: dict[str, Path]) -> None:
     model = LocalTextModel(str(folders["gpt2"]), device="cpu", dtype="bfloat16")
     assert model.settings["dtype"] == "bfloat16"
