@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -87,11 +87,9 @@ class CachedTextModel(TextModel):
 
     Args:
         model: answers what the file does not know.
-        path: the JSONL file, made where it is absent; None remembers for the lifetime of the object; or the
-            finished work itself.
+        path: the JSONL file, made where it is absent; None remembers for the lifetime of the object.
         max_requests: how many prompts may go to the model in all; the rest fail with `max requests reached`,
             and a later run with the same file goes on there. (An endpoint's own repetitions do not count.)
-        ask: in place of `model.complete`.
 
     Raises:
         DataError: the file is no such cache, or cannot be read or written.
@@ -102,19 +100,18 @@ class CachedTextModel(TextModel):
     def __init__(
         self,
         model: TextModel,
-        path: Path | FinishedWork | None,
+        path: Path | None,
         *,
         max_requests: int | None = None,
-        ask: Callable[[Sequence[str]], Iterator[str | TextFailure]] | None = None,
     ) -> None:
         if max_requests is not None and max_requests < 0:
             raise ValueError(f"max_requests must be 0 or more, not {max_requests}")
-        self.model, self.max_requests, self._ask = model, max_requests, ask or model.complete
+        self.model, self.max_requests = model, max_requests
         self.name: str = model.name
         self.settings: Settings = model.settings
         self.requests = 0
         """Prompts that went to the model so far."""
-        self._work = path if isinstance(path, FinishedWork) else FinishedWork(path, required=("text",))
+        self._work = FinishedWork(path, required=("text",))
 
     def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
         keys = [cache_key(self.name, self.settings, prompt) for prompt in prompts]
@@ -122,7 +119,7 @@ class CachedTextModel(TextModel):
         if self.max_requests is not None:
             new = dict(list(new.items())[: max(0, self.max_requests - self.requests)])
         failed: dict[str, TextFailure] = {}
-        answers = self._ask(list(new.values())) if new else iter(())
+        answers = self.model.complete(list(new.values())) if new else iter(())
         for key in keys:
             if key in new and key not in self._work and key not in failed:
                 # Of the prompts sent, this is the next that has no answer yet: both are in one order.
