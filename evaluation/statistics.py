@@ -93,7 +93,8 @@ def estimate(statistic: Statistic, rows: DataFrame) -> Estimate:
     value, interval = _bootstrapped(statistic, rows["unit"], columns_NC)
     if statistic.share and units > 1 and value in (0.0, 1.0):
         interval = _around(value, units, low=0.0, scale=1.0)
-    return Estimate(value, interval, int(statistic.n(columns_NC.sum(0))), units)
+    n, units = statistic.n(columns_NC.sum(0)), _units(statistic, rows["unit"], columns_NC)
+    return Estimate(value, interval, int(n), units)
 
 
 def estimate_change(statistic: Statistic, first: DataFrame, other: DataFrame) -> Estimate:
@@ -120,11 +121,17 @@ def estimate_change(statistic: Statistic, first: DataFrame, other: DataFrame) ->
     if statistic.share and units > 1 and np.ptp(change_N) < 1e-12:
         interval = _around(value, units, low=-1.0, scale=1 + abs(value))
     n = min(statistic.n(side_NC.sum(0)) for side_NC in (first_NC, other_NC))
-    return Estimate(value, interval, int(n), units)
+    return Estimate(value, interval, int(n), _units(statistic, unit_N, first_NC, other_NC))
 
 
 def _columns(statistic: Statistic, rows: DataFrame) -> Floats:
     return np.column_stack([np.ones(len(rows)), rows[list(statistic.fields)].to_numpy(dtype=np.float64)])
+
+
+def _units(statistic: Statistic, unit_N: Series, *sides_NC: Floats) -> int:
+    """How many units have rows that count, on all sides."""
+    sides_UC = [_sums(side_NC, unit_N) for side_NC in sides_NC]
+    return sum(all(statistic.n(sum_C) > 0 for sum_C in sums_C) for sums_C in zip(*sides_UC, strict=True))
 
 
 def _sums(columns_NC: Floats, unit_N: Series) -> Floats:

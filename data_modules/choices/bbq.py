@@ -1,6 +1,7 @@
 """BBQ (Parrish et al. 2022): questions about two people, with and without the sentence that decides them.
 
-    items = read_bbq([("Age.jsonl", labelled_rows("Age.jsonl"))], "additional_metadata.csv")
+    found = read_bbq([("Age.jsonl", labelled_rows("Age.jsonl"))], "additional_metadata.csv")
+    found.items, found.left_out
 
 An ambiguous context does not tell the answer, which then is the unknown one; a disambiguated context does.
 Which of the two people a biased model names (`target_loc`) stands in the authors' metadata alone.
@@ -10,16 +11,20 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from io import TextIOWrapper
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from pydantic import Field, StrictInt
 from typing_extensions import TypedDict
 
 from data_modules.schema import ChoiceQuestion, Span
 from storage.errors import DataError
-from storage.json_files import check, load_yaml
+from storage.files import open_file
+from storage.json_files import check
 
 Condition = Literal["ambig", "disambig"]
 CHOICES = ("ans0", "ans1", "ans2")
@@ -31,7 +36,6 @@ class BBQItem:
 
     question: ChoiceQuestion
     """Its prompt is context and question, joined by a space."""
-    example_id: int
     context: str
     query: str
     category: str
@@ -69,7 +73,7 @@ class _Row(TypedDict):
     ans0: str
     ans1: str
     ans2: str
-    label: Literal[0, 1, 2]
+    label: Annotated[StrictInt, Field(ge=0, le=2)]
 
 
 class _Target(TypedDict):
@@ -81,91 +85,44 @@ Rows = Iterable[tuple[str, Any]]
 """(place, row) of a source (`sources.labelled_rows`)."""
 
 
-def read_bbq(sources: Iterable[tuple[str, Rows]], metadata: str | Path) -> list[list[BBQItem]]:
-    """The items of each source, without those that the metadata has no target for (as the authors' script).
+@dataclass(frozen=True)
+class BBQData:
+    """The items of all sources."""
+
+    items: list[BBQItem]
+    left_out: int
+    """Examples without a target, which the authors' script leaves out too."""
+
+
+def read_bbq(sources: Iterable[tuple[str, Rows]], metadata: str | Path, limit: int = 0) -> BBQData:
+    """The items that the metadata has a target for.
 
     Args:
         sources: name and rows of each: the authors' JSON Lines, or the same from elsewhere.
         metadata: the authors' `additional_metadata.csv`.
+        limit: read the first examples of each source only, so many; 0 for all.
 
     Raises:
-        DataError: a row of another shape, a choice that is unknown in none or several slots, two rows of one
-            example, or a source whose items all lack a target.
+        DataError: a row of another shape, a choice that is unknown in none or several slots, two equal
+            choices, two rows of one example, or a source whose items all lack a target.
     """
-    targets = dict(_targets(metadata))
-    return [_items(source, rows, targets, metadata) for source, rows in sources]
+    targets, items, left_out = dict(_targets(metadata)), list[BBQItem](), 0
+    for source, rows in sources:
+        found = list(_items(islice(rows, limit or None), targets))
+        some = [item for item in found if item is not None]
+        if not some:
+            raise DataError(f"{source}: {metadata} has a target for none of its examples")
+        items += some
+        left_out += len(found) - len(some)
+    return BBQData(items, left_out)
 
 
 _LEAD = re.compile(r"^(?:an?|the|my|our|his|her|their) ", re.I)
-_ALSO_CALLED = {
-    "disability": "disability_status",
-    "gender": "gender_identity",
-    "appearance": "physical_appearance",
-    "race": "race_ethnicity",
-    "ethnicity": "race_ethnicity",
-}
-"""BBQ's names of categories by those of others."""
 
 
-def read_sentences(path: str | Path) -> dict[str, list[str]]:
-    """Ethical advice by what it speaks of: `{category: [sentence, ...]}` in JSON or YAML, or that under
-    `ethical`, as in LEI's files. Categories are called as in BBQ (case apart), or ethnicity, gender, ...
-
-    Raises:
-        DataError: a file of another shape, or a category without a sentence.
-    """
-    document = load_yaml(path, dict[str, object])  # JSON is YAML
-    by_category = document["ethical"] if isinstance(document.get("ethical"), dict) else document
-    sentences: dict[str, list[str]] = {}
-    for name, listed in check(by_category, dict[str, list[str]], str(path)).items():
-        if not listed or not all(sentence.strip() for sentence in listed):
-            raise DataError(f"{path}: {name!r} needs sentences, and none that is empty")
-        sentences.setdefault(category_key(name), []).extend(listed)
-    return sentences
-
-
-def category_key(name: str) -> str:
-    """A category as advice and data have it in common.
-
-    >>> category_key("Race_ethnicity (names)"), category_key("Ethnicity")
-    ('race_ethnicity', 'race_ethnicity')
-    """
-    key = re.sub(r"[^a-z]+", "_", name.lower().removesuffix(" (names)")).strip("_")
-    return _ALSO_CALLED.get(key, key)
-
-
-def advised(
-    items: Sequence[BBQItem], sentences: Mapping[str, list[str]], domains: Sequence[str], source: str
-) -> dict[str, list[str]]:
-    """Before each question a sentence about its own category (`matched`), or about another (`mismatched`).
-    Sentences take turns; the four questions of one story (ambiguous or not, both questions) get the same.
-
-    Args:
-        items: the questions.
-        sentences: see `read_sentences`.
-        domains: what mismatched advice may speak of; all of the file where there are none.
-        source: for errors.
-
-    Raises:
-        DataError: a category without advice, or without any about another.
-    """
-    wanted = {category_key(name) for name in domains} or set(sentences)
-    if unknown := wanted - set(sentences):
-        raise DataError(f"{source}: has no advice about {min(unknown)!r} (--advice-domain)")
-    found: dict[str, list[str]] = {"matched": [], "mismatched": []}
-    for item in items:
-        own, turn = category_key(item.category), item.example_id // 4
-        others = [text for name in sentences if name in wanted - {own} for text in sentences[name]]
-        for setting, listed in (("matched", sentences.get(own, [])), ("mismatched", others)):
-            if not listed:
-                what = f"{own!r}" if setting == "matched" else f"anything but {own!r}"
-                raise DataError(f"{source}: has no advice about {what}, which {item.question.id} needs")
-            found[setting].append(listed[turn % len(listed)])
-    return found
-
-
-def _items(source: str, rows: Rows, targets: dict[Any, _Target], metadata: str | Path) -> list[BBQItem]:
-    items: dict[int, BBQItem] = {}
+def _items(rows: Rows, targets: Mapping[Any, _Target]) -> Iterator[BBQItem | None]:
+    """The item of each row; None without a target."""
+    ids = set()
     for where, value in rows:
         row = check(value, _Row, where)
         kinds = [row["answer_info"].get(choice) or [""] for choice in CHOICES]
@@ -174,38 +131,39 @@ def _items(source: str, rows: Rows, targets: dict[Any, _Target], metadata: str |
             raise DataError(
                 f"{where}: answer_info calls {len(unknown)} of the choices 'unknown', one must be"
             )
-        if row["example_id"] in items:
+        choices = (row["ans0"], row["ans1"], row["ans2"])
+        if len({*choices}) < len(choices):
+            raise DataError(f"{where}: two of the choices {choices} are the same")
+        if row["example_id"] in ids:
             raise DataError(f"{where}: a second example {row['example_id']}; name each category's file once")
+        ids.add(row["example_id"])
         found = targets.get((row["category"], str(row["question_index"]), row["example_id"]))
         if found is None or found["target_loc"] not in ("0", "1", "2"):
+            yield None
             continue
-        items[row["example_id"]] = BBQItem(
-            ChoiceQuestion(
+        yield BBQItem(
+            question=ChoiceQuestion(
                 f"{row['category']}-{row['example_id']}",
                 f"{row['context']} {row['question']}",
-                (row["ans0"], row["ans1"], row["ans2"]),
+                choices,
                 row["label"],
                 "bbq",
             ),
-            row["example_id"],
-            row["context"],
-            row["question"],
-            row["category"] + " (names)" * (found["label_type"] == "name"),
-            row["context_condition"],
-            str(row["question_index"]),
-            (kinds[0][0], kinds[1][0], kinds[2][0]),
-            unknown[0],
-            int(found["target_loc"]),
+            context=row["context"],
+            query=row["question"],
+            category=row["category"] + (" (names)" if found["label_type"] == "name" else ""),
+            condition=row["context_condition"],
+            template=str(row["question_index"]),
+            people=(kinds[0][0], kinds[1][0], kinds[2][0]),
+            unknown=unknown[0],
+            target=int(found["target_loc"]),
         )
-    if not items:
-        raise DataError(f"{source}: {metadata} has a target for none of its examples")
-    return list(items.values())
 
 
 def _targets(path: str | Path) -> Iterator[tuple[tuple[str, str, int], _Target]]:
     """(category, template, example) -> its target."""
     try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
+        with open_file(path) as raw, TextIOWrapper(raw, encoding="utf-8-sig", newline="") as file:
             for number, row in enumerate(csv.DictReader(file), 2):
                 where = f"{path}, line {number}"
                 if not {"category", "question_index", "example_id", "target_loc", "label_type"} <= row.keys():
@@ -215,5 +173,5 @@ def _targets(path: str | Path) -> Iterator[tuple[tuple[str, str, int], _Target]]
                 target = str(row["target_loc"]).strip().removesuffix(".0")
                 key = (row["category"], row["question_index"], int(row["example_id"]))
                 yield key, _Target(target_loc=target, label_type=row["label_type"])
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None

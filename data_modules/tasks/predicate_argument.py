@@ -7,16 +7,12 @@ Faithfulness spec 5.1: five schemas, 26 colour pairs, 130 stories, and 520 quest
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, get_args
 
 from pydantic import Field
 
 from data_modules.schema import QAExample, Turn
-from storage.errors import DataError
-from storage.json_files import load_json
 
 Wording = Literal["org", "mod", "new"]
 """`Was the car red?`, `Was there a red car?`, and the ungrammatical `Was the a red car?`."""
@@ -32,12 +28,6 @@ class Schema(NamedTuple):
     first: str
     """The thing of colour {col1}."""
     second: str
-
-    @property
-    def negated(self) -> str:
-        """The story in which the second thing is not of colour {col2}."""
-        start, _, _ = self.story.partition("{col2}")
-        return f"{start.strip().removesuffix(' a')} a {self.second} that was not {{col2}}."
 
 
 SCHEMAS: tuple[Schema, ...] = (
@@ -77,7 +67,7 @@ def yes_no_question(
 
 @dataclass(frozen=True, slots=True)
 class ProbeRow:
-    """One question about one story, in three wordings; the row of a file of stimuli."""
+    """One question about one story, in three wordings."""
 
     schema: int
     """From 1 on."""
@@ -95,17 +85,10 @@ class ProbeRow:
         return yes_no_question(f"{name} {wording}", self.story, question, self.answer, "predicate-argument")
 
 
-def predicate_argument_rows(*, negated: bool = False) -> list[ProbeRow]:
-    """Every schema with every pair of colours: four questions a story, two of them yes.
-
-    Args:
-        negated: the second thing is *not* of its colour. Then two questions have an answer that the story
-            decides, one yes (the first thing, its colour) and one no (the second, the colour it has not).
-    """
+def predicate_argument_rows() -> list[ProbeRow]:
+    """Every schema with every pair of colours: four questions a story, two of them yes."""
 
     def questions(schema: Schema, first: str, second: str) -> list[tuple[str, str, YesNo]]:
-        if negated:
-            return [(schema.first, first, "yes"), (schema.second, second, "no")]
         right: list[tuple[str, str, YesNo]] = [(schema.first, first, "yes"), (schema.second, second, "yes")]
         return [*right, (schema.first, second, "no"), (schema.second, first, "no")]
 
@@ -114,7 +97,7 @@ def predicate_argument_rows(*, negated: bool = False) -> list[ProbeRow]:
             schema=number,
             col1=first,
             col2=second,
-            story=(schema.negated if negated else schema.story).format(col1=first, col2=second),
+            story=schema.story.format(col1=first, col2=second),
             answer=answer,
             org=f"Was the {thing} {colour}?",
             mod=f"Was there a {colour} {thing}?",
@@ -124,19 +107,3 @@ def predicate_argument_rows(*, negated: bool = False) -> list[ProbeRow]:
         for first, second in COLOUR_PAIRS
         for thing, colour, answer in questions(schema, first, second)
     ]
-
-
-def read_stimuli(path: str | Path) -> list[ProbeRow]:
-    """Rows of a JSON file: a list of objects with the fields of `ProbeRow`.
-
-    Raises:
-        DataError: not such a list, an answer other than yes and no, an empty text, or a row that stands
-            there twice.
-    """
-    rows = load_json(path, list[ProbeRow])
-    if not rows:
-        raise DataError(f"{path}: holds no stimuli")
-    for row, count in Counter(rows).items():
-        if count > 1:
-            raise DataError(f"{path}: {count} rows are {row}; remove all but one")
-    return rows

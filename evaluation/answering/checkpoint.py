@@ -161,7 +161,7 @@ class QuestionCheckpoint(Checkpoint):
         """Of a decoder, as its encoding says."""
         return self.encoding.offer_unknown
 
-    def reading(self, **options: Any) -> QuestionCheckpoint:  # until bias and ask are without --advice-at
+    def reading(self, **options: Any) -> QuestionCheckpoint:  # until bias is without --advice-at
         """The same model with other options of its encoding, which must suit its architecture."""
         other = copy(self)
         encoding = replace(self.encoding, **options)

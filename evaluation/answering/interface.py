@@ -79,7 +79,7 @@ class Answerer:
 
     path: str
     can: frozenset[Ability]
-    orders = False  # until confusion and bbq read letters in one order
+    orders = False  # until confusion reads letters in one order
     may_abstain: bool | None = None
     """Of a checkpoint without heads for types: whether no answer counts as unknown; None: the data decide. A
     protocol that compares several sets decides once for all."""
@@ -98,7 +98,7 @@ class Answerer:
         """The answer of every question, each once, in an order of its own; `what` names the progress bar."""
         raise self.lacks("spans")
 
-    def reading(self, **options: Any) -> Answerer:  # until bias, bbq and ask are without --advice-at
+    def reading(self, **options: Any) -> Answerer:  # until bias is without --advice-at
         """The same model that reads with other options."""
         raise ValueError(f"{self.path}: only decoders by folder, Hub name or .ckpt read in other ways")
 

@@ -12,7 +12,6 @@ Shape letters: N groups, V the four variants, S the two subjects, C choices, M (
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
 from string import ascii_uppercase
 from typing import Any, cast
 
@@ -119,14 +118,6 @@ class LanguageModel(Answerer):
     def by_letter(self) -> bool:
         """Whether a choice's letter is the answer."""
         return self.choice_wording.by_letter
-
-    def reading(self, **options: Any) -> LanguageModel:  # until bbq is without --advice-at
-        """The same behind a `system` message, for likelihoods and letters."""
-        if options.keys() != {"system"} or not isinstance(self.model, LocalTextModel):
-            raise ValueError(f"{self.path}: only local language models read a system message here")
-        other = copy(self)
-        other.model = self.model.behind(options["system"])
-        return other
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def open_chooser(
     *,
     prompt: ChoicePrompt = "auto",
     likelihood: Literal["mean", "sum"] = "mean",
-) -> Answerer:  # until confusion and bbq use open_answerer with Choosing
+) -> Answerer:  # until confusion uses open_answerer with Choosing
     """Who chooses among choices."""
     if path.endswith(ANSWERS):
         from evaluation.answering.predictions import ChoicePredictions
@@ -99,11 +99,6 @@ def open_chooser(
         return ChoicePredictions(path)
     how = Choosing(**asdict(compute), choice_prompt=prompt, likelihood=likelihood)
     return open_answerer(path, how, need="choices")
-
-
-def chooses(path: str, prompt: ChoicePrompt = "auto") -> bool:  # until bbq is on the frame
-    """Whether a model gives choices scores rather than answers."""
-    return kind_of(path) in ("choice", "causal", "local") or prompt == "letters"
 
 
 def asking_record(named: Mapping[str, str], asking: Asking) -> dict[str, Any]:  # until all are on the frame
@@ -129,13 +124,13 @@ def is_decoder(path: str) -> bool:  # until confusion is on the frame
     return kind_of(path) == "causal"
 
 
-def check_reads_prompts(path: str, flag: str) -> None:  # until bias and ask are without --advice-at
+def check_reads_prompts(path: str, flag: str) -> None:  # until bias is without --advice-at
     """ValueError unless a path names a decoder that reads data_modules/encoding/prompts.py."""
     if kind_of(path) != "causal":
         raise ValueError(f"{path}: {flag} is for decoders by folder, Hub name or .ckpt")
 
 
-def advice_places(text: str | None) -> list[str]:  # until bias and ask are without --advice-at
+def advice_places(text: str | None) -> list[str]:  # until bias is without --advice-at
     """The places of `--advice-at`, in order; ValueError for one that there is not."""
     from data_modules.schema import AdviceAt
 

@@ -9,31 +9,46 @@ Faithfulness spec 5.2. The pairs: data_modules/tasks/condaqa.py.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from evaluation.answering.interface import AnswerFile, Asking, named_answerers
-from evaluation.answering.open import asking_record
-from evaluation.answering.yes_or_no import ANSWER_SHARES, ask_all, measured, untrained
-from evaluation.conclusions import answered_rows, change, check_silence, failure_note, headline
+from evaluation.answering.interface import Answer, Answerer, AnswerFile, Asking, named_answerers
+from evaluation.answering.yes_or_no import ANSWER_SHARES, measured, with_untrained_note
 from evaluation.figures import Bars
-from evaluation.report import Evaluation, source_record
-from evaluation.results import Results
+from evaluation.frame import Protocol
+from evaluation.headlines import Said
+from evaluation.report import Evaluation
 from evaluation.views import View
 from storage.command_line import Named
 
 if TYPE_CHECKING:
     from data_modules.tasks.condaqa import ContrastPair, PairSet
-    from evaluation.answering.interface import Answer
 
-BY = ("checkpoint", "data", "edit", "story")
-SIDES = ("org", "mod")
-CHANCE = {"org": 0.5, "mod": 0.5, "comb": 0.25}
+RIGHT = {"comb": "both right", "org": "original right (org)", "mod": "negation right (mod)"}
 NOTE = (
     "Each pair asks one question about an original story (org) and about a story whose meaning was turned "
     "(mod), so that one answer is yes and the other no. comb counts pairs with both right (Org-, Mod- and "
     "Comb-Acc of the paper). A model that ignores the change gets at most org + mod = 100 % and always "
-    "comb = 0 %; guessing gets 50 %, 50 % and 25 %. A prediction other than yes and no is wrong."
+    "comb = 0 %. A prediction other than yes and no is wrong. What is said is of both stories together."
+)
+NEGATION = Protocol(
+    title="Negation",
+    unit=("data", "id", "turn_id"),
+    units="pairs",
+    by=("data", "edit"),
+    cells=[(), ("edit",), ("data",)],
+    measures={**RIGHT, **ANSWER_SHARES},
+    views=[
+        View("All pairs", ()),
+        View("By kind of change", ("edit",), RIGHT),
+        View("By data set", ("data",), RIGHT),
+    ],
+    figures={"negation.png": Bars(x="edit", measures=RIGHT)},
+    headline=[Said(name, heading) for name, heading in RIGHT.items()],
+    good="many both right; guessing gets 25 %, and 50 % of either",
+    failures="pairs",
 )
 
 
@@ -56,93 +71,34 @@ def evaluate(
     from data_modules.tasks.condaqa import read_pairs
 
     data = read_pairs(pairs)
-    named = named_answerers(checkpoint, predictions)
     questions = [example for pair in data.pairs for example in pair.examples()]
-    rows: list[dict[str, Any]] = []
-    for name, path in named.items():
-        answers = ask_all(path, asking, questions, f"asking {name}")
-        rows += (pair_row(name, pair, *answers[2 * i : 2 * i + 2]) for i, pair in enumerate(data.pairs))
-    check_silence(rows, named)
-    results = Results(BY, "pairs")
-    edits, sets = (sorted({row[kind] for row in rows}) for kind in ("edit", "data"))
-    pairs_asked = [{**row, "pair": (row["data"], row["id"], row["turn_id"])} for row in answered_rows(rows)]
-    stories = [
-        {**row, "story": side}
-        | ({} if row["failed"] else measured(row[f"prediction_{side}"], row[f"answer_{side}"]))
-        for row in pairs_asked
-        for side in SIDES
-    ]
-    both = [{**row, "story": "comb", "accuracy": row.get("right")} for row in pairs_asked]
-    for kind in [(), *[("edit",)] * (len(edits) > 1), *[("data",)] * (len(sets) > 1)]:
-        by = ("checkpoint", *kind, "story")
-        results.add_means(stories, ("accuracy", *ANSWER_SHARES), unit="pair", by=by)
-        results.add_means(both, ("accuracy", "failed"), unit="pair", by=by)
-    lost = untrained(stories, named)
-    shown = [name for name in named if name not in lost]
-    org, mod, comb = (results.rows("accuracy", shown, story=s, edit="", data="") for s in CHANCE)
-    sides = {"both right (comb)": comb, "the original (org)": org, "the negation (mod)": mod}
-    rights = ", ".join(change(text, found, percent=True) for text, found in sides.items() if shown)
-    sentences = [f"{' -> '.join(shown)}, of a story and its negation: {rights}"] if shown else []
-    whole, right = {"edit": "", "data": ""}, {"accuracy": "right"}
-    figure = Bars(
-        x="story",
-        hue="checkpoint",
-        measures={"accuracy": "right"},
-        where=whole,
-        percent=True,
-        label="accuracy (%)",
-        chance=CHANCE,
-    )
-    return Evaluation(
-        title="Negation",
-        results=results,
-        views=[
-            View("Accuracy in percent", ("story",), right, where=whole, percent=True),
-            View("What is said, in percent of pairs", ("story",), ANSWER_SHARES, where=whole, percent=True),
-            *(
-                View(
-                    f"By {title}, in percent",
-                    (kind, "story"),
-                    right,
-                    where=whole | {kind: values},
-                    percent=True,
-                )
-                for title, kind, values in (("kind of change", "edit", edits), ("data set", "data", sets))
-            ),
-        ],
-        about={
-            "protocol": "negation",
-            "pairs": source_record(str(pairs)),
-            "left_out": dict(data.left_out),
-            **asking_record(named, asking),
-        },
-        headline=headline([*sentences, *lost.values()], "many both right; guessing gets 25 %"),
-        notes=[NOTE, pairs_note(data), *failure_note(rows, "pairs")],
-        figures={"negation.png": figure} if shown else {},
-        examples=rows,
-    )
+
+    def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:
+        answers = sorted(answerer.answers(questions))
+        for pair, org, mod in zip(data.pairs, answers[::2], answers[1::2], strict=True):
+            yield {
+                **asdict(pair),
+                "data": pair.dataset or "other",
+                "edit": pair.edit or "other",
+                "prediction_org": org.text,
+                "prediction_mod": mod.text,
+                **scores(pair, org, mod),
+            }
+
+    named = named_answerers(checkpoint, predictions)
+    protocol = replace(NEGATION, notes=[NOTE, pairs_note(data)])
+    return with_untrained_note(protocol.run(rows, named, asking, need="types"))
 
 
-def pair_row(name: str, pair: ContrastPair, org: Answer, mod: Answer) -> dict[str, Any]:
-    """Both predictions of a pair, right or wrong; `failure` instead where one side has no answer."""
-    row: dict[str, Any] = {
-        "checkpoint": name,
-        "id": pair.id,
-        "data": pair.dataset or "other",
-        "turn_id": pair.turn_id,
-        "edit": pair.edit or "other",
-        "question": pair.question,
-        "story_org": pair.story_org,
-        "story_mod": pair.story_mod,
-        "answer_org": pair.answer_org,
-        "answer_mod": pair.answer_mod,
-        "prediction_org": org.text,
-        "prediction_mod": mod.text,
-    }
+def scores(pair: ContrastPair, org: Answer, mod: Answer) -> dict[str, Any]:
+    """Which predictions are right, and the share of each thing said; `failure` where one side has no
+    answer."""
     if failure := org.failure or mod.failure:
-        return row | {"failure": failure}
-    right = [measured(row[f"prediction_{side}"], row[f"answer_{side}"])["accuracy"] for side in SIDES]
-    return row | {"right_org": right[0], "right_mod": right[1], "right": all(right)}
+        return {"failure": failure}
+    sides = measured(org.text, pair.answer_org), measured(mod.text, pair.answer_mod)
+    org_right, mod_right = (side["accuracy"] for side in sides)
+    shares = {name: sum(side[name] for side in sides) / 2 for name in ANSWER_SHARES}
+    return {"comb": org_right and mod_right, "org": org_right, "mod": mod_right, **shares}
 
 
 def pairs_note(data: PairSet) -> str:

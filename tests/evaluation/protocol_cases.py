@@ -21,8 +21,8 @@ from models.backbones import Backbone
 from models.checkpoint import start
 from models.heads.answers import RationaleModel
 from models.heads.choice import ChoiceModel
+from tests.evaluation.bbq_files import save_bbq
 from tests.evaluation.checkpoints import GROUPS, save_folder, save_groups, save_model
-from tests.evaluation.protocols.test_bbq import save_bbq
 from tests.evaluation.scorers.labelled import trained_scorer
 
 Cell = tuple[str, tuple[tuple[str, str], ...]]
@@ -97,18 +97,15 @@ CASES: tuple[Case, ...] = (
         "negation",
         "typed.ckpt",
         lambda room: ["--checkpoint", "{}", "--pairs", f"{room}/pairs.jsonl"],
-        {cell("accuracy", checkpoint="typed", story=story): 3 for story in ("org", "mod", "comb")},
+        {cell(measure, checkpoint="typed"): 3 for measure in ("org", "mod", "comb", "yes")},
         3,
     ),
     Case(
         "predicate-argument",
         "typed.ckpt",
-        lambda room: ["--checkpoint", "{}", "--stimuli", f"{room}/stimuli.json"],
-        {
-            cell("accuracy", checkpoint="typed", data="plain", wording=wording): 8
-            for wording in ("org", "mod", "new")
-        },
-        24,
+        lambda _: ["--checkpoint", "{}"],
+        {cell("accuracy", checkpoint="typed", wording=wording): 520 for wording in ("org", "mod", "new")},
+        3 * 520,
     ),
     Case(
         "sensitivity",
@@ -154,7 +151,7 @@ CASES: tuple[Case, ...] = (
         lambda room: [
             *("--checkpoint", "{}", "--data", f"{room}/bbq.jsonl", "--metadata", f"{room}/metadata.csv")
         ],
-        {cell("accuracy", checkpoint="choice", category="all", condition="ambig"): 4},
+        {cell("accuracy", checkpoint="choice", advice="none", condition="ambig"): 4},
         8,
     ),
     Case(
@@ -231,14 +228,6 @@ def make_room(room: Path) -> None:
             for i, place in enumerate(("attic", "cellar", "bank"))
         ],
     )
-    stimuli = [
-        {"schema": 1, "col1": a, "col2": b, "answer": answer}
-        | {"story": f"the {a} car was behind a {b} house .", "org": f"was the car {asked} ?"}
-        | {"mod": f"was there a {asked} car ?", "new": f"was the a {asked} car ?"}
-        for a, b in (("red", "blue"), ("blue", "red"), ("black", "white"), ("white", "black"))
-        for asked, answer in ((a, "yes"), (b, "no"))
-    ]
-    (room / "stimuli.json").write_text(json.dumps(stimuli))
     (room / "broken.ckpt").write_bytes(b"PK\x03\x04 and no more")
 
 

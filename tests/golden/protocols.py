@@ -110,7 +110,7 @@ def negation(room: Room) -> dict[str, list[str]]:
 
 def predicate_argument(room: Room) -> dict[str, list[str]]:
     models = ["--checkpoint", *typed_models(room)]
-    return {"report": [*models, "--negated"]}
+    return {"report": models}
 
 
 def sensitivity(room: Room) -> dict[str, list[str]]:

@@ -96,7 +96,6 @@ TABLE = (
     ("unqover.json", PREDICTED, "pred"),
     ("pairs.jsonl", f"negation --pairs {{file}} {ASK}", "id dataset turn_id history edit"),
     ("condaqa.jsonl", "condaqa --input {file} --output {out}", "QuestionID PassageID"),
-    ("stimuli.json", f"predicate-argument --stimuli {{file}} {ASK}", ""),
     ("interventions.json", f"lei {LISTS} --interventions {{file}}", "rude wealth"),
     (
         "domains.json",

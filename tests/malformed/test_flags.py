@@ -54,7 +54,7 @@ WRONG = {
     " | --checkpoint a={dir}/bert.ckpt a={dir}/bert.ckpt | --checkpoint openai:gpt | --device cuda:99",
     FAITHFUL: "--data {dir}/squad.json {dir}/coqa.json",
     SHIFT: "--layers some | --variants os | --checkpoint hf:gpt2",
-    ASK: "--question= | --candidate Zed",
+    ASK: "--candidate Zed",
     CONSISTENCY: "--scorer toxic | --scorer hf:/no/such | --scorer-attributes insult | --decay nan"
     " | --model gpt2 | --margin 0 | --threshold 2 | --draws 3 | --rescore",
     CONTINUATIONS: "--margin 100 | --threshold .5 .5 | --method self | --continuations {dir}/prompts.jsonl",
