@@ -15,7 +15,7 @@ from itertools import chain, islice
 from typing import Annotated
 
 from data_modules.schema import QAExample, Rejected, Variant
-from evaluation.conclusions import listed
+from evaluation.headlines import listed
 from storage.command_line import AtLeast
 from storage.errors import DataError
 
@@ -65,8 +65,9 @@ class Stories:
 
     def rejection_note(self) -> str:
         """One sentence a variant that lost questions; empty where none did."""
+        total = len(self.originals)
         return " ".join(
-            f"`{variant}` leaves out {reasons.total()} of {len(self.originals)} questions ({listed(reasons)})."
+            f"`{variant}` leaves out {reasons.total()} of {total} questions ({listed(reasons)})."
             for variant, reasons in self.rejected.items()
             if reasons
         )

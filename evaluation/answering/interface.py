@@ -33,9 +33,9 @@ ANSWERS = ".jsonl"
 AnswerFile = Annotated[str, "[NAME=]FILE"]
 """A file of answers on the command line."""
 
-Ability = Literal["spans", "types", "subjects", "mentions", "choices", "embeddings"]
+Ability = Literal["spans", "types", "subjects", "mentions", "choices", "embeddings", "states"]
 """Answers to questions about a text; yes, no and unknown among them; scores of a group's subjects; scores of
-given spans; scores of choices; embeddings of texts."""
+given spans; scores of choices; embeddings of texts; hidden states of every token."""
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -59,6 +59,7 @@ LACKS: dict[Ability, str] = {
     "mentions": "gives no scores to given spans; name a checkpoint of a QA experiment on an encoder",
     "choices": "gives no scores to choices; name a checkpoint of multiple_choice, a decoder, or hf:PATH",
     "embeddings": "has no encoder whose states could be compared; name a checkpoint, a folder or a Hub name",
+    "states": "gives no hidden states; name a checkpoint of a QA experiment, a folder or a Hub name",
 }
 """What to say of a model that cannot do what is needed, and what to name instead."""
 

@@ -33,11 +33,11 @@ ABILITIES: dict[Kind, tuple[Ability, ...]] = {
     "file": ("spans", "types"),
     "endpoint": ("spans", "types", "subjects", "choices"),
     "local": ("spans", "types", "subjects", "choices"),
-    "causal": ("spans", "types", "subjects", "choices"),
-    "encoder": ("spans", "subjects", "mentions", "choices", "embeddings"),
-    "span": ("spans", "subjects", "mentions"),
-    "rationale": ("spans", "types", "subjects", "mentions"),
-    "xlnet": ("spans", "types", "subjects", "mentions"),
+    "causal": ("spans", "types", "subjects", "choices", "states"),
+    "encoder": ("spans", "subjects", "mentions", "choices", "embeddings", "states"),
+    "span": ("spans", "subjects", "mentions", "states"),
+    "rationale": ("spans", "types", "subjects", "mentions", "states"),
+    "xlnet": ("spans", "types", "subjects", "mentions", "states"),
     "choice": ("choices", "embeddings"),
 }
 """What each kind can be opened for."""

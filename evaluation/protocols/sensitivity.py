@@ -11,19 +11,16 @@ Shape letters: L layers, B nouns of a batch, T tokens, D hidden.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from data_modules.schema import QAExample, Span
-from evaluation.answering.interface import Asking, Compute, named_sources
+from evaluation.answering.interface import Compute, named_sources
 from evaluation.figures import Lines
 from evaluation.frame import Protocol
 from evaluation.headlines import Said
 from evaluation.processes import shared
 from evaluation.report import Evaluation
-from evaluation.statistics import Floats, Statistic, mean
+from evaluation.statistics import Floats, mean
 from evaluation.views import View
 from storage.command_line import Named
 
@@ -41,14 +38,8 @@ NOTE = (
 )
 
 
-def difference(sums_RC: Floats) -> Floats:
-    """How much further nouns move with their own colour, on average."""
-    n_R, own_R, other_R = sums_RC.T
-    return np.asarray((own_R - other_R) / n_R)
-
-
-LAYER = "layer (0: embeddings)"
-NUMBERED = frozenset(range(1000))
+LAYERS = frozenset(range(1000))
+"""Layers by number; the last one is also called `last`."""
 SENSITIVITY = Protocol(
     title="Sensitivity of nouns to colours",
     unit="sentence",
@@ -59,7 +50,7 @@ SENSITIVITY = Protocol(
     measures={
         "own": mean("its own colour", "own"),
         "other": mean("the other colour", "other"),
-        "difference": Statistic("own - other", ("own", "other"), difference),
+        "difference": mean("own - other", "difference"),
     },
     views=[
         View("How far a noun moves (1 - cosine), last layer", (), where={"layer": "last"}),
@@ -67,14 +58,14 @@ SENSITIVITY = Protocol(
             "Own - other, by layer (0: embeddings)",
             ("layer",),
             {"difference": "own - other"},
-            where={"layer": NUMBERED},
+            where={"layer": LAYERS},
         ),
     ],
     figures={
         "layers.png": Lines(
             x="layer",
             measures={"own": "its own colour", "other": "the other colour", "difference": "own - other"},
-            where={"layer": NUMBERED},
+            where={"layer": LAYERS},
             label="1 - cosine of a noun",
             x_label="layer (0: embeddings)",
         )
@@ -105,19 +96,17 @@ def evaluate(*, checkpoint: list[Named], compute: Compute) -> Evaluation:
         checkpoint: a .ckpt, a Hugging Face folder or a Hub name; several are set side by side, in this order.
         compute: how models run.
     """
-    from evaluation.answering.checkpoint import QuestionCheckpoint
-
-    asking, stories = Asking(**asdict(compute)), colour_stories()
+    stories = colour_stories()
 
     def rows(model: QuestionCheckpoint) -> Iterator[dict[str, Any]]:
         layers = [*range(model.model.config.num_hidden_layers + 1), "last"]
         for story, found in zip(stories, distances(model, stories), strict=True):
             for noun, (own_L, other_L) in zip(story.nouns, found, strict=True):
+                numbers = {"own": own_L, "other": other_L, "difference": own_L - other_L}
                 row = {"sentence": story.text, "noun": noun, "layer": layers}
-                yield row | {"own": [*own_L, own_L[-1]], "other": [*other_L, other_L[-1]]}
+                yield row | {name: [*x_L, x_L[-1]] for name, x_L in numbers.items()}
 
-    named = named_sources(checkpoint, "--checkpoint")
-    return SENSITIVITY.run(rows, named, opened=lambda path: QuestionCheckpoint(path, asking))
+    return SENSITIVITY.run(rows, named_sources(checkpoint, "--checkpoint"), compute, need="states")
 
 
 def colour_stories() -> list[Story]:
@@ -146,9 +135,7 @@ def third_colour(colour: str, other: str) -> str:
 
 
 @shared
-def distances(
-    model: QuestionCheckpoint, stories: Sequence[Story]
-) -> Iterator[list[tuple[list[float], list[float]]]]:
+def distances(model: QuestionCheckpoint, stories: Sequence[Story]) -> Iterator[list[tuple[Floats, Floats]]]:
     """For both nouns of each story 1 - cosine of the noun's states before and after its own, and the other,
     colour is exchanged: in the embeddings and every layer."""
     import torch
@@ -178,12 +165,12 @@ def distances(
                 # In float64: most exchanges move a noun by less than float32 tells from 0.
                 before_LD, *after = (noun_states(*one, noun) for one in states)
                 moved = [1 - cosine_similarity(before_LD, after_LD, dim=-1) for after_LD in after]
-                own_L, other_L = (moved[i].round(decimals=12).tolist() for i in (n, 1 - n))
+                own_L, other_L = (moved[i].round(decimals=12).cpu().numpy() for i in (n, 1 - n))
                 found.append((own_L, other_L))
             yield found
 
 
-def noun_states(hidden_LTD: Sequence[Tensor], offsets_TE: np.ndarray, text: str, noun: str) -> Tensor:
+def noun_states(hidden_LTD: Sequence[Tensor], offsets_TE: Floats, text: str, noun: str) -> Tensor:
     """The mean over the tokens of a noun, (L, D) in float64."""
     import torch
 

@@ -11,7 +11,7 @@ Shape letters: R resamples, C sums, N stories or tokens.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from evaluation.answering.interface import Asking, Compute, named_sources
+from evaluation.answering.interface import Compute, named_sources
 from evaluation.figures import COLOURS, LEAST_DISTANCE, Bars, Lines, new_figure
 from evaluation.frame import Protocol
 from evaluation.headlines import Said
@@ -146,7 +146,6 @@ def evaluate(
         include_question: the question's tokens are common tokens, too.
         compute: how models run.
     """
-    from evaluation.answering.checkpoint import QuestionCheckpoint
     from evaluation.protocols.shift.measure import Measurement
 
     named, stories = named_sources(checkpoint, "--checkpoint"), read_stories(variants)
@@ -154,7 +153,7 @@ def evaluate(
     if len(named) > 1:
         notes.append(BETWEEN_NOTE)
     measurement = Measurement(
-        stories, every_layer=layers == "all", include_question=include_question, notes=notes
+        list(named), stories, every_layer=layers == "all", include_question=include_question, notes=notes
     )
     histograms = {
         f"histogram_{variant}.png": partial(draw_histograms, distances, variant)
@@ -166,13 +165,7 @@ def evaluate(
         notes=notes,
         figures={**SHIFT.figures, **histograms},
     )
-    names, asking = iter(named), Asking(**asdict(compute))
-    return protocol.run(
-        measurement.rows,
-        named,
-        opened=lambda path: (next(names), QuestionCheckpoint(path, asking)),
-        more=measurement.add_cka,
-    )
+    return protocol.run(measurement.rows, named, compute, need="states", more=measurement.add_cka)
 
 
 def draw_histograms(

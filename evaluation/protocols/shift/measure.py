@@ -59,6 +59,7 @@ class Measurement:
     """Measures one checkpoint after the other; the first stays open, since later ones are compared with it.
 
     Args:
+        names: of the checkpoints, in the order in which they come.
         stories: originals and variants.
         every_layer: compare with variants in the embeddings and all layers, not in the last layer alone.
         include_question: tokens of the question are common tokens, too.
@@ -69,8 +70,15 @@ class Measurement:
     """
 
     def __init__(
-        self, stories: Stories, *, every_layer: bool, include_question: bool, notes: list[str]
+        self,
+        names: Sequence[str],
+        stories: Stories,
+        *,
+        every_layer: bool,
+        include_question: bool,
+        notes: list[str],
     ) -> None:
+        self.names, self.first = iter(names), names[0]
         self.every_layer, self.include_question, self.notes = every_layer, include_question, notes
         self.originals = [(one, replace(one, kept=((0, len(one.context)),))) for one in stories.originals]
         self.pairs: dict[Variant, list[OriginalPair]] = {
@@ -83,16 +91,16 @@ class Measurement:
         for variant, pairs in self.pairs.items():
             if len(pairs) < len(stories.pairs[variant]):
                 raise DataError(f"--data: rows of {variant} without their originals; name these, too")
-        self.reference: tuple[str, QuestionCheckpoint] | None = None
+        self.reference: QuestionCheckpoint | None = None
         self.last_distances: dict[Variant, dict[str, tuple[Floats, Floats]]] = {v: {} for v in self.pairs}
         """By variant and checkpoint those of CLS and of common tokens in the last layer."""
         self.cka: list[tuple[float, dict[str, Any]]] = []
         """Values with their cells."""
 
-    def rows(self, opened: tuple[str, QuestionCheckpoint]) -> Iterator[dict[str, Any]]:
+    def rows(self, model: QuestionCheckpoint) -> Iterator[dict[str, Any]]:
         """A row for each story, variant and embedding, and for each story and embedding as the first
         checkpoint and this one see it; what depends on the layer is a list."""
-        name, model = opened
+        name = next(self.names)
         every = range(model.model.config.num_hidden_layers + 1) if self.every_layer else ()
         special = frozenset(model.tokenizer.all_special_ids) if self.include_question else None
         for variant, pairs in self.pairs.items():
@@ -106,12 +114,12 @@ class Measurement:
                 place = {"variant": variant, "id": pairs[one.pair][0].id, "stories": single}
                 yield from embedding_rows(one, [*every, "last"], **place)
         if self.reference is None:
-            self.reference = opened
+            self.reference = model
         else:
-            yield from self.between(*self.reference, name, model)
+            yield from self.between(self.reference, name, model)
 
     def between(
-        self, first: str, reference: QuestionCheckpoint, name: str, model: QuestionCheckpoint
+        self, reference: QuestionCheckpoint, name: str, model: QuestionCheckpoint
     ) -> Iterator[dict[str, Any]]:
         """Rows of the originals in the tokens of `model`, by layer as far as both checkpoints have them."""
         longest, row = reference.model.max_tokens, model.encoding.max_length
@@ -121,7 +129,7 @@ class Measurement:
         elif longest is not None and longest < row:
             problem = f"has rows of up to {row} tokens, of which the other takes {longest}"
         if problem:
-            self.notes.append(f"{name} is not compared with {first}: it {problem}.")
+            self.notes.append(f"{name} is not compared with {self.first}: it {problem}.")
             return
         configs = reference.model.config, model.model.config
         layers = range(min(config.num_hidden_layers for config in configs) + 1)
@@ -130,12 +138,12 @@ class Measurement:
             embedding: LinearCKA(len(layers), *widths, sync_on_compute=False).to(model.device)
             for embedding in ("cls", "common")
         }
-        data, what = pair_set(self.originals, model, None), f"{first} and {name}"
+        data, what = pair_set(self.originals, model, None), f"{self.first} and {name}"
         for one in distances(model, data, reference, layers, what, cka):
-            yield from embedding_rows(one, layers, reference=first, id=self.originals[one.pair][0].id)
+            yield from embedding_rows(one, layers, reference=self.first, id=self.originals[one.pair][0].id)
         for embedding, metric in cka.items():
             metric.sync()  # over all processes
-            cell = {"checkpoint": name, "reference": first, "embedding": embedding}
+            cell = {"checkpoint": name, "reference": self.first, "embedding": embedding}
             self.cka += [(value, {**cell, "layer": i}) for i, value in enumerate(metric.compute().tolist())]
 
     def add_cka(self, results: Results) -> None:
