@@ -30,7 +30,7 @@ def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool
         ValueError: a file of ours is not there, or a place in it leads to several numbers.
     """
     dimensions = dict.fromkeys(name for printed in recipe.printed for name in dimensions_of(printed, recipe))
-    results = Results(("table", *map(own_name, dimensions), "source"), "units of the evaluations")
+    results = Results(("table", *dimensions, "source"), "units of the evaluations")
     views, inside, counted = list[View](), 0, 0
     for printed in recipe.printed:
         title = printed.title or recipe.paper
@@ -46,14 +46,15 @@ def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool
         counted += frame[["paper", "low"]].notna().all(axis=1).sum()
         for row in frame.to_dict("records"):
             intervals = {"ours": (row["low"], row["high"]), "paper": NO_INTERVAL, "difference": NO_INTERVAL}
-            place = {own_name(name): row[name] for name in by} | {"table": title}
+            place = {name: row[name] for name in by} | {"table": title}
             for source, interval in intervals.items():
                 if math.isfinite(row[source]):
                     numbers = {"value": row[source], "interval": interval, "n": row["n"]}
                     results.add(row["measure"], **numbers, **place, source=source)
-        view = View(title, tuple(map(own_name, by)), {name: name for name in printed.measures}, "source")
+        where = {"table": title, "against": list(frame["against"]) if "against" in by else ""}
         caption = "In percent." if printed.percent else ""
-        views.append(replace(view, where={"table": title}, percent=printed.percent, caption=caption))
+        view = View(title, tuple(by), {name: name for name in printed.measures}, "source", where)
+        views.append(replace(view, percent=printed.percent, caption=caption))
     headline = f"{inside} of {counted} printed numbers lie within our 95 % intervals."
     chosen = [name for name, one in recipe.settings.items() if values[name] != fill(one.paper, values)]
     if chosen:
@@ -68,11 +69,6 @@ def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool
 
 def dimensions_of(printed: Printed, recipe: Recipe) -> list[str]:
     return [name for name in printed.by if name not in recipe.settings]
-
-
-def own_name(dimension: str) -> str:
-    """A dimension's name in the table of `compare`, where a change is a number like others."""
-    return "change" if dimension == "against" else dimension
 
 
 def printed_numbers(recipe: Recipe, printed: Printed, values: Mapping[str, str], *, tiny: bool) -> DataFrame:
