@@ -182,17 +182,12 @@ def local_device(wanted: str, size: int, gpus: int) -> str:
     return f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
 
 
-def from_first(make: Callable[[], Any]) -> Any:  # until variants.py makes no sentences
-    """What `make` returns in the first process, in all of them."""
-    processes = _current.get()
-    return processes.gathered(None if processes.rank else make())[0]
-
-
-def finished_work(path: Path | None) -> FinishedWork:  # until confusion and feature-bias use `kept`
+def finished_work(path: Path | None) -> FinishedWork:  # until consistency uses `kept`
     """Finished work that all processes know, and the first alone keeps in the file."""
     from storage.finished_work import FinishedWork
 
-    work: FinishedWork = from_first(lambda: FinishedWork(path))
-    if _current.get().rank:
+    processes = _current.get()
+    work: FinishedWork = processes.gathered(None if processes.rank else FinishedWork(path))[0]
+    if processes.rank:
         work.path = None
     return work

@@ -80,7 +80,6 @@ class Answerer:
 
     path: str
     can: frozenset[Ability]
-    orders = False  # until confusion reads letters in one order
     may_abstain: bool | None = None
     """Of a checkpoint without heads for types: whether no answer counts as unknown; None: the data decide. A
     protocol that compares several sets decides once for all."""
@@ -213,7 +212,7 @@ def kind_of(path: str) -> Kind:
     return "causal" if info.architecture in DECODERS else cast(Kind, info.heads or "encoder")
 
 
-def is_text_model(path: str) -> bool:  # until consistency and feature-bias ask open_language_model
+def is_text_model(path: str) -> bool:  # until consistency asks open_language_model
     """Whether a name may be of a model that goes on with texts."""
     return path.startswith(LANGUAGE_MODELS) or path.endswith(".ckpt")
 

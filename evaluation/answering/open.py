@@ -10,16 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from evaluation.answering.interface import (
-    ANSWERS,
     LACKS,
     LANGUAGE_MODELS,
     Ability,
     Answerer,
     Asking,
-    ChoicePrompt,
     Choosing,
     Compute,
     Kind,
@@ -85,22 +83,6 @@ def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Ans
     return QuestionCheckpoint(path, how)
 
 
-def open_chooser(
-    path: str,
-    compute: Compute,
-    *,
-    prompt: ChoicePrompt = "auto",
-    likelihood: Literal["mean", "sum"] = "mean",
-) -> Answerer:  # until confusion uses open_answerer with Choosing
-    """Who chooses among choices."""
-    if path.endswith(ANSWERS):
-        from evaluation.answering.predictions import ChoicePredictions
-
-        return ChoicePredictions(path)
-    how = Choosing(**asdict(compute), choice_prompt=prompt, likelihood=likelihood)
-    return open_answerer(path, how, need="choices")
-
-
 def asking_record(named: Mapping[str, str], asking: Asking) -> dict[str, Any]:  # until all are on the frame
     """For `about`: who was asked, and how; the prompt where there is a language model among them."""
     record = {
@@ -117,11 +99,6 @@ def asking_record(named: Mapping[str, str], asking: Asking) -> dict[str, Any]:  
 
     wording = WORDINGS[asking.prompt]._asdict()
     return record | {"prompt": {"style": asking.prompt, **wording, "turns": TURNS}}
-
-
-def is_decoder(path: str) -> bool:  # until confusion is on the frame
-    """Whether a name is of a checkpoint with a causal model."""
-    return kind_of(path) == "causal"
 
 
 def check_reads_prompts(path: str, flag: str) -> None:  # until bias is without --advice-at

@@ -8,15 +8,6 @@ JSON Lines, a row an answer:
 
 `id` is that of the question. `variant` is that of its story (absent: `os`); in the probes which of several
 questions it is: `org` or `mod` of a negated pair; the wording `org`, `mod` or `new` about a colour.
-
-Of multiple choice a row has one number for each choice:
-
-    {"prompt": "To open a jar,", "choices": ["twist its lid", "paint its lid"], "scores": [-3.1, -7.5]}
-
-`scores` are logits or log-likelihoods, whose softmax is the confidence in each choice; `confidences`, as
-examples.jsonl has them, are probabilities.
-
-Shape letters: C choices.
 """
 
 from __future__ import annotations
@@ -26,11 +17,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NotRequired
 
-import numpy as np
 from pydantic import StrictInt
 from typing_extensions import TypedDict
 
-from data_modules.schema import VARIANTS, ChoiceQuestion, QAExample
+from data_modules.schema import VARIANTS, QAExample
 from evaluation.answering.interface import Ability, Answer, Answerer
 from storage.errors import DataError
 from storage.files import file_digest
@@ -67,13 +57,18 @@ class Predictions(Answerer):
         self.asked: set[tuple[str, str]] = set()
         for where, row in json_lines(path, _Row, expected="id, variant and answer"):
             name, variant = str(row["id"]), row.get("variant", "os")
-            # The probes' questions are named after their wording.
             if "prediction" in row:
                 raise DataError(f"{where}: has 'answer' and 'prediction'; keep what was said, as 'answer'")
+            # The probes' questions are named after their wording.
             key = (name, variant) if variant in VARIANTS else (f"{name} {variant}", "os")
             if key in self.text_of:
                 raise DataError(f"{where}: a second answer to {name!r} in variant {variant}; remove one")
             self.text_of[key] = row["answer"]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The file's content."""
+        return {"answers": file_digest(self.path)}
 
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
         """The answer of every question, in their order."""
@@ -81,11 +76,6 @@ class Predictions(Answerer):
             self.asked.add((example.id, example.variant))
             text = self.text_of.get((example.id, example.variant))
             yield Answer(i, "", MISSING) if text is None else Answer(i, text)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """The file's content."""
-        return {"answers": file_digest(self.path)}
 
     def log_unmatched(self) -> None:
         """One line, of all questions so far."""
@@ -99,66 +89,3 @@ class Predictions(Answerer):
             parts.append(f"{unused} of {len(self.text_of)} rows were not asked for")
         if parts:
             log.warning("%s: %s", self.path, "; ".join(parts))
-
-
-class _ScoredRow(TypedDict):
-    prompt: str
-    choices: list[str]
-    scores: NotRequired[list[float]]
-    confidences: NotRequired[list[float]]
-
-
-class ChoicePredictions(Answerer):
-    """Scores by prompt and choices.
-
-    Args:
-        path: the file.
-
-    Raises:
-        DataError: a row of another shape, with another number of scores than choices, or with other scores
-            than an earlier row of the same question; no row at all.
-    """
-
-    can: frozenset[Ability] = frozenset({"choices"})
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.logits_of: dict[tuple[str, ...], np.ndarray] = {}
-        for where, row in json_lines(path, _ScoredRow, expected="prompt, choices and scores"):
-            name = "scores" if "scores" in row else "confidences"
-            numbers = np.array(row.get(name, []), dtype=np.float64)
-            good = np.isfinite(numbers).all() and (
-                name == "scores" or ((numbers >= 0).all() and numbers.sum() > 0)
-            )
-            if len(numbers) != len(row["choices"]) or not good:
-                raise DataError(
-                    f"{where}: expected {len(row['choices'])} finite numbers as 'scores', or probabilities "
-                    f"as 'confidences', one for each choice, found {row.get(name)!r:.60}"
-                )
-            with np.errstate(divide="ignore"):
-                logit_C = numbers if name == "scores" else np.log(numbers)
-            before_C = self.logits_of.setdefault((row["prompt"], *row["choices"]), logit_C)
-            if not np.allclose(before_C, logit_C, rtol=1e-5, atol=1e-5):
-                raise DataError(
-                    f"{where}: other numbers than an earlier row of the same question; remove one"
-                )
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """The file's content."""
-        return {"predictions": file_digest(self.path)}
-
-    def choice_logits(self, questions: Sequence[ChoiceQuestion], what: str = "choosing") -> list[np.ndarray]:
-        """The scores (C,) of every question's choices, float64, which may be -inf for a probability of 0.
-
-        Raises:
-            DataError: a question is not among the predictions.
-        """
-        keys = [(question.prompt, *question.choices) for question in questions]
-        if missing := [i for i, key in enumerate(keys) if key not in self.logits_of]:
-            question = questions[missing[0]]
-            raise DataError(
-                f"{self.path}: {what}: {len(missing)} of {len(keys)} questions are not among the "
-                f"predictions, as {question.id}: {question.prompt!r:.40} {list(question.choices)!r:.80}"
-            )
-        return [self.logits_of[key] for key in keys]
