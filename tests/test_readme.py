@@ -27,6 +27,7 @@ def shell_commands(page: str) -> list[list[str]]:
     )
     commands = []
     for line in lines:
+        line = re.sub(r" \$\w+", "", line)  # a variable that stands for flags
         if line.startswith("interventune "):
             _, name, *arguments = shlex.split(line, comments=True)
             module, first, _ = COMMANDS_OF[name]
