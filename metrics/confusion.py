@@ -1,7 +1,8 @@
-"""Numbers of the confusion probes: confidences, hits, prior bias, paralysis, MaxProb, t tests, irregularities
-of a set (probes spec B4 to B6).
+"""Numbers of the confusion probes: hits, prior bias, paralysis, MaxProb, t tests, irregularities of a set
+(probes spec B4 to B6).
 
-Pure functions on float64 arrays; p is NaN where the data admit no test.
+Pure functions on float64 arrays; confidences are a softmax over choices; p is NaN where the data admit no
+test.
 
 Shape letters: N questions, C choices.
 """
@@ -20,13 +21,6 @@ from scipy import stats
 Z95 = 1.96
 _WORD = re.compile(r"\w+")
 """The paper names no tokenisation for word overlap: ours is runs of word characters, in lower case."""
-
-
-def confidences(logit_NC: np.ndarray) -> np.ndarray:
-    """Softmax over the choices: (..., C) float64."""
-    shifted = np.asarray(logit_NC, dtype=np.float64)
-    exp_NC = np.exp(shifted - shifted.max(-1, keepdims=True))
-    return np.asarray(exp_NC / exp_NC.sum(-1, keepdims=True))
 
 
 def at_label(confidence_NC: np.ndarray, label_N: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.special import softmax
 
 from metrics import confusion as of
 from metrics.confusion import frequency_correlation, interval, irregularities, t_against, t_welch
@@ -22,7 +23,7 @@ LABEL = np.array([0, 1, 1, 1])
 
 
 def test_a_worked_example_of_prior_bias() -> None:
-    pre, post = of.confidences(PRE), of.confidences(POST)
+    pre, post = softmax(PRE, axis=1), softmax(POST, axis=1)
     assert (of.ranks(pre, LABEL) == 0).mean() == 0.75
     assert (of.ranks(post, LABEL) == 0).mean() == 0.5
     assert of.at_label(pre, LABEL) == pytest.approx([0.8808, 0.7311, 0.4750, 0.8808], abs=5e-5)
@@ -50,7 +51,7 @@ def test_numbers_of_the_oracle_file(shared: Path) -> None:
     oracle = json.loads((shared / "oracle/protocols/probes_toy.json").read_text())
     pre, post = oracle["pre"], oracle["post_noquestion"]
     label = np.array(pre["labels"])
-    pre_c, post_c = (of.confidences(np.array(part["logits"])) for part in (pre, post))
+    pre_c, post_c = (softmax(np.array(part["logits"]), axis=1) for part in (pre, post))
     assert pre_c == pytest.approx(np.array(pre["conf"]), abs=1e-14)
     own = of.at_label(post_c, label)
     assert own == pytest.approx(post["conf_pseudo"], abs=1e-14)
@@ -80,16 +81,16 @@ def test_ranks_match_a_stable_sort_and_ignore_the_order_of_choices(
 ) -> None:
     N, C = logit_NC.shape
     label = np.arange(N) % C
-    rank = of.ranks(of.confidences(logit_NC), label)
+    rank = of.ranks(softmax(logit_NC, axis=1), label)
     assert ((rank >= 0) & (rank < C)).all()
     order = np.random.default_rng(N).permutation(C)
     moved_NC, moved = logit_NC[:, order], np.argsort(order)[label]
-    before, after = of.confidences(logit_NC), of.confidences(moved_NC)
+    before, after = softmax(logit_NC, axis=1), softmax(moved_NC, axis=1)
     assert of.at_label(after, moved) == pytest.approx(of.at_label(before, label))
     assert of.choice_variance(after) == pytest.approx(of.choice_variance(before))
     if all(len(set(row)) == C for row in logit_NC.round(6).tolist()):  # ties go by place
         assert of.ranks(after, moved).tolist() == of.ranks(before, label).tolist()
-    conf_NC = of.confidences(logit_NC.round(0))
+    conf_NC = softmax(logit_NC.round(0), axis=1)
     for row, y, rank in zip(conf_NC, label, of.ranks(conf_NC, label), strict=True):
         order = sorted(range(C), key=lambda k: (-row[k], k))
         assert order.index(y) == rank

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import softmax
 
 from data_modules.schema import ChoiceQuestion
 from evaluation.answering.interface import Answerer
@@ -42,7 +43,7 @@ def answer_rows(
     for trial in trials:
         at = np.array(trial.targets)
         logit_PC = np.stack(list(answerer.choice_logits(trial.questions, trial.title)))
-        confidence_PC = of.confidences(logit_PC)
+        confidence_PC = softmax(logit_PC.astype(np.float64), axis=1)
         slot_P = np.array([question.label for question in trial.questions])
         rank_P, own_P = of.ranks(confidence_PC, slot_P), of.at_label(confidence_PC, slot_P)
         right = "pseudo_accuracy" if trial.probe in BIASED else "accuracy"
