@@ -1,4 +1,4 @@
-"""Small related checkpoints, and the hidden states that transformers' own model gives, one text at a time."""
+"""Stories, and the hidden states that transformers' own model gives, one text at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
@@ -19,7 +18,7 @@ from data_modules.stories.questions import qa_examples
 from models.backbones import Backbone
 from models.checkpoint import heads_class, start
 from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import evaluate, save_folder, save_model
+from tests.evaluation.checkpoints import evaluate, save_model
 
 DATA = "stories:conversation_dev"
 LIMIT = 12
@@ -31,39 +30,8 @@ def made(variant: Variant, stories: list[QAExample] = STORIES) -> list[QAExample
     return [result for result in results if isinstance(result, QAExample)]
 
 
-def related(root: Path) -> None:
-    """A BERT `a`, and two copies `b` and `c` that noise moved, the second further."""
-    for name, noise in (("a", 0.0), ("b", 0.1), ("c", 0.3)):
-        moved(save_folder(root / name), noise)
-
-
-def moved(folder: Path, noise: float) -> None:
-    model = AutoModelForQuestionAnswering.from_pretrained(folder)
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(noise * parameter.abs().mean() * torch.randn(parameter.shape, generator=generator))
-    model.save_pretrained(folder)
-
-
 def shift(output: Path, *arguments: str | Path, data: Sequence[str | Path] = (DATA,)) -> Cells:
     return evaluate(output, "shift", "--data", *data, "--limit", str(LIMIT), *arguments)
-
-
-def numbers(cells: Cells) -> dict[Any, tuple[float, float, float, float]]:
-    """Value, interval and n of every cell."""
-    keys = [*cells.by, "measure"]
-    return {
-        tuple(row[key] for key in keys): (row["value"], row["low"], row["high"], row["n"])
-        for row in cells.frame.to_dict("records")
-    }
-
-
-def assert_same(found: Cells, expected: Cells, tolerance: float) -> None:
-    one, two = numbers(found), numbers(expected)
-    assert one.keys() == two.keys()
-    for key, values in one.items():
-        assert values == pytest.approx(two[key], abs=tolerance, nan_ok=True), key
 
 
 class Naive:
