@@ -35,7 +35,7 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
     from data_modules.sources import read_choices
     from evaluation.answering.open import ABILITIES, open_answerer
     from evaluation.protocols.confusion.measures import add_numbers, answer_rows
-    from evaluation.protocols.confusion.views import CONFUSION, draw_boxes, figures, notes
+    from evaluation.protocols.confusion.views import CONFUSION, draw_boxes, notes
 
     named, answered = named_sources(checkpoint, "--checkpoint"), list[list[dict[str, Any]]]()
     heuristic = "heuristic" in probing.samplings
@@ -62,7 +62,7 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
             add_numbers(results, name, answers, questions)
 
     count = len(questions[0].choices)
-    protocol = replace(CONFUSION, notes=notes(probing, len(questions), count), figures=figures(probing))
+    protocol = replace(CONFUSION, notes=notes(probing, len(questions), count))
     evaluation = protocol.run(rows, named, asking, need="choices", more=more)
     boxes = partial(draw_boxes, evaluation.examples, 1 / count)
     return replace(evaluation, figures={"confidences.png": boxes, **evaluation.figures})

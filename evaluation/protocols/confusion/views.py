@@ -11,7 +11,6 @@ from evaluation.frame import Protocol
 from evaluation.headlines import Said
 from evaluation.protocols.confusion.measures import BIASED, CELL
 from evaluation.protocols.confusion.trials import DRAWN, Probing
-from evaluation.report import Figure
 from evaluation.results import Row
 from evaluation.statistics import mean, share
 from evaluation.views import View
@@ -52,9 +51,25 @@ HEADINGS = {
 }
 
 
+ORIGINAL = {"probe": "original", "against": "", "k": "", "split": "", "slot": ""}
+
+
 def table(title: str, by: tuple[str, ...], measures: Sequence[str], caption: str, **where: Any) -> View:
     """A table of some measures."""
     return View(title, by, {name: HEADINGS[name] for name in measures}, where=where, caption=caption)
+
+
+def hits(sampling: str) -> Lines:
+    """The paper's Figure 6: hits@k by number of choices."""
+    return Lines(
+        x="k",
+        measures={"hits": "choices"},
+        panels="n_choices",
+        where={"sampling": sampling},
+        label=f"hits@k ({sampling})",
+        x_label="k (dashed: all questions, own choices)",
+        level=ORIGINAL | {"measure": "accuracy"},
+    )
 
 
 CONFUSION = Protocol(
@@ -128,6 +143,20 @@ CONFUSION = Protocol(
             probe="original",
         ),
     ],
+    figures={
+        "differences.png": Bars(x="probe", measures=GAPS, label="mean difference of confidences"),
+        "paralysis.png": Lines(
+            x="n_choices",
+            measures={"confidence": ""},
+            panels="sampling",
+            where={"probe": "choice_paralysis"},
+            label="confidence in the right choice",
+            x_label="choices (dashed: all questions, own choices)",
+            level=ORIGINAL | {"measure": "confidence"},
+        ),
+        "hits_random.png": hits("random"),
+        "hits_heuristic.png": hits("heuristic"),
+    },
     headline=[
         Said("accuracy", "right", probe="original"),
         Said("pseudo_accuracy", "pseudo-accuracy", probe="no_question"),
@@ -135,6 +164,7 @@ CONFUSION = Protocol(
         Said("accuracy", "right", probe="choice_paralysis"),
     ],
     good="pseudo-accuracy and confidence at chance without the question, and many right elsewhere",
+    failures="",
     console=2,
 )
 
@@ -151,35 +181,6 @@ def notes(probing: Probing, questions: int, choices: int) -> list[str]:
         drawn = min(probing.instances or DRAWN, questions)
         found.append(f"{who} about {drawn} questions drawn in each trial.")
     return found
-
-
-def figures(probing: Probing) -> dict[str, Figure]:
-    """The paper's Figures 4 to 6: differences of confidences; confidence and hits@k by number of choices."""
-    drawn: dict[str, Figure] = {}
-    if probing.asks("no_right_answer") or (probing.asks("no_question") and probing.asks("wrong_question")):
-        drawn["differences.png"] = Bars(x="probe", measures=GAPS, label="mean difference of confidences")
-    original = {"probe": "original", "against": "", "k": "", "split": "", "slot": ""}
-    if probing.samplings:
-        drawn["paralysis.png"] = Lines(
-            x="n_choices",
-            measures={"confidence": ""},
-            panels="sampling",
-            where={"probe": "choice_paralysis"},
-            label="confidence in the right choice",
-            x_label="choices (dashed: all questions, own choices)",
-            level=original | {"measure": "confidence"},
-        )
-    for sampling in probing.samplings:
-        drawn[f"hits_{sampling}.png"] = Lines(
-            x="k",
-            measures={"hits": "choices"},
-            panels="n_choices",
-            where={"sampling": sampling},
-            label=f"hits@k ({sampling})",
-            x_label="k (dashed: all questions, own choices)",
-            level=original | {"measure": "accuracy"},
-        )
-    return drawn
 
 
 def draw_boxes(rows: Iterable[Row], chance: float, _: DataFrame, path: Path) -> None:
