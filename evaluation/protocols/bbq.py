@@ -68,7 +68,7 @@ BBQ = Protocol(
             "bias, scaled",
             SUMS,
             scaled_bias,
-            n=lambda sum_C: sum_C[0] if sum_C[4] else sum_C[2],
+            n=lambda sum_C: sum_C[0] if sum_C[4] else sum_C[2],  # all where it is scaled, else the known
         ),
         "unknown": "says unknown",
     },
@@ -162,10 +162,10 @@ def named_sentences(arguments: Sequence[str]) -> dict[str, str]:
     """
     sentences: dict[str, str] = {}
     for argument in arguments:
-        name, _, sentence = argument.rpartition("=")
+        name, equals, text = argument.partition("=")
+        sentence = text if equals else name
         if os.path.exists(sentence):
             raise ValueError(f"--advice {sentence}: is a file; write the sentence itself")
-        name = name or sentence
         if name in {"none", *sentences}:
             raise ValueError(f"--advice: two are called {name!r}; write NAME=SENTENCE to tell them apart")
         sentences[name] = sentence
