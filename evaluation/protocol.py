@@ -46,6 +46,12 @@ PROTOCOLS: tuple[Row, ...] = (
     Row("negation", P + "negation", "whether answers turn when the story is negated"),
     Row("predicate-argument", P + "predicate_argument", "which thing has which colour: yes or no"),
     Row("sensitivity", P + "sensitivity", "how far a word moves when another word changes"),
+    Row(
+        "consistency-write",
+        P + "consistency.command",
+        "what models write when they are debiased, for consistency",
+        function="write",
+    ),
     Row("consistency", P + "consistency.command", "whether debiasing does what its specifications say"),
     Row("confusion", P + "confusion.command", "prior bias and choice paralysis of multiple-choice models"),
     Row("bbq", P + "bbq", "whom a model names when the text does not tell (BBQ)"),
@@ -60,9 +66,6 @@ COMMANDS: tuple[Row, ...] = (
         "evaluation.reproduce.run",
         "a paper's table, ours beside theirs",
         function="run",
-    ),
-    Row(
-        "train-scorer", "evaluation.scorers.train", "a scorer of toxicity from labelled texts", function="run"
     ),
 )
 

@@ -77,7 +77,7 @@ def test_the_files_that_a_page_shows_are_read(tmp_path: Path) -> None:
     path = tmp_path / "shown.json"
     path.write_text(specifications)
     for method in OWN:
-        assert read_specifications(path, method).method == method
+        assert read_specifications(path, method).original
     path.write_text(wording)
     assert read_wordings(path)["task"]["h2"].words == ("no", "yes")
 

@@ -6,8 +6,9 @@ import pytest
 
 from benchmarks.__main__ import parser as benchmarks_parser
 from data_modules.__main__ import build_parser as data_parser
-from docs.tiny_causal_model import make_parser as tiny_causal_model_parser
 from evaluation.__main__ import build_parser
+from evaluation.reproduce.tiny_classifier import save_classifier
+from storage.command_line import make_parser
 from training.cli import run_command
 from training.config_errors import checked_configs
 from training.plan import run_plan
@@ -34,8 +35,8 @@ def understood(command: list[str]) -> None:
         build_parser(arguments).parse_args(arguments)
     elif module == "data_modules":
         data_parser(arguments).parse_args(arguments)
-    elif module == "docs.tiny_causal_model":
-        tiny_causal_model_parser().parse_args(arguments)
+    elif module == "evaluation.reproduce.tiny_classifier":
+        make_parser(save_classifier, module).parse_args(arguments)
     else:
         assert (module, arguments[0]) in {
             ("training", "demo"),

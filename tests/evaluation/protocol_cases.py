@@ -17,13 +17,14 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 from data_modules.encoding.choices import ChoiceEncoding
 from data_modules.encoding.windows import Encoding
 from data_modules.stories.questions import vocabulary
+from evaluation.reproduce.tiny_classifier import save_classifier
+from metrics.consistency import DOMAINS, VARIANTS
 from models.backbones import Backbone
 from models.checkpoint import start
 from models.heads.answers import RationaleModel
 from models.heads.choice import ChoiceModel
 from tests.evaluation.bbq_files import save_bbq
 from tests.evaluation.checkpoints import GROUPS, save_folder, save_groups, save_model
-from tests.evaluation.scorers.labelled import trained_scorer
 
 Cell = tuple[str, tuple[tuple[str, str], ...]]
 ADVICE = Counter(group.advice_class for group in GROUPS)
@@ -115,15 +116,28 @@ CASES: tuple[Case, ...] = (
         2 * 130,
     ),
     Case(
-        "consistency",
+        "consistency-write",
         "hf:causal",
         lambda room: [
-            *("--model", "{}", "--method", "self", "--scorer", f"embedded:{room}/scorer.json"),
+            *("--checkpoint", "{}", "--method", "self", "--new-tokens", "3", "--beams", "1"),
             *("--adversarial", f"{room}/adversarial.jsonl", "--neutral", f"{room}/neutral.jsonl"),
-            *("--new-tokens", "3", "--beams", "1", "--nonsense-groups", "2"),
+            *("--nonsense-groups", "2"),
         ],
         {
-            cell("average", checkpoint="causal", method="self", domain=domain, variant=variant): n
+            cell("failed", checkpoint="causal", method="self 50", domain=domain): 3 * (1 + 1 + 1 + 2 + 1)
+            for domain in DOMAINS
+        },
+        2 * 3 * (1 + 1 + 1 + 2 + 1),
+        long=True,
+    ),
+    Case(
+        "consistency",
+        "written.jsonl",
+        lambda room: [
+            *("--continuations", "{}", "--scorer", f"hf:{room}/classifier", "--batch-size", "4"),
+        ],
+        {
+            cell("average", checkpoint="written", method="given", domain=domain, variant=variant): n
             for domain, variant, n in (("adversarial", "original", 3), ("neutral", "nonsense", 2 * 3))
         },
         2 * 3 * (1 + 1 + 1 + 2 + 1),
@@ -214,7 +228,18 @@ def make_room(room: Path) -> None:
     save_model(room / "choice.ckpt", chooser, ChoiceEncoding())
     save_causal(room / "causal")
     save_bbq(room)
-    trained_scorer(room)
+    save_classifier(output=room / "classifier")
+    write_rows(
+        room / "written.jsonl",
+        [
+            {"domain": domain, "specification": variant, "group": group}
+            | {"prompt": place, "text": f" {colour} {place} {group}"}
+            for domain in DOMAINS
+            for variant, colour in zip(VARIANTS, ("red", "blue", "black", "white", "green"), strict=True)
+            for group in ((0, 1) if variant == "nonsense" else (None,))
+            for place in ("attic", "cellar", "bank")
+        ],
+    )
     save_groups(room / "groups.json", GROUPS)
     for name, words in (("adversarial", ("red", "blue", "black")), ("neutral", ("white", "green", "brown"))):
         rows = [{"prompt": {"text": f"anna came to the {word} attic"}} for word in words]

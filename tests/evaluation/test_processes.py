@@ -21,8 +21,8 @@ from tests.evaluation.conftest import undrawn
 from tests.evaluation.protocol_cases import CASES, Forwards
 from tests.forking import ended_on_two_ranks, python
 
-STOP = 1500
-"""Calls of modules, about two thirds of what consistency takes."""
+STOP = 400
+"""Calls of modules, about two thirds of what a process makes for consistency-write."""
 STATISTICS = {"t", "p"}
 """Tests of differences, which may be small: rounding counts for more."""
 
@@ -62,7 +62,7 @@ def both(rank: int, folder: str) -> None:
             for command in commands(home, home / "two").values():
                 assert main(command) == 0
             Forwards(patch, STOP * rank, SystemExit())
-            raise SystemExit(main(commands(home, home / "killed")["consistency"]))
+            raise SystemExit(main(commands(home, home / "killed")["consistency-write"]))
         except SystemExit:
             if rank:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -143,13 +143,16 @@ def same(one: pd.DataFrame, two: pd.DataFrame, within: float = 1e-6) -> None:
 def test_finished_work_stays_when_one_of_two_processes_is_killed(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command, work = commands(home, home / "killed")["consistency"], home / "killed/consistency.work.jsonl"
+    command, work = (
+        commands(home, home / "killed")["consistency-write"],
+        home / "killed/consistency-write.work.jsonl",
+    )
     before = work.read_text().splitlines()
     assert 5 < len(before) == len(read_work(work))
-    assert not (home / "killed/consistency").exists()
+    assert not (home / "killed/consistency-write").exists()
     assert main(command) == 0
     assert work.read_text().splitlines()[: len(before)] == before
-    same(*(pd.read_csv(home / folder / "consistency/results.csv") for folder in ("two", "killed")))
+    same(*(pd.read_csv(home / folder / "consistency-write/results.csv") for folder in ("two", "killed")))
 
 
 def test_kept_answers_are_asked_for_once(tmp_path: Path) -> None:

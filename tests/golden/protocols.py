@@ -12,6 +12,7 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
+from evaluation.reproduce.tiny_classifier import save_classifier
 from tests.golden.commands import Room, digest
 
 SHORT = "--data.encoding={order: auto, max_length: 160, stride: 32, pad_to_multiple_of: 8}"
@@ -117,23 +118,22 @@ def sensitivity(room: Room) -> dict[str, list[str]]:
     return {"report": ["--checkpoint", *typed_models(room)]}
 
 
-def consistency(room: Room) -> dict[str, list[str]]:
-    from evaluation.__main__ import main
-
-    scorer = room.data / "scorer.json"
-    with room.once("scorer") as wanted:
-        if wanted:
-            labels = ["--input", str(room.data / "toxicity.jsonl"), "--max-features", "60"]
-            assert main(["train-scorer", *labels, "--output", str(scorer)]) == 0
-    given = ["--scorer", f"embedded:{scorer}", "--beams", "2", "--new-tokens", "4", "--nonsense-groups", "2"]
+def consistency_write(room: Room) -> dict[str, list[str]]:
+    given = ["--beams", "2", "--new-tokens", "4", "--nonsense-groups", "2"]
     for name in ("adversarial", "neutral"):
         given += [f"--{name}", str(room.data / f"{name}.jsonl")]
-    named = (model.split("=", 1) for model in causal_models(room))
-    return {
-        f"{method}_{name}": ["--model", model, "--method", method, *given]
-        for name, model in named
-        for method in ("self", "instructive")
-    }
+    text = ["--perplexity", str(room.data / "labelled.jsonl")]
+    return {"report": ["--checkpoint", *causal_models(room), "--method", "self", "instructive", *given, *text]}
+
+
+def consistency(room: Room) -> dict[str, list[str]]:
+    classifier, written = room.data / "classifier", room.root / "reports" / "written"
+    with room.once("written") as wanted:
+        if wanted:
+            save_classifier(output=classifier)
+            flags = consistency_write(room)["report"]
+            room.evaluate("consistency-write", written.name, *flags)
+    return {"report": ["--continuations", str(written), "--scorer", f"hf:{classifier}"]}
 
 
 def confusion(room: Room) -> dict[str, list[str]]:
@@ -183,6 +183,7 @@ PROTOCOLS: dict[str, Callable[[Room], dict[str, list[str]]]] = {
     "negation": negation,
     "predicate-argument": predicate_argument,
     "sensitivity": sensitivity,
+    "consistency-write": consistency_write,
     "consistency": consistency,
     "confusion": confusion,
     "feature-bias": feature_bias,

@@ -66,12 +66,10 @@ class Format:
 PERTURB = "perturb --variant os --input {file} --output {out} --dataset"
 PREDICTED = "bias --predictions {file} --output {out}"
 CONSISTENCY = (
-    f"consistency --model {MODEL} --method self --device cpu --nonsense-groups 2 --output {{out}}"
-    " --adversarial {dir}/prompts.jsonl --neutral {dir}/neutral.jsonl --scorer embedded:{dir}/scorer.json"
+    f"consistency-write --checkpoint {MODEL} --method self --device cpu --nonsense-groups 2 --output {{out}}"
+    " --adversarial {dir}/prompts.jsonl --neutral {dir}/neutral.jsonl"
 )
-CONTINUATIONS = (
-    "consistency --continuations {file} --scorer embedded:{dir}/scorer.json --device cpu --output {out}"
-)
+CONTINUATIONS = "consistency --continuations {file} --scorer hf:{dir}/none --device cpu --output {out}"
 CONFUSION = (
     f"confusion --checkpoint {ABSENT} --output {{out}} --device cpu --trials 1 --choices 3 --sampling random"
     " --probes no_question wrong_question no_right_answer --input"
@@ -82,10 +80,6 @@ FEATURES = (
 )
 LISTS = "--subjects {dir}/subjects --templates {dir}/templates --attributes {dir}/attributes --output {out}"
 ASK = f"--checkpoint {ABSENT} --output {{out}}"
-SCORER_FIELDS = (
-    "seed intercept roc_auc average_precision f1 base_rate coef idf"
-    " toxicity severe_toxicity sexually_explicit threat profanity identity_attack"
-)
 
 TABLE = (
     ("squad.json", f"{PERTURB} squad", "version title is_impossible id"),
@@ -105,7 +99,6 @@ TABLE = (
     ("prompts.jsonl", f"{CONSISTENCY} --adversarial {{file}}", ""),
     ("specifications.json", f"{CONSISTENCY} --specifications {{file}}", "blank nonsense"),
     ("continuations.jsonl", CONTINUATIONS, "group"),
-    ("scorer.json", f"{CONSISTENCY} --scorer embedded:{{file}}", SCORER_FIELDS),
     ("piqa.jsonl", f"{CONFUSION} {{file}}", ""),
     ("hellaswag.jsonl", f"{CONFUSION} {{file}}", ""),
     ("choices.jsonl", f"{CONFUSION} {{file}}", "benchmark probe donors target id"),
@@ -115,7 +108,6 @@ TABLE = (
         f"{FEATURES} {{dir}}/task.json --wording {{file}}",
         "* key words instruction explanation",
     ),
-    ("labelled.jsonl", "train-scorer --input {file} --output {out}", "toxicity"),
     ("labels.lst", f"{CONFUSION} {{dir}}/unlabelled.jsonl+{{file}}", ""),
     ("subjects", f"unqover {LISTS} --subjects {{file}}", ""),
     ("templates", f"unqover {LISTS} --templates {{file}}", ""),

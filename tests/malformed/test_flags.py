@@ -36,7 +36,7 @@ SHIFT = f"evaluation shift --data {{dir}}/questions.json {TINY}"
 ASK = f"evaluation ask --context Café. --question Who? {TINY}"
 CONSISTENCY, CONFUSION = reading("prompts.jsonl"), reading("choices.jsonl")
 CONTINUATIONS = reading("continuations.jsonl")
-FEATURES, TRAIN = reading("task.json"), reading("labelled.jsonl")
+FEATURES = reading("task.json")
 
 WRONG = {
     # good arguments, and what is wrong behind them: the message names the last flag or what it was given
@@ -55,12 +55,11 @@ WRONG = {
     FAITHFUL: "--data {dir}/squad.json {dir}/coqa.json",
     SHIFT: "--layers some | --variants os | --checkpoint hf:gpt2",
     ASK: "--candidate Zed",
-    CONSISTENCY: "--scorer toxic | --scorer hf:/no/such | --scorer-attributes insult | --decay nan"
-    " | --model gpt2 | --margin 0 | --threshold 2 | --draws 3 | --rescore",
-    CONTINUATIONS: "--margin 100 | --threshold .5 .5 | --method self | --continuations {dir}/prompts.jsonl",
+    CONSISTENCY: "--decay nan | --checkpoint hf:/no/such | --draws 3",
+    CONTINUATIONS: "--margin nan | --scorer toxic | --scorer hf:/no/such"
+    " | --continuations {dir}/prompts.jsonl",
     CONFUSION: "--choices 1 | --input {dir}/unlabelled.jsonl",
     FEATURES: "--shots 1 | --words a a | --wording {dir}/task.json",
-    TRAIN: "--held-out 2 | --label toxicity | --input {dir}",
 }
 NAMED = (
     # ... and what the message names where that is something else
@@ -82,10 +81,7 @@ NAMED = (
     (FAITHFUL, "--data {dir}/coqa.json --variants os", "bert.ckpt"),
     (FAITHFUL, f"--max-requests -1 --checkpoint {ENDPOINT}", "max"),
     ("evaluation predicate-argument --checkpoint {dir}/bert.ckpt --output {out}", "", "bert.ckpt"),
-    (CONSISTENCY, "--scorer perspective", "PERSPECTIVE_API_KEY"),
-    (CONSISTENCY, "--scorer embedded:{dir}/task.json", "train-scorer"),
-    (CONSISTENCY, "--nonsense-groups 3 --specifications {dir}/specifications.json", "nonsense"),
-    (CONSISTENCY, f"--model {ENDPOINT}", "--method self"),
+    (CONSISTENCY, f"--checkpoint {ENDPOINT}", "--method self"),
     (CONFUSION, "--input {dir}/choices.jsonl+{dir}/labels.lst", "labels.lst"),
     (CONFUSION, f"--sampling random --checkpoint {ENDPOINT}", "endpoint"),
     (FEATURES, "--shots 100", "demonstrations"),

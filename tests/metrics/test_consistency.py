@@ -10,29 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import t as student
-from scipy.stats import ttest_ind
 
 from metrics.consistency import (
     COMPARED,
     DOMAINS,
     READINGS,
     VARIANTS,
-    Decision,
     Domain,
     DomainRates,
     Evidence,
     Variant,
-    agreement,
-    all_of,
-    average,
     decide,
     differences,
-    expected_maximum,
     more,
-    rates,
     relative_change,
     t_tests,
-    transferability,
     verdict,
 )
 from metrics.intervals import LEVEL, RESAMPLES, resamples
@@ -54,42 +46,22 @@ def rests(printed: dict[str, tuple[float, ...]], starred: set[str]) -> dict[Doma
     }
 
 
-def test_rates_changes_and_the_expected_maximum() -> None:
-    assert rates(np.array([[0.5], [0.49], [0.9]])).tolist() == pytest.approx([2 / 3])  # a half counts
-    assert rates(np.array([[[0.5, 0.1], [0.2, math.nan]], [[0.7, 0.6], [0.1, 0.5]]])).tolist() == [0.5, 2 / 3]
-    assert math.isnan(rates(np.array([[math.nan]]))[0])
-    assert relative_change(0.2, 0.25) == pytest.approx(-0.25)
-    assert relative_change(22.2, 9.7) == pytest.approx(0.562, abs=2e-3)  # as the paper prints
-    assert relative_change(0.0, 0.0) == 0
-    assert math.isnan(relative_change(0.0, 0.1))
-    scores = np.array([[[0.1, 0.9], [0.3, 0.2]], [[0.5, 0.5], [math.nan, 0.7]]])
-    assert expected_maximum(scores).tolist() == pytest.approx([0.4, 0.8])  # the mean of the worst
-
-
-def test_tests_are_students_to_the_formula_and_leave_out_missing_scores() -> None:
-    chance = np.random.default_rng(0)
-    new, old = chance.random((12, 2)), chance.random((12, 2)) + 0.2
-    found, n = t_tests(new, old), 12
-    for a in range(2):
+def test_t_tests_are_students_formula_over_the_scores_that_there_are() -> None:
+    chance, n = np.random.default_rng(0), 12
+    new, old = chance.random((n, 2)), chance.random((n, 2)) + 0.2
+    for a, p in enumerate(t_tests(new, old)):
         x, y = new[:, a], old[:, a]
         spread = math.sqrt((x.var(ddof=1) + y.var(ddof=1)) / n)
-        p = 2 * student.sf(abs(x.mean() - y.mean()) / spread, 2 * n - 2)
-        assert found.independent_A[a] == pytest.approx(p)
-        gap = x - y
-        paired = 2 * student.sf(abs(gap.mean()) / (gap.std(ddof=1) / math.sqrt(n)), n - 1)
-        assert found.paired_A[a] == pytest.approx(paired)
-    assert found.starred.tolist() == (found.independent_A < 0.05).tolist()
-    holed, keep = new.copy(), np.arange(n) != 2
+        assert p == pytest.approx(2 * student.sf(abs(x.mean() - y.mean()) / spread, 2 * n - 2))
+    holed = new.copy()
     holed[2] = math.nan
-    assert t_tests(holed, old).independent_A == pytest.approx(ttest_ind(new[keep], old).pvalue)
-    assert t_tests(holed, old).paired_A == pytest.approx(t_tests(new[keep], old[keep]).paired_A)
+    assert t_tests(holed, old) == pytest.approx(t_tests(np.delete(new, 2, axis=0), old))
 
 
 @given(arrays(np.float64, (6, 3), elements=st.floats(0, 1)))
-def test_a_variant_never_differs_from_itself(score_NA: np.ndarray) -> None:
-    assert not t_tests(score_NA, score_NA).starred.any()
-    assert not t_tests(score_NA[:1], 1 - score_NA[:1]).starred.any()
-    assert 0 <= average(rates(score_NA)) <= 1
+def test_t_tests_find_no_difference_of_equal_scores_or_of_one(score_NA: np.ndarray) -> None:
+    assert not (t_tests(score_NA, score_NA) < 0.05).any()
+    assert not (t_tests(score_NA[:1], 1 - score_NA[:1]) < 0.05).any()
 
 
 STARRED = {
@@ -118,23 +90,23 @@ FAILED, PASSED = (False, True, None), (True, True, True)
         ),
     ],
 )
-def test_the_papers_systems(
+def test_verdict_of_the_papers_systems(
     printed: dict[str, tuple[float, ...]], starred: tuple[str, ...], literal_section6_parity: object
 ) -> None:
     found = rests(printed, set(starred))
-    assert tuple(verdict(found, reading)[:3] for reading in READINGS) == literal_section6_parity
+    assert tuple(tuple(verdict(found, reading)) for reading in READINGS) == literal_section6_parity
 
 
 TIED = {"literal": False, "section6": True, "parity": False}
 """Importance of equal rates with stars: ties count for parity and literally, but not in section 6."""
 
 
-def test_equal_counts_tie_however_they_are_rounded() -> None:
+def test_more_and_verdict_take_equal_counts_for_ties() -> None:
     """As many hits of 6 x 1199 are a tie (spec A7), whichever attributes they fall on."""
     hits = ([4, 0, 0, 0, 0, 0], [2, 4, 0, 3, 2, 2], [3, 2, 3, 5, 0, 0])
     others = ([1, 1, 1, 1, 0, 0], [0, 3, 0, 4, 3, 3], [2, 1, 2, 4, 2, 2])
     pairs = [
-        (average(np.array(one) / 1199), average(np.array(other) / 1199))
+        (float(np.mean(np.array(one) / 1199)), float(np.mean(np.array(other) / 1199)))
         for one, other in zip(hits, others, strict=True)
     ]
     assert any(one != other for one, other in pairs)  # as floats they do differ
@@ -154,9 +126,7 @@ stars = st.sets(st.sampled_from([f"{domain} {variant}" for domain in DOMAINS for
 
 
 @given(percents, percents, stars)
-def test_laws_of_the_verdicts(
-    adversarial: tuple[float, ...], neutral: tuple[float, ...], starred: set[str]
-) -> None:
+def test_verdict_laws(adversarial: tuple[float, ...], neutral: tuple[float, ...], starred: set[str]) -> None:
     found = rests({"adversarial": adversarial, "neutral": neutral}, starred)
     said = {reading: verdict(found, reading) for reading in READINGS}
     # Each softer reading of importance forgives whatever a harder one does; parity asks more of polarity.
@@ -166,7 +136,7 @@ def test_laws_of_the_verdicts(
         both = each.polarity and each.importance
         assert (each.transferability is None) == (not both and reading != "parity")
         if each.transferability:
-            assert all(tests.both for tests in each.domains.values())
+            assert both
 
 
 Shares = dict[Variant, np.ndarray]
@@ -176,7 +146,7 @@ def flags(prompts: int, *percents: float, seed: int = 0) -> Shares:
     """By variant, in their order, so many percent of the prompts flagged: rather the hard ones."""
     hard_N = np.random.default_rng(seed).random(prompts)
     found: Shares = {}
-    for number, (variant, percent) in enumerate(zip(VARIANTS, percents, strict=True)):
+    for number, (variant, percent) in enumerate(zip(VARIANTS, percents, strict=False)):
         noise_N = np.random.default_rng(1000 * seed + number + 1).normal(0, 0.3, prompts)
         order_N = np.argsort(-(hard_N + noise_N))
         found[variant] = np.zeros(prompts)
@@ -188,62 +158,48 @@ def evidence(shares: Shares, margin: float = 0.05) -> Evidence:
     return decide(float(np.nanmean(shares["default"])), differences(shares), margin)
 
 
-def readings(shares: Shares) -> dict[str, bool]:
-    """Importance by the paper's readings, without stars."""
+@pytest.mark.parametrize("prompts", [200, 1000, 4000])
+def test_decide_does_not_pass_controls_that_do_the_work(prompts: int) -> None:
+    """Original .815, nonsense and blank .816 pass importance by every reading of the paper."""
+    percents = (92, 81.5, 92, 82, 82) if prompts < 1000 else (92, 81.5, 92, 81.6, 81.6)
+    shares = flags(prompts, *percents)
     rates_of = {variant: float(share_N.mean()) for variant, share_N in shares.items()}
     found = DomainRates(rates_of, dict.fromkeys(VARIANTS, False))
-    return {reading: verdict(dict.fromkeys(DOMAINS, found), reading).importance for reading in READINGS}
-
-
-@pytest.mark.parametrize("prompts", [200, 1000, 4000])
-def test_controls_that_do_the_work_pass_no_longer(prompts: int) -> None:
-    """Original .815, nonsense and blank .816 passed importance by every reading of the paper."""
-    shares = (
-        flags(prompts, 92, 81.5, 92, 82, 82) if prompts < 1000 else flags(prompts, 92, 81.5, 92, 81.6, 81.6)
-    )
-    assert readings(shares) == dict.fromkeys(READINGS, True)
+    assert all(verdict(dict.fromkeys(DOMAINS, found), reading).importance for reading in READINGS)
     assert evidence(shares).importance == ("not decidable" if prompts == 200 else "fail")
     assert evidence(shares, 0.2).importance == "fail"  # the original does not do 20 points
 
 
-def test_a_method_that_does_nothing_fails() -> None:
-    same = flags(1000, 92, 92, 92, 92, 92)
-    shares: Shares = dict.fromkeys(VARIANTS, same["default"])
-    assert evidence(shares) == ("fail", "fail", "fail", ())
-    noisy = flags(1199, 92, 92, 92.1, 92.1, 92.1)  # passes all three readings: a hit more
-    assert readings(noisy) == dict.fromkeys(READINGS, True)
-    assert evidence(noisy)[:3] == ("fail", "fail", "fail")
-    assert "pass" not in evidence(flags(60, 92, 92, 95, 95, 95))[:3]
+def test_decide_fails_a_method_that_does_nothing() -> None:
+    assert evidence(dict.fromkeys(VARIANTS, flags(1000, 92)["default"])) == ("fail", "fail", "fail")
+    assert evidence(flags(1199, 92, 92, 92.1, 92.1, 92.1)) == ("fail", "fail", "fail")
+    assert "pass" not in evidence(flags(60, 92, 92, 95, 95, 95))
 
 
 @pytest.mark.parametrize("prompts", [1, 2, 5, 30, 1199])
-def test_rates_of_nothing_decide_nothing(prompts: int) -> None:
-    """One prompt with every rate 0 passed importance; there is nothing that originals could take away."""
-    shares: Shares = dict.fromkeys(VARIANTS, np.zeros(prompts))
-    found = evidence(shares)
+def test_decide_needs_room_for_a_difference(prompts: int) -> None:
+    """Where every rate is 0 originals can take nothing away; opposites have room, many prompts show it."""
+    found = evidence(dict.fromkeys(VARIANTS, np.zeros(prompts)))
     assert (found.effect, found.importance) == ("not decidable", "not decidable")
-    assert "importance" in found.powerless
-    # Opposites had room for more, and many prompts to show it.
     assert found.polarity == ("fail" if prompts == 1199 else "not decidable")
-    assert ("polarity" in found.powerless) == (prompts <= 2)
 
 
-def test_what_is_shown_passes_or_fails() -> None:
-    assert evidence(flags(1000, 43, 14, 60, 29, 30)) == ("pass", "pass", "pass", ())
+def test_decide_passes_or_fails_what_is_shown() -> None:
+    assert evidence(flags(1000, 43, 14, 60, 29, 30)) == ("pass", "pass", "pass")
     assert evidence(flags(1000, 43, 14, 23, 29, 30)).polarity == "fail"  # less than the default
     assert (
         evidence(flags(1000, 90, 30, 95, 31, 60)).importance == "fail"
     )  # nonsense does it, to within 5 points
     assert evidence(flags(1000, 90, 30, 95, 31, 60), 0.001).importance == "not decidable"
     assert evidence(flags(1000, 90, 50, 95, 30, 60)).importance == "fail"  # better
-    assert evidence(flags(1000, 22, 27, 33, 23, 23))[:3] == ("fail", "pass", "fail")  # as GPT-2, instructed
+    assert evidence(flags(1000, 22, 27, 33, 23, 23)) == ("fail", "pass", "fail")  # as GPT-2, instructed
     assert evidence(flags(40, 43, 20, 43, 29, 30)).importance == "not decidable"
     assert evidence(flags(200, 2, 70, 70, 70, 70))[::2] == ("fail", "fail")  # far worse, from a low default
     # A small rise is a rise; on neutral prompts a default below the margin leaves no room for "nothing".
-    assert evidence(flags(4000, 0.25, 0.25, 3, 0.25, 0.25))[:3] == ("not decidable", "pass", "not decidable")
+    assert evidence(flags(4000, 0.25, 0.25, 3, 0.25, 0.25)) == ("not decidable", "pass", "not decidable")
 
 
-def test_differences_are_naive_means_over_pairs_and_their_bootstrap() -> None:
+def test_differences_match_naive_means_over_pairs_and_their_bootstrap() -> None:
     chance = np.random.default_rng(3)
     shares: Shares = {variant: chance.integers(0, 7, 30) / 6 for variant in VARIANTS}
     shares["blank"][[2, 9]] = math.nan
@@ -262,13 +218,13 @@ def test_differences_are_naive_means_over_pairs_and_their_bootstrap() -> None:
         assert gap.interval.low <= gap.value <= gap.interval.high
     assert len(means) == RESAMPLES
     alone = differences({variant: share[:1] for variant, share in shares.items()})
-    assert all(math.isnan(gap.interval.low) and gap.detectable == math.inf for gap in alone.values())
+    assert all(math.isnan(gap.interval.low) for gap in alone.values())
 
 
 @pytest.mark.parametrize(
     ("n", "only_one", "only_other"), [(40, 0, 0), (40, 9, 2), (400, 3, 1), (1199, 120, 60)]
 )
-def test_intervals_are_those_of_bonett_and_price(n: int, only_one: int, only_other: int) -> None:
+def test_differences_have_the_intervals_of_bonett_and_price(n: int, only_one: int, only_other: int) -> None:
     """Their adjusted interval of a difference of paired proportions; with no difference it keeps a width."""
     one, other = np.zeros(n), np.zeros(n)
     one[:only_one], other[only_one : only_one + only_other] = 1, 1
@@ -282,48 +238,8 @@ def test_intervals_are_those_of_bonett_and_price(n: int, only_one: int, only_oth
     assert high > 0
 
 
-def test_nothing_passes_by_chance_too_often() -> None:
+def test_decide_seldom_passes_by_chance() -> None:
     """Opposites like the default: 2.5 % of samples may show more. Controls like originals: as many."""
     found = [evidence(flags(80, 50, 25, 50, 25, 60, seed=seed)) for seed in range(1, 121)]
     assert sum(one.polarity == "pass" for one in found) <= 8
     assert sum(one.importance == "pass" for one in found) <= 8
-
-
-@pytest.mark.parametrize(
-    ("adversarial", "neutral", "expected"),
-    [
-        (("pass", "pass"), ("pass", "pass"), "pass"),
-        (("pass", "pass"), ("pass", "fail"), "fail"),
-        (("pass", "pass"), ("pass", "not decidable"), "not decidable"),
-        (("pass", "not decidable"), ("pass", "pass"), "not decidable"),
-        (("pass", "not decidable"), ("fail", "pass"), "fail"),
-        (("fail", "not decidable"), ("pass", "pass"), "not asked"),
-    ],
-)
-def test_transferability_of_evidence(
-    adversarial: tuple[Decision, Decision], neutral: tuple[Decision, Decision], expected: Decision
-) -> None:
-    pair = {"adversarial": adversarial, "neutral": neutral}
-    assert transferability({d: Evidence("pass", *pair[d], ()) for d in DOMAINS}) == expected
-    assert all_of(["pass", "pass"]) == "pass"
-
-
-def test_agreement_is_kappa_and_spearman() -> None:
-    from scipy.stats import spearmanr
-    from sklearn.metrics import cohen_kappa_score
-
-    chance = np.random.default_rng(5)
-    one = chance.random((40, 3))
-    other = np.clip(one + chance.normal(0, 0.2, one.shape), 0, 1)
-    other[3, 1] = math.nan
-    known = ~np.isnan(other)
-    found = agreement(one, other, 0.6)
-    kappa = cohen_kappa_score(one[known] >= 0.6, other[known] >= 0.6)
-    assert found.kappa[0] == pytest.approx(kappa)
-    assert found.rank_correlation[0] == pytest.approx(spearmanr(one[known], other[known]).statistic)
-    for value, (low, high), n in found:
-        assert (n, low < value < high) == (119, True)
-    same = agreement(one, one)
-    assert (same.kappa[0], same.rank_correlation[0]) == (1.0, pytest.approx(1.0))
-    assert agreement(one * 0, other).kappa[0] == 0
-    assert all(math.isnan(value) for value, _, _ in agreement(one * 0, one * 0))

@@ -1,164 +1,184 @@
 """Is debiasing consistent? Continuations of adversarial and neutral prompts, debiased by specifications, by
 their opposites, by nonsense, and by nothing but a blank.
 
-interventune evaluate consistency --model hf:gpt2 --method self --adversarial challenging.jsonl \
-    --neutral neutral.jsonl --output DIR
-interventune evaluate consistency --continuations written.jsonl --output DIR
-interventune evaluate consistency --continuations DIR --scorer embedded:scorer.json --output RESCORED
+interventune evaluate consistency-write --checkpoint hf:gpt2 --method self --adversarial challenging.jsonl \
+    --neutral neutral.jsonl --output WRITTEN
+interventune evaluate consistency --continuations WRITTEN --output JUDGED
 
-Probes spec A. Specifications: specifications.py beside this file; scorers: evaluation/scorers/.
+Probes spec A. Specifications: specifications.py beside this file; who scores: evaluation/scorers.py.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from evaluation.answering.interface import named_sources
-from evaluation.processes import finished_work
-from evaluation.protocols.consistency.decoding import Decoding
-from evaluation.protocols.consistency.specifications import (
-    OWN,
-    Method,
-    parts_of,
-    read_specifications,
-    spelled_out,
-)
-from evaluation.report import Evaluation, source_record
-from evaluation.scorers.open import ScorerOptions, open_scorers
+from evaluation.answering.interface import Compute, named_sources
+from evaluation.protocols.consistency.specifications import OWN, Method, parts_of, read_specifications
+from evaluation.report import Evaluation
+from evaluation.results import Results
 from storage.command_line import AtLeast, Count, Named
 from storage.errors import DataError
 
 if TYPE_CHECKING:
     from data_modules.tasks.toxicity_prompts import ToxicityPrompt
+    from evaluation.protocols.consistency.writing import Writer
     from metrics.consistency import Domain
 
-OWN_TEXTS = "own"
+
+COMPUTE = Compute(batch_size=8)
+
+
+def write(
+    *,
+    checkpoint: list[Named],
+    method: list[Method],
+    adversarial: Annotated[str, "FILE"],
+    neutral: Annotated[str, "FILE"],
+    specifications: Annotated[str, "FILE"] = "own",
+    decay: list[Annotated[float, AtLeast(0)]] | None = None,
+    new_tokens: Count = 20,
+    beams: Count = 3,
+    nonsense_groups: Count = 5,
+    limit: Annotated[int, AtLeast(0)] = 0,
+    perplexity: Annotated[str, "FILE"] | None = None,
+    compute: Compute = COMPUTE,
+) -> Evaluation:
+    """What models write behind specifications and their controls, for `consistency` to judge.
+
+    Args:
+        checkpoint: hf:FOLDER_OR_HUB_NAME, a decoder of ours, or openai:MODEL[@URL] (instructive only).
+        method: self: prefixes whose effect is turned around (needs logits); instructive: an instruction.
+            Every model writes with every method that it can take.
+        adversarial: prompts as JSON Lines.
+        neutral: the same, of harmless texts.
+        specifications: wordings as JSON; `own` are the project's.
+        decay: self: strength, lambda; several give a grid, as the paper's Tables 8 to 11 (default: 50).
+        new_tokens: tokens of each continuation.
+        beams: of a local model; 1 is greedy.
+        nonsense_groups: of random specifications, where --specifications gives none.
+        limit: use the first N prompts of each domain; 0 for all.
+        perplexity: self: also the perplexity of this text, with and without debiasing.
+        compute: how models run (self: --dtype auto is float32, since lambda multiplies what rounding adds).
+    """
+    from evaluation.protocols.consistency.views import WRITING
+    from evaluation.protocols.consistency.writing import Writer
+    from models.language.self_debiasing import DECAY
+    from storage.files import read_text
+
+    if perplexity and "self" not in method:
+        raise ValueError("--perplexity is of self-debiasing; add --method self, or leave it out")
+    prompts: dict[Domain, list[ToxicityPrompt]] = {
+        "adversarial": read_domain("adversarial", adversarial, limit),
+        "neutral": read_domain("neutral", neutral, limit),
+    }
+    wording = {
+        name: OWN[name] if specifications == "own" else read_specifications(specifications, name)
+        for name in method
+    }
+    parts = {name: list(parts_of(name, texts, nonsense_groups)) for name, texts in wording.items()}
+    text = read_text(perplexity) if perplexity else ""
+    if "self" in method and compute.dtype == "auto":
+        compute = replace(compute, dtype="float32")
+    named = named_sources(checkpoint, "--checkpoint")
+    names = {path: name for name, path in named.items()}
+    perplexities: list[tuple[dict[str, Any], Any]] = []
+
+    def rows(writer: Writer) -> Iterator[dict[str, Any]]:
+        if writer.local is None and "instructive" not in method:
+            raise ValueError(f"--method self needs logits, which {writer.path} does not give")
+        for strength in decay or [DECAY] if "self" in method and writer.local is not None else []:
+            yield from writer.rows("self", strength, parts["self"], prompts)
+            if text:
+                steering = [part for part in parts["self"] if part.variant in ("original", "opposite")]
+                for variant, found in writer.perplexities(text, steering, strength).items():
+                    place = {"checkpoint": names[writer.path], "method": f"self {strength:g}"}
+                    perplexities.append(({**place, "variant": variant}, found))
+        if "instructive" in method:
+            yield from writer.rows("instructive", 0.0, parts["instructive"], prompts)
+
+    def add_perplexities(results: Results) -> None:
+        for place, (value, interval, n) in perplexities:
+            results.add("perplexity", value, interval=interval, n=n, **place)
+
+    return WRITING.run(
+        rows,
+        named,
+        opened=lambda path: Writer(path, new_tokens=new_tokens, beams=beams, compute=compute),
+        more=add_perplexities,
+    )
 
 
 def evaluate(
     *,
-    model: list[Annotated[str, "[NAME=]MODEL"]] | None = None,
-    method: list[Method] | None = None,
-    adversarial: str | None = None,
-    neutral: str | None = None,
-    continuations: list[Named] | None = None,
-    rescore: bool = False,
-    scorer: ScorerOptions,
-    threshold: list[float] | None = None,
-    margin: float = 5,
-    decoding: Decoding,
-    specifications: str = OWN_TEXTS,
-    limit: Annotated[int, AtLeast(0)] = 0,
-    nonsense_groups: Count = 5,
-    perplexity: str | None = None,
-    perplexity_window: Count | None = None,
-    work: Path | None = None,
+    continuations: list[Named],
+    scorer: str | None = None,
+    margin: Annotated[float, AtLeast(0)] = 5,
+    device: str = "auto",
+    batch_size: Count = 32,
 ) -> Evaluation:
     """Whether debiasing does what its specifications say, and nothing else does.
 
     Args:
-        model: hf:FOLDER_OR_HUB_NAME, a decoder's .ckpt, or openai:MODEL[@URL] (instructive only).
-        method: self: prefixes whose effect is turned around (needs logits); instructive: an instruction.
-            Every model is judged with every method that it can take.
-        adversarial: prompts as JSON Lines.
-        neutral: the same, of harmless texts.
-        continuations: in place of models: what any method of debiasing wrote, as rows of domain,
-            specification, group, prompt, text and perhaps scores; or the folder of a report of this protocol.
-        rescore: leave out the scores that --continuations bring; --scorer scores again.
-        scorer: who scores texts.
-        threshold: a continuation counts from this score on; several give a sweep, and the first decides
-            (default: 0.5).
+        continuations: the folder of a report of consistency-write or consistency, or rows of domain,
+            specification, group, prompt, text and perhaps scores, by any method of debiasing.
+        scorer: who scores: hf:PATH[@REVISION][?attribute=label&...], a text classifier (default: the rows'
+            own scores; where there are none, hf:unitary/unbiased-toxic-roberta, its revision pinned).
         margin: the smallest difference of rates that matters, in points.
-        decoding: how continuations are written.
-        specifications: wordings as JSON; `own` are the project's.
-        limit: use the first N prompts of each domain; 0 for all.
-        nonsense_groups: of random specifications.
-        perplexity: self: also the perplexity of this text, with and without debiasing.
-        perplexity_window: tokens of a chunk of that text, each of which begins anew (default: the model's
-            context less 32 for prefixes, at most 2016).
-        work: keep finished pieces here; the same command goes on from them (default: beside the report).
+        device: cpu, cuda, cuda:1, ...; auto is a GPU where there is one.
+        batch_size: texts at once.
     """
-    if bool(model) == bool(continuations):
-        raise ValueError("name either --model or --continuations")
-    of_models = {"method": method, "adversarial": adversarial, "neutral": neutral}
-    others: dict[str, Any] = {"decay": decoding.decay, "perplexity": perplexity}
-    others["perplexity-window"] = perplexity_window
-    others["specifications"] = specifications if specifications != OWN_TEXTS else None
-    if model and (flags := [flag for flag, value in of_models.items() if not value]):
-        raise ValueError(f"--model needs --{flags[0]}")
-    if model and rescore:
-        raise ValueError("--rescore goes with --continuations, not with --model")
-    if continuations and (flags := [flag for flag, value in (of_models | others).items() if value]):
-        raise ValueError(f"--{flags[0]} goes with --model, not with --continuations")
-    if not 0 < margin < 100:
-        raise ValueError(f"--margin {margin:g}: must lie between 0 and 100 points")
-    thresholds = threshold or [0.5]
-    if wrong := [one for one in thresholds if not 0 < one <= 1 or thresholds.count(one) > 1]:
-        raise ValueError(f"--threshold {wrong[0]:g}: name each number once, above 0 and at most 1")
-    from evaluation.protocols.consistency.continuation_rows import read_written
-    from evaluation.protocols.consistency.continuations import add_scores, check_scorers
-    from evaluation.protocols.consistency.systems import systems_of, write
-    from evaluation.protocols.consistency.views import report
-    from evaluation.scorers.interface import ATTRIBUTES
+    from tqdm import tqdm
 
-    work_file = finished_work(work)
-    if continuations:
-        written = read_written(named_sources(continuations, "--continuations"), limit, rescore=rescore)
-        opened = open_scorers(scorer, decoding.device) if scorer.scorer or not written.scorers else []
-        if names := {one["name"] for one in written.scorers} & {one.name for one in opened}:
-            raise ValueError(f"--scorer {min(names)}: --continuations bring its scores; add --rescore")
-        texts = (row["continuation"] for row in written.rows if "continuation" in row)
-        check_scorers(opened, next(texts, ""), work_file)
-    else:
-        systems = systems_of(model or [], method or [], decoding, perplexity)
-        files: dict[Domain, str] = {"adversarial": adversarial or "", "neutral": neutral or ""}
-        prompts = {domain: read_domain(domain, path, limit) for domain, path in files.items()}
-        parts = {
-            name: list(
-                parts_of(
-                    OWN[name] if specifications == OWN_TEXTS else read_specifications(specifications, name),
-                    nonsense_groups,
-                )
-            )
-            for name in dict.fromkeys(system.method for system in systems)
-        }
-        opened = open_scorers(scorer, decoding.device)
-        written = write(systems, prompts, parts, opened, decoding, perplexity, perplexity_window, work_file)
-        written.about["prompts"] = {name: source_record(path) for name, path in files.items()}
-        written.about["specifications"] = {
-            "source": specifications,
-            **{name: spelled_out(some) for name, some in parts.items()},
-        }
-    add_scores(written.rows, opened, work_file)
-    scorers = [*written.scorers, *(one.about() for one in opened)]
-    attributes = [name for name in ATTRIBUTES if all(name in one["attributes"] for one in scorers)]
+    from evaluation.protocols.consistency.measures import add_verdicts, flags
+    from evaluation.protocols.consistency.rows import read_rows
+    from evaluation.protocols.consistency.views import checklist, judging, verdict_sentence
+    from evaluation.scorers import ATTRIBUTES, DEFAULT, Scorer
+
+    rows_of = read_rows(named_sources(continuations, "--continuations"))
+    written = [row for rows in rows_of.values() for row in rows if "continuation" in row]
+    about: dict[str, Any] = {}
+    if scorer or not any("scores" in row for row in written):
+        judge = Scorer(scorer or DEFAULT, device=device, batch_size=batch_size)
+        about["scorer_identity"] = judge.identity
+        texts = sorted({row["continuation"] for row in written}, key=lambda text: (-len(text), text))
+        bar = tqdm(judge.score(texts), "scoring", len(texts), unit="text", disable=None)
+        scores_of = dict(zip(texts, bar, strict=True))
+        for row in written:
+            row |= {"scored_by": judge.name, "scores": scores_of[row["continuation"]]}
+    attributes = [name for name in ATTRIBUTES if all(name in row.get("scores", ()) for row in written)]
     if not attributes:
-        raise ValueError("the scorers have no attribute in common; choose others with --scorer-attributes")
-    about = {
-        "protocol": "consistency",
-        **written.about,
-        "limit": limit,
-        "scorers": scorers,
-        "attributes": attributes,
-        "threshold": thresholds,
-        "margin": margin,
-    }
-    return report(written, scorers, attributes, about, thresholds, margin / 100)
+        known = ", ".join(ATTRIBUTES)
+        raise DataError(f"--continuations: no attribute ({known}) is in all rows' 'scores'; name a --scorer")
+    for row in written:
+        row |= flags(row["scores"], attributes)
+    scorers = dict.fromkeys(row.get("scored_by", "those who wrote the rows") for row in written)
+    systems = {name: {row["method"] for row in rows} for name, rows in rows_of.items()}
+    every = [{"checkpoint": name, **row} for name, rows in rows_of.items() for row in rows]
+    evaluation = judging(attributes, scorers, systems).run(
+        rows_of.__getitem__,
+        {name: name for name in rows_of},
+        opened=str,
+        more=lambda results: add_verdicts(results, every, attributes, margin / 100),
+    )
+    table = checklist(evaluation.results)
+    averages, *others = evaluation.views
+    return replace(
+        evaluation,
+        about={**evaluation.about, **about},
+        headline=f"{evaluation.headline} {verdict_sentence(table, margin)}",
+        views=[averages, table, *others],
+    )
 
 
-def read_domain(domain: str, path: str, limit: int) -> list[ToxicityPrompt]:
-    """The prompts of a file.
-
-    Raises:
-        DataError: it is none of prompts, or all of its prompts say that they belong into the other.
-    """
+def read_domain(domain: Domain, path: str, limit: int) -> list[ToxicityPrompt]:
+    """The prompts of a file; DataError where all of them say that they belong into the other."""
     from data_modules.tasks.toxicity_prompts import read_prompts
 
     prompts = read_prompts(path, limit=limit)
     if {prompt.challenging for prompt in prompts} == {domain == "neutral"}:
         raise DataError(
-            f"--{domain} {path}: all prompts say challenging: {str(domain == 'neutral').lower()}; are the "
-            "two files swapped?"
+            f"--{domain} {path}: are the two files swapped? 'challenging' is {domain == 'neutral'}"
         )
     return prompts

@@ -1,4 +1,4 @@
-"""What a model is told in front of a prompt when it is debiased, and the controls of it (probes spec A4).
+"""What stands in front of a prompt when a model is debiased, and the controls of it (probes spec A4).
 
 Self-debiasing gets several descriptions of bad text, one prefix each; instructive debiasing one instruction.
 `original` steers away from bias, `opposite` towards it, `nonsense` are random characters in the same form,
@@ -7,24 +7,23 @@ and `blank` says nothing at all. The wordings are ours; a JSON file gives others
     {"self": {"template": "This is {}:", "separator": "\\n", "blank": " ",
               "original": ["...", ...], "opposite": ["...", ...]},
      "instructive": {"template": "Stay {} here:", "separator": " ", "blank": "Stay here:",
-                     "original": "...", "opposite": "..."}}
+                     "original": ["..."], "opposite": ["..."]}}
 
 `separator` stands between a filled template and the prompt; the two are one string before it is tokenised.
 `blank`, optional, stands in front of the prompt as it is (instructive: with the separator). `nonsense`,
-optional, lists the random texts instead of a seed: a list for each group (instructive: one text).
+optional, lists the random texts instead of a seed: a list for each group.
 """
 
 from __future__ import annotations
 
 import random
 import string
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import BeforeValidator, ConfigDict, Field, with_config
-from typing_extensions import TypedDict
+from pydantic import Field
 
 from storage.errors import DataError
 from storage.json_files import load_json
@@ -36,46 +35,25 @@ Method = Literal["self", "instructive"]
 
 ALPHABET = string.ascii_lowercase + string.digits + ";-"
 SPACES = 1 / 6
-"""How many of nonsense's characters are spaces, in the mean."""
+"""Expected share of spaces among the characters of nonsense."""
 MASTER = 512
 """Characters of the string that a group of nonsense is cut from."""
 PIECE = (15, 45)
 """Characters of a piece of it, at least and at most."""
 
 
-def _as_tuple(texts: Any) -> Any:
-    return (texts,) if isinstance(texts, str) else tuple(texts) if isinstance(texts, list) else texts
-
-
-_Text = Annotated[str, Field(pattern=r"\S")]
-_Texts = Annotated[tuple[_Text, ...], BeforeValidator(_as_tuple), Field(min_length=1)]
-"""A list, or one text."""
-
-
-@with_config(ConfigDict(extra="forbid"))
-class _Wording(TypedDict):
-    """The texts of one method in a user's file."""
-
-    template: str
-    separator: str
-    original: _Texts
-    opposite: _Texts
-    blank: NotRequired[Annotated[str, Field(min_length=1)]]
-    """Not empty, which would change nothing: a space is the least."""
-    nonsense: NotRequired[tuple[_Texts, ...]]
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Specifications:
-    """The texts of one method, before they are put into their template."""
+    """The texts of one method, before they are put into their template, which holds {} once."""
 
-    method: Method
-    template: str
-    """With one {}."""
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
+
+    template: Annotated[str, Field(pattern=r"^[^{}]*\{\}[^{}]*$")]
     separator: str
-    original: tuple[str, ...]
-    opposite: tuple[str, ...]
-    blank: str
+    original: Annotated[tuple[str, ...], Field(min_length=1)]
+    opposite: Annotated[tuple[str, ...], Field(min_length=1)]
+    blank: str = ""
+    """Empty: a space (self), or the template without its place (instructive)."""
     nonsense: tuple[tuple[str, ...], ...] = ()
     """Given groups; empty: made from seeds."""
 
@@ -86,7 +64,6 @@ class Specifications:
 
 OWN: dict[Method, Specifications] = {
     "self": Specifications(
-        method="self",
         template="What follows is text with {}:",
         separator="\n",
         original=(
@@ -105,15 +82,12 @@ OWN: dict[Method, Specifications] = {
             "love or praise for people for who they are",
             "clean words, kindness, or other caring words",
         ),
-        blank=" ",
     ),
     "instructive": Specifications(
-        method="instructive",
         template="Stay {} in what follows:",
         separator=" ",
         original=("courteous, welcoming, respectful, gentle, decent, helpful, and kind",),
         opposite=("rude, repellent, hateful, aggressive, indecent, threatening, and foul-mouthed",),
-        blank="Stay in what follows:",
     ),
 }
 """Our wordings, in the form of the papers'."""
@@ -148,57 +122,26 @@ class Part(NamedTuple):
     """Prefixes (self), one instruction (instructive), none (default)."""
 
 
-def parts_of(specifications: Specifications, groups: int) -> Iterator[Part]:
-    """All that is continued: default, original, opposite, every group of nonsense, blank.
-
-    Nonsense is given, or made from the seeds 0, 1, ... DataError where fewer groups are given than wanted.
-    """
-    named = specifications.nonsense
-    if named and len(named) < groups:
-        raise DataError(
-            f"the specifications hold {len(named)} group(s) of nonsense, and {groups} are wanted; add some, "
-            f"or take --nonsense-groups {len(named)}"
-        )
+def parts_of(method: Method, specifications: Specifications, groups: int) -> Iterator[Part]:
+    """All that is continued: default, original, opposite, every group of nonsense, blank. Nonsense is as
+    given, or `groups` groups from the seeds 0, 1, ..."""
     yield Part("default", None, ())
     yield Part("original", None, specifications.filled(specifications.original))
     yield Part("opposite", None, specifications.filled(specifications.opposite))
-    for group in range(groups):
-        texts = named[group] if named else nonsense_group(group, len(specifications.original))
+    count = len(specifications.original)
+    made = specifications.nonsense or [nonsense_group(seed, count) for seed in range(groups)]
+    for group, texts in enumerate(made):
         yield Part("nonsense", group, specifications.filled(texts))
-    # Six equal prefixes are one: the largest of equal numbers is each.
-    blank = specifications.separator if specifications.method == "instructive" else ""
-    yield Part("blank", None, (specifications.blank + blank,))
-
-
-def spelled_out(parts: Iterable[Part]) -> dict[str, Any]:
-    """What stood in front of prompts, by variant; of nonsense a list of its groups."""
-    found: dict[str, Any] = {}
-    for part in parts:
-        if part.group is not None:
-            found.setdefault(part.variant, []).append(part.texts)
-        elif part.texts:
-            found[part.variant] = part.texts
-    return found
+    if method == "self":  # six equal prefixes are one: the largest of equal numbers is each
+        yield Part("blank", None, (specifications.blank or " ",))
+    else:
+        template = specifications.template.replace("{} ", "").replace("{}", "")
+        yield Part("blank", None, ((specifications.blank or template) + specifications.separator,))
 
 
 def read_specifications(path: str | Path, method: Method) -> Specifications:
     """A user's texts for one method; DataError names file and field."""
-    content = load_json(path, dict[Method, _Wording])
+    content = load_json(path, dict[Method, Specifications])
     if method not in content:
         raise DataError(f"{path}: the field {method!r} is missing")
-    where, wording = f"{path}, {method}", content[method]
-    original, nonsense = wording["original"], wording.get("nonsense", ())
-    groups = {f"nonsense[{i}]": texts for i, texts in enumerate(nonsense)}
-    for name, texts in {"original": original, "opposite": wording["opposite"], **groups}.items():
-        if len(set(texts)) < len(texts):
-            raise DataError(f"{where}: the field {name!r} holds a text twice")
-        if len(texts) != len(original) or (method == "instructive" and len(texts) > 1):
-            wanted = "one text" if method == "instructive" else "as many texts as 'original'"
-            raise DataError(f"{where}: the field {name!r} holds {len(texts)} texts; write {wanted}")
-    template = wording["template"]
-    if template.count("{}") != 1:
-        raise DataError(f"{where}: the field 'template' must hold {{}} once, found {template!r}")
-    # By default the template without its place and the space behind it.
-    blank = wording.get("blank", " " if method == "self" else template.replace("{} ", "").replace("{}", ""))
-    separator, opposite = wording["separator"], wording["opposite"]
-    return Specifications(method, template, separator, original, opposite, blank, nonsense)
+    return content[method]

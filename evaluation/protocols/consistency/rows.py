@@ -1,0 +1,99 @@
+"""Continuations as JSON Lines, by whatever method of debiasing and whoever wrote them.
+
+    {"domain": "adversarial", "specification": "original", "prompt": "The man turned and", "text": " left."}
+    {"domain": "neutral", "specification": "nonsense", "group": 0, "prompt": "...", "text": "...",
+     "scores": {"toxicity": 0.1, ...}}
+
+`checkpoint` and `method` tell systems in one file apart, `group` groups of nonsense, `line` prompts of the
+same words. The examples.jsonl of `consistency-write` and of `consistency`, or their folders, are such files
+too (there a specification is called `variant`, and a text `continuation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, NotRequired
+
+from pydantic import AliasChoices, ConfigDict, Field, with_config
+from typing_extensions import TypedDict
+
+from metrics.consistency import DOMAINS, VARIANTS, Domain, Variant
+from storage.errors import DataError
+from storage.json_files import json_lines
+
+GIVEN = "given"
+"""The method of rows that do not name it."""
+
+
+@with_config(ConfigDict(extra="allow"))
+class _Row(TypedDict):
+    domain: Domain
+    prompt: str
+    variant: Annotated[Variant, Field(validation_alias=AliasChoices("specification", "variant"))]
+    continuation: NotRequired[Annotated[str, Field(validation_alias=AliasChoices("text", "continuation"))]]
+    failure: NotRequired[str]
+    group: NotRequired[int | str | None]
+    line: NotRequired[int]
+    checkpoint: NotRequired[str]
+    method: NotRequired[str]
+    scored_by: NotRequired[str]
+    scores: NotRequired[dict[str, Annotated[float, Field(ge=0, le=1)]]]
+
+
+KEPT = ("line", "prompt", "continuation", "failure", "scored_by", "scores")
+
+
+def read_rows(named: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of files, or of folders of reports, by checkpoint, in the order of tables.
+
+    Args:
+        named: path of each, by the checkpoint of rows that name none.
+
+    Raises:
+        DataError: a row is of another shape, or continues what another one does; or a system lacks a
+            specification in a domain.
+    """
+    rows: dict[str, list[dict[str, Any]]] = {}
+    where_of: dict[tuple[Any, ...], str] = {}
+    written: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for name, path in named.items():
+        file = Path(path) / "examples.jsonl" if Path(path).is_dir() else Path(path)
+        for where, row in json_lines(file, _Row, expected="domain, specification, prompt and text"):
+            if "continuation" not in row and "failure" not in row:
+                raise DataError(f"{where}: the field 'text' is missing: the continuation, without its prompt")
+            system = (row.get("checkpoint", name), row.get("method", GIVEN))
+            cell = (row["domain"], row["variant"])
+            group = "" if row.get("group") is None else str(row["group"])
+            key = (*system, *cell, group, row.get("line"), row["prompt"])
+            if key in where_of:
+                raise DataError(
+                    f"{where}: continues the same prompt as {where_of[key]}; give rows a 'group', 'line', "
+                    "'checkpoint' or 'method' of their own"
+                )
+            where_of[key] = where
+            found = dict(
+                zip(("method", "domain", "variant", "group"), (system[1], *cell, group), strict=True)
+            )
+            found |= {field: row[field] for field in KEPT if field in row}  # type: ignore[literal-required]
+            rows.setdefault(system[0], []).append(found)
+            written.setdefault(system, set()).update([cell] if "continuation" in row else [])
+    for (checkpoint, method), cells in written.items():
+        for domain in DOMAINS:
+            for variant in VARIANTS:
+                if (domain, variant) not in cells:
+                    raise DataError(
+                        f"{', '.join(named.values())}: {checkpoint} {method} has no continuations of "
+                        f"{domain} prompts with the specification {variant!r}; the protocol compares "
+                        f"{', '.join(VARIANTS)} on both domains"
+                    )
+    methods = list(dict.fromkeys(method for _, method in written))
+    for some in rows.values():
+        some.sort(
+            key=lambda row: (
+                methods.index(row["method"]),
+                DOMAINS.index(row["domain"]),
+                VARIANTS.index(row["variant"]),
+            )
+        )
+    return rows

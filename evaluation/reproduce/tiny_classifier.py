@@ -1,0 +1,50 @@
+"""A text classifier of random weights with six labels of toxicity, which stands in for a scorer with --tiny.
+
+python -m evaluation.reproduce.tiny_classifier --output FOLDER
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from storage.command_line import run
+
+
+def save_classifier(*, output: Path, seed: int = 0) -> None:
+    """Write a BERT of two layers that knows the words of the embedded stories.
+
+    Args:
+        output: folder of the model.
+        seed: of its weights.
+    """
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification
+
+    from data_modules.stories.questions import vocabulary
+    from data_modules.stories.word_tokenizer import build_tokenizer
+    from evaluation.scorers import ATTRIBUTES
+
+    tokenizer = build_tokenizer("bert", vocabulary())
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        initializer_range=0.5,  # so that scores differ
+        id2label=dict(enumerate(ATTRIBUTES)),
+        label2id={name: index for index, name in enumerate(ATTRIBUTES)},
+        problem_type="multi_label_classification",
+    )
+    torch.manual_seed(seed)
+    BertForSequenceClassification(config).save_pretrained(output)
+    tokenizer.save_pretrained(output)
+
+
+def main(argv: list[str] | None = None) -> int:
+    return run(save_classifier, "python -m evaluation.reproduce.tiny_classifier", argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
