@@ -123,7 +123,9 @@ def consistency_write(room: Room) -> dict[str, list[str]]:
     for name in ("adversarial", "neutral"):
         given += [f"--{name}", str(room.data / f"{name}.jsonl")]
     text = ["--perplexity", str(room.data / "labelled.jsonl")]
-    return {"report": ["--checkpoint", *causal_models(room), "--method", "self", "instructive", *given, *text]}
+    return {
+        "report": ["--checkpoint", *causal_models(room), "--method", "self", "instructive", *given, *text]
+    }
 
 
 def consistency(room: Room) -> dict[str, list[str]]:
