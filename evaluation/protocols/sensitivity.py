@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from data_modules.schema import QAExample, Span
-from evaluation.answering.interface import Compute, named_sources
+from evaluation.answering.interface import Compute
 from evaluation.figures import Lines
 from evaluation.frame import Protocol
 from evaluation.headlines import Said
@@ -106,7 +106,7 @@ def evaluate(*, checkpoint: list[Named], compute: Compute) -> Evaluation:
                 row = {"sentence": story.text, "noun": noun, "layer": layers}
                 yield row | {name: [*x_L, x_L[-1]] for name, x_L in numbers.items()}
 
-    return SENSITIVITY.run(rows, named_sources(checkpoint, "--checkpoint"), compute, need="states")
+    return SENSITIVITY.run(rows, checkpoint, compute, need="states")
 
 
 def colour_stories() -> list[Story]:
