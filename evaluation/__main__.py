@@ -63,8 +63,6 @@ def run(row: Row, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
     output: Path | None = arguments.output
     first = output is not None and not rank
     work = None if output is None else output.absolute().with_name(f"{output.name}.work.jsonl")
-    if hasattr(arguments, "work"):  # until consistency uses `kept`
-        arguments.work, work = arguments.work or work, None
     with claimed(output, overwrite=arguments.overwrite) if output and first else nullcontext():
         with process_group(arguments.device, work) as device:
             evaluation = evaluated(row, vars(arguments), device=device)

@@ -180,14 +180,3 @@ def local_device(wanted: str, size: int, gpus: int) -> str:
     if (here := int(os.environ.get("LOCAL_WORLD_SIZE", size))) > gpus:
         raise ValueError(f"--device cuda: {here} processes on a machine with {gpus} GPUs")
     return f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
-
-
-def finished_work(path: Path | None) -> FinishedWork:  # until consistency uses `kept`
-    """Finished work that all processes know, and the first alone keeps in the file."""
-    from storage.finished_work import FinishedWork
-
-    processes = _current.get()
-    work: FinishedWork = processes.gathered(None if processes.rank else FinishedWork(path))[0]
-    if processes.rank:
-        work.path = None
-    return work

@@ -212,11 +212,6 @@ def kind_of(path: str) -> Kind:
     return "causal" if info.architecture in DECODERS else cast(Kind, info.heads or "encoder")
 
 
-def is_text_model(path: str) -> bool:  # until consistency asks open_language_model
-    """Whether a name may be of a model that goes on with texts."""
-    return path.startswith(LANGUAGE_MODELS) or path.endswith(".ckpt")
-
-
 def named_sources(arguments: Sequence[str], flag: str) -> dict[str, str]:
     """`NAME=SOURCE` or `SOURCE` (named after its path) to sources by name.
 
