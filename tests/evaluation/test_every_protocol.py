@@ -5,10 +5,14 @@ A new row of PROTOCOLS needs one entry in CASES (protocol_cases.py) and nothing 
 
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
+from typing import Any
+from weakref import WeakSet
 
 import pytest
+from transformers import PreTrainedModel
 
 from evaluation.__main__ import main
 from evaluation.protocol import PROTOCOLS
@@ -19,6 +23,11 @@ from tests.evaluation.page.html_pages import check_self_contained, page_of
 from tests.evaluation.protocol_cases import CASES, Case, Forwards
 
 EVERY = pytest.mark.parametrize("case", CASES, ids=lambda case: case.protocol)
+ASKING = pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if case.protocol != "ask" and "--checkpoint" in case.flags(Path())],
+    ids=lambda case: case.protocol,
+)
 LONG = pytest.mark.parametrize("case", [case for case in CASES if case.long], ids=lambda case: case.protocol)
 
 
@@ -135,3 +144,29 @@ def test_it_goes_on(
         rest.count = 0
         assert main([*command, "--overwrite"]) == 0
         assert rest.count == 0
+
+
+@ASKING
+def test_one_model_is_held_at_a_time(
+    case: Case, room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several models take no more memory than one; shift compares each with the first."""
+    models: WeakSet[PreTrainedModel] = WeakSet()
+    real, held = PreTrainedModel.__init__, list[int]()
+
+    def counting(model: PreTrainedModel, *arguments: Any, **named: Any) -> None:
+        real(model, *arguments, **named)
+        gc.collect()
+        models.add(model)
+        held.append(len(models))
+
+    monkeypatch.setattr(PreTrainedModel, "__init__", counting)
+    most, least = list[int](), 2 if case.protocol == "shift" else 1
+    for count in (least, least + 1):
+        command = case.command(room, tmp_path / f"{count}")
+        at = command.index("--checkpoint") + 1
+        command[at : at + 1] = [f"{name}={command[at]}" for name in "abc"[:count]]
+        held.clear()
+        assert main(command) == 0
+        most.append(max(held))
+    assert most[0] == most[1]
