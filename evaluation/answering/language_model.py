@@ -29,6 +29,7 @@ from evaluation.answering.interface import (
     Answer,
     Answerer,
     Choosing,
+    Compute,
     kind_of,
 )
 from evaluation.answering.prompts import (
@@ -55,35 +56,34 @@ GROUPS_AT_ONCE = 512
 
 
 def open_language_model(
-    path: str, *, device: str = "auto", dtype: str = "auto", chat_template: bool | None = None, **how: Any
+    path: str, compute: Compute, *, max_new_tokens: int, chat_template: bool | None = None
 ) -> TextModel:
-    """A language model: by `hf:` or `openai:` name (`open_text_model`), or a decoder's `.ckpt`, folder or Hub
-    name.
+    """A language model: by `hf:` or `openai:` name, or a decoder's `.ckpt`, folder or Hub name.
 
     Args:
         path: its name.
-        device, dtype: where it runs, and what its weights are held in.
+        compute: where and how it runs.
+        max_new_tokens: longest answer.
         chat_template: whether prompts are presented in the tokenizer's chat template, if it has one; None: as
             a checkpoint was trained.
-        how: further arguments of `open_text_model`.
 
     Raises:
         ValueError: there is none.
     """
+    how: dict[str, Any] = {"device": compute.device, "batch_size": compute.batch_size}
+    how["max_new_tokens"] = max_new_tokens
     if path.startswith(LANGUAGE_MODELS):
-        templated = chat_template is not False
-        return open_text_model(path, device=device, dtype=dtype, chat_template=templated, **how)
+        return open_text_model(path, dtype=compute.dtype, chat_template=chat_template is not False, **how)
     if kind_of(path) != "causal":
         raise ValueError(f"{path}: is no language model; name a decoder, hf:PATH or openai:MODEL[@URL]")
     model, info = load(path, CausalModel)
-    if dtype != "auto":
-        hold_weights(model, dtype)
+    if compute.dtype != "auto":
+        hold_weights(model, compute.dtype)
     tokenizer = load_tokenizer(info.tokenizer, model.architecture)
-    loaded = Loaded(model.encoder, tokenizer, fingerprint(model))
-    how.pop("completions", None)  # it always continues the bare prompt
     if chat_template is None:
         chat_template = info.encoding.get("chat") != "never"
-    return LocalTextModel(path, device=device, chat_template=chat_template, loaded=loaded, **how)
+    loaded = Loaded(model.encoder, tokenizer, fingerprint(model))
+    return LocalTextModel(path, chat_template=chat_template, loaded=loaded, **how)
 
 
 class LanguageModel(Answerer):
@@ -103,14 +103,13 @@ class LanguageModel(Answerer):
     def __init__(self, path: str, asking: Choosing) -> None:
         self.path, self.prompt, self.likelihood = path, asking.prompt, asking.likelihood
         wanted = asking.choice_prompt
-        how = {name: getattr(asking, name) for name in ("max_new_tokens", "device", "dtype", "batch_size")}
         chat = {"auto": None, "always": True, "never": False}[asking.chat]
         if wanted != "auto" and CHOICE_WORDINGS[wanted].bare:
             chat = False
-        model = open_language_model(path, **how, chat_template=chat)
-        self.model = cast(Any, model)
+        model = open_language_model(path, asking, max_new_tokens=asking.max_new_tokens, chat_template=chat)
         if asking.chat == "always" and not getattr(model, "chat", True):
             raise ValueError(f"{path}: --chat always, but its tokenizer has no chat template")
+        self.model = cast(Any, model)
         usual = "unifiedqa" if self.model.is_seq2seq else "plain"
         self.choice_wording = CHOICE_WORDINGS[usual if wanted == "auto" else wanted]
 

@@ -125,13 +125,9 @@ class ChoiceWording(NamedTuple):
     by_letter: bool = False
     """Whether the letter of a choice is the answer, not its text."""
 
-    @property
-    def lists_choices(self) -> bool:
-        """Whether the choices stand in the prompt; else they do not see each other, nor their order."""
-        return "{choices}" in self.prompt
-
 
 CHOICE_WORDINGS = {
+    # Each choice is scored behind the same prompt: choices do not see each other, nor their order.
     "plain": ChoiceWording(CHOOSE),
     # As lm-evaluation-harness asks PIQA, and as it scores with --likelihood sum.
     "question": ChoiceWording("Question: {prompt}\nAnswer:", bare=True),
@@ -139,12 +135,6 @@ CHOICE_WORDINGS = {
     # As UnifiedQA was trained: a backslash and an n (two characters), every choice behind its letter.
     "unifiedqa": ChoiceWording("{prompt} \\n {choices}", lower=True),
 }
-
-
-def check_letters(count: int, wording: ChoiceWording, where: str) -> None:
-    """DataError where a wording has no letters for so many choices."""
-    if wording.lists_choices and count > len(string.ascii_lowercase):
-        raise DataError(f"{where}: {count} choices are more than there are letters")
 
 
 def choice_prompt(example: ChoiceQuestion, wording: ChoiceWording) -> str:
@@ -157,8 +147,9 @@ def choice_prompt(example: ChoiceQuestion, wording: ChoiceWording) -> str:
     >>> choice_prompt(example, CHOICE_WORDINGS["unifiedqa"])
     'why? \\\\n (a) this (b) that'
     """
-    check_letters(len(example.choices), wording, f"question {example.id}")
     lines = [text.strip() for text in example.choices]
+    if "{choices}" in wording.prompt and len(lines) > len(string.ascii_lowercase):
+        raise DataError(f"question {example.id}: {len(lines)} choices are more than there are letters")
     if wording.by_letter:
         choices = "\n".join(f"{a}. {text}" for a, text in zip(string.ascii_uppercase, lines, strict=False))
     else:

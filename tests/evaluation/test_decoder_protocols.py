@@ -23,7 +23,7 @@ from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import GROUPS, QUESTIONS, told
 from tests.evaluation.protocol_cases import CASES, Case, make_room
 
-ASKED = [case for case in CASES if case.protocol != "ask"]  # which scores spans
+ASKED = [case for case in CASES if case.protocol != "ask" and "--checkpoint" in case.flags(Path())]
 FORMS = [case for case in CASES if case.protocol in ("bias", "bbq", "confusion", "faithfulness")]
 
 

@@ -70,14 +70,7 @@ class Writer:
 
     def __init__(self, path: str, *, new_tokens: int, beams: int, compute: Compute) -> None:
         self.path, self.beams = path, beams
-        self.model = open_language_model(
-            path,
-            device=compute.device,
-            dtype=compute.dtype,
-            batch_size=compute.batch_size,
-            max_new_tokens=new_tokens,
-            chat_template=False,
-        )
+        self.model = open_language_model(path, compute, max_new_tokens=new_tokens, chat_template=False)
         self.local = self.model if isinstance(self.model, LocalTextModel) else None
         if self.local is not None and "steer" not in self.local.can:
             raise ValueError(f"{path} is no causal model: it does not continue prompts")

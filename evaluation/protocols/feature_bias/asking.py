@@ -33,14 +33,7 @@ def open_model(path: str, compute: Compute, max_new_tokens: int) -> TextModel | 
     """A language model that continues bare prompts, or a checkpoint of multiple choice."""
     if kind_of(path) not in ("endpoint", "local", "causal"):
         return open_answerer(path, compute, need="choices")
-    return open_language_model(
-        path,
-        device=compute.device,
-        dtype=compute.dtype,
-        batch_size=compute.batch_size,
-        max_new_tokens=max_new_tokens,
-        chat_template=False,
-    )
+    return open_language_model(path, compute, max_new_tokens=max_new_tokens, chat_template=False)
 
 
 def in_context_rows(

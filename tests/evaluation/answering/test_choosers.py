@@ -149,10 +149,6 @@ def test_question_that_does_not_fit_is_named(folder_of: Callable[[str], Path]) -
     chooser = chooser_of(f"hf:{folder_of('gpt2')}")
     with pytest.raises(DataError, match="long one"):
         chooser.choice_logits([ChoiceQuestion("long one", "the cat " * 20, ("on", "under"), 0)])
-    many = ChoiceQuestion("many", "why", tuple(map(str, range(30))), 0)
-    with pytest.raises(DataError, match="question many: 30 choices"):
-        choice_prompt(many, CHOICE_WORDINGS["unifiedqa"])
-    assert choice_prompt(many, CHOICE_WORDINGS["plain"]).startswith("why"), "which needs no letters"
 
 
 def letters(prompt: str, _: int) -> Reply:

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from data_modules.schema import Group, Span, UnderspecifiedQuestion
-from evaluation.answering.interface import Answer, Asking, Choosing, named_sources
+from evaluation.answering.interface import Answer, Asking, Choosing
 from evaluation.answering.language_model import LanguageModel
 from evaluation.answering.open import open_answerer
 from evaluation.answering.prompts import PromptStyle, subject_prompt
@@ -91,19 +91,6 @@ def test_subject_scores_are_geometric_means_of_their_tokens(
             expected = naive(folder, subject_prompt(variant, style), subject, seq2seq=kind == "t5")
             assert float(score_NVS[0, v, s]) == pytest.approx(expected, rel=1e-4)
     assert len({round(float(x), 6) for x in score_NVS[0].flatten()}) == 8
-
-
-def test_named_sources_are_called_after_their_paths() -> None:
-    for name, argument in {
-        "flan-t5-base": "hf:google/flan-t5-base",
-        "gpt-4.1": "openai:gpt-4.1",
-        "llama3": "openai:llama3@http://localhost:1/v1",
-        "bert-v1.5": "org/bert-v1.5",
-        "last": "runs/a/last.ckpt",
-    }.items():
-        assert named_sources([argument, f"me={argument}"], "--checkpoint") == dict.fromkeys(
-            (name, "me"), argument
-        )
 
 
 def test_endpoint_without_likelihoods_is_refused_for_subjects() -> None:

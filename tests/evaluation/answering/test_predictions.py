@@ -71,19 +71,8 @@ def test_unmatched_rows_and_questions_are_counted(tmp_path: Path, caplog: pytest
     assert Predictions(str(tmp_path / "some.jsonl")).identity != before
 
 
-@pytest.mark.parametrize(
-    ("rows", "words"),
-    [
-        ([], "holds no rows"),
-        ([{"id": "p0", "answer": 3}], "line 1"),
-        (
-            [{"id": "p0", "variant": "org", "answer": "yes"}, {"id": "p0 org", "answer": "no"}],
-            "line 2: a second answer",
-        ),
-        ([{"id": "p0", "answer": "yes", "prediction": "no"}], "line 1: has 'answer' and 'prediction'"),
-    ],
-)
-def test_mistakes_name_the_line(rows: list[Row], words: str, tmp_path: Path) -> None:
+def test_two_answers_to_one_question_are_an_error(tmp_path: Path) -> None:
+    rows = [{"id": "p0", "variant": "org", "answer": "yes"}, {"id": "p0 org", "answer": "no"}]
     write_rows(tmp_path / "mine.jsonl", rows)
-    with pytest.raises(DataError, match=f"mine.jsonl.*{words}"):
+    with pytest.raises(DataError, match=r"mine.jsonl, line 2: a second answer"):
         Predictions(str(tmp_path / "mine.jsonl"))
