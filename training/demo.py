@@ -92,7 +92,7 @@ def semantic_faithfulness(seed: int, folder: Path) -> None:
     inputs += ["--data", f"stories:conversation_dev?seed={seed}"]
     variants = ["--variants", "os", "ts", "ts_r", "ts_r_aug"]
     call("evaluation", "faithfulness", *inputs, *variants, "--output", str(folder / "faithfulness"))
-    shifted = ["--variants", "ts", "ts_r", "ts_r_aug", "--between", "none"]
+    shifted = ["--variants", "ts", "ts_r", "ts_r_aug"]
     call("evaluation", "shift", *inputs, *shifted, "--output", str(folder / "shift"))
 
 

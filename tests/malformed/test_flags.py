@@ -85,7 +85,6 @@ NAMED = (
     (CONFUSION, "--input {dir}/choices.jsonl+{dir}/labels.lst", "labels.lst"),
     (CONFUSION, f"--sampling random --checkpoint {ENDPOINT}", "endpoint"),
     (FEATURES, "--shots 100", "demonstrations"),
-    (FEATURES, "--model gpt2", "--checkpoint"),
     ("models", "", "command"),
     ("models export {dir}/bert.ckpt", "", "folder"),
     ("models export {dir}/squad.json {out}", "", "squad.json"),
