@@ -61,7 +61,7 @@ def test_the_half_on_deletion_runs_from_reading_to_histograms(
     folder = tmp_path / "demo" / "seed_3"
     answers = Cells(folder / "faithfulness")
     cosines = Cells(folder / "shift")
-    cell = {"variant": "ts_r", "stories": "all", "embedding": "cls", "layer": 2}
+    cell = {"variant": "ts_r", "embedding": "cls", "layer": "last"}
     for run in ("ot", "ibt"):
         for variant in ("os", "ts", "ts_r", "ts_r_aug"):
             assert answers.n("em", checkpoint=run, variant=variant) == 20
