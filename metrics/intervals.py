@@ -149,9 +149,11 @@ def resamples(units: int, count: int = RESAMPLES, width: int = 0) -> Iterator[ND
 
 
 def _draws(units: int, count: int) -> Iterator[NDArray[np.int64]]:
-    draw = np.random.default_rng(SEED)
-    for _ in range(count):
-        yield np.bincount(draw.integers(0, units, units), minlength=units)
+    draw, size = np.random.default_rng(SEED), max(1, 2**16 // units)  # many at a time where units are few
+    for start in range(0, count, size):
+        drawn_RU = draw.integers(0, units, (min(size, count - start), units))
+        drawn_RU += units * np.arange(len(drawn_RU))[:, None]
+        yield from np.bincount(drawn_RU.ravel(), minlength=drawn_RU.size).reshape(drawn_RU.shape)
 
 
 @lru_cache(maxsize=4)
@@ -180,7 +182,8 @@ def percentiles_of_each(
     statistics_RC: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The same of every column: (R, ...) to the low and the high ends (...)."""
-    ordered = np.sort(np.where(np.isfinite(statistics_RC), statistics_RC, np.nan), axis=0)  # NaN come last
+    ordered = np.where(np.isfinite(statistics_RC), statistics_RC, np.nan)
+    ordered.sort(axis=0)  # NaN come last
     last = np.isfinite(ordered).sum(axis=0) - 1
     ends = []
     for level in ((1 - LEVEL) / 2, (1 + LEVEL) / 2):
