@@ -13,9 +13,10 @@ as layers, stands for a row at each of its places: its fields are lists, too, or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from evaluation.answering.interface import Ability, Answerer, Asking, Compute, named_sources
 from evaluation.figures import Panels
@@ -27,6 +28,43 @@ from evaluation.views import View
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+
+T = TypeVar("T")
+
+
+def ask_each(
+    ask: Callable[[str, Any], T],
+    named: Mapping[str, str],
+    asking: Compute,
+    *,
+    need: Ability,
+    opened: Callable[[str], Any] | None = None,
+) -> tuple[dict[str, T], dict[str, Any]]:
+    """What `ask` finds out of each source, by name; and `about` of them, the identities of answerers.
+
+    Args:
+        ask: given the name and who answers, which it must not keep: a model is gone before the next one is
+            opened.
+        named, asking, need, opened: as of `Protocol.run`.
+    """
+    identities: dict[str, Any] = {}
+
+    def asked(name: str, path: str) -> T:
+        from evaluation.answering.open import open_answerer
+
+        answerer: Any = (
+            open_answerer(path, cast(Asking, asking), need=need) if opened is None else opened(path)
+        )
+        found = ask(name, answerer)
+        if isinstance(answerer, Answerer):
+            answerer.log_unmatched()
+        if identity := getattr(answerer, "identity", None):
+            identities[name] = identity
+        return found
+
+    found = {name: asked(name, path) for name, path in named.items()}
+    return found, {"identities": identities} if identities else {}
 
 
 @dataclass(frozen=True)
@@ -94,28 +132,17 @@ class Protocol:
             ValueError: a source cannot be used, or nobody answers.
         """
         named = sources if isinstance(sources, Mapping) else named_sources(sources, "--checkpoint")
-        identities: dict[str, Any] = {}
 
-        def asked(name: str, path: str) -> Iterator[dict[str, Any]]:
-            """A function of its own, so that a model is gone before the next one needs its memory."""
-            from evaluation.answering.open import open_answerer
+        def ask(name: str, answerer: Any) -> list[dict[str, Any]]:
+            return [{"checkpoint": name, **row} for row in rows(answerer)]
 
-            answerer: Any = (
-                open_answerer(path, cast(Asking, asking), need=need) if opened is None else opened(path)
-            )
-            for row in rows(answerer):
-                yield {"checkpoint": name, **row}
-            if isinstance(answerer, Answerer):
-                answerer.log_unmatched()
-            if identity := getattr(answerer, "identity", None):
-                identities[name] = identity
-
-        every = [row for name, path in named.items() for row in asked(name, path)]
+        found, identities = ask_each(ask, named, asking, need=need, opened=opened)
+        every = list(chain.from_iterable(found.values()))
         check_silence(every, named)
         results = self.results(every, list(named))
         if more is not None:
             more(results)
-        return self.report(results, every, list(named), {"identities": identities} if identities else {})
+        return self.report(results, every, list(named), identities)
 
     def report(
         self, results: Results, rows: Sequence[Row], names: Sequence[str], about: Mapping[str, Any]
