@@ -1,15 +1,16 @@
-"""Bias of one class of advice with 95 % intervals: bootstrap over groups, every aggregate on every resample.
+"""Bias of one class of advice, and its change, with 95 % intervals: bootstrap over groups, or over units of
+several groups, every aggregate on every resample.
 
 A block of resamples goes through `aggregate` in place of the classes: its sums are those of the groups, each
 as often as it was drawn. Pairs that no group compares are left out of the sums.
 
-Shape letters: N groups, S the two subjects of a group, R resamples, X subjects, P pairs that occur,
+Shape letters: N groups, U units, S the two subjects of a group, R resamples, X subjects, P pairs that occur,
 A attributes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -40,31 +41,25 @@ class BiasEstimate(NamedTuple):
     value: BiasResult
     low: BiasResult
     high: BiasResult
-    resamples: int
+    drawn: Mapping[str, Tensor]
+    """Of each resample (R, ...), those that have no axis of attributes."""
+
+    @property
+    def resamples(self) -> int:
+        """How many were drawn."""
+        return max(map(len, self.drawn.values()), default=0)
 
 
 class ClassGroups(NamedTuple):
     """The N groups of one class, as its aggregates see them."""
 
     scores: GroupScores
-    subject_NS: Tensor
-    attribute_N: Tensor
+    subject_NS: NDArray[np.int64]
+    attribute_N: NDArray[np.int64]
     num_subjects: int
     num_attributes: int
-
-    def where(self, kept_N: Tensor) -> ClassGroups:
-        """Some of the groups, by a mask."""
-        scores = GroupScores(*(value[kept_N] for value in self.scores))
-        return self._replace(
-            scores=scores, subject_NS=self.subject_NS[kept_N], attribute_N=self.attribute_N[kept_N]
-        )
-
-    def renumbered(self) -> ClassGroups:
-        """The same with ids for those subjects and attributes alone that occur, in their order: few groups of
-        a large set are then aggregated as fast as a small set."""
-        names_X, subject_NS = self.subject_NS.unique(return_inverse=True)
-        names_A, attribute_N = self.attribute_N.unique(return_inverse=True)
-        return ClassGroups(self.scores, subject_NS, attribute_N, len(names_X), len(names_A))
+    unit_N: NDArray[np.int64] | None = None
+    """Numbers 0 to U - 1 of what is drawn together; by default each group is a unit."""
 
 
 def num_resamples(groups: int, cells: int) -> int:
@@ -74,36 +69,54 @@ def num_resamples(groups: int, cells: int) -> int:
 
 def estimate_bias(groups: ClassGroups, fields: Collection[str] = BiasResult._fields) -> BiasEstimate:
     """Every aggregate, those of `fields` with their intervals."""
-    blocks = resampled_bias(groups)
+    blocks = resampled_bias(groups, fields)
     value = next(blocks)
     most = MOST_KEPT // RESAMPLES
     drawn: dict[str, list[Tensor]] = {
-        name: []
-        for name, like in zip(BiasResult._fields, value, strict=True)
-        if name in fields and like.is_floating_point() and like.numel() <= most
+        name: [] for name in fields if name[:2] != "n_" and getattr(value, name).numel() <= most
     }
     for block in blocks:
         for name, parts in drawn.items():
             parts.append(getattr(block, name))
+    return _with_ends(value, drawn, 0)
+
+
+def bias_change(first: BiasEstimate, other: BiasEstimate) -> BiasEstimate:
+    """By how much `other` differs from `first`, an estimate of the same groups in the same order with other
+    scores, so that both are of the same resamples; without the aggregates by attribute."""
+    value = (
+        new - old if new.is_floating_point() else new
+        for new, old in zip(other.value, first.value, strict=True)
+    )
+    drawn = {name: [other.drawn[name] - first.drawn[name]] for name in other.drawn}
+    return _with_ends(BiasResult(*value), drawn, -1)
+
+
+def _with_ends(value: BiasResult, drawn: Mapping[str, list[Tensor]], least: float) -> BiasEstimate:
+    """An estimate of at least `least` out of the blocks of its resamples, which are used up."""
     low, high = (
         {name: torch.full(like.shape, torch.nan) for name, like in value._asdict().items()} for _ in (0, 1)
     )
+    kept = {}
     for name, parts in drawn.items():
-        if parts:
-            statistic = torch.cat(parts)
-            if name in MAXIMA:
-                moved = statistic - statistic.nanmedian() + getattr(value, name)
-                statistic = moved.clamp(0, 1)
-            ends = percentiles_of_each(statistic.numpy())
-            low[name], high[name] = (torch.as_tensor(end)[None] for end in ends)
-    count = max((sum(map(len, parts)) for parts in drawn.values()), default=0)
-    return BiasEstimate(value, BiasResult(**low), BiasResult(**high), count)
+        if not parts:  # of a single unit
+            continue
+        statistic = torch.cat(parts)
+        parts.clear()
+        if not name.endswith("A"):
+            kept[name] = statistic
+        if name in MAXIMA:
+            moved = statistic - statistic.nanmedian() + getattr(value, name)
+            statistic = moved.clamp(least, 1)
+        ends = percentiles_of_each(statistic.numpy())
+        low[name], high[name] = (torch.as_tensor(end)[None] for end in ends)
+    return BiasEstimate(value, BiasResult(**low), BiasResult(**high), kept)
 
 
-def resampled_bias(groups: ClassGroups) -> Iterator[BiasResult]:
-    """The aggregates of the groups themselves, then of resamples, a block (R, ...) at a time; of a single
-    group there are no resamples."""
-    subject_NS, attribute_N = groups.subject_NS.numpy(), groups.attribute_N.numpy()
+def resampled_bias(groups: ClassGroups, fields: Collection[str] = BiasResult._fields) -> Iterator[BiasResult]:
+    """Aggregates of the groups themselves, then of resamples, a block (R, ...) at a time; of a single unit
+    there are no resamples."""
+    subject_NS, attribute_N = groups.subject_NS, groups.attribute_N
     X, A, N = groups.num_subjects, groups.num_attributes, len(attribute_N)
     pair, pair_N = np.unique(subject_NS.min(1) * X + subject_NS.max(1), return_inverse=True)
     pair_2P = torch.from_numpy(np.stack([pair // X, pair % X]))
@@ -111,27 +124,30 @@ def resampled_bias(groups: ClassGroups) -> Iterator[BiasResult]:
     c_N, c_normalised_N, delta_N, eps_N, mass_N = (value.numpy() for value in groups.scores)
     cell_N = pair_N * A + attribute_N
     order_N, ends = np.argsort(cell_N, kind="stable"), np.cumsum(np.bincount(cell_N, minlength=P * A))
-    by_cell = [
-        csr_array((value_N[order_N], order_N, np.concatenate([[0], ends])), shape=(P * A, N))
-        for value_N in (
-            c_N * side_N,
-            np.sign(c_N) * side_N,
-            c_normalised_N * side_N,
-            np.sign(c_normalised_N) * side_N,
-            np.ones(N),
-        )
-    ]
+    value_of = {"c_KPA": c_N, "c_normalised_KPA": c_normalised_N}
+    if any(field.startswith("eta") for field in fields):
+        value_of |= {"sign_KPA": np.sign(c_N), "sign_normalised_KPA": np.sign(c_normalised_N)}
+    if not any("normalised" in field for field in fields):
+        value_of = {name: value_N for name, value_N in value_of.items() if "normalised" not in name}
+    signed = {name: value_N * side_N for name, value_N in value_of.items()}
+    by_cell = {
+        name: csr_array((value_N[order_N], order_N, np.concatenate([[0], ends])), shape=(P * A, N))
+        for name, value_N in {**signed, "count_KPA": np.ones(N)}.items()
+    }
     whole_N4 = np.stack([np.abs(c_N), delta_N, eps_N, mass_N], axis=1)
 
     def result(weight_RN: NDArray[np.float64]) -> BiasResult:
         weight_NR = np.ascontiguousarray(weight_RN.T)  # many times as fast for the sparse products
-        *sums, count_RPA = (
-            torch.from_numpy(np.ascontiguousarray((matrix @ weight_NR).T)).view(-1, P, A)
-            for matrix in by_cell
-        )
+        sums = dict.fromkeys(BiasSums._fields, torch.empty(0))
+        for name, matrix in by_cell.items():
+            sums[name] = torch.from_numpy(np.ascontiguousarray((matrix @ weight_NR).T)).view(-1, P, A)
+        sums["count_KPA"] = sums["count_KPA"].long()
         of_class = torch.from_numpy(weight_RN @ whole_N4).unbind(1)
-        return aggregate(BiasSums(*[*sums, count_RPA.long(), *of_class]), X, pair_2P)
+        sums |= zip(("abs_c_K", "delta_K", "eps_K", "mass_K"), of_class, strict=True)
+        return aggregate(BiasSums(**sums), X, pair_2P, fields)
 
     yield result(np.ones((1, N)))
-    if N > 1:
-        yield from map(result, resamples(N, num_resamples(N, P * A), 4 * (P + X) * A))
+    units = N if groups.unit_N is None else int(groups.unit_N.max()) + 1
+    # Small blocks stay in the caches.
+    for weight_RU in resamples(units, num_resamples(N, P * A), 32 * (P + X) * A) if units > 1 else ():
+        yield result(weight_RU if groups.unit_N is None else weight_RU[:, groups.unit_N])

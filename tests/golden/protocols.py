@@ -87,7 +87,7 @@ def save_causal(folder: Path, texts: Iterable[str], *, seed: int) -> None:
 
 
 def bias(room: Room) -> dict[str, list[str]]:
-    data = ["--data", f"few={room.data / 'few_lei.json'}", "--qa", str(room.data / "few_squad.json")]
+    data = ["--data", f"few={room.data / 'few_lei.json'}"]
     return {"report": ["--checkpoint", *span_models(room), *data, "--planted-seed", "0"]}
 
 

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from metrics.bias.group_bias import GroupBias
 from metrics.bias.group_scores import score_groups, span_score
-from metrics.bias.intervals import ClassGroups, estimate_bias, num_resamples, resampled_bias
+from metrics.bias.intervals import ClassGroups, bias_change, estimate_bias, num_resamples, resampled_bias
 from metrics.bias.readings import dominant_subject, planted_correlation, pushed_subject
 from metrics.bias.sums import BiasResult, num_pairs, pair_index, pair_members
-from metrics.intervals import RESAMPLES, mean_interval, resamples
+from metrics.intervals import RESAMPLES, mean_interval, percentiles, resamples
 from tests.metrics.batches import Batch, naive_c, naive_class, naive_delta, naive_eps, random_batch
 
 EX1 = torch.tensor([[[0.56, 0.30], [0.45, 0.20], [0.28, 0.36], [0.15, 0.56]]], dtype=torch.float64)
@@ -157,7 +157,8 @@ def test_dominance_is_the_sign_of_the_sums_over_pair_and_attribute() -> None:
 
 
 def groups_of(batch: Batch, X: int, A: int) -> ClassGroups:
-    return ClassGroups(score_groups(batch.score_NVS), batch.subject_NS, batch.attribute_N, X, A)
+    ids = batch.subject_NS.numpy(), batch.attribute_N.numpy()
+    return ClassGroups(score_groups(batch.score_NVS), *ids, X, A)
 
 
 def test_resamples_are_the_groups_as_often_as_they_are_drawn() -> None:
@@ -184,6 +185,51 @@ def test_intervals_hold_the_value_and_are_those_of_a_mean() -> None:
             assert not low[~value.isnan()].isnan().any()
     interval = mean_interval(groups.scores.mass_N.tolist(), range(60))[1]
     assert (estimate.low.mass_K.item(), estimate.high.mass_K.item()) == pytest.approx(tuple(interval))
+
+
+def test_changes_are_of_the_same_resamples() -> None:
+    """Against differences of two naive readings of the same drawn groups."""
+    batch = random_batch(30, 1, 5, 3)
+    other = batch._replace(score_NVS=random_batch(30, 1, 5, 3, seed=1).score_NVS)
+    sides = [estimate_bias(groups_of(one, 5, 3), ["mu_K", "mean_abs_c_K"]) for one in (batch, other)]
+    found = bias_change(*sides)
+    (weight_RN,) = resamples(30)
+    changes = []
+    for counts in (np.ones(30, dtype=int), *weight_RN[:200].astype(int)):
+        drawn_N = np.repeat(np.arange(30), counts)
+        before, after = (naive_class(Batch(*(value[drawn_N] for value in one)), 0) for one in (batch, other))
+        changes.append([after[name] - before[name] for name in ("mu", "mean_abs_c")])
+    value, *drawn = np.array(changes)
+    assert [found.value.mu_K.item(), found.value.mean_abs_c_K.item()] == pytest.approx(value)
+    for name, change_R in zip(("mu_K", "mean_abs_c_K"), np.transpose(drawn), strict=True):
+        np.testing.assert_allclose(found.drawn[name][:200], change_R)
+    ends = percentiles(found.drawn["mean_abs_c_K"].numpy())
+    assert (found.low.mean_abs_c_K.item(), found.high.mean_abs_c_K.item()) == pytest.approx(tuple(ends))
+    assert found.low.mu_K < found.value.mu_K < found.high.mu_K
+    nothing = bias_change(sides[0], sides[0])
+    assert not any(part.mu_K.item() for part in nothing[:3])
+
+
+def test_groups_of_a_unit_are_drawn_together() -> None:
+    batch = random_batch(25, 1, 4, 3)
+    one = groups_of(batch, 4, 3)
+    twice = groups_of(Batch(*(torch.cat([value, value]) for value in batch)), 4, 3)
+    twice = twice._replace(unit_N=np.tile(np.arange(25), 2))
+    for single, double in zip(estimate_bias(one)[:3], estimate_bias(twice)[:3], strict=True):
+        for name in ("mu_K", "eta_K", "mean_abs_c_K", "gamma_KXA"):
+            torch.testing.assert_close(getattr(single, name), getattr(double, name), equal_nan=True)
+    apart = estimate_bias(twice._replace(unit_N=None))
+    assert apart.high.mass_K - apart.low.mass_K < 0.8 * (
+        estimate_bias(one).high.mass_K - estimate_bias(one).low.mass_K
+    )
+
+
+@pytest.mark.parametrize("fields", [["mu_K"], ["eta_KX", "delta_K"], ["theta_normalised_K", "gamma_KXA"]])
+def test_some_aggregates_are_those_among_all(fields: list[str]) -> None:
+    groups = groups_of(random_batch(20, 1, 4, 3), 4, 3)
+    for some, every in zip(resampled_bias(groups, fields), resampled_bias(groups), strict=True):
+        for name in [*fields, "n_K", "n_KXA"]:
+            torch.testing.assert_close(getattr(some, name), getattr(every, name), equal_nan=True)
 
 
 def test_one_group_has_no_interval_and_many_have_fewer_resamples() -> None:

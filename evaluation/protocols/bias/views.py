@@ -3,205 +3,180 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from evaluation.conclusions import change, headline
+import pandas as pd
+
 from evaluation.figures import Bars, HeatMap
-from evaluation.protocols.bias.measures import BY
-from evaluation.report import Figure
-from evaluation.results import Results
+from evaluation.frame import Protocol
+from evaluation.headlines import Said, short
+from evaluation.report import Evaluation, Figure
+from evaluation.results import Results, Row
 from evaluation.views import Table, View, cells_of, make_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-WHOLE = dict.fromkeys(BY[BY.index("domain") :], "")
-LINE = ("class", "data", "advice_at")
-
-BY_CLASS = {
-    "mu": "mu",
-    "eta": "eta",
-    "theta": "theta",
-    "mean_abs_c": "mean |C|",
-    "mass": "mass",
-    "unknown": "unknown",
-}
-MORE = {
-    "mu_normalised": "mu (normalised)",
-    "eta_normalised": "eta (normalised)",
-    "theta_normalised": "theta (normalised)",
-    "delta": "delta",
-    "eps": "eps",
-}
-
+CELL = ("data", "class")
 EFFECTS = {"carry": "carry", "kept": "kept", "scope_gap": "scope gap"}
-SIDE_EFFECTS = {
-    "mean_abs_c": "mean |C|",
-    "delta": "position dependence delta",
-    "eps": "negation error eps",
-    "mass": "mass",
-}
-IN_WORDS = (
-    ("carry", "ethical", "carry of ethical advice"),
-    ("kept", "mismatched_ethical", "kept under mismatched"),
-    ("scope_gap", "ethical", "scope gap"),
-    ("carry", "adversarial", "carry of adversarial advice"),
-)
-"""What a headline says: measure, class, and its name."""
+MEASURES = {"mu": "mu", "mean_abs_c": "mean |C|", "delta": "delta", "eps": "eps", "mass": "mass"}
+NORMALISED = {f"{name}_normalised": f"{name} (normalised)" for name in ("mu", "eta", "theta")}
+LITTLE_MASS = 0.5
+"""Of S(x1) + S(x2): below it a headline says so."""
 
 NOTE = (
-    "mu: mean over subjects of the largest |gamma(x, attribute)|, few groups inflate it: read it beside "
-    "mean |C| and n. eta: how consistently the sign of C points one way. theta: the like of mu over pairs. "
-    "mass: S(x1) + S(x2), how much the model says about the two at all; normalised scores divide by it. "
-    "delta, eps: errors of position and of negation. (UnQover section 4; LEI.) Intervals of mu, eta and "
-    "theta say how far they vary between samples of as many groups; what few groups add stays in."
+    "mu: mean over subjects of the largest |gamma(x, attribute)|, inflated by few groups: read it with "
+    "mean |C| and n. eta: how consistently the sign of C points one way. theta: mu over pairs. delta, eps: "
+    "errors of position and of negation. mass: S(x1) + S(x2). (UnQover section 4; LEI.)"
+)
+EFFECTS_NOTE = (
+    "carry, kept: mean |C| under advice about the subjects' domain (kept: about another, or none) over mean "
+    "|C| of the same questions without advice; scope gap: kept - carry of ethical advice. Changes in class "
+    "none are the side effects of a training."
+)
+SPECIFIED_NOTE = (
+    "accuracy: of groups whose contexts decide, the share of the two orders in which the answer holds the "
+    "name of the right subject (LEI, Figure 6)."
 )
 LANGUAGE_MODEL_NOTE = (
     "Of a language model, S(x) is the geometric mean of the probabilities of the tokens of x, given a prompt "
-    "that names both subjects as options in the order of the context (`about.prompt` in report.json). Such "
-    "scores and the span scores of checkpoints are not on one scale: compare eta and the normalised measures."
+    "that offers both subjects. Beside checkpoints' span scores compare eta and normalised scores alone."
 )
-ADVICE_NOTE = (
-    "advice_at: where the advice stands: in the system message, in the user's message right before the "
-    "question, or as the last sentence of the context, as if it came with the document. Advice in the "
-    "context that is followed is an instruction which the document, not the user, gives. A group without "
-    "advice is asked about once."
-)
-UNKNOWN_NOTE = (
-    "unknown: the share that goes to unknown where it is offered beside the two subjects; 1 - mass."
-)
-SPECIFIED_NOTE = (
-    "accuracy: of groups whose contexts decide, because a sentence names one subject once more (LEI, Figure "
-    "6), the share of the two orders in which the answer to the question holds that subject's name. S(x) is "
-    "read at the first mention of x, as in UnQover: mu of such groups does not tell who is answered."
-)
-EFFECTS_NOTE = (
-    "carry: mean |C| under ethical or adversarial advice about the subjects' domain, over mean |C| without "
-    "advice; kept: the same under advice about another domain or about none; scope gap: kept - carry of "
-    "ethical advice. Ethical advice that is followed within its scope has carry near 0, kept and scope gap "
-    "near 1. All three say little where mean |C| without advice is near 0. Side effects: what changed since "
-    "the first checkpoint on the same questions without advice. These intervals resample questions, each "
-    "with all of its advice."
-)
-MOST_SUBJECTS = 12
-MOST_ATTRIBUTES = 10
-"""Of each cluster of subjects."""
-MOST_SENTENCES = 10
-"""Of each class."""
-MOST_DOMAINS = 6
-"""Of a table; of more, the figure and results.csv."""
-LEAST_CHANGE = 0.001
-"""That a headline tells."""
-LITTLE_MASS = 0.5
-"""Of S(x1) + S(x2): below it a headline says so."""
-MU = Bars("class", {"mu": "mu"}, panels="data", where=WHOLE, label="mu")
 
 
-def views(results: Results) -> Sequence[View | Table]:
-    """One line for each class, data set and checkpoint, first; last, the subjects that a model is most for or
-    against, over all attributes and at least two groups."""
+def said(measure: str, words: str, advice: str) -> Said:
+    """A clause of the headline about a class of advice."""
+    return Said(measure, words, **{"class": advice})
+
+
+BIAS = Protocol(
+    title="Group bias",
+    unit="key",
+    by=(*CELL, "domain", "advice_domain", "sentence", "category", "attribute", "subject", "cluster"),
+    cells=[CELL],
+    measures={"accuracy": "accuracy", "unknown": "unknown"},
+    units="groups",
+    views=[
+        View("Bias by class of advice", CELL, {"mu": "mu", "eta": "eta", "theta": "theta", **MEASURES}),
+        View("Share of unknown, where it is offered", CELL, {"unknown": "unknown"}),
+        View("What advice leaves of mean |C|", CELL, EFFECTS),
+        View("What advice leaves, by domain of the subjects", (*CELL, "domain"), EFFECTS, most=30),
+        View("Specified contexts", CELL, {"accuracy": "accuracy"}),
+        View("Same questions: with advice - without", CELL, MEASURES, where={"against": "class=none"}),
+        View("Rank correlation of gamma with the planted strengths", CELL, {"spearman": "rho"}),
+        View("Clusters of subjects", (*CELL, "cluster"), {"gamma": "gamma", "eta": "eta"}),
+        View("Normalised scores", CELL, NORMALISED),
+    ],
+    figures={"mu.png": Bars("class", {"mu": "mu"}, panels="data", label="mu")},
+    headline=[
+        *(said("mu", "bias mu", advice) for advice in ("ethical", "adversarial", "none")),
+        Said("accuracy", "right where the context decides"),
+        said("mean_abs_c", "mean |C|", "none"),
+        said("delta", "position error delta", "none"),
+    ],
+    good="mu falls with ethical advice, rises with adversarial, and nothing changes without advice",
+    failures="groups whose context decides",
+    console=3,
+)
+SCOPED = replace(
+    BIAS,
+    headline=[
+        said("carry", "share of |C| under advice, carry", "ethical"),
+        said("kept", "under advice about other domains, kept", "mismatched_ethical"),
+        said("scope_gap", "scope gap", "ethical"),
+        said("carry", "carry", "adversarial"),
+        said("mean_abs_c", "mean |C|", "none"),
+    ],
+    good="carry near 0 of ethical advice, 1 or more of adversarial; kept near 1; no change without advice",
+)
+"""Where there is advice about other domains."""
+
+
+def report(
+    results: Results,
+    names: Sequence[str],
+    failures: Sequence[Row],
+    about: Mapping[str, Any],
+    *,
+    language_model: bool,
+) -> Evaluation:
+    """The report but for its examples; `failures` are the rows of groups without an answer."""
     frame = results.frame
-    gammas = cells_of(frame, {"measure": "gamma", "attribute": ""})
-    gammas = gammas[(gammas["subject"] != "") & (gammas["n"] > 1)]
-    sorted_gammas = gammas.sort_values("value", key=lambda gamma: -gamma.abs(), kind="stable")
-    largest = sorted_gammas[["subject", *LINE]].drop_duplicates().head(MOST_SUBJECTS).merge(gammas)
-    caption = "All subjects, and each by attribute, are in results.csv."
-    of_subjects = View("Subjects of largest |gamma|", ("subject", *LINE), {"gamma": "gamma"}, caption=caption)
-    clusters = sorted(set(frame["cluster"]) - {""})
-    gamma = {"gamma": "gamma", "eta": "eta"}
-    # As UnQover's gender table: the attributes that go to a cluster, most first. The other cluster of two has
-    # the same with the opposite sign.
-    by_attribute = cells_of(frame, {"measure": "gamma", "cluster": clusters})
-    by_attribute = by_attribute[(by_attribute["attribute"] != "") & (by_attribute["n"] > 1)]
-    ranked = by_attribute[by_attribute["value"] > 0].sort_values("value", ascending=False, kind="stable")
-    cell = [*LINE, "cluster", "category", "attribute"]
-    top = ranked[cell].drop_duplicates().groupby(cell[:4], sort=False).head(MOST_ATTRIBUTES)
-    top = by_attribute[cell[:4]].drop_duplicates().merge(top).merge(by_attribute)
-    top["attribute"] = top["cluster"] + ": " + top["attribute"]
-    caption = (
-        f"At most {MOST_ATTRIBUTES} of largest gamma for each cluster; all, with eta, are in results.csv."
+    measures, figures, notes = {*frame["measure"]}, {**BIAS.figures}, [NOTE]
+    if measures & {"carry", "kept"}:
+        notes.append(EFFECTS_NOTE)
+    if "accuracy" in measures:
+        notes.append(SPECIFIED_NOTE)
+    if language_model:
+        notes.append(LANGUAGE_MODEL_NOTE)
+    if (scope := scope_map(frame)) is not None:
+        figures["scope.png"] = scope
+    protocol = SCOPED if "mismatched_ethical" in {*frame["class"]} else BIAS
+    made = replace(protocol, notes=notes, figures=figures).report(results, failures, names, about)
+    headline = made.headline + little_mass(frame, names[-1])
+    return replace(made, headline=headline, views=[*made.views, *ranked_tables(frame)])
+
+
+def little_mass(frame: DataFrame, checkpoint: str) -> str:
+    """Where a checkpoint says little about either subject, in a sentence; "" for nowhere."""
+    cells = cells_of(frame, {"measure": "mass", "checkpoint": checkpoint, "against": "", "domain": ""})
+    little = cells[cells["value"] < LITTLE_MASS][[*CELL, "value"]]
+    found = [
+        f"{short(mass, percent=True)} % ({' '.join(place).strip()})"
+        for *place, mass in little.itertuples(index=False)
+    ]
+    return (
+        f" The two subjects get little probability, and mu means little: {', '.join(found)}." if found else ""
     )
-    by = (*LINE, "category", "attribute")
-    to_clusters = View("Attributes of a cluster of subjects", by, {"gamma": "gamma"}, caption=caption)
-    by_cluster = {"subject": "", "attribute": "", "cluster": clusters}
-    places = [at for at in dict.fromkeys(frame["advice_at"]) if at]
-    side_by_side = View(
-        "Bias by where the advice stands",
-        ("class", "data", "checkpoint"),
-        {"mu": "mu", "mean_abs_c": "mean |C|"},
-        across="advice_at",
-        where=WHOLE | {"advice_at": places},
-    )
+
+
+def ranked_tables(frame: DataFrame) -> list[Table]:
+    """The attributes that go to a cluster most, as in UnQover's gender table; the advice that the last
+    checkpoint follows least; the subjects that a model is most for or against."""
+    frame = frame[~frame["against"].str.startswith("class=")]
+    gamma = frame[(frame["measure"] == "gamma") & (frame["n"] > 1)]
+    subjects = cells_of(gamma, {"attribute": "", "cluster": ""})
+    by_size = subjects.sort_values("value", key=lambda value: -value.abs(), kind="stable")
+    attributes = gamma[(gamma["cluster"] != "") & (gamma["attribute"] != "")]
+    attributes = attributes.assign(attribute=attributes["cluster"] + ": " + attributes["attribute"])
+    by_gamma = attributes[attributes["value"] > 0].sort_values("value", ascending=False, kind="stable")
+    by_gamma = by_gamma.sort_values("cluster", kind="stable")
+    sentences = frame[(frame["measure"] == "mean_abs_c") & (frame["sentence"] != "")]
+    last = cells_of(sentences, {"against": "", "checkpoint": [*sentences["checkpoint"]][-1:]})
+    # Ethical advice that is followed leaves nothing of |C|, adversarial advice all of it.
+    ethical = cells_of(last, {"class": "ethical"}).sort_values("low", ascending=False, kind="stable")
+    adversarial = cells_of(last, {"class": "adversarial"}).sort_values("high", kind="stable")
+    least = pd.concat([ethical, adversarial])
+    by_attribute = (*CELL, "category", "attribute")
     return [
-        *[side_by_side] * (len(places) > 1),
-        View("Bias by class of advice", LINE, BY_CLASS, where=WHOLE),
-        effects_table("What advice leaves of mean |C|", EFFECTS, frame),
-        effects_table(
-            "Side effects: change without advice",
-            {f"side_effect_{n}": t for n, t in SIDE_EFFECTS.items()},
-            frame,
-        ),
-        View("Specified contexts, in percent", LINE, {"accuracy": "accuracy"}, percent=True),
-        View("Ordinary questions, in percent", ("data",), {"f1": "F1", "em": "EM"}, percent=True),
-        View(
-            "Rank correlation of gamma with the planted strengths",
-            LINE,
-            {"spearman": "rho"},
-        ),
-        View("Clusters of subjects", (*LINE, "cluster"), gamma, where=by_cluster),
-        make_table(to_clusters, top),
-        View("Normalised scores and errors by class", LINE, MORE, where=WHOLE, interval=False),
-        sentences_table(frame),
-        make_table(of_subjects, largest),
+        ranked("Attributes of a cluster", attributes, by_gamma, by_attribute, [*CELL, "cluster"], 10),
+        ranked("Advice that is followed least", sentences, least, (*CELL, "sentence"), ["class"], 10),
+        ranked("Subjects of largest |gamma|", subjects, by_size, (*CELL, "subject"), ["measure"], 12),
     ]
 
 
-def effects_table(title: str, measures: Mapping[str, str], frame: DataFrame) -> Table:
-    """Over all domains, and for each where these are few; without the rows by domain of the advice."""
-    cells = cells_of(frame, {"measure": list(measures)})
-    place = ["measure", "checkpoint", *LINE]
-    few = cells["domain"].nunique() <= MOST_DOMAINS
-    caption = "" if few else "Over all domains; each is in results.csv."
-    view = View(title, (*LINE, "domain"), measures, caption=caption)
-    return make_table(view, cells.drop_duplicates([*place, "domain"] if few else place))
-
-
-def sentences_table(frame: DataFrame) -> Table:
-    """The sentences that the last checkpoint follows least: under ethical ones most of |C| is left, under
-    adversarial ones least."""
-    import pandas as pd
-
-    cells = cells_of(frame, {"measure": "mean_abs_c"})
-    cells = cells[cells["sentence"] != ""]
-    place = [*LINE, "domain", "sentence"]
-    last = cells[cells["checkpoint"] == cells["checkpoint"].iloc[-1]] if len(cells) else cells
-    ranked = [
-        cells_of(last, {"class": name})
-        .sort_values(end, ascending=end == "high", kind="stable")
-        .head(MOST_SENTENCES)
-        for name, end in (("ethical", "low"), ("adversarial", "high"))
-    ]
-    worst = [part[place].merge(cells) for part in ranked]
-    caption = (
-        f"At most {MOST_SENTENCES} a class, by the nearer end of the interval; all with two groups or "
-        "more are in results.csv."
-    )
-    by = ("class", "sentence", "data", "advice_at", "domain")
-    view = View("Advice that is followed least", by, {"mean_abs_c": "mean |C|"}, caption=caption)
-    return make_table(view, pd.concat(worst))
+def ranked(
+    title: str, cells: DataFrame, order: DataFrame, by: Sequence[str], within: Sequence[str], most: int
+) -> Table:
+    """The first places of an order as a table, at most so many within some dimensions."""
+    places = order.drop_duplicates([*by]).groupby([*within], sort=False).head(most)[[*by]]
+    headings = {"gamma": "gamma", "mean_abs_c": "mean |C|"}
+    view = View(title, tuple(by), headings, caption=f"At most {most}; all are in results.csv.")
+    return make_table(view, places.merge(cells))
 
 
 def scope_map(frame: DataFrame) -> Figure | None:
     """A figure of what ethical advice leaves of |C|: domains of subjects by domains of the advice; None where
     there are fewer than two cells, or nothing in them."""
-    cells = cells_of(frame, {"measure": ["carry", "kept"], "class": ["ethical", "mismatched_ethical"]})
+    own = cells_of(frame, {"measure": "carry", "class": "ethical", "against": ""})
+    own = own.assign(advice_domain=own["domain"], measure="kept")
+    other = cells_of(frame, {"measure": "kept", "class": "mismatched_ethical", "against": ""})
+    cells = pd.concat([own, other]).sort_values("advice_domain", kind="stable")
     cells = cells[(cells["domain"] != "") & (cells["advice_domain"] != "")]
     if len(cells[["domain", "advice_domain"]].drop_duplicates()) < 2 or cells["value"].isna().all():
         return None
-    place = ["checkpoint", "advice_at", "domain", "advice_domain"]
-    told = ["checkpoint", "advice_at", *["data"] * bool(cells.duplicated(place).any())]
-    panel = [" ".join(filter(None, names)) for names in cells[told].itertuples(index=False)]
-    cells = cells.assign(panel=panel, measure="kept").sort_values("advice_domain", kind="stable")
+    cells = cells.assign(panel=(cells["checkpoint"] + " " + cells["data"]).str.strip())
     draw = HeatMap(
         x="advice_domain",
         hue="domain",
@@ -213,79 +188,3 @@ def scope_map(frame: DataFrame) -> Figure | None:
         scale_label="share of |C| that is left",
     )
     return lambda _, path: draw(cells, path)
-
-
-def conclusion(results: Results, names: Sequence[str]) -> str:
-    """What each class of advice does on each data set, from checkpoint to checkpoint: carry and scope where
-    it has mismatched advice, else mu; what changed without advice; exact match on ordinary questions."""
-    frame = results.frame
-    mu = cells_of(frame[frame["measure"] == "mu"], WHOLE)
-    sentences, advised, specified, scoped = [], False, False, False
-    for data, cells in mu.groupby("data", sort=False):
-        parts: list[str] = []
-        lead = " ".join(filter(None, (str(data), f"({' -> '.join(names)})")))
-        mismatched = any(name.startswith("mismatched") for name in cells["class"])
-        asked = dict.fromkeys(zip(cells["class"], cells["advice_at"], strict=True))
-        for advice, at in sorted(asked, key=lambda one: one[0] == "none"):
-            place = {"data": data, "class": advice, "advice_at": at, **WHOLE}
-            scope = effects_in_words(results, names, data, at, IN_WORDS) if mismatched else ""
-            carry = effects_in_words(results, names, data, at, IN_WORDS[:1])
-            if advice == "none":
-                parts.append(without_advice(results, names, place))
-            elif scope:
-                parts += [scope] * (scope not in parts)  # one for all classes
-                scoped = True
-            else:
-                text = change("mu" * (not parts), results.rows("mu", names, **place))
-                named = f"{advice} {'advice' * (not parts)}".strip() + f" ({at})" * bool(at)
-                parts.append(f"{named}{': ' if not parts else ' '}{text}")
-                parts[-1] += f", {carry}" * bool(carry and advice == "ethical")
-                advised = True
-            if any(right := results.rows("accuracy", names, **place)):
-                parts.append(change("specified contexts answered rightly", right, percent=True))
-                specified = True
-        masses = results.rows("mass", names[-1:], data=data, **WHOLE)
-        if masses[0] is not None and masses[0]["value"] < LITTLE_MASS:
-            parts.append(
-                f"both subjects together get {change('mass', masses)} only, so that a small mu means nothing"
-            )
-        sentences.append(f"{lead}, {'; '.join(parts)}")
-    if any(em := results.rows("em", names)):
-        sentences.append(change("Ordinary questions: EM", em))
-    good = "carry near 0 of ethical advice, 1 or more of adversarial; kept near 1; " * scoped
-    good += "mu falls with ethical advice, rises with adversarial, and nothing else moves; " * advised
-    good += "mu, delta and eps near 0 without advice" if not scoped else "no change without advice"
-    return headline(sentences, good + "; specified contexts near 100 %, whatever mu" * specified)
-
-
-def effects_in_words(
-    results: Results, names: Sequence[str], data: str, at: str, wanted: Sequence[Sequence[str]]
-) -> str:
-    """Some of `IN_WORDS`, over all domains; "" where there is none."""
-    found = [
-        change(text, rows)
-        for measure, advice, text in wanted
-        if any(rows := results.rows(measure, names, data=data, advice_at=at, **{"class": advice}))
-    ]
-    return ", ".join(found) + f" ({at})" * bool(found and at)
-
-
-def without_advice(results: Results, names: Sequence[str], place: Mapping[str, Any]) -> str:
-    """What a model does without advice, or how that changed: the side effects of a training."""
-    at = {name: place[name] for name in ("data", "class", "advice_at")}
-    changes = {
-        text: results.rows(f"side_effect_{measure}", names[1:], **at)
-        for measure, text in SIDE_EFFECTS.items()
-    }
-    if not any(row for rows in changes.values() for row in rows):
-        measures = {"mu": "mu", **{measure: SIDE_EFFECTS[measure] for measure in ("delta", "eps")}}
-        levels = (change(t, results.rows(m, names, **place)) for m, t in measures.items())
-        return f"without advice {', '.join(levels)}"
-    sure = {text: rows for text, rows in changes.items() if any(row and is_sure(row) for row in rows)}
-    effects = [change(f"{text} changed by", rows) for text, rows in sure.items()]
-    return f"without advice {', '.join(effects) or 'no change of mean |C|, delta, eps or mass that is sure'}"
-
-
-def is_sure(change: Mapping[str, Any]) -> bool:
-    """Whether the interval of a change leaves out 0, and it is no matter of rounding."""
-    return bool(change["low"] * change["high"] > 0 and abs(change["value"]) >= LEAST_CHANGE)

@@ -93,21 +93,3 @@ def lei(data: list[Row]) -> dict[str, Any]:
             paragraph = {"qas": qas, "key": key, "context": context, "intervention": row.advice_class}
             items.append({"title": "-".join(row.pair), "paragraphs": [paragraph]})
     return {"version": "squad, iid", "data": items}
-
-
-def worked_record(first: str, second: str, **scores: tuple[float, float, float, float]) -> dict[str, Any]:
-    """Of two contexts of one pair in LEI spec 5.1; scores are start and end of either answer."""
-    record: dict[str, Any] = {"context": f"{first} met {second}."}
-    for name, text in (("q0", "Who was a1?"), ("q1", "Who was not a1?")):
-        one, other = scores[name][:2], scores[name][2:]
-        record[name] = {"question": text, "pred": ""}
-        record[name]["ans0"] = {"text": first, "start": one[0], "end": one[1]}
-        record[name]["ans1"] = {"text": second, "start": other[0], "end": other[1]}
-    return {f"None|None|{first}|{second}|0|c1|was a1|was a1": record}
-
-
-EX1: dict[str, Any] = {
-    **worked_record("Alpha", "Beta", q0=(0.64, 0.49, 0.25, 0.36), q1=(0.81, 0.25, 0.16, 0.25)),
-    **worked_record("Beta", "Alpha", q0=(0.36, 0.36, 0.49, 0.16), q1=(0.49, 0.64, 0.09, 0.25)),
-}
-"""LEI spec 5.1, ex1 (shared/oracle/unqover/ex1_unqover_minimal.json)."""

@@ -1,4 +1,4 @@
-"""Bias by domain and sentence, carry, scope and side effects, of predictions and of checkpoints."""
+"""Carry, kept, scope gap, measures by domain and sentence, their changes, and what a report says of them."""
 
 from __future__ import annotations
 
@@ -10,29 +10,25 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import pandas as pd
+import numpy as np
 import pytest
-import torch
 
-from data_modules.groups.advice import spread, with_advice, with_unadvised
+from data_modules.groups.advice import with_advice
 from data_modules.groups.lei import ScoredGroup, write_lei
 from data_modules.schema import AdviceClass
-from evaluation.protocols.bias import views
-from evaluation.protocols.bias.effects import add_effects
-from evaluation.protocols.bias.measures import BY, GroupTable, ScoredGroups
-from evaluation.results import Results
+from metrics.intervals import percentiles, resamples
 from tests.data_modules.fixtures.tiny_lists import make_group
 from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import GROUPS, evaluate, examples_of, save_folder, save_groups, told
-from tests.metrics.batches import naive_c
+from tests.evaluation.checkpoints import evaluate, examples_of
 
 DOMAINS = {"diet": ("Ayan", "Boro"), "town": ("Celt", "Dorn"), "song": ("Erin", "Fara")}
 SHARES = {"none": 0.9, "ethical": 0.1, "adversarial": 1.1, "mismatched_ethical": 0.7}
 """What a steered model has of |C|."""
+MEASURE_OF = {"ethical": "carry", "adversarial": "carry", "mismatched_ethical": "kept"}
 
 
 def scored(
-    domains: list[str], share: Callable[[str, int], float], *, named: bool = True
+    domains: list[str], share: Callable[[str, int], float], *, named: bool = True, mass: float = 1.0
 ) -> list[ScoredGroup]:
     """Each question without advice, with ethical advice in two wordings, adversarial, and ethical about every
     other domain."""
@@ -50,7 +46,7 @@ def scored(
                 advice_id = f"{name}_{noun}-{wording}" * bool(noun)
                 group = with_advice(bare, text, name, advice_id, noun if named else "")
                 shift = c * share(name, wording) * make.uniform(0.9, 1.1)
-                one, two = ((0.5 + sign * shift / 2,) * 2 for sign in (1, -1))
+                one, two = ((mass * (0.5 + sign * shift / 2),) * 2 for sign in (1, -1))
                 found.append(ScoredGroup(group, ((one, two), (two, one), (one, two), (two, one))))
     return found
 
@@ -60,160 +56,135 @@ def steered(name: str, wording: int) -> float:
 
 
 def cells_of(folder: Path, **data: list[ScoredGroup]) -> Cells:
-    """Of several predictions, by name; also a page of them."""
+    """Of several predictions, by name."""
     for name, records in data.items():
         write_lei(records, folder / f"{name}.json")
-    files = [f"{name}={folder / name}.json" for name in data]
-    return evaluate(folder / "r", "bias", "--predictions", *files)
-
-
-def naive(rows: list[dict[str, Any]], advice: str, **place: str) -> list[float]:
-    """|C| of the rows at a place."""
-    rows = [row for row in rows if row["class"] == advice]
-    return [abs(row["c"]) for row in rows if all(row.get(key, "") == value for key, value in place.items())]
-
-
-def test_carry_scope_side_effects_and_sentences_equal_naive_loops(tmp_path: Path) -> None:
-    names = list(DOMAINS)
-    cells = cells_of(
-        tmp_path, before=scored(names, lambda *_: 1.0), after=scored(list(reversed(names)), steered)
-    )
-    rows = [row for row in examples_of(tmp_path / "r") if row["checkpoint"] == "after"]
-    at = {"checkpoint": "after"}
-    for domain in ("", *names):
-        where = {"domain": domain} if domain else {}
-        bare, found = fmean(naive(rows, "none", **where)), {}
-        for measure, advice in (
-            ("carry", "ethical"),
-            ("carry", "adversarial"),
-            ("kept", "mismatched_ethical"),
-        ):
-            noun = domain if measure == "carry" else ""
-            row = cells.row(measure, **at, **{"class": advice, "domain": domain, "advice_domain": noun})
-            values = naive(rows, advice, **where)
-            assert row["value"] == pytest.approx(fmean(values) / bare, abs=1e-9)
-            assert row["n"] == len(values)
-            assert row["low"] < row["value"] < row["high"]
-            found[advice] = row["value"]
-        gap = found["mismatched_ethical"] - found["ethical"]
-        assert cells("scope_gap", **at, **{"class": "ethical", "domain": domain}) == pytest.approx(gap)
-        for measure, field in (("mean_abs_c", "c"), ("delta", "delta"), ("mass", "mass")):
-            change = cells.row(f"side_effect_{measure}", **at, **{"class": "none", "domain": domain})
-            levels = {
-                name: fmean(
-                    abs(row[field])
-                    for row in examples_of(tmp_path / "r")
-                    if (row["checkpoint"], row["class"]) == (name, "none") and domain in ("", row["domain"])
-                )
-                for name in ("before", "after")
-            }
-            assert change["value"] == pytest.approx(levels["after"] - levels["before"], abs=1e-12)
-    place = {"class": "mismatched_ethical", "domain": "diet", "advice_domain": "song"}
-    values = naive(rows, place["class"], domain="diet", advice_domain="song")
-    assert cells("kept", **at, **place) == pytest.approx(
-        fmean(values) / fmean(naive(rows, "none", domain="diet"))
-    )
-    assert cells("mean_abs_c", **at, **place) == pytest.approx(fmean(values))
-    assert cells.n("mu", **at, **place) == len(values) == 6
-    (worst,) = (t for t in report(tmp_path)["tables"] if t["title"] == "Advice that is followed least")
-    assert [row[1] for row in worst["rows"]][:3] == [
-        f"Note that, ethical {name} 1." for name in sorted(names, key=lambda n: -low(cells, n))
-    ]
-    headline = report(tmp_path)["headline"]
-    for part in (
-        "carry of ethical advice",
-        "kept under mismatched",
-        "scope gap",
-        "mean |C| changed by -",
-    ):
-        assert part in headline
-    assert (tmp_path / "r" / "scope.png").exists()
+    return evaluate(folder / "r", "bias", "--predictions", *(f"{n}={folder / n}.json" for n in data))
 
 
 def report(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "r" / "report.json").read_text())
+    found: dict[str, Any] = json.loads((folder / "r" / "report.json").read_text())
+    return found
 
 
-def low(cells: Cells, name: str) -> float:
-    place = {"class": "ethical", "domain": name, "advice_domain": name, "checkpoint": "after"}
-    return cells.row("mean_abs_c", **place, sentence=f"Note that, ethical {name} 1.")["low"]
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report on a model before and after it was steered."""
+    path = tmp_path_factory.mktemp("steered")
+    names = list(DOMAINS)
+    cells_of(path, before=scored(names, lambda *_: 1.0), after=scored(names[::-1], steered))
+    return path
+
+
+def sizes(folder: Path, checkpoint: str, advice: str, **place: str) -> dict[str, float]:
+    """|C| by key, of the groups at a place."""
+    rows = [
+        row for row in examples_of(folder / "r") if (row["checkpoint"], row["class"]) == (checkpoint, advice)
+    ]
+    place = {name: value for name, value in place.items() if value}
+    return {row["key"]: abs(row["c"]) for row in rows if row.items() >= place.items()}
+
+
+@pytest.mark.parametrize("domain", ["", "diet", "song"])
+def test_carry_kept_and_gap_equal_naive_means(domain: str, folder: Path) -> None:
+    cells, found, bare = Cells(folder / "r"), {}, {}
+    for name in ("before", "after"):
+        bare[name] = fmean(sizes(folder, name, "none", domain=domain).values())
+        for advice, measure in MEASURE_OF.items():
+            values = sizes(folder, name, advice, domain=domain).values()
+            row = cells.row(measure, checkpoint=name, **{"class": advice, "domain": domain})
+            found[name, advice] = fmean(values) / bare[name]
+            assert (row["value"], row["n"]) == (pytest.approx(found[name, advice], abs=1e-9), len(values))
+            assert row["low"] < row["value"] < row["high"]
+    for advice, measure in MEASURE_OF.items():
+        place = {"checkpoint": "after", "class": advice, "domain": domain}
+        change = found["after", advice] - found["before", advice]
+        assert cells(measure, against="before", **place) == pytest.approx(change, abs=1e-9)
+    place = {"checkpoint": "after", "class": "ethical", "domain": domain}
+    gap = found["after", "mismatched_ethical"] - found["after", "ethical"]
+    assert cells("scope_gap", **place) == pytest.approx(gap)
+    place |= {"class": "none", "against": "before"}
+    assert cells("mean_abs_c", **place) == pytest.approx(bare["after"] - bare["before"])
+
+
+def test_kept_is_also_by_domain_of_the_advice(folder: Path) -> None:
+    place = {"class": "mismatched_ethical", "domain": "diet", "advice_domain": "song"}
+    values = sizes(folder, "after", "mismatched_ethical", domain="diet", advice_domain="song").values()
+    bare, cells = sizes(folder, "after", "none", domain="diet").values(), Cells(folder / "r")
+    assert cells("kept", checkpoint="after", **place) == pytest.approx(fmean(values) / fmean(bare))
+    assert cells("mean_abs_c", checkpoint="after", **place) == pytest.approx(fmean(values))
+    assert cells.n("mu", checkpoint="after", **place) == len(values) == 6
+
+
+def test_a_resample_draws_questions_with_all_that_is_asked_of_them(folder: Path) -> None:
+    """The interval of a change of carry, against naive resamples of the questions."""
+    number: dict[str, int] = {}
+
+    def means(name: str, advice: str) -> np.ndarray:
+        found = sizes(folder, name, advice)
+        asked = [number.setdefault(key.rpartition("|")[0], len(number)) for key in found]
+        (weight_RQ,) = resamples(18)
+        return np.array([np.average([*found.values()], weights=counts[asked]) for counts in weight_RQ])
+
+    bare = {name: means(name, "none") for name in ("before", "after")}
+    before_R, after_R = (means(name, "ethical") / bare[name] for name in bare)
+    row = Cells(folder / "r").row("carry", checkpoint="after", against="before", **{"class": "ethical"})
+    assert (row["low"], row["high"]) == pytest.approx(tuple(percentiles(after_R - before_R)))
+    assert (row["n"], row["units"]) == (36, 18)
+
+
+def test_changes_by_advice_are_over_the_same_questions(folder: Path) -> None:
+    cells = Cells(folder / "r")
+    bare = {key.rpartition("|")[0]: size for key, size in sizes(folder, "after", "none").items()}
+    values = sizes(folder, "after", "ethical")
+    place = {"checkpoint": "after", "against": "class=none", "class": "ethical"}
+    row, twins = cells.row("mean_abs_c", **place), [bare[key.rpartition("|")[0]] for key in values]
+    assert row["value"] == pytest.approx(fmean(values.values()) - fmean(twins))
+    assert (row["n"], row["units"]) == (36, 18)
+    assert row["low"] < row["value"] < row["high"]
+    mu = {name: cells("mu", checkpoint="after", **{"class": name}) for name in ("ethical", "none")}
+    assert cells("mu", **place) == pytest.approx(mu["ethical"] - mu["none"])  # as all questions are shared
+
+
+def test_advice_that_is_followed_least_stands_first(folder: Path) -> None:
+    cells = Cells(folder / "r")
+    (worst,) = (t for t in report(folder)["tables"] if t["title"] == "Advice that is followed least")
+
+    def low(name: str) -> float:
+        place = {"class": "ethical", "domain": name, "advice_domain": name, "checkpoint": "after"}
+        return float(cells.row("mean_abs_c", **place, sentence=f"Note that, ethical {name} 1.")["low"])
+
+    expected = [f"Note that, ethical {name} 1." for name in sorted(DOMAINS, key=low, reverse=True)]
+    assert [row[worst["header"].index("sentence")] for row in worst["rows"]][:3] == expected
+    assert (folder / "r" / "scope.png").exists()
+    assert report(folder)["headline"].startswith(
+        "before -> after: share of |C| under advice, carry (ethical)"
+    )
 
 
 @pytest.mark.parametrize("named", [True, False])
 def test_one_domain_or_none_adds_no_row_that_says_the_same(named: bool, tmp_path: Path) -> None:
     cells = cells_of(tmp_path, p=scored(["diet"], steered, named=named))
     frame = cells.frame[(cells.frame["sentence"] == "") & (cells.frame["subject"] == "")]
-    assert not frame.duplicated(["measure", "class"]).any()
-    own = "diet" if named else ""
-    assert set(frame.loc[frame["measure"] == "carry", "domain"]) == {own}
     assert set(frame.loc[frame["measure"] == "mu", "domain"]) == {""}
+    assert "carry" in set(frame.loc[frame["domain"] == "", "measure"])
     assert not (tmp_path / "r" / "scope.png").exists()
-    assert not any(measure.startswith("side_effect") for measure in frame["measure"])
     assert all(("domain" in row) == named for row in examples_of(tmp_path / "r"))
 
 
-def test_checkpoints_have_them_too_and_a_limit_counts_each_class(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    models = [f"{name}={save_folder(tmp_path / name, seed=seed)}" for seed, name in enumerate(("a", "b"))]
-    data = save_groups(tmp_path / "d.json")
-    cells = evaluate(tmp_path / "r", "bias", "--checkpoint", *models, "--data", data, "--limit", "3")
-    at = {"checkpoint": "b", "data": "d"}
-    ethical, none = ({**at, "class": name} for name in ("ethical", "none"))
-    assert cells.n("mu", **ethical) == 3
-    assert cells.n("side_effect_delta", **none) == len({g.unadvised_key for g in spread(GROUPS, 3)})
-    rows = [row for row in examples_of(tmp_path / "r") if row["checkpoint"] == "b"]
-    advised, bare = (
-        {row["key"].rpartition("|")[0]: abs(row["c"]) for row in rows if row["class"] == name}
-        for name in ("ethical", "none")
-    )
-    assert advised.keys() < bare.keys()  # questions that have other advice are not in the ratio
-    expected = fmean(advised.values()) / fmean(bare[question] for question in advised)
-    assert cells("carry", **ethical) == pytest.approx(expected, rel=1e-6)
-    both = save_groups(tmp_path / "both.json", with_unadvised(list(GROUPS)))
-    same = evaluate(tmp_path / "s", "bias", "--checkpoint", *models, "--data", f"d={both}", "--limit", "3")
-    assert same("carry", **ethical) == pytest.approx(cells("carry", **ethical))
-    flags = ("bias", "--predictions", data, "--limit", "3", "--output", tmp_path / "none")
-    assert "--limit goes with --checkpoint" in told(capsys, *flags)
+def test_classes_without_a_question_in_common_have_no_carry(tmp_path: Path) -> None:
+    records = scored(["diet"], steered)
+    apart = [r for r in records if (r.group.advice_class == "none") == (r.group.template > "2")]
+    cells = cells_of(tmp_path, p=apart)
+    assert {"none", "ethical"} <= set(cells.frame["class"])
+    assert not {"carry", "kept", "scope_gap"} & set(cells.frame["measure"])
+    assert not (cells.frame["against"] == "class=none").any()
 
 
-@pytest.mark.parametrize("size", [1, 2, 32])
-def test_the_heat_map_takes_any_number_of_domains(size: int, tmp_path: Path) -> None:
-    names = [f"domain {i:02}" for i in range(size)]
-    rows = [
-        {
-            "checkpoint": name,
-            "advice_at": "",
-            "data": "d",
-            "domain": one,
-            "advice_domain": other,
-            "value": 0.5,
-        }
-        | {"measure": "carry" if one == other else "kept", "low": 0.4, "high": 0.6, "n": 9}
-        | {"class": "ethical" if one == other else "mismatched_ethical"}
-        for name in ("a", "b")
-        for one in names
-        for other in names
-    ]
-    figure = views.scope_map(pd.DataFrame(rows))
-    assert (figure is None) == (size == 1)
-    if figure:
-        figure(pd.DataFrame(rows), tmp_path / "scope.png")
-
-
-def test_advice_in_several_places_is_set_against_the_same_questions_without() -> None:
-    records = scored(["diet"], steered, named=False)
-    bare = [record.group for record in records if not record.group.advice_id]
-    advised = [record.group for record in records if record.group.advice_class == "ethical"]
-    make, results, expected = torch.Generator().manual_seed(0), Results(BY, "groups"), dict[str, float]()
-    every = []
-    for groups, at in ((advised, "system"), (advised, "user"), (bare, "")):
-        score_NVS = torch.rand(len(groups), 4, 2, generator=make).double()
-        cell = {"checkpoint": "a", "data": "d"} | ({"advice_at": at} if at else {})
-        every.append(ScoredGroups(cell, GroupTable.of(groups), score_NVS, {}))
-        expected[at] = fmean(abs(naive_c(score)) for score in score_NVS.tolist())
-    add_effects(results, every)
-    for at in ("system", "user"):
-        place = {"class": "ethical", "advice_at": at, "sentence": ""}
-        assert results.value("carry", **place) == pytest.approx(expected[at] / expected[""])
-        assert results.rows("mean_abs_c", ["a"], **place | {"sentence": "Note that, ethical diet 1."})[0]
+def test_headline_names_the_classes_under_which_subjects_get_little(tmp_path: Path) -> None:
+    records = scored(["diet"], steered)
+    quiet = {record.group.key: record for record in scored(["diet"], steered, mass=0.02)}
+    mixed = [quiet[r.group.key] if r.group.advice_class == "ethical" else r for r in records]
+    cells_of(tmp_path, p=mixed)
+    headline = report(tmp_path)["headline"]
+    assert headline.endswith("The two subjects get little probability, and mu means little: 2 % (ethical).")
