@@ -27,28 +27,27 @@ STATISTICS = {"t", "p"}
 """Tests of differences, which may be small: rounding counts for more."""
 
 
+MORE = {
+    "bias, language model": "bias --checkpoint hf:{}/causal --data {}/groups.json",
+    "faithfulness, language model": "faithfulness --checkpoint hf:{}/causal --data stories:conversation_dev "
+    "--limit 6 --max-new-tokens 2",
+    "confusion, language model": "confusion --checkpoint hf:{}/causal --input stories:choices_dev --limit 5 "
+    "--probes choice_paralysis --choices 3 --encoder {}/choice.ckpt",
+    "feature-bias, classifier": "feature-bias --checkpoint {}/choice.ckpt --task stories:uppercase --limit 3",
+    "shift, two": "shift --checkpoint a={}/qa b={}/qa --data stories:conversation_dev --limit 12 "
+    "--batch-size 3",
+}
+"""Language models, classifiers and several models, where the case asks another kind."""
+
+
 def commands(home: Path, folder: Path) -> dict[str, list[str]]:
-    """Every protocol, and language models and classifiers where the case asks another kind."""
+    """Every protocol, and more."""
     room = home / "room"
-    causal = ["--checkpoint", f"hf:{room}/causal"]
-    stories, groups = ["--data", "stories:conversation_dev"], ["--data", f"{room}/groups.json"]
-    questions, task = ["--input", "stories:choices_dev"], ["--task", "stories:uppercase"]
-    more = {
-        "bias, language model": ["bias", *causal, *groups],
-        "faithfulness, language model": ["faithfulness", *causal, *stories, "--limit", "6"],
-        "confusion, language model": ["confusion", *causal, *questions, "--limit", "5"],
-        "feature-bias, classifier": ["feature-bias", "--checkpoint", f"{room}/choice.ckpt", *task],
-        "shift, two": ["shift", "--checkpoint", f"a={room}/qa", f"b={room}/qa", *stories, "--limit", "12"],
-    }
-    more["faithfulness, language model"] += ["--max-new-tokens", "2"]
-    more["confusion, language model"] += ["--probes", "choice_paralysis", "--choices", "3"]
-    more["confusion, language model"] += ["--encoder", f"{room}/choice.ckpt"]
-    more["feature-bias, classifier"] += ["--limit", "3"]
-    more["shift, two"] += ["--batch-size", "3"]
     found = {case.protocol: case.command(room, folder / case.protocol) for case in CASES}
-    return found | {
-        name: [*words, "--device", "cpu", "--output", str(folder / name)] for name, words in more.items()
-    }
+    for name, words in MORE.items():
+        output = ["--device", "cpu", "--output", str(folder / name)]
+        found[name] = [*words.replace("{}", str(room)).split(), *output]
+    return found
 
 
 def both(rank: int, folder: str) -> None:
@@ -140,13 +139,9 @@ def same(one: pd.DataFrame, two: pd.DataFrame, within: float = 1e-6) -> None:
     pd.testing.assert_frame_equal(one, two, check_exact=False, rtol=1e-5, atol=within)
 
 
-def test_finished_work_stays_when_one_of_two_processes_is_killed(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    command, work = (
-        commands(home, home / "killed")["consistency-write"],
-        home / "killed/consistency-write.work.jsonl",
-    )
+def test_finished_work_stays_when_one_of_two_processes_is_killed(home: Path) -> None:
+    command = commands(home, home / "killed")["consistency-write"]
+    work = home / "killed/consistency-write.work.jsonl"
     before = work.read_text().splitlines()
     assert 5 < len(before) == len(read_work(work))
     assert not (home / "killed/consistency-write").exists()
