@@ -133,11 +133,11 @@ def process_group(device: str, work: Path | None = None) -> Iterator[str]:
     process for the user's `--device`.
 
     Args:
-        device: what the user asked for.
+        device: what the user asked for; of several processes each has its own GPU for `cuda` and `auto`.
         work: file of finished work, in an existing folder; None keeps it in memory.
 
     Raises:
-        ValueError: fewer GPUs than processes, one device for all of them, or a file with something else.
+        ValueError: there is no such device, another process is gone, or the file holds something else.
     """
     from storage.finished_work import FinishedWork
 
@@ -146,10 +146,11 @@ def process_group(device: str, work: Path | None = None) -> Iterator[str]:
         import torch
         import torch.distributed as dist
 
-        device = local_device(device, processes.size, torch.cuda.device_count())
+        from models.backbones import pick_device
+
+        device, joined = local_device(device), dist.is_initialized()
         if device.startswith("cuda"):
-            torch.cuda.set_device(torch.device(device))
-        joined = dist.is_initialized()
+            torch.cuda.set_device(pick_device(device))
         if not joined:
             dist.init_process_group(timeout=LONGEST_WAIT)
     finished = processes.gathered(None if processes.rank else FinishedWork(work))[0]
@@ -165,18 +166,10 @@ def process_group(device: str, work: Path | None = None) -> Iterator[str]:
         dist.destroy_process_group()
 
 
-def local_device(wanted: str, size: int, gpus: int) -> str:
-    """The device of this process: its own GPU where `wanted` is `cuda`, or `auto` on a machine with GPUs.
+def local_device(wanted: str) -> str:
+    """The GPU of this process where `wanted` is `cuda`, or `auto` on a machine with GPUs."""
+    import torch
 
-    Raises:
-        ValueError: as in `process_group`.
-    """
-    if wanted == "auto":
-        wanted = "cuda" if gpus else "cpu"
-    if wanted.startswith("cuda:"):
-        raise ValueError(f"--device {wanted}: {size} processes need a GPU each; write --device cuda")
-    if wanted != "cuda":
-        return wanted
-    if (here := int(os.environ.get("LOCAL_WORLD_SIZE", size))) > gpus:
-        raise ValueError(f"--device cuda: {here} processes on a machine with {gpus} GPUs")
-    return f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+    if wanted == "cuda" or (wanted == "auto" and torch.cuda.is_available()):
+        return f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+    return wanted

@@ -126,15 +126,8 @@ class Checkpoint(Answerer):
 
 
 class QuestionCheckpoint(Checkpoint):
-    """A model that answers questions about a text, with spans alone or with yes, no and unknown too.
-
-    Args:
-        path: a `.ckpt` of `interventune train`, a Hugging Face folder, or a Hub name.
-        asking: where it runs, and when an answer type wins over a span.
-
-    Raises:
-        ValueError: the checkpoint cannot be used, or there is no such device.
-    """
+    """A model that answers questions about a text, with spans alone or with yes, no and unknown too, or in
+    its own words (a decoder); `asking` says when an answer type wins over a span."""
 
     kind = QAModel
     encoding_class = Encoding

@@ -23,15 +23,8 @@ from models.heads.choice import ChoiceModel, masked_mean
 
 
 class ChoiceCheckpoint(Checkpoint):
-    """A model of multiple choice; of a folder or a Hub name the encoder under a head of random weights.
-
-    Args:
-        path: a `.ckpt` of the experiment multiple_choice, a Hugging Face folder, or a Hub name.
-        compute: where and how it runs; a batch counts choices.
-
-    Raises:
-        ValueError: the checkpoint cannot be used, or there is no such device.
-    """
+    """A model of multiple choice; of a folder or a Hub name the encoder under a head of random weights. A
+    batch counts choices."""
 
     can: frozenset[Ability] = frozenset({"choices", "embeddings"})
     kind = ChoiceModel

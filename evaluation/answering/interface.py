@@ -40,13 +40,8 @@ given spans; scores of choices; embeddings of texts; hidden states of every toke
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 PromptStyle = Literal["paper", "offers-unknown", "unifiedqa"]
-"""`paper` is the story, the turns and the question behind Q: and A:, without a word of ours (the faithfulness
-paper's Tables 6 and 11). `offers-unknown` says how to reply, with unknown among the answers: a model that is
-told so says it more often, and deletion measures something else. `unifiedqa` is how UnifiedQA was trained:
-lower case, the question first, its parts split by a backslash and an n (two characters: T5's vocabulary has
-no line break)."""
 ChoicePrompt = Literal["auto", "plain", "question", "unifiedqa", "letters"]
-"""How language models are asked to choose (`evaluation.answering.prompts`)."""
+"""How language models are asked, and asked to choose (`evaluation.answering.prompts`)."""
 
 Kind = Literal["file", "endpoint", "local", "encoder", "span", "rationale", "xlnet", "choice", "causal"]
 """Answers made elsewhere; a language model behind an endpoint or on this machine; the encoder of a Hugging
@@ -76,7 +71,7 @@ class Answer(NamedTuple):
 
 
 class Answerer:
-    """Anything that answers. What it cannot do (see `can`) is a ValueError."""
+    """Anything that answers; what it cannot do (see `can`) is not implemented."""
 
     path: str
     can: frozenset[Ability]
@@ -96,7 +91,7 @@ class Answerer:
 
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
         """The answer of every question, each once, in an order of its own; `what` names the progress bar."""
-        raise self.lacks("spans")
+        raise NotImplementedError
 
     def reading(self, **options: Any) -> Answerer:  # until bias is without --advice-at
         """The same model that reads with other options."""
@@ -107,37 +102,30 @@ class Answerer:
 
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
         """S(x) of both subjects in every variant: (N, V, S) float64 in [0, 1], in the order of `subjects`."""
-        raise self.lacks("subjects")
+        raise NotImplementedError
 
     def span_scores(self, examples: Sequence[QAExample], what: str = "choosing") -> list[np.ndarray]:
         """For each question how far log S of each of its `answers` lies above that of unknown, (M,) float32;
         -inf where the model does not see the span whole."""
-        raise self.lacks("mentions")
+        raise NotImplementedError
 
     def choice_logits(self, questions: Sequence[ChoiceQuestion], what: str = "choosing") -> list[np.ndarray]:
         """For each question, in order, its choices' logits (C,), float32; confidences are their softmax."""
-        raise self.lacks("choices")
+        raise NotImplementedError
 
     def embeddings(self, texts: Sequence[str], what: str = "embedding texts") -> np.ndarray:
         """Vectors of length 1, (N, D) float32, so that their products are cosine similarities."""
-        raise self.lacks("embeddings")
+        raise NotImplementedError
 
     def require_finite(self, *scores: Any) -> None:
-        """Raise ValueError where a score is NaN or infinite: otherwise they would read as "unknown".
-
-        Args:
-            scores: tensors; -inf passes, the score of what is not allowed: where all is, give magnitudes.
-        """
+        """Raise ValueError where a score in a tensor is NaN or infinite, which would read as "unknown"; -inf,
+        the score of what is not allowed, passes."""
         for score in scores:
             if len(score) and not float(score.max()) < math.inf:  # the greatest of numbers and NaN is NaN
                 raise ValueError(
                     f"{self.path}: gives scores that are not finite numbers, so its answers mean nothing; "
                     "choose another checkpoint, or --dtype float32"
                 )
-
-    def lacks(self, ability: Ability) -> ValueError:
-        """The error for what this answerer cannot do."""
-        return ValueError(f"{self.path}: {LACKS[ability]}")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ questions it is: `org` or `mod` of a negated pair; the wording `org`, `mod` or `
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NotRequired
 
@@ -79,13 +78,9 @@ class Predictions(Answerer):
 
     def log_unmatched(self) -> None:
         """One line, of all questions so far."""
-        missing = Counter(variant for _, variant in sorted(self.asked - self.text_of.keys()))
-        unused = len(self.text_of.keys() - self.asked)
-        parts = []
-        if missing:
-            which = ", ".join(f"{variant} {count}" for variant, count in missing.items())
-            parts.append(f"{missing.total()} of {len(self.asked)} questions have no row ({which})")
-        if unused:
-            parts.append(f"{unused} of {len(self.text_of)} rows were not asked for")
-        if parts:
-            log.warning("%s: %s", self.path, "; ".join(parts))
+        missing, unused = len(self.asked - self.text_of.keys()), len(self.text_of.keys() - self.asked)
+        if missing or unused:
+            log.warning(
+                "%s: %d of %d questions have no row; %d of %d rows were not asked for",
+                *(self.path, missing, len(self.asked), unused, len(self.text_of)),
+            )

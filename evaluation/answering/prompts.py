@@ -33,7 +33,9 @@ class Wording(NamedTuple):
 _SUBJECTS = "Text: {story}\n\nQuestion: {query}\nReply with {first} or {second}.\nAnswer:"
 
 WORDINGS: dict[PromptStyle, Wording] = {
+    # The faithfulness paper's Tables 6 and 11, without a word of ours.
     "paper": Wording("{story}\n\n{turns}Q: {query}\nA:", "Q: {question}\nA: {answer}\n", _SUBJECTS),
+    # Says how to reply: a model that is offered unknown says it more often.
     "offers-unknown": Wording(
         "Text: {story}\n\n{turns}Question: {query}\n"
         "Reply with a few words of the text, or with yes or no, or with unknown if the text does not say.\n"
@@ -41,6 +43,7 @@ WORDINGS: dict[PromptStyle, Wording] = {
         "Question: {question}\nAnswer: {answer}\n",
         _SUBJECTS,
     ),
+    # As UnifiedQA was trained, with two characters, \n: T5's vocabulary has no line break.
     "unifiedqa": Wording(
         "{turns}{question} \\n {story} {advice}",
         "{question} {answer} ",
@@ -132,7 +135,6 @@ CHOICE_WORDINGS = {
     # As lm-evaluation-harness asks PIQA, and as it scores with --likelihood sum.
     "question": ChoiceWording("Question: {prompt}\nAnswer:", bare=True),
     "letters": ChoiceWording("{prompt}\n{choices}\nAnswer:", by_letter=True),
-    # As UnifiedQA was trained: a backslash and an n (two characters), every choice behind its letter.
     "unifiedqa": ChoiceWording("{prompt} \\n {choices}", lower=True),
 }
 

@@ -65,7 +65,7 @@ def test_unmatched_rows_and_questions_are_counted(tmp_path: Path, caplog: pytest
         ("", MISSING),
     ]
     answerer.log_unmatched()
-    assert "2 of 3 questions have no row (ts 1, os 1); 1 of 2 rows were not asked for" in caplog.text
+    assert "2 of 3 questions have no row; 1 of 2 rows were not asked for" in caplog.text
     before = answerer.identity
     write_rows(tmp_path / "some.jsonl", rows[:1])
     assert Predictions(str(tmp_path / "some.jsonl")).identity != before
