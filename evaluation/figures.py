@@ -220,18 +220,3 @@ def _finish(figure: Any, grid: Sequence[Any], label: str, path: Path, *, note: s
     if note:
         figure.supxlabel(note, fontsize=8)
     figure.savefig(path, dpi=150)
-
-
-# Until every protocol is declared:
-def style(index: int) -> dict[str, Any]:
-    return {"color": COLOURS[index % len(COLOURS)], "linestyle": ("-", "--", ":", "-.")[index // 7 % 4]}
-
-
-def bare(axes: Any) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def legend(figure: Any, axes: Any) -> None:
-    handles, labels = axes.get_legend_handles_labels()
-    if len(labels) > 1:
-        figure.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False)

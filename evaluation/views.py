@@ -31,10 +31,6 @@ class Table:
     caption: str = ""
     lead: int = 1
 
-    @property
-    def headed(self) -> bool:  # until the page is one file
-        return self.lead > 1 and len({row[0] for row in self.rows}) < len(self.rows)
-
 
 @dataclass(frozen=True)
 class View:

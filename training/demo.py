@@ -70,9 +70,10 @@ def linguistic_ethical_interventions(seed: int, folder: Path) -> None:
     print("\n== measure before and after", flush=True)
     data = [f"{split}=stories:{split}?seed={seed}" for split in SPLITS]
     checkpoints = [f"before={before}", f"after={after}"]
-    evaluate = ["bias", "--checkpoint", *checkpoints, "--data", *data, "--qa", f"stories:dev?seed={seed}"]
-    planted = ("--planted-seed", str(seed), "--planted-scope", "subject")
-    call("evaluation", *evaluate, *planted, "--output", str(folder / "report"))
+    asked = ["--checkpoint", *checkpoints, "--data"]
+    call("evaluation", "bias", *asked, *data, "--output", str(folder / "report"))
+    stories = [f"stories:dev?seed={seed}", "--variants", "os"]
+    call("evaluation", "faithfulness", *asked, *stories, "--output", str(folder / "answers"))
 
 
 def semantic_faithfulness(seed: int, folder: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from copy import copy
 from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -153,13 +152,6 @@ class QuestionCheckpoint(Checkpoint):
     def offers_unknown(self) -> bool:
         """Of a decoder, as its encoding says."""
         return self.encoding.offer_unknown
-
-    def reading(self, **options: Any) -> QuestionCheckpoint:  # until bias is without --advice-at
-        """The same model with other options of its encoding, which must suit its architecture."""
-        other = copy(self)
-        encoding = replace(self.encoding, **options)
-        other.encoding = encoding.resolved(self.model.architecture, self.tokenizer)
-        return other
 
     @property
     def identity(self) -> dict[str, Any]:

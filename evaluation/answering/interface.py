@@ -93,10 +93,6 @@ class Answerer:
         """The answer of every question, each once, in an order of its own; `what` names the progress bar."""
         raise NotImplementedError
 
-    def reading(self, **options: Any) -> Answerer:  # until bias is without --advice-at
-        """The same model that reads with other options."""
-        raise ValueError(f"{self.path}: only decoders by folder, Hub name or .ckpt read in other ways")
-
     def log_unmatched(self) -> None:
         """Log which questions had no row, and which rows no question; only a file of answers has some."""
 

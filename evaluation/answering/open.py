@@ -8,22 +8,17 @@ Only the code of the kind that is opened is imported.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, get_args
 
 from evaluation.answering.interface import (
     LACKS,
-    LANGUAGE_MODELS,
     Ability,
     Answerer,
-    Asking,
     Choosing,
     Compute,
     Kind,
     kind_of,
 )
-from evaluation.report import source_record
 
 log = logging.getLogger(__name__)
 
@@ -81,38 +76,3 @@ def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Ans
     from evaluation.answering.checkpoint import QuestionCheckpoint
 
     return QuestionCheckpoint(path, how)
-
-
-def asking_record(named: Mapping[str, str], asking: Asking) -> dict[str, Any]:  # until all are on the frame
-    """For `about`: who was asked, and how; the prompt where there is a language model among them."""
-    record = {
-        "checkpoints": {name: source_record(path) for name, path in named.items()},
-        "dtype": asking.dtype,
-        "chat": asking.chat,
-        "unknown_threshold": asking.unknown_threshold,
-        "type_threshold": asking.type_threshold,
-        "max_new_tokens": asking.max_new_tokens,
-    }
-    if not any(path.startswith(LANGUAGE_MODELS) for path in named.values()):
-        return record
-    from evaluation.answering.prompts import TURNS, WORDINGS
-
-    wording = WORDINGS[asking.prompt]._asdict()
-    return record | {"prompt": {"style": asking.prompt, **wording, "turns": TURNS}}
-
-
-def check_reads_prompts(path: str, flag: str) -> None:  # until bias is without --advice-at
-    """ValueError unless a path names a decoder that reads data_modules/encoding/prompts.py."""
-    if kind_of(path) != "causal":
-        raise ValueError(f"{path}: {flag} is for decoders by folder, Hub name or .ckpt")
-
-
-def advice_places(text: str | None) -> list[str]:  # until bias is without --advice-at
-    """The places of `--advice-at`, in order; ValueError for one that there is not."""
-    from data_modules.schema import AdviceAt
-
-    places = list(dict.fromkeys(text.split(","))) if text is not None else []
-    if unknown := set(places) - set(get_args(AdviceAt)):
-        known = ", ".join(get_args(AdviceAt))
-        raise ValueError(f"--advice-at: {min(unknown)!r} is none of {known} (commas between several)")
-    return places

@@ -48,7 +48,7 @@ WRONG = {
     PERTURB: "--dataset coqa | --input {dir}/lei.json | --input {dir}/none | --input stories:nowhere"
     " | --input hub: | --input {dir}:train | --generator templates"
     " | --variant os_r_aug --generator gpt | --variant os_r_aug --generator hf:/no/such",
-    PREDICTED: "--predicted | --format unqover | --predictions {dir}/lei.json {dir}/lei.json"
+    PREDICTED: "--predicted | --predictions {dir}/lei.json {dir}/lei.json"
     " | --predictions {dir}/squad.json | --checkpoint {dir}/bert.ckpt",
     BIAS: "--checkpoint {dir}/none.ckpt | --checkpoint {dir} | --data {dir}/squad.json | --batch-size 0"
     " | --checkpoint a={dir}/bert.ckpt a={dir}/bert.ckpt | --checkpoint openai:gpt | --device cuda:99",

@@ -23,6 +23,7 @@ from models.__main__ import main as models
 from models.backbones import Backbone
 from models.checkpoint import inspect, load, start
 from models.heads.causal import CausalModel
+from tests.evaluation.cells import Cells
 from tests.evaluation.conftest import undrawn
 from tests.training.conftest import SMALL, Commands, curves, failing, metrics_of
 from training.cli import main as train
@@ -46,7 +47,7 @@ def export(checkpoint: Path, folder: Path) -> Path:
 def mu(folder: Path) -> list[dict[str, float]]:
     """mu of each class, of each checkpoint of a report."""
     table = pd.read_csv(folder / "results.csv")
-    rows = table[table["measure"] == "mu"].groupby("checkpoint", sort=False)
+    rows = table[(table["measure"] == "mu") & table["against"].isna()].groupby("checkpoint", sort=False)
     return [dict(zip(part["class"], part["value"], strict=True)) for _, part in rows]
 
 
@@ -78,25 +79,22 @@ def test_group_losses_resume_evaluate_and_export(commands: Commands, tmp_path: P
     assert found == [pytest.approx(expected, abs=1e-5)] * 2
 
 
-PLACES = ("system", "context")
 CHAT = (
     "{{ bos_token }}{% for m in messages %}{{ m.role + ' : ' + m.content + '</s>' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ 'assistant : ' }}{% endif %}"
 )
 
 
-def subject_shares(path: Path, group: Group, at: str, *, chat: bool = True) -> list[float]:
+def subject_shares(path: Path, group: Group, *, chat: bool) -> list[float]:
     """S of both subjects in the first variant with unknown beside them, by whole rows of the conversation, or
-    of a plain text."""
+    of a plain text; the advice is the system message."""
     model, info = load(str(path), CausalModel)
     tokenizer, variant = load_tokenizer(info.tokenizer), group.variants[0]
-    context, question, advice = variant.context, variant.question, variant.advice
-    context, system = (f"{context} {advice}", "") if at == "context" else (context, advice * (at == "system"))
-    question = f"{advice} {question}" if at == "user" else question
     names = [span.text for span in variant.candidates]
     first, second = (span.text for span in sorted(variant.candidates, key=lambda span: span.start))
-    user = f"Text: {context}\n\nQuestion: {question}\nReply with {first}, {second} or unknown.\nAnswer:"
-    turns = [{"role": "system", "content": system}] * bool(system) + [{"role": "user", "content": user}]
+    asked = f"Text: {variant.context}\n\nQuestion: {variant.question}"
+    user = f"{asked}\nReply with {first}, {second} or unknown.\nAnswer:"
+    turns = [{"role": "system", "content": variant.advice}, {"role": "user", "content": user}]
     how = {"add_generation_prompt": True, "return_dict": False, **TEMPLATE_OPTIONS}
     plain = "\n\n".join(turn["content"] for turn in turns)
     prompt = tokenizer.apply_chat_template(turns, **how) if chat else tokenizer(plain)["input_ids"]
@@ -110,7 +108,7 @@ def subject_shares(path: Path, group: Group, at: str, *, chat: bool = True) -> l
     return torch.stack(scores).softmax(-1)[:2].tolist()
 
 
-def test_chat_and_the_places_of_advice_side_by_side(commands: Commands, tmp_path: Path) -> None:
+def test_chat_with_advice_as_the_system_message(commands: Commands, tmp_path: Path) -> None:
     words = [*vocabulary(), *["reply", "with", "or", "unknown", "user", "system", "assistant"]]
     tokenizer = build_tokenizer("llama", words)
     tokenizer.chat_template = CHAT
@@ -123,33 +121,19 @@ def test_chat_and_the_places_of_advice_side_by_side(commands: Commands, tmp_path
     asked = ["bias", *data, "--checkpoint", f"a={checkpoint}"]
     folder = export(checkpoint, tmp_path / "folder")  # which reads as the checkpoint was trained to
     assert evaluate([*asked, f"b={folder}", "--output", str(tmp_path / "usual")]) == 0
-    asked += ["--advice-at", "system,user,context"]
-    assert evaluate([*asked, "--output", str(tmp_path / "places")]) == 0
     usual, theirs = mu(tmp_path / "usual")
     assert theirs == pytest.approx(usual, abs=1e-5)
-    table = pd.read_csv(tmp_path / "places/results.csv", keep_default_na=False)
-    found = {(row["measure"], row["class"], row["advice_at"]): row for row in table.to_dict("records")[::-1]}
-    for advice, value in usual.items():
-        assert value == pytest.approx(last[f"val/bias/{advice}/mu"], abs=1e-5)
-        at = "" if advice == "none" else "system"
-        assert found["mu", advice, at]["value"] == pytest.approx(value, abs=1e-6)
-    assert {at for _, advice, at in found if advice == "ethical"} == {"system", "user", "context"}
-    assert found["unknown", "none", ""]["n"] == found["mass", "none", ""]["n"]
-    report = (tmp_path / "places/report.md").read_text()
-    assert "| measure | class | system | user | context | n |" in report
-    assert "| mu | ethical | context |" in report
+    assert usual == pytest.approx({advice: last[f"val/bias/{advice}/mu"] for advice in usual}, abs=1e-5)
+    cells, place = Cells(tmp_path / "usual"), {"checkpoint": "a", "data": commands.data.groups_dev.stem}
+    mass, unknown = (cells(name, **place, **{"class": "none"}) for name in ("mass", "unknown"))
+    assert unknown == pytest.approx(1 - mass)
     groups = {group.key: group for group in read_groups(str(commands.data.groups_dev))}
-    rows = [json.loads(line) for line in (tmp_path / "places/examples.jsonl").read_text().splitlines()]
-    advised = [row for row in rows if row["class"] == "adversarial"]
-    assert {row["advice_at"] for row in advised} == {"system", "user", "context"}
-    for row in advised:
-        expected = subject_shares(checkpoint, groups[row["key"]], row["advice_at"])
-        assert row["scores"][0] == pytest.approx(expected, abs=1e-5)
-    plain = tmp_path / "plain"
-    assert evaluate([*asked, "--chat", "never", "--advised-only", "--output", str(plain)]) == 0
-    for row in map(json.loads, (plain / "examples.jsonl").read_text().splitlines()):
-        if row["class"] == "adversarial":
-            expected = subject_shares(checkpoint, groups[row["key"]], row["advice_at"], chat=False)
+    assert evaluate([*asked, "--chat", "never", "--output", str(tmp_path / "plain")]) == 0
+    for report, chat in (("plain", False), ("usual", True)):
+        rows = [json.loads(line) for line in (tmp_path / report / "examples.jsonl").read_text().splitlines()]
+        advised = [row for row in rows if (row["checkpoint"], row["class"]) == ("a", "adversarial")]
+        for row in advised:
+            expected = subject_shares(checkpoint, groups[row["key"]], chat=chat)
             assert row["scores"][0] == pytest.approx(expected, abs=1e-5)
     variant, shown = groups[advised[0]["key"]].variants[0], advised[0]
     question = ["--context", variant.context, "--question", variant.question, "--advice", variant.advice]

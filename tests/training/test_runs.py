@@ -42,11 +42,12 @@ def test_a_run_from_fit_to_resume(architecture: str, commands: Commands, tmp_pat
 
     # And a third way to the same numbers: the evaluation room, from the checkpoint file alone.
     report = tmp_path / "report"
-    sets = ["--data", str(commands.data.groups_dev), "--qa", str(commands.data.qa_dev)]
-    assert evaluate(["bias", "--checkpoint", str(last), *sets, "--output", str(report)]) == 0
-    cells = Cells(report)
-    (f1,) = cells.frame.query("measure == 'f1'")["value"]
+    asked, questions = ["--checkpoint", str(last), "--data"], [str(commands.data.qa_dev), "--variants", "os"]
+    assert evaluate(["faithfulness", *asked, *questions, "--output", str(tmp_path / "answers")]) == 0
+    f1 = Cells(tmp_path / "answers")("f1", checkpoint="last", variant="os")
     assert f1 == pytest.approx(after_fit["val/qa/f1"], abs=1e-6)
+    assert evaluate(["bias", *asked, str(commands.data.groups_dev), "--output", str(report)]) == 0
+    cells = Cells(report)
     place = {"checkpoint": "last", "data": commands.data.groups_dev.stem}
     for metric in ("mu", "eta", "theta", "mean_abs_c", "mass", "delta", "eps", "mu_normalised"):
         for c in ("ethical", "adversarial", "irrelevant", "none"):

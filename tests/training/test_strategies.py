@@ -116,7 +116,7 @@ def test_fsdp_is_ddp_to_rounding_and_writes_the_same_file(
         "batch": {"groups_per_class": 2, "qa_batch_size": 4},
     }
     last = str(home / "fsdp" / "checkpoints" / "last.ckpt")
-    data = ["--data", str(commands.data.groups_dev), "--qa", str(commands.data.qa_dev)]
+    data = ["--data", str(commands.data.groups_dev)]
     assert evaluate(["bias", "--checkpoint", last, *data, "--output", str(tmp_path / "report")]) == 0
 
 
