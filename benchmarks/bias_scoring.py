@@ -83,7 +83,7 @@ def run_interventune(dtype: Dtype, work: Work) -> Turn:
     """`python -m evaluation bias`."""
     predictor, data = predictor_of(work, dtype), tokenised(work)
     began = time.perf_counter()
-    log_prob = predictor.group_set_log_probs(data)
+    log_prob = predictor.group_log_probs(data)
     seconds = time.perf_counter() - began
     return _turn(seconds, dict(enumerate(log_prob.exp().view(-1, 4).tolist())))
 

@@ -62,8 +62,8 @@ _current: ContextVar[Processes] = ContextVar("processes", default=Processes())  
 
 def shared(method: Method) -> Method:
     """For a method, or a function of a model, whose first argument is requests and that gives an answer for
-    each, in order, as a list, an iterator, or the rows of a tensor: processes divide the requests, and all
-    get all answers."""
+    each, in order, as a list, an iterator, or the rows of a tensor: processes divide the requests (who gets
+    none is not asked), and all get all answers."""
 
     @wraps(method)
     def divided(model: Any, requests: Iterable[Any], *more: Any, **named: Any) -> Any:
@@ -72,18 +72,20 @@ def shared(method: Method) -> Method:
             return method(model, requests, *more, **named)
         import torch
 
-        requests = list(requests)
+        requests, answers = list(requests), None
+        share = requests[processes.rank :: processes.size]
         token = _current.set(Processes())  # what is divided is not divided again
         try:
-            answers = method(model, requests[processes.rank :: processes.size], *more, **named)
-            answers = answers if isinstance(answers, torch.Tensor) else list(answers)
+            if share or not requests:
+                answers = method(model, share, *more, **named)
+                answers = answers if isinstance(answers, torch.Tensor) else list(answers)
         finally:
             _current.reset(token)
         parts = processes.gathered(answers)
-        whole: Any = [None] * len(requests)
-        if isinstance(answers, torch.Tensor):
-            whole = answers.new_empty(len(requests), *answers.shape[1:])
-        for rank, part in enumerate(parts):
+        first, whole = parts[0], cast(Any, [None] * len(requests))
+        if isinstance(first, torch.Tensor):
+            whole = first.new_empty(len(requests), *first.shape[1:])
+        for rank, part in enumerate(parts[: len(requests)]):
             whole[rank :: processes.size] = part
         return whole
 

@@ -165,14 +165,11 @@ class QuestionCheckpoint(Checkpoint):
         abstain = self.may_abstain
         if abstain is None:
             abstain = any(example.answer_type == "unknown" for example in examples)
-        texts = self.written(examples, what=what) if self.decoder else self.texts(examples, what, abstain)
+        if self.decoder is not None:
+            texts = list(self.written(examples, what=what))
+        else:
+            texts = [span.text for span in self.spans(examples, may_abstain=abstain, what=what)]
         yield from (Answer(i, text) for i, text in enumerate(texts))
-
-    @shared
-    def texts(self, examples: Sequence[QAExample], what: str, may_abstain: bool) -> list[str]:
-        """The answers of an encoder."""
-        spans = self.spans(examples, may_abstain=may_abstain, what=what)
-        return [span.text for span in sorted(spans, key=lambda span: span.example)]
 
     @kept
     @torch.inference_mode()
@@ -189,17 +186,19 @@ class QuestionCheckpoint(Checkpoint):
                 texts[answer.example] = answer.text
         return texts
 
+    @shared
     @torch.inference_mode()
     def spans(
         self, examples: Sequence[QAExample], *, may_abstain: bool | None = None, what: str = "answering"
-    ) -> Iterator[Span]:
-        """The answers of an encoder with scores and offsets, in an order of their own; spans have at most 30
-        tokens, 16 with XLNet's heads."""
+    ) -> list[Span]:
+        """The answers of an encoder with scores and offsets; spans have at most 30 tokens, 16 with XLNet's
+        heads."""
         data = QASet(examples, self.tokenizer, self.encoding, may_abstain=may_abstain)
         longest = 16 if self.model.heads == "xlnet" else 30
         rule = AnswerRule(
             unknown_threshold=self.asking.unknown_threshold, type_threshold=self.asking.type_threshold
         )
+        spans: list[Span] = []
         for index in tqdm(data.batches(self.batch_size), desc=what, unit="batch", disable=None):
             batch = data[index]
             context_BT, may_start_BT, cls_B, shift_B = (
@@ -212,13 +211,14 @@ class QuestionCheckpoint(Checkpoint):
                     best = self.model.predict_spans(inputs, context_BT, cls_B, longest)
                     self.require_finite(best.score_B, best.null_B.abs())
                     ends = best.start_B - shift_B, best.end_B - shift_B
-                    yield from decode_answers(data, batch.feature_B, *ends, best.score_B, best.null_B)
+                    spans += decode_answers(data, batch.feature_B, *ends, best.score_B, best.null_B)
                 else:
                     found = self.model.predict_answers(inputs, context_BT, may_start_BT, cls_B, longest)
                     self.require_finite(found.score_B, found.type_BC.abs())
                     ends = found.start_B - shift_B, found.end_B - shift_B
                     scores = WindowScores(*ends, *found[2:])
-                    yield from decode_typed_answers(data, batch.feature_B, scores, rule)
+                    spans += decode_typed_answers(data, batch.feature_B, scores, rule)
+        return sorted(spans, key=lambda span: span.example)
 
     @shared
     @torch.inference_mode()
@@ -263,26 +263,21 @@ class QuestionCheckpoint(Checkpoint):
 
     @shared
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
-        """S(x) = sqrt(p_start p_end) of both subjects: (N, 4, 2) float64."""
-        return self.group_log_probs(groups, what).double().mean(-1).exp()
+        """S(x) = sqrt(p_start p_end) of both subjects, (N, 4, 2) float64; of a decoder the share.
 
-    @torch.inference_mode()
-    def group_log_probs(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
-        """Boundary log-probabilities (N, 4, 2, 2) of all groups, float32, on the CPU, in their order; of a
-        decoder log S, (N, 4, 2, 1).
-
-        Rows, not groups, make up batches: as many as have room where `batch_size` of the longest would.
-        Groups are tokenised a part at a time, so that memory holds the scores (64 bytes a group) and little
-        else.
+        Groups are tokenised a part at a time, so that memory holds the scores and little else.
         """
-        starts = range(0, max(1, len(groups)), PART)
+        parts = (groups[at : at + PART] for at in range(0, max(1, len(groups)), PART))
         with self.autocast():  # one context: within it, weights are cast to bfloat16 once
-            sets = (GroupSet(groups[at : at + PART], self.tokenizer, self.encoding) for at in starts)
-            return torch.cat([self.group_set_log_probs(data, what) for data in sets])
+            sets = (GroupSet(part, self.tokenizer, self.encoding) for part in parts)
+            log_prob_NVSE = torch.cat([self.group_log_probs(data, what) for data in sets])
+        return log_prob_NVSE.double().mean(-1).exp()
 
     @torch.inference_mode()
-    def group_set_log_probs(self, data: GroupSet, what: str = "scoring groups") -> Tensor:
-        """The same of groups that are tokenised."""
+    def group_log_probs(self, data: GroupSet, what: str = "scoring groups") -> Tensor:
+        """Boundary log-probabilities (N, 4, 2, 2) of groups, float32, on the CPU, in their order; of a
+        decoder log S, (N, 4, 2, 1). A batch has as many rows as have room where `batch_size` of the longest
+        would."""
         tokens = token_budget(self.batch_size, self.encoding.max_length, self.device)
         with self.autocast():
             scores = score_rows(

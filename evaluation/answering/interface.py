@@ -47,17 +47,6 @@ Kind = Literal["file", "endpoint", "local", "encoder", "span", "rationale", "xln
 """Answers made elsewhere; a language model behind an endpoint or on this machine; the encoder of a Hugging
 Face folder; checkpoints by their heads. A decoder is `causal`, be it a `.ckpt`, a folder or on the Hub."""
 
-LACKS: dict[Ability, str] = {
-    "spans": "answers no questions about a text; name a checkpoint of a QA experiment, or a language model",
-    "types": "has no heads for yes, no and unknown; name such a checkpoint, for example of coqa_ot",
-    "subjects": "gives no scores to a group's subjects; name a checkpoint of a QA experiment, or hf:PATH",
-    "mentions": "gives no scores to given spans; name a checkpoint of a QA experiment on an encoder",
-    "choices": "gives no scores to choices; name a checkpoint of multiple_choice, a decoder, or hf:PATH",
-    "embeddings": "has no encoder whose states could be compared; name a checkpoint, a folder or a Hub name",
-    "states": "gives no hidden states; name a checkpoint of a QA experiment, a folder or a Hub name",
-}
-"""What to say of a model that cannot do what is needed, and what to name instead."""
-
 
 class Answer(NamedTuple):
     """The answer to one question."""

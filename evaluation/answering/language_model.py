@@ -178,11 +178,12 @@ class LanguageModel(Answerer):
             DataError: a text has no tokens, does not fit the model's context, or is not answered; names the
                 question.
         """
-        scores = self.letter_scores if self.by_letter else self.text_scores
-        return [np.array(logit_C, dtype=np.float32) for logit_C in scores(questions, what=what)]
+        scores = self.letter_scores(questions) if self.by_letter else self.text_scores(questions)
+        bar = tqdm(scores, total=len(questions), desc=what, unit="question", disable=None)
+        return [np.array(logit_C, dtype=np.float32) for logit_C in bar]
 
     @kept
-    def text_scores(self, questions: Sequence[ChoiceQuestion], *, what: str) -> Iterable[list[float]]:
+    def text_scores(self, questions: Sequence[ChoiceQuestion]) -> Iterable[list[float]]:
         """The likelihood of each choice."""
         lower = self.choice_wording.lower
         owners: list[str] = []
@@ -200,20 +201,17 @@ class LanguageModel(Answerer):
         return [[next(score_M) for _ in question.choices] for question in questions]
 
     @kept
-    def letter_scores(self, questions: Sequence[ChoiceQuestion], *, what: str) -> Iterable[list[float]]:
+    def letter_scores(self, questions: Sequence[ChoiceQuestion]) -> Iterable[list[float]]:
         """The log-probability of each choice's letter."""
-        most = max((len(question.choices) for question in questions), default=0)
+        most = max(len(question.choices) for question in questions)
         apart = self.model.is_seq2seq or self.model.chat or self.path.startswith("openai:")
         labels = [letter if apart else f" {letter}" for letter in ascii_uppercase[:most]]
         prompts = [choice_prompt(question, self.choice_wording) for question in questions]
-        found = self.model.next_token_logprobs(prompts, labels, after="Answer:")
-        bar = tqdm(found, total=len(prompts), desc=what, unit="prompt", disable=None)
-        scores = []
-        for question, answer in zip(questions, bar, strict=True):
+        answers = self.model.next_token_logprobs(prompts, labels, after="Answer:")
+        for question, answer in zip(questions, answers, strict=True):
             if isinstance(answer, TextFailure):
                 raise DataError(f"question {question.id}: {answer}")
-            scores.append([max(score, UNREPORTED) for score in answer[: len(question.choices)]])
-        return scores
+            yield [max(score, UNREPORTED) for score in answer[: len(question.choices)]]
 
     def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> tuple[Tensor, Tensor]:
         """Of texts behind their prompts the log-likelihood, and the number of tokens: (M,) each."""

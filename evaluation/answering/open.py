@@ -11,7 +11,6 @@ import logging
 from dataclasses import asdict
 
 from evaluation.answering.interface import (
-    LACKS,
     Ability,
     Answerer,
     Choosing,
@@ -54,7 +53,8 @@ def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Ans
     """
     kind = kind_of(path)
     if need not in ABILITIES[kind]:
-        raise ValueError(f"{path}: {LACKS[need]}")
+        able = ", ".join(other for other, abilities in ABILITIES.items() if need in abilities)
+        raise ValueError(f"{path}: a {kind} model gives no {need}; models that do: {able}")
     how = asking if isinstance(asking, Choosing) else Choosing(**asdict(asking))
     if kind == "file":
         from evaluation.answering.predictions import Predictions

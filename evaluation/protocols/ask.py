@@ -56,7 +56,7 @@ def evaluate(
     texts = [answer.text or answer.failure or "no answer" for answer in sorted(answerer.answers(examples))]
     answers = dict(zip(asked, texts, strict=True))
     if not candidates and "mentions" in answerer.can:
-        spans = sorted(cast("QuestionCheckpoint", answerer).spans(examples), key=lambda span: span.example)
+        spans = cast("QuestionCheckpoint", answerer).spans(examples)
         # Yes, no and unknown, which begin at -1, stand nowhere in the context.
         places = dict.fromkeys((span.start, span.text) for span in spans if span.start >= 0)
         candidates = [Span(start, start + len(text), text) for start, text in places]

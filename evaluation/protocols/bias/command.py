@@ -65,12 +65,10 @@ def evaluate(
     named, about = named_sources(checkpoint or predictions or [], "--checkpoint"), dict[str, Any]()
     if predictions:
         found = {name: read_predictions(Path(path), skip_bad=skip_bad) for name, path in named.items()}
-        scored: dict[str, Frames] = {"": found}
+        scored: dict[str, Frames] = {"": with_clusters(found, clusters) if clusters else found}
     else:
         sets = read_sets(named_sources(data or [], "--data"), limit, skip_bad=skip_bad)
-        scored, about = ask_all(named, sets, asking)
-    if clusters:
-        scored = with_clusters(scored, clusters)
+        scored, about = ask_all(named, sets, clusters, asking)
     results = Results(views.BIAS.by, views.BIAS.units)
     for name, frames in scored.items():
         add_bias(results, frames, {"data": name})
@@ -93,13 +91,18 @@ def read_sets(sources: Mapping[str, str], limit: int, *, skip_bad: bool) -> dict
 
 
 def ask_all(
-    named: Mapping[str, str], sets: Mapping[str, Sequence[Group]], asking: Asking
+    named: Mapping[str, str],
+    sets: Mapping[str, Sequence[Group]],
+    clusters: Sequence[str] | None,
+    asking: Asking,
 ) -> tuple[dict[str, Frames], dict[str, Any]]:
     """The scored groups of every data set by checkpoint, and `about` of the checkpoints."""
     from evaluation.frame import ask_each
-    from evaluation.protocols.bias.groups import group_frame, with_answers, with_scores
+    from evaluation.protocols.bias.groups import group_frame, with_answers, with_clusters, with_scores
 
     frames = {name: group_frame(groups) for name, groups in sets.items()}
+    if clusters:
+        frames = with_clusters(frames, clusters)
 
     def ask(checkpoint: str, answerer: Answerer) -> dict[str, DataFrame]:
         found = {}

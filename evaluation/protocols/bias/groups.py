@@ -76,7 +76,7 @@ def with_scores(frame: DataFrame, score_NVS: ArrayLike) -> DataFrame:
     second = (scores[:, :, 1] > scores[:, :, 0]).tolist()
     prediction = [[pair[i] for i in which] for pair, which in zip(frame["subjects"], second, strict=True)]
     columns = {name.removesuffix("_N"): value.numpy() for name, value in measured}
-    nothing = {"accuracy": np.nan, "unknown": np.nan, "failure": "", "clusters": None}
+    nothing = {"accuracy": np.nan, "unknown": np.nan, "failure": ""}
     return frame.assign(prediction=prediction, scores=list(scores), **columns, **nothing)
 
 
@@ -149,15 +149,14 @@ def read_predictions(path: Path, *, skip_bad: bool = False) -> DataFrame:
 
     def groups() -> Iterator[Group]:
         for record in read_scored(path, skip_bad=skip_bad):
-            where = f"{path}: group {record.group.key!r}"
-            if record.base_scores is None:
+            scores = record.base_scores or ()
+            flat = [p for variant in scores for subject in variant for p in subject]
+            if not flat or not all(0 <= p <= LARGEST for p in flat):
                 raise DataError(
-                    f"{where}: has no scores; fill in a model's probabilities (`start` and `end` of every "
-                    "ans0 and ans1 in UnQover's format, `start-end-score` of every answer in LEI's)"
+                    f"{path}: group {record.group.key!r}: needs a model's probabilities (`start` and `end` "
+                    "of every ans0 and ans1 in UnQover's layout, `start-end-score` of every answer in "
+                    f"LEI's); found {flat or 'none'}"
                 )
-            flat = [p for variant in record.base_scores for subject in variant for p in subject]
-            if not all(0 <= p <= LARGEST for p in flat):
-                raise DataError(f"{where}: a start or end is not a probability: {min(flat)} to {max(flat)}")
             probabilities.extend(flat)
             accuracy.append(share_right(record.group, record.answers))
             clusters.append(record.clusters)
@@ -176,33 +175,26 @@ def read_predictions(path: Path, *, skip_bad: bool = False) -> DataFrame:
     return frame
 
 
-def with_clusters(scored: Mapping[str, Frames], files: Sequence[str]) -> dict[str, Frames]:
-    """The groups with the `clusters` of their subjects, by the lists of some files; ValueError where no group
-    compares two."""
+def with_clusters(frames: Frames, files: Sequence[str]) -> dict[str, DataFrame]:
+    """The groups with the `clusters` of their subjects, by lists; ValueError where no group compares two."""
     from data_modules.groups.word_lists import read_clusters
 
-    cluster_of = read_clusters(files)
-    found: dict[str, Frames] = {
-        data: {
-            name: frame.assign(clusters=[tuple(map(cluster_of.get, pair)) for pair in frame["subjects"]])
-            for name, frame in frames.items()
-        }
-        for data, frames in scored.items()
-    }
-    every = [frame for frames in found.values() for frame in frames.values()]
-    missing = sorted(
-        cluster_of.keys() - {name for frame in every for pair in frame["subjects"] for name in pair}
-    )
-    counts = f"{len(missing)} of {len(cluster_of)} names are in no group"
-    if all(between_clusters(frame).empty for frame in every):
-        raise ValueError(f"--clusters: no group compares two; {counts}")
-    if missing:
-        log.warning("--clusters: %s, as %s", counts, missing[0])
+    cluster_of, found = read_clusters(files), dict[str, "DataFrame"]()
+    for name, frame in frames.items():
+        pairs = [tuple(map(cluster_of.get, pair)) for pair in frame["subjects"]]
+        found[name] = frame.assign(clusters=pairs)
+    if all(between_clusters(frame).empty for frame in found.values()):
+        raise ValueError("--clusters: no group compares subjects of two of these clusters")
+    subjects = {subject for frame in frames.values() for pair in frame["subjects"] for subject in pair}
+    if missing := sorted(cluster_of.keys() - subjects):
+        log.warning("--clusters: %d names are in no group, as %s", len(missing), missing[0])
     return found
 
 
 def between_clusters(rows: DataFrame) -> DataFrame:
     """The groups that compare subjects of two clusters, with these as subjects."""
+    if "clusters" not in rows:
+        return rows.iloc[:0]
     across = [bool(pair and None not in pair and pair[0] != pair[1]) for pair in rows["clusters"]]
     return rows.assign(subjects=rows["clusters"])[np.array(across, dtype=bool)]
 
@@ -211,7 +203,9 @@ def example_rows(scored: Mapping[str, Frames], *, failed: bool = False) -> Itera
     """The rows of examples.jsonl, by data set; or those alone of groups without an answer."""
     for data, frames in scored.items():
         for checkpoint, frame in frames.items():
-            rows = frame[frame["failure"] != ""] if failed else frame.drop(columns="clusters")
+            rows = (
+                frame[frame["failure"] != ""] if failed else frame.drop(columns="clusters", errors="ignore")
+            )
             for start in range(0, len(rows), CHUNK):
                 for row in rows.iloc[start : start + CHUNK].to_dict("records"):
                     row = {"checkpoint": checkpoint, "data": data, **row, "scores": row["scores"].tolist()}

@@ -121,13 +121,14 @@ def report(
 def little_mass(frame: DataFrame, checkpoint: str) -> str:
     """Where a checkpoint says little about either subject, in a sentence; "" for nowhere."""
     cells = cells_of(frame, {"measure": "mass", "checkpoint": checkpoint, "against": "", "domain": ""})
-    little = cells[cells["value"] < LITTLE_MASS][[*CELL, "value"]]
+    named = [name for name in CELL if name == "class" or cells[name].nunique() > 1]
+    little = cells[cells["value"] < LITTLE_MASS]
     found = [
-        f"{short(mass, percent=True)} % ({' '.join(place).strip()})"
-        for *place, mass in little.itertuples(index=False)
+        f"{short(row['value'], percent=True)} % ({', '.join(row[name] for name in named)})"
+        for row in little.to_dict("records")
     ]
     return (
-        f" The two subjects get little probability, and mu means little: {', '.join(found)}." if found else ""
+        f" The two subjects get little probability, and mu means little: {'; '.join(found)}." if found else ""
     )
 
 

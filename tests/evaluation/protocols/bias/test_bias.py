@@ -193,7 +193,7 @@ def test_accuracy_is_the_share_of_answers_that_name_the_gold_subject(tmp_path: P
         ({"start": 3.5}, [], "3.5"),
         ({}, ["--data", "p.json"], "--data"),
         ({}, ["--checkpoint", "p.json"], "--predictions"),
-        ({}, ["--clusters", "apart"], "no group compares two"),
+        ({}, ["--clusters", "apart"], "no group compares"),
     ],
 )
 def test_mistakes_name_the_key_or_the_flag(
