@@ -13,14 +13,14 @@ as layers, stands for a row at each of its places: its fields are lists, too, or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from evaluation.answering.interface import Ability, Answerer, Asking, Compute, named_sources
 from evaluation.figures import Panels
-from evaluation.headlines import Said, check_silence, failure_note, headline
+from evaluation.headlines import Said, failure_note, headline
 from evaluation.report import Evaluation, Figure
 from evaluation.results import Results, Row
 from evaluation.statistics import Statistic, estimate, estimate_change, share
@@ -138,7 +138,6 @@ class Protocol:
 
         found, identities = ask_each(ask, named, asking, need=need, opened=opened)
         every = list(chain.from_iterable(found.values()))
-        check_silence(every, named)
         results = self.results(every, list(named))
         if more is not None:
             more(results)
@@ -176,7 +175,7 @@ class Protocol:
             views=views,
             about=about,
             headline=headline(self.headline, results, names, self.cells[0], shares, self.good),
-            notes=[note for note in (*self.notes, failure_note(rows, self.failures)) if note],
+            notes=[note for note in (*self.notes, failure_note(rows, results, self.failures)) if note],
             figures=figures,
             examples=rows,
             console=self.console,
@@ -207,47 +206,23 @@ class Protocol:
         for entry in self.cells:
             finer = [name for name in entry if name not in self.cells[0]]
             members = frame[(frame[finer] != "").all(axis=1)]
+            places = members[["checkpoint", *entry]].itertuples(index=False, name=None)
+            members = members.assign(cell=[place[1:] for place in places])
             for measure, statistic in self.statistics().items():
-                fields = list(statistic.fields)
-                counted = members[members[fields].notna().all(axis=1)]
-                places = (
-                    set(counted.groupby(list(entry)).groups) if entry else {()} if len(counted) else set()
-                )
-                for (name, *values), part in members.groupby(["checkpoint", *entry], sort=False):
-                    # A measure is written in the cells where anybody has it.
-                    key = values[0] if len(entry) == 1 else tuple(values)
-                    if key in places:
-                        value, interval, n, units = estimate(statistic, part)
-                        place = dict(zip(entry, values, strict=True))
-                        results.add(
-                            measure, value, interval=interval, n=n, units=units, checkpoint=name, **place
-                        )
+                counted = members.dropna(subset=list(statistic.fields))
+                cells = set(counted["cell"])  # a measure is written in the cells where anybody has it
+                for (name, cell), part in members.groupby(["checkpoint", "cell"], sort=False):
+                    if cell in cells:
+                        place = dict(zip(entry, cell, strict=True))
+                        results.add(measure, **estimate(statistic, part)._asdict(), checkpoint=name, **place)
                 for along in ("checkpoint", *(name for name in self.compared if name in entry)):
-                    self._add_changes(results, measure, statistic, counted, entry, along, names[0])
+                    same = [name for name in ("checkpoint", *entry) if name != along]
+                    start = names[0] if along == "checkpoint" else next(iter(counted[along]), "")
+                    for place, first, other in compared(counted, along, start, same):
+                        change = estimate_change(statistic, first, other)
+                        if change.n:
+                            results.add(measure, **change._asdict(), **place)
         return results
-
-    def _add_changes(
-        self,
-        results: Results,
-        measure: str,
-        statistic: Statistic,
-        rows: DataFrame,
-        entry: Sequence[str],
-        along: str,
-        first_name: str,
-    ) -> None:
-        """The change of a measure from the first value of one dimension to each other, in every cell."""
-        first = first_name if along == "checkpoint" else next(iter(rows[along]), "")
-        same = [name for name in ("checkpoint", *entry) if name != along]
-        cells = rows.groupby(same, sort=False) if same else [((), rows)]
-        for values, part in cells:
-            sides = dict(iter(part.groupby(along, sort=False)))
-            for other in [name for name in sides if name != first and first in sides]:
-                value, interval, n, units = estimate_change(statistic, sides[first], sides[other])
-                if n:
-                    against = first if along == "checkpoint" else f"{along}={first}"
-                    place = {**dict(zip(same, values, strict=True)), along: other, "against": against}
-                    results.add(measure, value, interval=interval, n=n, units=units, **place)
 
     def frame(self, rows: Sequence[Row]) -> DataFrame:
         """What numbers need of each row: its dimensions, its fields as float64 (NaN: none), `failed`, `unit`,
@@ -273,3 +248,16 @@ class Protocol:
         number = frame.groupby(["asked", *(name for name in lists if name in item)], sort=False).ngroup()
         again = frame.assign(asked=number).groupby(["checkpoint", *self.compared, "asked"]).cumcount()
         return frame.set_index(pd.Index(number + again * (number.max() + 1)))
+
+
+def compared(
+    rows: DataFrame, along: str, start: str, same: Sequence[str]
+) -> Iterator[tuple[dict[str, Any], DataFrame, DataFrame]]:
+    """The rows that have the value `start` of a dimension and those of each other value, by the dimensions
+    that are the same for both, with the place of their change."""
+    for values, part in rows.groupby(list(same), sort=False) if same else [((), rows)]:
+        sides = dict(iter(part.groupby(along, sort=False)))
+        against = start if along == "checkpoint" else f"{along}={start}"
+        for other in [name for name in sides if name != start and start in sides]:
+            place = dict(zip(same, values, strict=True)) | {along: other, "against": against}
+            yield place, sides[start], sides[other]

@@ -13,10 +13,10 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import product
 from typing import Any
 
-from evaluation.results import Results, Row
+from evaluation.results import ALWAYS, Results, Row
+from evaluation.views import cells_of
 
 log = logging.getLogger(__name__)
 
@@ -40,32 +40,18 @@ class Said:
     def clauses(
         self, results: Results, names: Sequence[str], whole: Sequence[str], *, percent: bool
     ) -> Iterator[str]:
-        """The clauses of the cells that the first or the last checkpoint has."""
-        frame = results.frame
-        dimensions = list(dict.fromkeys([*whole, *self.at]))
-        values = [self._values(frame[name].unique(), name) for name in dimensions]
-        for combination in product(*values):
-            place = dict(zip(dimensions, combination, strict=True))
-            first, last = (
-                results.at(self.measure, checkpoint=name, **place) for name in (names[0], names[-1])
-            )
-            if last is None:
-                continue
+        """The clauses of the cells that the last checkpoint has."""
+        dimensions = [name for name in results.by if name not in ALWAYS]
+        where = {name: "" for name in dimensions if name not in whole} | self.at
+        cells = cells_of(results.frame, {"measure": self.measure, "against": "", **where})
+        several = [name for name in dimensions if name in self.at or cells[name].nunique() > 1]
+        for last in cells[cells["checkpoint"] == names[-1]].to_dict("records"):
+            place = {name: last[name] for name in dimensions}
+            first = results.at(self.measure, checkpoint=names[0], **place) if len(names) > 1 else None
             change = results.at(self.measure, checkpoint=names[-1], against=names[0], **place)
-            several = {
-                name
-                for name, found in zip(dimensions, values, strict=True)
-                if name in self.at or len(found) > 1
-            }
-            where = ", ".join(str(value) for name, value in place.items() if name in several and value != "")
-            where = f" ({where})" if where else ""
-            yield f"{self.words}{where} {in_words(first or last, last, change, percent=percent)}"
-
-    def _values(self, known: Iterable[Any], name: str) -> list[Any]:
-        wanted = self.at.get(name)
-        if isinstance(wanted, (set, frozenset, list, tuple)):
-            return [value for value in known if value in wanted]
-        return [value for value in known if value == wanted or wanted is None]
+            named = ", ".join(str(place[name]) for name in several if place[name] != "")
+            words = f"{self.words} ({named})" if named else self.words
+            yield f"{words} {in_words(first or last, last, change, percent=percent)}"
 
 
 def headline(
@@ -97,20 +83,20 @@ def in_words(first: Row, last: Row, change: Row | None, *, percent: bool) -> str
     '14 % -> 93 %, +79 points [76, 82], n 850 of 852'
     """
     unit, points = (" %", " points") if percent else ("", "")
-    start, end = (f"{short(row['value'], percent=percent)}{unit}" for row in (first, last))
-    if change is None:
-        text = end if first is last else f"{start} -> {end}"
-        return f"{text}{_brackets(last, percent)}, n {last['n']}"
-    sign, most = "+" if change["value"] > 0 else "", max(first["n"], last["n"])
-    text = f"{start} -> {end}, {sign}{short(change['value'], percent=percent)}{points}"
-    of = f" of {most}" if most != change["n"] else ""
-    return f"{text}{_brackets(change, percent)}, n {change['n']}{of}"
 
+    def text(row: Row, name: str = "value") -> str:
+        return short(row[name], percent=percent)
 
-def _brackets(row: Row, percent: bool) -> str:
-    if not math.isfinite(row["low"]):
-        return ""
-    return f" [{short(row['low'], percent=percent)}, {short(row['high'], percent=percent)}]"
+    words, shown, of = f"{text(first)}{unit} -> {text(last)}{unit}", change or last, ""
+    if first is last:
+        words = f"{text(last)}{unit}"
+    if change is not None:
+        words += f", {'+' if change['value'] > 0 else ''}{text(change)}{points}"
+        most = max(first["n"], last["n"])
+        of = f" of {most}" if most != change["n"] else ""
+    if math.isfinite(shown["low"]):
+        words += f" [{text(shown, 'low')}, {text(shown, 'high')}]"
+    return f"{words}, n {shown['n']}{of}"
 
 
 def short(value: float, *, percent: bool = False) -> str:
@@ -131,51 +117,32 @@ def short(value: float, *, percent: bool = False) -> str:
     return re.sub(r"^(-?)0\.", r"\1.", text)
 
 
-def failure_note(rows: Iterable[Row], counted: str) -> str:
-    """A paragraph on what was left unanswered; empty where nothing was.
+def failure_note(rows: Iterable[Row], results: Results, counted: str) -> str:
+    """A paragraph on what was left unanswered, empty where nothing was; a checkpoint that answered nothing is
+    logged.
 
     Args:
         rows: of all examples.
+        results: their numbers.
         counted: what the reasons count, in the plural.
-    """
-    counts: dict[str, Counter[str]] = {}
-    for row in rows:
-        if "failure" in row:
-            counts.setdefault(str(row["checkpoint"]), Counter())[str(row["failure"])] += 1
-    parts = "; ".join(f"{name}: {listed(reasons)}" for name, reasons in counts.items())
-    return f"Without an answer, counted apart and in no share ({counted}): {parts}." if parts else ""
-
-
-def reference_note(questions: Iterable[tuple[str, int]]) -> str:
-    """A paragraph, which is logged too, where EM and F1 of CoQA are against one reference; else empty.
-
-    Args:
-        questions: the data set of each, and how many references it has.
-    """
-    from metrics.answers import reference_note as note_of  # which brings torch
-
-    counts = list(questions)
-    note = note_of(counts) if counts else ""
-    if note:
-        log.warning("%s", note)
-    return f"{note}." if note else ""
-
-
-def check_silence(rows: Sequence[Row], names: Collection[str]) -> None:
-    """Warn of each that answered nothing at all, and why: the report holds no number of it.
 
     Raises:
-        ValueError: nobody answered anything.
+        ValueError: no checkpoint answered anything.
     """
-    silent = {}
-    for name in names:
-        reasons = Counter(row.get("failure") for row in rows if row["checkpoint"] == name)
-        if reasons and None not in reasons:
-            silent[name] = f"{name}: answered nothing ({listed(reasons)})"
-    if silent and len(silent) == len(names):
-        raise ValueError(f"{'; '.join(silent.values())}; no report was written")
-    for text in silent.values():
-        log.warning("%s; the report holds no number of it", text)
+    reasons: dict[str, Counter[str]] = {}
+    for row in rows:
+        if "failure" in row:
+            reasons.setdefault(row["checkpoint"], Counter())[row["failure"]] += 1
+    if not reasons:
+        return ""
+    numbers = results.frame.query("measure != 'failed' and n > 0")
+    texts = {name: f"{name}: {listed(counts)}" for name, counts in reasons.items()}
+    for name in reasons.keys() - set(numbers["checkpoint"]):
+        log.warning("%s answered nothing, the report holds no number of it; %s", name, texts[name])
+    parts = "; ".join(texts.values())
+    if numbers.empty:
+        raise ValueError(f"nothing was answered, and no report was written; {parts}")
+    return f"Without an answer, counted apart and in no share ({counted}): {parts}."
 
 
 def listed(reasons: Counter[Any]) -> str:

@@ -47,7 +47,7 @@ FAITHFULNESS = Protocol(
             x="variant",
             measures={"em": "EM", "unknown": "says unknown"},
             label="% of questions",
-            note="ts_r, os_r and _aug: rationale deleted, EM is the share of old answers",
+            x_label="ts_r, os_r and _aug: rationale deleted, EM is the share of old answers",
         )
     },
     headline=[

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from evaluation.answering.interface import Answerer
 from evaluation.frame import Protocol
 from evaluation.headlines import Said
 from evaluation.results import Results
@@ -196,24 +195,5 @@ def test_a_report_of_two_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [table.title for table in evaluation.tables()] == ["All"]
     assert evaluation.tables()[0].header == ("measure", "one", "two", "two - one", "n")
     assert any("timeout" in note for note in evaluation.notes)
-    with pytest.raises(ValueError, match="dumb: answered nothing"):
+    with pytest.raises(ValueError, match="dumb: 4 timeout"):
         PROTOCOL.run(rows, {"dumb": "dumb"}, opened=str)
-
-
-def test_one_model_is_held_at_a_time() -> None:
-    alive: list[int] = []
-
-    class Model(Answerer):
-        can, path, identity = frozenset({"spans"}), "m", {}
-
-        def __init__(self, path: str) -> None:
-            alive.append(1)
-            assert len(alive) == 1
-
-        def __del__(self) -> None:
-            alive.pop()
-
-    def rows(model: Model) -> Iterator[dict[str, Any]]:
-        yield from asked(values(1))
-
-    PROTOCOL.run(rows, {name: name for name in ("one", "two", "three")}, opened=Model)

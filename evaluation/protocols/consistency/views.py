@@ -96,7 +96,7 @@ def judging(
     figure = Bars(x="variant", measures=average, panels="domain", label="average rate (%)")
     if len(set().union(*systems.values())) > 1:
         first = next(iter(systems))
-        figure = replace(figure, hue="method", where={"checkpoint": first}, note=first)
+        figure = replace(figure, hue="method", where={"checkpoint": first}, x_label=first)
     return replace(
         JUDGING,
         measures={**average, **headings},
