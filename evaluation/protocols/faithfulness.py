@@ -8,6 +8,7 @@ interventune evaluate faithfulness --checkpoint A.ckpt --data coqa.json --varian
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -17,11 +18,13 @@ from data_modules.schema import DELETED, REFORMATTED, QAExample
 from evaluation.answering.interface import Answerer, AnswerFile, Asking, named_answerers
 from evaluation.figures import Bars
 from evaluation.frame import Protocol
-from evaluation.headlines import Said, reference_note
+from evaluation.headlines import Said
 from evaluation.report import Evaluation
 from evaluation.variants import VariantOptions, read_stories
 from evaluation.views import View
 from storage.command_line import Named
+
+log = logging.getLogger(__name__)
 
 NOTE = (
     "Predictions are compared with the human answers to the original story (`os`). `ts` ends the story after "
@@ -76,6 +79,8 @@ def evaluate(
         variants: which data in which variants.
         asking: how models are asked.
     """
+    from metrics.answers import reference_note
+
     named = named_answerers(checkpoint, predictions)
     if variants.variants and REFORMATTED & {*variants.variants}:  # `os` is what answers are compared with
         variants = replace(variants, variants=[*dict.fromkeys(["os", *variants.variants])])
@@ -97,11 +102,13 @@ def evaluate(
                     answer_to_original[example.id] = answer.text
                 yield row | scores(example, answer.text, answer_to_original.get(example.id))
 
-    references = ((data.dataset, len(e.gold)) for examples in sets.values() for e in examples)
+    note = reference_note((data.dataset, len(e.gold)) for examples in sets.values() for e in examples)
+    if note:
+        log.warning(note)
     protocol = replace(
         FAITHFULNESS,
         title=f"Semantic faithfulness on {data.dataset or 'this data'}",
-        notes=[NOTE, data.rejection_note(), reference_note(references)],
+        notes=[NOTE, data.rejection_note(), note],
     )
     return protocol.run(rows, named, asking, need="types" if types & {"yes", "no"} else "spans")
 
