@@ -8,7 +8,6 @@ torchrun --standalone --nproc_per_node 2 -m evaluation PROTOCOL ... --output DIR
 from __future__ import annotations
 
 import argparse
-import io
 import logging
 import sys
 from collections.abc import Sequence
@@ -17,17 +16,7 @@ from pathlib import Path
 
 from evaluation.processes import launched, process_group
 from evaluation.protocol import COMMANDS, PROTOCOLS, Row, evaluated, load_function
-from storage.command_line import Parser, add_arguments, call, one_line
-
-
-class NoTerminal(io.TextIOWrapper):
-    """A stream, by its number, on which nobody draws progress bars."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(io.BufferedWriter(io.FileIO(number, "w", closefd=False)), line_buffering=True)
-
-    def isatty(self) -> bool:
-        return False
+from storage.command_line import Parser, add_arguments, call, guarded
 
 
 def build_parser(argv: Sequence[str]) -> Parser:
@@ -67,8 +56,7 @@ def run(row: Row, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
         with process_group(arguments.device, work) as device:
             evaluation = evaluated(row, vars(arguments), device=device)
         if output and first:
-            command = [part for part in argv if part != "--overwrite"]
-            write_report(evaluation, output, command=command)
+            write_report(evaluation, output, command=[part for part in argv if part != "--overwrite"])
     if rank:
         return
     for table in evaluation.tables()[: evaluation.console]:
@@ -80,22 +68,16 @@ def run(row: Row, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0 when the report is written, 2 for what the user can mend (told in one line on stderr)."""
+    """0 when the report is written, 2 after one line on stderr for what the user can mend."""
     argv = sys.argv[1:] if argv is None else argv
     rank, _ = launched()
-    if rank and not isinstance(sys.stderr, NoTerminal):
-        sys.stderr = NoTerminal(sys.stderr.fileno())
-    level = logging.ERROR if rank else logging.WARNING  # what concerns the data is told once
-    logging.basicConfig(format="%(levelname)s: %(message)s", level=level)
+    if rank:  # the first process alone warns and shows progress
+        sys.stderr.isatty = lambda: False  # type: ignore[method-assign]
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.ERROR if rank else logging.WARNING)
     arguments = build_parser(argv).parse_args(argv)
     row = next(row for row in (*PROTOCOLS, *COMMANDS) if row.name == arguments.protocol)
     try:
-        run(row, arguments, argv)
-    except (ValueError, OSError) as error:
-        if arguments.debug:
-            raise
-        print(f"error: {one_line(error)}" + f" (process {rank})" * bool(rank), file=sys.stderr)
-        return 2
+        return guarded(lambda: run(row, arguments, argv), arguments.debug)
     except KeyboardInterrupt:
         if not rank:
             print(
@@ -103,7 +85,6 @@ def main(argv: Sequence[str] | None = None) -> int:
                 file=sys.stderr,
             )
         return 130
-    return 0
 
 
 if __name__ == "__main__":

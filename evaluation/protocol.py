@@ -11,10 +11,11 @@ A command that leaves no report is a row in COMMANDS: a module with a typed func
 from __future__ import annotations
 
 import importlib
+import json
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
 
 from storage.command_line import call, parameters
 
@@ -46,12 +47,7 @@ PROTOCOLS: tuple[Row, ...] = (
     Row("negation", P + "negation", "whether answers turn when the story is negated"),
     Row("predicate-argument", P + "predicate_argument", "which thing has which colour: yes or no"),
     Row("sensitivity", P + "sensitivity", "how far a word moves when another word changes"),
-    Row(
-        "consistency-write",
-        P + "consistency.command",
-        "what models write when they are debiased, for consistency",
-        function="write",
-    ),
+    Row("consistency-write", P + "consistency.command", "texts of debiased models", function="write"),
     Row("consistency", P + "consistency.command", "whether debiasing does what its specifications say"),
     Row("confusion", P + "confusion.command", "prior bias and choice paralysis of multiple-choice models"),
     Row("bbq", P + "bbq", "whom a model names when the text does not tell (BBQ)"),
@@ -61,12 +57,7 @@ PROTOCOLS: tuple[Row, ...] = (
 
 COMMANDS: tuple[Row, ...] = (
     Row("report", "evaluation.page.page", "one HTML page of runs and reports", function="run"),
-    Row(
-        "reproduce",
-        "evaluation.reproduce.run",
-        "a paper's table, ours beside theirs",
-        function="run",
-    ),
+    Row("reproduce", "evaluation.reproduce.run", "a paper's table, ours next to it", function="run"),
 )
 
 
@@ -101,17 +92,12 @@ def flags_record(function: Callable[..., Any], flags: Mapping[str, Any]) -> dict
         if is_dataclass(kind):
             record |= flags_record(cast(type, kind), flags)
             continue
-        value, several = flags[parameter.name], get_origin(kind) is list
-        one = get_args(kind)[0] if several else kind
-        marks = set(map(str, one.__metadata__)) if get_origin(one) is Annotated else set()
-        if several and value is not None and marks & NAMED_SOURCES:
+        value = flags[parameter.name]
+        marks = {mark for part in (kind, *get_args(kind)) for mark in getattr(part, "__metadata__", ())}
+        if value is not None and marks & NAMED_SOURCES:
             named = named_sources(value, f"--{parameter.name}")
             value = {name: source_record(path) for name, path in named.items()}
         elif value is not None and marks & SOURCES:
-            value = list(map(source_record, value)) if several else source_record(value)
-        elif isinstance(value, (list, tuple)):
-            value = [part if isinstance(part, (int, float)) else str(part) for part in value]
-        elif not isinstance(value, (int, float, dict, type(None))):
-            value = str(value)
-        record[parameter.name] = value
+            value = list(map(source_record, value)) if isinstance(value, list) else source_record(value)
+        record[parameter.name] = json.loads(json.dumps(value, default=str))
     return record

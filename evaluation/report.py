@@ -92,7 +92,15 @@ def claimed(output: Path, *, overwrite: bool) -> Iterator[None]:
             raise ValueError(
                 f"--output {output}: another command writes there; name another folder"
             ) from None
-        _check_contents(output, overwrite=overwrite)
+        strangers = {entry.name for entry in output.iterdir()}
+        problem = "it holds another run; name a new folder or add --overwrite"
+        if overwrite and strangers:
+            problem = "--overwrite replaces a report only, but here are other files; name another folder"
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                report = json.loads((output / "report.json").read_text(encoding="utf-8"))
+                strangers -= set(report["about"]["files"])
+        if strangers:
+            raise ValueError(f"--output {output}: {problem} ({', '.join(sorted(strangers)[:3])})")
         with tidy_end():
             yield
     finally:
@@ -100,20 +108,6 @@ def claimed(output: Path, *, overwrite: bool) -> Iterator[None]:
         if new:
             with suppress(OSError):  # it holds the report
                 output.rmdir()
-
-
-def _check_contents(output: Path, *, overwrite: bool) -> None:
-    strangers = {entry.name for entry in output.iterdir()}
-    problem = "holds another run ({}); name a new folder or add --overwrite"
-    if overwrite and strangers:
-        problem = "--overwrite replaces a report only, but here are other files ({}); name another folder"
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            report = json.loads((output / "report.json").read_text(encoding="utf-8"))
-            strangers -= set(map(str, report["about"]["files"]))
-    if strangers:
-        names = sorted(strangers)
-        more = f", ... {len(names)} in all" if len(names) > 3 else ""
-        raise ValueError(f"--output {output}: {problem.format(', '.join(names[:3]) + more)}")
 
 
 def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str] = ()) -> None:
