@@ -207,11 +207,11 @@ class Protocol:
             finer = [name for name in entry if name not in self.cells[0]]
             members = frame[(frame[finer] != "").all(axis=1)]
             places = members[["checkpoint", *entry]].itertuples(index=False, name=None)
-            members = members.assign(cell=[place[1:] for place in places])
+            members = members.assign(place=[place[1:] for place in places])
             for measure, statistic in self.statistics().items():
                 counted = members.dropna(subset=list(statistic.fields))
-                cells = set(counted["cell"])  # a measure is written in the cells where anybody has it
-                for (name, cell), part in members.groupby(["checkpoint", "cell"], sort=False):
+                cells = set(counted["place"])  # a measure is written in the cells where anybody has it
+                for (name, cell), part in members.groupby(["checkpoint", "place"], sort=False):
                     if cell in cells:
                         place = dict(zip(entry, cell, strict=True))
                         results.add(measure, **estimate(statistic, part)._asdict(), checkpoint=name, **place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -260,15 +260,23 @@ def write_rows(path: Path, rows: list[dict]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def save_causal(folder: Path) -> None:
-    """A causal language model that knows the words of the embedded stories."""
-    words = dict.fromkeys([*("<pad>", "</s>", "<unk>", "<s>"), *vocabulary(), *("good", "bad", "0", "1")])
+def save_causal(
+    folder: Path, words: Iterable[str] = (), *, seed: int = 6, positions: int = 256, spread: float = 0
+) -> None:
+    """A causal language model of random weights that knows some words (default: those of the embedded
+    stories); with a `spread` its weights are so far apart that prompts matter."""
+    words = words or [*vocabulary(), "good", "bad", "0", "1"]
+    words = dict.fromkeys(["<pad>", "</s>", "<unk>", "<s>", *words])
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    sizes = {"vocab_size": len(words), "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 256}
-    config = GPT2Config(**sizes, bos_token_id=3, eos_token_id=1)
-    torch.manual_seed(6)
-    GPT2LMHeadModel(config).save_pretrained(folder)
+    sizes = {"vocab_size": len(words), "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": positions}
+    torch.manual_seed(seed)
+    model = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=3, eos_token_id=1))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if spread and parameter.dim() > 1:
+                parameter.copy_(torch.randn_like(parameter) * spread)
+    model.save_pretrained(folder)
     names = {"eos_token": "</s>", "unk_token": "<unk>", "bos_token": "<s>", "pad_token": "<pad>"}
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)

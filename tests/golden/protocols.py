@@ -1,24 +1,20 @@
-"""The numbers and examples of every protocol, of two small models of random weights each."""
+"""The numbers of every protocol, of two small models of random weights each."""
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-import torch
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from tokenizers.pre_tokenizers import Whitespace
 
 from evaluation.reproduce.tiny_classifier import save_classifier
-from tests.golden.commands import Room, digest
+from tests.evaluation.protocol_cases import save_causal
+from tests.golden.commands import Room
 
 SHORT = "--data.encoding={order: auto, max_length: 160, stride: 32, pad_to_multiple_of: 8}"
 VARIANTS = ("os", "ts", "ts_r", "os_r", "ts_r_aug", "os_r_aug")
-KEPT = 30_000
-"""Characters, fractions aside, of examples that are kept whole."""
 
 
 def span_models(room: Room) -> list[str]:
@@ -62,28 +58,10 @@ def causal_models(room: Room) -> list[str]:
                 stories = json.loads((room.data / "coqa.json").read_text())["data"]
                 rows = map(json.loads, (room.data / "labelled.jsonl").read_text().splitlines())
                 texts = [words, *(row["text"] for row in rows), *(story["story"] for story in stories)]
-                save_causal(folder, texts, seed=seed)
+                pieces = {p for text in texts for p, _ in Whitespace().pre_tokenize_str(text.lower())}
+                save_causal(folder, sorted(pieces), seed=seed, positions=768, spread=0.6)
         found.append(f"{name}=hf:{folder}")
     return found
-
-
-def save_causal(folder: Path, texts: Iterable[str], *, seed: int) -> None:
-    """A causal language model of random weights that knows the words of `texts`."""
-    splitter = pre_tokenizers.Whitespace()
-    pieces = {piece for text in texts for piece, _ in splitter.pre_tokenize_str(text.lower())}
-    words = ["<pad>", "</s>", "<unk>", "<s>", *sorted(pieces)]
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
-    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.Lowercase(), splitter
-    sizes = {"vocab_size": len(words), "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 768}
-    torch.manual_seed(seed)
-    model = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=3, eos_token_id=1))
-    with torch.no_grad():
-        for parameter in model.parameters():  # large enough that prompts matter
-            if parameter.dim() > 1:
-                parameter.copy_(torch.randn_like(parameter) * 0.6)
-    model.save_pretrained(folder)
-    names = {"eos_token": "</s>", "unk_token": "<unk>", "bos_token": "<s>", "pad_token": "<pad>"}
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
 
 
 def bias(room: Room) -> dict[str, list[str]]:
@@ -195,64 +173,19 @@ PROTOCOLS: dict[str, Callable[[Room], dict[str, list[str]]]] = {
 
 
 def protocol(name: str, room: Room) -> dict[str, Any]:
-    """Results and examples of every report."""
+    """The long table of every report: `DIMENSION=PLACE ... measure=NAME` to value, interval, and n."""
     found: dict[str, Any] = {}
     for run, flags in PROTOCOLS[name](room).items():
         folder = room.evaluate(name, f"{name}_{run}", *flags)
-        results, examples = results_of(folder), kept_examples(room.plain(examples_of(folder)))
-        found[run] = {"arguments": flags, "results": results, "examples": examples}
+        report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        ends = ("value", "low", "high", "n")
+        found[run] = {
+            " ".join(f"{key}={row[key]}" for key in (*report["by"], "measure") if row[key] != ""): [
+                row[end] for end in ends
+            ]
+            for row in report["results"]
+        }
     return found
-
-
-def results_of(folder: Path) -> dict[str, list[float | None]]:
-    """The long table: `DIMENSION=PLACE ... measure=NAME` to value, ends of the interval, and n."""
-    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    ends = ("value", "low", "high", "n")
-    return {
-        " ".join(
-            f"{name}={part}" for name, part in row.items() if name not in (*ends, "units") and part != ""
-        ): [row[name] for name in ends]
-        for row in report["results"]
-    }
-
-
-def examples_of(folder: Path) -> list[dict[str, Any]]:
-    """The rows of examples.jsonl, in an order that does not depend on the one they were written in."""
-    lines = (folder / "examples.jsonl").read_text(encoding="utf-8").splitlines()
-    return sorted(map(json.loads, lines), key=lambda row: json.dumps(texts(row), sort_keys=True))
-
-
-def kept_examples(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The rows themselves, with ten digits of fractions, where they are few; else a digest of what is no
-    fraction in them, and the sums of what is."""
-    if len(json.dumps([texts(row) for row in rows])) <= KEPT:
-        return {"rows": texts(rows, lambda value: float(f"{value:.10g}"))}
-    sums: dict[str, float] = {}
-    for row in rows:
-        add_floats(row, "", sums)
-    sums = {key: float(f"{value:.10g}") for key, value in sums.items()}
-    return {"n": len(rows), "digest": digest([texts(row) for row in rows]), "sums": sums}
-
-
-def texts(value: Any, fraction: Callable[[float], Any] = lambda _: "fraction") -> Any:
-    """The same with a mark, or what `fraction` makes of it, in place of every fraction."""
-    if isinstance(value, dict):
-        return {key: texts(item, fraction) for key, item in value.items()}
-    if isinstance(value, list):
-        return [texts(item, fraction) for item in value]
-    return fraction(value) if isinstance(value, float) else value
-
-
-def add_floats(value: Any, key: str, sums: dict[str, float]) -> None:
-    """Add the fractions of a row to the sums of their fields."""
-    if isinstance(value, dict):
-        for name, item in value.items():
-            add_floats(item, f"{key}/{name}" if key else name, sums)
-    elif isinstance(value, list):
-        for item in value:
-            add_floats(item, key, sums)
-    elif isinstance(value, float):
-        sums[key] = sums.get(key, 0.0) + value
 
 
 GOLDENS: dict[str, Callable[[Room], dict[str, Any]]] = {
