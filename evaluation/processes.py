@@ -110,11 +110,10 @@ def kept(method: Method) -> Method:
         work = _current.get().work or FinishedWork(None)
         arguments = [more, {name: value for name, value in named.items() if name != "what"}]
         parts = {"model": model.identity, "method": method.__qualname__, "arguments": arguments}
-        keys, request_of = list[str](), dict[str, Any]()
-        for request in requests:
-            plain = asdict(request) if is_dataclass(request) else request  # type: ignore[arg-type]
-            keys.append(work_key(**plain_json({**parts, "request": plain})))
-            request_of[keys[-1]] = request
+        requests = list(requests)
+        plain = [asdict(r) if is_dataclass(r) else r for r in requests]  # type: ignore[arg-type]
+        keys = [work_key(**plain_json({**parts, "request": request})) for request in plain]
+        request_of = dict(zip(keys, requests, strict=True))
 
         def ask(missing: list[Any]) -> Iterator[Any]:
             for start in range(0, len(missing), CHUNK):
