@@ -14,12 +14,9 @@ from pathlib import Path
 from random import Random
 from typing import cast
 
-from data_modules.schema import AdviceClass, Group
+from data_modules.schema import LEAD_IN, AdviceClass, Group
 from storage.errors import DataError
 from storage.json_files import load_json
-
-LEAD_IN = "Note that, "
-"""The papers' words before the sentence."""
 
 CLASSES: tuple[AdviceClass, ...] = ("ethical", "adversarial", "irrelevant")
 """The papers' own, which a file of interventions may hold."""

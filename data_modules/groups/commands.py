@@ -12,7 +12,6 @@ from data_modules.groups import sets
 from data_modules.groups import specified as specifying
 from data_modules.groups.advice import (
     CLASSES,
-    LEAD_IN,
     MISMATCHED,
     Advice,
     category_name,
@@ -26,7 +25,7 @@ from data_modules.groups.unqover import Expansion, read_expansion
 from data_modules.groups.unqover_source import write_source
 from data_modules.groups.word_lists import read_attributes, read_subjects
 from data_modules.questions.squad import write_squad
-from data_modules.schema import AdviceClass, Group
+from data_modules.schema import LEAD_IN, AdviceClass, Group
 from data_modules.sources import read_groups, read_questions
 from storage.command_line import Count
 from storage.errors import DataError

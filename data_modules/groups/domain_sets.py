@@ -19,11 +19,11 @@ from urllib.parse import parse_qsl
 from zlib import crc32
 
 from data_modules.groups import sets
-from data_modules.groups.advice import LEAD_IN, Advice, drop_advice, with_advice
+from data_modules.groups.advice import Advice, drop_advice, with_advice
 from data_modules.groups.domains import FACTS, Domain, Library, Wording, embedded_library, read_library
 from data_modules.groups.unqover import Expansion
-from data_modules.groups.word_lists import NO_CLUSTER, Subject
-from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group
+from data_modules.groups.word_lists import Subject
+from data_modules.schema import ADVICE_CLASSES, LEAD_IN, NO_CLUSTER, AdviceClass, Group
 from data_modules.sources import read_groups
 from storage.command_line import Count
 from storage.errors import DataError

@@ -25,7 +25,8 @@ from typing_extensions import TypedDict
 
 from data_modules.groups.advice import Advice
 from data_modules.groups.unqover import Cell, Expansion, repair_articles
-from data_modules.groups.word_lists import NO_CLUSTER, Attribute, Subject, Template, slot_order
+from data_modules.groups.word_lists import Attribute, Subject, Template, slot_order
+from data_modules.schema import NO_CLUSTER
 from storage.errors import DataError
 from storage.json_files import check, load_yaml
 

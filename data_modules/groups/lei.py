@@ -20,8 +20,14 @@ from typing import Annotated, Any, NamedTuple, NotRequired, TypeVar
 from pydantic import Field, StrictFloat, StrictInt
 from typing_extensions import TypedDict
 
-from data_modules.questions.squad import TruthValue
-from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group, Span, UnderspecifiedQuestion
+from data_modules.schema import (
+    ADVICE_CLASSES,
+    AdviceClass,
+    Group,
+    Span,
+    TruthValue,
+    UnderspecifiedQuestion,
+)
 from storage.errors import DataError
 from storage.files import atomic_text
 from storage.json_files import BadRecords, check, load_json

@@ -17,9 +17,9 @@ from itertools import accumulate, islice
 from random import Random
 from typing import Any, Literal, get_args
 
-from data_modules.groups.advice import LEAD_IN, Advice, attach, category_name, drop_advice
+from data_modules.groups.advice import Advice, attach, category_name, drop_advice
 from data_modules.groups.unqover import Expansion, repair_articles
-from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group, Span, UnderspecifiedQuestion
+from data_modules.schema import ADVICE_CLASSES, LEAD_IN, AdviceClass, Group, Span, UnderspecifiedQuestion
 from storage.errors import DataError
 
 Split = Literal["train", "dev", "test"]

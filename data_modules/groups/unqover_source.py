@@ -13,19 +13,19 @@ import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NotRequired
+from typing import TYPE_CHECKING, Any, NotRequired
 
 from tqdm import tqdm
 from typing_extensions import TypedDict
 
-from data_modules.groups.advice import LEAD_IN
 from data_modules.groups.lei import Half, Pair, ScoredGroup, pair_halves, parse_key, split_advice
-from data_modules.groups.unqover import Cell, Expansion, SubjectPair
-from data_modules.groups.word_lists import NO_CLUSTER
-from data_modules.schema import Group, Span, UnderspecifiedQuestion
+from data_modules.schema import LEAD_IN, NO_CLUSTER, Group, Span, UnderspecifiedQuestion
 from storage.errors import DataError
 from storage.files import atomic_text
 from storage.json_files import check, stream_object
+
+if TYPE_CHECKING:
+    from data_modules.groups.unqover import Cell, Expansion, SubjectPair
 
 logger = logging.getLogger(__name__)
 

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from data_modules.schema import NO_CLUSTER
 from storage.errors import DataError
 from storage.files import read_text
-
-NO_CLUSTER = "None"
-"""What UnQover writes for the cluster of a row that has none."""
 
 _SLOT = re.compile(r"\[subj([12])(:[^\]]*)?\]")
 _HEAD = re.compile(r"\[[^\[\]\s]+\]")

@@ -9,18 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, NotRequired
+from typing import Any, NotRequired
 
 from pydantic import StrictInt
 from typing_extensions import TypedDict
 
-from data_modules.schema import QAExample, Span, query_text
+from data_modules.schema import QAExample, Span, TruthValue, query_text
 from storage.errors import DataError
 from storage.files import atomic_text
 from storage.json_files import BadRecords, check, load_json
-
-TruthValue = bool | Literal["true", "false", "True", "False"]
-"""`is_impossible`: LEI's files hold the string "false" where SQuAD v2 has a boolean."""
 
 
 class Answer(TypedDict):

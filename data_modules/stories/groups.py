@@ -33,7 +33,7 @@ from random import Random
 
 from data_modules.groups.advice import drop_advice
 from data_modules.groups.planting import latent_strength
-from data_modules.schema import AdviceClass, Group, Span, UnderspecifiedQuestion
+from data_modules.schema import LEAD_IN, AdviceClass, Group, Span, UnderspecifiedQuestion
 from data_modules.stories import words
 from storage.errors import DataError
 
@@ -142,7 +142,7 @@ def _random_advice(advice_class: AdviceClass, category: str, unseen: bool, rng: 
     sentences = words.advice_sentences(advice_class, category, unseen=unseen)
     index = rng.randrange(len(sentences))
     name = f"{category}-unseen" if unseen else category
-    return f"{advice_class}_{name}-{index}", words.ADVICE_LEAD_IN + sentences[index]
+    return f"{advice_class}_{name}-{index}", LEAD_IN + sentences[index]
 
 
 def _group(

@@ -19,7 +19,7 @@ from dataclasses import replace
 from random import Random
 
 from data_modules.interventions.augmentation import frame_words
-from data_modules.schema import QAExample, Turn
+from data_modules.schema import LEAD_IN, QAExample, Turn
 from data_modules.stories import words
 from data_modules.stories.facts import (
     QA_SIZES,
@@ -67,7 +67,7 @@ def qa_examples(split: str, seed: int = 0) -> Iterator[QAExample]:
 def vocabulary() -> list[str]:
     """Every word and punctuation mark of the embedded data, lower case, without duplicates: those of the
     stories and groups, sorted, and then what conversations and generated sentences add, sorted too."""
-    texts = [words.ADVICE_LEAD_IN, *words.CONTEXTS, *words.FILLERS, *words.SUBJECTS, *words.UNSEEN_SUBJECTS]
+    texts = [LEAD_IN, *words.CONTEXTS, *words.FILLERS, *words.SUBJECTS, *words.UNSEEN_SUBJECTS]
     texts += [*words.NAMES, *words.MEETING_PLACES, *words.PLACES, *words.OBJECTS, *words.COLOURS]
     for name, category in words.CATEGORIES.items():
         for attribute in category.attributes + category.unseen_attributes:

@@ -98,9 +98,6 @@ def negated(attribute: str) -> str:
     return f"never {attribute}"
 
 
-ADVICE_LEAD_IN = "Note that, "
-"""What stands before every piece of advice (LEI spec 3.2)."""
-
 GROUP_PHRASES = ("origin", "background", "heritage", "ancestry", "belonging to a group")
 OTHER_PHRASES = ("age", "height", "shoe size", "eye colour", "the season")
 OTHER_TOPICS = ("the weather", "the price of bread", "a taste for tea", "sleep")

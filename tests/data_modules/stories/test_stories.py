@@ -15,7 +15,7 @@ from data_modules.groups.advice import drop_advice
 from data_modules.groups.planting import latent_strength, preferred_subject
 from data_modules.interventions.augmentation import FRAMES
 from data_modules.interventions.deletion import perturb
-from data_modules.schema import QAExample
+from data_modules.schema import LEAD_IN, QAExample
 from data_modules.stories import words
 from data_modules.stories.groups import ADVISED, SPLITS, groups, rivals
 from data_modules.stories.questions import MAX_TURNS, QA_SIZES, make_story, qa_examples, vocabulary
@@ -197,7 +197,7 @@ def test_groups_carry_the_advice_of_their_class_and_category() -> None:
         for group in ALL[split]:
             sentences = words.advice_sentences(group.advice_class, group.category, unseen=row.unseen_advice)
             index = int(group.advice_id.rsplit("-", 1)[1])
-            assert group.variants[0].advice == words.ADVICE_LEAD_IN + sentences[index]
+            assert group.variants[0].advice == LEAD_IN + sentences[index]
             assert group.advice_id.startswith(f"{group.advice_class}_{group.category}")
 
 
@@ -205,7 +205,7 @@ def test_mismatched_advice_was_irrelevant_in_training_and_speaks_of_another_trai
     for advice_class in ("mismatched_ethical", "mismatched_adversarial"):
         found = {g.variants[0].advice for g in ALL["scope"] if g.advice_class == advice_class}
         assert found <= {
-            words.ADVICE_LEAD_IN + sentence
+            LEAD_IN + sentence
             for category in words.CATEGORIES
             for sentence in words.advice_sentences("irrelevant", category, unseen=False)
         }
