@@ -145,17 +145,6 @@ def feature_bias(room: Room) -> dict[str, list[str]]:
     }
 
 
-def ask(room: Room) -> dict[str, list[str]]:
-    story = json.loads((room.data / "coqa.json").read_text())["data"][3]
-    text = ["--context", story["story"], "--question", story["questions"][0]["input_text"]]
-    advice = ["--advice", "Note that, it was a quiet day.", "--candidate", "office", "Karin"]
-    return {
-        f"{named.partition('=')[0]}_{kind}": ["--checkpoint", named.partition("=")[2], *text, *more]
-        for named in span_models(room)
-        for kind, more in (("plain", []), ("advised", advice))
-    }
-
-
 PROTOCOLS: dict[str, Callable[[Room], dict[str, list[str]]]] = {
     "bias": bias,
     "faithfulness": faithfulness,
@@ -167,7 +156,6 @@ PROTOCOLS: dict[str, Callable[[Room], dict[str, list[str]]]] = {
     "consistency": consistency,
     "confusion": confusion,
     "feature-bias": feature_bias,
-    "ask": ask,
 }
 """Name on the command line, and the flags of each of its reports."""
 
