@@ -8,11 +8,11 @@ interventune evaluate bias --predictions before=A.json after=B.json --output DIR
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from evaluation.answering.interface import LANGUAGE_MODELS, Answerer, Asking, named_sources
+from evaluation.answering.interface import Answerer, Asking, named_sources
 from evaluation.report import Evaluation
 from evaluation.results import Results
 from storage.command_line import AtLeast, Named
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from data_modules.schema import Group
-    from evaluation.protocols.bias.groups import Frames
 
 
 def evaluate(
@@ -57,28 +56,29 @@ def evaluate(
         raise ValueError("name either --checkpoint or --predictions")
     if bool(checkpoint) != bool(data) or (limit and not checkpoint):
         raise ValueError("--checkpoint needs --data, the groups; --data and --limit go with --checkpoint")
-    from evaluation.protocols.bias import views
-    from evaluation.protocols.bias.effects import add_effects
-    from evaluation.protocols.bias.groups import example_rows, read_predictions, with_clusters
-    from evaluation.protocols.bias.measures import add_bias, add_planted
+    import pandas as pd
 
-    named, about = named_sources(checkpoint or predictions or [], "--checkpoint"), dict[str, Any]()
+    from evaluation.protocols.bias import groups, views
+    from evaluation.protocols.bias.effects import add_effects
+    from evaluation.protocols.bias.measures import add_bias
+
+    named, about, sets = named_sources(checkpoint or predictions or [], "--checkpoint"), dict[str, Any](), {}
     if predictions:
-        found = {name: read_predictions(Path(path), skip_bad=skip_bad) for name, path in named.items()}
-        scored: dict[str, Frames] = {"": with_clusters(found, clusters) if clusters else found}
+        read = {name: groups.read_predictions(Path(path), skip_bad=skip_bad) for name, path in named.items()}
+        frame = pd.concat(read, names=["checkpoint"]).reset_index("checkpoint")
     else:
         sets = read_sets(named_sources(data or [], "--data"), limit, skip_bad=skip_bad)
-        scored, about = ask_all(named, sets, clusters, asking)
+        frame = groups.group_frame(groups.group_row(group, name) for name in sets for group in sets[name])
+    if clusters:
+        frame = groups.with_clusters(frame, clusters)
+    if checkpoint:
+        frame, about = ask_all(named, frame, [*chain(*sets.values())], asking)
     results = Results(views.BIAS.by, views.BIAS.units)
-    for name, frames in scored.items():
-        add_bias(results, frames, {"data": name})
-        add_effects(results, frames, {"data": name})
-        if planted_seed is not None:
-            add_planted(results, frames, planted_seed, {"data": name})
-    model = any(path.startswith(LANGUAGE_MODELS) for path in named.values())
-    failures = [*example_rows(scored, failed=True)]
-    evaluation = views.report(results, list(named), failures, about, language_model=model)
-    return replace(evaluation, examples=example_rows(scored))
+    for name, rows in frame.groupby("data", sort=False):
+        frames, place = dict(iter(rows.groupby("checkpoint", sort=False))), {"data": str(name)}
+        add_bias(results, frames, place, planted_seed)
+        add_effects(results, frames, place)
+    return views.make_report(results, [*groups.example_rows(frame)], list(named), about)
 
 
 def read_sets(sources: Mapping[str, str], limit: int, *, skip_bad: bool) -> dict[str, list[Group]]:
@@ -87,32 +87,23 @@ def read_sets(sources: Mapping[str, str], limit: int, *, skip_bad: bool) -> dict
     from data_modules.sources import read_groups
 
     sets = {name: list(read_groups(source, skip_bad=skip_bad)) for name, source in sources.items()}
-    return {name: with_unadvised(spread(groups, limit) if limit else groups) for name, groups in sets.items()}
+    return {name: with_unadvised(spread(found, limit) if limit else found) for name, found in sets.items()}
 
 
 def ask_all(
-    named: Mapping[str, str],
-    sets: Mapping[str, Sequence[Group]],
-    clusters: Sequence[str] | None,
-    asking: Asking,
-) -> tuple[dict[str, Frames], dict[str, Any]]:
-    """The scored groups of every data set by checkpoint, and `about` of the checkpoints."""
+    named: Mapping[str, str], frame: DataFrame, asked: Sequence[Group], asking: Asking
+) -> tuple[DataFrame, dict[str, Any]]:
+    """The groups of a table as each checkpoint scores and answers them, and `about` of the checkpoints."""
+    import pandas as pd
+
     from evaluation.frame import ask_each
-    from evaluation.protocols.bias.groups import group_frame, with_answers, with_clusters, with_scores
+    from evaluation.protocols.bias.groups import with_answers, with_scores
 
-    frames = {name: group_frame(groups) for name, groups in sets.items()}
-    if clusters:
-        frames = with_clusters(frames, clusters)
-
-    def ask(checkpoint: str, answerer: Answerer) -> dict[str, DataFrame]:
-        found = {}
-        for name, groups in sets.items():
-            score_NVS = answerer.subject_scores(groups, f"scoring {name} with {checkpoint}")
-            frame = with_scores(frames[name], score_NVS)
-            if answerer.offers_unknown:
-                frame = frame.assign(unknown=1 - frame["mass"])
-            found[name] = with_answers(frame, groups, answerer, f"answering {name} with {checkpoint}")
-        return found
+    def ask(checkpoint: str, answerer: Answerer) -> DataFrame:
+        scored = with_scores(frame, answerer.subject_scores(asked, f"scoring groups with {checkpoint}"))
+        if answerer.offers_unknown:
+            scored["unknown"] = 1 - scored["mass"]
+        return with_answers(scored, asked, answerer, f"answering with {checkpoint}")
 
     found, about = ask_each(ask, named, asking, need="subjects")
-    return {name: {who: asked[name] for who, asked in found.items()} for name in sets}, about
+    return pd.concat(found, names=["checkpoint"]).reset_index("checkpoint"), about

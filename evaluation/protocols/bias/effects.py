@@ -1,4 +1,4 @@
-"""What advice does to |C| by domain and by sentence: rows of the long table.
+"""What advice does to |C|, over all and by domain: rows of the long table.
 
     carry     = |C| under advice about the subjects' domain / |C| of the same questions without advice
     kept      = |C| under advice about another domain, or none / |C| of the same questions without advice
@@ -7,6 +7,8 @@
 |C| is its mean over groups. A question is the unit: a resample draws questions, each with all that was asked
 of it, so that both sides of a ratio are of one draw. Source: this project (LEI asks whether irrelevant advice
 is ignored; these say by how much it is not).
+
+Shape letters: N groups, R resamples, C columns of sums, 4 those of a ratio.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from evaluation.protocols.bias.groups import Frames, questions_of
-from evaluation.protocols.bias.measures import COMPARED, Place, add_estimates, add_statistic
+from evaluation.protocols.bias.measures import Frames, Place, add_statistic
 from evaluation.results import Results
-from evaluation.statistics import Floats, Statistic, mean
+from evaluation.statistics import Floats, Statistic
+from evaluation.views import cells_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -33,13 +35,13 @@ LEAST = 1e-6
 
 def fields(name: str) -> tuple[str, ...]:
     """Of a ratio: groups with the advice, their |C|, groups that ask the same without it, their |C|."""
-    return f"{name}_advised", f"{name}_advised_c", f"{name}_bare", f"{name}_bare_c"
+    return f"{name}_advised", f"{name}_advised_c", f"{name}_without", f"{name}_without_c"
 
 
 def ratio(sums_R4: Floats) -> Floats:
     """Mean |C| with advice over mean |C| without, of the sums of `fields`."""
-    advised_R, advised_c_R, bare_R, bare_c_R = sums_R4.T
-    below_R = bare_c_R / bare_R
+    advised_R, advised_c_R, without_R, without_c_R = sums_R4.T
+    below_R = without_c_R / without_R
     return np.asarray(advised_c_R / advised_R / np.where(below_R > LEAST, below_R, np.nan))
 
 
@@ -49,7 +51,7 @@ def counted(sum_4: Floats) -> float:
 
 
 RATIO = Statistic(
-    "carry", fields("carry"), lambda sums_RC: ratio(sums_RC[:, 1:]), lambda sum_C: counted(sum_C[1:])
+    "ratio", fields("ratio"), lambda sums_RC: ratio(sums_RC[:, 1:]), lambda sum_C: counted(sum_C[1:])
 )
 GAP = Statistic(
     "scope gap",
@@ -57,78 +59,45 @@ GAP = Statistic(
     lambda sums_RC: ratio(sums_RC[:, 1:5]) - ratio(sums_RC[:, 5:]),
     lambda sum_C: min(counted(sum_C[1:5]), counted(sum_C[5:])),
 )
-ABS_C = mean("mean |C|", "abs_c")
 
 
 def add_effects(results: Results, frames: Frames, place: Place) -> None:
-    """All rows of this file, of one data set."""
+    """Carry, kept and scope gap of one data set."""
     frames = {
-        name: frame.assign(unit=questions_of(frame).factorize()[0], abs_c=frame["c"].abs())
-        for name, frame in frames.items()
+        name: rows.assign(unit=rows["key"].str.rpartition("|")[0], abs_c=rows["c"].abs())
+        for name, rows in frames.items()
     }
     every = pd.concat(frames.values())
-    for advice, members in every.groupby("class", sort=False):
-        for domain, noun in places(members):
-            at = {**place, "class": str(advice), "domain": domain, "advice_domain": noun}
-            parts = {name: select(frame, at) for name, frame in frames.items()}
-            if domain and sum(map(len, parts.values())) < len(members):
-                add_estimates(results, parts, {"": COMPARED}, at)
-            if advice != "none":
-                measure = "carry" if advice in MATCHED else "kept"
-                ratios = {name: ratio_rows(frame, carry=parts[name]) for name, frame in frames.items()}
-                add_statistic(results, measure, RATIO, ratios, at)
-        add_sentences(results, frames, {**place, "class": str(advice)})
-    for domain in ["", *sorted({*every["domain"]} - {""})]:
-        at = {**place, "class": "ethical", "domain": domain}
-        other = {**at, "class": "mismatched_ethical"}
-        gaps = {
-            name: ratio_rows(frame, carry=select(frame, at), kept=select(frame, other))
-            for name, frame in frames.items()
-        }
-        add_statistic(results, "scope_gap", GAP, gaps, at)
+    for advice in every.loc[every["class"] != "none", "class"].unique():
+        measure = "carry" if advice in MATCHED else "kept"
+        for domains in domain_places(every[every["class"] == advice]):
+            at = {"class": advice, **domains}
+            ratios = {name: ratio_rows(rows, ratio=at) for name, rows in frames.items()}
+            add_statistic(results, measure, RATIO, ratios, {**place, **at})
+            if advice == "ethical":
+                kept = {**at, "class": "mismatched_ethical"}
+                gaps = {name: ratio_rows(rows, carry=at, kept=kept) for name, rows in frames.items()}
+                add_statistic(results, "scope_gap", GAP, gaps, {**place, **at})
 
 
-def places(rows: DataFrame) -> Iterator[tuple[str, str]]:
+def domain_places(rows: DataFrame) -> Iterator[Place]:
     """Domains of subjects and of advice: all; each of subjects; each with every other that advice names."""
-    yield "", ""
-    for domain, part in rows.groupby("domain"):
-        if domain:
-            yield str(domain), ""
-            yield from ((str(domain), noun) for noun in sorted({*part["advice_domain"]} - {"", domain}))
+    yield {}
+    for domain, part in rows[rows["domain"] != ""].groupby("domain"):
+        yield {"domain": str(domain)}
+        for other in sorted({*part["advice_domain"]} - {"", domain}):
+            yield {"domain": str(domain), "advice_domain": other}
 
 
-def select(frame: DataFrame, place: Place) -> DataFrame:
-    """The groups of a class, and of the domains that are named."""
-    wanted = frame["class"] == place["class"]
-    for name in ("domain", "advice_domain"):
-        if place.get(name):
-            wanted &= frame[name] == place[name]
-    return frame[wanted]
-
-
-def ratio_rows(frame: DataFrame, **advised: DataFrame) -> DataFrame:
-    """The groups that count in ratios of these names, given those above the line, with their `fields`."""
-    rows, counted_N = frame[["unit"]], np.zeros(len(frame), dtype=bool)
-    for name, part in advised.items():
-        above = frame.index.isin(part.index)
-        below = (frame["class"] == "none") & frame["unit"].isin(part["unit"])
-        values = (above, above * frame["abs_c"], below, below * frame["abs_c"])
-        rows = rows.assign(**dict(zip(fields(name), values, strict=True)))
-        counted_N |= above | below
-    return rows[counted_N]
-
-
-def add_sentences(results: Results, frames: Frames, place: Place) -> None:
-    """mean |C| of each sentence of advice with two groups or more, where its class has several."""
-    needed = ["unit", "abs_c", "advice", "domain", "advice_domain"]
-    parts = {name: select(frame, place)[needed] for name, frame in frames.items()}
-    groups = {name: dict(iter(rows.groupby("advice", sort=False))) for name, rows in parts.items()}
-    sentences = dict.fromkeys(sentence for found in groups.values() for sentence in found if sentence)
-    for sentence in sentences if len(sentences) > 1 else ():
-        rows_of = {name: found.get(sentence, parts[name].iloc[:0]) for name, found in groups.items()}
-        if max(map(len, rows_of.values())) > 1:
-            every, at = pd.concat(rows_of.values()), {**place, "sentence": sentence}
-            for name in ("domain", "advice_domain"):
-                if every[name].nunique() == 1:
-                    at[name] = every[name].iloc[0]
-            add_statistic(results, "mean_abs_c", ABS_C, rows_of, at)
+def ratio_rows(rows: DataFrame, **places: Place) -> DataFrame:
+    """The groups that count in ratios of these names, given where those with advice are, with their
+    `fields`."""
+    columns, counted_N = dict[str, Floats](), np.zeros(len(rows), dtype=bool)
+    for name, place in places.items():
+        found = cells_of(rows, place)
+        advised_N = rows.index.isin(found.index)
+        without_N = ((rows["class"] == "none") & rows["unit"].isin(found["unit"])).to_numpy()
+        values = (advised_N, advised_N * rows["abs_c"], without_N, without_N * rows["abs_c"])
+        columns |= zip(fields(name), values, strict=True)
+        counted_N |= advised_N | without_N
+    return rows[["unit"]].assign(**columns)[counted_N]
