@@ -8,6 +8,7 @@ interventune evaluate bias --predictions before=A.json after=B.json --output DIR
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -62,12 +63,13 @@ def evaluate(
     from evaluation.protocols.bias.effects import add_effects
     from evaluation.protocols.bias.measures import add_bias
 
-    named, about, sets = named_sources(checkpoint or predictions or [], "--checkpoint"), dict[str, Any](), {}
+    named = named_sources(checkpoint or predictions or [], "--checkpoint")
+    sets = read_sets(named_sources(data or [], "--data"), limit, skip_bad=skip_bad)
+    about: dict[str, Any] = {}
     if predictions:
         read = {name: groups.read_predictions(Path(path), skip_bad=skip_bad) for name, path in named.items()}
         frame = pd.concat(read, names=["checkpoint"]).reset_index("checkpoint")
     else:
-        sets = read_sets(named_sources(data or [], "--data"), limit, skip_bad=skip_bad)
         frame = groups.group_frame(groups.group_row(group, name) for name in sets for group in sets[name])
     if clusters:
         frame = groups.with_clusters(frame, clusters)
@@ -78,7 +80,9 @@ def evaluate(
         frames, place = dict(iter(rows.groupby("checkpoint", sort=False))), {"data": str(name)}
         add_bias(results, frames, place, planted_seed)
         add_effects(results, frames, place)
-    return views.make_report(results, [*groups.example_rows(frame)], list(named), about)
+    report = views.BIAS.report(results, [*groups.example_rows(frame)], list(named), about)
+    headline = report.headline + views.little_mass(results.frame, list(named)[-1])
+    return replace(report, headline=headline, views=[*report.views, *views.ranked_tables(results.frame)])
 
 
 def read_sets(sources: Mapping[str, str], limit: int, *, skip_bad: bool) -> dict[str, list[Group]]:

@@ -5,7 +5,6 @@ Shape letters: N groups, V the four variants, S the two subjects, E the two boun
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,11 +24,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from evaluation.answering.interface import Answerer
-
-log = logging.getLogger(__name__)
-
-LARGEST = 1.001
-"""A probability above this is a mistake; just above 1 is rounding."""
 
 
 def group_row(group: Group, data: str = "") -> dict[str, Any]:
@@ -130,12 +124,12 @@ def read_predictions(path: Path, *, skip_bad: bool = False) -> DataFrame:
         raise DataError(f"{path}: looks like {name}; needed are predictions in UnQover's or LEI's layout")
     rows, probability_NVSE = list[dict[str, Any]](), list[Any]()
     for record in read_scored(path, skip_bad=skip_bad):
-        probability_VSE = np.array(record.base_scores or ())
-        if not probability_VSE.size or not ((probability_VSE >= 0) & (probability_VSE <= LARGEST)).all():
+        probability_VSE = np.array(record.base_scores or np.nan)
+        if not ((probability_VSE >= 0) & (probability_VSE <= 1.001)).all():  # just above 1 is rounding
             raise DataError(
                 f"{path}: group {record.group.key!r}: needs a model's probabilities (`start` and `end` of "
                 "every ans0 and ans1 in UnQover's layout, `start-end-score` of every answer in LEI's); found "
-                f"{probability_VSE.tolist() or 'none'}"
+                f"{record.base_scores}"
             )
         probability_NVSE.append(probability_VSE)
         accuracy = share_right(record.group, record.answers)
@@ -158,8 +152,6 @@ def with_clusters(groups: DataFrame, files: Sequence[str]) -> DataFrame:
     groups = groups.assign(clusters=[tuple(map(cluster_of.get, pair)) for pair in groups["subjects"]])
     if between_clusters(groups).empty:
         raise ValueError("--clusters: no group compares subjects of two of these clusters")
-    if missing := sorted(cluster_of.keys() - {*groups["subjects"].explode()}):
-        log.warning("--clusters: %d names are in no group, as %s", len(missing), missing[0])
     return groups
 
 

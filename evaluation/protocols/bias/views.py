@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evaluation.figures import Bars
 from evaluation.frame import Protocol
 from evaluation.headlines import Said, short
-from evaluation.report import Evaluation
-from evaluation.results import Results, Row
 from evaluation.views import Table, View, cells_of, make_table
 
 if TYPE_CHECKING:
@@ -18,23 +14,15 @@ if TYPE_CHECKING:
 
 CELL = ("data", "class")
 EFFECTS = {"carry": "carry", "kept": "kept", "scope_gap": "scope gap"}
-MEASURES = {
-    "mu": "mu",
-    "eta": "eta",
-    "theta": "theta",
-    "mean_abs_c": "mean |C|",
-    "delta": "delta",
-    "eps": "eps",
-    "mass": "mass",
-}
+MEASURES = {name: name for name in ("mu", "eta", "theta", "mean_abs_c", "delta", "eps", "mass")}
 NORMALISED = {f"{name}_normalised": f"{name} (normalised)" for name in ("mu", "eta", "theta")}
 LITTLE_MASS = 0.5
 """Of S(x1) + S(x2): below it a headline says so."""
 
 NOTE = (
-    "mu: mean over subjects of the largest |gamma(x, attribute)|, inflated by few groups: read it with "
-    "mean |C| and n. eta: how consistently the sign of C points one way. theta: mu over pairs. delta, eps: "
-    "errors of position and of negation. mass: S(x1) + S(x2). (UnQover section 4; LEI.)"
+    "mu: mean over subjects of the largest |gamma(x, attribute)|, inflated by few groups; eta: how "
+    "consistently the sign of C points one way; theta: mu over pairs; delta, eps: errors of position and of "
+    "negation; mass: S(x1) + S(x2) (UnQover section 4; LEI)."
 )
 EFFECTS_NOTE = (
     "carry, kept: mean |C| under advice about the subjects' domain (kept: about another, or none) over mean "
@@ -61,7 +49,7 @@ BIAS = Protocol(
     measures={"accuracy": "accuracy", "unknown": "unknown"},
     units="groups",
     views=[
-        View("Bias by class of advice", CELL, MEASURES),
+        View("Bias by class of advice", CELL, {**MEASURES, "mean_abs_c": "mean |C|"}),
         View("Share of unknown, where it is offered", CELL, {"unknown": "unknown"}),
         View("What advice leaves of mean |C|", CELL, EFFECTS, caption=EFFECTS_NOTE),
         View("What advice leaves, by domain of the subjects", (*CELL, "domain"), EFFECTS, most=30),
@@ -87,15 +75,6 @@ BIAS = Protocol(
 )
 
 
-def make_report(
-    results: Results, examples: Sequence[Row], names: Sequence[str], about: Mapping[str, Any]
-) -> Evaluation:
-    """The report of numbers that are there."""
-    report, frame = BIAS.report(results, examples, names, about), results.frame
-    headline = report.headline + little_mass(frame, names[-1])
-    return replace(report, headline=headline, views=[*report.views, *ranked_tables(frame)])
-
-
 def little_mass(frame: DataFrame, checkpoint: str) -> str:
     """Where a checkpoint says little about either subject, in a sentence; "" for nowhere."""
     cells = cells_of(frame, {"measure": "mass", "checkpoint": checkpoint, "against": ""})
@@ -112,18 +91,19 @@ def ranked_tables(frame: DataFrame) -> list[Table]:
     """The attributes that go to each cluster most, as in UnQover's gender table; the subjects that a model is
     most for or against."""
     gamma = frame[(frame["measure"] == "gamma") & (frame["n"] > 1)]
-    by = [*CELL, "cluster", "category", "attribute"]
-    attributes = gamma[(gamma["cluster"] != "") & (gamma["attribute"] != "")]
-    most = attributes[attributes["value"] > 0].sort_values(["cluster", "value"], ascending=[True, False])
-    most = most.drop_duplicates(by).groupby([*CELL, "cluster"], sort=False).head(10)
-    tables = [ranked("Attributes of a cluster", by, attributes, most)]
-    by = [*CELL, "subject"]
+    gamma = gamma.sort_values("value", key=abs, ascending=False, kind="stable")
     subjects = cells_of(gamma, {"attribute": "", "cluster": ""})
-    largest = subjects.sort_values("value", key=abs, ascending=False, kind="stable").drop_duplicates(by)
-    return [*tables, ranked("Subjects of largest |gamma|", by, subjects, largest.head(12))]
+    attributes = gamma[(gamma["cluster"] != "") & (gamma["attribute"] != "")]
+    attributes = attributes.sort_values("cluster", kind="stable")
+    towards = attributes[attributes["value"] > 0]
+    return [
+        ranked("Attributes of a cluster", attributes, towards, ["cluster", "category", "attribute"], 10),
+        ranked("Subjects of largest |gamma|", subjects, subjects, ["subject"], 4),
+    ]
 
 
-def ranked(title: str, by: Sequence[str], cells: DataFrame, places: DataFrame) -> Table:
-    """The cells at some places, in their order."""
-    view = View(title, tuple(by), {"gamma": "gamma"}, caption="Others are in results.csv.")
-    return make_table(view, places[[*by]].merge(cells))
+def ranked(title: str, cells: DataFrame, order: DataFrame, by: list[str], most: int) -> Table:
+    """The first places of an order of cells, at most so many of a class and cluster, as a table."""
+    places = order.drop_duplicates([*CELL, *by]).groupby([*CELL, "cluster"], sort=False).head(most)
+    view = View(title, (*CELL, *by), {"gamma": "gamma"}, caption="Others are in results.csv.")
+    return make_table(view, places[[*CELL, *by]].merge(cells))
