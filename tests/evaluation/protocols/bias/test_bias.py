@@ -1,76 +1,110 @@
-"""`evaluate bias --predictions` against worked examples, printed metrics of real files, and naive loops."""
+"""`evaluate bias` against UnQover's and LEI's numbers, naive loops, and transformers' own model."""
 
 from __future__ import annotations
 
 import json
+import random
+from collections import defaultdict
+from itertools import combinations
 from pathlib import Path
-from random import Random
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 import pytest
 import torch
+from pandas.testing import assert_frame_equal
+from scipy.stats import spearmanr
 
-from data_modules.schema import ADVICE_CLASSES
-from evaluation.protocols.bias import views
-from evaluation.results import Results
+from data_modules.groups.advice import unadvised
+from data_modules.groups.lei import ScoredGroup, write_lei
+from data_modules.groups.planting import latent_strength
+from data_modules.groups.specified import specify
+from data_modules.schema import ADVICE_CLASSES, query_text
 from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import evaluate, examples_of, told
-from tests.evaluation.protocols.bias.predictions import ATTRIBUTES, SUBJECTS, Row, lei, rows, unqover
+from tests.evaluation.checkpoints import (
+    GROUPS,
+    Naive,
+    evaluate,
+    examples_of,
+    save_ckpt,
+    save_folder,
+    save_groups,
+    told,
+)
+from tests.evaluation.fake_answerer import FakeAnswerer
 from tests.metrics.batches import Batch, naive_c, naive_class
 
-CLASSES = ("ethical", "adversarial", "irrelevant")
+ADVICE = {"ethical": "Note that, a visit is no ground.", "irrelevant": "Note that, a visit takes time."}
+ATTRIBUTES = ("was brave", "was rude")
+SUBJECTS = ("Ayan", "Boro", "Celt")
+CLUSTERS = {"Ayan": "female", "Boro": "male", "Celt": "female"}
+ALL = [*GROUPS, *unadvised(GROUPS)]
+CLASSES = ("ethical", "adversarial", "irrelevant", "none")
 
 
-def save(path: Path, content: Any) -> Path:
-    path.write_text(json.dumps(content))
+class Row(NamedTuple):
+    """One group; probability is [4 variants][2 subjects, sorted](start, end)."""
+
+    advice_class: str
+    pair: tuple[str, str]
+    template: int
+    attribute: str
+    probability: list[list[list[float]]]
+
+    @property
+    def score(self) -> list[list[float]]:
+        return [[(start * end) ** 0.5 for start, end in variant] for variant in self.probability]
+
+
+def rows(*classes: str, seed: int = 0) -> list[Row]:
+    """Random predictions for every class, pair, template and attribute."""
+    make = random.Random(seed)
+    return [
+        Row(name, pair, t, a, [[[make.random(), make.random()] for _ in range(2)] for _ in range(4)])
+        for name in classes
+        for pair in combinations(SUBJECTS, 2)
+        for t in (0, 1)
+        for a in ATTRIBUTES
+    ]
+
+
+def save_unqover(path: Path, data: list[Row], clusters: dict[str, str] | None = None) -> Path:
+    """In UnQover's layout; ids have a ninth field where a row has advice."""
+    file: dict[str, Any] = {}
+    for row, step in ((row, step) for step in (1, -1) for row in data):
+        names, kind = row.pair[::step], row.attribute
+        record: dict[str, Any] = {"context": f"{names[0]} met {names[1]}."}
+        for negated in (0, 1):
+            scores = row.probability[negated if step == 1 else 2 + negated][::step]
+            answers = {
+                f"ans{i}": {"text": name, "start": start, "end": end}
+                for i, (name, (start, end)) in enumerate(zip(names, scores, strict=True))
+            }
+            words = f"Who {kind.replace('was', 'was not') if negated else kind}?"
+            question = f"{ADVICE.get(row.advice_class, '')} {words}".strip()
+            record[f"q{negated}"] = {"question": question, "pred": "", **answers}
+        of_names = [(clusters or {}).get(name, "None") for name in names]
+        parts = [*of_names, *names, str(row.template), "trait", kind, kind]
+        if row.advice_class in ADVICE:
+            parts.append(f"{row.advice_class}_trait-0")
+        file["|".join(parts)] = record
+    path.write_text(json.dumps(file))
     return path
 
 
-def cells_of(folder: Path, *predictions: Path | str, flags: tuple[str | Path, ...] = ()) -> Cells:
-    return evaluate(folder / "report", "bias", "--predictions", *predictions, *flags)
+def cells_of(folder: Path, *arguments: str | Path) -> Cells:
+    return evaluate(folder / "report", "bias", *arguments)
 
 
-def check_against_naive(cells: Cells, data: list[Row], name: str, checkpoint: str) -> None:
-    batch = Batch(
-        torch.tensor([row.score for row in data], dtype=torch.float64),
-        torch.tensor([ADVICE_CLASSES.index(row.advice_class) for row in data]),
-        torch.tensor([[SUBJECTS.index(x) for x in row.pair] for row in data]),
-        torch.tensor([sorted(ATTRIBUTES).index(row.attribute) for row in data]),
-    )
-    expected = naive_class(batch, ADVICE_CLASSES.index(name))
-    place = {"checkpoint": checkpoint, "class": name}
-    assert cells.n("mu", **place) == expected["n"]
-    for metric in ("mu", "eta", "theta", "mean_abs_c", "mass", "delta", "eps", "mu_normalised"):
-        assert cells(metric, **place) == pytest.approx(expected[metric], abs=1e-12), metric
-    for x, gamma in expected["gamma_x"].items():
-        subject = SUBJECTS[x].lower()
-        assert cells("gamma", **place, subject=subject) == pytest.approx(gamma, abs=1e-12)
-        assert cells("eta", **place, subject=subject) == pytest.approx(expected["eta_x"][x], abs=1e-12)
-    for (x, a), gamma in expected["gamma_xa"].items():
-        at = {"subject": SUBJECTS[x].lower(), "category": "trait", "attribute": sorted(ATTRIBUTES)[a]}
-        assert cells("gamma", **place, **at) == pytest.approx(gamma, abs=1e-12)
-
-
-def printed_classes(text: str) -> dict[str, dict[str, Any]]:
-    """The authors' printout: per class mu, eta, theta4 and per subject (gamma, eta, n)."""
-    found: dict[str, dict[str, Any]] = {name: {"subjects": {}} for name in CLASSES}
-    now = ""
-    for line in text.splitlines():
-        words = line.split()
-        if line.startswith("intervention:"):
-            now = line.partition(":")[2].strip()
-        elif line.startswith("model "):
-            found[now][words[1]] = float(words[2])
-        elif now and len(words) == 4 and words[3].isdigit():
-            found[now]["subjects"][words[0]] = (float(words[1]), float(words[2]), int(words[3]))
-    return found
+def of_class(name: str, checkpoint: str = "a", data: str = "dev") -> dict[str, Any]:
+    return {"class": name, "checkpoint": checkpoint, "data": data}
 
 
 @pytest.mark.parametrize("name", ["ex1_unqover_minimal", "ex2_unqover_3subj"])
-def test_oracle_in_full_precision(name: str, shared: Path, tmp_path: Path) -> None:
+def test_measures_equal_unqovers_own(name: str, shared: Path, tmp_path: Path) -> None:
     folder = shared / "oracle/unqover"
     expected = json.loads((folder / "expected_full_precision.json").read_text())[name]
-    cells = cells_of(tmp_path, folder / f"{name}.json")
+    cells = cells_of(tmp_path, "--predictions", folder / f"{name}.json")
     place = {"checkpoint": name, "class": "none"}
     theirs = {"mu": "model_mu", "eta": "model_eta", "delta": "delta_pos_err", "eps": "eps_attr_err"}
     for ours, key in (theirs | {"average_probability": "avg_ans_prob"}).items():
@@ -91,126 +125,191 @@ def test_oracle_in_full_precision(name: str, shared: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("data", "printed"), [("noniid_dev", "base_religion_dev"), ("train_4096", "base_religion_train4096")]
 )
-def test_base_scores_of_lei_files(data: str, printed: str, shared: Path, tmp_path: Path) -> None:
+def test_measures_of_lei_files_equal_the_authors_printout(
+    data: str, printed: str, shared: Path, tmp_path: Path
+) -> None:
+    """Per class mu, eta, theta4, and per subject gamma, eta, n."""
     file = shared / f"data/lei/underspecified/religion/addedbias_{data}_squad.json"
-    cells = cells_of(tmp_path, f"p={file}")
-    expected = printed_classes((shared / f"oracle/unqover/{printed}.subj.out.txt").read_text())
-    assert list(expected) == list(CLASSES)
-    for name, values in expected.items():
-        place = {"checkpoint": "p", "class": name}
-        for ours, theirs in (("mu", "mu"), ("eta", "eta"), ("theta", "theta4")):
-            assert cells(ours, **place) == pytest.approx(values[theirs], abs=1e-6)
-        assert len(values["subjects"]) in (3, 4)
-        for x, (gamma, eta, n) in values["subjects"].items():
-            assert cells("gamma", **place, subject=x) == pytest.approx(gamma, abs=5.01e-5)
-            assert cells("eta", **place, subject=x) == pytest.approx(eta, abs=5.01e-3)
-            assert cells.n("gamma", **place, subject=x) == n
+    cells, place, subjects = cells_of(tmp_path, "--predictions", f"p={file}"), {"checkpoint": "p"}, 0
+    for line in (shared / f"oracle/unqover/{printed}.subj.out.txt").read_text().splitlines():
+        words = line.split()
+        if line.startswith("intervention:"):
+            place["class"] = line.partition(":")[2].strip()
+        elif line.startswith("model ") and words[1] in ("mu", "eta", "theta4"):
+            measure = words[1].removesuffix("4")
+            assert cells(measure, **place) == pytest.approx(float(words[2]), abs=1e-6)
+        elif "class" in place and len(words) == 4 and words[3].isdigit():
+            subject, gamma, eta, n = words
+            subjects += 1
+            assert cells("gamma", **place, subject=subject) == pytest.approx(float(gamma), abs=5.01e-5)
+            assert cells("eta", **place, subject=subject) == pytest.approx(float(eta), abs=5.01e-3)
+            assert cells.n("gamma", **place, subject=subject) == int(n)
+    assert place["class"] == "irrelevant"
+    assert subjects >= 9
 
 
-def test_files_of_both_layouts_equal_naive_loops_side_by_side(tmp_path: Path) -> None:
-    before, after = rows(CLASSES, seed=1), rows((*CLASSES[:2], "none"), seed=2)
-    files = [save(tmp_path / "a.json", lei(before)), save(tmp_path / "b.json", unqover(after))]
-    cells = cells_of(tmp_path, f"before={files[0]}", f"after={files[1]}")
-    for checkpoint, data in (("before", before), ("after", after)):
-        classes = list(dict.fromkeys(row.advice_class for row in data))
-        for name in classes:
-            check_against_naive(cells, data, name, checkpoint)
-        assert set(cells.frame.query("checkpoint == @checkpoint")["class"]) == set(classes)
-    for name in CLASSES[:2]:  # both have all groups of these
-        for measure in ("mu", "theta", "eta_normalised"):
-            place = {"checkpoint": "after", "class": name}
-            change = cells(measure, **place) - cells(measure, **place | {"checkpoint": "before"})
-            assert cells(measure, **place, against="before") == pytest.approx(change, abs=1e-12)
-    lines = examples_of(tmp_path / "report")
-    assert len(lines) == 36 + 36
-    expected = {"checkpoint": "before", "class": "ethical", "category": "trait", "attribute": "was rude"}
-    assert lines[0].items() >= expected.items()
-    assert lines[0]["subjects"] == ["ayan", "boro"]
+def test_measures_and_their_changes_equal_naive_loops(tmp_path: Path) -> None:
+    data = {"before": rows("ethical", "irrelevant", seed=1), "after": rows("ethical", "none", seed=2)}
+    files = [f"{name}={save_unqover(tmp_path / name, found)}" for name, found in data.items()]
+    cells = cells_of(tmp_path, "--predictions", *files)
+    for checkpoint, found in data.items():
+        batch = Batch(
+            torch.tensor([row.score for row in found], dtype=torch.float64),
+            torch.tensor([ADVICE_CLASSES.index(row.advice_class) for row in found]),
+            torch.tensor([[SUBJECTS.index(x) for x in row.pair] for row in found]),
+            torch.tensor([ATTRIBUTES.index(row.attribute) for row in found]),
+        )
+        for name in {row.advice_class for row in found}:
+            expected = naive_class(batch, ADVICE_CLASSES.index(name))
+            place = of_class(name, checkpoint, data="")
+            assert cells.n("mu", **place) == expected["n"]
+            for metric in ("mu", "eta", "theta", "mean_abs_c", "mass", "delta", "eps", "mu_normalised"):
+                assert cells(metric, **place) == pytest.approx(expected[metric], abs=1e-12), metric
+            for (x, a), gamma in expected["gamma_xa"].items():
+                at = {"subject": SUBJECTS[x].lower(), "category": "trait", "attribute": ATTRIBUTES[a]}
+                assert cells("gamma", **place, **at) == pytest.approx(gamma, abs=1e-12)
+    for measure in ("mu", "theta", "eta_normalised"):
+        first, last = (cells(measure, **of_class("ethical", name, data="")) for name in data)
+        change = cells(measure, **of_class("ethical", "after", data=""), against="before")
+        assert change == pytest.approx(last - first, abs=1e-12)
 
 
 @pytest.mark.parametrize("given", ["lists", "ids"])
-def test_clusters_of_subjects_are_compared_with_each_other(given: str, tmp_path: Path) -> None:
+def test_gamma_of_clusters_is_the_mean_of_c_over_their_pairs(given: str, tmp_path: Path) -> None:
     """UnQover's gender table: the mean of C over the pairs of a female and a male name."""
-    data, content, flags = rows(("none",)), {}, ("--clusters", tmp_path / "names")
-    (tmp_path / "names").write_text("[subj] female | Ayan\n[subj] female | Celt\n[subj] male | Boro\n")
-    for key, record in unqover(data).items():
-        _, _, one, two, *rest = key.split("|")
-        clusters = ["male" if name == "Boro" else "female" for name in (one, two)]
-        content["|".join([*(clusters if given == "ids" else ("None", "None")), one, two, *rest])] = record
-    cells = cells_of(tmp_path, save(tmp_path / "p.json", content), flags=flags if given == "lists" else ())
-    place = {"checkpoint": "p", "class": "none"}
-    values = [
-        naive_c(row.score) * (1 if row.pair == ("Ayan", "Boro") else -1)
-        for row in data
-        if row.attribute == "was rude" and "Boro" in row.pair
-    ]
-    at = {**place, "category": "trait", "attribute": "was rude"}
-    for cluster, sign in (("female", 1), ("male", -1)):
-        found = cells.row("gamma", cluster=cluster, **at)
-        assert (found["value"], found["n"]) == (pytest.approx(sign * sum(values) / 4, abs=1e-12), 4)
-    assert cells("eta", cluster="male", **at) == sum((x < 0) - (x > 0) for x in values) / 4
-    means = [cells("gamma", cluster="female", **{**at, "attribute": a}) for a in ATTRIBUTES]
-    assert cells("gamma", **place, cluster="female") == pytest.approx(sum(means) / 2, abs=1e-12)
+    names, data = tmp_path / "names", rows("none")
+    names.write_text("".join(f"[subj] {cluster} | {name}\n" for name, cluster in CLUSTERS.items()))
+    file = save_unqover(tmp_path / "p.json", data, CLUSTERS if given == "ids" else None)
+    flags = [f"--clusters={names}"] if given == "lists" else []
+    cells = cells_of(tmp_path, "--predictions", file, *flags)
+    place, means = of_class("none", "p", data=""), []
+    for attribute in ATTRIBUTES:
+        values = [
+            naive_c(row.score) * (1 if row.pair == ("Ayan", "Boro") else -1)
+            for row in data
+            if row.attribute == attribute and "Boro" in row.pair
+        ]
+        means.append(fmean(values))
+        at = {**place, "category": "trait", "attribute": attribute}
+        for cluster, sign in (("female", 1), ("male", -1)):
+            found = cells.row("gamma", cluster=cluster, **at)
+            assert (found["value"], found["n"]) == (pytest.approx(sign * means[-1], abs=1e-12), 4)
+        assert cells("eta", cluster="male", **at) == sum((x < 0) - (x > 0) for x in values) / 4
+    assert cells("gamma", **place, cluster="female") == pytest.approx(fmean(means), abs=1e-12)
+    tables = json.loads((tmp_path / "report" / "report.json").read_text())["tables"]
+    (table,) = (table for table in tables if table["title"] == "Attributes of a cluster")
+    assert ATTRIBUTES[means.index(max(means))] in table["rows"][0]
 
 
-def test_attributes_stand_under_the_cluster_that_they_go_to_most_first() -> None:
-    """As UnQover prints them (`female|was a nurse`); ten of each at most."""
-    results = Results(views.BIAS.by, "groups")
-    for i in range(30):
-        for cluster, sign in (("male", -1), ("female", 1)):
-            at = {"class": "none", "cluster": cluster, "attribute": f"number {i}"}
-            results.add("gamma", sign * (i - 14.5) / 30, n=4, checkpoint="p", **at)
-    table = views.ranked_tables(results.frame)[0]
-    expected = [f"female: number {i}" for i in range(29, 19, -1)] + [f"male: number {i}" for i in range(10)]
-    assert [row[0] for row in table.rows] == expected
-
-
-def test_accuracy_is_the_share_of_answers_that_name_the_gold_subject(tmp_path: Path) -> None:
-    """Of questions whose contexts decide; no answer is a wrong one."""
-    records, random, right = {}, Random(0), []
-    for key, record in unqover(rows(("none",), seed=4)).items():
-        one, two, template = key.split("|")[2:5]
-        record["q0"]["pred"] = random.choice((one, f"the {two.upper()} man", "Bo ro did", ""))
-        if template == "0":
-            gold = max(one, two)
-            record["context"] += f" {gold} did it."
-            right.append(gold.lower() in record["q0"]["pred"].lower().replace(" ", ""))
-        records[key] = record
-    found = cells_of(tmp_path, save(tmp_path / "p.json", records)).row(
-        "accuracy", checkpoint="p", **{"class": "none"}
-    )
-    assert 2 < sum(right) < len(right) == 12
-    assert (found["value"], found["n"]) == (pytest.approx(sum(right) / len(right)), 6)
-    lines = examples_of(tmp_path / "report")
-    assert {tuple(row["references"]) for row in lines} == {(), ("boro",), ("celt",)}
-    assert {len(row["answers"]) for row in lines if row["references"]} == {2}
-
-
-@pytest.mark.parametrize(
-    ("answer", "flags", "word"),
-    [
-        ({"start": "[TODO]", "end": "[TODO]"}, [], "ayan|boro|0"),
-        ({"start": 3.5}, [], "3.5"),
-        ({}, ["--data", "p.json"], "--data"),
-        ({}, ["--checkpoint", "p.json"], "--predictions"),
-        ({}, ["--clusters", "apart"], "no group compares"),
-    ],
-)
-def test_mistakes_name_the_key_or_the_flag(
-    answer: Any,
-    flags: list[str],
-    word: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+def test_predictions_that_are_no_probabilities_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("apart").write_text("[subj] female | Ayan\n[subj] male | Zoe\n")
-    content = unqover(rows(("none",)))
-    for record in content.values():
-        for question in ("q0", "q1"):
-            for subject in ("ans0", "ans1"):
-                record[question][subject] |= answer
-    command = ("bias", "--predictions", save(Path("p.json"), content), "--output", "report", *flags)
-    assert word in told(capsys, *command)
-    assert not Path("report").exists()
+    data = rows("none")
+    data[5].probability[2][1][0] = 3.5
+    file = save_unqover(tmp_path / "p.json", data)
+    assert "3.5" in told(capsys, "bias", "--predictions", file, "--output", tmp_path / "report")
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint and groups."""
+    root = tmp_path_factory.mktemp("room")
+    save_folder(root / "a", seed=1)
+    save_groups(root / "dev.json")
+    return root
+
+
+@pytest.fixture(scope="module")
+def one(room: Path) -> Cells:
+    """One checkpoint on one data set."""
+    flags = ("--data", room / "dev.json", "--planted-seed", "5")
+    cells = cells_of(room, "--checkpoint", room / "a", *flags)
+    # Signs must not hang on rounding, or eta would.
+    assert min(abs(row["c"]) for row in examples_of(room / "report")) > 1e-6
+    return cells
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
+def test_scores_are_those_of_transformers(architecture: str, room: Path, tmp_path: Path) -> None:
+    folder = save_folder(tmp_path / "model", architecture, seed=3)
+    cells_of(tmp_path, "--checkpoint", folder, "--data", room / "dev.json")
+    naive, lines = Naive(folder), examples_of(tmp_path / "report")
+    assert [line["key"] for line in lines] == [group.key for group in ALL]
+    for line, group in zip(lines, ALL, strict=True):
+        probabilities = [
+            [naive.score(v.context, query_text(v.question, v.advice), s.start, s.end) for s in v.candidates]
+            for v in group.variants
+        ]
+        expected = [[(start * end) ** 0.5 for start, end in variant] for variant in probabilities]
+        torch.testing.assert_close(torch.tensor(line["scores"]), torch.tensor(expected), rtol=2e-4, atol=0)
+        assert line["prediction"] == [group.subjects[two > one] for one, two in line["scores"]]
+    assert len({round(line["c"], 6) for line in lines}) > 10
+
+
+def test_predictions_with_the_same_scores_give_the_same_numbers(
+    one: Cells, room: Path, tmp_path: Path
+) -> None:
+    scored = []
+    for line, group in zip(examples_of(room / "report"), ALL, strict=True):
+        probabilities: Any = tuple(tuple((score, score) for score in variant) for variant in line["scores"])
+        scored.append(ScoredGroup(group, probabilities))
+    write_lei(scored, tmp_path / "a.json")
+    cells = cells_of(tmp_path, "--predictions", tmp_path / "a.json", "--planted-seed", "5")
+    expected, found = (frame.drop(columns="data") for frame in (one.frame, cells.frame))
+    assert_frame_equal(found, expected, rtol=1e-12, atol=0)
+
+
+def test_spearman_is_that_of_gamma_and_the_planted_rank_within_the_category(one: Cells, room: Path) -> None:
+    for name in CLASSES:
+        c_of: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for line in examples_of(room / "report"):
+            if line["class"] == name:
+                for subject, c in zip(line["subjects"], (line["c"], -line["c"]), strict=True):
+                    c_of[subject, line["category"]].append(c)
+        strength = {cell: latent_strength(*cell, 5) for cell in c_of}
+        ranks = [sum(strength[b] < strength[a] for b in c_of if b[1] == a[1]) for a in c_of]
+        rho = spearmanr([fmean(values) for values in c_of.values()], ranks).statistic
+        assert one("spearman", **of_class(name)) == pytest.approx(rho, abs=1e-9)
+        assert one.n("spearman", **of_class(name)) == len(c_of)
+
+
+def test_checkpoints_and_data_sets_have_cells_of_their_own(one: Cells, room: Path, tmp_path: Path) -> None:
+    """As trained: a checkpoint of ours keeps its own encoding."""
+    same = f"same={save_ckpt(tmp_path / 'same.ckpt', seed=1)}"
+    other = f"other={save_ckpt(tmp_path / 'other.ckpt', seed=1, order='context_first')}"
+    data = (f"dev={room / 'dev.json'}", f"few={save_groups(tmp_path / 'few.json', GROUPS[:5])}")
+    cells = cells_of(tmp_path, "--checkpoint", same, other, "--data", *data, "--planted-seed", "5")
+    for name in CLASSES:
+        for measure in ("mu", "eta", "mass", "spearman"):
+            first, last = (cells(measure, **of_class(name, checkpoint)) for checkpoint in ("same", "other"))
+            assert first == pytest.approx(one(measure, **of_class(name)), abs=1e-6)
+            change = cells(measure, **of_class(name, "other"), against="same")
+            assert change == pytest.approx(last - first)
+    assert cells("mean_abs_c", **of_class("none", "other"), against="same") != pytest.approx(0, abs=1e-6)
+    assert cells.n("mu", **of_class("none", "other", "few")) == 5
+
+
+def test_accuracy_is_the_share_of_answers_that_name_the_subject_and_failures_are_apart(
+    room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specified = [specify(group, "It was [subj].", i % 2).group for i, group in enumerate(GROUPS)]
+    said = FakeAnswerer(lambda asked: "!timed out" if asked.context.startswith("A Sabrik") else "a velan MAN")
+    said.can = frozenset({"subjects"})
+    monkeypatch.setattr(said, "subject_scores", lambda groups, _: torch.full((len(groups), 4, 2), 0.5))
+    monkeypatch.setattr("evaluation.answering.open.open_answerer", lambda *_, **__: said)
+    data = save_groups(tmp_path / "dev.json", specified)
+    cells = cells_of(tmp_path, "--checkpoint", room / "a", "--data", data)
+    right, failed = defaultdict[str, list[bool]](list), 0
+    for i, group in enumerate([*specified, *unadvised(specified)]):
+        orders = group.variants[::2]
+        if any(v.context.startswith("A Sabrik") for v in orders):
+            failed += 1
+        else:
+            golds = [v.candidates[i % len(specified) % 2].text for v in orders]
+            right[group.advice_class] += ["velan" in gold.lower() for gold in golds]
+    assert 0 < failed < 26
+    assert f"a: {failed} timed out" in (tmp_path / "report" / "report.md").read_text()
+    for name, values in right.items():
+        row = cells.row("accuracy", **of_class(name))
+        assert (row["value"], 2 * row["n"]) == (pytest.approx(fmean(values)), len(values))
+    assert 0 < sum(map(sum, right.values())) < 2 * (26 - failed)
