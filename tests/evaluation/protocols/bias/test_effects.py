@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -26,7 +25,7 @@ SHARES = {"none": 0.9, "ethical": 0.1, "adversarial": 1.1, "mismatched_ethical":
 MEASURE_OF = {"ethical": "carry", "adversarial": "carry", "mismatched_ethical": "kept"}
 
 
-def scored(domains: list[str], share: Callable[[str], float], *, mass: float = 1.0) -> list[ScoredGroup]:
+def scored(domains: list[str], shares: dict[str, float], *, mass: float = 1.0) -> list[ScoredGroup]:
     """Each question without advice, with ethical advice in two wordings, adversarial, and ethical about every
     other domain."""
     found = []
@@ -42,7 +41,7 @@ def scored(domains: list[str], share: Callable[[str], float], *, mass: float = 1
                 text = f"Note that, {name} {noun} {wording}." if noun else ""
                 advice_id = f"{name}_{noun}-{wording}" if noun else ""
                 group = with_advice(question, text, name, advice_id, noun)
-                shift = c * share(name) * make.uniform(0.9, 1.1)
+                shift = c * shares[name] * make.uniform(0.9, 1.1)
                 one, two = ((mass * (0.5 + sign * shift / 2),) * 2 for sign in (1, -1))
                 found.append(ScoredGroup(group, ((one, two), (two, one), (one, two), (two, one))))
     return found
@@ -59,7 +58,7 @@ def cells_of(folder: Path, **data: list[ScoredGroup]) -> Cells:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report on a model before and after it was steered."""
     path, names = tmp_path_factory.mktemp("steered"), list(DOMAINS)
-    cells_of(path, before=scored(names, lambda _: 1.0), after=scored(names[::-1], SHARES.__getitem__))
+    cells_of(path, before=scored(names, dict.fromkeys(SHARES, 1.0)), after=scored(names[::-1], SHARES))
     return path
 
 
@@ -121,7 +120,7 @@ def test_a_resample_draws_questions_with_all_that_is_asked_of_them(folder: Path)
 
 
 def test_classes_without_a_question_in_common_have_no_carry(tmp_path: Path) -> None:
-    records = scored(["diet"], SHARES.__getitem__)
+    records = scored(["diet"], SHARES)
     apart = [r for r in records if (r.group.advice_class == "none") == (r.group.template > "2")]
     cells = cells_of(tmp_path, p=apart)
     assert {"none", "ethical"} <= set(cells.frame["class"])
@@ -129,7 +128,7 @@ def test_classes_without_a_question_in_common_have_no_carry(tmp_path: Path) -> N
 
 
 def test_headline_names_the_classes_under_which_subjects_get_little(tmp_path: Path) -> None:
-    records, little = (scored(["diet"], SHARES.__getitem__, mass=mass) for mass in (1.0, 0.02))
+    records, little = (scored(["diet"], SHARES, mass=mass) for mass in (1.0, 0.02))
     pairs = zip(records, little, strict=True)
     cells_of(tmp_path, p=[b if b.group.advice_class == "ethical" else a for a, b in pairs])
     headline = json.loads((tmp_path / "r" / "report.json").read_text())["headline"]
