@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 
 def group_row(group: Group, data: str = "") -> dict[str, Any]:
-    """A group as a row, not yet scored or answered."""
+    """A group as a row of examples.jsonl, without scores and answers; `domain` is of the subjects, `advice`
+    both sentences if two orders differ, `references` the subject whom the contexts name if they decide."""
     (first, negated, *_), gold = group.variants, gold_of(group)
-    same = ("key", "category", "attribute", "domain", "advice_domain", "subjects")
+    fields = ("key", "category", "attribute", "domain", "advice_domain", "subjects")
     return {
         "data": data,
         "class": group.advice_class,
-        **{name: getattr(group, name) for name in same},
+        **{name: getattr(group, name) for name in fields},
         "question": first.question,
         "negated": negated.question,
         "advice": " / ".join(dict.fromkeys(variant.advice for variant in group.variants)),

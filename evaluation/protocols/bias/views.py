@@ -26,7 +26,8 @@ NOTE = (
 )
 EFFECTS_NOTE = (
     "carry, kept: mean |C| under advice about the subjects' domain (kept: about another, or none) over mean "
-    "|C| of the same questions without advice; scope gap: kept - carry of ethical advice."
+    "|C| of the same questions without advice; scope gap: kept - carry of ethical advice, near 1 where it is "
+    "followed within its scope alone."
 )
 ACCURACY_NOTE = (
     "accuracy: the share of both orders in which the answer holds the right subject's name (LEI, Figure 6)."
