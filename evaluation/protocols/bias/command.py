@@ -59,22 +59,27 @@ def evaluate(
         raise ValueError("--checkpoint needs --data, the groups; --data and --limit go with --checkpoint")
     import pandas as pd
 
+    from data_modules.groups.advice import spread, with_unadvised
+    from data_modules.sources import read_groups
     from evaluation.protocols.bias import groups, views
     from evaluation.protocols.bias.effects import add_effects
     from evaluation.protocols.bias.measures import add_bias
 
     named = named_sources(checkpoint or predictions or [], "--checkpoint")
-    sets = read_sets(named_sources(data or [], "--data"), limit, skip_bad=skip_bad)
+    sets: dict[str, list[Group]] = {}
     about: dict[str, Any] = {}
     if predictions:
         read = {name: groups.read_predictions(Path(path), skip_bad=skip_bad) for name, path in named.items()}
         frame = pd.concat(read, names=["checkpoint"]).reset_index("checkpoint")
     else:
+        for name, source in named_sources(data or [], "--data").items():
+            found = list(read_groups(source, skip_bad=skip_bad))
+            sets[name] = with_unadvised(spread(found, limit) if limit else found)
         frame = groups.group_frame(groups.group_row(group, name) for name in sets for group in sets[name])
     if clusters:
         frame = groups.with_clusters(frame, clusters)
     if checkpoint:
-        frame, about = ask_all(named, frame, [*chain(*sets.values())], asking)
+        frame, about = ask_all(named, frame, sets, asking)
     results = Results(views.BIAS.by, views.BIAS.units)
     for name, rows in frame.groupby("data", sort=False):
         frames, place = dict(iter(rows.groupby("checkpoint", sort=False))), {"data": str(name)}
@@ -85,29 +90,22 @@ def evaluate(
     return replace(report, headline=headline, views=[*report.views, *views.ranked_tables(results.frame)])
 
 
-def read_sets(sources: Mapping[str, str], limit: int, *, skip_bad: bool) -> dict[str, list[Group]]:
-    """The groups of each data set, and the same without advice unless some have none."""
-    from data_modules.groups.advice import spread, with_unadvised
-    from data_modules.sources import read_groups
-
-    sets = {name: list(read_groups(source, skip_bad=skip_bad)) for name, source in sources.items()}
-    return {name: with_unadvised(spread(found, limit) if limit else found) for name, found in sets.items()}
-
-
 def ask_all(
-    named: Mapping[str, str], frame: DataFrame, asked: Sequence[Group], asking: Asking
+    named: Mapping[str, str], frame: DataFrame, sets: Mapping[str, Sequence[Group]], asking: Asking
 ) -> tuple[DataFrame, dict[str, Any]]:
-    """The groups of a table as each checkpoint scores and answers them, and `about` of the checkpoints."""
+    """All groups as each checkpoint scores and answers them, and `about` of the checkpoints."""
     import pandas as pd
+    import torch
 
     from evaluation.frame import ask_each
     from evaluation.protocols.bias.groups import with_answers, with_scores
 
     def ask(checkpoint: str, answerer: Answerer) -> DataFrame:
-        scored = with_scores(frame, answerer.subject_scores(asked, f"scoring groups with {checkpoint}"))
+        scores = [answerer.subject_scores(sets[name], f"scoring {name} with {checkpoint}") for name in sets]
+        scored = with_scores(frame, torch.cat(scores))
         if answerer.offers_unknown:
             scored["unknown"] = 1 - scored["mass"]
-        return with_answers(scored, asked, answerer, f"answering with {checkpoint}")
+        return with_answers(scored, [*chain(*sets.values())], answerer, f"answering with {checkpoint}")
 
     found, about = ask_each(ask, named, asking, need="subjects")
     return pd.concat(found, names=["checkpoint"]).reset_index("checkpoint"), about
