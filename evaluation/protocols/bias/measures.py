@@ -6,7 +6,7 @@ Shape letters: N groups, X subjects, A attributes, C categories, R resamples.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,8 @@ OF_CLASSES = (
 )
 """Fields of `BiasResult`, which are named MEASURE_AXES."""
 OF_SUBJECTS = ("gamma_KX", "eta_KX", "gamma_KXA", "eta_KXA")
+OF_ADVICE = ("mu_K", "mean_abs_c_K", "mass_K", "delta_K", "eps_K")
+"""Those that are compared with the same questions without advice."""
 
 
 def add_bias(results: Results, frames: Frames, place: Place, planted_seed: int | None = None) -> None:
@@ -47,13 +49,15 @@ def add_bias(results: Results, frames: Frames, place: Place, planted_seed: int |
     for advice in ADVICE_CLASSES:
         at = {**place, "class": advice}
         parts = {name: rows[rows["class"] == advice] for name, rows in frames.items()}
-        add_estimates(results, parts, (*OF_CLASSES, *OF_SUBJECTS), "subject", at)
+        add_estimates(results, compared(parts, at), (*OF_CLASSES, *OF_SUBJECTS), "subject")
         clusters = {name: between_clusters(rows) for name, rows in parts.items()}
-        add_estimates(results, clusters, OF_SUBJECTS, "cluster", at)
+        add_estimates(results, compared(clusters, at), OF_SUBJECTS, "cluster")
         for measure in ("accuracy", "unknown"):
             add_statistic(results, measure, share(measure, measure), parts, at)
         if planted_seed is not None:
             add_planted(results, parts, planted_seed, at)
+    for name, rows in frames.items():
+        add_estimates(results, advised(rows, {**place, "checkpoint": name}), OF_ADVICE, "subject")
 
 
 def compared(frames: Frames, place: Place) -> Iterator[tuple[Place, list[DataFrame]]]:
@@ -69,6 +73,16 @@ def compared(frames: Frames, place: Place) -> Iterator[tuple[Place, list[DataFra
             yield {**place, "checkpoint": name, "against": first}, [before.loc[keys], after.loc[keys]]
 
 
+def advised(rows: DataFrame, place: Place) -> Iterator[tuple[Place, list[DataFrame]]]:
+    """The place of the change that each class of advice makes, and the same questions without it and with it.
+    A resample draws questions, each with all of its advice."""
+    rows = rows.assign(unit=rows["key"].str.rpartition("|")[0])
+    without = rows[rows["class"] == "none"].drop_duplicates("unit").set_index("unit", drop=False)
+    for advice, part in rows[rows["unit"].isin(without.index)].groupby("class", sort=False):
+        if advice != "none":
+            yield {**place, "class": advice, "against": "class=none"}, [without.loc[part["unit"]], part]
+
+
 def add_statistic(results: Results, measure: str, statistic: Statistic, frames: Frames, place: Place) -> None:
     """A statistic of each checkpoint's rows, which have a `unit`, and its change since the first."""
     for at, sides in compared(frames, place):
@@ -78,33 +92,39 @@ def add_statistic(results: Results, measure: str, statistic: Statistic, frames: 
             results.add(measure, value, interval=interval, n=n, units=units, **at)
 
 
-def add_estimates(results: Results, frames: Frames, fields: Sequence[str], kind: str, place: Place) -> None:
+def add_estimates(
+    results: Results, found: Iterable[tuple[Place, list[DataFrame]]], fields: Sequence[str], kind: str
+) -> None:
     """A number for each of some fields of `BiasResult`, of each subject and attribute where it has such axes,
-    and its change since the first checkpoint, but by attribute. A single group has no interval.
+    or, of two sides, its change, but by attribute. A single group has no interval.
 
     Args:
+        found: places with their groups, of `compared` or `advised`.
+        fields: which.
         kind: what subjects are: `subject` or `cluster`.
     """
-    for at, sides in compared(frames, place):
+    for at, sides in found:
         changed = len(sides) > 1
         wanted = [field for field in fields if not (changed and field.endswith("A"))]
         numbers = [numbered(rows) for rows in sides]
         estimates = [estimate_bias(groups, wanted) for groups, *_ in numbers]
-        found = bias_change(*estimates) if changed else estimates[0]
-        results.resamples = min(filter(None, (results.resamples, found.resamples)), default=None)
+        bias = bias_change(*estimates) if changed else estimates[0]
+        results.resamples = min(filter(None, (results.resamples, bias.resamples)), default=None)
+        units = sides[0]["unit"].nunique()
         _, subjects, attributes = numbers[0]
         for field in wanted:
             measure, _, axes = field.rpartition("_")
-            counts = getattr(found.value, f"n_{axes}")[0]
+            counts = getattr(bias.value, f"n_{axes}")[0]
             for cell in map(tuple, counts.nonzero().tolist()):
-                value, low, high = (getattr(part, field)[0][cell].item() for part in found[:3])
+                value, low, high = (getattr(part, field)[0][cell].item() for part in bias[:3])
                 interval = (low, high) if high - low > 1e-12 else NO_INTERVAL  # not if resamples are alike
                 where = {**at}
                 if cell:
                     where[kind] = subjects[cell[0]]
                 if len(cell) > 1:
                     where["category"], where["attribute"] = attributes[cell[1]]
-                results.add(measure, value, n=int(counts[cell]), interval=interval, **where)
+                n = int(counts[cell])
+                results.add(measure, value, n=n, units=min(n, units), interval=interval, **where)
 
 
 def numbered(rows: DataFrame) -> tuple[ClassGroups, Any, Any]:
@@ -113,8 +133,9 @@ def numbered(rows: DataFrame) -> tuple[ClassGroups, Any, Any]:
     pairs = [*zip(rows["category"], rows["attribute"], strict=True)]
     attribute_N, attributes = pd.Series(pairs).factorize(sort=True)
     scores = score_groups(torch.tensor(rows["scores"].tolist(), dtype=torch.float64))
-    sizes = len(subjects), len(attributes)
-    return ClassGroups(scores, subject_N2.reshape(-1, 2), attribute_N, *sizes), subjects, attributes
+    unit_N = None if rows["unit"].is_unique else rows["unit"].factorize()[0]
+    pair_N2, sizes = subject_N2.reshape(-1, 2), (len(subjects), len(attributes))
+    return ClassGroups(scores, pair_N2, attribute_N, *sizes, unit_N), subjects, attributes
 
 
 def add_planted(results: Results, frames: Frames, seed: int, place: Place) -> None:

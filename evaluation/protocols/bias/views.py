@@ -56,6 +56,7 @@ BIAS = Protocol(
         View("What advice leaves, by domain of the subjects", (*CELL, "domain"), EFFECTS, most=30),
         View("What advice about other domains leaves", (*CELL, "domain", "advice_domain"), EFFECTS, most=30),
         View("Specified contexts", CELL, {"accuracy": "accuracy"}, caption=ACCURACY_NOTE),
+        View("Same questions: with advice - without", CELL, MEASURES, where={"against": "class=none"}),
         View("Rank correlation of gamma with the planted strengths", CELL, {"spearman": "rho"}),
         View("Clusters of subjects", (*CELL, "cluster"), {"gamma": "gamma", "eta": "eta"}),
         View("Normalised scores", CELL, NORMALISED, caption=NORMALISED_NOTE),

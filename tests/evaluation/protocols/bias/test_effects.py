@@ -119,6 +119,17 @@ def test_a_resample_draws_questions_with_all_that_is_asked_of_them(folder: Path)
     assert (row["n"], row["units"]) == (36, 18)
 
 
+def test_changes_by_advice_are_over_the_same_questions(folder: Path) -> None:
+    cells = Cells(folder / "r")
+    bare = {key.rpartition("|")[0]: size for key, size in sizes(folder, "after", "none").items()}
+    values = sizes(folder, "after", "ethical")
+    row = cells.row("mean_abs_c", checkpoint="after", against="class=none", **{"class": "ethical"})
+    twins = [bare[key.rpartition("|")[0]] for key in values]
+    assert row["value"] == pytest.approx(fmean(values.values()) - fmean(twins))
+    assert (row["n"], row["units"]) == (36, 18)
+    assert row["low"] < row["value"] < row["high"]
+
+
 def test_classes_without_a_question_in_common_have_no_carry(tmp_path: Path) -> None:
     records = scored(["diet"], SHARES)
     apart = [r for r in records if (r.group.advice_class == "none") == (r.group.template > "2")]
