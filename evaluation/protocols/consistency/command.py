@@ -22,12 +22,9 @@ from storage.command_line import AtLeast, Count, Named
 from storage.errors import DataError
 
 if TYPE_CHECKING:
-    from data_modules.tasks.toxicity_prompts import ToxicityPrompt
+    from pandas import DataFrame
+
     from evaluation.protocols.consistency.writing import Writer
-    from metrics.consistency import Domain
-
-
-COMPUTE = Compute(batch_size=8)
 
 
 def write(
@@ -43,7 +40,7 @@ def write(
     nonsense_groups: Count = 5,
     limit: Annotated[int, AtLeast(0)] = 0,
     perplexity: Annotated[str, "FILE"] | None = None,
-    compute: Compute = COMPUTE,
+    compute: Compute = Compute(batch_size=8),  # noqa: B008  frozen
 ) -> Evaluation:
     """What models write behind specifications and their controls, for `consistency` to judge.
 
@@ -62,44 +59,50 @@ def write(
         perplexity: self: also the perplexity of this text, with and without debiasing.
         compute: how models run (self: --dtype auto is float32, since lambda multiplies what rounding adds).
     """
-    from evaluation.protocols.consistency.views import WRITING
+    from data_modules.tasks.toxicity_prompts import read_prompts
+    from evaluation.protocols.consistency.views import PERPLEXITY, WRITING
     from evaluation.protocols.consistency.writing import Writer
+    from evaluation.statistics import estimate
     from models.language.self_debiasing import DECAY
     from storage.files import read_text
 
     if perplexity and "self" not in method:
         raise ValueError("--perplexity is of self-debiasing; add --method self, or leave it out")
-    prompts: dict[Domain, list[ToxicityPrompt]] = {
-        "adversarial": read_domain("adversarial", adversarial, limit),
-        "neutral": read_domain("neutral", neutral, limit),
+    prompts = {
+        "adversarial": read_prompts(adversarial, limit=limit),
+        "neutral": read_prompts(neutral, limit=limit),
     }
-    wording = {
-        name: OWN[name] if specifications == "own" else read_specifications(specifications, name)
-        for name in method
-    }
-    parts = {name: list(parts_of(name, texts, nonsense_groups)) for name, texts in wording.items()}
+    if {prompt.challenging for prompt in prompts["adversarial"]} == {False}:
+        raise DataError(f"--adversarial {adversarial}: no prompt is challenging; are the two files swapped?")
+    parts = {}
+    for name in method:
+        texts = OWN[name] if specifications == "own" else read_specifications(specifications, name)
+        parts[name] = parts_of(name, texts, nonsense_groups)
     text = read_text(perplexity) if perplexity else ""
     if "self" in method and compute.dtype == "auto":
         compute = replace(compute, dtype="float32")
     named = named_sources(checkpoint, "--checkpoint")
-    names = {path: name for name, path in named.items()}
-    perplexities: list[tuple[dict[str, Any], Any]] = []
+    chunks: dict[tuple[str, str, str], DataFrame] = {}
 
     def rows(writer: Writer) -> Iterator[dict[str, Any]]:
         if writer.local is None and "instructive" not in method:
             raise ValueError(f"--method self needs logits, which {writer.path} does not give")
         for strength in decay or [DECAY] if "self" in method and writer.local is not None else []:
-            yield from writer.rows("self", strength, parts["self"], prompts)
-            if text:
-                steering = [part for part in parts["self"] if part.variant in ("original", "opposite")]
-                for variant, found in writer.perplexities(text, steering, strength).items():
-                    place = {"checkpoint": names[writer.path], "method": f"self {strength:g}"}
-                    perplexities.append(({**place, "variant": variant}, found))
+            yield from writer.rows(parts["self"], prompts, strength)
+            for part in parts["self"] if text else []:
+                if part.variant in ("original", "opposite"):
+                    frame = writer.losses(text, part, strength)
+                    for variant in ("default", part.variant):
+                        place = (writer.path, f"self {strength:g}", variant)
+                        chunks[place] = frame.rename(columns={variant: "loss"})
         if "instructive" in method:
-            yield from writer.rows("instructive", 0.0, parts["instructive"], prompts)
+            yield from writer.rows(parts["instructive"], prompts, None)
 
     def add_perplexities(results: Results) -> None:
-        for place, (value, interval, n) in perplexities:
+        names = {path: name for name, path in named.items()}
+        for (path, system, variant), frame in chunks.items():
+            value, interval, n, _ = estimate(PERPLEXITY, frame)
+            place: dict[str, Any] = {"checkpoint": names[path], "method": system, "variant": variant}
             results.add("perplexity", value, interval=interval, n=n, **place)
 
     return WRITING.run(
@@ -133,7 +136,7 @@ def evaluate(
 
     from evaluation.protocols.consistency.measures import add_verdicts, flags
     from evaluation.protocols.consistency.rows import read_rows
-    from evaluation.protocols.consistency.views import checklist, judging, verdict_sentence
+    from evaluation.protocols.consistency.views import judging, verdict_sentence
     from evaluation.scorers import ATTRIBUTES, DEFAULT, Scorer
 
     rows_of = read_rows(named_sources(continuations, "--continuations"))
@@ -154,31 +157,15 @@ def evaluate(
     for row in written:
         row |= flags(row["scores"], attributes)
     scorers = dict.fromkeys(row.get("scored_by", "those who wrote the rows") for row in written)
-    systems = {name: {row["method"] for row in rows} for name, rows in rows_of.items()}
-    every = [{"checkpoint": name, **row} for name, rows in rows_of.items() for row in rows]
-    evaluation = judging(attributes, scorers, systems).run(
+    methods_of = {name: {row["method"] for row in rows} for name, rows in rows_of.items()}
+    evaluation = judging(attributes, scorers, methods_of).run(
         rows_of.__getitem__,
         {name: name for name in rows_of},
         opened=str,
-        more=lambda results: add_verdicts(results, every, attributes, margin / 100),
+        more=lambda results: add_verdicts(results, written, attributes, margin / 100),
     )
-    table = checklist(evaluation.results)
-    averages, *others = evaluation.views
     return replace(
         evaluation,
         about={**evaluation.about, **about},
-        headline=f"{evaluation.headline} {verdict_sentence(table, margin)}",
-        views=[averages, table, *others],
+        headline=f"{evaluation.headline} {verdict_sentence(evaluation.results, margin)}",
     )
-
-
-def read_domain(domain: Domain, path: str, limit: int) -> list[ToxicityPrompt]:
-    """The prompts of a file; DataError where all of them say that they belong into the other."""
-    from data_modules.tasks.toxicity_prompts import read_prompts
-
-    prompts = read_prompts(path, limit=limit)
-    if {prompt.challenging for prompt in prompts} == {domain == "neutral"}:
-        raise DataError(
-            f"--{domain} {path}: are the two files swapped? 'challenging' is {domain == 'neutral'}"
-        )
-    return prompts

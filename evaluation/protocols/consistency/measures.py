@@ -1,7 +1,7 @@
 """The numbers of debiasing consistency that are no means of rows: relative changes, tests, differences
 between specifications, and verdicts.
 
-A system is a model with a method of debiasing. Shape letters: N prompts, A attributes.
+A system is a model with a method of debiasing.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any
 from evaluation.results import Results, Row
 from metrics.consistency import (
     ALPHA,
-    CONTROLS,
     DOMAINS,
     READINGS,
     THRESHOLD,
     VARIANTS,
     Domain,
     DomainRates,
-    Variant,
     decide,
     differences,
     relative_change,
@@ -31,12 +29,6 @@ from metrics.consistency import (
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-CLAIMS: dict[str, tuple[tuple[Variant, Variant], ...]] = {
-    "effect": (("original", "default"),),
-    "polarity": (("opposite", "default"),),
-    "importance": tuple((control, "original") for control in CONTROLS),
-}
-"""The differences that decide each test of the evidence."""
 EVIDENCE = "evidence"
 """The reading that is ours: differences with their intervals against a margin."""
 
@@ -55,32 +47,23 @@ def add_verdicts(results: Results, rows: Sequence[Row], attributes: Sequence[str
     """Add to the rates of each system what they are compared with, and what follows.
 
     Args:
-        results: holds `average` by checkpoint, method, domain and variant.
-        rows: of all continuations: with `scores`, and `flags`.
+        results: of rates.
+        rows: of all continuations: with `checkpoint`, `scores`, and `flags`.
         attributes: that all of them have.
         margin: the smallest difference of rates that matters.
     """
     import pandas as pd
 
-    frame = pd.DataFrame(
-        [
-            {name: row[name] for name in ("checkpoint", "method", "domain", "variant", "prompt", "average")}
-            | {name: row["scores"][name] for name in attributes}
-            for row in rows
-            if "continuation" in row
-        ]
-    )
+    frame = pd.DataFrame([{**row, **row["scores"]} for row in rows])
     for (checkpoint, method), system in frame.groupby(["checkpoint", "method"], sort=False):
         place = {"checkpoint": checkpoint, "method": method}
-        found: dict[Domain, DomainRates] = {
-            domain: add_domain(
-                results, system[system["domain"] == domain], attributes, margin, {**place, "domain": domain}
-            )
-            for domain in DOMAINS
-        }
-        prompts = sum(system[system["domain"] == domain]["prompt"].nunique() for domain in DOMAINS)
+        rates: dict[Domain, DomainRates] = {}
+        for domain in DOMAINS:
+            part = system[system["domain"] == domain]
+            rates[domain] = add_domain(results, part, attributes, margin, {**place, "domain": domain})
+        prompts = len(system[["domain", "prompt"]].drop_duplicates())
         for reading in READINGS:
-            for test, passed in verdict(found, reading)._asdict().items():
+            for test, passed in verdict(rates, reading)._asdict().items():
                 value = math.nan if passed is None else float(passed)
                 results.add(test, value, n=prompts, **place, reading=reading)
 
@@ -92,28 +75,25 @@ def add_domain(
 
     A prompt's score and its share of flagged continuations are means over groups of nonsense.
     """
+    rate = rows.groupby("variant")["average"].mean()
     by_prompt = rows.groupby(["prompt", "variant"])
-    share = by_prompt["average"].mean().unstack("variant").loc[rows["prompt"].unique()]
     # Means of equal scores are equal: a test would find rounding errors that are all alike.
     score = by_prompt[list(attributes)].mean().round(12)
-    averages: dict[Variant, float] = {}
-    starred: dict[Variant, bool] = {}
-    for variant in VARIANTS:
-        number = results.at("average", **place, variant=variant)
-        assert number is not None
-        averages[variant], cell = number["value"], {**place, "variant": variant, "n": number["n"]}
+    starred = dict.fromkeys(VARIANTS, False)
+    for variant in VARIANTS[1:]:
+        cell = {**place, "variant": variant, "n": int((rows["variant"] == variant).sum())}
+        results.add("change", relative_change(rate["default"], rate[variant]), **cell)
         p_A = t_tests(*(score.xs(name, level="variant").to_numpy() for name in (variant, "default")))
-        starred[variant] = variant != "default" and bool((p_A < ALPHA).any())
-        if variant != "default":
-            results.add("change", relative_change(averages["default"], averages[variant]), **cell)
-            for name, p in zip(attributes, p_A, strict=True):
-                results.add(f"p_{name}", p, **cell)
-    found = differences({variant: share[variant].to_numpy() for variant in VARIANTS})
-    for (variant, against), gap in found.items():
+        starred[variant] = bool((p_A < ALPHA).any())
+        for name, p in zip(attributes, p_A, strict=True):
+            results.add(f"p_{name}", p, **cell)
+    share = by_prompt["average"].mean().unstack("variant").loc[rows["prompt"].unique()]
+    gaps = differences({variant: share[variant].to_numpy() for variant in VARIANTS})
+    for (variant, against), gap in gaps.items():
         cell = {**place, "variant": variant, "against": f"variant={against}"}
         results.add("average", gap.value, n=gap.n, interval=gap.interval, **cell)
-    for test, decision in decide(averages["default"], found, margin)._asdict().items():
+    for test, decision in decide(rate["default"], gaps, margin)._asdict().items():
         value = {"pass": 1.0, "fail": 0.0}.get(decision, math.nan)
-        n = min(found[pair].n for pair in CLAIMS[test])
+        n = min(gap.n for gap in gaps.values())
         results.add(test, value, n=n, **place, reading=EVIDENCE)
-    return DomainRates(averages, starred)
+    return DomainRates(rate.to_dict(), starred)

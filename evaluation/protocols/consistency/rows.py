@@ -12,10 +12,11 @@ too (there a specification is called `variant`, and a text `continuation`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, NotRequired
 
-from pydantic import AliasChoices, ConfigDict, Field, with_config
+from pydantic import AliasChoices, Field
 from typing_extensions import TypedDict
 
 from metrics.consistency import DOMAINS, VARIANTS, Domain, Variant
@@ -26,7 +27,6 @@ GIVEN = "given"
 """The method of rows that do not name it."""
 
 
-@with_config(ConfigDict(extra="allow"))
 class _Row(TypedDict):
     domain: Domain
     prompt: str
@@ -41,9 +41,6 @@ class _Row(TypedDict):
     scores: NotRequired[dict[str, Annotated[float, Field(ge=0, le=1)]]]
 
 
-KEPT = ("line", "prompt", "continuation", "failure", "scored_by", "scores")
-
-
 def read_rows(named: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
     """The rows of files, or of folders of reports, by checkpoint, in the order of tables.
 
@@ -56,44 +53,33 @@ def read_rows(named: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
     """
     rows: dict[str, list[dict[str, Any]]] = {}
     where_of: dict[tuple[Any, ...], str] = {}
-    written: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    cells_of: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for name, path in named.items():
         file = Path(path) / "examples.jsonl" if Path(path).is_dir() else Path(path)
         for where, row in json_lines(file, _Row, expected="domain, specification, prompt and text"):
             if "continuation" not in row and "failure" not in row:
                 raise DataError(f"{where}: the field 'text' is missing: the continuation, without its prompt")
             system = (row.get("checkpoint", name), row.get("method", GIVEN))
-            cell = (row["domain"], row["variant"])
             group = "" if row.get("group") is None else str(row["group"])
-            key = (*system, *cell, group, row.get("line"), row["prompt"])
-            if key in where_of:
+            key = (*system, row["domain"], row["variant"], group, row.get("line"), row["prompt"])
+            if where_of.setdefault(key, where) != where:
                 raise DataError(
                     f"{where}: continues the same prompt as {where_of[key]}; give rows a 'group', 'line', "
                     "'checkpoint' or 'method' of their own"
                 )
-            where_of[key] = where
-            found = dict(
-                zip(("method", "domain", "variant", "group"), (system[1], *cell, group), strict=True)
-            )
-            found |= {field: row[field] for field in KEPT if field in row}  # type: ignore[literal-required]
+            found = {"checkpoint": system[0], "method": system[1], **row, "group": group}
             rows.setdefault(system[0], []).append(found)
-            written.setdefault(system, set()).update([cell] if "continuation" in row else [])
-    for (checkpoint, method), cells in written.items():
-        for domain in DOMAINS:
-            for variant in VARIANTS:
-                if (domain, variant) not in cells:
-                    raise DataError(
-                        f"{', '.join(named.values())}: {checkpoint} {method} has no continuations of "
-                        f"{domain} prompts with the specification {variant!r}; the protocol compares "
-                        f"{', '.join(VARIANTS)} on both domains"
-                    )
-    methods = list(dict.fromkeys(method for _, method in written))
-    for some in rows.values():
-        some.sort(
-            key=lambda row: (
-                methods.index(row["method"]),
-                DOMAINS.index(row["domain"]),
-                VARIANTS.index(row["variant"]),
+            cells = cells_of.setdefault(system, set())
+            if "continuation" in row:
+                cells.add((row["domain"], row["variant"]))
+    for (checkpoint, method), cells in cells_of.items():
+        if missing := [cell for cell in product(DOMAINS, VARIANTS) if cell not in cells]:
+            raise DataError(
+                f"{', '.join(named.values())}: {checkpoint} {method} has no continuations of {missing[0][0]} "
+                f"prompts with the specification {missing[0][1]!r}"
             )
-        )
+    methods = list(dict.fromkeys(method for _, method in cells_of))
+    order = list(product(methods, DOMAINS, VARIANTS))
+    for some in rows.values():
+        some.sort(key=lambda row: order.index((row["method"], row["domain"], row["variant"])))
     return rows

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import random
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
@@ -34,12 +34,6 @@ if TYPE_CHECKING:
 Method = Literal["self", "instructive"]
 
 ALPHABET = string.ascii_lowercase + string.digits + ";-"
-SPACES = 1 / 6
-"""Expected share of spaces among the characters of nonsense."""
-MASTER = 512
-"""Characters of the string that a group of nonsense is cut from."""
-PIECE = (15, 45)
-"""Characters of a piece of it, at least and at most."""
 
 
 @dataclass(frozen=True)
@@ -94,49 +88,49 @@ OWN: dict[Method, Specifications] = {
 
 
 def nonsense_group(seed: int, count: int) -> tuple[str, ...]:
-    """`count` pieces, of random place and length, of one string of random characters; the same for a seed
-    everywhere. (The paper describes the procedure; alphabet and lengths are ours.)
+    """`count` pieces, 15 to 45 characters long, of one string of 512 random characters, a sixth of them
+    spaces; the same for a seed everywhere. The paper describes the procedure; alphabet and lengths are ours.
 
-    >>> nonsense_group(0, 2) == nonsense_group(0, 2), nonsense_group(0, 1) == nonsense_group(1, 1)
-    (True, False)
+    >>> nonsense_group(0, 2)
+    ('w2 a jt 1 90s  8d atn  j904yi0a', 'cq ;qla8 sw   ek27;;dzo7 yqchyqho6g3')
     """
     chance = random.Random(f"nonsense {seed}")
     master = "".join(
-        " " if chance.random() < SPACES else ALPHABET[chance.randrange(len(ALPHABET))] for _ in range(MASTER)
+        " " if chance.random() < 1 / 6 else ALPHABET[chance.randrange(len(ALPHABET))] for _ in range(512)
     )
     pieces = []
     for _ in range(count):
-        length = chance.randint(*PIECE)
-        start = chance.randrange(MASTER - length + 1)
+        length = chance.randint(15, 45)
+        start = chance.randrange(len(master) - length + 1)
         pieces.append(master[start : start + length])
     return tuple(pieces)
 
 
 class Part(NamedTuple):
-    """What stands in front of all prompts of one variant."""
+    """What stands in front of all prompts of one variant: prefixes (self), an instruction, or nothing."""
 
     variant: Variant
-    group: int | None
+    texts: tuple[str, ...] = ()
+    group: int | None = None
     """Of nonsense."""
-    texts: tuple[str, ...]
-    """Prefixes (self), one instruction (instructive), none (default)."""
 
 
-def parts_of(method: Method, specifications: Specifications, groups: int) -> Iterator[Part]:
+def parts_of(method: Method, specifications: Specifications, groups: int) -> list[Part]:
     """All that is continued: default, original, opposite, every group of nonsense, blank. Nonsense is as
     given, or `groups` groups from the seeds 0, 1, ..."""
-    yield Part("default", None, ())
-    yield Part("original", None, specifications.filled(specifications.original))
-    yield Part("opposite", None, specifications.filled(specifications.opposite))
-    count = len(specifications.original)
-    made = specifications.nonsense or [nonsense_group(seed, count) for seed in range(groups)]
-    for group, texts in enumerate(made):
-        yield Part("nonsense", group, specifications.filled(texts))
-    if method == "self":  # six equal prefixes are one: the largest of equal numbers is each
-        yield Part("blank", None, (specifications.blank or " ",))
-    else:
+    count, filled = len(specifications.original), specifications.filled
+    nonsense = specifications.nonsense or [nonsense_group(seed, count) for seed in range(groups)]
+    blank = specifications.blank or " "
+    if method == "instructive":
         template = specifications.template.replace("{} ", "").replace("{}", "")
-        yield Part("blank", None, ((specifications.blank or template) + specifications.separator,))
+        blank = (specifications.blank or template) + specifications.separator
+    return [
+        Part("default"),
+        Part("original", filled(specifications.original)),
+        Part("opposite", filled(specifications.opposite)),
+        *(Part("nonsense", filled(texts), group) for group, texts in enumerate(nonsense)),
+        Part("blank", (blank,)),
+    ]
 
 
 def read_specifications(path: str | Path, method: Method) -> Specifications:

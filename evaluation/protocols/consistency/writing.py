@@ -8,49 +8,22 @@ needs no logits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
+import pandas as pd
 from tqdm import tqdm
 
 from data_modules.tasks.toxicity_prompts import ToxicityPrompt
 from evaluation.answering.interface import Compute
 from evaluation.answering.language_model import open_language_model
 from evaluation.processes import kept
-from evaluation.protocols.consistency.specifications import Method, Part
-from metrics.consistency import Domain
-from metrics.intervals import Interval, bootstrap
+from evaluation.protocols.consistency.specifications import Part
 from models.language.local_model import LocalTextModel
-from models.language.perplexity import RESERVED, ChunkLoss, chunk_loss, chunks, perplexity
+from models.language.perplexity import RESERVED, chunk_loss, chunks
 from models.language.text_models import TextFailure
 
 WINDOW = 2048 - RESERVED
 """Tokens of a chunk at most."""
-
-
-class Request(NamedTuple):
-    """What to continue, and what to steer away from (self-debiasing)."""
-
-    prompt: str
-    prefixes: tuple[str, ...] = ()
-    decay: float = 0.0
-    """Strength of self-debiasing, lambda; 0 without prefixes."""
-
-
-def make_request(method: Method, part: Part, prompt: str, decay: float) -> Request:
-    """A prompt with a part's texts: prefixes stand beside it (self), an instruction before it."""
-    if method == "self" and part.texts:
-        return Request(prompt, tuple(dict.fromkeys(part.texts)), decay)
-    return Request("".join(part.texts) + prompt)
-
-
-class ChunkRequest(NamedTuple):
-    """Token ids of a piece of a text, how many of its last ones are predicted, and the ids of prefixes."""
-
-    ids: tuple[int, ...]
-    targets: int
-    prefixes: tuple[tuple[int, ...], ...]
-    decay: float
 
 
 class Writer:
@@ -77,43 +50,47 @@ class Writer:
         self.identity = {**self.model.identity, "beams": beams}
 
     def rows(
-        self,
-        method: Method,
-        decay: float,
-        parts: Sequence[Part],
-        prompts: Mapping[Domain, Sequence[ToxicityPrompt]],
+        self, parts: Sequence[Part], prompts: Mapping[str, Sequence[ToxicityPrompt]], decay: float | None
     ) -> Iterator[dict[str, Any]]:
         """A row for each prompt and part, with `continuation` or `failure`.
+
+        Args:
+            parts: what stands in front of prompts.
+            prompts: by domain.
+            decay: strength of self-debiasing, lambda, which takes a part's texts as prefixes; None puts them
+                before the prompt as an instruction.
 
         Raises:
             ValueError: a prompt does not fit the model.
         """
-        name = f"self {decay:g}" if method == "self" else method
+        name = "instructive" if decay is None else f"self {decay:g}"
         listed = [(domain, prompt) for domain, some in prompts.items() for prompt in some]
-        asked = [[make_request(method, part, prompt.text, decay) for _, prompt in listed] for part in parts]
-        self.check(request for requests in asked for request in requests)
-        for part, requests in zip(parts, asked, strict=True):
-            # Texts of a length stand in a batch together; the longest, which may not fit, come first.
-            new = sorted(dict.fromkeys(requests), key=lambda request: -len(request.prompt))
-            bar = tqdm(self.write(new), f"{name}, {part.variant}", len(new), unit="text", disable=None)
+        self.check(text + prompt.text for part in parts for text in ("", *part.texts) for _, prompt in listed)
+        for part in parts:
+            before = "".join(part.texts) if decay is None else ""
+            how: dict[str, Any] = {}
+            if decay is not None and part.texts:
+                how = {"prefixes": list(dict.fromkeys(part.texts)), "decay": decay}
+            asked = [before + prompt.text for _, prompt in listed]
+            new = sorted(set(asked), key=lambda text: (-len(text), text))  # batches of texts of a length
+            bar = tqdm(self.write(new, **how), f"{name}, {part.variant}", len(new), unit="text", disable=None)
             text_of = dict(zip(new, bar, strict=True))
-            for (domain, prompt), request in zip(listed, requests, strict=True):
+            for (domain, prompt), text in zip(listed, map(text_of.get, asked), strict=True):
                 row = {"method": name, "domain": domain, "variant": part.variant, "group": part.group}
                 row |= {"line": prompt.line, "prompt": prompt.text}
-                text = text_of[request]
                 if isinstance(text, TextFailure):
                     yield row | {"failure": text.reason}
                 else:
                     yield row | {"continuation": text}
 
-    def check(self, requests: Iterable[Request]) -> None:
-        """ValueError for a prompt without tokens, or one that leaves no room for new tokens in a local
-        model's context: known before hours are spent on others."""
+    def check(self, texts: Iterable[str]) -> None:
+        """ValueError for a text without tokens, or one that leaves no room for new tokens in a local model's
+        context: known before hours are spent on others."""
         if self.local is None:
             return
-        texts = list(dict.fromkeys(prefix + r.prompt for r in requests for prefix in ("", *r.prefixes)))
+        listed = list(dict.fromkeys(texts))
         new, limit = self.local.max_new_tokens + len(self.local.lead), self.local.limit
-        for text, ids in zip(texts, self.local.plain_ids(texts), strict=True):
+        for text, ids in zip(listed, self.local.plain_ids(listed), strict=True):
             if not ids or (limit is not None and len(ids) + new > limit):
                 raise ValueError(
                     f"{self.path} reads {limit} tokens, {new} of them new; a prompt with what stands in "
@@ -121,58 +98,45 @@ class Writer:
                 )
 
     @kept
-    def write(self, requests: Sequence[Request]) -> Iterator[str | TextFailure]:
-        """The continuation of each, in order, without the prompt. All have as many prefixes and one decay."""
-        prompts = [request.prompt for request in requests]
+    def write(
+        self, prompts: Sequence[str], *, prefixes: Sequence[str] = (), decay: float = 0.0
+    ) -> Iterator[str | TextFailure]:
+        """The continuation of each, in order, without the prompt."""
         if self.local is not None:
-            prefixes = [request.prefixes for request in requests]
-            decay = requests[0].decay if requests else 0.0
-            yield from self.local.continuations(prompts, prefixes, beams=self.beams, decay=decay)
+            each = [prefixes] * len(prompts)
+            yield from self.local.continuations(prompts, each, beams=self.beams, decay=decay)
             return
         for answer in self.model.complete(prompts):
             empty = isinstance(answer, TextFailure) and answer.reason == "empty answer"
             yield "" if empty else answer
 
-    def perplexities(
-        self, text: str, parts: Iterable[Part], decay: float
-    ) -> dict[str, tuple[float, Interval, int]]:
-        """Perplexity of a text by variant, debiased by its prefixes, with its 95 % interval over chunks and
-        their number; `default` is that of the model as it is.
+    def losses(self, text: str, part: Part, decay: float) -> pd.DataFrame:
+        """A row for each chunk of a text (`unit`): how many tokens count (`targets`), and the sum of their
+        losses, `default` and debiased by a part's prefixes (the part's variant).
 
         Raises:
             ValueError: the text has less than two tokens, or the model's context no room for it.
         """
-        local = self.local
-        assert local is not None
-        (ids,) = local.plain_ids([text])
-        room = WINDOW if local.limit is None else local.limit - RESERVED - len(local.lead)
-        window = min(WINDOW, room)
+        assert self.local is not None
+        (ids,) = self.local.plain_ids([text])
+        limit = WINDOW if self.local.limit is None else self.local.limit - RESERVED - len(self.local.lead)
+        window = min(WINDOW, limit)
         if len(ids) < 2 or window < 2:
             raise ValueError(
                 f"--perplexity: {len(ids)} tokens in chunks of {window}; both must be at least 2"
             )
-        found: dict[str, tuple[float, Interval, int]] = {}
-        pieces = list(chunks(len(ids), window, window))
-        targets_N = [piece.targets for piece in pieces]
-        for part in parts:
-            prefixes = tuple(map(tuple, local.plain_ids(part.texts)))
-            asked = [
-                ChunkRequest(tuple(ids[piece.begin : piece.end]), piece.targets, prefixes, decay)
-                for piece in pieces
-            ]
-            bar = tqdm(self.losses(asked), f"perplexity, {part.variant}", len(asked), disable=None)
-            losses = [ChunkLoss(*pair) for pair in bar]
-            sides = zip(("default", part.variant), zip(*losses, strict=True), strict=True)
-            for (variant, loss_N), value in zip(sides, perplexity(losses, len(ids)), strict=True):
-                sums_N2 = np.array([loss_N, targets_N], dtype=np.float64).T
-                interval = bootstrap(sums_N2, lambda total_R2: np.exp(total_R2[:, 0] / total_R2[:, 1]))
-                found[variant] = value, interval, len(losses)
-        return found
+        pieces = [(ids[piece.begin : piece.end], piece.targets) for piece in chunks(len(ids), window, window)]
+        found = self.chunk_losses(pieces, prefixes=self.local.plain_ids(part.texts), decay=decay)
+        bar = tqdm(found, f"perplexity, {part.variant}", len(pieces), unit="chunk", disable=None)
+        frame = pd.DataFrame([*bar], columns=["default", part.variant])
+        return frame.assign(targets=[targets for _, targets in pieces], unit=frame.index)
 
     @kept
-    def losses(self, requests: Sequence[ChunkRequest]) -> Iterator[tuple[float, float]]:
-        """Of each chunk the loss without and with debiasing."""
+    def chunk_losses(
+        self, pieces: Sequence[tuple[list[int], int]], *, prefixes: Sequence[Sequence[int]], decay: float
+    ) -> Iterator[tuple[float, float]]:
+        """The loss of each chunk (ids, and how many of the last ones count) without and with debiasing."""
         local = self.local
         assert local is not None
-        for ids, targets, prefixes, decay in requests:
+        for ids, targets in pieces:
             yield chunk_loss(local.model, ids, targets, prefixes, pad=local.pad, lead=local.lead, decay=decay)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from itertools import product
+from operator import itemgetter
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -17,7 +20,6 @@ from evaluation.__main__ import main
 from evaluation.reproduce.tiny_classifier import save_classifier
 from metrics.consistency import COMPARED, DOMAINS, VARIANTS
 from models.language.perplexity import chunk_loss
-from storage.finished_work import read_work
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT, save
 from tests.evaluation.cells import Cells
@@ -99,68 +101,53 @@ def word_scores(text: str) -> dict[str, float]:
 def scored(folder: Path, files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Continuations of self-debiasing with scores of words, as somebody else would write them."""
     home = tmp_path_factory.mktemp("scored")
-    rows = written(folder, files, home / "written")
-    return Path(
-        write_rows(
-            home / "scored.jsonl",
-            [
-                {**PLACE, "domain": row["domain"], "specification": row["variant"]}
-                | {"group": row["group"], "prompt": row["prompt"], "text": row["continuation"]}
-                | {"scores": word_scores(row["continuation"])}
-                for row in rows
-            ],
-        )
-    )
+    rows = [
+        {**PLACE, "domain": row["domain"], "specification": row["variant"], "group": row["group"]}
+        | {"prompt": row["prompt"], "text": row["continuation"], "scores": word_scores(row["continuation"])}
+        for row in written(folder, files, home / "written")
+    ]
+    return Path(write_rows(home / "scored.jsonl", rows))
 
 
-def test_rates_match_naive_counts(scored: Path, tmp_path: Path) -> None:
-    cells, averages = judged(scored, tmp_path / "r"), dict[tuple[str, str], float]()
-    rows = [json.loads(line) for line in scored.read_text().splitlines()]
-    for domain in DOMAINS:
-        for variant in VARIANTS:
-            part = [row for row in rows if (row["domain"], row["specification"]) == (domain, variant)]
-            rates = {name: sum(row["scores"][name] >= 0.5 for row in part) / len(part) for name in WORDS}
-            average = averages[domain, variant] = sum(rates.values()) / len(WORDS)
-            cell = {**PLACE, "domain": domain, "variant": variant}
-            assert cells("average", **cell) == pytest.approx(average)
-            assert {name: cells(name, **cell) for name in WORDS} == pytest.approx(rates)
-            assert cells.n("average", **cell) == len(part)
-            default = averages[domain, "default"]
-            if variant != "default" and default:
-                assert cells("change", **cell) == pytest.approx((average - default) / default)
-    worse = averages["adversarial", "opposite"] > averages["adversarial", "default"]
-    assert cells("polarity", **PLACE, reading="literal") == worse
-
-
-def test_tests_and_differences_match_naive_means_over_prompts(scored: Path, tmp_path: Path) -> None:
+def test_rates_tests_and_differences_match_naive_counts(scored: Path, tmp_path: Path) -> None:
     cells = judged(scored, tmp_path / "r")
     rows = [json.loads(line) for line in scored.read_text().splitlines()]
 
-    def means(domain: str, variant: str, value: Callable[[dict[str, float]], float]) -> list[float]:
-        by_prompt: dict[str, list[float]] = {}
-        for row in rows:
-            if (row["domain"], row["specification"]) == (domain, variant):
-                by_prompt.setdefault(row["prompt"], []).append(value(row["scores"]))
-        return [sum(values) / len(values) for values in by_prompt.values()]
+    def part(domain: str, variant: str) -> list[dict[str, Any]]:
+        return [row for row in rows if (row["domain"], row["specification"]) == (domain, variant)]
 
     def flagged(scores: dict[str, float]) -> float:
-        return sum(score >= 0.5 for score in scores.values()) / len(WORDS)
+        return fmean(score >= 0.5 for score in scores.values())
 
-    for domain in DOMAINS:
-        for variant, against in COMPARED:
-            cell = {**PLACE, "domain": domain, "variant": variant}
-            gaps = [
-                a - b for a, b in zip(*(means(domain, v, flagged) for v in (variant, against)), strict=True)
-            ]
-            difference = cells.row("average", **cell, against=f"variant={against}")
-            assert (difference["value"], difference["n"]) == (pytest.approx(sum(gaps) / len(gaps)), len(gaps))
-            for name in WORDS:
-                pair = [means(domain, v, lambda scores: scores[name]) for v in (variant, "default")]  # noqa: B023
-                if len({*pair[0], *pair[1]}) > 1:
-                    assert cells(f"p_{name}", **cell) == pytest.approx(ttest_ind(*pair).pvalue)
+    def means(domain: str, variant: str, value: Callable[[dict[str, float]], float]) -> list[float]:
+        by_prompt: dict[str, list[float]] = {}
+        for row in part(domain, variant):
+            by_prompt.setdefault(row["prompt"], []).append(value(row["scores"]))
+        return [fmean(values) for values in by_prompt.values()]
+
+    for domain, variant in product(DOMAINS, VARIANTS):
+        cell, found = {**PLACE, "domain": domain, "variant": variant}, part(domain, variant)
+        average = fmean(flagged(row["scores"]) for row in found)
+        assert (cells("average", **cell), cells.n("average", **cell)) == (pytest.approx(average), len(found))
+        for name in WORDS:
+            assert cells(name, **cell) == pytest.approx(fmean(row["scores"][name] >= 0.5 for row in found))
+        default = fmean(flagged(row["scores"]) for row in part(domain, "default"))
+        if variant != "default" and default:
+            assert cells("change", **cell) == pytest.approx((average - default) / default)
+    for domain, (variant, against) in product(DOMAINS, COMPARED):
+        cell = {**PLACE, "domain": domain, "variant": variant}
+        gaps = [a - b for a, b in zip(*(means(domain, v, flagged) for v in (variant, against)), strict=True)]
+        difference = cells.row("average", **cell, against=f"variant={against}")
+        assert (difference["value"], difference["n"]) == (pytest.approx(fmean(gaps)), len(gaps))
+        for name in WORDS:
+            pair = [means(domain, v, itemgetter(name)) for v in (variant, "default")]
+            if len({*pair[0], *pair[1]}) > 1:
+                assert cells(f"p_{name}", **cell) == pytest.approx(ttest_ind(*pair).pvalue)
+    averages = [cells("average", **PLACE, domain=DOMAINS[0], variant=v) for v in ("opposite", "default")]
+    assert cells("polarity", **PLACE, reading="literal") == (averages[0] > averages[1])
 
 
-def test_the_same_outputs_give_the_same_numbers(folder: Path, scored: Path, tmp_path: Path) -> None:
+def test_judged_rows_give_the_same_numbers_again(scored: Path, tmp_path: Path) -> None:
     """Scored by a classifier here or elsewhere, in a file or in the folder of a report."""
     save_classifier(output=tmp_path / "classifier")
     scorer = ["--scorer", f"hf:{tmp_path / 'classifier'}"]
@@ -169,9 +156,6 @@ def test_the_same_outputs_give_the_same_numbers(folder: Path, scored: Path, tmp_
     judged(tmp_path / "first" / "examples.jsonl", tmp_path / "rescored", *scorer, "--batch-size", "2")
     first, *others = (tmp_path / name / "results.csv" for name in ("first", "again", "rescored"))
     assert all(first.read_text() == other.read_text() for other in others)
-    assert {row["scored_by"] for row in examples_of(tmp_path / "again")} == {scorer[1]}
-    judged(scored, tmp_path / "given")
-    assert (tmp_path / "given" / "results.csv").read_text() != first.read_text()
 
 
 def test_default_continuations_match_transformers_in_any_batch(
@@ -188,18 +172,6 @@ def test_default_continuations_match_transformers_in_any_batch(
             ids = tokenizer(row["prompt"], return_tensors="pt")["input_ids"]
             out = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, **how)
             assert row["continuation"] == tokenizer.decode(out[0, ids.shape[1] :])
-
-
-def test_methods_and_strengths_are_those_of_runs_of_their_own(
-    folder: Path, files: dict[str, Path], tmp_path: Path
-) -> None:
-    grid = ["--method", "self", "instructive", "--decay", "10", "100"]
-    rows = written(folder, files, tmp_path / "grid", *grid)
-    alone = written(folder, files, tmp_path / "alone", "--decay", "100")
-    assert [row for row in rows if row["method"] == "self 100"] == alone
-    prompts = sum(map(len, PROMPTS.values()))
-    # Default continuations once, two strengths of five parts each, and five instructions.
-    assert len(read_work(tmp_path / "grid.work.jsonl")) == prompts * (1 + 2 * 5 + 5)
 
 
 def test_perplexity_is_that_of_the_chunks(files: dict[str, Path], tmp_path: Path) -> None:
