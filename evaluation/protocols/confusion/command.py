@@ -6,7 +6,7 @@ interventune evaluate confusion --checkpoint plain=A.ckpt probed=B.ckpt --input 
 interventune evaluate confusion --checkpoint uqa=hf:allenai/unifiedqa-t5-base \
     --input hub:baber/piqa:validation --sampling random --choices 5 --trials 3 --instances 50 --output DIR
 
-Probes spec B3 to B6. Probes: data_modules/choices/probes.py; readers: data_modules/choices/benchmarks.py.
+Probes spec B3 to B5. Probes: data_modules/choices/probes.py; readers: data_modules/choices/benchmarks.py.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
     from data_modules.sources import read_choices
     from evaluation.answering.open import ABILITIES, open_answerer
     from evaluation.protocols.confusion.measures import add_numbers, answer_rows
-    from evaluation.protocols.confusion.views import CONFUSION, draw_boxes, notes
+    from evaluation.protocols.confusion.views import CONFUSION, draw_boxes
 
     named, answered = named_sources(checkpoint, "--checkpoint"), list[list[dict[str, Any]]]()
     heuristic = "heuristic" in probing.samplings
@@ -59,10 +59,12 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
 
     def more(results: Results) -> None:
         for name, answers in zip(named, answered, strict=True):
-            add_numbers(results, name, answers, questions)
+            add_numbers(results, name, answers, chance)
 
     count = len(questions[0].choices)
-    protocol = replace(CONFUSION, notes=notes(probing, len(questions), count))
+    chance = 1 / count
+    note = f"{len(questions)} questions with {count} choices: guessing is right in {chance:.3f} of them."
+    protocol = replace(CONFUSION, notes=[note])
     evaluation = protocol.run(rows, named, asking, need="choices", more=more)
-    boxes = partial(draw_boxes, evaluation.examples, 1 / count)
+    boxes = partial(draw_boxes, evaluation.examples, chance)
     return replace(evaluation, figures={"confidences.png": boxes, **evaluation.figures})

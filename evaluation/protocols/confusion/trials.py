@@ -25,10 +25,6 @@ from storage.command_line import AtLeast, Count
 from storage.errors import DataError
 
 Sampling = Literal["random", "heuristic"]
-REPLACING: dict[Probe, Callable[..., list[ChoiceQuestion]]] = {
-    "wrong_question": wrong_question,
-    "no_right_answer": no_right_answer,
-}
 DRAWN = 50
 """Questions in a trial of choice paralysis, as in the paper."""
 
@@ -72,10 +68,10 @@ class Probing:
         """The samplings of choice paralysis that are wanted."""
         return (self.sampling or get_args(Sampling)) if self.asks("choice_paralysis") else ()
 
-    @property
-    def seeds(self) -> range:
-        """The seed of each trial."""
-        return range(self.seed, self.seed + self.trials)
+    def drawn(self, questions: Sequence[ChoiceQuestion]) -> list[tuple[int, list[int]]]:
+        """The seed of each trial, and the questions that are drawn in it."""
+        seeds = range(self.seed, self.seed + self.trials)
+        return [(seed, draw_instances(questions, seed, self.instances or DRAWN)) for seed in seeds]
 
 
 class Trial(NamedTuple):
@@ -90,12 +86,6 @@ class Trial(NamedTuple):
     sampling: str = ""
     n_choices: str = ""
     """Number of choices in choice paralysis."""
-
-    @property
-    def title(self) -> str:
-        """Name of the progress bar."""
-        kind = f" ({self.sampling}, {self.n_choices} choices)" if self.sampling else ""
-        return f"{self.probe.replace('_', ' ')}{kind}, trial {self.number + 1}"
 
 
 def fixed_trials(questions: Sequence[ChoiceQuestion], probing: Probing) -> list[Trial]:
@@ -112,16 +102,20 @@ def fixed_trials(questions: Sequence[ChoiceQuestion], probing: Probing) -> list[
                 f"{probing.input}: question {question.id} has {len(question.choices)} choices, "
                 f"{questions[0].id} has {len(questions[0].choices)}; probe questions of one kind at a time"
             )
-    drawn = draws(questions, probing)
-    every = drawn if probing.instances else [range(len(questions))] * probing.trials
-    once = every if probing.instances else every[:1]
-    originals = [[questions[i] for i in targets] for targets in once]
-    trials = [Trial("original", t, once[t], asked) for t, asked in enumerate(originals)]
-    if probing.asks("no_question"):
-        trials += [Trial("no_question", t, once[t], no_question(asked)) for t, asked in enumerate(originals)]
-    for probe, change in REPLACING.items():
-        for t, seed in enumerate(probing.seeds if probing.asks(probe) else ()):
-            trials.append(Trial(probe, t, every[t], change(questions, seed, targets=every[t])))
+    trials = []
+    for t, (seed, drawn) in enumerate(probing.drawn(questions)):
+        targets = drawn if probing.instances else range(len(questions))
+        if t == 0 or probing.instances:
+            originals = [questions[i] for i in targets]
+            trials.append(Trial("original", t, targets, originals))
+            if probing.asks("no_question"):
+                trials.append(Trial("no_question", t, targets, no_question(originals)))
+        if probing.asks("wrong_question"):
+            changed = wrong_question(questions, seed, targets=targets)
+            trials.append(Trial("wrong_question", t, targets, changed))
+        if probing.asks("no_right_answer"):
+            changed = no_right_answer(questions, seed, targets=targets)
+            trials.append(Trial("no_right_answer", t, targets, changed))
     if "random" in probing.samplings:
         trials += paralysis_trials(questions, probing)
     return trials
@@ -136,14 +130,11 @@ def paralysis_trials(
     heuristic sampling."""
     vectors_ND = None if embed is None else embed([question.prompt for question in questions])
     sampling: Sampling = "random" if vectors_ND is None else "heuristic"
-    drawn, trials = draws(questions, probing), []
-    for n, (t, seed) in product(sorted(set(probing.choices or (5, 10, 15))), enumerate(probing.seeds)):
-        similarity = None if vectors_ND is None else vectors_ND[drawn[t]] @ vectors_ND.T
-        changed = choice_paralysis(questions, seed, n, similarity, targets=drawn[t])
-        trials.append(Trial("choice_paralysis", t, drawn[t], changed, sampling, str(n)))
+    trials = []
+    for n, (t, (seed, drawn)) in product(
+        sorted(set(probing.choices or (5, 10, 15))), enumerate(probing.drawn(questions))
+    ):
+        similarity = None if vectors_ND is None else vectors_ND[drawn] @ vectors_ND.T
+        changed = choice_paralysis(questions, seed, n, similarity, targets=drawn)
+        trials.append(Trial("choice_paralysis", t, drawn, changed, sampling, str(n)))
     return trials
-
-
-def draws(questions: Sequence[ChoiceQuestion], probing: Probing) -> list[list[int]]:
-    """The questions that are drawn in each trial, the same for every number of choices."""
-    return [draw_instances(questions, seed, probing.instances or DRAWN) for seed in probing.seeds]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evaluation.figures import COLOURS, Bars, Lines, new_figure
 from evaluation.frame import Protocol
 from evaluation.headlines import Said
 from evaluation.protocols.confusion.measures import BIASED, CELL
-from evaluation.protocols.confusion.trials import DRAWN, Probing
 from evaluation.results import Row
 from evaluation.statistics import mean, share
 from evaluation.views import View
@@ -18,45 +17,13 @@ from evaluation.views import View
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-SHARES = {
-    "accuracy": "right",
-    "accuracy_before": "right before",
-    "pseudo_accuracy": "pseudo-accuracy",
-    "tied": "ties",
-}
-MEANS = {
-    "confidence_before": "confidence before",
-    "confidence": "confidence after",
-    "variance": "variance",
-    "variance_ddof1": "variance, ddof 1",
-    "paralysis": "paralysis",
-}
 GAPS = {
     "confidence_difference": "no question – wrong question",
     "anc_post_minus_sac": "ANC' – SAC",
     "anc_minus_rac": "ANC – RAC",
 }
 """Differences of confidences: the paper's Table 1 and Figure 4."""
-HEADINGS = {
-    **SHARES,
-    **MEANS,
-    "p": "p",
-    "matching_k": "k to match",
-    "tau": "tau",
-    "acc_perturbed_only": "changed only",
-    "acc_mixed": "mixed",
-    "words_picked": "words of picked choices",
-    "words_not_picked": "words of others",
-    "overlap": "overlap",
-}
-
-
-ORIGINAL = {"probe": "original", "against": "", "k": "", "split": "", "slot": ""}
-
-
-def table(title: str, by: tuple[str, ...], measures: Sequence[str], caption: str, **where: Any) -> View:
-    """A table of some measures."""
-    return View(title, by, {name: HEADINGS[name] for name in measures}, where=where, caption=caption)
+ORIGINAL = {"probe": "original", "against": "", "k": ""}
 
 
 def hits(sampling: str) -> Lines:
@@ -76,21 +43,36 @@ CONFUSION = Protocol(
     title="Confusion probes",
     unit="index",
     item=("index", *CELL, "trial"),
-    by=(*CELL, "k", "split", "slot"),
+    by=(*CELL, "k"),
     cells=[CELL],
     measures={
-        **{name: share(heading, name) for name, heading in SHARES.items()},
-        **{name: mean(heading, name) for name, heading in (MEANS | GAPS).items()},
+        "accuracy": "right",
+        "accuracy_before": "right before",
+        "pseudo_accuracy": "pseudo-accuracy",
+        "confidence_before": mean("confidence before", "confidence_before"),
+        "confidence": mean("confidence after", "confidence"),
+        "variance": mean("variance", "variance"),
+        "paralysis": mean("paralysis", "paralysis"),
+        **{name: mean(heading, name) for name, heading in GAPS.items()},
+        "tau": mean("tau", "tau"),
+        "acc_perturbed_only": share("changed only", "acc_perturbed_only"),
+        "acc_mixed": share("mixed", "acc_mixed"),
     },
     views=[
-        table(
+        View(
             "Prior bias",
             ("probe",),
-            ("accuracy_before", "pseudo_accuracy", "confidence_before", "confidence", "variance", "p"),
-            "Before: with the original question. Pseudo-accuracy and confidence after: of the slot where the "
-            "right choice stood; 1 by the number of choices without prior bias, which p tests (t over "
-            "questions, of the confidence). Variance: of a question's confidences (definition 1).",
-            probe=BIASED,
+            {
+                "accuracy_before": "right before",
+                "pseudo_accuracy": "pseudo-accuracy",
+                "confidence_before": "confidence before",
+                "confidence": "confidence after",
+                "variance": "variance",
+                "p": "p",
+            },
+            where={"probe": BIASED},
+            caption="Before: with the original question. Pseudo-accuracy and confidence after: of the slot "
+            "where the right choice stood; without prior bias 1 by the number of choices, which p tests.",
         ),
         View(
             "Wrong question (the paper's Table 1)",
@@ -103,45 +85,30 @@ CONFUSION = Protocol(
             across="measure",
             where={"probe": "wrong_question"},
             percent=False,
-            caption="The difference is above 0 if a wrong question misleads more than none. n: trials (of "
-            "the standard error) and answers.",
-        ),
-        table(
-            "Choice paralysis",
-            ("sampling", "n_choices"),
-            ("accuracy_before", "accuracy", "matching_k", "paralysis", "p"),
-            "Before: the drawn questions with their own choices. k to match: the smallest k whose hits@k "
-            "reaches the accuracy of all questions with their own (the paper's Figure 6). Paralysis: lost "
-            "confidence in the right choice (definition 2 with the sign of the paper's words; its formula is "
-            "the negative); p: of its t test over questions.",
-            probe="choice_paralysis",
-        ),
-        table(
-            "Calibration by MaxProb (the paper's Table 2)",
-            ("probe",),
-            ("tau", "acc_perturbed_only", "acc_mixed"),
-            "A question counts as unchanged iff its greatest confidence is above tau, the mean over one "
-            "random half of the questions and of their changed versions. Changed only: the share of changed "
-            "ones classified right, which the paper's Table 2 seems to hold; mixed: of both. Means of five "
-            "splits.",
-            probe=BIASED,
         ),
         View(
-            "Differences of confidences (the paper's Figure 4)",
-            ("probe",),
-            GAPS,
-            caption="No question – wrong question: above 0 if a wrong one misleads. ANC' – SAC, other "
-            "choices less the substitute, after: 0 without bias. ANC – RAC, other choices less the right "
-            "one, before: -1 for a model that knows all.",
+            "Choice paralysis",
+            ("sampling", "n_choices"),
+            {
+                "accuracy_before": "right before",
+                "accuracy": "right",
+                "matching_k": "k to match",
+                "paralysis": "paralysis",
+                "p": "p",
+            },
+            where={"probe": "choice_paralysis"},
+            caption="Before: the drawn questions with their own choices. k to match: the smallest k whose "
+            "hits@k reaches the accuracy of all questions. Paralysis: lost confidence in the right choice.",
         ),
-        table(
-            "What is picked",
+        View(
+            "Calibration by MaxProb (the paper's Table 2)",
             ("probe",),
-            ("words_picked", "words_not_picked", "overlap", "tied"),
-            "Of the originals. Overlap: Pearson's r of the frequencies of words shared with the prompt, in "
-            "picked and in other choices. Ties: several greatest confidences, of which the first is picked.",
-            probe="original",
+            {"tau": "tau", "acc_perturbed_only": "changed only", "acc_mixed": "mixed"},
+            where={"probe": BIASED},
+            caption="A question counts as unchanged iff its greatest confidence is above tau, the mean of a "
+            "random half. Changed only: the share of changed ones classified right; mixed: of both.",
         ),
+        View("Differences of confidences (the paper's Figure 4)", ("probe",), GAPS),
     ],
     figures={
         "differences.png": Bars(x="probe", measures=GAPS, label="mean difference of confidences"),
@@ -169,20 +136,6 @@ CONFUSION = Protocol(
 )
 
 
-def notes(probing: Probing, questions: int, choices: int) -> list[str]:
-    """How many questions there are, and which of them are asked."""
-    found = [
-        f"{questions} questions with {choices} choices each: guessing is right in {1 / choices:.3f} of them. "
-        f"{probing.trials} trial(s) of every probe with random texts, seeds {probing.seed} to "
-        f"{probing.seeds[-1]}. A question with the same prompt gives no texts, since they could be right."
-    ]
-    if probing.instances or probing.samplings:
-        who = "Every probe asks" if probing.instances else "Choice paralysis asks"
-        drawn = min(probing.instances or DRAWN, questions)
-        found.append(f"{who} about {drawn} questions drawn in each trial.")
-    return found
-
-
 def draw_boxes(rows: Iterable[Row], chance: float, _: DataFrame, path: Path) -> None:
     """The paper's Figure 3: the confidence in the labelled choice as boxes, a group for each probe and a box
     for each checkpoint: median, quartiles, the mean as a diamond, whiskers to 1.5 IQR; chance as a dashed
@@ -191,15 +144,15 @@ def draw_boxes(rows: Iterable[Row], chance: float, _: DataFrame, path: Path) -> 
 
     frame = pd.DataFrame(rows)
     frame = frame[frame["probe"] != "choice_paralysis"]
-    probes, names = frame["probe"].unique(), frame["checkpoint"].unique()
-    figure, width = new_figure(2.6 + len(probes) * (0.6 + 0.45 * len(names)), 3.6), 0.8 / len(names)
+    probes, names = list(frame["probe"].unique()), list(frame["checkpoint"].unique())
+    figure = new_figure(2.6 + len(probes) * (0.6 + 0.45 * len(names)), 3.6)
     axes = figure.subplots()
-    for i, (name, part) in enumerate(frame.groupby("checkpoint", sort=False)):
-        by_probe = part.groupby("probe")["confidence"]
+    for i, name in enumerate(names):
+        by_probe = frame[frame["checkpoint"] == name].groupby("probe")["confidence"]
         axes.boxplot(
             [by_probe.get_group(probe) for probe in probes],
-            positions=[g + (i - (len(names) - 1) / 2) * width for g in range(len(probes))],
-            widths=0.8 * width,
+            positions=[g + (i - (len(names) - 1) / 2) * 0.8 / len(names) for g in range(len(probes))],
+            widths=0.64 / len(names),
             showmeans=True,
             showfliers=False,
             patch_artist=True,
