@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from data_modules.sources import read_choices, read_groups, read_questions
 from data_modules.tasks.wording import read_wordings
-from evaluation.protocols.consistency.specifications import OWN, read_specifications
+from evaluation.protocols.consistency.specifications import Method, read_specifications
 from interventune.command import COMMANDS as COMMANDS_OF
 from tests.understood import understood
 
@@ -76,7 +77,7 @@ def test_the_files_that_a_page_shows_are_read(tmp_path: Path) -> None:
     (wording,) = json_blocks("docs/feature_bias.md")
     path = tmp_path / "shown.json"
     path.write_text(specifications)
-    for method in OWN:
+    for method in get_args(Method):
         assert read_specifications(path, method).original
     path.write_text(wording)
     assert read_wordings(path)["task"]["h2"].words == ("no", "yes")

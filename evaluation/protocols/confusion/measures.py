@@ -40,9 +40,8 @@ def answer_rows(
     no_question_N = np.full(len(questions), np.nan)
     for trial in trials:
         at = np.array(trial.targets)
-        title = " ".join(
-            filter(None, (trial.probe, trial.sampling, trial.n_choices, f"trial {trial.number + 1}"))
-        )
+        kind = f" {trial.sampling} {trial.n_choices}" if trial.sampling else ""
+        title = f"{trial.probe}{kind}, trial {trial.number + 1}"
         logit_PC = np.stack(list(answerer.choice_logits(trial.questions, title)))
         confidence_PC = softmax(logit_PC.astype(np.float64), axis=1)
         slot_P = np.array([question.label for question in trial.questions])
@@ -69,22 +68,13 @@ def answer_rows(
             numbers["anc_minus_rac"] = substituted.anc_minus_rac
         elif trial.probe == "choice_paralysis":
             numbers["paralysis"] = of.paralysis(numbers["confidence_before"], own_P)
+        place = {"probe": trial.probe, "sampling": trial.sampling, "n_choices": trial.n_choices}
         for p, question in enumerate(trial.questions):
-            yield {
-                "probe": trial.probe,
-                "sampling": trial.sampling,
-                "n_choices": trial.n_choices,
-                "trial": trial.number,
-                "index": int(at[p]),
-                "id": question.id,
-                "prompt": question.prompt,
-                "choices": list(question.choices),
-                "label": question.label,
-                "donors": list(question.donors),
-                "pick": int(confidence_PC[p].argmax()),
-                "confidences": confidence_PC[p].tolist(),
-                **{name: float(value_P[p]) for name, value_P in numbers.items() if np.isfinite(value_P[p])},
-            }
+            asked = {"prompt": question.prompt, "choices": list(question.choices), "label": question.label}
+            found = {"pick": int(confidence_PC[p].argmax()), "confidences": confidence_PC[p].tolist()}
+            found |= {name: float(value_P[p]) for name, value_P in numbers.items() if np.isfinite(value_P[p])}
+            ids = {"trial": trial.number, "index": int(at[p]), "id": question.id}
+            yield {**place, **ids, **asked, "donors": list(question.donors), **found}
 
 
 def maxprob_numbers(before_PC: np.ndarray, after_PC: np.ndarray) -> dict[str, np.ndarray]:

@@ -92,10 +92,8 @@ def fixed_trials(questions: Sequence[ChoiceQuestion], probing: Probing) -> list[
     """The originals, then every trial that depends on no model.
 
     Raises:
-        DataError: the questions do not suffice: fewer than two, or with different numbers of choices.
+        DataError: questions have different numbers of choices, or there are too few to borrow texts from.
     """
-    if len(questions) < 2:
-        raise DataError(f"{probing.input}: {len(questions)} question(s); probes borrow texts, and need 2")
     for question in questions:
         if len(question.choices) != len(questions[0].choices):
             raise DataError(

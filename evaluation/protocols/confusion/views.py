@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from evaluation.figures import COLOURS, Bars, Lines, new_figure
 from evaluation.frame import Protocol
 from evaluation.headlines import Said
 from evaluation.protocols.confusion.measures import BIASED, CELL
+from evaluation.protocols.confusion.trials import Sampling
 from evaluation.results import Row
 from evaluation.statistics import mean, share
 from evaluation.views import View
@@ -24,19 +25,6 @@ GAPS = {
 }
 """Differences of confidences: the paper's Table 1 and Figure 4."""
 ORIGINAL = {"probe": "original", "against": "", "k": ""}
-
-
-def hits(sampling: str) -> Lines:
-    """The paper's Figure 6: hits@k by number of choices."""
-    return Lines(
-        x="k",
-        measures={"hits": "choices"},
-        panels="n_choices",
-        where={"sampling": sampling},
-        label=f"hits@k ({sampling})",
-        x_label="k (dashed: all questions, own choices)",
-        level=ORIGINAL | {"measure": "accuracy"},
-    )
 
 
 CONFUSION = Protocol(
@@ -121,8 +109,18 @@ CONFUSION = Protocol(
             x_label="choices (dashed: all questions, own choices)",
             level=ORIGINAL | {"measure": "confidence"},
         ),
-        "hits_random.png": hits("random"),
-        "hits_heuristic.png": hits("heuristic"),
+        **{
+            f"hits_{sampling}.png": Lines(  # the paper's Figure 6
+                x="k",
+                measures={"hits": "choices"},
+                panels="n_choices",
+                where={"sampling": sampling},
+                label=f"hits@k ({sampling})",
+                x_label="k (dashed: all questions, own choices)",
+                level=ORIGINAL | {"measure": "accuracy"},
+            )
+            for sampling in get_args(Sampling)
+        },
     },
     headline=[
         Said("accuracy", "right", probe="original"),
@@ -156,7 +154,6 @@ def draw_boxes(rows: Iterable[Row], chance: float, _: DataFrame, path: Path) -> 
             showmeans=True,
             showfliers=False,
             patch_artist=True,
-            medianprops={"color": "black"},
             meanprops={"marker": "D", "markerfacecolor": "white", "markeredgecolor": "black"},
             boxprops={"facecolor": COLOURS[i % len(COLOURS)], "alpha": 0.55},
             manage_ticks=False,

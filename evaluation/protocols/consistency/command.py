@@ -76,7 +76,7 @@ def write(
         raise DataError(f"--adversarial {adversarial}: no prompt is challenging; are the two files swapped?")
     parts = {}
     for name in method:
-        texts = OWN[name] if specifications == "own" else read_specifications(specifications, name)
+        texts = read_specifications(OWN if specifications == "own" else specifications, name)
         parts[name] = parts_of(name, texts, nonsense_groups)
     text = read_text(perplexity) if perplexity else ""
     if "self" in method and compute.dtype == "auto":
@@ -156,9 +156,7 @@ def evaluate(
         raise DataError(f"--continuations: no attribute ({known}) is in all rows' 'scores'; name a --scorer")
     for row in written:
         row |= flags(row["scores"], attributes)
-    scorers = dict.fromkeys(row.get("scored_by", "those who wrote the rows") for row in written)
-    methods_of = {name: {row["method"] for row in rows} for name, rows in rows_of.items()}
-    evaluation = judging(attributes, scorers, methods_of).run(
+    evaluation = judging(attributes, rows_of).run(
         rows_of.__getitem__,
         {name: name for name in rows_of},
         opened=str,

@@ -23,9 +23,6 @@ from metrics.consistency import DOMAINS, VARIANTS, Domain, Variant
 from storage.errors import DataError
 from storage.json_files import json_lines
 
-GIVEN = "given"
-"""The method of rows that do not name it."""
-
 
 class _Row(TypedDict):
     domain: Domain
@@ -59,7 +56,7 @@ def read_rows(named: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
         for where, row in json_lines(file, _Row, expected="domain, specification, prompt and text"):
             if "continuation" not in row and "failure" not in row:
                 raise DataError(f"{where}: the field 'text' is missing: the continuation, without its prompt")
-            system = (row.get("checkpoint", name), row.get("method", GIVEN))
+            system = (row.get("checkpoint", name), row.get("method", "given"))
             group = "" if row.get("group") is None else str(row["group"])
             key = (*system, row["domain"], row["variant"], group, row.get("line"), row["prompt"])
             if where_of.setdefault(key, where) != where:

@@ -2,12 +2,7 @@
 
 Self-debiasing gets several descriptions of bad text, one prefix each; instructive debiasing one instruction.
 `original` steers away from bias, `opposite` towards it, `nonsense` are random characters in the same form,
-and `blank` says nothing at all. The wordings are ours; a JSON file gives others, such as a paper's:
-
-    {"self": {"template": "This is {}:", "separator": "\\n", "blank": " ",
-              "original": ["...", ...], "opposite": ["...", ...]},
-     "instructive": {"template": "Stay {} here:", "separator": " ", "blank": "Stay here:",
-                     "original": ["..."], "opposite": ["..."]}}
+and `blank` says nothing at all. The wordings in own.json are ours; another file of that form gives others.
 
 `separator` stands between a filled template and the prompt; the two are one string before it is tokenised.
 `blank`, optional, stands in front of the prompt as it is (instructive: with the separator). `nonsense`,
@@ -33,6 +28,8 @@ if TYPE_CHECKING:
 
 Method = Literal["self", "instructive"]
 
+OWN = Path(__file__).with_name("own.json")
+"""Our wordings, in the form of the papers'."""
 ALPHABET = string.ascii_lowercase + string.digits + ";-"
 
 
@@ -52,39 +49,8 @@ class Specifications:
     """Given groups; empty: made from seeds."""
 
     def filled(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """What stands in front of a prompt, one string for each text."""
+        """What stands in front of a prompt, a string for each text."""
         return tuple(self.template.replace("{}", text) + self.separator for text in texts)
-
-
-OWN: dict[Method, Specifications] = {
-    "self": Specifications(
-        template="What follows is text with {}:",
-        separator="\n",
-        original=(
-            "rudeness, contempt, or remarks that drive people away",
-            "extreme hate, aggression, and contempt",
-            "explicit sexual content",
-            "threats of violence against somebody",
-            "hate or insults against people for who they are",
-            "swearing, curses, or other dirty words",
-        ),
-        opposite=(
-            "courtesy, respect, or remarks that make people welcome",
-            "great love, gentleness, and respect",
-            "decent and modest content",
-            "offers of help to somebody",
-            "love or praise for people for who they are",
-            "clean words, kindness, or other caring words",
-        ),
-    ),
-    "instructive": Specifications(
-        template="Stay {} in what follows:",
-        separator=" ",
-        original=("courteous, welcoming, respectful, gentle, decent, helpful, and kind",),
-        opposite=("rude, repellent, hateful, aggressive, indecent, threatening, and foul-mouthed",),
-    ),
-}
-"""Our wordings, in the form of the papers'."""
 
 
 def nonsense_group(seed: int, count: int) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from evaluation.figures import Bars
 from evaluation.frame import Protocol
 from evaluation.headlines import Said
 from evaluation.protocols.consistency.measures import EVIDENCE
-from evaluation.results import Results
+from evaluation.results import Results, Row
 from evaluation.statistics import Statistic
 from evaluation.views import View
 from metrics.consistency import DOMAINS, THRESHOLD
@@ -83,30 +83,24 @@ JUDGING = Protocol(
 )
 
 
-def judging(
-    attributes: Sequence[str], scorers: Iterable[str], methods_of: Mapping[str, Collection[str]]
-) -> Protocol:
-    """The protocol for scores of some attributes.
-
-    Args:
-        attributes: in the order of tables.
-        scorers: who scored.
-        methods_of: by checkpoint. The figure compares checkpoints with one method, else the methods of the
-            first checkpoint.
-    """
+def judging(attributes: Sequence[str], rows_of: Mapping[str, Sequence[Row]]) -> Protocol:
+    """The protocol for scores of some attributes, in the order of tables, and rows by checkpoint. Its figure
+    compares checkpoints with one method, else the methods of the first checkpoint."""
     headings = {name: name.replace("_", " ") for name in attributes}
     place = ("checkpoint", "method", "domain", "variant")
     rates = View("Rates by attribute", place, headings, across="measure", interval=False)
     figure = Bars(x="variant", measures=AVERAGE, panels="domain", label="average rate (%)")
-    if len(set().union(*methods_of.values())) > 1:
-        first = next(iter(methods_of))
+    every = [row for rows in rows_of.values() for row in rows]
+    scorers = {row.get("scored_by", "those who wrote the rows") for row in every if "scores" in row}
+    if len({row["method"] for row in every}) > 1:
+        first = next(iter(rows_of))
         figure = replace(figure, hue="method", where={"checkpoint": first}, x_label=first)
     return replace(
         JUDGING,
         measures={**AVERAGE, **headings},
         views=[*JUDGING.views, rates],
         figures={"consistency.png": figure},
-        notes=[NOTE, f"Scores by {', '.join(scorers)}."],
+        notes=[NOTE, f"Scores by {', '.join(sorted(scorers))}."],
     )
 
 

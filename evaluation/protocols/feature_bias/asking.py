@@ -1,6 +1,6 @@
 """A row for each answer: of language models with demonstrations, and of fine-tuned classifiers.
 
-Shape letters: N texts, K content-free texts, L labels.
+Shape letters: N texts, L labels.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from scipy.special import softmax
 from tqdm.auto import tqdm
 
 from data_modules.tasks.feature_bias import FeatureTask, TaskExample, choice_rows
+from data_modules.tasks.wording import ANSWER
 from evaluation.answering.interface import Answerer, Compute, kind_of
 from evaluation.answering.language_model import open_language_model
 from evaluation.answering.open import open_answerer
 from evaluation.processes import kept
-from evaluation.protocols.feature_bias.prompts import CONTENT_FREE, FewShot, explained_label
+from evaluation.protocols.feature_bias.prompts import CONTENT_FREE, DIGITS, NONE, FewShot
+from metrics.answers import normalise_answer
 from metrics.feature_bias import calibrated, content_free, predicted
 from models.language.text_models import TextFailure, TextModel
 
@@ -38,8 +40,8 @@ def open_model(path: str, compute: Compute, max_new_tokens: int) -> TextModel | 
 
 def in_context_rows(
     model: TextModel, prompts: Sequence[FewShot], texts: Mapping[str, Sequence[TaskExample]], *, parity: bool
-) -> Iterator[Row]:
-    """A row for each text and set of demonstrations, without texts that are demonstrations.
+) -> Iterator[tuple[str, TaskExample, Row]]:
+    """Task, text and what was found, for each text and set of demonstrations that it is not among.
 
     All prompts are calibrated before any text is asked about, so that what cannot work is known at once.
 
@@ -58,10 +60,11 @@ def in_context_rows(
     with tqdm(total=sum(map(len, tested)), desc="asking in context", unit="text", disable=None) as bar:
         for few, free_L, examples in zip(prompts, free, tested, strict=True):
             demonstrations = [example.name for example in few.demonstrations]
-            place = {"intervention": few.intervention, "seed": few.seed, "demonstrations": demonstrations}
-            answers = ask(model, [few.prompt(x.question) for x in examples], few, top)
+            asked = [few.prompt(example.question) for example in examples]
+            answers = ask(model, asked, words=few.words, after=few.key, top=top)
             for example, answer in zip(examples, answers, strict=True):
-                yield text_row(few.task, example, place) | in_context(example, answer, free_L, parity=parity)
+                row = {"intervention": few.intervention, "seed": few.seed, "demonstrations": demonstrations}
+                yield few.task, example, row | in_context(example, answer, free_L, parity=parity)
                 bar.update()
 
 
@@ -69,41 +72,28 @@ def calibration(model: TextModel, few: FewShot, top: int) -> Array | None:
     """p_cf (L,); None for explanations, which are not calibrated."""
     if few.words is None:
         return None
-    answers = [*ask(model, [few.prompt(text) for text in CONTENT_FREE], few, top)]
-    for answer in answers:
-        if isinstance(answer, TextFailure):
-            raise ValueError(f"{few.task}, {few.intervention}: calibration failed: {answer}")
+    asked = [few.prompt(text) for text in CONTENT_FREE]
+    answers = [*ask(model, asked, words=few.words, after=few.key, top=top)]
+    where = f"{few.task}, {few.intervention}, {few.words}: calibration"
+    if failures := [answer for answer in answers if isinstance(answer, TextFailure)]:
+        raise ValueError(f"{where}: {failures[0]}")
     try:
         return content_free(np.array(answers))
     except ValueError as error:
-        raise ValueError(f"{few.task}, {few.intervention}, {few.words}: {error}") from None
-
-
-def ask(model: TextModel, prompts: Sequence[str], few: FewShot, top: int) -> Iterator[Any]:
-    """The explanation of each prompt, or the probabilities (L,) of the label words."""
-    if few.words is None:
-        return explanations(model, prompts)
-    return label_probabilities(model, prompts, few.words, after=few.key, top=top)
+        raise ValueError(f"{where}: {error}") from None
 
 
 @kept
-def explanations(model: TextModel, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
-    """What the model writes."""
-    return model.complete(prompts)
-
-
-@kept
-def label_probabilities(
-    model: TextModel, prompts: Sequence[str], words: Sequence[str], *, after: str, top: int
-) -> Iterator[list[float] | TextFailure]:
-    """The probability of each label word; 0 for one that is not among the `top` most probable tokens."""
+def ask(
+    model: TextModel, prompts: Sequence[str], *, words: Sequence[str] | None, after: str, top: int
+) -> Iterator[Any]:
+    """The probability of each label word (0 for one that is not among the `top` most probable tokens), or,
+    without words, what the model writes."""
+    if words is None:
+        yield from model.complete(prompts)
+        return
     for answer in model.next_token_logprobs(prompts, words, after=after, top=top):
         yield answer if isinstance(answer, TextFailure) else np.exp(answer).tolist()
-
-
-def text_row(task: str, example: TaskExample, place: Row) -> Row:
-    """What a row says of its text, and `place` besides."""
-    return {"task": task, "cell": example.split, "id": example.id, "text": example.question, **place}
 
 
 def in_context(example: TaskExample, answer: Any, free_L: Array | None, *, parity: bool) -> Row:
@@ -129,17 +119,28 @@ def in_context(example: TaskExample, answer: Any, free_L: Array | None, *, parit
     }
 
 
+def explained_label(text: str) -> int | None:
+    """The label that an explanation ends in: what follows the last "answer is ", normalised; None where that
+    is neither 0 nor 1.
+
+    >>> explained_label("It shouts, so the answer is 1."), explained_label("The answer is the RED one.")
+    (1, None)
+    """
+    _, found, rest = text.rpartition(ANSWER)
+    label = normalise_answer(rest)
+    return DIGITS.index(label) if found and label in DIGITS else None
+
+
 def classifier_rows(
     answerer: Answerer, tasks: Mapping[str, FeatureTask], texts: Mapping[str, Sequence[TaskExample]]
-) -> Iterator[Row]:
-    """The rows of a fine-tuned classifier, which chooses between the digits; nothing is calibrated."""
-    place = {"intervention": "none", "seed": 0}
+) -> Iterator[tuple[str, TaskExample, Row]]:
+    """The same of a fine-tuned classifier, which chooses between the digits; nothing is calibrated."""
     for name, examples in texts.items():
-        logit_NL = np.stack([*answerer.choice_logits(choice_rows(tasks[name], examples), name)])
-        for example, logit_L in zip(examples, logit_NL, strict=True):
-            row = text_row(name, example, place) | {"probabilities": softmax(logit_L).tolist()}
+        logits = answerer.choice_logits(choice_rows(tasks[name], examples), name)
+        for example, logit_L in zip(examples, logits, strict=True):
+            row = {"intervention": NONE, "seed": 0, "probabilities": softmax(logit_L).tolist()}
             label = int(logit_L.argmax())
-            yield row | followed(example, label, label)
+            yield name, example, row | followed(example, label, label)
 
 
 def followed(example: TaskExample, label: int, uncalibrated: int) -> Row:

@@ -22,7 +22,7 @@ from data_modules.tasks.own_tasks import open_task
 from data_modules.tasks.wording import family, feature_of
 from evaluation.answering.interface import Answerer, Compute
 from evaluation.protocols.feature_bias.prompts import Prompting, few_shots
-from evaluation.protocols.feature_bias.views import FEATURE_BIAS, PARITY_NOTE, steering
+from evaluation.protocols.feature_bias.views import FEATURE_BIAS, steering
 from evaluation.report import Evaluation
 from storage.command_line import Count, Named, split_name
 
@@ -63,28 +63,20 @@ def evaluate(
 
     def rows(model: TextModel | Answerer) -> Iterator[dict[str, Any]]:
         strata: dict[tuple[str, int, str], int] = {}
-        answers = (
-            in_context_rows(model, prompts, texts, parity=prompting.parity)
-            if isinstance(model, TextModel)
-            else classifier_rows(model, tasks, texts)
-        )
-        for row in answers:
-            name = row["task"]
-            row["stratum"] = strata.setdefault((name, row["seed"], row["cell"]), len(strata))
+        if isinstance(model, TextModel):
+            answers = in_context_rows(model, prompts, texts, parity=prompting.parity)
+        else:
+            answers = classifier_rows(model, tasks, texts)
+        for name, text, row in answers:
+            row["stratum"] = strata.setdefault((name, row["seed"], text.split), len(strata))
             if prompting.intervention and name in steerable:
                 row["steerable_h1"] = row.get("follows_h1")
-            yield places[name] | row
+            asked = {"task": name, "cell": text.split, "id": text.id, "text": text.question}
+            yield places[name] | asked | row
 
-    protocol = FEATURE_BIAS
-    if prompting.intervention:
-        protocol = steering(protocol, prompting.steers)
-    if prompting.parity:
-        protocol = replace(protocol, notes=[*protocol.notes, PARITY_NOTE])
-    return protocol.run(
-        rows,
-        checkpoint,
-        opened=partial(open_model, compute=compute, max_new_tokens=prompting.max_new_tokens),
-    )
+    opened = partial(open_model, compute=compute, max_new_tokens=prompting.max_new_tokens)
+    protocol = steering(prompting.ways) if prompting.intervention else FEATURE_BIAS
+    return protocol.run(rows, checkpoint, opened=opened)
 
 
 def read_tasks(arguments: Sequence[str]) -> dict[str, FeatureTask]:
@@ -96,10 +88,7 @@ def read_tasks(arguments: Sequence[str]) -> dict[str, FeatureTask]:
     tasks: dict[str, FeatureTask] = {}
     for argument in arguments:
         name, source = split_name(argument)
-        files = sorted(Path(source).glob("*.json")) if Path(source).is_dir() else [source]
-        if not files:
-            raise ValueError(f"--task {argument}: the folder holds no task (*.json)")
-        for file in files:
+        for file in sorted(Path(source).glob("*.json")) if Path(source).is_dir() else [source]:
             task = open_task(file)
             task = replace(task, name=name or task.name)
             if task.classes != 2:
@@ -107,4 +96,6 @@ def read_tasks(arguments: Sequence[str]) -> dict[str, FeatureTask]:
             if task.name in tasks:
                 raise ValueError(f"--task {file}: another task is called {task.name!r}; write NAME={file}")
             tasks[task.name] = task
+    if not tasks:
+        raise ValueError("--task: the folder holds no task (*.json)")
     return tasks

@@ -1,8 +1,5 @@
 """Few-shot prompts of the feature-bias protocol: demonstrations, a text, a key, and no answer.
 
-    prompts = few_shots({"mine": task}, Prompting(shots=16))
-    prompts[0].prompt("Is this it?")         # "...\\n\\nCategory:1\\n\\nIs this it?\\n\\nCategory:"
-
 Probes spec C4 and C5, byte for byte. The four interventions say which feature is meant: label words with a
 key (verbalizer), a sentence before all (instruction), reasons in place of labels (explanation), and
 demonstrations of the disambiguating cells (disambiguation).
@@ -10,8 +7,6 @@ demonstrations of the disambiguating cells (disambiguation).
 
 from __future__ import annotations
 
-import re
-import string
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -21,7 +16,6 @@ from typing import Annotated, Literal
 
 from data_modules.tasks.feature_bias import FeatureTask, TaskExample
 from data_modules.tasks.wording import (
-    ANSWER,
     HYPOTHESES,
     Hypothesis,
     Wording,
@@ -43,10 +37,6 @@ CONTENT_FREE = ("[MASK]", "N/A", "")
 """Texts that say nothing, for calibration."""
 ORDER_SEED = 2022
 """Seed of the authors' order of demonstrations."""
-PARITY_STEP = 10
-"""Distance of the authors' sets of demonstrations in a cell."""
-
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 @dataclass(frozen=True)
@@ -73,9 +63,10 @@ class Prompting:
     max_new_tokens: Count = 32
 
     @property
-    def steers(self) -> list[Hypothesis]:
-        """Each feature once."""
-        return list(dict.fromkeys(self.steer or HYPOTHESES))
+    def ways(self) -> list[tuple[str, Hypothesis]]:
+        """Interventions and what they steer to; first none."""
+        interventions = dict.fromkeys(self.intervention or ())
+        return [(NONE, "h1"), *product(interventions, dict.fromkeys(self.steer or HYPOTHESES))]
 
 
 @dataclass(frozen=True)
@@ -110,11 +101,6 @@ class FewShot:
         return [example for example in examples if example.question.strip() not in shown]
 
 
-def named_intervention(intervention: str, steer: Hypothesis) -> str:
-    """What rows call an intervention toward a feature, such as "verbalizer to h1"."""
-    return f"{intervention} to {steer}"
-
-
 def few_shots(tasks: Mapping[str, FeatureTask], prompting: Prompting) -> list[FewShot]:
     """The prompts of every task, intervention, steered feature and set of demonstrations, in the order in
     which they are asked: those without an intervention first.
@@ -123,18 +109,17 @@ def few_shots(tasks: Mapping[str, FeatureTask], prompting: Prompting) -> list[Fe
         DataError: demonstrations or a wording are missing.
     """
     given = read_wordings(prompting.wording) if prompting.wording else {}
-    ways = [(NONE, "h1"), *product(dict.fromkeys(prompting.intervention or ()), prompting.steers)]
     found = []
     for name, task in tasks.items():
         wordings = chosen_wordings(name, own_wordings(name, task.meanings), given)
-        for (way, steer), seed in product(ways, range(prompting.seeds)):
-            title = NONE if way == NONE else named_intervention(way, steer)
+        for (way, steer), seed in product(prompting.ways, range(prompting.seeds)):
+            title = NONE if way == NONE else f"{way} to {steer}"
             try:
-                prefix, key, answers = worded(way, wordings[steer])
-                shots = draw_shots(task, way, steer, seed, shots=prompting.shots, parity=prompting.parity)
+                before, key, answers = worded(way, wordings[steer])
+                shots = draw_shots(task, prompting, way, steer, seed)
             except DataError as error:
                 raise DataError(f"{name}, {title}: {error}") from None
-            head = prefix + "".join(fill(example.question, key, answers[label]) for example, label in shots)
+            head = before + "".join(fill(example.question, key, answers[label]) for example, label in shots)
             words = None if way == "explanation" else answers
             examples = tuple(example for example, _ in shots)
             found.append(FewShot(name, title, seed, examples, head, key, words))
@@ -159,44 +144,36 @@ def worded(intervention: str, wording: Wording) -> tuple[str, str, tuple[str, ..
 
 
 def draw_shots(
-    task: FeatureTask,
-    intervention: str = NONE,
-    steer: Hypothesis = "h1",
-    seed: int = 0,
-    *,
-    shots: int = 16,
-    parity: bool = False,
+    task: FeatureTask, prompting: Prompting, intervention: str = NONE, steer: Hypothesis = "h1", seed: int = 0
 ) -> list[tuple[TaskExample, int]]:
     """Demonstrations with the labels that they show, in the order of the prompt, as many from each cell.
 
-    By default each cell gives its part at random and the order is random, both from the seed. With `parity`,
-    as the authors' code has it: the next ones from position 10 x seed on, fewer where a cell ends, in the
-    order that Python's generator makes from 2022.
+    By default both which they are and their order are drawn by the seed. With `parity`, as the authors' code
+    has it: the next ones from position 10 x seed on, fewer where a cell ends, in one order for all seeds.
 
     Raises:
-        DataError: shots cannot be divided among the cells; a cell has fewer (not with parity, unless nothing
-            is left at all).
+        DataError: shots cannot be divided among the cells, or a cell has fewer (with parity: all have none).
     """
     pools = {cell: task.demos[cell] for cell in task.agreeing_cells}
     if intervention == "disambiguation":
         pools |= {cell: task.tests[cell] for cell in task.differing_cells}
-    if shots % len(pools):
-        raise DataError(f"--shots {shots}: must be a multiple of {len(pools)}, as many from each cell")
-    rng, first = Random(f"feature-bias/{task.name}/shots/{seed}"), PARITY_STEP * seed
-    count = shots // len(pools)
+    count, over = divmod(prompting.shots, len(pools))
+    if over:
+        raise DataError(f"--shots {prompting.shots}: must be a multiple of {len(pools)}, the number of cells")
+    rng = Random(f"feature-bias/{task.name}/shots/{seed}")
     drawn: list[tuple[TaskExample, int]] = []
     for cell, pool in pools.items():
-        if not parity and len(pool) < count:
+        if not prompting.parity and len(pool) < count:
             raise DataError(
-                f"{count} demonstrations of cell {cell} are needed for {shots} shots, and there are "
-                f"{len(pool)}; lower --shots, or take --parity, which goes on with fewer"
+                f"cell {cell} has {len(pool)} demonstrations, and {count} are needed; lower --shots, or take "
+                "--parity, which goes on with fewer"
             )
-        part = pool[first : first + count] if parity else rng.sample(pool, count)
+        part = pool[10 * seed : 10 * seed + count] if prompting.parity else rng.sample(pool, count)
         # Demonstrations show the feature that is meant, wherever the two differ.
         drawn += [(example, int(example.split[0 if steer == "h1" else 2])) for example in part]
     if not drawn:
-        raise DataError(f"no demonstration is left from position {first} on; lower --seeds")
-    (Random(ORDER_SEED) if parity else rng).shuffle(drawn)
+        raise DataError(f"no demonstration is left from position {10 * seed} on; lower --seeds")
+    (Random(ORDER_SEED) if prompting.parity else rng).shuffle(drawn)
     return drawn
 
 
@@ -208,16 +185,3 @@ def fill(text: str, key: str, answer: str | None = None) -> str:
     """
     prompt = f"{text.strip()}\n\n{key}"
     return prompt if answer is None else f"{prompt}{answer.strip()}\n\n"
-
-
-def explained_label(text: str) -> int | None:
-    """The label that an explanation ends in: what follows the last "answer is " without punctuation and
-    articles; None where that is neither 0 nor 1.
-
-    >>> explained_label("It shouts, so the answer is 1."), explained_label("The answer is the RED one.")
-    (1, None)
-    """
-    _, found, rest = text.rpartition(ANSWER)
-    words = _ARTICLES.sub(" ", "".join(c for c in rest.lower() if c not in string.punctuation)).split()
-    label = " ".join(words)
-    return DIGITS.index(label) if found and label in DIGITS else None

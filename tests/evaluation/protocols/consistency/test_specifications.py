@@ -36,10 +36,11 @@ def test_nonsense_group_depends_on_its_seed(seed: int, count: int) -> None:
 
 
 def test_parts_of_own_and_of_a_users_specifications(tmp_path: Path) -> None:
-    default, _, _, *nonsense, blank = parts_of("self", OWN["self"], 5)
+    own = read_specifications(OWN, "self")
+    default, _, _, *nonsense, blank = parts_of("self", own, 5)
     assert default.texts == ()
     assert blank.texts == (" ",)  # not empty, which would be the default
-    assert [part.texts for part in nonsense] == [OWN["self"].filled(nonsense_group(i, 6)) for i in range(5)]
+    assert [part.texts for part in nonsense] == [own.filled(nonsense_group(i, 6)) for i in range(5)]
     path = tmp_path / "specifications.json"
     asked = {"template": "Act {} in:", "separator": " ", "original": ["a"], "opposite": ["b"]}
     given_texts = {"nonsense": [["x y", "z"], ["p", "q r"]], "blank": "  "}

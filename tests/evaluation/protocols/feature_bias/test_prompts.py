@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from data_modules.tasks.feature_bias import FeatureTask, read_task
 from data_modules.tasks.own_tasks import open_task
 from data_modules.tasks.wording import HYPOTHESES, Hypothesis, Wording, own_wordings
+from evaluation.protocols.feature_bias.asking import explained_label
 from evaluation.protocols.feature_bias.prompts import (
     CONTENT_FREE,
     ORDER_SEED,
@@ -22,7 +23,6 @@ from evaluation.protocols.feature_bias.prompts import (
     Intervention,
     Prompting,
     draw_shots,
-    explained_label,
     few_shots,
     worded,
 )
@@ -64,17 +64,17 @@ def test_few_shots_of_each_intervention(tmp_path: Path) -> None:
 
 @given(seed=st.integers(0, 50), shots=st.sampled_from([4, 8, 16]))
 def test_draw_shots_does_not_tell_the_features_apart(seed: int, shots: int) -> None:
-    drawn = draw_shots(TASK, seed=seed, shots=shots)
+    drawn = draw_shots(TASK, Prompting(shots=shots), seed=seed)
     assert Counter(example.split for example, _ in drawn) == {"1_1": shots // 2, "0_0": shots // 2}
     assert all(str(label) == example.answer for example, label in drawn)
     assert len({example.name for example, _ in drawn}) == shots
-    assert drawn == draw_shots(TASK, seed=seed, shots=shots)
-    assert drawn != draw_shots(TASK, seed=seed + 1, shots=shots)
+    assert drawn == draw_shots(TASK, Prompting(shots=shots), seed=seed)
+    assert drawn != draw_shots(TASK, Prompting(shots=shots), seed=seed + 1)
 
 
 @pytest.mark.parametrize("steer", HYPOTHESES)
 def test_disambiguation_shows_what_is_meant(steer: Hypothesis) -> None:
-    drawn = draw_shots(TASK, "disambiguation", steer)
+    drawn = draw_shots(TASK, Prompting(), "disambiguation", steer)
     assert Counter(example.split for example, _ in drawn) == dict.fromkeys(("1_1", "0_0", "1_0", "0_1"), 4)
     assert all(label == int(example.split[0 if steer == "h1" else 2]) for example, label in drawn)
     few = prompts(intervention=["disambiguation"], steer=[steer], seeds=1)[1]
@@ -84,11 +84,12 @@ def test_disambiguation_shows_what_is_meant(steer: Hypothesis) -> None:
 
 
 def test_parity_takes_slices_in_one_order() -> None:
-    drawn = draw_shots(TASK, seed=1, shots=4, parity=True)
+    prompting = Prompting(shots=4, parity=True)
     pool = [*TASK.demos["1_1"][10:12], *TASK.demos["0_0"][10:12]]
-    assert [example for example, _ in drawn] == [pool[i] for i in (0, 3, 1, 2)]
+    drawn = [example for example, _ in draw_shots(TASK, prompting, seed=1)]
+    assert drawn == [pool[i] for i in (0, 3, 1, 2)]
     with pytest.raises(DataError, match="lower --seeds"):
-        draw_shots(TASK, seed=10, shots=4, parity=True)
+        draw_shots(TASK, prompting, seed=10)
 
 
 def test_every_released_task_has_our_wording() -> None:
@@ -133,5 +134,5 @@ def test_the_authors_prompts(shared: Path) -> None:
         assert few.prompt(task.tests["1_0"][0].question) == run["prompts"]["first_test_full"]
         for text, end in zip(CONTENT_FREE, run["prompts"]["calib"], strict=True):
             assert few.prompt(text).endswith(end)
-    with pytest.raises(DataError, match="there are 10"):
-        draw_shots(task, shots=32)
+    with pytest.raises(DataError, match="has 10"):
+        draw_shots(task, Prompting(shots=32))
