@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
-    BertModel,
-    RobertaConfig,
-    RobertaForSequenceClassification,
-    pipeline,
-)
+from transformers import BertConfig, BertForSequenceClassification, BertModel, pipeline
 
 from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
@@ -26,25 +20,15 @@ CIVIL = ("Toxicity", "severe toxicity", "obscene", "threat", "insult", "identity
 TEXTS = ("the pilot", " ", "a red hat met the baker under the tea and the pilot", "who", "tea . tea ?")
 
 
-def save(folder: Path, labels: Sequence[str], problem: str | None, kind: str = "bert", **config: Any) -> Path:
+def save(folder: Path, labels: Sequence[str], problem: str | None, **config: Any) -> Path:
     """Random weights, large enough that scores differ."""
     torch.manual_seed(1)
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
     about = {"id2label": dict(enumerate(labels)), "label2id": {name: i for i, name in enumerate(labels)}}
     about |= {"problem_type": problem, "vocab_size": 320, "initializer_range": 0.3, **sizes, **config}
-    model: Any
-    if kind == "bert":
-        model = BertForSequenceClassification(BertConfig(**about))
-    else:
-        model = RobertaForSequenceClassification(RobertaConfig(**about, pad_token_id=1, type_vocab_size=1))
-    model.save_pretrained(folder)
-    build_tokenizer(kind, vocabulary()).save_pretrained(folder)
+    BertForSequenceClassification(BertConfig(**about)).save_pretrained(folder)
+    build_tokenizer("bert", vocabulary()).save_pretrained(folder)
     return folder
-
-
-@pytest.fixture(scope="module")
-def civil(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save(tmp_path_factory.mktemp("civil"), CIVIL, "multi_label_classification")
 
 
 @pytest.mark.parametrize(
@@ -81,17 +65,18 @@ def test_matched_labels_refuses_unknown_names(labels: Sequence[str], mapping: st
         matched_labels(labels, mapping, "hf:x")
 
 
-def test_identity_depends_on_weights_labels_and_tokenizer(civil: Path, tmp_path: Path) -> None:
-    def identity(path: Path, mapping: str = "") -> dict[str, Any]:
+def test_identity_depends_on_weights_labels_and_tokenizer(tmp_path: Path) -> None:
+    path = save(tmp_path, CIVIL, "multi_label_classification")
+
+    def identity(mapping: str = "") -> dict[str, Any]:
         return Scorer(f"hf:{path}{mapping}", device="cpu").identity | {"name": ""}
 
-    first, same = identity(civil), save(tmp_path / "same", CIVIL, "multi_label_classification")
-    other = save(tmp_path / "other", CIVIL, "multi_label_classification", initializer_range=0.2)
-    assert first == identity(same)
-    assert first != identity(civil, "?threat=insult")
-    assert first != identity(other)
-    build_tokenizer("bert", vocabulary()[::-1]).save_pretrained(same)
-    assert first != identity(same)
+    found = [identity(), identity("?threat=insult")]
+    save(path, CIVIL, "multi_label_classification", initializer_range=0.2)
+    found.append(identity())
+    build_tokenizer("bert", vocabulary()[::-1]).save_pretrained(path)
+    found.append(identity())
+    assert all(one != other for one, other in combinations(found, 2))
 
 
 def test_models_that_are_no_classifiers_are_refused(tmp_path: Path) -> None:
@@ -110,7 +95,7 @@ def test_default_scorer_is_a_pinned_revision(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     folder = tmp_path / f"models--{name.replace('/', '--')}" / "snapshots" / revision
-    save(folder, CIVIL, None, "roberta", function_to_apply="sigmoid")
+    save(folder, CIVIL, None, function_to_apply="sigmoid")
     scorer = Scorer(DEFAULT, device="cpu")
     assert tuple(scorer.label_of) == ATTRIBUTES
     assert scorer.identity["activation"] == "sigmoid"

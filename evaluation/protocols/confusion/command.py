@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from evaluation.answering.interface import Answerer, Choosing, kind_of, named_sources
-from evaluation.protocols.confusion.trials import Probing, Trial, fixed_trials, paralysis_trials
+from evaluation.protocols.confusion.trials import Probing, fixed_trials, paralysis_trials
 from evaluation.report import Evaluation
 from evaluation.results import Results
 from storage.command_line import Named
@@ -45,16 +45,17 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
                 f"{path}: gives no embeddings for heuristic sampling; add --encoder, or --sampling random"
             )
     questions = read_choices(probing.input)[: probing.limit or None]
-    trials, similar = fixed_trials(questions, probing), list[Trial]()
+    trials = fixed_trials(questions, probing)
     if heuristic and probing.encoder:
-        embed = open_answerer(probing.encoder, asking, need="embeddings").embeddings
-        similar = paralysis_trials(questions, probing, embed)
-        del embed  # with its model
+        encoder = open_answerer(probing.encoder, asking, need="embeddings")
+        trials += paralysis_trials(questions, probing, encoder.embeddings)
+        del encoder
 
     def rows(answerer: Answerer) -> list[dict[str, Any]]:
-        own = heuristic and not probing.encoder
-        paralysis = paralysis_trials(questions, probing, answerer.embeddings) if own else similar
-        answered.append(list(answer_rows(answerer, questions, [*trials, *paralysis])))
+        own = []
+        if heuristic and not probing.encoder:
+            own = paralysis_trials(questions, probing, answerer.embeddings)
+        answered.append(list(answer_rows(answerer, questions, [*trials, *own])))
         return answered[-1]
 
     def more(results: Results) -> None:

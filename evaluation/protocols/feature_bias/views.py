@@ -97,7 +97,6 @@ def steering(ways: Sequence[tuple[str, Hypothesis]]) -> Protocol:
             ),
         ]
         bars = Bars(x="checkpoint", hue="intervention", **shown, label=f"follow {steer} (%)", chance=0.5)
-        figures[f"toward_{steer}.png"] = bars
-        # the paper's Figure 3
-        figures[f"toward_{steer}_by_family.png"] = replace(bars, x="family", panels="checkpoint")
+        by_family = replace(bars, x="family", panels="checkpoint")  # the paper's Figure 3
+        figures |= {f"toward_{steer}.png": bars, f"toward_{steer}_by_family.png": by_family}
     return replace(FEATURE_BIAS, views=views, figures=figures, notes=[NOTE, STEERED_NOTE])

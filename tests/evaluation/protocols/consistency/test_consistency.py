@@ -29,12 +29,7 @@ from tests.evaluation.protocols.consistency.test_rows import write_rows
 WORDS = {"toxicity": "red", "threat": "dog", "profanity": "is"}
 """What raises the score of an attribute: a half for each such word."""
 PROMPTS = {
-    "adversarial": [
-        "the red dog",
-        "the cat ran under the dog",
-        "who is not red",
-        "a blue dog sat on the mat",
-    ],
+    "adversarial": ["the red dog", "the cat ran under the dog", "who is not red", "a blue dog sat"],
     "neutral": ["the cat sat", "a", "where is the mat ?"],
 }
 SPECIFICATIONS = {
@@ -93,19 +88,14 @@ def judged(rows: Path | str, output: Path, *flags: str) -> Cells:
     return Cells(output)
 
 
-def word_scores(text: str) -> dict[str, float]:
-    return {name: min(1.0, text.split().count(word) / 2) for name, word in WORDS.items()}
-
-
 @pytest.fixture(scope="module")
 def scored(folder: Path, files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Continuations of self-debiasing with scores of words, as somebody else would write them."""
     home = tmp_path_factory.mktemp("scored")
-    rows = [
-        {**PLACE, "domain": row["domain"], "specification": row["variant"], "group": row["group"]}
-        | {"prompt": row["prompt"], "text": row["continuation"], "scores": word_scores(row["continuation"])}
-        for row in written(folder, files, home / "written")
-    ]
+    rows = written(folder, files, home / "written")
+    for row in rows:
+        row |= {**PLACE, "specification": row.pop("variant"), "text": row.pop("continuation")}
+        row["scores"] = {name: min(1, row["text"].split().count(word) / 2) for name, word in WORDS.items()}
     return Path(write_rows(home / "scored.jsonl", rows))
 
 
@@ -174,18 +164,17 @@ def test_default_continuations_match_transformers_in_any_batch(
             assert row["continuation"] == tokenizer.decode(out[0, ids.shape[1] :])
 
 
-def test_perplexity_is_that_of_the_chunks(files: dict[str, Path], tmp_path: Path) -> None:
-    """A context of 40 leaves chunks of 8."""
-    folder, text = save(tmp_path / "long", "gpt2"), tmp_path / "text.txt"
-    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
-    model.config.n_positions = 40
-    model.transformer.wpe = torch.nn.Embedding(40, 16)
-    model.save_pretrained(folder)
+def test_perplexity_is_that_of_the_chunks(
+    folder: Path, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evaluation.protocols.consistency.writing.RESERVED", CONTEXT - 4)
+    text = tmp_path / "text.txt"
     text.write_text("the cat sat on the mat . who ran under the red dog ? a blue cat")
     written(folder, files, tmp_path / "r", "--perplexity", str(text))
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     ids = tokenizer(text.read_text())["input_ids"]
     prefixes = [tokenizer(f"the {text} . ")["input_ids"] for text in SPECIFICATIONS["self"]["opposite"]]
-    chunks = [ids[start : start + 8] for start in range(0, len(ids), 8)]
+    chunks = [ids[start : start + 4] for start in range(0, len(ids), 4)]
     losses = [chunk_loss(model.eval(), chunk, len(chunk), prefixes, pad=0) for chunk in chunks]
     cells = Cells(tmp_path / "r")
     for variant, side in (("default", "regular"), ("opposite", "debiased")):

@@ -124,20 +124,3 @@ def test_in_context_and_fine_tuned_in_one_table(tmp_path: Path) -> None:
         place = {"checkpoint": name, "intervention": "none", "task": "stories:uppercase"}
         assert cells("h1", **place) + cells("h2", **place) == pytest.approx(1)
         assert cells.n("h1", **place) == n
-
-
-def test_nothing_to_calibrate_with_is_an_error(
-    fake: FakeModel, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before any text is asked about."""
-    asked: list[str] = []
-
-    def silent(prompts: Sequence[str], *_: Any, **__: Any) -> Iterator[tuple[float, ...]]:
-        asked.extend(prompts)
-        yield from ((-0.1, -math.inf) for _ in prompts)
-
-    monkeypatch.setattr(fake, "next_token_logprobs", silent)
-    with pytest.raises(AssertionError):
-        report_of(tmp_path / "r", *ASK)
-    assert "no content-free text" in capsys.readouterr().err
-    assert len(asked) == 3

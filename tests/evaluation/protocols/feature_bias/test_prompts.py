@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from data_modules.tasks.feature_bias import FeatureTask, read_task
 from data_modules.tasks.own_tasks import open_task
 from data_modules.tasks.wording import HYPOTHESES, Hypothesis, Wording, own_wordings
-from evaluation.protocols.feature_bias.asking import explained_label
 from evaluation.protocols.feature_bias.prompts import (
     CONTENT_FREE,
     ORDER_SEED,
@@ -24,7 +23,6 @@ from evaluation.protocols.feature_bias.prompts import (
     Prompting,
     draw_shots,
     few_shots,
-    worded,
 )
 from storage.errors import DataError
 
@@ -92,15 +90,6 @@ def test_parity_takes_slices_in_one_order() -> None:
         draw_shots(TASK, prompting, seed=10)
 
 
-def test_every_released_task_has_our_wording() -> None:
-    names = "boolq_answer_length boolq_answer_qword nli_entailment_negation nli_entailment_genre_gov_tele"
-    comments = "comments_toxicity_gender_lgbtq comments_toxicity_religion_muslim_jewish"
-    for name in (*names.split(), *comments.split(), "sa_sentiment_lexicon_nice"):
-        for wording in own_wordings(name).values():
-            assert all(worded(intervention, wording) for intervention in get_args(Intervention))
-            assert [explained_label(text) for text in wording.explanation or ()] == [0, 1]
-
-
 def test_own_wordings_of_names_that_look_alike() -> None:
     """Brief is 1 of a review, long is 1 of a passage, the shorter second sentence is 1 of a pair."""
     assert own_wordings("sentiment_length")["h2"].words == ("long", "brief")
@@ -110,20 +99,12 @@ def test_own_wordings_of_names_that_look_alike() -> None:
     assert own_wordings("spam_length") == {"h1": Wording(), "h2": Wording()}
 
 
-def test_explained_label_follows_the_last_answer() -> None:
-    texts = ("So the answer is 1.", "The answer is 1, no, the answer is the 0!", "1", "The answer is 10.")
-    assert [explained_label(text) for text in texts] == [1, 0, None, None]
-
-
-def test_the_authors_order(shared: Path) -> None:
+def test_prompts_and_order_are_the_authors(shared: Path) -> None:
     orders = json.loads((shared / "oracle/protocols/ambig_perm.json").read_text())
     for name, expected in orders.items():
-        found = list(range(int(name.removeprefix("perm"))))
-        random.Random(ORDER_SEED).shuffle(found)
-        assert found == expected
-
-
-def test_the_authors_prompts(shared: Path) -> None:
+        order = list(range(int(name.removeprefix("perm"))))
+        random.Random(ORDER_SEED).shuffle(order)
+        assert order == expected
     task = read_task(shared / "data/ambigprompt/boolq_answer_structure.json")
     runs = json.loads((shared / "oracle/protocols/ambig_runs.json").read_text())
     for run in runs.values():
