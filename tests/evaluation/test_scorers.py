@@ -13,32 +13,36 @@ from transformers import BertConfig, BertForSequenceClassification, BertModel, p
 
 from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
-from evaluation.scorers import ATTRIBUTES, DEFAULT, Scorer, matched_labels
+from evaluation.scorers import ATTRIBUTES, Scorer, matched_labels
 
 JIGSAW = ("toxic", "severe_toxic", "obscene", "threat", "insult", "identity_hate")
 CIVIL = ("Toxicity", "severe toxicity", "obscene", "threat", "insult", "identity_attack", "sexual_explicit")
 TEXTS = ("the pilot", " ", "a red hat met the baker under the tea and the pilot", "who", "tea . tea ?")
 
 
-def save(folder: Path, labels: Sequence[str], problem: str | None, **config: Any) -> Path:
+def save(folder: Path, labels: Sequence[str], **config: Any) -> Path:
     """Random weights, large enough that scores differ."""
     torch.manual_seed(1)
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
     about = {"id2label": dict(enumerate(labels)), "label2id": {name: i for i, name in enumerate(labels)}}
-    about |= {"problem_type": problem, "vocab_size": 320, "initializer_range": 0.3, **sizes, **config}
+    about |= {"vocab_size": 320, "initializer_range": 0.3, **sizes, **config}
     BertForSequenceClassification(BertConfig(**about)).save_pretrained(folder)
     build_tokenizer("bert", vocabulary()).save_pretrained(folder)
     return folder
 
 
 @pytest.mark.parametrize(
-    ("labels", "problem", "function"),
-    [(CIVIL, "multi_label_classification", "sigmoid"), (("neutral", "toxic"), None, "softmax")],
+    ("labels", "config", "function"),
+    [
+        (CIVIL, {"problem_type": "multi_label_classification"}, "sigmoid"),
+        (CIVIL, {"function_to_apply": "sigmoid"}, "sigmoid"),  # as the default scorer says it
+        (("neutral", "toxic"), {}, "softmax"),
+    ],
 )
 def test_scores_match_the_pipeline_in_any_batch(
-    tmp_path: Path, labels: Sequence[str], problem: str | None, function: str
+    tmp_path: Path, labels: Sequence[str], config: dict[str, Any], function: str
 ) -> None:
-    scorer = Scorer(f"hf:{save(tmp_path, labels, problem)}", device="cpu", batch_size=2)
+    scorer = Scorer(f"hf:{save(tmp_path, labels, **config)}", device="cpu", batch_size=2)
     found = list(scorer.score(TEXTS))
     assert found[::-1] == list(scorer.score(TEXTS[::-1]))
     classify = pipeline("text-classification", str(tmp_path), top_k=None, function_to_apply=function)
@@ -66,13 +70,13 @@ def test_matched_labels_refuses_unknown_names(labels: Sequence[str], mapping: st
 
 
 def test_identity_depends_on_weights_labels_and_tokenizer(tmp_path: Path) -> None:
-    path = save(tmp_path, CIVIL, "multi_label_classification")
+    path = save(tmp_path, CIVIL)
 
     def identity(mapping: str = "") -> dict[str, Any]:
         return Scorer(f"hf:{path}{mapping}", device="cpu").identity | {"name": ""}
 
     found = [identity(), identity("?threat=insult")]
-    save(path, CIVIL, "multi_label_classification", initializer_range=0.2)
+    save(path, CIVIL, initializer_range=0.2)
     found.append(identity())
     build_tokenizer("bert", vocabulary()[::-1]).save_pretrained(path)
     found.append(identity())
@@ -83,19 +87,7 @@ def test_models_that_are_no_classifiers_are_refused(tmp_path: Path) -> None:
     encoder = BertModel(BertConfig(vocab_size=320, hidden_size=32, num_attention_heads=2))
     encoder.save_pretrained(tmp_path / "encoder")
     build_tokenizer("bert", vocabulary()).save_pretrained(tmp_path / "encoder")
-    regression = save(tmp_path / "regression", ("toxicity",), "regression")
+    regression = save(tmp_path / "regression", ("toxicity",), problem_type="regression")
     for path in (tmp_path / "encoder", regression, tmp_path / "absent"):
         with pytest.raises(ValueError, match=f"--scorer hf:{path}"):
             Scorer(f"hf:{path}", device="cpu")
-
-
-def test_default_scorer_is_a_pinned_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its labels, in a folder of the Hub's cache, but tiny."""
-    name, _, revision = DEFAULT.removeprefix("hf:").partition("@")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    folder = tmp_path / f"models--{name.replace('/', '--')}" / "snapshots" / revision
-    save(folder, CIVIL, None, function_to_apply="sigmoid")
-    scorer = Scorer(DEFAULT, device="cpu")
-    assert tuple(scorer.label_of) == ATTRIBUTES
-    assert scorer.identity["activation"] == "sigmoid"

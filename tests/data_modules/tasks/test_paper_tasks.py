@@ -15,7 +15,7 @@ from data_modules.__main__ import main
 from data_modules.tasks.feature_bias import read_task
 from data_modules.tasks.paper_tasks import LGBTQ, PAPER_TASKS, labelled_texts
 from data_modules.tasks.predicates import LabelledText, feature
-from data_modules.tasks.wording import family, own_wordings
+from data_modules.tasks.wording import Wording, family, own_wordings
 from storage.errors import DataError
 
 TWICE = (False, True)
@@ -171,3 +171,12 @@ def test_what_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert main(["feature-bias-tasks", *flags, "--output", str(tmp_path / "tasks")]) == 2
         assert named in capsys.readouterr().err
     assert not (tmp_path / "tasks").exists()
+
+
+def test_own_wordings_of_names_that_look_alike() -> None:
+    """Brief is 1 of a review, long is 1 of a passage, the shorter second sentence is 1 of a pair."""
+    assert own_wordings("sentiment_length")["h2"].words == ("long", "brief")
+    assert own_wordings("boolq_length")["h2"].words == ("brief", "long")
+    assert own_wordings("mnli_length")["h2"].key == own_wordings("nli_entailment_length")["h2"].key
+    assert own_wordings("nli_entailment_uppercase")["h2"] == Wording()
+    assert own_wordings("spam_length") == {"h1": Wording(), "h2": Wording()}

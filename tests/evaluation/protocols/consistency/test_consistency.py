@@ -208,11 +208,8 @@ def test_endpoint_is_instructed_and_its_failures_are_counted(files: dict[str, Pa
     assert cells.n("average", **place, against="variant=default") == 3
 
 
-def test_mistakes_cost_one_line(
+def test_swapped_files_of_prompts_are_refused(
     folder: Path, files: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    output = tmp_path / "r"
-    assert "tokens" in told(capsys, *command(folder, files, output, "--new-tokens", str(CONTEXT)))
     swapped = files | {"adversarial": files["neutral"], "neutral": files["adversarial"]}
-    assert "--adversarial" in told(capsys, *command(folder, swapped, output))
-    assert "--method self" in told(capsys, *command("openai:m@http://127.0.0.1:1/v1", files, output))
+    assert "--adversarial" in told(capsys, *command(folder, swapped, tmp_path / "r"))

@@ -52,16 +52,8 @@ def test_parts_of_own_and_of_a_users_specifications(tmp_path: Path) -> None:
     assert (opposite.texts, blank.texts) == (("Act b in: ",), ("Act in: ",))
 
 
-@pytest.mark.parametrize(
-    ("content", "field"),
-    [
-        ({"self": SELF | {"template": "no place"}}, "template"),
-        ({"self": SELF | {"prefix": "x"}}, "prefix"),
-        ({"instructive": SELF}, "self"),
-    ],
-)
-def test_read_specifications_names_file_and_field(tmp_path: Path, content: Any, field: str) -> None:
+def test_read_specifications_names_file_and_field(tmp_path: Path) -> None:
     path = tmp_path / "specifications.json"
-    path.write_text(json.dumps(content))
-    with pytest.raises(DataError, match=rf"specifications\.json.*{field}"):
+    path.write_text(json.dumps({"self": SELF | {"template": "no place"}}))
+    with pytest.raises(DataError, match=r"specifications\.json.*template"):
         read_specifications(path, "self")

@@ -13,10 +13,8 @@ import pytest
 from data_modules.tasks.own_tasks import open_task
 from evaluation.protocols.feature_bias.prompts import Intervention
 from models.language.text_models import TextFailure, TextModel
-from tests.evaluation.answering.test_choosers import save_choice_ckpt
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import examples_of, report_of
-from tests.evaluation.protocol_cases import save_causal
 
 TASK = open_task("stories:uppercase")
 H2 = {x.question.strip(): int(x.split[2]) for cell in TASK.cells for x in TASK.tests[cell]}
@@ -112,15 +110,3 @@ def test_means_by_family_and_feature_of_the_papers_tasks(fake: FakeModel, tmp_pa
     assert cells("h1", **at(family="SA")) == by_task[3]
     assert cells("h2", **at("instruction to h2", family="NLI", feature="genre")) == 1
     assert cells.n("h2", **at("instruction to h2", family="NLI", feature="genre")) == 40
-
-
-def test_in_context_and_fine_tuned_in_one_table(tmp_path: Path) -> None:
-    save_causal(tmp_path / "causal")
-    save_choice_ckpt(tmp_path / "a.ckpt")
-    flags = ["--task", "stories:uppercase", "--shots", "2", "--seeds", "2", "--limit", "5", "--device", "cpu"]
-    models = [f"icl=hf:{tmp_path / 'causal'}", f"tuned={tmp_path / 'a.ckpt'}"]
-    cells = cells_of(tmp_path / "r", "feature-bias", "--checkpoint", *models, *flags)
-    for name, n in (("icl", 2 * 2 * 5), ("tuned", 2 * 5)):
-        place = {"checkpoint": name, "intervention": "none", "task": "stories:uppercase"}
-        assert cells("h1", **place) + cells("h2", **place) == pytest.approx(1)
-        assert cells.n("h1", **place) == n

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from data_modules.tasks.feature_bias import FeatureTask, read_task
 from data_modules.tasks.own_tasks import open_task
-from data_modules.tasks.wording import HYPOTHESES, Hypothesis, Wording, own_wordings
+from data_modules.tasks.wording import HYPOTHESES, Hypothesis
 from evaluation.protocols.feature_bias.prompts import (
     CONTENT_FREE,
     ORDER_SEED,
@@ -79,24 +79,6 @@ def test_disambiguation_shows_what_is_meant(steer: Hypothesis) -> None:
     tested = few.tested(TASK.tests["1_0"])
     assert len(tested) == len(TASK.tests["1_0"]) - 4
     assert not {*few.demonstrations} & {*tested}
-
-
-def test_parity_takes_slices_in_one_order() -> None:
-    prompting = Prompting(shots=4, parity=True)
-    pool = [*TASK.demos["1_1"][10:12], *TASK.demos["0_0"][10:12]]
-    drawn = [example for example, _ in draw_shots(TASK, prompting, seed=1)]
-    assert drawn == [pool[i] for i in (0, 3, 1, 2)]
-    with pytest.raises(DataError, match="lower --seeds"):
-        draw_shots(TASK, prompting, seed=10)
-
-
-def test_own_wordings_of_names_that_look_alike() -> None:
-    """Brief is 1 of a review, long is 1 of a passage, the shorter second sentence is 1 of a pair."""
-    assert own_wordings("sentiment_length")["h2"].words == ("long", "brief")
-    assert own_wordings("boolq_length")["h2"].words == ("brief", "long")
-    assert own_wordings("mnli_length")["h2"].key == own_wordings("nli_entailment_length")["h2"].key
-    assert own_wordings("nli_entailment_uppercase")["h2"] == Wording()
-    assert own_wordings("spam_length") == {"h1": Wording(), "h2": Wording()}
 
 
 def test_prompts_and_order_are_the_authors(shared: Path) -> None:
