@@ -90,8 +90,8 @@ class Scorer:
     def score(self, texts: Sequence[str]) -> Iterator[dict[str, float]]:
         """A number in [0, 1] for each attribute of each text, in order; 0 for a text of spaces alone."""
         how = {"top_k": None, "truncation": True, "function_to_apply": self.identity["activation"]}
-        one_by_one = (text for text in texts)  # of a list nothing comes before all is done
-        found = self.pipeline(one_by_one, batch_size=self.batch_size, **how)
+        stream = (text for text in texts)  # a list's scores would all come at the end
+        found = self.pipeline(stream, batch_size=self.batch_size, **how)
         for text, labels in zip(texts, found, strict=True):
             scores = {label["label"]: label["score"] if text.strip() else 0.0 for label in labels}
             yield {attribute: scores[label] for attribute, label in self.label_of.items()}

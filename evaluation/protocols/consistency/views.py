@@ -58,8 +58,8 @@ JUDGING = Protocol(
             ("checkpoint", "method", "reading", "domain"),
             {test: test for test in TESTS},
             across="measure",
-            caption="1: pass, 0: fail, –: not decidable (evidence), or not asked (a reading of the paper; "
-            "its polarity and importance are those of adversarial prompts).",
+            caption="1: pass, 0: fail, –: not decidable (evidence) or not asked (the paper's readings, whose "
+            "polarity and importance are those of adversarial prompts).",
         ),
         View(
             "Differences on the same prompts",

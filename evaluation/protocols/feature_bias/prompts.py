@@ -127,11 +127,7 @@ def few_shots(tasks: Mapping[str, FeatureTask], prompting: Prompting) -> list[Fe
 
 
 def worded(intervention: str, wording: Wording) -> tuple[str, str, tuple[str, ...]]:
-    """What stands before the demonstrations, the key, and what demonstrations say for 0 and for 1.
-
-    Raises:
-        DataError: the intervention has no wording.
-    """
+    """What stands before the demonstrations, the key, and what demonstrations say for 0 and for 1."""
     if intervention in (NONE, "disambiguation"):
         return "", KEY, DIGITS
     if intervention == "verbalizer" and wording.key and wording.words:

@@ -16,11 +16,10 @@ from scipy import stats
 import evaluation.answering.open
 from data_modules.choices.benchmarks import write_choices
 from data_modules.schema import ChoiceQuestion
-from evaluation.__main__ import main
 from evaluation.answering.interface import Answerer
 from evaluation.protocols.confusion import command
 from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import examples_of, told
+from tests.evaluation.checkpoints import evaluate, examples_of
 
 Rule = Callable[[ChoiceQuestion], Sequence[float]]
 
@@ -90,11 +89,8 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Cells]
 
     def run(*flags: str, examples: Sequence[ChoiceQuestion] = ()) -> Cells:
         write_choices(tmp_path / "rows.jsonl", examples or questions())
-        basics = ["--input", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "out"), "--overwrite"]
-        assert main(["confusion", "--checkpoint", *flags, *basics]) == 0
-        cells = Cells(tmp_path / "out")
-        cells.check()
-        return cells
+        basics = ["--input", tmp_path / "rows.jsonl", "--overwrite"]
+        return evaluate(tmp_path / "out", "confusion", "--checkpoint", *flags, *basics)
 
     return run
 
@@ -190,14 +186,3 @@ def test_instances_are_drawn_for_every_probe(ask: Callable[..., Cells], tmp_path
     assert all(indices == asked["original", trial] for (_, trial), indices in asked.items())
     assert len(set(map(tuple, asked.values()))) == 3
     assert cells.n("accuracy", checkpoint="knowing", probe="original") == 150
-
-
-def test_what_cannot_be_probed_is_refused_before_any_work(
-    ask: Callable[..., Cells], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
-) -> None:
-    odd, path = ChoiceQuestion("odd", "why", ("this", "that"), 0, "other"), tmp_path / "odd.jsonl"
-    write_choices(path, [*questions(3), odd])
-    flags = ["confusion", "--checkpoint", "guessing", "--input", str(path), "--output", str(tmp_path / "out")]
-    assert "question odd" in told(capsys, *flags)
-    monkeypatch.setattr(command, "kind_of", lambda _: "local")
-    assert "--encoder" in told(capsys, *flags)

@@ -23,7 +23,7 @@ from models.language.perplexity import chunk_loss
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT, save
 from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import examples_of, told
+from tests.evaluation.checkpoints import evaluate, examples_of, told
 from tests.evaluation.protocols.consistency.test_rows import write_rows
 
 WORDS = {"toxicity": "red", "threat": "dog", "profanity": "is"}
@@ -82,10 +82,8 @@ def written(model: Path | str, files: dict[str, Path], output: Path, *flags: str
     return examples_of(output)
 
 
-def judged(rows: Path | str, output: Path, *flags: str) -> Cells:
-    flags = ("--continuations", str(rows), "--device", "cpu", "--output", str(output), *flags)
-    assert main(["consistency", *flags]) == 0
-    return Cells(output)
+def judged(rows: Path, output: Path, *flags: str) -> Cells:
+    return evaluate(output, "consistency", "--continuations", rows, *flags)
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,6 @@ def test_read_rows_orders_those_of_folders_and_tells_systems_and_groups_apart(tm
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([EVERY[0] | {"scores": {"toxicity": 2}}], "line 1.*toxicity"),
         ([{key: value for key, value in EVERY[0].items() if key != "text"}], "line 1.*'text'"),
         ([*EVERY, EVERY[3]], "line 21: continues the same prompt as .*line 4"),
         (EVERY[:-2], "rows given has no continuations of neutral prompts with the specification 'blank'"),

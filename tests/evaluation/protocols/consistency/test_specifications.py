@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,14 +15,6 @@ from evaluation.protocols.consistency.specifications import (
     parts_of,
     read_specifications,
 )
-from storage.errors import DataError
-
-SELF: dict[str, Any] = {
-    "template": "This has {}:",
-    "separator": "\n",
-    "original": ["dogs", "cats"],
-    "opposite": ["no dogs", "no cats"],
-}
 
 
 @given(st.integers(0, 10**9), st.integers(1, 8))
@@ -42,18 +32,17 @@ def test_parts_of_own_and_of_a_users_specifications(tmp_path: Path) -> None:
     assert blank.texts == (" ",)  # not empty, which would be the default
     assert [part.texts for part in nonsense] == [own.filled(nonsense_group(i, 6)) for i in range(5)]
     path = tmp_path / "specifications.json"
+    prefixes = {
+        "template": "This has {}:",
+        "separator": "\n",
+        "original": ["dogs", "cats"],
+        "opposite": ["x"],
+    }
+    prefixes |= {"nonsense": [["x y", "z"], ["p", "q r"]], "blank": "  "}
     asked = {"template": "Act {} in:", "separator": " ", "original": ["a"], "opposite": ["b"]}
-    given_texts = {"nonsense": [["x y", "z"], ["p", "q r"]], "blank": "  "}
-    path.write_text(json.dumps({"self": SELF | given_texts, "instructive": asked}))
+    path.write_text(json.dumps({"self": prefixes, "instructive": asked}))
     _, original, _, _, second, blank = parts_of("self", read_specifications(path, "self"), 5)
     assert original.texts == ("This has dogs:\n", "This has cats:\n")
     assert (second.texts, blank.texts) == (("This has p:\n", "This has q r:\n"), ("  ",))
     _, _, opposite, blank = parts_of("instructive", read_specifications(path, "instructive"), 0)
     assert (opposite.texts, blank.texts) == (("Act b in: ",), ("Act in: ",))
-
-
-def test_read_specifications_names_file_and_field(tmp_path: Path) -> None:
-    path = tmp_path / "specifications.json"
-    path.write_text(json.dumps({"self": SELF | {"template": "no place"}}))
-    with pytest.raises(DataError, match=r"specifications\.json.*template"):
-        read_specifications(path, "self")

@@ -13,8 +13,7 @@ import pytest
 from data_modules.tasks.own_tasks import open_task
 from evaluation.protocols.feature_bias.prompts import Intervention
 from models.language.text_models import TextFailure, TextModel
-from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import examples_of, report_of
+from tests.evaluation.checkpoints import evaluate, examples_of
 
 TASK = open_task("stories:uppercase")
 H2 = {x.question.strip(): int(x.split[2]) for cell in TASK.cells for x in TASK.tests[cell]}
@@ -50,20 +49,13 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeModel:
     return model
 
 
-def cells_of(output: Path, *arguments: str | Path) -> Cells:
-    report_of(output, *arguments)
-    cells = Cells(output)
-    cells.check()
-    return cells
-
-
 def at(intervention: str = "none", **cell: Any) -> dict[str, Any]:
     return {"checkpoint": "m", "intervention": intervention, **cell}
 
 
 def test_feature_bias_of_a_model_that_follows_h2(fake: FakeModel, tmp_path: Path) -> None:
     """Its bias to one label word, which hides what it learned, is calibrated away."""
-    cells = cells_of(tmp_path / "r", *ASK, "--limit", "20")
+    cells = evaluate(tmp_path / "r", *ASK, "--limit", "20")
     task = at(task="stories:uppercase")
     expected = {"h1": 0, "h2": 1, "agreement": 1, "uncalibrated_h1": 0.5, "failed": 0}
     assert {measure: cells(measure, **task) for measure in expected} == expected
@@ -78,14 +70,14 @@ def test_interventions_are_compared_with_none(fake: FakeModel, tmp_path: Path) -
     """With --parity an unreadable explanation counts as 0."""
     ways = get_args(Intervention)
     flags = [*ASK, "--intervention", *ways, "--seeds", "1", "--limit", "10"]
-    cells = cells_of(tmp_path / "r", *flags)
+    cells = evaluate(tmp_path / "r", *flags)
     for way in ways:
         for steer in ("h1", "h2"):
             place = at(f"{way} to {steer}")
             assert (cells("h1", **place), cells("h2", **place)) == (0, 1)
             assert cells("h2", **place, against="intervention=none") == 0
             assert cells("failed", **place) == (0.2 if way == "explanation" else 0)
-    cells = cells_of(tmp_path / "parity", *flags, "--parity")
+    cells = evaluate(tmp_path / "parity", *flags, "--parity")
     assert cells("failed", **at("explanation to h1")) == 0
     assert 0 < cells("h1", **at("explanation to h1")) < 0.5
     assert len(list((tmp_path / "r").glob("toward_*.png"))) == 4
@@ -98,7 +90,7 @@ PAPER += ["nli_entailment_length=stories:uppercase", "sa_sentiment_length=storie
 def test_means_by_family_and_feature_of_the_papers_tasks(fake: FakeModel, tmp_path: Path) -> None:
     """Genre has two files; means toward h1 have no sentiment task."""
     flags = ["--intervention", "instruction", "--seeds", "1", "--limit", "10", "--task", *PAPER]
-    cells = cells_of(tmp_path / "r", *ASK[:3], *flags)
+    cells = evaluate(tmp_path / "r", *ASK[:3], *flags)
     by_task = [cells("h1", **at(task=name.partition("=")[0])) for name in PAPER]
     # It follows h2 where it knows the texts; of those called sentiment it knows none.
     assert by_task[:3] == [0, 0, 0]

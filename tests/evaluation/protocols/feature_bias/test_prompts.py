@@ -38,11 +38,8 @@ def test_few_shots_without_an_intervention() -> None:
     first, second = few.demonstrations
     head = f"{first.question}\n\nCategory:{first.answer}\n\n{second.question}\n\nCategory:{second.answer}\n\n"
     assert few.prompt(" Is it? ") == f"{head}Is it?\n\nCategory:"
-    assert [few.prompt(text) for text in CONTENT_FREE] == [
-        f"{head}[MASK]\n\nCategory:",
-        f"{head}N/A\n\nCategory:",
-        f"{head}\n\nCategory:",
-    ]
+    free = [few.prompt(text) for text in CONTENT_FREE]
+    assert free == [f"{head}{text}\n\nCategory:" for text in ("[MASK]", "N/A", "")]
 
 
 def test_few_shots_of_each_intervention(tmp_path: Path) -> None:
