@@ -89,7 +89,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Cells]
 
     def run(*flags: str, examples: Sequence[ChoiceQuestion] = ()) -> Cells:
         write_choices(tmp_path / "rows.jsonl", examples or questions())
-        basics = ["--input", tmp_path / "rows.jsonl", "--overwrite"]
+        basics = ["--input", str(tmp_path / "rows.jsonl"), "--overwrite"]
         return evaluate(tmp_path / "out", "confusion", "--checkpoint", *flags, *basics)
 
     return run
