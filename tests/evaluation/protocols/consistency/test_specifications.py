@@ -32,7 +32,7 @@ def test_parts_of_own_and_of_a_users_specifications(tmp_path: Path) -> None:
     assert blank.texts == (" ",)  # not empty, which would be the default
     assert [part.texts for part in nonsense] == [own.filled(nonsense_group(i, 6)) for i in range(5)]
     path = tmp_path / "specifications.json"
-    prefixes = {
+    prefixes: dict[str, object] = {
         "template": "This has {}:",
         "separator": "\n",
         "original": ["dogs", "cats"],
