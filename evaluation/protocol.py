@@ -43,7 +43,7 @@ P = "evaluation.protocols."
 PROTOCOLS: tuple[Row, ...] = (
     Row("bias", P + "bias.command", "group bias: gamma, eta, mu per class of advice (UnQover, LEI)"),
     Row("faithfulness", P + "faithfulness", "F1, EM and unknown after deleting the rationale"),
-    Row("shift", P + "shift.command", "cosine similarity and CKA of embeddings"),
+    Row("shift", P + "shift", "cosine similarity and CKA of embeddings"),
     Row("negation", P + "negation", "whether answers turn when the story is negated"),
     Row("predicate-argument", P + "predicate_argument", "which thing has which colour: yes or no"),
     Row("sensitivity", P + "sensitivity", "how far a word moves when another word changes"),

@@ -1,16 +1,12 @@
 """A data set in variants, read and perturbed once for all who are asked about it.
 
-    stories = read_stories(options)
-    stories.examples()                         # by variant its examples
-    stories.pairs["ts_r"]                      # each behind its original
-
 Variants are made here, or read from rows of `interventune data perturb` beside those of the originals.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Annotated
 
@@ -18,9 +14,6 @@ from data_modules.schema import QAExample, Rejected, Variant
 from evaluation.headlines import listed
 from storage.command_line import AtLeast
 from storage.errors import DataError
-
-Pair = tuple[QAExample | None, QAExample]
-"""An example behind its original."""
 
 
 @dataclass(frozen=True)
@@ -49,19 +42,14 @@ class Stories:
     Args:
         dataset: its name.
         originals: all of them.
-        pairs: by variant its examples, each behind its original: itself for `os`, None where rows of a
-            variant have no original among the sources.
+        examples: those of every variant, in the order of their originals; rows without an original come last.
         rejected: how many originals do not allow a variant that was made here, by reason.
     """
 
     dataset: str
     originals: list[QAExample]
-    pairs: dict[Variant, list[Pair]]
-    rejected: dict[Variant, Counter[str]]
-
-    def examples(self) -> dict[Variant, list[QAExample]]:
-        """The examples of every variant."""
-        return {variant: [example for _, example in pairs] for variant, pairs in self.pairs.items()}
+    examples: dict[Variant, list[QAExample]] = field(default_factory=dict)
+    rejected: dict[Variant, Counter[str]] = field(default_factory=dict)
 
     def rejection_note(self) -> str:
         """One sentence a variant that lost questions; empty where none did."""
@@ -77,66 +65,54 @@ def read_stories(options: VariantOptions) -> Stories:
     """Read the sources, and make the variants that are asked for and not among the rows.
 
     Raises:
-        DataError: several data sets, a variant that has to be made while the originals are missing, or one
-            that no original allows.
+        DataError: several data sets, a variant that has to be made while the originals are missing, or one of
+            which no question is left.
     """
     from data_modules.interventions.deletion import report_rejected, with_rationale
 
     rows, limit = read_rows(options), options.limit or None
     originals = [with_rationale(example) for example in rows.pop("os", [])[:limit]]
-    dataset = next(chain(originals, *rows.values())).dataset
-    usual: list[Variant] = ["os", "os_r"] if dataset == "hotpotqa" else ["os", "ts", "ts_r"]  # Tables 4, 5
+    stories = Stories(next(chain(originals, *rows.values())).dataset, originals)
     if rows:
-        usual = ["os", *rows] if originals else [*rows]
-    stories = Stories(dataset, originals, {}, {})
+        usual: list[Variant] = ["os", *rows] if originals else [*rows]
+    else:  # those of the paper's Tables 4 and 5
+        usual = ["os", "os_r"] if stories.dataset == "hotpotqa" else ["os", "ts", "ts_r"]
     for variant in options.variants or usual:
+        rejected = Counter[str]()
         if variant in rows:
-            stories.pairs[variant] = joined(originals, rows[variant], limit)
-            if not stories.pairs[variant]:
-                raise DataError(
-                    f"--limit {limit}: none of the first questions is among the rows of {variant}"
-                )
+            by_id = {row.id: row for row in rows[variant]}
+            found = [by_id.pop(original.id) for original in originals if original.id in by_id]
+            if not (originals and limit):
+                found += [*by_id.values()][:limit]
         elif not originals:
             raise DataError(f"--variants {variant}: the sources hold no original stories to make it from")
         else:
-            pairs, rejected = perturbed(originals, variant, skip_bad=options.skip_bad)
-            report_rejected(len(pairs), rejected, variant, ", ".join(options.data))
-            stories.pairs[variant], stories.rejected[variant] = pairs, rejected
+            found, rejected = perturbed(originals, variant, skip_bad=options.skip_bad)
+        report_rejected(len(found), rejected, variant, ", ".join(options.data))
+        stories.examples[variant], stories.rejected[variant] = found, rejected
     return stories
 
 
 def perturbed(
     originals: list[QAExample], variant: Variant, *, skip_bad: bool
-) -> tuple[list[Pair], Counter[str]]:
-    """The originals that allow a variant, each with it, and how many do not, by reason."""
+) -> tuple[list[QAExample], Counter[str]]:
+    """A variant of the originals that allow it, and how many do not, by reason."""
     from tqdm.auto import tqdm
 
     from data_modules.interventions.augmentation import generate_sentences, needing_sentences
     from data_modules.interventions.deletion import AUGMENTED, perturb
 
     if variant == "os":
-        return [(original, original) for original in originals], Counter()
-    sentences, rejected = None, Counter[str]()
+        return originals, Counter()
+    sentences = None
     if variant in AUGMENTED:
         sentences = generate_sentences(needing_sentences(originals, variant, skip_bad=skip_bad))
-    pairs: list[Pair] = []
-    for original in tqdm(originals, f"making {variant}", unit="story", disable=None):
-        made = perturb(original, variant, sentence=sentences, skip_bad=skip_bad)
-        if isinstance(made, Rejected):
-            rejected[made.reason] += 1
-        else:
-            pairs.append((original, made))
-    return pairs, rejected
-
-
-def joined(originals: list[QAExample], rows: list[QAExample], limit: int | None) -> list[Pair]:
-    """Originals with the rows of a variant that have their ids, then rows without an original; with a limit
-    these only where there are no originals at all."""
-    by_id = {row.id: row for row in rows}
-    known = {original.id for original in originals}
-    others = [row for row in by_id.values() if row.id not in known and not (limit and originals)]
-    pairs = [(original, by_id[original.id]) for original in originals if original.id in by_id]
-    return [*pairs, *((None, row) for row in others[:limit])]
+    results = [
+        perturb(original, variant, sentence=sentences, skip_bad=skip_bad)
+        for original in tqdm(originals, f"making {variant}", unit="story", disable=None)
+    ]
+    made = [result for result in results if isinstance(result, QAExample)]
+    return made, Counter(result.reason for result in results if isinstance(result, Rejected))
 
 
 def read_rows(options: VariantOptions) -> dict[Variant, list[QAExample]]:
@@ -144,15 +120,15 @@ def read_rows(options: VariantOptions) -> dict[Variant, list[QAExample]]:
     from data_modules.sources import read_questions
 
     rows: dict[Variant, list[QAExample]] = {}
-    datasets: dict[str, str] = {}
+    source_of: dict[str, str] = {}
     for source in options.data:
         questions = read_questions(source, skip_bad=options.skip_bad)
         if options.limit and source.startswith(("hub:", "stories:")):  # which hold originals only
             questions = islice(questions, options.limit)
         for example in questions:
-            datasets.setdefault(example.dataset, source)
+            source_of[example.dataset] = source
             rows.setdefault(example.variant, []).append(example)
-    if len(datasets) > 1:
-        names = ", ".join(f"{name or 'unnamed'} in {source}" for name, source in sorted(datasets.items()))
+    if len(source_of) > 1:
+        names = ", ".join(f"{name or 'unnamed'} in {source}" for name, source in source_of.items())
         raise DataError(f"--data: different data sets ({names}); variants are compared within one")
     return rows

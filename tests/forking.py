@@ -34,7 +34,7 @@ IMPORTED = (
     "training.cli",
     "training.sweep.command",
     "torch._dynamo",
-    "evaluation.protocols.shift.command",
+    "evaluation.protocols.shift",
     "torchmetrics.text",
     "alembic",
     "data_modules.groups_data",

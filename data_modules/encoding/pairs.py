@@ -37,10 +37,7 @@ class PairFeature(NamedTuple):
 
 
 def encode_pairs(
-    pairs: Sequence[tuple[QAExample, QAExample]],
-    tokenizer: Any,
-    encoding: Encoding,
-    special: frozenset[int] | None = None,
+    pairs: Sequence[tuple[QAExample, QAExample]], tokenizer: Any, encoding: Encoding
 ) -> pa.Table:
     """The tokens of every pair of an original and its variant.
 
@@ -48,7 +45,6 @@ def encode_pairs(
         pairs: originals, each with its variant.
         tokenizer: a fast tokenizer of transformers.
         encoding: how text becomes rows.
-        special: as in `pair_feature`.
 
     Raises:
         DataError: the two of a pair do not belong together.
@@ -57,7 +53,7 @@ def encode_pairs(
         check_pair(original, variant)
     halves = [first_windows([pair[half] for pair in pairs], tokenizer, encoding) for half in (0, 1)]
     features = [
-        pair_feature(original, variant, example, windows, special)
+        pair_feature(original, variant, example, windows)
         for (original, windows), (variant, _), (_, example) in zip(*halves, pairs, strict=True)
     ]
     return pa.table(
@@ -101,15 +97,8 @@ def first_windows(
     return found
 
 
-def pair_feature(
-    original: EncodedRow,
-    variant: EncodedRow,
-    example: QAExample,
-    windows: int,
-    special: frozenset[int] | None,
-) -> PairFeature:
-    """Align two rows; `example` is the variant's, `special` the ids to leave out of the question's tokens
-    (None: leave out the whole question)."""
+def pair_feature(original: EncodedRow, variant: EncodedRow, example: QAExample, windows: int) -> PairFeature:
+    """Align the tokens of two stories; `example` is the variant's."""
     place = {
         (int(start), int(end), int(token)): t
         for t, ((start, end), token) in enumerate(zip(original.offsets_TE, original.input_ids_T, strict=True))
@@ -121,17 +110,6 @@ def pair_feature(
         at = place.get((*moved, int(token))) if moved else None
         if at is not None:
             pairs.append((at, t))
-    if special is not None:  # question tokens one by one, where both rows have the same question
-        outside = [
-            [
-                int(t)
-                for t in np.flatnonzero(row.offsets_TE[:, 0] < 0)
-                if int(row.input_ids_T[t]) not in special
-            ]
-            for row in (original, variant)
-        ]
-        same = zip(*outside, strict=True) if len(outside[0]) == len(outside[1]) else ()
-        pairs += [(o, v) for o, v in same if original.input_ids_T[o] == variant.input_ids_T[v]]
     columns = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     return PairFeature(original, variant, columns[:, 0], columns[:, 1], windows)
 

@@ -1,9 +1,7 @@
 """Do models still answer when the text no longer supports an answer? The faithfulness paper's Tables 4 and 5.
 
 interventune evaluate faithfulness --checkpoint ot=A.ckpt ibt=B.ckpt --data coqa-dev.json --output DIR
-interventune evaluate faithfulness --checkpoint gpt=openai:gpt-4o-mini --data os.jsonl ts_r.jsonl --output DIR
 interventune evaluate faithfulness --predictions gpt=answers.jsonl --data os.jsonl ts_r.jsonl --output DIR
-interventune evaluate faithfulness --checkpoint A.ckpt --data coqa.json --variants reformatted --output DIR
 """
 
 from __future__ import annotations
@@ -27,12 +25,10 @@ from storage.command_line import Named
 log = logging.getLogger(__name__)
 
 NOTE = (
-    "Predictions are compared with the human answers to the original story (`os`). `ts` ends the story after "
-    "the rationale; `ts_r` and `os_r` delete the rationale and put the bare answer at the end where the rest "
-    "of the story lacks it, `_aug` a sentence that contains it: there EM and F1 measure *old answers*, which "
-    "nothing in the text supports, and a faithful model says unknown (unk%). `reworded`, `quoted`, `spaced` "
-    "and `reformatted` keep the meaning: *same answer* is the share of questions that get the answer that "
-    "the same model gives to the original, right or wrong."
+    "Predictions are compared with the human answers to the original story (`os`). In `ts_r`, `os_r` and "
+    "`_aug` the rationale is deleted: there EM and F1 measure *old answers*, which nothing in the text "
+    "supports, and a faithful model says unknown (unk%). Where the meaning is kept (`reworded`, `quoted`, "
+    "`spaced`, `reformatted`), *same answer* is the share of answers that are those to the original."
 )
 FAITHFULNESS = Protocol(
     title="Semantic faithfulness",
@@ -85,7 +81,7 @@ def evaluate(
     if variants.variants and REFORMATTED & {*variants.variants}:  # `os` is what answers are compared with
         variants = replace(variants, variants=[*dict.fromkeys(["os", *variants.variants])])
     data = read_stories(variants)
-    sets, originals = data.examples(), {example.id: example for example in data.originals}
+    sets, originals = data.examples, {example.id: example for example in data.originals}
     types = {example.answer_type for examples in sets.values() for example in examples}
 
     def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:
@@ -114,16 +110,14 @@ def evaluate(
 
 
 def described(example: QAExample, original: QAExample) -> dict[str, Any]:
-    """The question, and its story as edited: the original, the character offsets of what the variant left out
-    of it, and what it appends. Where the original is not known, or edited all over, the story is the
-    variant's own, and nothing of it is deleted."""
-    story, kept = original.context, example.kept
-    edits: dict[str, Any] = {"story": example.context, "deleted": [], "appended": ""}
-    if example is not original and kept:
-        ends = [(0, 0), *kept, (len(story), len(story))]
+    """The question, and its original story with the character offsets of what the variant left out, and what
+    it appends; where the original is not known, or edited all over, the variant's own story."""
+    story, appended, deleted = example.context, "", list[list[int]]()
+    if example is not original and example.kept:
+        story = original.context
+        ends = [(0, 0), *example.kept, (len(story), len(story))]
         deleted = [[left[1], right[0]] for left, right in pairwise(ends) if left[1] < right[0]]
-        appended = example.context.removeprefix("".join(story[start:end] for start, end in kept))
-        edits = {"story": story, "deleted": deleted, "appended": appended}
+        appended = example.context.removeprefix("".join(story[start:end] for start, end in example.kept))
     return {
         "variant": example.variant,
         "id": example.id,
@@ -131,7 +125,9 @@ def described(example: QAExample, original: QAExample) -> dict[str, Any]:
         "domain": example.domain,
         "question": example.question,
         "advice": example.advice,
-        **edits,
+        "story": story,
+        "deleted": deleted,
+        "appended": appended,
         "references": list(example.gold),
     }
 

@@ -79,7 +79,7 @@ def faithfulness(room: Room) -> dict[str, list[str]]:
 def shift(room: Room) -> dict[str, list[str]]:
     data = ["--data", "stories:conversation_dev", "--limit", "8", "--variants", *VARIANTS[1:]]
     spans = ["--checkpoint", *span_models(room), *data, "--layers", "all"]
-    return {"spans": spans, "typed": ["--checkpoint", *typed_models(room), *data, "--include-question"]}
+    return {"spans": spans, "typed": ["--checkpoint", *typed_models(room), *data]}
 
 
 def negation(room: Room) -> dict[str, list[str]]:

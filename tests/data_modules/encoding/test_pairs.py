@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.batching.sets import PairSet
-from data_modules.encoding.pairs import check_pair, encode_pairs, first_windows, in_original, pair_feature
+from data_modules.encoding.pairs import check_pair, encode_pairs, in_original
 from data_modules.encoding.tables import in_memory
 from data_modules.encoding.windows import Encoding
 from data_modules.interventions.deletion import perturb
@@ -64,19 +64,6 @@ def test_the_appended_answer_is_no_common_token() -> None:
         for t in row["variant_common"]
     ]
     assert " ".join(shown).lower().split() == tokenizer.tokenize(context[: -len(pair[1].appended)])
-
-
-def test_question_tokens_count_on_request() -> None:
-    tokenizer = build_tokenizer("bert", vocabulary())
-    for pair in pairs_of("ts")[:3]:
-        (one, _), (two, _) = first_windows(pair, tokenizer, Encoding())
-        story, both = (
-            pair_feature(one, two, pair[1], 1, special)
-            for special in (None, frozenset(tokenizer.all_special_ids))
-        )
-        turns = [f"{turn.question} {turn.answer}" for turn in pair[0].history[-2:]]
-        query = tokenizer.tokenize(" ".join([*turns, pair[0].question]))
-        assert len(both.original_P) - len(story.original_P) == len(query)
 
 
 def test_strangers_are_not_compared() -> None:

@@ -1,0 +1,338 @@
+"""How far interventions move embeddings, and fine-tuning does: Tables 7 to 9 and Figures 1 to 4 of the
+faithfulness paper.
+
+interventune evaluate shift --checkpoint ot=A.ckpt ibt=B.ckpt --data coqa-dev.json --output DIR
+
+Shape letters: R resamples, C columns of sums, B pairs of stories in a batch, P their common tokens, N tokens
+of one story, L layers, T tokens, D hidden.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain, cycle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from data_modules.schema import QAExample, Variant
+from evaluation.answering.interface import Compute, named_sources
+from evaluation.figures import COLOURS, LEAST_DISTANCE, Bars, Lines, new_figure
+from evaluation.frame import Protocol
+from evaluation.headlines import Said
+from evaluation.processes import shared
+from evaluation.report import Evaluation
+from evaluation.results import Results
+from evaluation.statistics import Floats, Statistic, mean
+from evaluation.variants import Stories, VariantOptions, read_stories
+from evaluation.views import View
+from storage.command_line import Named
+from storage.errors import DataError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from torch import Tensor
+
+    from data_modules.batching.sets import PairBatch
+    from evaluation.answering.checkpoint import QuestionCheckpoint
+    from metrics.cka import LinearCKA
+
+NOTE = (
+    "Cosines of the last hidden states of a story and of its variant, in the first window: of the "
+    "classification token (cls), and over all tokens of the story that both have (common). `ts` ends the "
+    "story after the rationale: little should move. `ts_r` and `os_r` delete the rationale: a low cosine "
+    "there is read as a sign that the model has noticed."
+)
+BETWEEN_NOTE = (
+    "Between checkpoints: the same originals in the first checkpoint and in a later one. Linear CKA is 1 "
+    "where fine-tuning left the arrangement of the inputs alone, up to rotation and scale. It rises towards "
+    "1 where inputs are not many more than hidden units: compare values of the same inputs only."
+)
+LAYERS = frozenset(range(1000))
+"""Layers by number; the last one is also called `last`."""
+CKA_TOKENS = 32
+"""Context tokens of a story that enter CKA at most, evenly spread: its cost grows with the square of the
+width for each of them."""
+
+Distances = dict[tuple[Variant, str, str], list[Floats]]
+"""1 - cosine in the last layer: arrays (N,) by variant, embedding and checkpoint."""
+
+
+def mean_cosine(sums_RC: Floats) -> Floats:
+    """Over all tokens, from how many there are and the sum of their distances."""
+    _, tokens_R, distance_R = sums_RC.T
+    return np.asarray(1 - distance_R / tokens_R)
+
+
+def deviation(sums_RC: Floats) -> Floats:
+    """The population standard deviation over all tokens; rounding below zero is zero."""
+    _, tokens_R, distance_R, square_R = sums_RC.T
+    return np.asarray(np.sqrt(np.maximum(square_R / tokens_R - (distance_R / tokens_R) ** 2, 0)))
+
+
+WITH_ORIGINAL = Lines(
+    "layer", {"cosine": ""}, panels="variant", distance=True, label="1 - cosine with the original"
+)
+SHIFT = Protocol(
+    title="Embedding shift",
+    unit="id",
+    units="stories",
+    by=("reference", "variant", "stories", "embedding", "layer"),
+    cells=[
+        ("reference", "variant", "embedding", "layer"),
+        ("reference", "variant", "stories", "embedding", "layer"),
+    ],
+    item=("id", "reference", "variant", "embedding", "layer"),
+    measures={
+        "cosine": Statistic("cosine", ("tokens", "distance"), mean_cosine),
+        "std": Statistic("std", ("tokens", "distance", "square"), deviation),
+        "macro": mean("cosine, mean over stories", "cosine"),
+    },
+    views=[
+        View(
+            "Cosine similarity with the original, last layer",
+            ("variant", "embedding"),
+            {"cosine": "cosine", "std": "std"},
+            where={"layer": "last"},
+        ),
+        View(
+            "Between checkpoints, by layer (0: embeddings)",
+            ("embedding", "layer"),
+            {"cosine": "cosine", "cka": "CKA"},
+            where={"variant": ""},
+        ),
+    ],
+    figures={
+        "shift.png": Bars(
+            "variant",
+            {"cosine": ""},
+            panels="embedding",
+            where={"layer": "last"},
+            distance=True,
+            label="1 - cosine with the original",
+        ),
+        "layers_cls.png": replace(
+            WITH_ORIGINAL, where={"reference": "", "embedding": "cls", "layer": LAYERS}
+        ),
+        "layers_common.png": replace(
+            WITH_ORIGINAL, where={"reference": "", "embedding": "common", "layer": LAYERS}
+        ),
+        "between.png": Lines(
+            "layer",
+            {"cosine": "1 - cosine", "cka": "1 - CKA"},
+            panels="embedding",
+            where={"variant": ""},
+            distance=True,
+            label="between checkpoints",
+        ),
+    },
+    headline=[Said("cosine", "cosine with the original", embedding="cls", layer="last")],
+    good="low where the rationale is deleted (_r), near 1 where it is kept",
+    failures="",
+)
+
+
+def evaluate(
+    *,
+    checkpoint: list[Named],
+    variants: VariantOptions,
+    layers: Literal["last", "all"] = "last",
+    compute: Compute,
+) -> Evaluation:
+    """Cosine similarity of embeddings between originals and variants, and cosine and CKA between the first
+    checkpoint and later ones, by layer.
+
+    Args:
+        checkpoint: a .ckpt, a Hugging Face folder or a Hub name; several are set side by side, in this order.
+        variants: which data in which variants.
+        layers: compare originals and variants in the last layer, or in the embeddings and every layer, too.
+        compute: how models run.
+    """
+    named, stories = named_sources(checkpoint, "--checkpoint"), read_stories(variants)
+    measurement = Measurement(list(named), stories, every_layer=layers == "all")
+    protocol = replace(
+        SHIFT,
+        title=f"Embedding shift on {stories.dataset or 'this data'}",
+        figures={**SHIFT.figures, "histograms.png": partial(draw_histograms, measurement.last_distances)},
+    )
+    evaluation = protocol.run(measurement.rows, named, compute, need="states", more=measurement.add_cka)
+    notes = [NOTE, stories.rejection_note(), BETWEEN_NOTE if len(named) > 1 else "", *measurement.notes]
+    return replace(evaluation, notes=list(filter(None, notes)))
+
+
+class Measurement:
+    """Measures one checkpoint after the other. The first stays open, and later ones are compared with it.
+
+    Args:
+        names: of the checkpoints, in the order in which they come.
+        stories: originals and variants.
+        every_layer: compare with variants in the embeddings and all layers, not in the last layer alone.
+
+    Raises:
+        DataError: no variants, or rows of one without their originals.
+    """
+
+    def __init__(self, names: Sequence[str], stories: Stories, *, every_layer: bool) -> None:
+        self.names, self.first_name, self.every_layer = iter(names), names[0], every_layer
+        self.first: QuestionCheckpoint | None = None
+        self.originals = {one.id: replace(one, kept=((0, len(one.context)),)) for one in stories.originals}
+        self.pairs: dict[Variant, list[tuple[QAExample, QAExample]]] = {}
+        for variant, examples in stories.examples.items():
+            if any(example.id not in self.originals for example in examples):
+                raise DataError(f"--data: rows of {variant} without their originals; name these, too")
+            if variant != "os":
+                self.pairs[variant] = [(self.originals[example.id], example) for example in examples]
+        if not self.pairs:
+            raise DataError("--variants: name one beside os, which the others are compared with")
+        self.last_distances: Distances = defaultdict(list)
+        self.cka: list[tuple[float, dict[str, Any]]] = []
+        """Values with their cells."""
+        self.notes: list[str] = []
+        """Which checkpoints cannot be compared with the first."""
+
+    def rows(self, model: QuestionCheckpoint) -> Iterator[dict[str, Any]]:
+        """A row for each story, variant and embedding, and for each story and embedding as the first
+        checkpoint and this one see it; what depends on the layer is a list."""
+        name = next(self.names)
+        every = range(model.model.config.num_hidden_layers + 1) if self.every_layer else ()
+        for variant, pairs in self.pairs.items():
+            found = measured(model, pairs, model, [*every, -1], f"{name}: {variant}")
+            for row, last_N in chain.from_iterable(found):
+                self.last_distances[variant, row["embedding"], name].append(last_N)
+                yield {"variant": variant, **row}
+        if self.first is None:
+            self.first = model
+            return
+        same_words = self.first.tokenizer.get_vocab() == model.tokenizer.get_vocab()
+        if same_words and model.encoding.max_length <= (self.first.model.max_tokens or math.inf):
+            yield from self.between(self.first, model, name)
+        else:
+            reason = "longer rows" if same_words else "another vocabulary"
+            self.notes.append(f"{name} is not compared with {self.first_name}: it has {reason}.")
+
+    def between(
+        self, first: QuestionCheckpoint, later: QuestionCheckpoint, name: str
+    ) -> Iterator[dict[str, Any]]:
+        """Rows of the originals in the tokens of the later checkpoint, in all layers that both have."""
+        from metrics.cka import LinearCKA
+
+        configs = first.model.config, later.model.config
+        layers = range(min(config.num_hidden_layers for config in configs) + 1)
+        widths = [config.hidden_size for config in configs]
+        cka = {which: LinearCKA(len(layers), *widths).to(later.device) for which in ("cls", "common")}
+        pairs = [(original, original) for original in self.originals.values()]
+        found = measured(later, pairs, first, layers, f"{self.first_name} and {name}", cka)
+        for row, _ in chain.from_iterable(found):
+            yield {**row, "reference": self.first_name, "stories": ""}
+        for embedding, metric in cka.items():
+            cell = {"checkpoint": name, "reference": self.first_name, "embedding": embedding}
+            values = metric.compute().tolist()  # over all processes
+            self.cka += [(value, {**cell, "layer": layer}) for layer, value in enumerate(values)]
+
+    def add_cka(self, results: Results) -> None:
+        """Linear CKA between the first checkpoint and each later one."""
+        for value, cell in self.cka:
+            results.add("cka", value, n=len(self.originals), **cell)
+
+
+@shared
+def measured(
+    model: QuestionCheckpoint,
+    pairs: Sequence[tuple[QAExample, QAExample]],
+    reference: QuestionCheckpoint,
+    layers: Sequence[int],
+    what: str,
+    cka: Mapping[str, LinearCKA] | None = None,
+) -> list[list[tuple[dict[str, Any], Floats]]]:
+    """Of each pair a row for CLS, and one for its common tokens if there are some, with the distances in the
+    last layer.
+
+    Args:
+        model: whose tokens the pairs are in; it reads the variants.
+        pairs: originals and variants.
+        reference: reads the originals. Of other hidden width, it has no cosines with `model`, and no rows.
+        layers: by number; -1 is called `last`.
+        what: names the progress bar.
+        cka: of CLS and of common tokens; where variants are the originals, gets the states of both models.
+    """
+    import torch
+    from tqdm.auto import tqdm
+
+    from data_modules.batching.sets import PairSet
+    from data_modules.encoding.pairs import encode_pairs
+    from data_modules.encoding.tables import in_memory
+    from metrics.shift import pair_cosines
+
+    encode = partial(encode_pairs, tokenizer=model.tokenizer, encoding=model.encoding)
+    data = PairSet(in_memory(pairs, encode), model.tokenizer, model.encoding, pairs[0][1].variant)
+    windows = data.table.data.column("windows").to_pylist()
+    labels = ["last" if layer == -1 else layer for layer in layers]
+    found: list[list[tuple[dict[str, Any], Floats]]] = [[] for _ in pairs]
+    for index in tqdm(data.batches(model.batch_size), what, unit="batch", disable=None):
+        batch = data[index]
+        with torch.inference_mode():
+            original_LBTD, variant_LBTD = (
+                [states[layer] for layer in layers]
+                for states in (reference.hidden_states(batch.original), model.hidden_states(batch.variant))
+            )
+            if cka is not None:
+                add_states(cka, batch, original_LBTD, variant_LBTD)
+            if original_LBTD[0].shape[-1] != variant_LBTD[0].shape[-1]:
+                continue
+            cosines = pair_cosines(original_LBTD, variant_LBTD, *batch[2:7])
+        # Cosines are close to 1: their squares would cancel in the deviation, those of u = 1 - cosine do not.
+        cls_BL, token_PL = ((1 - cosine.double()).cpu().numpy() for cosine in cosines)
+        for b, pair in enumerate(index):
+            place = {"id": pairs[pair][0].id, "stories": "single window" if windows[pair] == 1 else ""}
+            for embedding, u_NL in (("cls", cls_BL[[b]]), ("common", token_PL[batch.row_P == b])):
+                if len(u_NL):
+                    sum_L, square_L = u_NL.sum(0), (u_NL**2).sum(0)
+                    numbers = {"cosine": 1 - sum_L / len(u_NL), "distance": sum_L, "square": square_L}
+                    row = {**place, "embedding": embedding, "layer": labels, "tokens": len(u_NL)}
+                    row |= {name: value_L.tolist() for name, value_L in numbers.items()}
+                    found[pair].append((row, u_NL[:, -1]))
+    return found
+
+
+def add_states(
+    cka: Mapping[str, LinearCKA], batch: PairBatch, one_LBTD: Sequence[Tensor], other_LBTD: Sequence[Tensor]
+) -> None:
+    """Add what two checkpoints make of the same inputs: of CLS, and of some context tokens of each story."""
+    import torch
+
+    rows_B = torch.arange(len(batch.pair_B))
+    counts = batch.row_P.bincount(minlength=len(rows_B)).tolist()
+    sample = [
+        place_P[torch.linspace(0, len(place_P) - 1, min(len(place_P), CKA_TOKENS)).round().long()]
+        for place_P in torch.arange(len(batch.row_P)).split(counts)
+    ]
+    sampled = batch.row_P[torch.cat(sample)], batch.original_P[torch.cat(sample)]
+    for embedding, place in {"cls": (rows_B, batch.original_cls_B), "common": sampled}.items():
+        sides = (torch.stack([h_BTD[place].float() for h_BTD in side]) for side in (one_LBTD, other_LBTD))
+        cka[embedding].update(*sides)
+
+
+def draw_histograms(distances: Distances, _: DataFrame, path: Path) -> None:
+    """1 - cosine in the last layer, on a log axis: a panel a variant and embedding, a line a checkpoint."""
+    panels: dict[str, dict[str, Floats]] = defaultdict(dict)
+    for (variant, embedding, name), parts in distances.items():
+        panels[f"{variant}, {embedding}"][name] = np.maximum(np.concatenate(parts), LEAST_DISTANCE)
+    down = -(-len(panels) // 2)
+    figure = new_figure(8.5, 3.4 * down)
+    figure.subplots(down, 2)
+    for (title, shown), axes in zip(panels.items(), figure.axes, strict=False):
+        every_N = np.concatenate(list(shown.values()))
+        edges = np.geomspace(every_N.min(), 1.1 * every_N.max(), 41)
+        for (name, distance_N), colour in zip(shown.items(), cycle(COLOURS), strict=False):
+            percent_N = np.full(len(distance_N), 100 / len(distance_N))
+            axes.hist(distance_N, edges, weights=percent_N, histtype="step", color=colour, label=name)
+        axes.set(title=title, xscale="log", xlabel="1 - cosine with the original, last layer", ylabel="%")
+    for axes in figure.axes[len(panels) :]:
+        axes.set_axis_off()
+    figure.axes[0].legend(frameon=False)
+    figure.savefig(path, dpi=150)

@@ -1,0 +1,193 @@
+"""`python -m evaluation shift` against transformers' own model, one text at a time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+from data_modules.encoding.windows import Encoding, full_query
+from data_modules.interventions.deletion import perturb
+from data_modules.questions.rows import write_rows
+from data_modules.schema import QAExample, Variant
+from data_modules.stories.questions import qa_examples
+from evaluation.protocols import shift as protocol
+from metrics.intervals import mean_interval
+from models.backbones import Backbone
+from models.checkpoint import heads_class, start
+from tests.evaluation.cells import Cells
+from tests.evaluation.checkpoints import evaluate, examples_of, save_ckpt, save_folder, save_model, told
+
+STORIES: list[QAExample] = list(islice(qa_examples("conversation_dev"), 12))
+
+
+def shift(output: Path, *flags: str | Path) -> Cells:
+    return evaluate(output, "shift", "--data", "stories:conversation_dev", "--limit", "12", *flags)
+
+
+def perturbed(variant: Variant) -> list[QAExample]:
+    results = [perturb(story, variant) for story in STORIES]
+    return [result for result in results if isinstance(result, QAExample)]
+
+
+class Naive:
+    """Hidden states of one unpadded text."""
+
+    def __init__(self, folder: Path, architecture: str) -> None:
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.model = AutoModelForQuestionAnswering.from_pretrained(folder).eval().base_model
+        self.encoding = Encoding().resolved(architecture)
+
+    @torch.no_grad()
+    def states(self, example: QAExample) -> tuple[Tensor, dict[tuple[int, int], Tensor]]:
+        """Those of CLS, (L, D), and of the context's tokens by their characters."""
+        query = full_query(example, self.encoding, self.tokenizer)
+        pair = (query, example.context)
+        encoded = self.tokenizer(*pair, return_tensors="pt", return_offsets_mapping=True)
+        inputs = {name: encoded[name] for name in self.tokenizer.model_input_names}
+        hidden_LTD = torch.stack(self.model(**inputs, output_hidden_states=True).hidden_states)[:, 0].double()
+        cls = encoded["input_ids"][0].tolist().index(self.tokenizer.cls_token_id)
+        offsets = encoded["offset_mapping"][0].tolist()
+        context = [t for t, side in enumerate(encoded.sequence_ids(0)) if side == 1]
+        return hidden_LTD[:, cls], {(offsets[t][0], offsets[t][1]): hidden_LTD[:, t] for t in context}
+
+
+def cosines(one_LD: Tensor, other_LD: Tensor) -> list[float]:
+    return torch.nn.functional.cosine_similarity(one_LD, other_LD, dim=-1).tolist()
+
+
+@pytest.mark.parametrize("architecture", ["bert", "xlnet"])
+def test_cosines_match_transformers_on_single_texts(tmp_path: Path, architecture: str) -> None:
+    folder = save_folder(tmp_path / "m", architecture)
+    cells = shift(tmp_path / "out", "--checkpoint", folder, "--layers", "all", "--batch-size", "5")
+    rows = {(row["variant"], row["id"], row["embedding"]): row for row in examples_of(tmp_path / "out")}
+    naive = Naive(folder, architecture)
+    for variant in ("ts", "ts_r"):
+        cls: list[list[float]] = []
+        tokens: list[list[list[float]]] = []
+        for example in perturbed(variant):
+            original = next(story for story in STORIES if story.id == example.id)
+            (first, places), (second, others) = naive.states(original), naive.states(example)
+            cls.append(cosines(first, second))
+            ((_, end),) = example.kept  # the variant begins as the original does
+            tokens.append([cosines(places[at], others[at]) for at in others if at[1] <= end])
+            row = rows[variant, example.id, "common"]
+            assert (row["tokens"], row["stories"]) == (len(tokens[-1]), "single window")
+            assert row["cosine"][-1] == pytest.approx(fmean(cos[-1] for cos in tokens[-1]), abs=1e-5)
+        for layer, name in enumerate((0, 1, "last")):
+            every = [(cos[layer], i) for i, story in enumerate(tokens) for cos in story]
+            expected = {
+                ("cls", "cosine"): fmean(cos[layer] for cos in cls),
+                ("cls", "std"): pstdev(cos[layer] for cos in cls),
+                ("common", "cosine"): fmean(cos for cos, _ in every),
+                ("common", "std"): pstdev(cos for cos, _ in every),
+                ("common", "macro"): fmean(fmean(cos[layer] for cos in s) for s in tokens),
+            }
+            cell = {"checkpoint": "m", "variant": variant, "layer": name}
+            for (embedding, measure), value in expected.items():
+                for stories in ("", "single window"):
+                    row = cells.row(measure, embedding=embedding, stories=stories, **cell)
+                    assert (row["value"], row["n"]) == (pytest.approx(value, abs=1e-5), len(cls))
+            _, interval, _ = mean_interval([cos for cos, _ in every], [i for _, i in every])
+            row = cells.row("cosine", embedding="common", **cell)
+            assert (row["low"], row["high"]) == pytest.approx(interval, abs=1e-5)
+
+
+def test_stories_of_one_window_are_counted_apart(tmp_path: Path) -> None:
+    checkpoint = save_ckpt(tmp_path / "short.ckpt", max_length=44, stride=8)
+    cells = shift(tmp_path / "out", "--checkpoint", checkpoint, "--variants", "ts")
+    rows = [row for row in examples_of(tmp_path / "out") if row["embedding"] == "common"]
+    single = [row for row in rows if row["stories"]]
+    assert 0 < len(single) < len(rows)
+    for stories, chosen in (("", rows), ("single window", single)):
+        cell = {"checkpoint": "short", "variant": "ts", "stories": stories, "layer": "last"}
+        row = cells.row("macro", embedding="common", **cell)
+        cosine = [row["cosine"][-1] for row in chosen]
+        assert (row["value"], row["n"]) == (pytest.approx(fmean(cosine), abs=1e-13), len(cosine))
+
+
+def test_reformatted_variants_have_common_tokens_where_the_story_is_the_same(tmp_path: Path) -> None:
+    folder = save_folder(tmp_path / "m")
+    cells = shift(tmp_path / "out", "--checkpoint", folder, "--variants", "reworded", "spaced")
+    cell = {"checkpoint": "m", "embedding": "cls", "layer": "last"}
+    assert cells("cosine", variant="reworded", **cell) < 1 - 1e-4
+    assert cells("cosine", variant="spaced", **cell) == pytest.approx(1, abs=1e-6)  # to BERT the same tokens
+    common = {row["variant"] for row in examples_of(tmp_path / "out") if row["embedding"] == "common"}
+    assert common == {"reworded"}
+
+
+def test_rows_without_their_originals_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_rows([*STORIES, replace(perturbed("ts_r")[0], id="x")], tmp_path / "rows.jsonl")
+    flags: list[str | Path] = ["--data", tmp_path / "rows.jsonl", "--output", tmp_path / "no"]
+    flags += ["--checkpoint", save_folder(tmp_path / "m")]
+    assert "without their originals" in told(capsys, "shift", *flags)
+
+
+def naive_cka(x_ND: np.ndarray, y_ND: np.ndarray) -> float:
+    """By centred Gram matrices: the other way to write it."""
+    n = len(x_ND)
+    centre = np.eye(n) - 1 / n
+    k, m = centre @ x_ND @ x_ND.T @ centre, centre @ y_ND @ y_ND.T @ centre
+    return float((k * m).sum() / np.sqrt((k * k).sum() * (m * m).sum()))
+
+
+def test_cosine_and_cka_between_checkpoints_match_transformers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "CKA_TOKENS", 8)
+    folders = [save_folder(tmp_path / name, seed=seed) for seed, name in enumerate("abc")]
+    cells = shift(tmp_path / "out", "--checkpoint", *folders, "--variants", "ts_r", "--batch-size", "5")
+    states = {folder.name: list(map(Naive(folder, "bert").states, STORIES)) for folder in folders}
+    for other in "bc":
+        for layer in range(3):
+            pairs = list(zip(states["a"], states[other], strict=True))
+            cell = {"checkpoint": other, "reference": "a", "layer": layer}
+            row = cells.row("cosine", embedding="cls", **cell)
+            mean = fmean(cosines(x, y)[layer] for (x, _), (y, _) in pairs)
+            assert (row["value"], row["n"]) == (pytest.approx(mean, abs=1e-5), len(STORIES))
+            every = [cosines(x[at], y[at])[layer] for (_, x), (_, y) in pairs for at in x]
+            assert cells("cosine", embedding="common", **cell) == pytest.approx(fmean(every), abs=1e-5)
+            chosen = [[list(x)[round(i * (len(x) - 1) / 7)] for i in range(8)] for _, x in states["a"]]
+            x_ND, y_ND = (
+                np.array([x[at][layer].numpy() for (_, x), c in zip(side, chosen, strict=True) for at in c])
+                for side in (states["a"], states[other])
+            )
+            assert cells("cka", embedding="common", **cell) == pytest.approx(naive_cka(x_ND, y_ND), abs=1e-5)
+            found = cells("cka", embedding="cls", **cell)
+            if layer == 0:  # the same for every story
+                assert math.isnan(found)
+            else:
+                x_ND, y_ND = (np.array([cls[layer].numpy() for cls, _ in states[n]]) for n in ("a", other))
+                assert found == pytest.approx(naive_cka(x_ND, y_ND), abs=1e-5)
+
+
+def save_bert(path: Path, **config: Any) -> Path:
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "vocab_size": 320} | config
+    backbone = Backbone(architecture="bert", checkpoint="random", config=sizes)
+    return save_model(path, start(backbone, heads_class("span")), Encoding())
+
+
+def test_checkpoints_are_compared_as_far_as_depths_widths_and_vocabularies_go(tmp_path: Path) -> None:
+    base = save_bert(tmp_path / "base.ckpt")
+    deep = save_bert(tmp_path / "deep.ckpt", num_hidden_layers=4)
+    wide = save_bert(tmp_path / "wide.ckpt", hidden_size=48)
+    xlnet = save_folder(tmp_path / "xlnet", "xlnet")
+    flags = ["--variants", "ts", "--layers", "all"]
+    frame = shift(tmp_path / "out", "--checkpoint", base, deep, wide, xlnet, *flags).frame
+    between = frame[frame["reference"] == "base"]
+    assert set(between["checkpoint"]) == {"deep", "wide"}
+    assert set(between[between["checkpoint"] == "deep"]["layer"]) == {"0", "1", "2"}
+    assert set(between[between["checkpoint"] == "wide"]["measure"]) == {"cka"}
+    deep_rows = frame[(frame["checkpoint"] == "deep") & (frame["reference"] == "")]
+    assert set(deep_rows["layer"]) == {"0", "1", "2", "3", "4", "last"}
+    assert set(deep_rows[deep_rows["against"] == "base"]["layer"]) == {"0", "1", "2", "last"}
+    assert "another vocabulary" in (tmp_path / "out" / "report.md").read_text()
