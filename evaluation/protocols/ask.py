@@ -10,11 +10,12 @@ window; of a decoder the share among the two candidates that its prompt offers.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
+
+import numpy as np
 
 from data_modules.schema import Group, QAExample, Span, UnderspecifiedQuestion
 from evaluation.answering.interface import Answerer, Compute
@@ -51,34 +52,29 @@ def evaluate(
     asked = {"without advice": QAExample("--question", context, question)}
     if advice:
         asked["with advice"] = replace(asked["without advice"], advice=advice)
-    candidates = [mention(text, context) for text in candidate or []]
+    spans = [mention(text, context) for text in candidate or []]
     answerer, examples = open_answerer(checkpoint, compute), list(asked.values())
     texts = [answer.text or answer.failure or "no answer" for answer in sorted(answerer.answers(examples))]
-    answers = dict(zip(asked, texts, strict=True))
-    if not candidates and "mentions" in answerer.can:
-        spans = cast("QuestionCheckpoint", answerer).spans(examples)
+    if not spans and "mentions" in answerer.can:
+        found = cast("QuestionCheckpoint", answerer).spans(examples)
         # Yes, no and unknown, which begin at -1, stand nowhere in the context.
-        places = dict.fromkeys((span.start, span.text) for span in spans if span.start >= 0)
-        candidates = [Span(start, start + len(text), text) for start, text in places]
+        places = dict.fromkeys((answer.start, answer.text) for answer in found if answer.start >= 0)
+        spans = [Span(start, start + len(text), text) for start, text in places]
     results = Results(("asked", "candidate"), "questions")
-    for name, example in asked.items():
-        scores = candidate_scores(answerer, example, candidates) if candidates else []
-        for span, score in zip(candidates, scores, strict=True):
+    for name, example in asked.items() if spans else ():
+        for span, score in zip(spans, scores(answerer, example, spans), strict=True):
             results.add("score", score, n=1, asked=name, candidate=span.text)
     return Evaluation(
         title="One question",
         results=results,
         views=[View(question, ("candidate",), {"score": "S"}, across="asked")],
-        headline="; ".join(f"{name}: {answer}" for name, answer in answers.items()) + ".",
-        examples=[{"asked": name, "answer": answer} for name, answer in answers.items()],
+        headline="; ".join(f"{name}: {text}" for name, text in zip(asked, texts, strict=True)) + ".",
+        examples=[{"asked": name, "answer": text} for name, text in zip(asked, texts, strict=True)],
     )
 
 
 def mention(text: str, context: str) -> Span:
-    """Where a candidate stands as a word of its own.
-
-    Raises:
-        ValueError: nowhere.
+    """Where a candidate stands as a word of its own; ValueError if nowhere.
 
     >>> mention("Niger", "A Nigerian met a man from Niger.").start
     26
@@ -89,21 +85,15 @@ def mention(text: str, context: str) -> Span:
     return Span(*found.span(), text)
 
 
-def candidate_scores(answerer: Answerer, example: QAExample, candidates: Sequence[Span]) -> list[float]:
-    """S of each candidate.
-
-    Raises:
-        ValueError: no window of the context holds a candidate whole, or a decoder has not two.
-    """
+def scores(answerer: Answerer, example: QAExample, spans: Sequence[Span]) -> list[float]:
+    """S of each candidate; of one that no window of the context holds whole 0."""
     if "mentions" in answerer.can:
-        checkpoint, spans = cast("QuestionCheckpoint", answerer), replace(example, answers=tuple(candidates))
-        (log_score_C,) = checkpoint.span_scores([spans], against_unknown=False)
-        if min(log_score_C) == -math.inf:
-            raise ValueError("--candidate: no window of the context holds it whole")
-        return [math.exp(score) for score in log_score_C]
-    if len(candidates) != 2:
-        raise ValueError(f"--candidate: {answerer.path} chooses between two, here are {len(candidates)}")
-    first, second = candidates
+        checkpoint, asked = cast("QuestionCheckpoint", answerer), replace(example, answers=tuple(spans))
+        (log_score_C,) = checkpoint.span_scores([asked], against_unknown=False)
+        return np.exp(log_score_C.astype(np.float64)).tolist()
+    if len(spans) != 2:
+        raise ValueError(f"--candidate: {answerer.path} chooses between two, here are {len(spans)}")
+    first, second = spans
     variant = UnderspecifiedQuestion(example.context, example.question, (first, second), example.advice)
     group = Group((first.text, second.text), "", "", "", "none", "", (variant,) * 4)
     return answerer.subject_scores([group])[0, 0].tolist()

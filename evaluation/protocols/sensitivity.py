@@ -5,7 +5,7 @@ interventune evaluate sensitivity --checkpoint base=roberta-base ot=A.ckpt ibt=B
 An open proposal of the faithfulness paper, of predicate-argument structure: a model that ties "blue" to "car"
 should move the embedding of "car" when "blue" changes, and less when the colour of something else does.
 
-Shape letters: L layers, B nouns of a batch, T tokens, D hidden.
+Shape letters: R texts, X those of one story or the exchanged colours, N nouns, L layers, T tokens, D hidden.
 """
 
 from __future__ import annotations
@@ -27,19 +27,21 @@ from storage.command_line import Named
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from data_modules.encoding.windows import EncodedRow
     from evaluation.answering.checkpoint import QuestionCheckpoint
 
 NOTE = (
-    "Both nouns of the 130 stories of the predicate-argument probe are followed: *distance* is 1 - cosine of "
-    "a noun's hidden states (the mean over its tokens) before and after a colour is exchanged for a third "
-    "one. `own - other`: above 0, nouns are tied to their own colour more than to the other. Words that "
-    "stand nearer move each other more, and adjectives stand beside their nouns: compare checkpoints and "
-    "layers."
+    "Distance is 1 - cosine of a noun's hidden states (the mean over its tokens) before and after a colour "
+    "is exchanged for a third one, for both nouns of the 130 stories of the predicate-argument probe. Nearer "
+    "words move each other more, and colours stand beside their nouns: compare checkpoints and layers."
 )
-
-
 LAYERS = frozenset(range(1000))
 """Layers by number; the last one is also called `last`."""
+MEASURES = {
+    "own": "moved by its own colour",
+    "other": "moved by the other colour",
+    "difference": "own - other",
+}
 SENSITIVITY = Protocol(
     title="Sensitivity of nouns to colours",
     unit="sentence",
@@ -47,34 +49,13 @@ SENSITIVITY = Protocol(
     by=("layer",),
     cells=[("layer",)],
     item=("sentence", "noun"),
-    measures={
-        "own": mean("its own colour", "own"),
-        "other": mean("the other colour", "other"),
-        "difference": mean("own - other", "difference"),
-    },
+    measures={name: mean(heading, name) for name, heading in MEASURES.items()},
     views=[
         View("How far a noun moves (1 - cosine), last layer", (), where={"layer": "last"}),
-        View(
-            "Own - other, by layer (0: embeddings)",
-            ("layer",),
-            {"difference": "own - other"},
-            where={"layer": LAYERS},
-        ),
+        View("By layer (0: embeddings)", ("layer",), where={"layer": LAYERS}),
     ],
-    figures={
-        "layers.png": Lines(
-            x="layer",
-            measures={"own": "its own colour", "other": "the other colour", "difference": "own - other"},
-            where={"layer": LAYERS},
-            label="1 - cosine of a noun",
-            x_label="layer (0: embeddings)",
-        )
-    },
-    headline=[
-        Said("own", "its own colour exchanged, a noun moves", layer="last"),
-        Said("other", "the other colour", layer="last"),
-        Said("difference", "own - other", layer="last"),
-    ],
+    figures={"layers.png": Lines("layer", MEASURES, where={"layer": LAYERS}, label="1 - cosine of a noun")},
+    headline=[Said(name, words, layer="last") for name, words in MEASURES.items()],
     good="nouns move further with their own colour",
     failures="",
     notes=[NOTE],
@@ -100,44 +81,37 @@ def evaluate(*, checkpoint: list[Named], compute: Compute) -> Evaluation:
 
     def rows(model: QuestionCheckpoint) -> Iterator[dict[str, Any]]:
         layers = [*range(model.model.config.num_hidden_layers + 1), "last"]
-        for story, found in zip(stories, distances(model, stories), strict=True):
-            for noun, (own_L, other_L) in zip(story.nouns, found, strict=True):
+        for story, distance_XNL in zip(stories, distances(model, stories), strict=True):
+            for n, noun in enumerate(story.nouns):
+                own_L, other_L = distance_XNL[n, n], distance_XNL[1 - n, n]
                 numbers = {"own": own_L, "other": other_L, "difference": own_L - other_L}
                 row = {"sentence": story.text, "noun": noun, "layer": layers}
-                yield row | {name: [*x_L, x_L[-1]] for name, x_L in numbers.items()}
+                yield row | {name: [*value_L, value_L[-1]] for name, value_L in numbers.items()}
 
     return SENSITIVITY.run(rows, checkpoint, compute, need="states")
 
 
 def colour_stories() -> list[Story]:
     """The 130 stories of the predicate-argument probe."""
-    from data_modules.tasks.predicate_argument import COLOUR_PAIRS, SCHEMAS
+    from data_modules.tasks.predicate_argument import COLOUR_PAIRS, COLOURS, SCHEMAS
+
+    def third_colour(colour: str, pair: tuple[str, str]) -> str:
+        following = COLOURS[COLOURS.index(colour) :] + COLOURS
+        return next(third for third in following if third not in pair)
 
     stories = []
     for schema in SCHEMAS:
-        for col1, col2 in COLOUR_PAIRS:
-            pairs = (col1, col2), (third_colour(col1, col2), col2), (col1, third_colour(col2, col1))
-            text, *exchanged = (schema.story.format(col1=one, col2=two) for one, two in pairs)
+        for pair in COLOUR_PAIRS:
+            colours = pair, (third_colour(pair[0], pair), pair[1]), (pair[0], third_colour(pair[1], pair))
+            text, *exchanged = (schema.story.format(col1=one, col2=two) for one, two in colours)
             stories.append(Story(text, (exchanged[0], exchanged[1]), (schema.first, schema.second)))
     return stories
 
 
-def third_colour(colour: str, other: str) -> str:
-    """The next of the colours that is neither of two.
-
-    >>> third_colour("red", "blue")
-    'green'
-    """
-    from data_modules.tasks.predicate_argument import COLOURS
-
-    following = COLOURS[COLOURS.index(colour) :] + COLOURS
-    return next(third for third in following if third not in (colour, other))
-
-
 @shared
-def distances(model: QuestionCheckpoint, stories: Sequence[Story]) -> Iterator[list[tuple[Floats, Floats]]]:
-    """For both nouns of each story 1 - cosine of the noun's states before and after its own, and the other,
-    colour is exchanged: in the embeddings and every layer."""
+def distances(model: QuestionCheckpoint, stories: Sequence[Story]) -> Iterator[Floats]:
+    """Of each story 1 - cosine of the states of either noun before and after either colour is exchanged,
+    (X, N, L): in the embeddings and every layer."""
     import torch
     from torch.nn.functional import cosine_similarity
     from tqdm.auto import tqdm
@@ -150,33 +124,32 @@ def distances(model: QuestionCheckpoint, stories: Sequence[Story]) -> Iterator[l
         part = stories[start : start + model.batch_size]
         texts = [text for story in part for text in (story.text, *story.exchanged)]
         examples = [QAExample("a sentence", text, "") for text in texts]
-        encoded = [row for row, _ in first_windows(examples, model.tokenizer, model.encoding)]
-        inputs, _, shift_R = collator.pad(encoded)
+        windows = [row for row, _ in first_windows(examples, model.tokenizer, model.encoding)]
+        inputs, _, shift_R = collator.pad(windows)
         with torch.inference_mode():
-            hidden_LRTD = model.hidden_states(inputs)
-
+            hidden_RLTD = torch.stack(model.hidden_states(inputs), dim=1)
         for s, story in enumerate(part):
-            states = [
-                ([h_RTD[r, int(shift_R[r]) :] for h_RTD in hidden_LRTD], encoded[r].offsets_TE, texts[r])
-                for r in range(3 * s, 3 * s + 3)
-            ]
-            found = []
-            for n, noun in enumerate(story.nouns):
-                # In float64: most exchanges move a noun by less than float32 tells from 0.
-                before_LD, *after = (noun_states(*one, noun) for one in states)
-                moved = [1 - cosine_similarity(before_LD, after_LD, dim=-1) for after_LD in after]
-                own_L, other_L = (moved[i].round(decimals=12).cpu().numpy() for i in (n, 1 - n))
-                found.append((own_L, other_L))
-            yield found
+            states_XNLD = torch.stack(
+                [
+                    noun_states(hidden_RLTD[r, :, int(shift_R[r]) :], windows[r], texts[r], story.nouns)
+                    for r in range(3 * s, 3 * s + 3)
+                ]
+            )
+            distance_XNL = 1 - cosine_similarity(states_XNLD[1:], states_XNLD[:1], dim=-1)
+            yield distance_XNL.round(decimals=12).cpu().numpy()
 
 
-def noun_states(hidden_LTD: Sequence[Tensor], offsets_TE: Floats, text: str, noun: str) -> Tensor:
-    """The mean over the tokens of a noun, (L, D) in float64."""
+def noun_states(hidden_LTD: Tensor, window: EncodedRow, text: str, nouns: Sequence[str]) -> Tensor:
+    """The mean over the tokens of each noun, (N, L, D), in float64: most exchanges move a noun by less than
+    float32 tells from 0."""
     import torch
 
     from data_modules.encoding.windows import token_span
 
-    start = text.index(noun)
-    span = token_span(offsets_TE, Span(start, start + len(noun), noun))
-    assert span is not None
-    return torch.stack([h_TD[span[0] : span[1] + 1].double().mean(0) for h_TD in hidden_LTD])
+    found = []
+    for noun in nouns:
+        start = text.index(noun)
+        span = token_span(window.offsets_TE, Span(start, start + len(noun), noun))
+        assert span is not None
+        found.append(hidden_LTD[:, span[0] : span[1] + 1].double().mean(1))
+    return torch.stack(found)
