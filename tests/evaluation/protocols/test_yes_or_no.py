@@ -1,15 +1,15 @@
-"""`python -m evaluation negation`: shares against pairs counted by hand."""
+"""`python -m evaluation negation` and `predicate-argument`: shares against questions counted by hand."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from data_modules.schema import QAExample
 from tests.evaluation.checkpoints import evaluate
-from tests.evaluation.fake_answerer import install, right
+from tests.evaluation.fake_answerer import install, right, turned
+from tests.evaluation.protocol_cases import write_rows
 
 # The pair's answers, the kind of change, and what is said to either story.
 PAIRS = {
@@ -26,24 +26,17 @@ def answer_of(example: QAExample) -> str:
     return PAIRS[name][3 + (story == "mod")]
 
 
-@pytest.fixture
-def pairs(tmp_path: Path) -> Path:
-    path = tmp_path / "pairs.jsonl"
+def test_negation_shares_match_pairs_counted_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
         {"id": name, "dataset": "coqa" if name in "ab" else "hotpotqa", "edit": edit}
         | {"question": "Was it?", "history": [["Who?", "Tom"]]}
         | {"story_org": f"{name} org", "story_mod": f"{name} mod", "answer_org": org, "answer_mod": mod}
         for name, (org, mod, edit, *_) in PAIRS.items()
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def test_shares_match_pairs_counted_by_hand(
-    pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fakes = install(monkeypatch, {"one": answer_of, "best": right, "spans": lambda _: "the red car"})
-    cells = evaluate(tmp_path / "r", "negation", "--pairs", pairs, "--checkpoint", "one", "best", "spans")
+    write_rows(tmp_path / "pairs.jsonl", rows)
+    fakes = install(monkeypatch, {"one": answer_of, "best": right})
+    flags = ["--pairs", tmp_path / "pairs.jsonl", "--checkpoint", "one", "best"]
+    cells = evaluate(tmp_path / "r", "negation", *flags)
     expected = {"comb": 1 / 4, "org": 2 / 4, "mod": 2 / 4, "yes": 5 / 8, "no": 1 / 8, "other": 2 / 8}
     for measure, value in expected.items():
         row = cells.row(measure, checkpoint="one")
@@ -54,7 +47,6 @@ def test_shares_match_pairs_counted_by_hand(
     assert cells("comb", checkpoint="one", data="coqa") == 0.5
     assert [cells(measure, checkpoint="best") for measure in ("comb", "org", "mod")] == [1, 1, 1]
     assert {turn.answer for example in fakes["one"].asked for turn in example.history} == {"Tom"}
-    assert "spans: 0 of 5 predictions are yes or no" in (tmp_path / "r" / "report.md").read_text()
 
 
 def test_condaqa_makes_323_pairs(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,5 +54,30 @@ def test_condaqa_makes_323_pairs(shared: Path, tmp_path: Path, monkeypatch: pyte
     data = shared / "data" / "condaqa" / "dev.jsonl"
     cells = evaluate(tmp_path / "r", "negation", "--pairs", data, "--checkpoint", "one")
     assert (cells("comb", checkpoint="one"), cells.n("comb", checkpoint="one")) == (1, 323)
-    assert sum(cells.n("comb", checkpoint="one", edit=edit) for edit in ("scope", "affirmative")) == 323
-    assert "282 paraphrases" in (tmp_path / "r" / "report.md").read_text()
+
+
+def mixed(example: QAExample) -> str:
+    """Org: right, but no for every ball. Mod: what is no answer. New: fails about the car, else wrong."""
+    if example.question.startswith("Was there"):
+        return "the red one"
+    if example.question.startswith("Was the a"):
+        return "!timed out" if "car" in example.question else turned(example)
+    return "no" if "ball" in example.question else right(example)
+
+
+def test_predicate_argument_shares_match_questions_counted_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """26 of the 520 questions ask whether a ball has its own colour; 52 ask about a car."""
+    install(monkeypatch, {"one": mixed})
+    cells = evaluate(tmp_path / "r", "predicate-argument", "--checkpoint", "one")
+    for place, measure, value, n in (
+        ({"wording": "org"}, "accuracy", 494 / 520, 520),
+        ({"wording": "org"}, "no", 286 / 520, 520),
+        ({"wording": "mod"}, "other", 1, 520),
+        ({"wording": "new"}, "accuracy", 0, 520 - 52),
+        ({"wording": "new"}, "failed", 52 / 520, 520),
+        ({"wording": "org", "schema": 2}, "accuracy", 0.75, 104),
+    ):
+        row = cells.row(measure, checkpoint="one", **place)
+        assert (row["value"], row["n"]) == (pytest.approx(value), n), (place, measure)

@@ -1,0 +1,173 @@
+"""Two probes of yes/no questions: does the answer turn with the story, and which thing has which colour?
+
+interventune evaluate negation --checkpoint ot=A.ckpt ibt=B.ckpt --pairs pairs.jsonl --output DIR
+interventune evaluate predicate-argument --checkpoint ot=A.ckpt gpt=openai:gpt-4o-mini --output DIR
+
+Faithfulness spec 5.1 and 5.2. The questions: data_modules/tasks/predicate_argument.py, condaqa.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from evaluation.answering.interface import Answer, Answerer, AnswerFile, Asking, named_answerers
+from evaluation.figures import Bars
+from evaluation.frame import Protocol
+from evaluation.headlines import Said
+from evaluation.report import Evaluation
+from evaluation.views import View
+from storage.command_line import Named
+
+if TYPE_CHECKING:
+    from data_modules.tasks.condaqa import ContrastPair, PairSet
+
+ANSWER_SHARES = {"yes": "says yes", "no": "says no", "other": "says other"}
+"""Measures of what is said, right or wrong."""
+RIGHT = {"comb": "both right", "org": "original right (org)", "mod": "negation right (mod)"}
+NEGATION = Protocol(
+    title="Negation",
+    unit=("data", "id", "turn_id"),
+    units="pairs",
+    by=("data", "edit"),
+    cells=[(), ("edit",), ("data",)],
+    measures={**RIGHT, **ANSWER_SHARES},
+    views=[
+        View("All pairs", ()),
+        View("By kind of change", ("edit",), RIGHT),
+        View("By data set", ("data",), RIGHT),
+    ],
+    figures={"negation.png": Bars(x="edit", measures=RIGHT)},
+    headline=[Said(name, heading) for name, heading in RIGHT.items()],
+    good="many both right; guessing gets 25 %, and 50 % of either",
+    failures="pairs",
+    notes=[
+        "Each pair asks one question about an original story (org) and about one whose meaning was turned "
+        "(mod), so that one answer is yes and the other no; comb counts pairs with both right (Comb-Acc of "
+        "the paper). Any other prediction is wrong."
+    ],
+)
+PREDICATE_ARGUMENT = Protocol(
+    title="Predicate and argument",
+    unit="story",
+    units="stories",
+    item=("id",),
+    by=("schema", "wording"),
+    cells=[("wording",), ("schema", "wording")],
+    measures={"accuracy": "right", **ANSWER_SHARES},
+    views=[
+        View("By wording", ("wording",)),
+        View("By schema", ("schema", "wording"), {"accuracy": "right"}),
+    ],
+    figures={"predicate_argument.png": Bars(x="wording", measures={"accuracy": "right"}, chance=0.5)},
+    headline=[Said("accuracy", "right")],
+    good="many right; guessing gets 50 %",
+    notes=[
+        'Three wordings of each question: org ("Was the car red?"), mod ("Was there a red car?") and new '
+        '("Was the a red car?", which is not grammatical). Both colours are in the story, so its words alone '
+        "do not tell the answer. Schemas: 1 car and house, 2 ball and bat, 3 shirt and jacket, 4 window and "
+        "door, 5 glass and table."
+    ],
+)
+
+
+def negation(
+    *,
+    checkpoint: list[Named] | None = None,
+    predictions: list[AnswerFile] | None = None,
+    pairs: Annotated[Path, "FILE"],
+    asking: Asking,
+) -> Evaluation:
+    """Whether answers turn when the story is negated: accuracy on either story of a pair, and on both.
+
+    Args:
+        checkpoint: a .ckpt with heads for yes and no, or a language model (hf:PATH, openai:MODEL[@URL]).
+        predictions: beside checkpoints or in their place: rows with id (the pair's, and its turn_id behind a
+            space where it has one), variant (org or mod) and answer.
+        pairs: pairs as JSON Lines, or CondaQA's file, whose edits with opposite answers become pairs.
+        asking: how models are asked.
+    """
+    from data_modules.tasks.condaqa import read_pairs
+
+    data = read_pairs(pairs)
+    questions = [example for pair in data.pairs for example in pair.examples()]
+
+    def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:
+        answers = sorted(answerer.answers(questions))
+        for pair, org, mod in zip(data.pairs, answers[::2], answers[1::2], strict=True):
+            names = {"data": pair.dataset or "other", "edit": pair.edit or "other"}
+            said = {"prediction_org": org.text, "prediction_mod": mod.text}
+            yield {**asdict(pair), **names, **said, **pair_scores(pair, org, mod)}
+
+    protocol = replace(NEGATION, notes=[*NEGATION.notes, pairs_note(data)])
+    return protocol.run(rows, named_answerers(checkpoint, predictions), asking, need="types")
+
+
+def pair_scores(pair: ContrastPair, org: Answer, mod: Answer) -> dict[str, Any]:
+    """Which predictions are right, and the shares of what is said to both stories together; `failure` where
+    one has no answer."""
+    if failure := org.failure or mod.failure:
+        return {"failure": failure}
+    sides = scores(org.text, pair.answer_org), scores(mod.text, pair.answer_mod)
+    org_right, mod_right = (side["accuracy"] for side in sides)
+    shares = {name: sum(side[name] for side in sides) / 2 for name in ANSWER_SHARES}
+    return {"comb": org_right and mod_right, "org": org_right, "mod": mod_right, **shares}
+
+
+def pairs_note(data: PairSet) -> str:
+    """What a constant answer gets, and what was left out."""
+    yes = sum(pair.answer_org == "yes" for pair in data.pairs) / len(data.pairs)
+    note = f"A model that always says yes is right on {100 * yes:.1f} % of the originals."
+    if data.left_out:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in data.left_out.items())
+        note += f" Edited passages that make no pair: {reasons}."
+    return note
+
+
+def predicate_argument(
+    *,
+    checkpoint: list[Named] | None = None,
+    predictions: list[AnswerFile] | None = None,
+    asking: Asking,
+) -> Evaluation:
+    """Which thing has which colour: accuracy on yes/no questions, and the share of no, in three wordings.
+
+    Args:
+        checkpoint: a .ckpt with heads for yes and no, or a language model (hf:PATH, openai:MODEL[@URL]).
+        predictions: beside checkpoints or in their place: rows with id (as in examples.jsonl of any report)
+            and answer.
+        asking: how models are asked.
+    """
+    from data_modules.tasks.predicate_argument import WORDINGS, predicate_argument_rows
+
+    cases = [
+        (stimulus, wording, stimulus.example(wording, str(number)))
+        for number, stimulus in enumerate(predicate_argument_rows(), 1)
+        for wording in WORDINGS
+    ]
+
+    def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:
+        answers = sorted(answerer.answers([example for *_, example in cases]))
+        for (stimulus, wording, example), answer in zip(cases, answers, strict=True):
+            yield {
+                "id": example.id,
+                "schema": stimulus.schema,
+                "wording": wording,
+                "story": stimulus.story,
+                "question": example.question,
+                "answer": stimulus.answer,
+                "prediction": answer.text,
+                **({"failure": answer.failure} if answer.failure else scores(answer.text, stimulus.answer)),
+            }
+
+    return PREDICATE_ARGUMENT.run(rows, named_answerers(checkpoint, predictions), asking, need="types")
+
+
+def scores(prediction: str, answer: str) -> dict[str, bool]:
+    """Whether a prediction is right, and what it says; other than yes and no is wrong."""
+    from metrics.answers import yes_or_no
+
+    word = yes_or_no(prediction)
+    return {"accuracy": word == answer, "yes": word == "yes", "no": word == "no", "other": not word}
