@@ -1,7 +1,4 @@
-"""A data set in variants, read and perturbed once for all who are asked about it.
-
-Variants are made here, or read from rows of `interventune data perturb` beside those of the originals.
-"""
+"""A data set in variants: made here, or read from rows of `interventune data perturb`."""
 
 from __future__ import annotations
 
@@ -65,8 +62,7 @@ def read_stories(options: VariantOptions) -> Stories:
     """Read the sources, and make the variants that are asked for and not among the rows.
 
     Raises:
-        DataError: several data sets, a variant that has to be made while the originals are missing, or one of
-            which no question is left.
+        DataError: no originals to make a variant from, or no question is left in it.
     """
     from data_modules.interventions.deletion import report_rejected, with_rationale
 
@@ -116,7 +112,7 @@ def perturbed(
 
 
 def read_rows(options: VariantOptions) -> dict[Variant, list[QAExample]]:
-    """The examples of the sources by variant."""
+    """The examples of the sources by variant; DataError where they are of several data sets."""
     from data_modules.sources import read_questions
 
     rows: dict[Variant, list[QAExample]] = {}

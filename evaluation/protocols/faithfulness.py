@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from data_modules.schema import DELETED, REFORMATTED, QAExample
-from evaluation.answering.interface import Answerer, AnswerFile, Asking, named_answerers
+from evaluation.answering.interface import Ability, Answerer, AnswerFile, Asking, named_answerers
 from evaluation.figures import Bars
 from evaluation.frame import Protocol
 from evaluation.headlines import Said
@@ -43,10 +43,7 @@ FAITHFULNESS = Protocol(
     ],
     figures={
         "faithfulness.png": Bars(
-            x="variant",
-            measures={"em": "EM", "unknown": "says unknown"},
-            label="% of questions",
-            x_label="ts_r, os_r and _aug: rationale deleted, EM is the share of old answers",
+            "variant", {"em": "EM (of ts_r, os_r and _aug: old answers)", "unknown": "says unknown"}
         )
     },
     headline=[
@@ -77,7 +74,6 @@ def evaluate(
     """
     from metrics.answers import reference_note
 
-    named = named_answerers(checkpoint, predictions)
     if variants.variants and REFORMATTED & {*variants.variants}:  # `os` is what answers are compared with
         variants = replace(variants, variants=[*dict.fromkeys(["os", *variants.variants])])
     data = read_stories(variants)
@@ -106,7 +102,8 @@ def evaluate(
         title=f"Semantic faithfulness on {data.dataset or 'this data'}",
         notes=[NOTE, data.rejection_note(), note],
     )
-    return protocol.run(rows, named, asking, need="types" if types & {"yes", "no"} else "spans")
+    need: Ability = "types" if types & {"yes", "no"} else "spans"
+    return protocol.run(rows, named_answerers(checkpoint, predictions), asking, need=need)
 
 
 def described(example: QAExample, original: QAExample) -> dict[str, Any]:
@@ -133,8 +130,7 @@ def described(example: QAExample, original: QAExample) -> dict[str, Any]:
 
 
 def scores(example: QAExample, prediction: str, answer_to_original: str | None) -> dict[str, Any]:
-    """EM, F1, unknown, and whether it is right; of reformatted questions also whether it is the answer to the
-    original."""
+    """EM, F1, unknown and right; of reformatted questions also whether it is the answer to the original."""
     from data_modules.interventions.reformatting import straight_quotes
     from metrics.answers import is_unknown, same_answer, score_answer, scoring_of
 

@@ -37,11 +37,7 @@ NOTE = (
 )
 LAYERS = frozenset(range(1000))
 """Layers by number; the last one is also called `last`."""
-MEASURES = {
-    "own": "moved by its own colour",
-    "other": "moved by the other colour",
-    "difference": "own - other",
-}
+MEASURES = {"own": "moved by its own colour", "other": "moved by the other", "difference": "own - other"}
 SENSITIVITY = Protocol(
     title="Sensitivity of nouns to colours",
     unit="sentence",

@@ -64,9 +64,8 @@ Distances = dict[tuple[Variant, str, str], list[Floats]]
 
 
 def mean_cosine(sums_RC: Floats) -> Floats:
-    """Over all tokens, from how many there are and the sum of their distances."""
-    _, tokens_R, distance_R = sums_RC.T
-    return np.asarray(1 - distance_R / tokens_R)
+    """Over all tokens."""
+    return np.asarray(1 - sums_RC[:, 2] / sums_RC[:, 1])
 
 
 def deviation(sums_RC: Floats) -> Floats:
@@ -75,9 +74,8 @@ def deviation(sums_RC: Floats) -> Floats:
     return np.asarray(np.sqrt(np.maximum(square_R / tokens_R - (distance_R / tokens_R) ** 2, 0)))
 
 
-WITH_ORIGINAL = Lines(
-    "layer", {"cosine": ""}, panels="variant", distance=True, label="1 - cosine with the original"
-)
+COSINE = {"cosine": "(1 - cosine)"}
+BY_LAYER = Lines("layer", COSINE, panels="variant", distance=True)
 SHIFT = Protocol(
     title="Embedding shift",
     unit="id",
@@ -108,27 +106,13 @@ SHIFT = Protocol(
         ),
     ],
     figures={
-        "shift.png": Bars(
-            "variant",
-            {"cosine": ""},
-            panels="embedding",
-            where={"layer": "last"},
-            distance=True,
-            label="1 - cosine with the original",
-        ),
-        "layers_cls.png": replace(
-            WITH_ORIGINAL, where={"reference": "", "embedding": "cls", "layer": LAYERS}
-        ),
+        "shift.png": Bars("variant", COSINE, panels="embedding", where={"layer": "last"}, distance=True),
+        "layers_cls.png": replace(BY_LAYER, where={"reference": "", "embedding": "cls", "layer": LAYERS}),
         "layers_common.png": replace(
-            WITH_ORIGINAL, where={"reference": "", "embedding": "common", "layer": LAYERS}
+            BY_LAYER, where={"reference": "", "embedding": "common", "layer": LAYERS}
         ),
-        "between.png": Lines(
-            "layer",
-            {"cosine": "1 - cosine", "cka": "1 - CKA"},
-            panels="embedding",
-            where={"variant": ""},
-            distance=True,
-            label="between checkpoints",
+        "between.png": replace(
+            BY_LAYER, measures={**COSINE, "cka": "(1 - CKA)"}, panels="embedding", where={"variant": ""}
         ),
     },
     headline=[Said("cosine", "cosine with the original", embedding="cls", layer="last")],
@@ -197,7 +181,7 @@ class Measurement:
 
     def rows(self, model: QuestionCheckpoint) -> Iterator[dict[str, Any]]:
         """A row for each story, variant and embedding, and for each story and embedding as the first
-        checkpoint and this one see it; what depends on the layer is a list."""
+        checkpoint and this one see it."""
         name = next(self.names)
         every = range(model.model.config.num_hidden_layers + 1) if self.every_layer else ()
         for variant, pairs in self.pairs.items():
@@ -249,16 +233,11 @@ def measured(
     what: str,
     cka: Mapping[str, LinearCKA] | None = None,
 ) -> list[list[tuple[dict[str, Any], Floats]]]:
-    """Of each pair a row for CLS, and one for its common tokens if there are some, with the distances in the
-    last layer.
+    """Of each pair, in the tokens of `model`, a row for CLS, and one for its common tokens if there are some,
+    with the distances in the last layer; what depends on the layer is a list, and -1 is called `last`.
 
-    Args:
-        model: whose tokens the pairs are in; it reads the variants.
-        pairs: originals and variants.
-        reference: reads the originals. Of other hidden width, it has no cosines with `model`, and no rows.
-        layers: by number; -1 is called `last`.
-        what: names the progress bar.
-        cka: of CLS and of common tokens; where variants are the originals, gets the states of both models.
+    `reference` reads the originals, `model` the variants; no rows where their hidden widths differ. Where the
+    variants are the originals, `cka` of CLS and of common tokens gets the states of both.
     """
     import torch
     from tqdm.auto import tqdm

@@ -8,6 +8,7 @@ Faithfulness spec 5.1 and 5.2. The questions: data_modules/tasks/predicate_argum
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,13 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from evaluation.answering.interface import Answer, Answerer, AnswerFile, Asking, named_answerers
 from evaluation.figures import Bars
 from evaluation.frame import Protocol
-from evaluation.headlines import Said
+from evaluation.headlines import Said, listed
 from evaluation.report import Evaluation
 from evaluation.views import View
 from storage.command_line import Named
 
 if TYPE_CHECKING:
-    from data_modules.tasks.condaqa import ContrastPair, PairSet
+    from data_modules.tasks.condaqa import ContrastPair
 
 ANSWER_SHARES = {"yes": "says yes", "no": "says no", "other": "says other"}
 """Measures of what is said, right or wrong."""
@@ -101,7 +102,10 @@ def negation(
             said = {"prediction_org": org.text, "prediction_mod": mod.text}
             yield {**asdict(pair), **names, **said, **pair_scores(pair, org, mod)}
 
-    protocol = replace(NEGATION, notes=[*NEGATION.notes, pairs_note(data)])
+    left_out = (
+        f"Edited passages that make no pair: {listed(Counter(data.left_out))}." if data.left_out else ""
+    )
+    protocol = replace(NEGATION, notes=[*NEGATION.notes, left_out])
     return protocol.run(rows, named_answerers(checkpoint, predictions), asking, need="types")
 
 
@@ -114,16 +118,6 @@ def pair_scores(pair: ContrastPair, org: Answer, mod: Answer) -> dict[str, Any]:
     org_right, mod_right = (side["accuracy"] for side in sides)
     shares = {name: sum(side[name] for side in sides) / 2 for name in ANSWER_SHARES}
     return {"comb": org_right and mod_right, "org": org_right, "mod": mod_right, **shares}
-
-
-def pairs_note(data: PairSet) -> str:
-    """What a constant answer gets, and what was left out."""
-    yes = sum(pair.answer_org == "yes" for pair in data.pairs) / len(data.pairs)
-    note = f"A model that always says yes is right on {100 * yes:.1f} % of the originals."
-    if data.left_out:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in data.left_out.items())
-        note += f" Edited passages that make no pair: {reasons}."
-    return note
 
 
 def predicate_argument(
