@@ -129,6 +129,17 @@ class Naive:
         output = self.model(**inputs)
         return encoded, output.start_logits[0].double(), output.end_logits[0].double()
 
+    @torch.no_grad()
+    def states(self, context: str, query: str) -> tuple[Tensor, dict[tuple[int, int], Tensor]]:
+        """Hidden states of CLS, (L, D), and of the context's tokens by their first and last characters."""
+        encoded = self.tokenizer(query, context, return_tensors="pt", return_offsets_mapping=True)
+        inputs = {name: encoded[name] for name in self.tokenizer.model_input_names}
+        hidden_LTD = torch.stack(self.model(**inputs, output_hidden_states=True).hidden_states)[:, 0].double()
+        cls = encoded["input_ids"][0].tolist().index(self.tokenizer.cls_token_id)
+        places = zip(encoded.sequence_ids(0), encoded["offset_mapping"][0].tolist(), strict=True)
+        inside = {(at[0], at[1]): hidden_LTD[:, t] for t, (side, at) in enumerate(places) if side == 1}
+        return hidden_LTD[:, cls], inside
+
     def score(self, context: str, query: str, start: int, end: int) -> tuple[float, float]:
         """p_start and p_end of the characters start .. end - 1."""
         encoded, start_T, end_T = self.logits(context, query)

@@ -17,6 +17,7 @@ from tests.evaluation.checkpoints import evaluate, examples_of
 from tests.evaluation.fake_answerer import install
 
 STORIES = ("--data", "stories:mixed_dev", "--limit", "60")
+EXAMPLES = {example.id: example for example in islice(read_questions("stories:mixed_dev"), 60)}
 
 
 def stubborn(example: QAExample) -> str:
@@ -33,48 +34,38 @@ def faithful(example: QAExample) -> str:
     return "!timeout" if breaks_down(example) else example.gold[0] if example.rationale else "unknown"
 
 
-@pytest.fixture
-def models(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, {"stubborn": stubborn, "faithful": faithful})
-
-
 def run(output: Path, *arguments: str | Path) -> Cells:
     return evaluate(output, "faithfulness", "--checkpoint", *arguments)
 
 
-def test_old_answers_and_unknown_by_variant(models: None, tmp_path: Path) -> None:
+def test_old_answers_and_unknown_by_variant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, {"stubborn": stubborn, "faithful": faithful})
     cells = run(tmp_path / "r", "stubborn", "faithful", *STORIES)
-    examples = list(islice(read_questions("stories:mixed_dev"), 60))
-    rationales = sum(bool(example.rationale) for example in examples)
+    rationales = sum(bool(example.rationale) for example in EXAMPLES.values())
     for variant in ("os", "ts", "ts_r"):
         assert cells("em", checkpoint="stubborn", variant=variant) == 1
     cell = {"checkpoint": "stubborn", "variant": "ts_r"}
     assert (cells("unknown", **cell), cells.n("unknown", **cell)) == (0, rationales)
-    yes = sum(example.answer_type == "yes" for example in examples)
+    yes = sum(example.answer_type == "yes" for example in EXAMPLES.values())
     assert cells.n("em", **cell, answer_type="yes") == yes > 0  # by the type of the original answer
     cell = {"checkpoint": "faithful", "variant": "ts_r"}
     assert (cells("unknown", **cell), cells("em", **cell), cells("f1", **cell)) == (1, 0, 0)
     cell = {"checkpoint": "faithful", "variant": "os"}
-    lost = sum(map(breaks_down, examples))
+    lost = sum(map(breaks_down, EXAMPLES.values()))
     assert (cells.n("failed", **cell), cells.n("em", **cell)) == (60, 60 - lost)
     assert cells("failed", **cell) == pytest.approx(lost / 60)
-    assert len(examples_of(tmp_path / "r")) == 2 * (60 + 60 + rationales)
-    assert cells("em", checkpoint="faithful", against="stubborn", variant="ts_r") == -1
-    assert cells.n("em", checkpoint="faithful", against="stubborn", variant="os") == 60 - lost
 
 
-def test_rows_show_the_story_and_its_edits(models: None, tmp_path: Path) -> None:
+def test_rows_show_the_story_and_its_edits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was deleted of the original, and what was put behind, make the story that was read."""
+    install(monkeypatch, {"stubborn": stubborn})
     run(tmp_path / "r", "stubborn", *STORIES, "--variants", "os", "ts", "ts_r", "os_r")
-    originals = {example.id: example for example in islice(read_questions("stories:mixed_dev"), 60)}
     for row in examples_of(tmp_path / "r"):
-        original = originals[row["id"]]
-        assert (row["question"], row["story"]) == (original.question, original.context)
         assert row["right"] == (row["variant"] in ("os", "ts") or row["prediction"] == "unknown")
         places = [0, *(place for piece in row["deleted"] for place in piece), len(row["story"])]
         kept = zip(places[::2], places[1::2], strict=True)
         left = "".join(row["story"][start:end] for start, end in kept)
-        read = perturb(with_rationale(original), row["variant"])
+        read = perturb(with_rationale(EXAMPLES[row["id"]]), row["variant"])
         assert isinstance(read, QAExample)
         assert left + row["appended"] == read.context
 
@@ -88,11 +79,10 @@ def sees_spaces(example: QAExample) -> str:
 
 def test_consistency_is_the_share_of_equal_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`os`, which answers are compared with, is asked too; what is equal need not be right."""
-    install(monkeypatch, {"one": sees_spaces, "two": lambda _: "", "three": lambda e: e.variant})
+    install(monkeypatch, {"one": sees_spaces, "two": lambda example: example.variant})
     variants = ("--variants", "reworded", "spaced", "reformatted")
-    cells = run(tmp_path / "r", "one", "two", "three", *STORIES, *variants)
-    examples = list(islice(read_questions("stories:mixed_dev"), 60))
-    answered = [example for example in examples if not example.id.endswith("3")]
+    cells = run(tmp_path / "r", "one", "two", *STORIES, *variants)
+    answered = [example for example in EXAMPLES.values() if not example.id.endswith("3")]
     unknown = sum(example.answer_type == "unknown" for example in answered) / len(answered)
     reworded = sum(isinstance(perturb(example, "reworded"), QAExample) for example in answered)
     assert 0 < unknown < 1
@@ -103,8 +93,7 @@ def test_consistency_is_the_share_of_equal_answers(tmp_path: Path, monkeypatch: 
     ):
         assert cells("consistency", checkpoint="one", variant=variant) == pytest.approx(share)
         assert cells.n("consistency", checkpoint="one", variant=variant) == n
-        assert cells("consistency", checkpoint="two", variant=variant) == 1
-        assert cells("consistency", checkpoint="three", variant=variant) == 0
+        assert cells("consistency", checkpoint="two", variant=variant) == 0
     assert "consistency" not in set(cells.frame[cells.frame["variant"] == "os"]["measure"])
 
 
@@ -117,7 +106,10 @@ def test_quotation_marks_cost_no_exact_match(tmp_path: Path, monkeypatch: pytest
     assert cells("consistency", checkpoint="one", variant="quoted") == 1
 
 
-def test_hotpotqa_and_coqa_from_their_files(models: None, shared: Path, tmp_path: Path) -> None:
+def test_hotpotqa_and_coqa_from_their_files(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch, {"stubborn": stubborn})
     hotpot = run(tmp_path / "h", "stubborn", "--data", shared / "data/hotpotqa/distractor-100.json")
     assert hotpot.n("em", checkpoint="stubborn", variant="os") == 100
     assert hotpot("em", checkpoint="stubborn", variant="os_r") == 1
@@ -127,7 +119,8 @@ def test_hotpotqa_and_coqa_from_their_files(models: None, shared: Path, tmp_path
     assert 0 < coqa("em", checkpoint="stubborn", variant="os") < 1
 
 
-def test_report_warns_of_single_references_of_coqa(models: None, tmp_path: Path) -> None:
+def test_report_warns_of_single_references_of_coqa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, {"stubborn": stubborn})
     for name, save in (("hub", save_hub_rows), ("file", save_file)):
         run(tmp_path / name, "stubborn", "--data", save(tmp_path / f"{name}.data"))
         report = (tmp_path / name / "report.md").read_text()

@@ -49,13 +49,6 @@ def test_negation_shares_match_pairs_counted_by_hand(tmp_path: Path, monkeypatch
     assert {turn.answer for example in fakes["one"].asked for turn in example.history} == {"Tom"}
 
 
-def test_condaqa_makes_323_pairs(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, {"one": right})
-    data = shared / "data" / "condaqa" / "dev.jsonl"
-    cells = evaluate(tmp_path / "r", "negation", "--pairs", data, "--checkpoint", "one")
-    assert (cells("comb", checkpoint="one"), cells.n("comb", checkpoint="one")) == (1, 323)
-
-
 def mixed(example: QAExample) -> str:
     """Org: right, but no for every ball. Mod: what is no answer. New: fails about the car, else wrong."""
     if example.question.startswith("Was there"):
