@@ -4,7 +4,7 @@ The embedding of a whole input is the last hidden state of its CLS token; those 
 states of the story tokens that both inputs share. Source: the paper's h_CLS and h_t; faithfulness spec 4.2.
 
 Shape letters: N examples (B pairs of stories in a batch), T tokens of a half, P pairs of aligned tokens,
-L layers, D hidden, H bins, U blocks of examples.
+L layers, D hidden, H bins.
 """
 
 from __future__ import annotations
@@ -76,50 +76,33 @@ def pair_cosines(
     return torch.stack(cls_cos, -1), torch.stack(token_cos, -1)
 
 
-DECADE = 50
-"""Logarithmic bins for each power of ten of 1 - cosine."""
-
-
-def histogram_edges(bins: int, device: torch.device | None = None, *, log: bool = False) -> Tensor:
-    """The bins + 1 edges from -1 to 1, float64, of equal bins or (`log`) of bins whose 1 - cosine falls by
-    a fiftieth of a power of ten each, down to the last, which holds the rest. The last bin includes 1.
+def histogram_edges(bins: int, device: torch.device | None = None) -> Tensor:
+    """The bins + 1 edges from -1 to 1, float64; the last bin includes 1.
 
     >>> histogram_edges(4).tolist()
     [-1.0, -0.5, 0.0, 0.5, 1.0]
-    >>> [round(1 - edge, 3) for edge in histogram_edges(101, log=True).tolist()[::50]]
-    [2.0, 0.2, 0.02]
     """
-    if not log:
-        return torch.linspace(-1, 1, bins + 1, dtype=torch.float64, device=device)
-    steps = torch.arange(bins + 1, dtype=torch.float64, device=device)
-    edges = 1 - 2 * 10 ** (-steps / DECADE)
-    edges[-1] = 1
-    return edges
+    return torch.linspace(-1, 1, bins + 1, dtype=torch.float64, device=device)
 
 
 class ShiftSums(NamedTuple):
-    """Sums of u = 1 - cosine by block of examples: float64, counts and histograms int64.
+    """Sums of u = 1 - cosine: float64, counts and histograms int64.
 
     Cosines are close to 1; their squares would cancel in the variance, those of u do not.
     """
 
-    cls_u_UL: Tensor
-    cls_square_UL: Tensor
-    token_u_UL: Tensor
-    token_square_UL: Tensor
-    macro_u_UL: Tensor
+    cls_u_L: Tensor
+    cls_square_L: Tensor
+    token_u_L: Tensor
+    token_square_L: Tensor
+    macro_u_L: Tensor
     """Sum over examples of the mean u of their tokens."""
-    n_U: Tensor
-    pairs_U: Tensor
-    paired_U: Tensor
-    skipped_U: Tensor
+    n: Tensor
+    pairs: Tensor
+    paired: Tensor
+    skipped: Tensor
     cls_histogram_LH: Tensor
-    """Of all blocks together, as the next."""
     token_histogram_LH: Tensor
-
-    def total(self) -> ShiftSums:
-        """The sums of all blocks together."""
-        return ShiftSums(*(v.sum(0) if "_U" in name else v for name, v in self._asdict().items()))
 
 
 class ShiftResult(NamedTuple):
@@ -145,17 +128,13 @@ class ShiftResult(NamedTuple):
     """Examples and token pairs left out, since a cosine of theirs is not a finite number in some layer."""
 
 
-def shift_sums(
-    cls_cos_NL: Tensor, token_cos_PL: Tensor, example_P: Tensor, block_N: Tensor, blocks: int, edges_H: Tensor
-) -> ShiftSums:
+def shift_sums(cls_cos_NL: Tensor, token_cos_PL: Tensor, example_P: Tensor, edges_H: Tensor) -> ShiftSums:
     """The sums of one batch. No value travels to the host.
 
     Args:
         cls_cos_NL: cosines of N examples, shape (N, L).
         token_cos_PL: cosines of all their token pairs, shape (P, L).
         example_P: whose pair it is, 0 .. N-1 in any order, shape (P,).
-        block_N: which block an example counts for, 0 .. U-1, shape (N,).
-        blocks: U.
         edges_H: the H + 1 edges of the histograms' bins.
     """
     fine_N, fine_P = (cos.isfinite().all(1) for cos in (cls_cos_NL, token_cos_PL))
@@ -165,22 +144,16 @@ def shift_sums(
     )
     count_N = torch.zeros_like(fine_N, dtype=torch.int64).index_add_(0, example_P, fine_P.long())
     sum_NL = torch.zeros_like(cls_u_NL).index_add_(0, example_P, token_u_PL)
-    block_P = block_N[example_P]
-
-    def summed(values: Tensor, block: Tensor) -> Tensor:
-        total = torch.zeros(blocks, *values.shape[1:], dtype=values.dtype, device=values.device)
-        return total.index_add_(0, block, values)
-
     return ShiftSums(
-        cls_u_UL=summed(cls_u_NL, block_N),
-        cls_square_UL=summed(cls_u_NL.square(), block_N),
-        token_u_UL=summed(token_u_PL, block_P),
-        token_square_UL=summed(token_u_PL.square(), block_P),
-        macro_u_UL=summed(sum_NL / count_N.clamp(min=1)[:, None], block_N),
-        n_U=summed(fine_N.long(), block_N),
-        pairs_U=summed(fine_P.long(), block_P),
-        paired_U=summed((count_N > 0).long(), block_N),
-        skipped_U=summed((~fine_N).long(), block_N) + summed((~fine_P).long(), block_P),
+        cls_u_L=cls_u_NL.sum(0),
+        cls_square_L=cls_u_NL.square().sum(0),
+        token_u_L=token_u_PL.sum(0),
+        token_square_L=token_u_PL.square().sum(0),
+        macro_u_L=(sum_NL / count_N.clamp(min=1)[:, None]).sum(0),
+        n=fine_N.sum(),
+        pairs=fine_P.sum(),
+        paired=(count_N > 0).sum(),
+        skipped=(~fine_N).sum() + (~fine_P).sum(),
         cls_histogram_LH=histogram(cls_cos_NL, fine_N, edges_H),
         token_histogram_LH=histogram(token_cos_PL, fine_P, edges_H),
     )
@@ -201,20 +174,19 @@ def histogram(cos_NL: Tensor, counted_N: Tensor, edges_H: Tensor) -> Tensor:
 
 
 def shift_result(sums: ShiftSums) -> ShiftResult:
-    """Means and deviations of sums of any leading shape in place of U: none of a total, that of resamples."""
-    n, pairs, paired = (count[..., None] for count in (sums.n_U, sums.pairs_U, sums.paired_U))
+    """Means and deviations from sums."""
     return ShiftResult(
-        1 - sums.cls_u_UL / n,
-        population_std(sums.cls_u_UL, sums.cls_square_UL, n),
-        1 - sums.token_u_UL / pairs,
-        population_std(sums.token_u_UL, sums.token_square_UL, pairs),
-        1 - sums.macro_u_UL / paired,
+        1 - sums.cls_u_L / sums.n,
+        population_std(sums.cls_u_L, sums.cls_square_L, sums.n),
+        1 - sums.token_u_L / sums.pairs,
+        population_std(sums.token_u_L, sums.token_square_L, sums.pairs),
+        1 - sums.macro_u_L / sums.paired,
         cls_histogram_LH=sums.cls_histogram_LH,
         token_histogram_LH=sums.token_histogram_LH,
-        n=sums.n_U,
-        pairs=sums.pairs_U,
-        paired=sums.paired_U,
-        skipped=sums.skipped_U,
+        n=sums.n,
+        pairs=sums.pairs,
+        paired=sums.paired,
+        skipped=sums.skipped,
     )
 
 
@@ -231,8 +203,6 @@ class EmbeddingShift(SumMetric):
     Args:
         layers: L, 1 for the last layer alone.
         bins: H, bins over [-1, 1].
-        blocks: U, groups of examples that are summed apart, for bootstraps over them.
-        log: bins of logarithmic width, for cosines that crowd at 1.
 
     Example:
         >>> metric = EmbeddingShift(layers=1, bins=4)
@@ -249,15 +219,11 @@ class EmbeddingShift(SumMetric):
 
     higher_is_better = None
 
-    def __init__(
-        self, layers: int, bins: int = 100, blocks: int = 1, *, log: bool = False, **kwargs: Any
-    ) -> None:
+    def __init__(self, layers: int, bins: int = 100, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if min(layers, bins, blocks) < 1:
-            raise ValueError(f"layers, bins, blocks: expected at least 1, got {layers}, {bins}, {blocks}")
-        self.layers, self.bins, self.blocks, self.log = layers, bins, blocks, log
+        self.layers, self.bins = layers, bins
         empty, no_rows = torch.zeros(0, layers), torch.zeros(0, dtype=torch.long)
-        like = shift_sums(empty, empty, no_rows, no_rows, blocks, histogram_edges(bins, log=log))
+        like = shift_sums(empty, empty, no_rows, histogram_edges(bins))
         for name, value in zip(ShiftSums._fields, like, strict=True):
             self.add_sum(name, value.shape, value.dtype)
 
@@ -266,14 +232,7 @@ class EmbeddingShift(SumMetric):
         """The states, as the functions of this room take them."""
         return ShiftSums(*(getattr(self, name) for name in ShiftSums._fields))
 
-    def update(
-        self,
-        cls_cos_NL: Tensor,
-        token_cos_PL: Tensor,
-        example_P: Tensor,
-        n_examples: int,
-        block_N: Tensor | None = None,
-    ) -> None:
+    def update(self, cls_cos_NL: Tensor, token_cos_PL: Tensor, example_P: Tensor, n_examples: int) -> None:
         """Add N examples with all their P token pairs: an example never splits over two updates.
 
         Args:
@@ -281,7 +240,6 @@ class EmbeddingShift(SumMetric):
             token_cos_PL: cosines of aligned tokens, of all examples together, shape (P, L).
             example_P: whose pair it is, 0 .. N-1 in any order. An example without one counts for CLS alone.
             n_examples: N.
-            block_N: which block each example counts for (default: the first).
 
         Raises:
             ValueError: shapes that do not fit, and on the CPU (elsewhere it would cost a wait) a pair that is
@@ -295,13 +253,11 @@ class EmbeddingShift(SumMetric):
         )
         if example_P.device.type == "cpu" and bool(((example_P < 0) | (example_P >= n_examples)).any()):
             raise ValueError(f"example_P: expected numbers from 0 to {n_examples - 1}")
-        if block_N is None:
-            block_N = torch.zeros(n_examples, dtype=torch.long, device=cls_cos_NL.device)
-        edges_H = histogram_edges(self.bins, cls_cos_NL.device, log=self.log)
-        batch = shift_sums(cls_cos_NL, token_cos_PL, example_P.long(), block_N, self.blocks, edges_H)
+        edges_H = histogram_edges(self.bins, cls_cos_NL.device)
+        batch = shift_sums(cls_cos_NL, token_cos_PL, example_P.long(), edges_H)
         for state, value in zip(self.sums, batch, strict=True):
             state += value
 
     def compute(self) -> ShiftResult:
         """Means, deviations and histograms of everything seen."""
-        return shift_result(self.sums.total())
+        return shift_result(self.sums)

@@ -31,8 +31,8 @@ def test_scores_counted_by_hand(tmp_path: Path) -> None:
     rows = [{"id": f"Music-{i}", "answer": CHOICES[pick]} for i, pick in enumerate(picks)]
     rows += [{"id": row["id"], "variant": "fair", "answer": "unknown"} for row in rows]
     write_rows(tmp_path / "picks.jsonl", rows)
-    flags = ["--predictions", tmp_path / "picks.jsonl", "--advice", "fair=Be fair."]
-    data = ["--data", tmp_path / "bbq.jsonl", "--metadata", tmp_path / "metadata.csv"]
+    flags = ["--predictions", f"{tmp_path}/picks.jsonl", "--advice", "fair=Be fair."]
+    data = ["--data", f"{tmp_path}/bbq.jsonl", "--metadata", f"{tmp_path}/metadata.csv"]
     cells = evaluate(tmp_path / "out", "bbq", *data, *flags)
     ambig, disambig = (
         {"checkpoint": "picks", "advice": "none", "condition": name} for name in ("ambig", "disambig")

@@ -35,7 +35,7 @@ def test_negation_shares_match_pairs_counted_by_hand(tmp_path: Path, monkeypatch
     ]
     write_rows(tmp_path / "pairs.jsonl", rows)
     fakes = install(monkeypatch, {"one": answer_of, "best": right})
-    flags = ["--pairs", tmp_path / "pairs.jsonl", "--checkpoint", "one", "best"]
+    flags = ["--pairs", f"{tmp_path}/pairs.jsonl", "--checkpoint", "one", "best"]
     cells = evaluate(tmp_path / "r", "negation", *flags)
     expected = {"comb": 1 / 4, "org": 2 / 4, "mod": 2 / 4, "yes": 5 / 8, "no": 1 / 8, "other": 2 / 8}
     for measure, value in expected.items():
