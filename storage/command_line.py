@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -42,7 +43,7 @@ def split_name(argument: str) -> tuple[str, str]:
     (('ot', 'runs/best.ckpt'), ('', 'hub:squad?a=b'), ('', 'runs/a=1/best.ckpt'))
     """
     name, _, source = argument.partition("=")
-    named = name and source and not {":", "/"} & {*name} and not Path(argument).exists()
+    named = name and source and not {":", "/"} & {*name} and not os.path.exists(argument)
     return (name, source) if named else ("", argument)
 
 

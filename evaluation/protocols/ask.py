@@ -86,10 +86,12 @@ def mention(text: str, context: str) -> Span:
 
 
 def scores(answerer: Answerer, example: QAExample, spans: Sequence[Span]) -> list[float]:
-    """S of each candidate; of one that no window of the context holds whole 0."""
+    """S of each candidate; ValueError if no window of the context holds one whole."""
     if "mentions" in answerer.can:
         checkpoint, asked = cast("QuestionCheckpoint", answerer), replace(example, answers=tuple(spans))
         (log_score_C,) = checkpoint.span_scores([asked], against_unknown=False)
+        if not np.isfinite(log_score_C).all():
+            raise ValueError("--candidate: no window of the context holds it whole")
         return np.exp(log_score_C.astype(np.float64)).tolist()
     if len(spans) != 2:
         raise ValueError(f"--candidate: {answerer.path} chooses between two, here are {len(spans)}")

@@ -26,7 +26,6 @@ from evaluation.answering.interface import (
     Choosing,
     kind_of,
     named_answerers,
-    named_sources,
 )
 from evaluation.figures import Bars
 from evaluation.frame import Protocol
@@ -35,7 +34,7 @@ from evaluation.report import Evaluation
 from evaluation.statistics import Statistic, share
 from evaluation.views import View
 from metrics.bbq import bias, scaled_bias
-from storage.command_line import AtLeast, Named
+from storage.command_line import AtLeast, Named, split_name
 
 if TYPE_CHECKING:
     from data_modules.choices.bbq import BBQItem
@@ -110,7 +109,12 @@ def evaluate(
     from data_modules.sources import labelled_rows
     from evaluation.answering.open import open_answerer
 
-    sentences = {"none": "", **named_sources(advice or [], "--advice")}
+    sentences = {"none": ""}
+    for argument in advice or []:
+        name, sentence = split_name(argument)
+        if (name or sentence) in sentences:
+            raise ValueError(f"--advice {argument}: another is called so; write NAME=SENTENCE")
+        sentences[name or sentence] = sentence
     found = read_bbq([(source, labelled_rows(source)) for source in data], metadata, limit)
 
     def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:
