@@ -1,7 +1,7 @@
 """Fine-tuned checkpoints as answerers: loading, batching and device in one place. (Multiple choice:
 choice_checkpoint.py.)
 
-Shape letters: N groups, V variants, S subjects, E the two boundaries (start, end).
+Shape letters: N groups, V variants, S subjects or spans, E the two boundaries (start, end), B rows, T tokens.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 from transformers.utils.logging import disable_progress_bar
 
@@ -38,9 +39,8 @@ from models.backbones import EncoderModel, pick_device
 from models.checkpoint import fingerprint, load
 from models.heads.causal import CausalModel
 from models.heads.span import QAModel, SpanModel
-from storage.errors import DataError
 
-PART = 16_384
+GROUPS_AT_ONCE = 16_384
 """Groups that are tokenised at a time: about 100 MB."""
 
 
@@ -72,34 +72,31 @@ class Checkpoint(Answerer):
         self.dtype = "float32" if compute.dtype == "auto" else compute.dtype
         model, info = load(path, self.kind)
         self.device = pick_device(compute.device)
-        if model.heads == "causal" and compute.dtype != "auto":
+        self.is_decoder = model.heads == "causal"
+        if self.is_decoder and compute.dtype != "auto":
             hold_weights(model, self.dtype)
         self.model: Any = model.to(self.device)
-        if self.dtype == "bfloat16" and self.device.type == "cpu" and model.heads != "causal":
+        if self.dtype == "bfloat16" and self.device.type == "cpu" and not self.is_decoder:
             from models.cpu_kernels import use_kernels  # in float32 torch's own are faster
 
             use_kernels(self.model.encoder)
+        options, longest = info.encoding, model.max_tokens
         try:
             self.tokenizer = load_tokenizer(info.tokenizer, model.architecture)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
-        words, rows = len(self.tokenizer), model.config.vocab_size
-        if words > rows:
-            raise ValueError(f"{path}: its tokenizer has {words} tokens, but its model {rows} embeddings")
-        default, options, longest = self.encoding_class(), info.encoding, model.max_tokens
-        if not options and longest is not None and longest < default.max_length:
-            # It does not say how it was trained: rows as long as it can take.
-            options = {"max_length": longest}
-            if hasattr(default, "stride"):
-                options["stride"] = longest // 3
-        try:
             self.encoding = self.encoding_class(**options)
-        except (TypeError, ValueError) as error:  # a name or a type that this version does not know
-            raise ValueError(f"{path}: its encoding {options} does not fit: {error}") from error
+            if not options and longest is not None and longest < self.encoding.max_length:
+                rows = {"max_length": longest, "stride": longest // 3}
+                known = {name: value for name, value in rows.items() if hasattr(self.encoding, name)}
+                self.encoding = replace(self.encoding, **known)
+        except (TypeError, ValueError) as error:  # TypeError: an option that this version does not know
+            raise ValueError(f"{path}: {error}") from error
+        words, embeddings = len(self.tokenizer), model.config.vocab_size
+        if words > embeddings:
+            raise ValueError(f"{path}: its tokenizer has {words} tokens, its model {embeddings} embeddings")
 
     @cached_property
     def weights(self) -> str:
-        """What tells them from others."""
+        """A digest of the weights."""
         return fingerprint(self.model)
 
     @property
@@ -115,9 +112,9 @@ class Checkpoint(Answerer):
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The dtype that was asked for, as a context for an encoder's forward passes."""
-        if self.dtype != "float32" and self.model.heads != "causal":
-            return torch.autocast(self.device.type, dtype=getattr(torch, self.dtype))
-        return nullcontext()
+        if self.dtype == "float32" or self.is_decoder:
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=getattr(torch, self.dtype))
 
     def moved(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """The same tensors on the checkpoint's device."""
@@ -126,62 +123,52 @@ class Checkpoint(Answerer):
 
 class QuestionCheckpoint(Checkpoint):
     """A model that answers questions about a text, with spans alone or with yes, no and unknown too, or in
-    its own words (a decoder); `asking` says when an answer type wins over a span."""
+    its own words (a decoder)."""
 
     kind = QAModel
     encoding_class = Encoding
 
     def __init__(self, path: str, asking: Asking) -> None:
         super().__init__(path, asking)
-        chat = {} if asking.chat == "auto" else {"chat": asking.chat}
-        try:
-            encoding: Encoding = replace(self.encoding, **chat)
-            self.encoding = encoding.resolved(self.model.architecture, self.tokenizer)
-        except DataError as error:
-            raise ValueError(f"{path}: {error} (--chat {asking.chat})") from error
-        self.asking = asking
-        self.decoder: CausalModel | None = self.model if self.model.heads == "causal" else None
-        lacks: set[Ability] = set()
-        if isinstance(self.model, SpanModel):
-            lacks.add("types")
-        if self.decoder is not None:
-            lacks.add("mentions")
-        self.can = frozenset[Ability]({"spans", "types", "subjects", "mentions"}) - lacks
-
-    @property
-    def offers_unknown(self) -> bool:
-        """Of a decoder, as its encoding says."""
-        return self.encoding.offer_unknown
+        encoding: Encoding = self.encoding
+        if asking.chat == "never":
+            encoding = replace(encoding, chat="never")
+        self.encoding = encoding.resolved(self.model.architecture, self.tokenizer)
+        self.offers_unknown = encoding.offer_unknown
+        self.max_new_tokens = asking.max_new_tokens
+        lacks: dict[str, set[Ability]] = {"span": {"types"}, "causal": {"mentions"}}
+        able: set[Ability] = {"spans", "types", "subjects", "mentions", "states"}
+        self.can = frozenset(able - lacks.get(self.model.heads, set()))
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Also when an answer type wins over a span, and how long a decoder may write."""
-        names = ("unknown_threshold", "type_threshold", "max_new_tokens")
-        asking = {name: getattr(self.asking, name) for name in names}
-        return {**super().identity, **asking, "may_abstain": self.may_abstain}
+        """Also how long a decoder may write, and whether no answer is one."""
+        more = {"max_new_tokens": self.max_new_tokens, "may_abstain": self.may_abstain}
+        return {**super().identity, **more}
 
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
         """The answer of every question, in their order."""
-        abstain = self.may_abstain
-        if abstain is None:
-            abstain = any(example.answer_type == "unknown" for example in examples)
-        if self.decoder is not None:
+        if self.is_decoder:
             texts = list(self.written(examples, what=what))
         else:
+            abstain = self.may_abstain
+            if abstain is None:
+                abstain = any(example.answer_type == "unknown" for example in examples)
             texts = [span.text for span in self.spans(examples, may_abstain=abstain, what=what)]
         yield from (Answer(i, text) for i, text in enumerate(texts))
 
     @kept
     @torch.inference_mode()
     def written(self, examples: Sequence[QAExample], *, what: str) -> list[str]:
-        """What a decoder writes behind each question's prompt."""
-        assert self.decoder is not None
+        """What a decoder writes after each question's prompt."""
+        model: CausalModel = self.model
         data = QASet(examples, self.tokenizer, self.encoding)
         ends = answer_end(self.tokenizer, self.encoding.chat == "always")
-        longest, texts = self.asking.max_new_tokens, [""] * len(examples)
+        texts = [""] * len(examples)
         for index in tqdm(data.batches(self.batch_size), desc=what, unit="batch", disable=None):
             batch = data[index]
-            lines = self.decoder.write(self.moved(batch.inputs), batch.start_B, longest, self.tokenizer, ends)
+            inputs = self.moved(batch.inputs)
+            lines = model.write(inputs, batch.start_B, self.max_new_tokens, self.tokenizer, ends)
             for answer in written_answers(data, batch.feature_B, lines, self.encoding.unknown):
                 texts[answer.example] = answer.text
         return texts
@@ -195,17 +182,12 @@ class QuestionCheckpoint(Checkpoint):
         heads."""
         data = QASet(examples, self.tokenizer, self.encoding, may_abstain=may_abstain)
         longest = 16 if self.model.heads == "xlnet" else 30
-        rule = AnswerRule(
-            unknown_threshold=self.asking.unknown_threshold, type_threshold=self.asking.type_threshold
-        )
         spans: list[Span] = []
         for index in tqdm(data.batches(self.batch_size), desc=what, unit="batch", disable=None):
             batch = data[index]
-            context_BT, may_start_BT, cls_B, shift_B = (
-                value.to(self.device)
-                for value in (batch.context_BT, batch.max_context_BT, batch.cls_B, batch.shift_B)
-            )
-            inputs = self.moved(batch.inputs)
+            inputs, where = self.moved(batch.inputs), (batch.context_BT, batch.max_context_BT, batch.cls_B)
+            context_BT, may_start_BT, cls_B = (value.to(self.device) for value in where)
+            shift_B = batch.shift_B.to(self.device)
             with self.autocast():
                 if isinstance(self.model, SpanModel):
                     best = self.model.predict_spans(inputs, context_BT, cls_B, longest)
@@ -215,9 +197,8 @@ class QuestionCheckpoint(Checkpoint):
                 else:
                     found = self.model.predict_answers(inputs, context_BT, may_start_BT, cls_B, longest)
                     self.require_finite(found.score_B, found.type_BC.abs())
-                    ends = found.start_B - shift_B, found.end_B - shift_B
-                    scores = WindowScores(*ends, *found[2:])
-                    spans += decode_typed_answers(data, batch.feature_B, scores, rule)
+                    scores = WindowScores(found.start_B - shift_B, found.end_B - shift_B, *found[2:])
+                    spans += decode_typed_answers(data, batch.feature_B, scores, AnswerRule())
         return sorted(spans, key=lambda span: span.example)
 
     @shared
@@ -225,8 +206,7 @@ class QuestionCheckpoint(Checkpoint):
     def span_scores(
         self, examples: Sequence[QAExample], what: str = "choosing", *, against_unknown: bool = True
     ) -> list[np.ndarray]:
-        """Of windows of one context the one counts in which a span does best. Rationale heads: unknown needs
-        `unknown_threshold` more.
+        """log S of given spans. Of windows of one context the one counts in which a span does best.
 
         Args:
             examples: questions with spans as `answers`.
@@ -236,18 +216,18 @@ class QuestionCheckpoint(Checkpoint):
         texts = (asked(example, self.encoding, self.tokenizer) for example in examples)
         rows = list(encode_texts(texts, self.tokenizer, self.encoding))
         collator, unknown = Collator(self.tokenizer, self.encoding.pad_to_multiple_of), self.model.unknown_at
-        least = 0.0 if unknown is None else self.asking.unknown_threshold / 2
         scores = [np.full(len(example.answers), -np.inf, dtype=np.float32) for example in examples]
         batches = sorted_batches([len(row.input_ids_T) for row in rows], self.batch_size)
         for index in tqdm(batches, desc=what, unit="batch", disable=None):
             part = [rows[i] for i in index]
             inputs, context_BT, shift_B = collator.pad(part)
             spans = [[token_span(r.offsets_TE, s) for s in examples[r.example].answers] for r in part]
-            candidate_BSE = torch.zeros(len(part), 1 + max(map(len, spans)), 2, dtype=torch.long)
-            for row, found, shift, candidate_SE in zip(part, spans, shift_B, candidate_BSE, strict=True):
-                candidate_SE[0] = row.cls + shift if unknown is None else unknown
-                for s, span in enumerate(found, 1):
-                    candidate_SE[s] = candidate_SE[0] if span is None else torch.tensor(span) + shift
+            candidates = []
+            for row, found, shift in zip(part, spans, shift_B.tolist(), strict=True):
+                none = row.cls if unknown is None else unknown - shift
+                tokens = [(none, none), *(span or (none, none) for span in found)]
+                candidates.append(torch.tensor(tokens) + shift)
+            candidate_BSE = pad_sequence(candidates, batch_first=True)
             with self.autocast():
                 log_prob_BVSE = self.model.group_log_probs(
                     self.moved(inputs), context_BT.to(self.device), candidate_BSE[:, None].to(self.device)
@@ -255,19 +235,18 @@ class QuestionCheckpoint(Checkpoint):
             self.require_finite(log_prob_BVSE.abs().flatten())
             log_score_BS = log_prob_BVSE[:, 0].float().mean(-1).cpu().numpy()
             for row, found, log_score_S in zip(part, spans, log_score_BS, strict=True):
-                zero = log_score_S[0] - least if against_unknown else 0.0
-                for s, span in enumerate(found):
+                zero, best_M = log_score_S[0] if against_unknown else 0.0, scores[row.example]
+                for m, span in enumerate(found):
                     if span is not None:
-                        scores[row.example][s] = max(scores[row.example][s], log_score_S[1 + s] - zero)
+                        best_M[m] = max(best_M[m], log_score_S[1 + m] - zero)
         return scores
 
     @shared
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
-        """S(x) = sqrt(p_start p_end) of both subjects, (N, 4, 2) float64; of a decoder the share.
-
-        Groups are tokenised a part at a time, so that memory holds the scores and little else.
-        """
-        parts = (groups[at : at + PART] for at in range(0, max(1, len(groups)), PART))
+        """S(x) = sqrt(p_start p_end) of both subjects in all four variants, (N, 4, 2) float64; of a decoder
+        the share."""
+        # Tokenised a part at a time, memory holds the scores and little else.
+        parts = (groups[at : at + GROUPS_AT_ONCE] for at in range(0, max(1, len(groups)), GROUPS_AT_ONCE))
         with self.autocast():  # one context: within it, weights are cast to bfloat16 once
             sets = (GroupSet(part, self.tokenizer, self.encoding) for part in parts)
             log_prob_NVSE = torch.cat([self.group_log_probs(data, what) for data in sets])

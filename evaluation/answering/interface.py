@@ -2,9 +2,6 @@
 
     --checkpoint ot=runs/.../best.ckpt base=hf:google/flan-t5-base gpt=openai:gpt-4o-mini
 
-What an answerer can do is declared (`can`), and asked for when it is opened (`evaluation.answering.open`).
-What its answers depend on is declared too (`identity`): the key under which they are kept.
-
 Shape letters: N groups or texts, V the four variants, S the two subjects, C choices, M given spans, D hidden.
 """
 
@@ -25,10 +22,11 @@ if TYPE_CHECKING:
     from data_modules.schema import ChoiceQuestion, Group, QAExample
 
 LANGUAGE_MODELS = ("hf:", "openai:")
-"""How the name of a language model begins; everything else names a checkpoint, or answers made elsewhere."""
-
+"""How the name of a language model begins; everything else names a checkpoint, or a file of answers."""
 ANSWERS = ".jsonl"
 """How the name of a file of answers ends (`evaluation.answering.predictions`)."""
+SUFFIXES = (".ckpt", ".json", ".jsonl", ".parquet", ".csv", ".gz")
+"""Endings that are no part of a name."""
 
 AnswerFile = Annotated[str, "[NAME=]FILE"]
 """A file of answers on the command line."""
@@ -60,30 +58,28 @@ class Answer(NamedTuple):
 
 
 class Answerer:
-    """Anything that answers; what it cannot do (see `can`) is not implemented."""
+    """Anything that answers. Methods that it has no ability for (`can`) are not implemented."""
 
     path: str
     can: frozenset[Ability]
+    offers_unknown: bool = False
+    """Whether scores of subjects are shares among these and unknown, which has the rest."""
     may_abstain: bool | None = None
     """Of a checkpoint without heads for types: whether no answer counts as unknown; None: the data decide. A
     protocol that compares several sets decides once for all."""
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that answers depend on besides the questions, as plain JSON; not device or batch size."""
+        """All that answers depend on besides the questions, as plain JSON: the key of finished work. Neither
+        device nor batch size."""
         raise NotImplementedError
 
-    @property
-    def offers_unknown(self) -> bool:
-        """Whether scores of subjects are shares among these and unknown, which has the rest."""
-        return False
-
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
-        """The answer of every question, each once, in an order of its own; `what` names the progress bar."""
+        """The answer of every question, each once, in any order; `what` names the progress bar."""
         raise NotImplementedError
 
     def log_unmatched(self) -> None:
-        """Log which questions had no row, and which rows no question; only a file of answers has some."""
+        """Log how many questions had no row in a file of answers, and how many rows no question."""
 
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
         """S(x) of both subjects in every variant: (N, V, S) float64 in [0, 1], in the order of `subjects`."""
@@ -119,9 +115,8 @@ class Compute:
 
     Args:
         device: cpu, cuda, cuda:1, ...; auto is a GPU where there is one.
-        dtype: language models and decoders hold their weights in it, and their logits are float32 always; an
-            encoder casts to bfloat16 as it computes. auto is float32, but for a language model (hf:) on a GPU
-            what it was saved in.
+        dtype: of the weights of language models and decoders; what an encoder computes in. auto is float32,
+            but for a language model (hf:) on a GPU what it was saved in.
         batch_size: rows in a batch (of groups, as many more as are short); requests to an endpoint at once.
     """
 
@@ -135,21 +130,16 @@ class Asking(Compute):
     """How models are asked.
 
     Args:
-        unknown_threshold: rationale heads: unknown must score higher than all else by more than this.
-        type_threshold: XLNet's heads: the most probable type is the answer from this probability on.
         max_new_tokens: longest answer of a language model or a decoder.
         prompt: how language models are asked: the paper's story, turns and question behind Q: and A:; in our
             words, which offer unknown as an answer; or as UnifiedQA was trained.
-        chat: whether decoders and local language models are asked in their chat template: auto as a
-            checkpoint was trained, else where the tokenizer has one (some base models carry one that they
-            were not trained with: never).
+        chat: never leaves out the chat template of a decoder or local language model that was not trained
+            with it; auto: as a checkpoint was trained, else where the tokenizer has one.
     """
 
-    unknown_threshold: float = 0.0
-    type_threshold: float = 0.1
     max_new_tokens: Count = 32
     prompt: PromptStyle = "paper"
-    chat: Literal["auto", "always", "never"] = "auto"
+    chat: Literal["auto", "never"] = "auto"
 
 
 @dataclass(frozen=True)
@@ -209,7 +199,7 @@ def named_answerers(checkpoint: Sequence[str] | None, predictions: Sequence[str]
     """
     if not checkpoint and not predictions:
         raise ValueError("name who is asked: --checkpoint, or --predictions with answers made elsewhere")
-    for path in named_sources(predictions or [], "--predictions").values():
+    for path in predictions or []:
         if not path.endswith(ANSWERS):
             raise ValueError(f"--predictions {path}: name a file of rows, JSON Lines (.jsonl)")
     return named_sources([*(checkpoint or []), *(predictions or [])], "--checkpoint")
@@ -222,9 +212,6 @@ def source_name(path: str) -> str:
     ['a', 'bert-v1.5', 'm1.5']
     """
     if path.startswith(LANGUAGE_MODELS):
-        kind, _, path = path.partition(":")
-        path = path.partition("@http")[0] if kind == "openai" else path
-    name = path.rstrip("/").rpartition("/")[2]
-    stem, dot, suffix = name.rpartition(".")
-    known = suffix in ("ckpt", "json", "jsonl", "parquet", "csv", "gz")
-    return stem if dot and stem and (known or Path(path).is_file()) else name
+        path = path.partition(":")[2].partition("@http")[0]
+    last = Path(path.rstrip("/").rpartition("/")[2])
+    return last.stem if last.suffix in SUFFIXES or Path(path).is_file() else last.name

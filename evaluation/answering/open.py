@@ -10,14 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import asdict
 
-from evaluation.answering.interface import (
-    Ability,
-    Answerer,
-    Choosing,
-    Compute,
-    Kind,
-    kind_of,
-)
+from evaluation.answering.interface import Ability, Answerer, Choosing, Compute, Kind, kind_of
 
 log = logging.getLogger(__name__)
 
@@ -36,15 +29,12 @@ ABILITIES: dict[Kind, tuple[Ability, ...]] = {
 
 
 def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Answerer:
-    """Who answers, by what it is: a checkpoint (a `.ckpt`, a folder or a Hub name), a language model, or a
-    file of answers.
-
-    A decoder answers questions and scores subjects in the prompts that it was trained with, and chooses as
-    language models do, by likelihood.
+    """Who answers, by what it is. A decoder answers questions and scores subjects in the prompts that it was
+    trained with, and chooses as language models do, by likelihood.
 
     Args:
         path: `hf:PATH` or `openai:MODEL[@URL]` for a language model, `FILE.jsonl` for answers made elsewhere,
-            anything else a checkpoint.
+            anything else a checkpoint (a `.ckpt`, a folder or a Hub name).
         asking: how it is asked; what a plain `Compute` or `Asking` does not say is as usual.
         need: what will be asked for.
 

@@ -6,8 +6,8 @@ JSON Lines, a row an answer:
 
     {"id": "3dr23u6we5exclen4th8uq9rb42tel_4", "variant": "ts_r", "answer": "the kitchen"}
 
-`id` is that of the question. `variant` is that of its story (absent: `os`); in the probes which of several
-questions it is: `org` or `mod` of a negated pair; the wording `org`, `mod` or `new` about a colour.
+`id` is that of the question, `variant` that of its story (absent: `os`); of a negated pair it is `org` or
+`mod`, of a question about a colour the wording `org`, `mod` or `new`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pydantic import StrictInt
 from typing_extensions import TypedDict
 
 from data_modules.schema import VARIANTS, QAExample
-from evaluation.answering.interface import Ability, Answer, Answerer
+from evaluation.answering.interface import Answer, Answerer
 from storage.errors import DataError
 from storage.files import file_digest
 from storage.json_files import json_lines
@@ -41,14 +41,11 @@ class _Row(TypedDict):
 class Predictions(Answerer):
     """Answers by id and variant; a question without one counts as a failure.
 
-    Args:
-        path: the file.
-
     Raises:
         DataError: a row of another shape, two answers to one question, or no row.
     """
 
-    can: frozenset[Ability] = frozenset({"spans", "types"})
+    can = frozenset({"spans", "types"})
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -56,28 +53,25 @@ class Predictions(Answerer):
         self.asked: set[tuple[str, str]] = set()
         for where, row in json_lines(path, _Row, expected="id, variant and answer"):
             name, variant = str(row["id"]), row.get("variant", "os")
-            if "prediction" in row:
-                raise DataError(f"{where}: has 'answer' and 'prediction'; keep what was said, as 'answer'")
             # The probes' questions are named after their wording.
             key = (name, variant) if variant in VARIANTS else (f"{name} {variant}", "os")
-            if key in self.text_of:
-                raise DataError(f"{where}: a second answer to {name!r} in variant {variant}; remove one")
+            if key in self.text_of or "prediction" in row:
+                raise DataError(
+                    f"{where}: a second answer to {name!r} in variant {variant}; keep the model's"
+                )
             self.text_of[key] = row["answer"]
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The file's content."""
         return {"answers": file_digest(self.path)}
 
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
-        """The answer of every question, in their order."""
         for i, example in enumerate(examples):
-            self.asked.add((example.id, example.variant))
-            text = self.text_of.get((example.id, example.variant))
-            yield Answer(i, "", MISSING) if text is None else Answer(i, text)
+            key = (example.id, example.variant)
+            self.asked.add(key)
+            yield Answer(i, self.text_of.get(key, ""), "" if key in self.text_of else MISSING)
 
     def log_unmatched(self) -> None:
-        """One line, of all questions so far."""
         missing, unused = len(self.asked - self.text_of.keys()), len(self.text_of.keys() - self.asked)
         if missing or unused:
             log.warning(

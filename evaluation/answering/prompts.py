@@ -6,72 +6,99 @@ The faithfulness paper's format, our own wording, and UnifiedQA's encoding.
 from __future__ import annotations
 
 import re
-import string
-from typing import NamedTuple
+from string import ascii_lowercase, ascii_uppercase
 
 from data_modules.encoding.prompts import CHOOSE
 from data_modules.schema import ChoiceQuestion, QAExample, UnderspecifiedQuestion, query_text
-from evaluation.answering.interface import PromptStyle
+from evaluation.answering.interface import ChoicePrompt, PromptStyle
 from storage.errors import DataError
 
 TURNS = 2
 """Earlier turns of a conversation in a prompt, as the papers' models get (faithfulness spec 6.18)."""
 
-
-class Wording(NamedTuple):
-    """The templates of a style."""
-
-    question: str
-    """With {story}, {turns}, and the question: {query} with its advice, or {advice} and {question} apart."""
-    turn: str
-    """An earlier {question} with its {answer}."""
-    subjects: str
-    """The same as `question`, with the two subjects as {first} and {second}."""
-    lower: bool = False
-
-
 _SUBJECTS = "Text: {story}\n\nQuestion: {query}\nReply with {first} or {second}.\nAnswer:"
 
-WORDINGS: dict[PromptStyle, Wording] = {
+WORDINGS: dict[PromptStyle, dict[str, str]] = {
     # The faithfulness paper's Tables 6 and 11, without a word of ours.
-    "paper": Wording("{story}\n\n{turns}Q: {query}\nA:", "Q: {question}\nA: {answer}\n", _SUBJECTS),
+    "paper": {
+        "question": "{story}\n\n{turns}Q: {query}\nA:",
+        "turn": "Q: {question}\nA: {answer}\n",
+        "subjects": _SUBJECTS,
+    },
     # Says how to reply: a model that is offered unknown says it more often.
-    "offers-unknown": Wording(
-        "Text: {story}\n\n{turns}Question: {query}\n"
+    "offers-unknown": {
+        "question": "Text: {story}\n\n{turns}Question: {query}\n"
         "Reply with a few words of the text, or with yes or no, or with unknown if the text does not say.\n"
         "Answer:",
-        "Question: {question}\nAnswer: {answer}\n",
-        _SUBJECTS,
-    ),
+        "turn": "Question: {question}\nAnswer: {answer}\n",
+        "subjects": _SUBJECTS,
+    },
     # As UnifiedQA was trained, with two characters, \n: T5's vocabulary has no line break.
-    "unifiedqa": Wording(
-        "{turns}{question} \\n {story} {advice}",
-        "{question} {answer} ",
-        "{question} \\n (a) {first} (b) {second} \\n {story} {advice}",
-        lower=True,
-    ),
+    "unifiedqa": {
+        "question": "{turns}{question} \\n {story} {advice}",
+        "turn": "{question} {answer} ",
+        "subjects": "{question} \\n (a) {first} (b) {second} \\n {story} {advice}",
+    },
 }
+"""Templates by style: a question ({query} has the advice in it), an earlier turn, and a question between two
+subjects."""
+
+CHOICE_WORDINGS: dict[ChoicePrompt, str] = {
+    # Each choice is scored behind the same prompt: choices do not see each other, nor their order.
+    "plain": CHOOSE,
+    # As lm-evaluation-harness asks PIQA, and as it scores with --likelihood sum.
+    "question": "Question: {prompt}\nAnswer:",
+    "letters": "{prompt}\n{choices}\nAnswer:",
+    "unifiedqa": "{prompt} \\n {choices}",
+}
+"""Templates of a question of multiple choice; {choices} are lettered."""
 
 
 def question_prompt(example: QAExample, style: PromptStyle) -> str:
     """The prompt of a question, with its story and its last turns."""
     turns = example.history[max(0, len(example.history) - TURNS) :]
-    earlier = "".join(WORDINGS[style].turn.format(question=t.question, answer=t.answer) for t in turns)
-    return _filled(WORDINGS[style].question, example, style, turns=earlier)
+    template = WORDINGS[style]["turn"]
+    earlier = "".join(template.format(question=turn.question, answer=turn.answer) for turn in turns)
+    return _filled(example, "question", style, turns=earlier)
 
 
 def subject_prompt(question: UnderspecifiedQuestion, style: PromptStyle) -> str:
     """The prompt of a question between two subjects, in the order of the context."""
     first, second = (span.text for span in sorted(question.candidates, key=lambda span: span.start))
-    return _filled(WORDINGS[style].subjects, question, style, first=first, second=second)
+    return _filled(question, "subjects", style, first=first, second=second)
 
 
-def _filled(template: str, asked: QAExample | UnderspecifiedQuestion, style: PromptStyle, **more: str) -> str:
-    query = query_text(asked.question, asked.advice)
-    text = template.format(
-        story=asked.context, question=asked.question, advice=asked.advice, query=query, **more
-    ).strip()
-    return text.lower() if WORDINGS[style].lower else text
+def _filled(asked: QAExample | UnderspecifiedQuestion, name: str, style: PromptStyle, **more: str) -> str:
+    parts = {"story": asked.context, "question": asked.question, "advice": asked.advice}
+    text = WORDINGS[style][name].format(query=query_text(asked.question, asked.advice), **parts, **more)
+    return in_style(text.strip(), style)
+
+
+def in_style(text: str, style: str) -> str:
+    """The text as it stands in prompts of a style: UnifiedQA reads lower case."""
+    return text.lower() if style == "unifiedqa" else text
+
+
+def choice_prompt(example: ChoiceQuestion, style: ChoicePrompt) -> str:
+    """What a language model reads before a choice.
+
+    Raises:
+        DataError: there are not enough letters.
+
+    >>> example = ChoiceQuestion("1", "Why?", ("This", "That"), 0)
+    >>> choice_prompt(example, "unifiedqa")
+    'why? \\\\n (a) this (b) that'
+    """
+    template, choices = CHOICE_WORDINGS[style], ""
+    if "{choices}" in template:
+        if len(example.choices) > len(ascii_lowercase):
+            raise DataError(f"question {example.id}: {len(example.choices)} choices are more than letters")
+        lines = [choice.strip() for choice in example.choices]
+        if style == "letters":
+            choices = "\n".join(map("{}. {}".format, ascii_uppercase, lines))
+        else:
+            choices = " ".join(map("({}) {}".format, ascii_lowercase, lines))
+    return in_style(template.format(prompt=example.prompt.strip(), choices=choices).strip(), style)
 
 
 _PREFIX = re.compile(r"\s*(?:(?:(?:the|final|short)\s+)*answer(?:\s+is)?|A)\s*:", re.I)
@@ -97,64 +124,17 @@ def short_answer(text: str) -> str:
     """
     while match := _PREFIX.match(text):
         text = text[match.end() :]
-    line = unwrapped(next(iter(text.strip().splitlines()), ""))
+    line = _unwrapped(next(iter(text.strip().splitlines()), ""))
     if found := _YES_NO.match(line):
         return found.group(1).lower()
     if _NO_ANSWER.fullmatch(line):
         return "unknown"
-    return line if line.endswith("..") else unwrapped(line.removesuffix("."))
+    return line if line.endswith("..") else _unwrapped(line.removesuffix("."))
 
 
-def unwrapped(text: str) -> str:
-    """The text without the quotation marks or asterisks around the whole of it.
-
-    >>> unwrapped('"**Tom**"'), unwrapped('the "Red Lion"')
-    ('Tom', 'the "Red Lion"')
-    """
+def _unwrapped(text: str) -> str:
+    """The text without the quotation marks or asterisks around the whole of it."""
     text = text.strip()
     while len(text) > 1 and _QUOTES.get(text[0]) == text[-1]:
         text = text[1:-1].strip()
     return text
-
-
-class ChoiceWording(NamedTuple):
-    """How a question of multiple choice is put to a language model."""
-
-    prompt: str
-    """With {prompt} and {choices}, the latter lettered."""
-    lower: bool = False
-    bare: bool = False
-    """Whether a model's chat template is left out."""
-    by_letter: bool = False
-    """Whether the letter of a choice is the answer, not its text."""
-
-
-CHOICE_WORDINGS = {
-    # Each choice is scored behind the same prompt: choices do not see each other, nor their order.
-    "plain": ChoiceWording(CHOOSE),
-    # As lm-evaluation-harness asks PIQA, and as it scores with --likelihood sum.
-    "question": ChoiceWording("Question: {prompt}\nAnswer:", bare=True),
-    "letters": ChoiceWording("{prompt}\n{choices}\nAnswer:", by_letter=True),
-    "unifiedqa": ChoiceWording("{prompt} \\n {choices}", lower=True),
-}
-
-
-def choice_prompt(example: ChoiceQuestion, wording: ChoiceWording) -> str:
-    """What a language model reads before a choice.
-
-    Raises:
-        DataError: there are not enough letters.
-
-    >>> example = ChoiceQuestion("1", "Why?", ("This", "That"), 0)
-    >>> choice_prompt(example, CHOICE_WORDINGS["unifiedqa"])
-    'why? \\\\n (a) this (b) that'
-    """
-    lines = [text.strip() for text in example.choices]
-    if "{choices}" in wording.prompt and len(lines) > len(string.ascii_lowercase):
-        raise DataError(f"question {example.id}: {len(lines)} choices are more than there are letters")
-    if wording.by_letter:
-        choices = "\n".join(f"{a}. {text}" for a, text in zip(string.ascii_uppercase, lines, strict=False))
-    else:
-        choices = " ".join(f"({a}) {text}" for a, text in zip(string.ascii_lowercase, lines, strict=False))
-    text = wording.prompt.format(prompt=example.prompt.strip(), choices=choices).strip()
-    return text.lower() if wording.lower else text

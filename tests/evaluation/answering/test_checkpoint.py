@@ -25,35 +25,18 @@ def opened(path: Path | str, **options: Any) -> QuestionCheckpoint:
     return QuestionCheckpoint(str(path), Asking(**{"device": "cpu"} | options))
 
 
-def long_questions() -> list[QAExample]:
-    """Of one to five windows."""
-    return [
-        QAExample(str(i), " ".join(q.context for q in QUESTIONS[i : i + 1 + i % 4]), QUESTIONS[i].question)
-        for i in range(8)
-    ]
-
-
 @pytest.mark.parametrize("architecture", ["bert", "xlnet"])
 def test_spans_do_not_depend_on_batches(architecture: str, tmp_path: Path) -> None:
     checkpoint = save_ckpt(tmp_path / "a.ckpt", architecture, max_length=48, stride=12)
-    examples = long_questions()
-    found = {}
-    for size in (1, 3, 64):
-        answers = opened(checkpoint, batch_size=size).spans(examples)
+    stories = [" ".join(q.context for q in QUESTIONS[i : i + 1 + i % 4]) for i in range(8)]
+    examples = [QAExample("1", story, "Where is Anna?") for story in stories]
+    found = [opened(checkpoint, batch_size=size).spans(examples) for size in (1, 3, 64)]
+    for answers in found:
         assert [answer.example for answer in answers] == list(range(len(examples)))
+        assert [answer.text for answer in answers] == [answer.text for answer in found[0]]
         for answer in answers:
-            context = examples[answer.example].context
+            assert stories[answer.example].startswith(answer.text, answer.start)
             assert answer.text
-            assert context[answer.start : answer.start + len(answer.text)] == answer.text
-        found[size] = {answer.example: answer.text for answer in answers}
-    assert found[1] == found[3] == found[64]
-
-
-def test_group_scores_come_in_their_order(tmp_path: Path) -> None:
-    path = save_ckpt(tmp_path / "a.ckpt", "xlnet")
-    whole = opened(path).subject_scores(GROUPS)
-    turned = opened(path, batch_size=4).subject_scores(GROUPS[::-1])
-    torch.testing.assert_close(turned.flip(0), whole, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
@@ -109,25 +92,17 @@ def test_span_scores_of_rationale_heads_match_their_logits(tmp_path: Path) -> No
         at = encoded.char_to_token(0, span.start, sequence_index=1)
         position = output.start_BT[0, at] + output.end_BT[0, at]
         assert score == pytest.approx(float(position / 2 - output.type_BC[0, 2]), abs=1e-4)
-    (reluctant,) = opened(path, unknown_threshold=3.0).span_scores([example])
-    assert reluctant[0] - found[0] == pytest.approx(1.5, abs=1e-5)
 
 
-def test_group_scores_in_parts_and_in_bfloat16_stay_near(
+def test_subject_scores_do_not_depend_on_batches_nor_much_on_bfloat16(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = save_ckpt(tmp_path / "a.ckpt")
+    path = save_ckpt(tmp_path / "a.ckpt", "xlnet")
     whole = opened(path).subject_scores(GROUPS)
-    monkeypatch.setattr("evaluation.answering.checkpoint.PART", 5)
-    torch.testing.assert_close(opened(path).subject_scores(GROUPS), whole, atol=1e-5, rtol=1e-5)
+    monkeypatch.setattr("evaluation.answering.checkpoint.GROUPS_AT_ONCE", 5)
+    turned = opened(path, batch_size=4).subject_scores(GROUPS[::-1])
+    torch.testing.assert_close(turned.flip(0), whole, atol=1e-5, rtol=1e-5)
     assert opened(path).subject_scores([]).shape == (0, 4, 2)
     near = opened(path, dtype="bfloat16").subject_scores(GROUPS)
     torch.testing.assert_close(near, whole, atol=0.02, rtol=0.1)
     assert not torch.equal(near, whole)
-
-
-def test_the_encoding_is_that_of_the_training(tmp_path: Path) -> None:
-    ours = opened(save_ckpt(tmp_path / "a.ckpt", max_length=199, order="context_first"))
-    assert ours.encoding == Encoding(max_length=199, order="context_first").resolved("bert")
-    folder = opened(save_folder(tmp_path / "folder"))
-    assert folder.encoding == Encoding().resolved("bert")

@@ -13,7 +13,6 @@ from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.answering.interface import Ability, Choosing
 from evaluation.answering.open import open_answerer
 from evaluation.processes import process_group
-from models.language.local_model import weights_id
 from tests.data_modules.fixtures.tiny_language_models import save
 from tests.evaluation.checkpoints import QUESTIONS, save_ckpt, save_folder
 
@@ -30,8 +29,7 @@ def test_identity_of_a_checkpoint_is_all_but_batches(tmp_path: Path) -> None:
     assert identity(save_ckpt(tmp_path / "b.ckpt"), batch_size=3) == one
     others = [
         identity(path, dtype="bfloat16"),
-        identity(path, unknown_threshold=1.0),
-        identity(path, type_threshold=0.5),
+        identity(path, max_new_tokens=3),
         identity(save_ckpt(tmp_path / "c.ckpt", seed=2)),
         identity(save_ckpt(tmp_path / "d.ckpt", max_length=64, stride=16)),
     ]
@@ -62,18 +60,6 @@ def test_identity_of_a_language_model_is_its_settings_and_wordings(kind: str, tm
         assert identity(path, "choices", **option) != one, option
     save(tmp_path / "gpt2", "gpt2", chat="{{ messages[0].content }}", seed=3)
     assert identity(path, "choices") != one
-
-
-def test_weights_id_is_of_all_weights(tmp_path: Path) -> None:
-    """Also of those that stand before the last of many megabytes."""
-    weights = bytearray(3 << 20)
-    found = set()
-    for at in (None, 0, len(weights) // 2, len(weights) - 1):
-        if at is not None:
-            weights[at] = 1
-        (tmp_path / "model.safetensors").write_bytes(weights)
-        found.add(weights_id(str(tmp_path), None))
-    assert len(found) == 4
 
 
 def test_answers_of_a_decoder_are_kept_for_the_same_model_only(

@@ -1,21 +1,27 @@
-"""Language models as answerers: scores of subjects against transformers, and failures."""
+"""Language models as answerers: scores of subjects and choices against transformers, and failures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
-from data_modules.schema import Group, Span, UnderspecifiedQuestion
-from evaluation.answering.interface import Answer, Asking, Choosing
+from data_modules.schema import ChoiceQuestion, Group, Span, UnderspecifiedQuestion
+from evaluation.answering.interface import Answer, Choosing
 from evaluation.answering.language_model import LanguageModel
 from evaluation.answering.open import open_answerer
-from evaluation.answering.prompts import PromptStyle, subject_prompt
+from evaluation.answering.prompts import PromptStyle, choice_prompt, subject_prompt
 from models.language.text_models import TextFailure, TextModel
+from storage.errors import DataError
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import save
 from tests.evaluation.answering.test_prompts import EXAMPLE
@@ -24,7 +30,7 @@ from tests.evaluation.answering.test_prompts import EXAMPLE
 class Scripted(TextModel):
     """Says the same lines to anything."""
 
-    name, settings, can, is_seq2seq = "scripted", {}, frozenset(), False  # type: ignore[var-annotated]
+    name, settings, can, is_seq2seq, chat = "scripted", {}, frozenset(), False, False  # type: ignore[var-annotated]
 
     def __init__(self, *lines: str | TextFailure) -> None:
         self.lines = lines
@@ -34,17 +40,37 @@ class Scripted(TextModel):
 
 
 def test_failures_carry_their_reason_and_silence_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = ("Red.", TextFailure("the endpoint timed out", "60 s"), "Answer:", "No.")
-    monkeypatch.setattr(
-        "evaluation.answering.language_model.open_text_model", lambda *_, **__: Scripted(*lines)
-    )
+    model = Scripted("Red.", TextFailure("the endpoint timed out", "60 s"), "Answer:", "No.")
+    monkeypatch.setattr("evaluation.answering.language_model.open_text_model", lambda *_, **__: model)
     examples = [replace(EXAMPLE, question=f"{i}?") for i in range(4)]
-    assert list(LanguageModel("openai:scripted", Choosing()).answers(examples)) == [
-        Answer(0, "Red"),
-        Answer(1, "", "the endpoint timed out"),
-        Answer(2, "", "empty answer"),
-        Answer(3, "no"),
-    ]
+    answers = list(LanguageModel("openai:scripted", Choosing()).answers(examples))
+    failures = [Answer(1, "", "the endpoint timed out"), Answer(2, "", "empty answer")]
+    assert answers == [Answer(0, "Red"), *failures, Answer(3, "no")]
+
+
+@pytest.fixture(scope="module")
+def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A tiny language model by kind."""
+    home = tmp_path_factory.mktemp("models")
+    return {kind: save(home / kind, kind) for kind in ("gpt2", "t5")}.__getitem__
+
+
+def by_hand(folder: Path, prompt: str, text: str) -> tuple[float, int]:
+    """log P(text | prompt) and its tokens, by transformers' own model, one token at a time."""
+    tokenizer, seq2seq = AutoTokenizer.from_pretrained(folder), folder.name == "t5"
+    kind = AutoModelForSeq2SeqLM if seq2seq else AutoModelForCausalLM
+    model = kind.from_pretrained(folder).eval()
+    source = tokenizer(prompt, return_tensors="pt")["input_ids"]
+    written, total = torch.tensor([[0]]), 0.0
+    tokens = tokenizer(text, add_special_tokens=False)["input_ids"] + [1] * seq2seq
+    for token in tokens:
+        with torch.no_grad():
+            decoder = {"decoder_input_ids": written} if seq2seq else {}
+            logits = model(input_ids=source, **decoder).logits
+        total += float(logits[0, -1].double().log_softmax(-1)[token])
+        written = torch.cat([written, torch.tensor([[token]])], 1)
+        source = source if seq2seq else torch.cat([source, torch.tensor([[token]])], 1)
+    return total, len(tokens)
 
 
 # Subjects of one and of two tokens; short, as the tiny causal model reads 24 tokens.
@@ -57,44 +83,84 @@ VARIANTS = tuple(
 GROUP = Group(("dog", "red cat"), "t", "c", "a", "none", "", VARIANTS)  # type: ignore[arg-type]
 
 
-def naive(folder: Path, prompt: str, subject: str, *, seq2seq: bool) -> float:
-    """The geometric mean of the tokens' probabilities, by transformers' own model, one token at a time."""
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    kind = AutoModelForSeq2SeqLM if seq2seq else AutoModelForCausalLM
-    model = kind.from_pretrained(folder).eval()
-    source = tokenizer(prompt, return_tensors="pt")["input_ids"]
-    written = torch.tensor([[0]])
-    product = 1.0
-    tokens = tokenizer(subject, add_special_tokens=False)["input_ids"] + [1] * seq2seq
-    for token in tokens:
-        with torch.no_grad():
-            decoder = {"decoder_input_ids": written} if seq2seq else {}
-            logits = model(input_ids=source, **decoder).logits
-        product *= float(logits[0, -1].double().softmax(-1)[token])
-        written = torch.cat([written, torch.tensor([[token]])], 1)
-        source = source if seq2seq else torch.cat([source, torch.tensor([[token]])], 1)
-    return product ** (1 / len(tokens))
-
-
 @pytest.mark.parametrize(("kind", "style"), [("t5", "unifiedqa"), ("t5", "paper"), ("gpt2", "unifiedqa")])
 def test_subject_scores_are_geometric_means_of_their_tokens(
-    kind: str, style: PromptStyle, tmp_path: Path
+    kind: str, style: PromptStyle, folder_of: Callable[[str], Path]
 ) -> None:
-    folder = save(tmp_path / kind, kind)
-    asking = Asking(device="cpu", batch_size=3, max_new_tokens=4, prompt=style)
-    answerer = open_answerer(f"hf:{folder}", asking, need="subjects")
-    score_NVS = answerer.subject_scores([GROUP, GROUP])
+    folder = folder_of(kind)
+    asking = Choosing(device="cpu", batch_size=3, prompt=style)
+    score_NVS = open_answerer(f"hf:{folder}", asking, need="subjects").subject_scores([GROUP, GROUP])
     assert score_NVS.shape == (2, 4, 2)
     torch.testing.assert_close(score_NVS[0], score_NVS[1], rtol=1e-5, atol=1e-6)  # other batches
     for v, variant in enumerate(GROUP.variants):
         for s, subject in enumerate(GROUP.subjects):
-            expected = naive(folder, subject_prompt(variant, style), subject, seq2seq=kind == "t5")
-            assert float(score_NVS[0, v, s]) == pytest.approx(expected, rel=1e-4)
+            total, tokens = by_hand(folder, subject_prompt(variant, style), subject)
+            assert float(score_NVS[0, v, s]) == pytest.approx(math.exp(total / tokens), rel=1e-4)
     assert len({round(float(x), 6) for x in score_NVS[0].flatten()}) == 8
+
+
+CHOICES = [
+    ChoiceQuestion("0", "where is the cat ?", ("on the mat", "under the red mat ."), 0),
+    ChoiceQuestion("1", "", ("the dog ran", "the cat"), 1),
+]
+
+
+def chooser(folder: Path, **how: Any) -> LanguageModel:
+    return LanguageModel(f"hf:{folder}", Choosing(device="cpu", **how))
+
+
+@pytest.mark.parametrize("likelihood", ["mean", "sum"])
+@pytest.mark.parametrize("kind", ["gpt2", "t5"])
+def test_choice_logits_are_log_likelihoods_of_the_choices(
+    kind: str, likelihood: str, folder_of: Callable[[str], Path]
+) -> None:
+    folder = folder_of(kind)
+    logits = chooser(folder, likelihood=likelihood).choice_logits(CHOICES)
+    for example, logit_C in zip(CHOICES, logits, strict=True):
+        prompt = choice_prompt(example, "unifiedqa" if kind == "t5" else "plain")
+        for choice, logit in zip(example.choices, logit_C, strict=True):
+            total, tokens = by_hand(folder, prompt, choice)
+            assert logit == pytest.approx(total / tokens if likelihood == "mean" else total, rel=1e-4)
+
+
+def test_choices_of_the_plain_prompt_do_not_see_each_other(folder_of: Callable[[str], Path]) -> None:
+    turned = replace(CHOICES[0], choices=CHOICES[0].choices[::-1])
+    found = chooser(folder_of("gpt2")).choice_logits([CHOICES[0], turned])
+    assert found[1][::-1] == pytest.approx(found[0], rel=1e-5)
+
+
+def test_question_that_does_not_fit_is_named(folder_of: Callable[[str], Path]) -> None:
+    with pytest.raises(DataError, match="long one"):
+        chooser(folder_of("gpt2")).choice_logits([replace(CHOICES[0], id="long one", prompt="the cat " * 20)])
+
+
+def letters(prompt: str, _: int) -> Reply:
+    """A chat model that likes the letter A, and what is right more; of C it says nothing."""
+    lines = re.findall(r"^([AB])\. (.*)$", prompt, re.M)
+    values = {letter: 1.0 * (letter == "A") + 2.0 * ("right" in text) for letter, text in lines}
+    total = math.log(sum(map(math.exp, values.values())))
+    tops = [{"token": f" {letter}", "logprob": value - total} for letter, value in values.items()]
+    content = [{**tops[0], "top_logprobs": tops}]
+    choice = {"index": 0, "message": {"content": "A"}, "logprobs": {"content": content}}
+    return Reply(body=json.dumps({"choices": [choice]}))
+
+
+def test_letter_logits_are_those_of_the_letters() -> None:
+    questions = [
+        ChoiceQuestion("0", "What?", ("right", "wrong", "bad"), 0),
+        ChoiceQuestion("1", "Which?", ("wrong", "right"), 1),
+    ]
+    with serve(letters) as endpoint:
+        how = Choosing(choice_prompt="letters", batch_size=1)
+        found = open_answerer(f"openai:m@{endpoint.url}", how, need="choices").choice_logits(questions)
+        assert endpoint.prompts[0] == "What?\nA. right\nB. wrong\nC. bad\nAnswer:"
+    expected = [np.log(np.exp(values) / np.exp(values).sum()) for values in ([3, 0], [1, 2])]
+    np.testing.assert_allclose(found[0], [*expected[0], -100], atol=1e-5)
+    np.testing.assert_allclose(found[1], expected[1], atol=1e-5)
 
 
 def test_endpoint_without_likelihoods_is_refused_for_subjects() -> None:
     with serve(lambda _, __: Reply(status=400), prompt_of=str) as endpoint:
         with pytest.raises(ValueError, match="does not tell the log-probabilities"):
-            open_answerer(f"openai:m@{endpoint.url}", Asking(), need="subjects")
+            open_answerer(f"openai:m@{endpoint.url}", Choosing(), need="subjects")
         assert len(endpoint.requests) == 1

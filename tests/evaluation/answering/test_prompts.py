@@ -44,40 +44,30 @@ def test_question_prompt_is_the_styles(style: PromptStyle, expected: str) -> Non
     assert question_prompt(EXAMPLE, style) == expected
 
 
-def asked(first: str, second: str, story: str, question: str = "Who ran?") -> UnderspecifiedQuestion:
-    """`candidates` in the order of the subjects, wherever they stand in the story."""
-    spans = (Span.locate(first, story, "t"), Span.locate(second, story, "t"))
-    return UnderspecifiedQuestion(story, question, spans, "Note that, X.")
-
-
 @pytest.mark.parametrize("story", ["A Tolin met a Kessar.", "A Kessar met a Tolin."])
 def test_subject_prompt_is_leis_for_unifiedqa(story: str) -> None:
     """Lower-case `question \\n (a) x1 (b) x2 \\n context. note that ...`, options in the context's order."""
+    spans = (Span.locate("Kessar", story, "t"), Span.locate("Tolin", story, "t"))
+    question = UnderspecifiedQuestion(story, "Who ran?", spans, "Note that, X.")
     one, two = ("kessar", "tolin") if story.startswith("A K") else ("tolin", "kessar")
     expected = rf"who ran? \n (a) {one} (b) {two} \n a {one} met a {two}. note that, x."
-    assert subject_prompt(asked("Kessar", "Tolin", story), "unifiedqa") == expected
+    assert subject_prompt(question, "unifiedqa") == expected
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("no.", "no"),
         ("Yes, he did so.", "yes"),
-        ("**No**, because", "no"),
         ('"No," she said', "no"),
         ("Unknown (not stated)", "unknown"),
         ("Yes - it was", "yes"),
         ("<No Answer>", "unknown"),
         ("No one", "No one"),
-        ("Yes it is", "Yes it is"),
         ("No. 5", "No. 5"),
         ("the answer is: 'red.'", "red"),
         ("\n Answer:\n a red bike.\nQuestion: Why?", "a red bike"),
         ('the "Red Lion"', 'the "Red Lion"'),
         ("wait...", "wait..."),
-        (" A: a red bike\nQ: Why?", "a red bike"),
-        ("A red bike", "A red bike"),
-        ("", ""),
         (" \n ", ""),
     ],
 )
