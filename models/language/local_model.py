@@ -10,8 +10,6 @@ import json
 import logging
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
-from copy import copy
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -19,7 +17,6 @@ from typing import Any, NamedTuple
 
 import torch
 import xxhash
-from jinja2 import TemplateError
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -77,8 +74,6 @@ class LocalTextModel(TextModel):
     """
 
     can: frozenset[Ability] = frozenset({"write", "next_token", "likelihood"})
-    system = ""
-    """The system message of all prompts; of a plain prompt what stands before it."""
 
     def __init__(
         self,
@@ -150,12 +145,6 @@ class LocalTextModel(TextModel):
                 f"{self.name}: gives logits that are not finite numbers in {self.model.dtype}; choose another"
                 " model"
             )
-
-    def behind(self, system: str) -> LocalTextModel:
-        """The same model (weights are shared) behind a system message."""
-        other = copy(self)
-        other.system, other.settings = system, self.settings | {"system": system}
-        return other
 
     def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
         """The new text alone, without special tokens. Prompts that leave no room in the model's context fail;
@@ -297,25 +286,12 @@ class LocalTextModel(TextModel):
         if not prompts:
             return []
         if not self.chat:
-            before = f"{self.system}\n\n" if self.system else ""
-            return list(self.tokenizer([before + prompt for prompt in prompts], verbose=False)["input_ids"])
+            return list(self.tokenizer(list(prompts), verbose=False)["input_ids"])
         # The template writes the special tokens itself.
-        return self.plain_ids([self._templated(prompt) for prompt in prompts])
-
-    def _templated(self, prompt: str) -> str:
-        """A prompt in the chat template; what has no system message gets it before the user's text."""
         write = partial(
             self.tokenizer.apply_chat_template, tokenize=False, add_generation_prompt=True, **TEMPLATE_OPTIONS
         )
-        user = {"role": "user", "content": prompt}
-        if self.system:
-            with suppress(TemplateError):  # as Gemma's: "System role not supported"
-                text: str = write([{"role": "system", "content": self.system}, user])
-                if self.system in text:
-                    return text
-            user["content"] = f"{self.system}\n\n{prompt}"
-        written: str = write([user])
-        return written
+        return self.plain_ids([write([{"role": "user", "content": prompt}]) for prompt in prompts])
 
     def _pair_ids(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[list[int]], list[list[int]]]:
         """The token ids of all prompts, and of what stands behind them."""
