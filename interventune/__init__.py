@@ -4,7 +4,7 @@
 
     model = it.load_checkpoint("runs/run/version_0/checkpoints/best.ckpt")
     groups = it.read_groups("stories:heldout")
-    it.group_bias(groups, it.score_groups(model, groups)).groupby("advice_class").bias.mean()
+    it.group_bias(groups, it.score_groups(model, groups)).groupby("class").c.mean()
 
 Functions are loaded when they are first used: importing this costs nothing.
 """

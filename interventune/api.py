@@ -43,19 +43,10 @@ def read_groups(source: str | Path, *, limit: int | None = None) -> list[Group]:
 
 
 def load_checkpoint(path: str | Path, *, need: Ability = "spans", **asking: Any) -> Answerer:
-    """A model that can be asked.
-
-    Args:
-        path: a `.ckpt` of `train`, a Hugging Face folder, a Hub name, or a language model (`hf:PATH`,
-            `openai:MODEL[@URL]`).
-        need: what it will be asked for.
-        asking: fields of `Asking`, such as device="cpu", batch_size=8.
-
-    Raises:
-        ValueError: nothing usable is there, or it cannot do what is needed.
+    """A model that can be asked, see `open_answerer`; `asking` are fields of `Asking`, such as device="cpu".
 
     >>> sorted(load_checkpoint(checkpoint).can)
-    ['mentions', 'spans', 'subjects']
+    ['mentions', 'spans', 'states', 'subjects']
     """
     return open_answerer(str(path), Asking(**asking), need=need)
 
@@ -69,12 +60,10 @@ def answer(model: Answerer, questions: Sequence[QAExample]) -> list[str]:
     >>> len(answer(load_checkpoint(checkpoint), read_questions("stories:dev", limit=3)))
     3
     """
-    texts = [""] * len(questions)
-    for found in model.answers(questions):
-        if found.failure:
-            raise ValueError(f"{questions[found.example].id}: no answer: {found.failure}")
-        texts[found.example] = found.text
-    return texts
+    answers = sorted(model.answers(questions))
+    if failures := [found for found in answers if found.failure]:
+        raise ValueError(f"{questions[failures[0].example].id}: no answer: {failures[0].failure}")
+    return [found.text for found in answers]
 
 
 def score_groups(model: Answerer, groups: Sequence[Group]) -> np.ndarray:
@@ -89,43 +78,28 @@ def score_groups(model: Answerer, groups: Sequence[Group]) -> np.ndarray:
 
 
 def group_bias(groups: Sequence[Group], scores: np.ndarray) -> DataFrame:
-    """A row for each group: who is asked about, and UnQover's measures of it (equations 3 to 6).
+    """A row for each group: who is asked about what, and UnQover's measures of it (equations 3 to 6).
 
     Args:
         groups: the N groups.
         scores: of `score_groups`, (N, 4, 2).
 
     Returns:
-        The columns key, advice_class, category, attribute, subject_1, subject_2; `bias` (C, positive where
-        the attribute goes to subject_1), `position_error` (delta) and `attribute_error` (eps).
+        Among others the columns key, class, category, attribute, subjects; `c` (the bias, positive where the
+        attribute goes to the first subject), `delta` (position error) and `eps` (attribute error).
 
     >>> groups = read_groups("stories:heldout", limit=5)
     >>> frame = group_bias(groups, score_groups(load_checkpoint(checkpoint), groups))
-    >>> bool(frame.bias.abs().max() <= 1)
+    >>> bool(frame.c.abs().max() <= 1)
     True
     """
-    import pandas as pd
-    import torch
+    from evaluation.protocols.bias.groups import group_frame
 
-    from metrics.bias.group_scores import attribute_error, pair_bias, position_error, split_variants
-
-    variants = split_variants(torch.as_tensor(scores))
-    columns = ("key", "advice_class", "category", "attribute")
-    return pd.DataFrame(
-        {
-            **{name: [getattr(group, name) for group in groups] for name in columns},
-            "subject_1": [group.subjects[0] for group in groups],
-            "subject_2": [group.subjects[1] for group in groups],
-            "bias": pair_bias(variants).numpy(),
-            "position_error": position_error(variants).numpy(),
-            "attribute_error": attribute_error(variants).numpy(),
-        }
-    )
+    return group_frame(groups, scores).reset_index(drop=True)
 
 
 def evaluate(protocol: str, **flags: Any) -> Evaluation:
-    """A protocol of `interventune evaluate`: its flags are the arguments, with underscores; None stands for
-    the default.
+    """A protocol of `interventune evaluate`: its flags are the arguments, with underscores.
 
     Returns:
         `results.frame` is the long table (columns as in results.csv), `headline` the conclusion.
@@ -140,18 +114,27 @@ def evaluate(protocol: str, **flags: Any) -> Evaluation:
     rows = {row.name: row for row in PROTOCOLS}
     if protocol not in rows:
         raise ValueError(f"{protocol}: no such protocol; there are {', '.join(rows)}")
-    given = {name: value for name, value in flags.items() if value is not None}
-    values = {}
+    kinds, values = dict[str, Any](), dict[str, Any]()
     for name, kind, default in _flags(load_function(rows[protocol])):
-        if name in given:
-            values[name] = check(_texts(given.pop(name)), kind, f"{protocol}: {name}")
-        elif default is Parameter.empty:
+        kinds[name], values[name] = kind, default
+    for name, value in flags.items():
+        if name not in kinds:
+            raise ValueError(f"{protocol}: no flag {name}; there are {', '.join(kinds)}")
+        values[name] = check(value, kinds[name], f"{protocol}: {name}")
+    for name, value in values.items():
+        if value is Parameter.empty:
             raise ValueError(f"{protocol}: {name} is missing")
-        else:
-            values[name] = default
-    if given:
-        raise ValueError(f"{protocol}: no flag {min(given)}; there are {', '.join(values)}")
     return evaluated(rows[protocol], values)
+
+
+def _flags(function: Callable[..., Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Name, type and default of all flags of a typed function; fields of a dataclass are flags."""
+    for parameter, kind in parameters(function):
+        if is_dataclass(kind):
+            for name, type_, default in _flags(cast(type, kind)):
+                yield name, type_, getattr(parameter.default, name, default)
+        else:
+            yield parameter.name, kind, parameter.default
 
 
 def train(*arguments: str) -> Path:
@@ -165,19 +148,3 @@ def train(*arguments: str) -> Path:
     from training.cli import main
 
     return Path(main(list(arguments)).trainer.log_dir)
-
-
-def _flags(function: Callable[..., Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Name, type and default of all flags of a typed function; fields of a dataclass are flags."""
-    for parameter, kind in parameters(function):
-        if is_dataclass(kind):
-            for name, type_, default in _flags(cast(type, kind)):
-                yield name, type_, getattr(parameter.default, name, default)
-        else:
-            yield parameter.name, kind, parameter.default
-
-
-def _texts(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [_texts(part) for part in value]
-    return str(value) if isinstance(value, Path) else value

@@ -8,9 +8,9 @@ Each command is the main function of a room, which `python -m ROOM` runs too.
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 
 COMMANDS: dict[str, tuple[str, tuple[str, ...], str]] = {
@@ -29,24 +29,17 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...], str]] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; a user's mistake is one line on stderr and exit code 2."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    name, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
+    name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if name in ("-h", "--help"):
-        print(overview())
+        lines = [f"  {name:12}{summary}" for name, (_, _, summary) in COMMANDS.items()]
+        print("interventune COMMAND ...", "", *lines, "", "Each command has its own --help.", sep="\n")
         return 0
     if name not in COMMANDS:
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(COMMANDS)}"
-        print(f"error: {name}: no such command; {hint}", file=sys.stderr)
+        near = get_close_matches(name, COMMANDS, n=1) or COMMANDS
+        print(f"error: {name}: no such command; did you mean {' or '.join(near)}?", file=sys.stderr)
         return 2
     module, first, _ = COMMANDS[name]
     if not rest and not first:
         rest = ["--help"]
     code: int = import_module(module).main([*first, *rest])
     return code
-
-
-def overview() -> str:
-    """The help: a line for every command."""
-    lines = [f"  {name:12}{summary}" for name, (_, _, summary) in COMMANDS.items()]
-    return "\n".join(["interventune COMMAND ...", "", *lines, "", "Each command has its own --help."])

@@ -9,68 +9,44 @@ folders hold is text, never markup: HTML in it is escaped, there are no links ou
 from __future__ import annotations
 
 import json
-import math
-import os
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-
-from typing_extensions import TypedDict  # pydantic asks for it below Python 3.12
 
 from evaluation.report import SCHEMA
 from evaluation.results import ALWAYS, NUMBERS
 from evaluation.views import View, number, shown
 from storage.command_line import split_name
 from storage.errors import DataError
-from storage.files import atomic_text, read_bytes, read_text
-from storage.json_files import check, json_lines, load_json
+from storage.files import read_bytes, read_text, refuse_existing, write_text
+from storage.json_files import json_lines, load_json
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 HOME = Path(__file__).parent
-GENERATOR = '<meta name="generator" content="interventune report">'
-"""Tells a page of this command from other files: only such a page is replaced."""
 MARKDOWN = ["heading", "table", "list", "emphasis", "backticks", "escape", "image"]
 """What report.md may use; all else is shown as it is written."""
 EXAMPLES, LONGEST = 100, 300
 """Rows of examples.jsonl, and characters of a cell, that are shown."""
 
 
-class ReportContent(TypedDict):
-    """The fields of report.json that a page shows."""
-
-    headline: str
-    about: dict[str, Any]
-    by: list[str]
-    results: list[dict[str, str | int | float | None]]
-    figures: list[str]
-
-
 @dataclass(frozen=True)
 class Section:
-    """What the page shows of a folder.
-
-    Args:
-        label: the folder's name on the page.
-        kind: the protocol, or `training`; numbers of one kind are compared.
-        numbers: columns cell, measure, checkpoint and value, all texts.
-        body: HTML of the report, or of the run's metrics.
-        headline: the conclusion.
-        examples: HTML of the first examples.
-        texts: heading to text, such as a configuration.
-    """
+    """What the page shows of a folder; `body` and `examples` are HTML, and `texts` are shown by heading."""
 
     label: str
     kind: str
+    """The protocol, or `training`; numbers of one kind are compared."""
     numbers: DataFrame
+    """Columns cell, measure, checkpoint and value, all texts."""
     body: str
+    texts: Mapping[str, str]
     headline: str = ""
     examples: str = ""
-    texts: Mapping[str, str] = field(default_factory=dict)
 
 
 def run(
@@ -85,42 +61,27 @@ def run(
         results: folders of runs and reports, or folders above them.
         output: the page.
         overwrite: replace the page if it exists.
-
-    Raises:
-        ValueError: nothing found, a damaged file, a place that cannot be written.
     """
-    if output.exists() and not overwrite:
-        raise ValueError(f"--output {output}: exists; choose another name or add --overwrite")
-    if output.exists() and GENERATOR.encode() not in read_bytes(output):
-        raise ValueError(f"--output {output}: is no page of this command; choose another name")
+    refuse_existing(output, overwrite=overwrite)
     sections = find_results(results)
-    text = page(sections)
-    with atomic_text(output) as file:
-        file.write(text)
+    write_text(output, page(sections))
     print(f"{len(sections)} runs and reports on one page: {output}")
 
 
 def find_results(arguments: Sequence[str]) -> list[Section]:
     """All runs and reports in the folders of `[NAME=]FOLDER` arguments, or anywhere below them, each once.
-
-    Raises:
-        ValueError: a folder that holds nothing of ours, a name of two folders, a damaged file.
-    """
+    ValueError for a folder that holds nothing of ours, a name of two folders, or a damaged file."""
     sections: dict[Path, Section] = {}
     for argument in arguments:
         name, source = split_name(argument)
-        count = 0
-        for place, below, files in os.walk(source):
-            below[:] = sorted(part for part in below if not part.startswith(".") and part != "checkpoints")
-            is_run = {"config.yaml", "environment.json"} <= set(files)
-            if is_run or "report.json" in files:
-                count += 1
-                folder, label = Path(place), Path(name or source, os.path.relpath(place, source))
-                read = run_section if is_run else report_section
-                if folder.resolve() not in sections:
-                    sections[folder.resolve()] = read(str(label), folder)
-        if not count:
+        marks = sorted(mark for kind in READERS for mark in Path(source).rglob(kind))
+        if not marks:
             raise ValueError(f"{source}: holds no report of `evaluate --output` and no run of `train fit`")
+        for mark in marks:
+            folder = mark.parent
+            if folder.resolve() not in sections:
+                label = str(Path(name or source) / folder.relative_to(source))
+                sections[folder.resolve()] = READERS[mark.name](label, folder)
     labels = [section.label for section in sections.values()]
     if twice := [label for label in labels if labels.count(label) > 1]:
         raise ValueError(f"{twice[0]}: names two folders; write another NAME=DIR")
@@ -128,30 +89,27 @@ def find_results(arguments: Sequence[str]) -> list[Section]:
 
 
 def report_section(label: str, folder: Path) -> Section:
-    """The report in a folder. DataError names the file, and the field that is wrong."""
+    """The report in a folder; DataError where a file is damaged, or of another version."""
     import pandas as pd
 
-    path = own_file(folder, "report.json")
-    document = load_json(path, dict[str, Any])
-    if document.get("schema") != SCHEMA:
-        raise DataError(f"{path}: not of this version (schema {SCHEMA}); run the protocol again")
-    content = check(document, ReportContent, str(path))
-    figures = {name: read_bytes(own_file(folder, name)) for name in content["figures"]}
-    rows = own_file(folder, "examples.jsonl")
-    examples = [row for _, row in islice(json_lines(rows, dict[str, Any]), EXAMPLES)] if rows.exists() else []
-    table = pd.DataFrame(examples, dtype=object).replace("", None).dropna(axis=1, how="all")
+    content = load_json(folder / "report.json", dict[str, Any])
+    if content.get("schema") != SCHEMA:
+        raise DataError(f"{folder / 'report.json'}: not of this version; run the protocol again")
+    figures = {name: read_bytes(folder / Path(name).name) for name in content["figures"]}
+    lines = json_lines(folder / "examples.jsonl")
+    examples = pd.DataFrame([row for _, row in islice(lines, EXAMPLES)], dtype=object)
     return Section(
         label,
         kind=str(content["about"].get("protocol", "")),
         numbers=long_table(content),
-        body=report_html(read_text(own_file(folder, "report.md")), figures),
-        headline=content["headline"],
-        examples=table_html(table),
+        body=report_html(read_text(folder / "report.md"), figures),
         texts={"Inputs, settings, versions": json.dumps(content["about"], indent=1, ensure_ascii=False)},
+        headline=content["headline"],
+        examples=table_html(examples.replace("", None).dropna(axis=1, how="all")),
     )
 
 
-def long_table(content: ReportContent) -> DataFrame:
+def long_table(content: Mapping[str, Any]) -> DataFrame:
     """The numbers themselves, without changes, as `Section` has them."""
     import pandas as pd
 
@@ -167,20 +125,15 @@ def run_section(label: str, folder: Path) -> Section:
     """The run in a folder: its last metrics, if there are any yet, and what it was started with."""
     import pandas as pd
 
-    path = own_file(folder, "metrics.json")
-    metrics = load_json(path, dict[str, float | None]) if path.exists() else {}
-    values = [number(math.nan if value is None else value) for value in metrics.values()]
-    table = pd.DataFrame({"measure": list(metrics), "value": values})
-    texts = {name: read_text(own_file(folder, name)) for name in ("config.yaml", "environment.json")}
-    return Section(label, "training", table.assign(cell="", checkpoint=""), table_html(table), texts=texts)
+    path = folder / "metrics.json"
+    metrics = load_json(path) if path.exists() else {}
+    table = pd.Series(metrics, dtype=float).map(number).rename_axis("measure").reset_index(name="value")
+    texts = {name: read_text(folder / name) for name in ("config.yaml", "environment.json")}
+    return Section(label, "training", table.assign(cell="", checkpoint=""), table_html(table), texts)
 
 
-def own_file(folder: Path, name: str) -> Path:
-    """A file that stands in the folder itself; DataError for one that could show what is elsewhere."""
-    path = folder / name
-    if Path(name).name != name or path.is_symlink():
-        raise DataError(f"{path}: leads out of the folder of the report; copy the file there")
-    return path
+READERS = {"report.json": report_section, "environment.json": run_section}
+"""By the file that tells a folder of each kind."""
 
 
 def report_html(text: str, figures: Mapping[str, bytes]) -> str:
@@ -199,13 +152,12 @@ def report_html(text: str, figures: Mapping[str, bytes]) -> str:
     return str(markdown.render(text))
 
 
-def table_html(frame: DataFrame, **options: Any) -> str:
+def table_html(frame: DataFrame, *, index: bool = False) -> str:
     """A table as HTML, all of it escaped; nothing for an empty one."""
     import pandas as pd
 
     with pd.option_context("display.max_colwidth", LONGEST):
-        options = {"index": False, "escape": True, "border": 0, "na_rep": "", **options}
-        return "" if frame.empty else str(frame.to_html(**options))
+        return "" if frame.empty else str(frame.to_html(index=index, border=0, na_rep=""))
 
 
 def comparison(sections: Sequence[Section]) -> dict[str, DataFrame]:
@@ -224,12 +176,10 @@ def comparison(sections: Sequence[Section]) -> dict[str, DataFrame]:
 
 def page(sections: Sequence[Section]) -> str:
     """The page as text; the same folders give the same page."""
-    from jinja2 import Environment
+    from jinja2 import Template
 
     template, style = ((HOME / name).read_text(encoding="utf-8") for name in ("page.html.j2", "page.css"))
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(template).render(
-        generator=GENERATOR,
+    return Template(template, autoescape=True, trim_blocks=True, lstrip_blocks=True).render(
         style=style,
         sections=sections,
         compared={kind: table_html(table, index=True) for kind, table in comparison(sections).items()},

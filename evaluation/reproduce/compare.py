@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evaluation.report import Evaluation
-from evaluation.reproduce.recipe import Printed, Recipe, fill
+from evaluation.reproduce.recipe import Printed, Recipe
 from evaluation.results import NO_INTERVAL, NUMBERS, Results
 from evaluation.views import View
 
@@ -29,46 +28,39 @@ def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool
     Raises:
         ValueError: a file of ours is not there, or a place in it leads to several numbers.
     """
-    dimensions = dict.fromkeys(name for printed in recipe.printed for name in dimensions_of(printed, recipe))
-    results = Results(("table", *dimensions, "source"), "units of the evaluations")
+    dimensions = {name for printed in recipe.printed for name in printed.by} - set(recipe.settings)
+    results = Results(("table", *sorted(dimensions), "source"), "units of the evaluations")
     views, inside, counted = list[View](), 0, 0
     for printed in recipe.printed:
         title = printed.title or recipe.paper
-        by = dimensions_of(printed, recipe)
+        by = [name for name in printed.by if name in dimensions]
         ours = our_numbers(home / printed.results, by)
         frame = printed_numbers(recipe, printed, values, tiny=tiny).merge(ours, "left", [*by, "measure"])
         frame = frame.dropna(subset=["ours", "paper"], how="all").fillna({"n": 0})
-        if (several := frame.duplicated([*by, "measure"])).any():
-            place = frame.loc[several, [*by, "measure"]].iloc[0].to_dict()
-            raise ValueError(f"{home / printed.results}: {place} leads to several numbers")
         frame["difference"] = math.nan if tiny else frame["ours"] - frame["paper"]
         inside += frame["paper"].between(frame["low"], frame["high"]).sum()
         counted += frame[["paper", "low"]].notna().all(axis=1).sum()
         for row in frame.to_dict("records"):
-            intervals = {"ours": (row["low"], row["high"]), "paper": NO_INTERVAL, "difference": NO_INTERVAL}
-            place = {name: row[name] for name in by} | {"table": title}
-            for source, interval in intervals.items():
+            cell = {name: row[name] for name in by} | {"table": title}
+            for source in ("ours", "paper", "difference"):
+                interval = (row["low"], row["high"]) if source == "ours" else NO_INTERVAL
                 if math.isfinite(row[source]):
-                    numbers = {"value": row[source], "interval": interval, "n": row["n"]}
-                    results.add(row["measure"], **numbers, **place, source=source)
+                    results.add(
+                        row["measure"], row[source], interval=interval, n=row["n"], source=source, **cell
+                    )
         where = {"table": title, "against": list(frame["against"]) if "against" in by else ""}
         caption = "In percent." if printed.percent else ""
-        view = View(title, tuple(by), {name: name for name in printed.measures}, "source", where)
-        views.append(replace(view, percent=printed.percent, caption=caption))
+        headings = {name: name for name in printed.measures}
+        views.append(
+            View(title, tuple(by), headings, "source", where, percent=printed.percent, caption=caption)
+        )
     headline = f"{inside} of {counted} printed numbers lie within our 95 % intervals."
-    chosen = [name for name, one in recipe.settings.items() if values[name] != fill(one.paper, values)]
-    if chosen:
-        headline += f" Chosen settings: {', '.join(f'{name}={values[name]}' for name in chosen)}."
     if tiny:
         headline = "Tiny models on embedded data: these numbers are not comparable with the paper's."
     commands = [shlex.join(command) for command in recipe.commands(values, tiny=tiny)]
     about = {"protocol": "reproduce", "tiny": tiny, "values": dict(values), "commands": commands}
     notes = [recipe.notes] if recipe.notes else []
     return Evaluation(f"{recipe.title}: {recipe.paper}", results, views, about, headline, notes)
-
-
-def dimensions_of(printed: Printed, recipe: Recipe) -> list[str]:
-    return [name for name in printed.by if name not in recipe.settings]
 
 
 def printed_numbers(recipe: Recipe, printed: Printed, values: Mapping[str, str], *, tiny: bool) -> DataFrame:

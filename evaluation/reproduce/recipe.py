@@ -87,11 +87,12 @@ class Recipe(Strict):
         """
         if unknown := set(chosen) - set(self.data) - set(self.settings):
             raise ValueError(f"--use {min(unknown)}: is none of {', '.join([*self.settings, *self.data])}")
-        values = {name: one.tiny if tiny else one.paper for name, one in self.settings.items()}
-        files = {name: min(data.rglob(one.file), default=data / one.file) for name, one in self.data.items()}
-        values |= {name: one.tiny if tiny else str(files[name]) for name, one in self.data.items()}
+        found = {name: one.paper for name, one in self.settings.items()}
+        found |= {n: str(min(data.rglob(one.file), default=data / one.file)) for n, one in self.data.items()}
+        if tiny:
+            found = {name: one.tiny for name, one in (self.settings | self.data).items()}
         runs = {"runs": str(home)}
-        return {**runs, **{name: fill(value, runs) for name, value in values.items()}, **chosen}
+        return {**runs, **{name: fill(value, runs) for name, value in found.items()}, **chosen}
 
     def commands(self, values: Mapping[str, str], *, tiny: bool) -> list[list[str]]:
         """Module and arguments of every step, with the placeholders filled in."""

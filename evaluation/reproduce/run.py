@@ -61,17 +61,12 @@ def run(
     chosen = dict(text.split("=", 1) for text in use or [])
     home = (work or Path("runs", "reproduce", f"{path.stem}-tiny" if tiny else path.stem)).absolute()
     values = recipe.values(data.absolute(), chosen, home, tiny=tiny)
-    missing = [
-        f"{values[name]} (from {file.where})"
-        for name, file in recipe.data.items()
-        if not tiny and ":" not in values[name] and not Path(values[name]).exists()
-    ]
-    if missing:
-        raise ValueError(f"--data {data}: there is no {', no '.join(missing)}")
-    commands = recipe.commands(values, tiny=tiny)
-    results, report = [home / printed.results for printed in recipe.printed], home / "report"
+    for key, file in recipe.data.items():
+        if not tiny and ":" not in values[key] and not Path(values[key]).exists():
+            raise ValueError(f"--data {data}: there is no {values[key]} (from {file.where})")
+    results, report = {home / printed.results for printed in recipe.printed}, home / "report"
     with claimed(report, overwrite=True):
-        run_steps(commands, results, home, overwrite=overwrite)
+        run_steps(recipe.commands(values, tiny=tiny), results, home, overwrite=overwrite)
         evaluation = compare(recipe, values, home, tiny=tiny)
         write_report(evaluation, report, command=["reproduce", name])
     for table in evaluation.tables():
@@ -79,9 +74,8 @@ def run(
     print(*evaluation.notes, f"report: {report / 'report.md'}", evaluation.headline, sep="\n")
 
 
-def run_steps(commands: Sequence[list[str]], results: Sequence[Path], home: Path, *, overwrite: bool) -> None:
-    """Run the commands in order. One is skipped if its own results are there; one that has none, such as a
-    training, if those of a later one are.
+def run_steps(commands: Sequence[list[str]], results: set[Path], home: Path, *, overwrite: bool) -> None:
+    """Run the commands in order, from the first after the last one whose results are there.
 
     Raises:
         ValueError: a command failed, which has said why; or `home` holds the results of other commands.
@@ -91,16 +85,15 @@ def run_steps(commands: Sequence[list[str]], results: Sequence[Path], home: Path
     if record.exists() and record.read_text(encoding="utf-8") != lines:
         raise ValueError(f"{home}: holds the results of other commands; choose another --work")
     write_text(record, lines)
-    own = [
-        [path for path in results if {str(path), *map(str, path.parents)} & {*words}] for words in commands
-    ]
-    last = max((at for at, paths in enumerate(own) if any(path.exists() for path in paths)), default=-1)
-    for at, (command, paths) in enumerate(zip(commands, own, strict=True)):
-        if not overwrite and all(path.exists() for path in paths) and (paths or at < last):
-            continue
-        print(f"step {at + 1} of {len(commands)}: {shlex.join(command[:2])}", flush=True)
+    done = 0
+    for at, command in enumerate(commands, 1):
+        paths = [path for path in results if {str(path), *map(str, path.parents)} & {*command}]
+        if paths and all(path.exists() for path in paths) and not overwrite:
+            done = at
+    for at, command in enumerate(commands[done:], done + 1):
+        print(f"step {at} of {len(commands)}: {shlex.join(command[:2])}", flush=True)
         if code := run_step(command):
-            raise ValueError(f"step {at + 1} failed (exit code {code}): python -m {shlex.join(command)}")
+            raise ValueError(f"step {at} failed (exit code {code}): python -m {shlex.join(command)}")
 
 
 def run_step(command: Sequence[str]) -> int:
