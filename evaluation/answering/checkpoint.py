@@ -51,15 +51,8 @@ def hold_weights(model: torch.nn.Module, dtype: str) -> None:
 
 
 class Checkpoint(Answerer):
-    """What both kinds of checkpoints share: a model with its own tokenizer, on a device.
-
-    Args:
-        path: a `.ckpt` of `interventune train`, a Hugging Face folder, or a Hub name.
-        compute: where and how it runs.
-
-    Raises:
-        ValueError: the checkpoint cannot be used, tokenizer and model do not fit, or there is no such device.
-    """
+    """What both kinds of checkpoints share: a model with its own tokenizer, on a device. ValueError where it
+    cannot be used, tokenizer and model do not fit, or there is no such device."""
 
     kind: ClassVar[type[EncoderModel]]
     """The models that can be asked."""
@@ -80,14 +73,9 @@ class Checkpoint(Answerer):
             from models.cpu_kernels import use_kernels  # in float32 torch's own are faster
 
             use_kernels(self.model.encoder)
-        options, longest = info.encoding, model.max_tokens
         try:
             self.tokenizer = load_tokenizer(info.tokenizer, model.architecture)
-            self.encoding = self.encoding_class(**options)
-            if not options and longest is not None and longest < self.encoding.max_length:
-                rows = {"max_length": longest, "stride": longest // 3}
-                known = {name: value for name, value in rows.items() if hasattr(self.encoding, name)}
-                self.encoding = replace(self.encoding, **known)
+            self.encoding = self.encoding_class(**info.encoding)
         except (TypeError, ValueError) as error:  # TypeError: an option that this version does not know
             raise ValueError(f"{path}: {error}") from error
         words, embeddings = len(self.tokenizer), model.config.vocab_size
@@ -101,7 +89,6 @@ class Checkpoint(Answerer):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Weights, options of the heads, tokenizer, encoding and dtype."""
         return {
             "weights": self.weights,
             "heads": {"name": self.model.heads, **self.model.head_options},
@@ -111,7 +98,7 @@ class Checkpoint(Answerer):
         }
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """The dtype that was asked for, as a context for an encoder's forward passes."""
+        """A context in which an encoder computes in the dtype that was asked for."""
         if self.dtype == "float32" or self.is_decoder:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=getattr(torch, self.dtype))
@@ -142,12 +129,10 @@ class QuestionCheckpoint(Checkpoint):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Also how long a decoder may write, and whether no answer is one."""
         more = {"max_new_tokens": self.max_new_tokens, "may_abstain": self.may_abstain}
         return {**super().identity, **more}
 
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
-        """The answer of every question, in their order."""
         if self.is_decoder:
             texts = list(self.written(examples, what=what))
         else:
@@ -206,13 +191,8 @@ class QuestionCheckpoint(Checkpoint):
     def span_scores(
         self, examples: Sequence[QAExample], what: str = "choosing", *, against_unknown: bool = True
     ) -> list[np.ndarray]:
-        """log S of given spans. Of windows of one context the one counts in which a span does best.
-
-        Args:
-            examples: questions with spans as `answers`.
-            what: names the progress bar.
-            against_unknown: give log S less that of unknown; else log S itself.
-        """
+        """Of windows of one context the one counts in which a span does best. Without `against_unknown` the
+        score is log S itself."""
         texts = (asked(example, self.encoding, self.tokenizer) for example in examples)
         rows = list(encode_texts(texts, self.tokenizer, self.encoding))
         collator, unknown = Collator(self.tokenizer, self.encoding.pad_to_multiple_of), self.model.unknown_at

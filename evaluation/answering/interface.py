@@ -25,8 +25,6 @@ LANGUAGE_MODELS = ("hf:", "openai:")
 """How the name of a language model begins; everything else names a checkpoint, or a file of answers."""
 ANSWERS = ".jsonl"
 """How the name of a file of answers ends (`evaluation.answering.predictions`)."""
-SUFFIXES = (".ckpt", ".json", ".jsonl", ".parquet", ".csv", ".gz")
-"""Endings that are no part of a name."""
 
 AnswerFile = Annotated[str, "[NAME=]FILE"]
 """A file of answers on the command line."""
@@ -195,13 +193,10 @@ def named_answerers(checkpoint: Sequence[str] | None, predictions: Sequence[str]
     """Who is asked, by name: models, then files of answers.
 
     Raises:
-        ValueError: nobody, two under one name, or predictions in another kind of file.
+        ValueError: nobody, or two under one name.
     """
     if not checkpoint and not predictions:
         raise ValueError("name who is asked: --checkpoint, or --predictions with answers made elsewhere")
-    for path in predictions or []:
-        if not path.endswith(ANSWERS):
-            raise ValueError(f"--predictions {path}: name a file of rows, JSON Lines (.jsonl)")
     return named_sources([*(checkpoint or []), *(predictions or [])], "--checkpoint")
 
 
@@ -214,4 +209,5 @@ def source_name(path: str) -> str:
     if path.startswith(LANGUAGE_MODELS):
         path = path.partition(":")[2].partition("@http")[0]
     last = Path(path.rstrip("/").rpartition("/")[2])
-    return last.stem if last.suffix in SUFFIXES or Path(path).is_file() else last.name
+    known = last.suffix in (".ckpt", ".json", ".jsonl", ".parquet", ".csv", ".gz")
+    return last.stem if known or Path(path).is_file() else last.name

@@ -12,6 +12,7 @@ Shape letters: N groups, V the four variants, S the two subjects, C choices, M (
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from string import ascii_uppercase
 from typing import Any, cast
 
@@ -24,15 +25,7 @@ from data_modules.encoding.tokenizers import load_tokenizer
 from data_modules.schema import ChoiceQuestion, Group, QAExample
 from evaluation.answering import prompts
 from evaluation.answering.checkpoint import hold_weights
-from evaluation.answering.interface import (
-    LANGUAGE_MODELS,
-    Answer,
-    Answerer,
-    ChoicePrompt,
-    Choosing,
-    Compute,
-    kind_of,
-)
+from evaluation.answering.interface import LANGUAGE_MODELS, Answer, Answerer, Choosing, Compute, kind_of
 from evaluation.processes import kept, shared
 from models.checkpoint import fingerprint, load
 from models.heads.causal import CausalModel
@@ -81,28 +74,25 @@ class LanguageModel(Answerer):
     can = frozenset({"spans", "types", "subjects", "choices"})
 
     def __init__(self, path: str, asking: Choosing) -> None:
-        self.path, self.prompt, self.likelihood = path, asking.prompt, asking.likelihood
         chat = False if asking.chat == "never" or asking.choice_prompt == "question" else None
         model = open_language_model(path, asking, max_new_tokens=asking.max_new_tokens, chat_template=chat)
-        self.model = cast(Any, model)
-        usual: ChoicePrompt = "unifiedqa" if self.model.is_seq2seq else "plain"
-        self.choice_prompt = usual if asking.choice_prompt == "auto" else asking.choice_prompt
-        self.by_letter = self.choice_prompt == "letters"
+        self.path, self.model = path, cast(Any, model)
+        if asking.choice_prompt == "auto":
+            asking = replace(asking, choice_prompt="unifiedqa" if self.model.is_seq2seq else "plain")
+        self.asking, self.by_letter = asking, asking.choice_prompt == "letters"
         self.replies: bool = self.model.is_seq2seq or self.model.chat
         """Whether it writes a text of its own; else it continues the prompt, after a space."""
 
     @property
     def identity(self) -> dict[str, Any]:
-        return {
-            **self.model.identity,
-            "prompt": prompts.WORDINGS[self.prompt],
-            "turns": prompts.TURNS,
-            "choice_prompt": prompts.CHOICE_WORDINGS[self.choice_prompt],
-            "likelihood": self.likelihood,
-        }
+        templates = [
+            table[self.asking.prompt] for table in (prompts.QUESTIONS, prompts.EARLIER, prompts.SUBJECTS)
+        ]
+        choosing = [prompts.CHOICES[self.asking.choice_prompt], self.asking.likelihood]
+        return {**self.model.identity, "prompt": templates, "turns": prompts.TURNS, "choosing": choosing}
 
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
-        texts = self.complete([prompts.question_prompt(example, self.prompt) for example in examples])
+        texts = self.complete([prompts.question_prompt(example, self.asking.prompt) for example in examples])
         for i, text in enumerate(tqdm(texts, total=len(examples), desc=what, unit="question", disable=None)):
             if isinstance(text, TextFailure):
                 yield Answer(i, "", text.reason)
@@ -111,8 +101,8 @@ class LanguageModel(Answerer):
                 yield Answer(i, answer, "" if answer else "empty answer")
 
     @kept
-    def complete(self, prompts: Sequence[str]) -> Iterable[str | TextFailure]:
-        return cast(Iterable[str | TextFailure], self.model.complete(prompts))
+    def complete(self, texts: Sequence[str]) -> Iterable[str | TextFailure]:
+        return cast(Iterable[str | TextFailure], self.model.complete(texts))
 
     @shared
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
@@ -120,15 +110,16 @@ class LanguageModel(Answerer):
         span score sqrt(p_start p_end), it does not fall with the number of tokens. (LEI's appendix C names
         the encoding but no score.) The options stand in the order of the context, so that what a model
         prefers about a place cancels over the two orders."""
-        parts = [torch.empty(0, 4, 2, dtype=torch.float64)]
+        style, parts = self.asking.prompt, [torch.empty(0, 4, 2, dtype=torch.float64)]
         for start in tqdm(range(0, len(groups), GROUPS_AT_ONCE), desc=what, unit="batch", disable=None):
             chunk = groups[start : start + GROUPS_AT_ONCE]
-            total_M, count_M = self.likelihoods(
-                (prompts.subject_prompt(variant, self.prompt), prompts.in_style(span.text, self.prompt))
+            pairs = [
+                (prompts.subject_prompt(variant, style), span.text)
                 for group in chunk
                 for variant in group.variants
                 for span in variant.candidates
-            )
+            ]
+            total_M, count_M = self.likelihoods(pairs, style)
             parts.append((total_M / count_M).exp().view(len(chunk), 4, 2))
         return torch.cat(parts)
 
@@ -141,19 +132,13 @@ class LanguageModel(Answerer):
 
     @kept
     def text_scores(self, questions: Sequence[ChoiceQuestion]) -> Iterable[list[float]]:
+        style, asked = self.asking.choice_prompt, [(q, choice) for q in questions for choice in q.choices]
+        pairs = [(prompts.choice_prompt(question, style), choice.strip()) for question, choice in asked]
         try:
-            total_M, count_M = self.likelihoods(
-                (
-                    prompts.choice_prompt(question, self.choice_prompt),
-                    prompts.in_style(choice.strip(), self.choice_prompt),
-                )
-                for question in questions
-                for choice in question.choices
-            )
+            total_M, count_M = self.likelihoods(pairs, style)
         except PairError as error:
-            names = [question.id for question in questions for _ in question.choices]
-            raise DataError(f"question {names[error.pair]}: {error.reason}") from None
-        score_M = total_M if self.likelihood == "sum" else total_M / count_M
+            raise DataError(f"question {asked[error.pair][0].id}: {error.reason}") from None
+        score_M = total_M if self.asking.likelihood == "sum" else total_M / count_M
         return [part.tolist() for part in score_M.split([len(question.choices) for question in questions])]
 
     @kept
@@ -161,16 +146,18 @@ class LanguageModel(Answerer):
         most = max(len(question.choices) for question in questions)
         apart = self.replies or self.path.startswith("openai:")
         labels = [letter if apart else f" {letter}" for letter in ascii_uppercase[:most]]
-        texts = [prompts.choice_prompt(question, self.choice_prompt) for question in questions]
+        texts = [prompts.choice_prompt(question, self.asking.choice_prompt) for question in questions]
         answers = self.model.next_token_logprobs(texts, labels, after="Answer:")
         for question, answer in zip(questions, answers, strict=True):
             if isinstance(answer, TextFailure):
                 raise DataError(f"question {question.id}: {answer}")
             yield [max(score, UNREPORTED) for score in answer[: len(question.choices)]]
 
-    def likelihoods(self, pairs: Iterable[tuple[str, str]]) -> tuple[Tensor, Tensor]:
-        """The log-likelihood of texts behind their prompts, and the number of tokens: (M,) each."""
+    def likelihoods(self, pairs: Sequence[tuple[str, str]], style: str) -> tuple[Tensor, Tensor]:
+        """The log-likelihood of texts after their prompts, and the number of tokens: (M,) each."""
         space = "" if self.replies else " "
-        total_M, count_M = self.model.log_likelihoods([(prompt, f"{space}{text}") for prompt, text in pairs])
+        total_M, count_M = self.model.log_likelihoods(
+            [(prompt, space + prompts.in_style(text, style)) for prompt, text in pairs]
+        )
         self.require_finite(total_M.abs())
         return total_M, count_M

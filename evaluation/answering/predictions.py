@@ -14,36 +14,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import Any, NotRequired
-
-from pydantic import StrictInt
-from typing_extensions import TypedDict
+from typing import Any
 
 from data_modules.schema import VARIANTS, QAExample
 from evaluation.answering.interface import Answer, Answerer
 from storage.errors import DataError
 from storage.files import file_digest
-from storage.json_files import json_lines
+from storage.json_files import field, json_lines
 
 log = logging.getLogger(__name__)
 
 MISSING = "not among the predictions"
 
 
-class _Row(TypedDict):
-    id: str | StrictInt
-    variant: NotRequired[str]
-    answer: str
-    prediction: NotRequired[object]
-    """What examples.jsonl calls an answer; there `answer` is the right one."""
-
-
 class Predictions(Answerer):
-    """Answers by id and variant; a question without one counts as a failure.
-
-    Raises:
-        DataError: a row of another shape, two answers to one question, or no row.
-    """
+    """Answers by id and variant; a question without one counts as a failure. DataError for a row of another
+    shape, two answers to one question, or no row."""
 
     can = frozenset({"spans", "types"})
 
@@ -51,15 +37,17 @@ class Predictions(Answerer):
         self.path = path
         self.text_of: dict[tuple[str, str], str] = {}
         self.asked: set[tuple[str, str]] = set()
-        for where, row in json_lines(path, _Row, expected="id, variant and answer"):
-            name, variant = str(row["id"]), row.get("variant", "os")
+        for where, row in json_lines(path, expected="id, variant and answer"):
+            name, text = str(field(row, "id", str | int, where)), field(row, "answer", str, where)
+            variant = str(row.get("variant", "os"))
             # The probes' questions are named after their wording.
             key = (name, variant) if variant in VARIANTS else (f"{name} {variant}", "os")
+            # examples.jsonl has the right answer as `answer`, the model's as `prediction`.
             if key in self.text_of or "prediction" in row:
                 raise DataError(
                     f"{where}: a second answer to {name!r} in variant {variant}; keep the model's"
                 )
-            self.text_of[key] = row["answer"]
+            self.text_of[key] = text
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -16,34 +16,32 @@ from storage.errors import DataError
 TURNS = 2
 """Earlier turns of a conversation in a prompt, as the papers' models get (faithfulness spec 6.18)."""
 
-_SUBJECTS = "Text: {story}\n\nQuestion: {query}\nReply with {first} or {second}.\nAnswer:"
-
-WORDINGS: dict[PromptStyle, dict[str, str]] = {
-    # The faithfulness paper's Tables 6 and 11, without a word of ours.
-    "paper": {
-        "question": "{story}\n\n{turns}Q: {query}\nA:",
-        "turn": "Q: {question}\nA: {answer}\n",
-        "subjects": _SUBJECTS,
-    },
-    # Says how to reply: a model that is offered unknown says it more often.
-    "offers-unknown": {
-        "question": "Text: {story}\n\n{turns}Question: {query}\n"
-        "Reply with a few words of the text, or with yes or no, or with unknown if the text does not say.\n"
-        "Answer:",
-        "turn": "Question: {question}\nAnswer: {answer}\n",
-        "subjects": _SUBJECTS,
-    },
-    # As UnifiedQA was trained, with two characters, \n: T5's vocabulary has no line break.
-    "unifiedqa": {
-        "question": "{turns}{question} \\n {story} {advice}",
-        "turn": "{question} {answer} ",
-        "subjects": "{question} \\n (a) {first} (b) {second} \\n {story} {advice}",
-    },
+# paper: the faithfulness paper's Tables 6 and 11, without a word of ours. offers-unknown says how to reply: a
+# model that is offered unknown says it more often. unifiedqa: as UnifiedQA was trained, with two characters,
+# \n: T5's vocabulary has no line break.
+QUESTIONS: dict[PromptStyle, str] = {
+    "paper": "{story}\n\n{turns}Q: {query}\nA:",
+    "offers-unknown": "Text: {story}\n\n{turns}Question: {query}\n"
+    "Reply with a few words of the text, or with yes or no, or with unknown if the text does not say.\n"
+    "Answer:",
+    "unifiedqa": "{turns}{question} \\n {story} {advice}",
 }
-"""Templates by style: a question ({query} has the advice in it), an earlier turn, and a question between two
-subjects."""
+"""Templates of a question; {query} has the advice in it."""
+EARLIER: dict[PromptStyle, str] = {
+    "paper": "Q: {question}\nA: {answer}\n",
+    "offers-unknown": "Question: {question}\nAnswer: {answer}\n",
+    "unifiedqa": "{question} {answer} ",
+}
+"""Templates of an earlier turn."""
+_PLAIN = "Text: {story}\n\nQuestion: {query}\nReply with {first} or {second}.\nAnswer:"
+SUBJECTS: dict[PromptStyle, str] = {
+    "paper": _PLAIN,
+    "offers-unknown": _PLAIN,
+    "unifiedqa": "{question} \\n (a) {first} (b) {second} \\n {story} {advice}",
+}
+"""Templates of a question between two subjects."""
 
-CHOICE_WORDINGS: dict[ChoicePrompt, str] = {
+CHOICES: dict[ChoicePrompt, str] = {
     # Each choice is scored behind the same prompt: choices do not see each other, nor their order.
     "plain": CHOOSE,
     # As lm-evaluation-harness asks PIQA, and as it scores with --likelihood sum.
@@ -57,20 +55,19 @@ CHOICE_WORDINGS: dict[ChoicePrompt, str] = {
 def question_prompt(example: QAExample, style: PromptStyle) -> str:
     """The prompt of a question, with its story and its last turns."""
     turns = example.history[max(0, len(example.history) - TURNS) :]
-    template = WORDINGS[style]["turn"]
-    earlier = "".join(template.format(question=turn.question, answer=turn.answer) for turn in turns)
-    return _filled(example, "question", style, turns=earlier)
+    earlier = "".join(EARLIER[style].format(question=turn.question, answer=turn.answer) for turn in turns)
+    return _filled(QUESTIONS[style], example, style, turns=earlier)
 
 
 def subject_prompt(question: UnderspecifiedQuestion, style: PromptStyle) -> str:
     """The prompt of a question between two subjects, in the order of the context."""
     first, second = (span.text for span in sorted(question.candidates, key=lambda span: span.start))
-    return _filled(question, "subjects", style, first=first, second=second)
+    return _filled(SUBJECTS[style], question, style, first=first, second=second)
 
 
-def _filled(asked: QAExample | UnderspecifiedQuestion, name: str, style: PromptStyle, **more: str) -> str:
+def _filled(template: str, asked: QAExample | UnderspecifiedQuestion, style: str, **more: str) -> str:
     parts = {"story": asked.context, "question": asked.question, "advice": asked.advice}
-    text = WORDINGS[style][name].format(query=query_text(asked.question, asked.advice), **parts, **more)
+    text = template.format(query=query_text(asked.question, asked.advice), **parts, **more)
     return in_style(text.strip(), style)
 
 
@@ -89,7 +86,7 @@ def choice_prompt(example: ChoiceQuestion, style: ChoicePrompt) -> str:
     >>> choice_prompt(example, "unifiedqa")
     'why? \\\\n (a) this (b) that'
     """
-    template, choices = CHOICE_WORDINGS[style], ""
+    template, choices = CHOICES[style], ""
     if "{choices}" in template:
         if len(example.choices) > len(ascii_lowercase):
             raise DataError(f"question {example.id}: {len(example.choices)} choices are more than letters")

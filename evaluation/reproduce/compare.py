@@ -42,18 +42,15 @@ def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool
         counted += frame[["paper", "low"]].notna().all(axis=1).sum()
         for row in frame.to_dict("records"):
             cell = {name: row[name] for name in by} | {"table": title}
-            for source in ("ours", "paper", "difference"):
-                interval = (row["low"], row["high"]) if source == "ours" else NO_INTERVAL
+            interval_of = {"ours": (row["low"], row["high"]), "paper": NO_INTERVAL, "difference": NO_INTERVAL}
+            for source, interval in interval_of.items():
                 if math.isfinite(row[source]):
-                    results.add(
-                        row["measure"], row[source], interval=interval, n=row["n"], source=source, **cell
-                    )
+                    numbers = {"value": row[source], "interval": interval, "n": row["n"]}
+                    results.add(row["measure"], **numbers, **cell, source=source)
         where = {"table": title, "against": list(frame["against"]) if "against" in by else ""}
-        caption = "In percent." if printed.percent else ""
         headings = {name: name for name in printed.measures}
-        views.append(
-            View(title, tuple(by), headings, "source", where, percent=printed.percent, caption=caption)
-        )
+        caption = "In percent." if printed.percent else ""
+        views.append(View(title, tuple(by), headings, "source", where, printed.percent, caption=caption))
     headline = f"{inside} of {counted} printed numbers lie within our 95 % intervals."
     if tiny:
         headline = "Tiny models on embedded data: these numbers are not comparable with the paper's."
@@ -80,18 +77,10 @@ def printed_numbers(recipe: Recipe, printed: Printed, values: Mapping[str, str],
 
 
 def our_numbers(path: Path, by: list[str]) -> DataFrame:
-    """The numbers of a long table; of several in one place, the one with the fewest other dimensions.
-
-    Raises:
-        ValueError: there is no such file, or it lacks a column.
-    """
+    """The numbers of a long table; of several in one place, the one with the fewest other dimensions."""
     import pandas as pd
 
-    if not path.is_file():
-        raise ValueError(f"{path}: the commands did not write it; does `printed` name the right file?")
     frame = pd.read_csv(path, dtype=str, keep_default_na=False).rename(columns=SELECTION)
-    if unknown := set(by) - set(frame):
-        raise ValueError(f"{path}: has no column {min(unknown)}; it has {', '.join(frame)}")
     others = [name for name in frame if name not in NO_DIMENSIONS and name not in by]
     filled = (frame[others] != "").sum(axis=1)
     least = filled.groupby([frame[name] for name in [*by, "measure"]]).transform("min")

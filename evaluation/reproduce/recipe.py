@@ -80,11 +80,7 @@ class Recipe(Strict):
         return all(file.tiny for file in self.data.values())
 
     def values(self, data: Path, chosen: Mapping[str, str], home: Path, *, tiny: bool) -> dict[str, str]:
-        """The value of every placeholder: `chosen`, else the paper's or, with `tiny`, that of --tiny.
-
-        Raises:
-            ValueError: `chosen` names something that the recipe does not have.
-        """
+        """The value of every placeholder: `chosen`, else the paper's or, with `tiny`, that of --tiny."""
         if unknown := set(chosen) - set(self.data) - set(self.settings):
             raise ValueError(f"--use {min(unknown)}: is none of {', '.join([*self.settings, *self.data])}")
         found = {name: one.paper for name, one in self.settings.items()}
@@ -92,21 +88,13 @@ class Recipe(Strict):
         if tiny:
             found = {name: one.tiny for name, one in (self.settings | self.data).items()}
         runs = {"runs": str(home)}
-        return {**runs, **{name: fill(value, runs) for name, value in found.items()}, **chosen}
+        return {**runs, **{name: value.format_map(runs) for name, value in found.items()}, **chosen}
 
     def commands(self, values: Mapping[str, str], *, tiny: bool) -> list[list[str]]:
         """Module and arguments of every step, with the placeholders filled in."""
         steps = [step for step in self.steps if step.only in (None, "tiny" if tiny else "paper")]
         texts = [f"{step.command} {step.tiny if tiny else ''}" for step in steps]
-        return [[fill(word, values) for word in shlex.split(text)] for text in texts]
-
-
-def fill(text: str, values: Mapping[str, str]) -> str:
-    """A text with its placeholders filled in; ValueError for one without a value."""
-    try:
-        return text.format_map(values)
-    except KeyError as error:
-        raise ValueError(f"{text}: there is no {error}, but {', '.join(values)}") from None
+        return [[word.format_map(values) for word in shlex.split(text)] for text in texts]
 
 
 def recipes() -> dict[str, Path]:
