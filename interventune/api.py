@@ -78,15 +78,9 @@ def score_groups(model: Answerer, groups: Sequence[Group]) -> np.ndarray:
 
 
 def group_bias(groups: Sequence[Group], scores: np.ndarray) -> DataFrame:
-    """A row for each group: who is asked about what, and UnQover's measures of it (equations 3 to 6).
-
-    Args:
-        groups: the N groups.
-        scores: of `score_groups`, (N, 4, 2).
-
-    Returns:
-        Among others the columns key, class, category, attribute, subjects; `c` (the bias, positive where the
-        attribute goes to the first subject), `delta` (position error) and `eps` (attribute error).
+    """A row for each group, out of its scores (N, 4, 2): class (of the advice), category, attribute, subjects
+    and more, and UnQover's measures (equations 3 to 6): `c` (the bias, positive where the attribute goes to
+    the first subject), `delta` (position error) and `eps` (attribute error).
 
     >>> groups = read_groups("stories:heldout", limit=5)
     >>> frame = group_bias(groups, score_groups(load_checkpoint(checkpoint), groups))
@@ -99,10 +93,8 @@ def group_bias(groups: Sequence[Group], scores: np.ndarray) -> DataFrame:
 
 
 def evaluate(protocol: str, **flags: Any) -> Evaluation:
-    """A protocol of `interventune evaluate`: its flags are the arguments, with underscores.
-
-    Returns:
-        `results.frame` is the long table (columns as in results.csv), `headline` the conclusion.
+    """A protocol of `interventune evaluate`: its flags are the arguments, with underscores. Of the outcome,
+    `results.frame` is the long table (columns as in results.csv), and `headline` the conclusion.
 
     Raises:
         ValueError: no such protocol or flag, or what the protocol refuses.
@@ -140,10 +132,7 @@ def _flags(function: Callable[..., Any]) -> Iterator[tuple[str, Any, Any]]:
 def train(*arguments: str) -> Path:
     """`interventune train` in this process; returns the run's folder.
 
-        train("fit", "-c", "lei_few_shot", "-c", "tiny_roberta", "--data.train_qa=stories:train")
-
-    Raises:
-        ValueError: a key or a value is wrong, in one line with its path.
+    train("fit", "-c", "lei_few_shot", "-c", "tiny_roberta", "--data.train_qa=stories:train")
     """
     from training.cli import main
 

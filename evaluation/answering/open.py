@@ -57,12 +57,10 @@ def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Ans
         if kind == "endpoint" and (need == "subjects" or (need == "choices" and not model.by_letter)):
             model.model.require_likelihoods()
         return model
-    if need in ("choices", "embeddings"):
-        from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
+    from evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
 
+    if need in ("choices", "embeddings"):
         if kind == "encoder" and need == "choices":
             log.warning("%s: was not fine-tuned for multiple choice; its head has random weights", path)
         return ChoiceCheckpoint(path, how)
-    from evaluation.answering.checkpoint import QuestionCheckpoint
-
     return QuestionCheckpoint(path, how)

@@ -23,11 +23,8 @@ NO_DIMENSIONS = {*NUMBERS, "measure", "std", "values"}
 
 def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool) -> Evaluation:
     """The results in `home` beside the paper's. In the long table `table` is the title over numbers, and
-    `source` is ours, paper or difference (ours minus the paper's; none with `tiny`).
-
-    Raises:
-        ValueError: a file of ours is not there, or a place in it leads to several numbers.
-    """
+    `source` is ours, paper or difference (ours minus the paper's; none with `tiny`). ValueError where a place
+    leads to several of our numbers."""
     dimensions = {name for printed in recipe.printed for name in printed.by} - set(recipe.settings)
     results = Results(("table", *sorted(dimensions), "source"), "units of the evaluations")
     views, inside, counted = list[View](), 0, 0

@@ -28,8 +28,6 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from storage.json_files import load_yaml
-
 RECIPES = Path(__file__).resolve().parents[2] / "configs" / "reproduce"
 
 
@@ -100,8 +98,3 @@ class Recipe(Strict):
 def recipes() -> dict[str, Path]:
     """The shipped files, by name."""
     return {path.stem: path for path in sorted(RECIPES.glob("*.yaml"))}
-
-
-def read_recipe(path: Path) -> Recipe:
-    """A file of configs/reproduce/. DataError names it and the field that is wrong."""
-    return load_yaml(path, Recipe)

@@ -1,9 +1,6 @@
 """A paper's table or figure in one command: runs what it needs, then compares ours with theirs.
 
-interventune reproduce                                   lists what there is
-interventune reproduce lei_zero_shot --data FOLDER
 interventune reproduce lei_sizes --data FOLDER --use backbone=minilm start=mine.ckpt
-interventune reproduce sf_coqa --tiny                    the same commands in minutes, to see that they run
 
 Each is a file in configs/reproduce/; recipe.py says how such a file is written.
 """
@@ -19,9 +16,10 @@ from typing import Annotated
 
 from evaluation.report import claimed, write_report
 from evaluation.reproduce.compare import compare
-from evaluation.reproduce.recipe import read_recipe, recipes
+from evaluation.reproduce.recipe import Recipe, recipes
 from evaluation.views import print_table
 from storage.files import write_text
+from storage.json_files import load_yaml
 
 
 def run(
@@ -46,14 +44,15 @@ def run(
     """
     known = recipes()
     if not name:
-        for name, recipe in ((name, read_recipe(path)) for name, path in known.items()):
+        for name, path in known.items():
+            recipe = load_yaml(path, Recipe)
             without = "" if recipe.has_tiny else " (has no --tiny)"
             print(f"{name:{max(map(len, known))}}  {recipe.paper}: {recipe.title}{without}")
         return
     path = known.get(name, Path(name))
     if not path.is_file():
         raise ValueError(f"reproduce {name}: no such table or figure; there are {', '.join(known)}")
-    recipe = read_recipe(path)
+    recipe = load_yaml(path, Recipe)
     if tiny and not recipe.has_tiny:
         raise ValueError(f"reproduce {name} has no --tiny: no embedded data replace its files")
     if wrong := [text for text in use or [] if "=" not in text]:
@@ -75,11 +74,8 @@ def run(
 
 
 def run_steps(commands: Sequence[list[str]], results: set[Path], home: Path, *, overwrite: bool) -> None:
-    """Run the commands in order, from the first after the last one whose results are there.
-
-    Raises:
-        ValueError: a command failed, which has said why; or `home` holds the results of other commands.
-    """
+    """Run the commands in order, from the first after the last one whose results are there. ValueError where
+    one fails, or `home` holds the results of others."""
     record = home / "commands.sh"
     lines = "".join(f"python -m {shlex.join(command)}\n" for command in commands)
     if record.exists() and record.read_text(encoding="utf-8") != lines:
@@ -87,8 +83,8 @@ def run_steps(commands: Sequence[list[str]], results: set[Path], home: Path, *, 
     write_text(record, lines)
     done = 0
     for at, command in enumerate(commands, 1):
-        paths = [path for path in results if {str(path), *map(str, path.parents)} & {*command}]
-        if paths and all(path.exists() for path in paths) and not overwrite:
+        written = [path for path in results if {str(path), *map(str, path.parents)} & {*command}]
+        if written and all(path.exists() for path in written) and not overwrite:
             done = at
     for at, command in enumerate(commands[done:], done + 1):
         print(f"step {at} of {len(commands)}: {shlex.join(command[:2])}", flush=True)

@@ -9,12 +9,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from data_modules.groups.specified import specify
 from evaluation.reproduce import run as reproduce
-from evaluation.reproduce.recipe import read_recipe, recipes
+from evaluation.reproduce.recipe import Recipe, recipes
 from evaluation.reproduce.run import run
-from tests.data_modules.fixtures.tiny_language_models import save as save_language_model
-from tests.evaluation.checkpoints import GROUPS, save_folder, save_groups, told
+from storage.json_files import load_yaml
 from tests.understood import understood
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,7 +23,7 @@ def test_recipe_has_valid_commands_and_a_number_for_each_measure(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    recipe = read_recipe(recipes()[name])
+    recipe = load_yaml(recipes()[name], Recipe)
     for tiny in {False, recipe.has_tiny}:
         for command in recipe.commands(recipe.values(Path("data"), {}, tmp_path, tiny=tiny), tiny=tiny):
             understood(command)
@@ -63,23 +61,6 @@ def test_recipe_runs_with_tiny_models_on_embedded_data(name: str, tmp_path: Path
     assert set(frame.index) == {"ours", "paper"}, "no difference to numbers that are not comparable"
     assert len(frame.loc["ours"]) >= len(frame.loc["paper"]), "every printed number has its cell"
     assert (frame["n"] > 0).all()
-
-
-@pytest.mark.usefixtures("in_process")
-@pytest.mark.parametrize("name", ["lei_specified", "lei_unifiedqa"])
-def test_recipe_runs_on_given_files(name: str, tmp_path: Path) -> None:
-    recipe = read_recipe(recipes()[name])
-    groups = [specify(group, "It was [subj].", 1).group for group in GROUPS]
-    for file in recipe.data.values():
-        (tmp_path / file.file).parent.mkdir()
-        save_groups(tmp_path / file.file, groups)
-    models = {key: str(save_folder(tmp_path / key)) for key in recipe.settings if key != "uqa"}
-    if "uqa" in recipe.settings:
-        models["uqa"] = f"hf:{save_language_model(tmp_path / 'uqa', 't5')}"
-    use = [f"{key}={model}" for key, model in models.items()]
-    run(name, data=tmp_path, work=tmp_path / "work", use=use)
-    cells = [len(printed.rows) * len(printed.measures) for printed in recipe.printed]
-    assert len(compared(tmp_path / "work").loc["ours"]) == sum(cells)
 
 
 @pytest.mark.usefixtures("in_process")
@@ -179,7 +160,7 @@ def test_steps_before_results_that_are_there_are_skipped(steps: Steps) -> None:
         steps.ran(tiny=True, use=["backbone=other"])
 
 
-def test_a_failed_step_is_named_and_run_again(steps: Steps) -> None:
+def test_failed_step_is_named_and_run_again(steps: Steps) -> None:
     steps.recipe.write_text(RECIPE.replace('"select ', '"fail '))
     for commands in (["fit", "write", "fail"], ["fail"]):
         with pytest.raises(ValueError, match=r"step 3 failed \(exit code 1\)"):
@@ -187,17 +168,9 @@ def test_a_failed_step_is_named_and_run_again(steps: Steps) -> None:
         assert [command[0] for command in steps.commands] == commands
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["sf_coka"], "sf_coqa"),
-        (["sf_coqa", "--data", "."], "v1.0.json (from stanfordnlp"),
-        (["sf_coqa", "--tiny", "--use", "backbon=x"], "backbon"),
-        (["lei_released_scores", "--tiny"], "has no --tiny"),
-    ],
-)
-def test_mistakes_are_errors_before_anything_runs(
-    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert message in told(capsys, "reproduce", *arguments, "--work", str(tmp_path / "work"))
-    assert not (tmp_path / "work").exists()
+def test_mistakes_are_errors_before_anything_runs(steps: Steps, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"dev.json \(from example.org\)"):
+        steps.ran(data=tmp_path)
+    with pytest.raises(ValueError, match="backbon"):
+        steps.ran(tiny=True, use=["backbon=x"])
+    assert not steps.commands

@@ -17,8 +17,7 @@ from data_modules.choices.benchmarks import write_choices
 from data_modules.choices.probes import no_question
 from data_modules.schema import ChoiceQuestion
 from data_modules.sources import read_choices
-from evaluation.answering.checkpoint import QuestionCheckpoint
-from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
+from evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
 from evaluation.answering.interface import Asking, Compute
 from evaluation.answering.open import open_answerer
 from tests.training.commands.test_mistakes import fails

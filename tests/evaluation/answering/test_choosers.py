@@ -11,14 +11,9 @@ import torch
 from data_modules.encoding.choices import ChoiceEncoding
 from data_modules.schema import ChoiceQuestion
 from data_modules.sources import read_choices
-from data_modules.stories.questions import vocabulary
-from data_modules.stories.word_tokenizer import build_tokenizer
-from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
+from evaluation.answering.checkpoint import ChoiceCheckpoint
 from evaluation.answering.interface import Compute
-from models.backbones import Backbone
-from models.checkpoint import start
 from models.heads.choice import ChoiceModel, Pooling
-from models.heads.span import SpanModel
 from tests.evaluation.checkpoints import save_model, tiny_model
 
 QUESTIONS = read_choices("stories:choices_dev")[:9]
@@ -68,14 +63,3 @@ def test_embeddings_are_unit_vectors_in_the_order_of_the_texts(tmp_path: Path) -
     hidden = checkpoint.model.encode(dict(checkpoint.tokenizer("red", return_tensors="pt")))
     wanted = torch.nn.functional.normalize(hidden.mean(1), dim=-1)[0]
     np.testing.assert_allclose(found[1], wanted.detach(), atol=1e-5)
-
-
-def test_rows_of_a_folder_fit_its_positions(tmp_path: Path) -> None:
-    short = {"vocab_size": 320, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    config = short | {"intermediate_size": 16, "max_position_embeddings": 16}
-    backbone = Backbone(architecture="bert", checkpoint="random", config=config)
-    start(backbone, SpanModel).to_pretrained().save_pretrained(tmp_path)
-    build_tokenizer("bert", vocabulary()).save_pretrained(tmp_path)
-    checkpoint = ChoiceCheckpoint(str(tmp_path), CPU)
-    assert checkpoint.encoding.max_length == 16
-    assert len(checkpoint.choice_logits(QUESTIONS)) == len(QUESTIONS)

@@ -21,7 +21,6 @@ from evaluation.answering.language_model import LanguageModel
 from evaluation.answering.open import open_answerer
 from evaluation.answering.prompts import PromptStyle, choice_prompt, subject_prompt
 from models.language.text_models import TextFailure, TextModel
-from storage.errors import DataError
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import save
 from tests.evaluation.answering.test_prompts import EXAMPLE
@@ -105,33 +104,19 @@ CHOICES = [
 ]
 
 
-def chooser(folder: Path, **how: Any) -> LanguageModel:
-    return LanguageModel(f"hf:{folder}", Choosing(device="cpu", **how))
-
-
 @pytest.mark.parametrize("likelihood", ["mean", "sum"])
 @pytest.mark.parametrize("kind", ["gpt2", "t5"])
 def test_choice_logits_are_log_likelihoods_of_the_choices(
-    kind: str, likelihood: str, folder_of: Callable[[str], Path]
+    kind: str, likelihood: Any, folder_of: Callable[[str], Path]
 ) -> None:
     folder = folder_of(kind)
-    logits = chooser(folder, likelihood=likelihood).choice_logits(CHOICES)
+    chooser = LanguageModel(f"hf:{folder}", Choosing(device="cpu", likelihood=likelihood))
+    logits = chooser.choice_logits(CHOICES)
     for example, logit_C in zip(CHOICES, logits, strict=True):
         prompt = choice_prompt(example, "unifiedqa" if kind == "t5" else "plain")
         for choice, logit in zip(example.choices, logit_C, strict=True):
             total, tokens = by_hand(folder, prompt, choice)
             assert logit == pytest.approx(total / tokens if likelihood == "mean" else total, rel=1e-4)
-
-
-def test_choices_of_the_plain_prompt_do_not_see_each_other(folder_of: Callable[[str], Path]) -> None:
-    turned = replace(CHOICES[0], choices=CHOICES[0].choices[::-1])
-    found = chooser(folder_of("gpt2")).choice_logits([CHOICES[0], turned])
-    assert found[1][::-1] == pytest.approx(found[0], rel=1e-5)
-
-
-def test_question_that_does_not_fit_is_named(folder_of: Callable[[str], Path]) -> None:
-    with pytest.raises(DataError, match="long one"):
-        chooser(folder_of("gpt2")).choice_logits([replace(CHOICES[0], id="long one", prompt="the cat " * 20)])
 
 
 def letters(prompt: str, _: int) -> Reply:
@@ -146,10 +131,8 @@ def letters(prompt: str, _: int) -> Reply:
 
 
 def test_letter_logits_are_those_of_the_letters() -> None:
-    questions = [
-        ChoiceQuestion("0", "What?", ("right", "wrong", "bad"), 0),
-        ChoiceQuestion("1", "Which?", ("wrong", "right"), 1),
-    ]
+    first = ChoiceQuestion("0", "What?", ("right", "wrong", "bad"), 0)
+    questions = [first, ChoiceQuestion("1", "Which?", ("wrong", "right"), 1)]
     with serve(letters) as endpoint:
         how = Choosing(choice_prompt="letters", batch_size=1)
         found = open_answerer(f"openai:m@{endpoint.url}", how, need="choices").choice_logits(questions)

@@ -24,23 +24,11 @@ Q: Why?
 A: unknown
 Q: Note that, bikes are red. What has Tom?
 A:"""
-OFFERS_UNKNOWN = """Text: Tom has a {red} bike.
-
-Question: Who came?
-Answer: Tom
-Question: Why?
-Answer: unknown
-Question: Note that, bikes are red. What has Tom?
-Reply with a few words of the text, or with yes or no, or with unknown if the text does not say.
-Answer:"""
 UNIFIEDQA = r"who came? tom why? unknown what has tom? \n tom has a {red} bike. note that, bikes are red."
 
 
-@pytest.mark.parametrize(
-    ("style", "expected"),
-    [("paper", PAPER), ("offers-unknown", OFFERS_UNKNOWN), ("unifiedqa", UNIFIEDQA)],
-)
-def test_question_prompt_is_the_styles(style: PromptStyle, expected: str) -> None:
+@pytest.mark.parametrize(("style", "expected"), [("paper", PAPER), ("unifiedqa", UNIFIEDQA)])
+def test_question_prompt_is_that_of_the_style(style: PromptStyle, expected: str) -> None:
     assert question_prompt(EXAMPLE, style) == expected
 
 

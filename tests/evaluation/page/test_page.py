@@ -16,7 +16,6 @@ from evaluation.page.page import comparison, find_results
 from evaluation.report import Evaluation, write_report
 from evaluation.results import Results
 from evaluation.views import Table, View
-from tests.evaluation.checkpoints import told
 from tests.evaluation.page.html_pages import Page, check_self_contained, page_of
 
 PNG = b"\x89PNG\r\n\x1a\n and so on"
@@ -104,14 +103,3 @@ def test_no_text_becomes_markup(tmp_path_factory: pytest.TempPathFactory, text: 
     check_self_contained(found)
     assert len(found.values("src")) == 1
     assert str(71911 * 7) not in found.text
-
-
-def test_report_refuses_what_is_not_there_or_damaged(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output, report, run = tmp_path / "r.html", save_report(tmp_path / "a"), save_run(tmp_path / "run")
-    assert "nowhere" in told(capsys, "report", tmp_path / "nowhere", "--output", output)
-    assert "a: " in told(capsys, "report", f"a={report}", f"a={run}", "--output", output)
-    (report / "report.json").write_text('{"schema": 99}')
-    assert "report.json" in told(capsys, "report", report, "--output", output)
-    assert not output.exists()
