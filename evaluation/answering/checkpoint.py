@@ -173,9 +173,10 @@ class QuestionCheckpoint(Checkpoint):
         spans: list[Span] = []
         for index in tqdm(data.batches(self.batch_size), desc=what, unit="batch", disable=None):
             batch = data[index]
-            inputs, where = self.moved(batch.inputs), (batch.context_BT, batch.max_context_BT, batch.cls_B)
-            context_BT, may_start_BT, cls_B = (value.to(self.device) for value in where)
-            shift_B = batch.shift_B.to(self.device)
+            inputs, device = self.moved(batch.inputs), self.device
+            context_BT, cls_B, shift_B = (
+                value.to(device) for value in (batch.context_BT, batch.cls_B, batch.shift_B)
+            )
             with self.autocast():
                 if isinstance(self.model, SpanModel):
                     best = self.model.predict_spans(inputs, context_BT, cls_B, longest)
@@ -183,6 +184,7 @@ class QuestionCheckpoint(Checkpoint):
                     ends = best.start_B - shift_B, best.end_B - shift_B
                     spans += decode_answers(data, batch.feature_B, *ends, best.score_B, best.null_B)
                 else:
+                    may_start_BT = batch.max_context_BT.to(device)
                     found = self.model.predict_answers(inputs, context_BT, may_start_BT, cls_B, longest)
                     self.require_finite(found.score_B, found.type_BC.abs())
                     scores = WindowScores(found.start_B - shift_B, found.end_B - shift_B, *found[2:])

@@ -20,7 +20,7 @@ from models.backbones import Backbone
 from models.checkpoint import KEY, describe, start
 from models.heads.causal import CausalModel
 from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import GROUPS, QUESTIONS
+from tests.evaluation.checkpoints import QUESTIONS
 from tests.evaluation.protocol_cases import CASES, Case, make_room
 
 ASKED = [case for case in CASES if case.protocol != "ask" and "--checkpoint" in case.flags(Path())]
@@ -69,15 +69,6 @@ def test_every_protocol_asks_base_and_adapter(case: Case, room: Path, tmp_path: 
     cells = run(case, room, tmp_path / "r", f"base=base:{room}/adapter.ckpt", f"tuned={room}/adapter.ckpt")
     cells.check()
     assert {"base", "tuned"} <= set(cells.frame["checkpoint"])
-
-
-def test_threads_do_not_change_scores(room: Path) -> None:
-    """Batches of several threads share one model."""
-    checkpoint = QuestionCheckpoint(f"{room}/causal", Asking(device="cpu", batch_size=1))
-    before, one = torch.get_num_threads(), checkpoint.subject_scores(GROUPS)
-    torch.set_num_threads(4)
-    torch.testing.assert_close(checkpoint.subject_scores(GROUPS), one)
-    torch.set_num_threads(before)
 
 
 def test_word_for_unknown_is_that_of_the_training(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
