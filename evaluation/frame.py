@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from evaluation.answering.interface import Ability, Answerer, Asking, Compute, named_sources
+from evaluation.answering.interface import Ability, Asking, Compute, named_sources
 from evaluation.figures import Panels
 from evaluation.headlines import Said, failure_note, headline
 from evaluation.report import Evaluation, Figure
@@ -57,8 +57,6 @@ def ask_each(
             open_answerer(path, cast(Asking, asking), need=need) if opened is None else opened(path)
         )
         found = ask(name, answerer)
-        if isinstance(answerer, Answerer):
-            answerer.log_unmatched()
         if identity := getattr(answerer, "identity", None):
             identities[name] = identity
         return found

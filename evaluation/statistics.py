@@ -86,15 +86,7 @@ def estimate(statistic: Statistic, rows: DataFrame) -> Estimate:
         statistic: what is computed.
         rows: its fields as float64, and the column `unit`; rows without a field (NaN) do not count.
     """
-    rows = rows.dropna(subset=list(statistic.fields))
-    if not len(rows):
-        return Estimate(math.nan, NO_INTERVAL, 0, 0)
-    columns_NC, units = _columns(statistic, rows), rows["unit"].nunique()
-    value, interval = _bootstrapped(statistic, rows["unit"], columns_NC)
-    if statistic.share and units > 1 and value in (0.0, 1.0):
-        interval = _around(value, units, low=0.0, scale=1.0)
-    n, units = statistic.n(columns_NC.sum(0)), _units(statistic, rows["unit"], columns_NC)
-    return Estimate(value, interval, int(n), units)
+    return _estimate(statistic, rows.dropna(subset=list(statistic.fields)))
 
 
 def estimate_change(statistic: Statistic, first: DataFrame, other: DataFrame) -> Estimate:
@@ -112,20 +104,27 @@ def estimate_change(statistic: Statistic, first: DataFrame, other: DataFrame) ->
     """
     first, other = (rows.dropna(subset=list(statistic.fields)) for rows in (first, other))
     both = first.index.intersection(other.index, sort=False)
-    if not len(both):
+    return _estimate(statistic, other.loc[both], first.loc[both])
+
+
+def _estimate(statistic: Statistic, *sides: DataFrame) -> Estimate:
+    """A statistic of rows, minus that of a second side if there is one."""
+    unit_N = sides[-1]["unit"]
+    units = unit_N.nunique()
+    if not units:
         return Estimate(math.nan, NO_INTERVAL, 0, 0)
-    first_NC, other_NC = (_columns(statistic, rows.loc[both]) for rows in (first, other))
-    unit_N = first.loc[both, "unit"]
-    value, interval = _bootstrapped(statistic, unit_N, other_NC, first_NC)
-    change_N, units = other_NC[:, 1] - first_NC[:, 1], unit_N.nunique()
-    if statistic.share and units > 1 and np.ptp(change_N) < 1e-12:
-        interval = _around(value, units, low=-1.0, scale=1 + abs(value))
-    n = min(statistic.n(side_NC.sum(0)) for side_NC in (first_NC, other_NC))
-    return Estimate(value, interval, int(n), _units(statistic, unit_N, first_NC, other_NC))
-
-
-def _columns(statistic: Statistic, rows: DataFrame) -> Floats:
-    return np.column_stack([np.ones(len(rows)), rows[list(statistic.fields)].to_numpy(dtype=np.float64)])
+    sides_NC = [
+        np.column_stack([np.ones(len(rows)), rows[list(statistic.fields)].to_numpy(dtype=np.float64)])
+        for rows in sides
+    ]
+    value, interval = _bootstrapped(statistic, unit_N, *sides_NC)
+    if statistic.share and units > 1:
+        if len(sides) > 1 and np.ptp(sides_NC[0][:, 1] - sides_NC[1][:, 1]) < 1e-12:
+            interval = _around(value, units, low=-1.0, scale=1 + abs(value))
+        elif len(sides) == 1 and value in (0.0, 1.0):
+            interval = _around(value, units, low=0.0, scale=1.0)
+    n = min(statistic.n(side_NC.sum(0)) for side_NC in sides_NC)
+    return Estimate(value, interval, int(n), _units(statistic, unit_N, *sides_NC))
 
 
 def _units(statistic: Statistic, unit_N: Series, *sides_NC: Floats) -> int:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-Cell = str | int | float | None
 MOST_CHANGES = 3
 """Checkpoints up to which changes stand in tables; those of more are in results.csv."""
 
@@ -27,7 +26,7 @@ class Table:
 
     title: str
     header: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[str | int, ...], ...]
     caption: str = ""
     lead: int = 1
 
@@ -43,8 +42,8 @@ class View:
         across: the dimension whose values are columns, or `measure`.
         where: dimension to the value or values that are shown; `against` is empty, and dimensions of a
             protocol that neither lead nor are in the first entry of its cells are, too.
-        percent: the measures that are shown in percent, with one decimal, as the papers print; True for all;
-            of a protocol by default its shares.
+        percent: the measures that are shown in percent, with one decimal, as the papers print; of a protocol
+            by default its shares.
         interval: show the interval in brackets.
         caption: under the table.
         most: lines that are shown; the rest is in results.csv.
@@ -55,7 +54,7 @@ class View:
     measures: Mapping[str, str] = field(default_factory=dict)
     across: str = "checkpoint"
     where: Mapping[str, Any] = field(default_factory=dict)
-    percent: Collection[str] | bool | None = None
+    percent: Collection[str] | None = None
     interval: bool = True
     caption: str = ""
     most: int = 90
@@ -67,8 +66,7 @@ class View:
 
     def in_percent(self, measure: str) -> bool:
         """Whether a measure is shown in percent."""
-        percent = self.percent or ()
-        return percent is True or (percent is not False and measure in percent)
+        return measure in (self.percent or ())
 
 
 def cells_of(frame: DataFrame, where: Mapping[str, Any]) -> DataFrame:
@@ -137,7 +135,7 @@ def _with_changes(frame: DataFrame, across: str) -> DataFrame:
 def shown(row: Mapping[str, Any], view: View) -> str:
     """A number with its interval.
 
-    >>> shown({"measure": "em", "value": 0.5, "low": 0.25, "high": 0.75}, View("", (), {}, percent=True))
+    >>> shown({"measure": "em", "value": 0.5, "low": 0.25, "high": 0.75}, View("", (), {}, percent={"em"}))
     '50.0 [25.0, 75.0]'
     """
     percent = view.in_percent(row["measure"])
@@ -170,7 +168,7 @@ def number(value: float, *, percent: bool = False) -> str:
 
 def markdown_table(table: Table) -> str:
     """The table in Markdown, without its title; columns of numbers are right-aligned."""
-    cells = [[format_cell(cell).replace("|", "\\|") for cell in row] for row in (table.header, *table.rows)]
+    cells = [[str(cell).replace("|", "\\|") for cell in row] for row in (table.header, *table.rows)]
     rule = ["---"] * table.lead + ["---:"] * (len(table.header) - table.lead)
     return "\n".join("| " + " | ".join(row) + " |" for row in [cells[0], rule, *cells[1:]])
 
@@ -187,14 +185,7 @@ def print_table(table: Table) -> None:
         justify: Any = "left" if i < table.lead else "right"
         grid.add_column(Text(name, style="italic"), justify=justify, overflow="fold")
     for row in table.rows:
-        grid.add_row(*(Text(format_cell(cell)) for cell in row))
+        grid.add_row(*(Text(str(cell)) for cell in row))
     console.print(Text(table.title, style="bold"))
     console.print(grid)
     console.print()
-
-
-def format_cell(value: Cell) -> str:
-    """Text as it is, numbers with three digits, a dash where there is none."""
-    if value is None or isinstance(value, float):
-        return number(math.nan if value is None else value)
-    return str(value)

@@ -87,9 +87,11 @@ def group_bias(groups: Sequence[Group], scores: np.ndarray) -> DataFrame:
     >>> bool(frame.c.abs().max() <= 1)
     True
     """
-    from evaluation.protocols.bias.groups import group_frame
+    from torch import as_tensor
 
-    return group_frame(groups, scores).reset_index(drop=True)
+    from evaluation.protocols.bias.groups import group_frame, group_row, with_scores
+
+    return with_scores(group_frame(map(group_row, groups)), as_tensor(scores)).reset_index(drop=True)
 
 
 def evaluate(protocol: str, **flags: Any) -> Evaluation:

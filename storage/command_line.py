@@ -43,8 +43,8 @@ def split_name(argument: str) -> tuple[str, str]:
     (('ot', 'runs/best.ckpt'), ('', 'hub:squad?a=b'), ('', 'runs/a=1/best.ckpt'))
     """
     name, _, source = argument.partition("=")
-    named = name and source and not {":", "/"} & {*name} and not os.path.exists(argument)
-    return (name, source) if named else ("", argument)
+    named = name.isprintable() and name and source and not {":", "/"} & {*name}
+    return (name, source) if named and not os.path.exists(argument) else ("", argument)
 
 
 class AtLeast(NamedTuple):

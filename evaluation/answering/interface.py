@@ -76,9 +76,6 @@ class Answerer:
         """The answer of every question, each once, in any order; `what` names the progress bar."""
         raise NotImplementedError
 
-    def log_unmatched(self) -> None:
-        """Log how many questions had no row in a file of answers, and how many rows no question."""
-
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
         """S(x) of both subjects in every variant: (N, V, S) float64 in [0, 1], in the order of `subjects`."""
         raise NotImplementedError

@@ -12,7 +12,6 @@ JSON Lines, a row an answer:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -21,8 +20,6 @@ from evaluation.answering.interface import Answer, Answerer
 from storage.errors import DataError
 from storage.files import file_digest
 from storage.json_files import field, json_lines
-
-log = logging.getLogger(__name__)
 
 MISSING = "not among the predictions"
 
@@ -36,7 +33,6 @@ class Predictions(Answerer):
     def __init__(self, path: str) -> None:
         self.path = path
         self.text_of: dict[tuple[str, str], str] = {}
-        self.asked: set[tuple[str, str]] = set()
         for where, row in json_lines(path, expected="id, variant and answer"):
             name, text = str(field(row, "id", str | int, where)), field(row, "answer", str, where)
             variant = str(row.get("variant", "os"))
@@ -56,13 +52,4 @@ class Predictions(Answerer):
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
         for i, example in enumerate(examples):
             key = (example.id, example.variant)
-            self.asked.add(key)
             yield Answer(i, self.text_of.get(key, ""), "" if key in self.text_of else MISSING)
-
-    def log_unmatched(self) -> None:
-        missing, unused = len(self.asked - self.text_of.keys()), len(self.text_of.keys() - self.asked)
-        if missing or unused:
-            log.warning(
-                "%s: %d of %d questions have no row; %d of %d rows were not asked for",
-                *(self.path, missing, len(self.asked), unused, len(self.text_of)),
-            )

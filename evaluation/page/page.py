@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 HOME = Path(__file__).parent
+GENERATOR = b'<meta name="generator" content="interventune report">'
+"""Tells a page of this command from other files: only such a page is replaced."""
 MARKDOWN = ["heading", "table", "list", "emphasis", "backticks", "escape", "image"]
 """What report.md may use; all else is shown as it is written."""
 EXAMPLES, LONGEST = 100, 300
@@ -63,6 +65,8 @@ def run(
         overwrite: replace the page if it exists.
     """
     refuse_existing(output, overwrite=overwrite)
+    if output.exists() and GENERATOR not in read_bytes(output):
+        raise ValueError(f"--output {output}: is no page of this command; choose another name")
     sections = find_results(results)
     write_text(output, page(sections))
     print(f"{len(sections)} runs and reports on one page: {output}")
@@ -92,6 +96,8 @@ def report_section(label: str, folder: Path) -> Section:
     """The report in a folder; DataError where a file is damaged, or of another version."""
     import pandas as pd
 
+    if links := [path for path in folder.iterdir() if path.is_symlink()]:
+        raise DataError(f"{links[0]}: leads out of the folder of the report; copy the file there")
     content = load_json(folder / "report.json", dict[str, Any])
     if content.get("schema") != SCHEMA:
         raise DataError(f"{folder / 'report.json'}: not of this version; run the protocol again")

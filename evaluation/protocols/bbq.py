@@ -11,6 +11,7 @@ Shape letters: M mentions, C choices, or columns of sums.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -112,8 +113,8 @@ def evaluate(
     sentences = {"none": ""}
     for argument in advice or []:
         name, sentence = split_name(argument)
-        if (name or sentence) in sentences:
-            raise ValueError(f"--advice {argument}: another is called so; write NAME=SENTENCE")
+        if (name or sentence) in sentences or os.path.exists(sentence):
+            raise ValueError(f"--advice {argument}: is a file, or named twice; write NAME=SENTENCE")
         sentences[name or sentence] = sentence
     found = read_bbq([(source, labelled_rows(source)) for source in data], metadata, limit)
 

@@ -46,8 +46,8 @@ def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool
                     results.add(row["measure"], **numbers, **cell, source=source)
         where = {"table": title, "against": list(frame["against"]) if "against" in by else ""}
         headings = {name: name for name in printed.measures}
-        caption = "In percent." if printed.percent else ""
-        views.append(View(title, tuple(by), headings, "source", where, printed.percent, caption=caption))
+        percent, caption = (printed.measures, "In percent.") if printed.percent else ((), "")
+        views.append(View(title, tuple(by), headings, "source", where, percent, caption=caption))
     headline = f"{inside} of {counted} printed numbers lie within our 95 % intervals."
     if tiny:
         headline = "Tiny models on embedded data: these numbers are not comparable with the paper's."

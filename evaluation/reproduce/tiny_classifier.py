@@ -40,9 +40,5 @@ def save_classifier(*, output: Path) -> None:
     tokenizer.save_pretrained(output)
 
 
-def main(argv: list[str] | None = None) -> int:
-    return run(save_classifier, "python -m evaluation.reproduce.tiny_classifier", argv)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(save_classifier, "python -m evaluation.reproduce.tiny_classifier"))

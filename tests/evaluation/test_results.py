@@ -43,7 +43,7 @@ def test_results_hold_one_number_a_cell(results: Results) -> None:
 
 
 def test_views_are_lines_of_cells_with_changes_as_columns(results: Results) -> None:
-    view = View("T", ("variant",), {"em": "EM"}, percent=True, interval=False)
+    view = View("T", ("variant",), {"em": "EM"}, percent={"em"}, interval=False)
     table = make_table(view, results.frame)
     assert table.header == ("variant", "ot", "ibt", "ibt - ot", "n")
     assert table.rows == (("os", "100.0", "75.0", "-25.0", 4), ("ts", "50.0", "0.0", "", 4))

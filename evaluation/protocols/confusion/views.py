@@ -72,7 +72,7 @@ CONFUSION = Protocol(
             },
             across="measure",
             where={"probe": "wrong_question"},
-            percent=False,
+            percent=(),
         ),
         View(
             "Choice paralysis",
