@@ -173,7 +173,7 @@ class Protocol:
             views=views,
             about=about,
             headline=headline(self.headline, results, names, self.cells[0], shares, self.good),
-            notes=[note for note in (*self.notes, failure_note(rows, results, self.failures)) if note],
+            notes=[note for note in (*self.notes, failure_note(rows, self.failures)) if note],
             figures=figures,
             examples=rows,
             console=self.console,

@@ -117,32 +117,31 @@ def short(value: float, *, percent: bool = False) -> str:
     return re.sub(r"^(-?)0\.", r"\1.", text)
 
 
-def failure_note(rows: Iterable[Row], results: Results, counted: str) -> str:
+def failure_note(rows: Iterable[Row], counted: str) -> str:
     """A paragraph on what was left unanswered, empty where nothing was; a checkpoint that answered nothing is
     logged.
 
     Args:
         rows: of all examples.
-        results: their numbers.
         counted: what the reasons count, in the plural.
 
     Raises:
         ValueError: no checkpoint answered anything.
     """
     reasons: dict[str, Counter[str]] = {}
+    answered = set()
     for row in rows:
         if "failure" in row:
             reasons.setdefault(row["checkpoint"], Counter())[row["failure"]] += 1
-    if not reasons:
-        return ""
-    numbers = results.frame.query("measure != 'failed' and n > 0")
+        else:
+            answered.add(row["checkpoint"])
     texts = {name: f"{name}: {listed(counts)}" for name, counts in reasons.items()}
-    for name in reasons.keys() - set(numbers["checkpoint"]):
-        log.warning("%s answered nothing, the report holds no number of it; %s", name, texts[name])
     parts = "; ".join(texts.values())
-    if numbers.empty:
+    if reasons and not answered:
         raise ValueError(f"nothing was answered, and no report was written; {parts}")
-    return f"Without an answer, counted apart and in no share ({counted}): {parts}."
+    for name in reasons.keys() - answered:
+        log.warning("%s answered nothing, the report holds no number of it; %s", name, texts[name])
+    return f"Without an answer, counted apart and in no share ({counted}): {parts}." if parts else ""
 
 
 def listed(reasons: Counter[Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -12,15 +12,12 @@ from transformers import AutoTokenizer
 from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.encoding.windows import Encoding
 from evaluation.__main__ import main
-from evaluation.answering.checkpoint import QuestionCheckpoint
-from evaluation.answering.interface import Asking
 from models.__main__ import main as models_main
 from models.adapters import own_weights
 from models.backbones import Backbone
 from models.checkpoint import KEY, describe, start
 from models.heads.causal import CausalModel
 from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import QUESTIONS
 from tests.evaluation.protocol_cases import CASES, Case, make_room
 
 ASKED = [case for case in CASES if case.protocol != "ask" and "--checkpoint" in case.flags(Path())]
@@ -69,11 +66,3 @@ def test_every_protocol_asks_base_and_adapter(case: Case, room: Path, tmp_path: 
     cells = run(case, room, tmp_path / "r", f"base=base:{room}/adapter.ckpt", f"tuned={room}/adapter.ckpt")
     cells.check()
     assert {"base", "tuned"} <= set(cells.frame["checkpoint"])
-
-
-def test_word_for_unknown_is_that_of_the_training(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoint = QuestionCheckpoint(f"{room}/adapter.ckpt", Asking(device="cpu"))
-    checkpoint.encoding = replace(checkpoint.encoding, unknown="not stated")
-    lines = ["Not stated", "attic"]
-    monkeypatch.setattr(checkpoint.model, "write", lambda inputs, starts, *_: lines[: len(starts)])
-    assert {answer.text for answer in checkpoint.answers(QUESTIONS[:2])} == {"unknown", "attic"}

@@ -29,8 +29,6 @@ STATISTICS = {"t", "p"}
 
 MORE = {
     "bias, language model": "bias --checkpoint hf:{}/causal --data {}/groups.json",
-    "faithfulness, language model": "faithfulness --checkpoint hf:{}/causal --data stories:conversation_dev "
-    "--limit 6 --max-new-tokens 2",
     "confusion, language model": "confusion --checkpoint hf:{}/causal --input stories:choices_dev --limit 5 "
     "--probes choice_paralysis --choices 3 --encoder {}/choice.ckpt",
     "feature-bias, classifier": "feature-bias --checkpoint {}/choice.ckpt --task stories:uppercase --limit 3",

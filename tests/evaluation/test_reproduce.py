@@ -160,14 +160,6 @@ def test_steps_before_results_that_are_there_are_skipped(steps: Steps) -> None:
         steps.ran(tiny=True, use=["backbone=other"])
 
 
-def test_failed_step_is_named_and_run_again(steps: Steps) -> None:
-    steps.recipe.write_text(RECIPE.replace('"select ', '"fail '))
-    for commands in (["fit", "write", "fail"], ["fail"]):
-        with pytest.raises(ValueError, match=r"step 3 failed \(exit code 1\)"):
-            steps.ran(tiny=True)
-        assert [command[0] for command in steps.commands] == commands
-
-
 def test_mistakes_are_errors_before_anything_runs(steps: Steps, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"dev.json \(from example.org\)"):
         steps.ran(data=tmp_path)

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.interventions.augmentation import template_sentence
-from data_modules.interventions.deletion import perturb, with_rationale
+from data_modules.interventions.deletion import perturb
 from data_modules.questions.rows import write_rows
-from data_modules.schema import QAExample, Rejected, Span, Variant
+from data_modules.schema import QAExample, Rejected, Variant
 from data_modules.stories.questions import qa_examples
 from evaluation.variants import Stories, VariantOptions, read_stories
 from storage.errors import DataError
@@ -54,15 +53,6 @@ def test_rows_are_joined_in_any_order_of_files_and_rows(tmp_path: Path) -> None:
     assert (alone.originals, alone.examples) == ([], {"ts_r": rows[:-8:-1]})
 
 
-def test_the_answers_sentence_stands_for_a_missing_rationale(tmp_path: Path) -> None:
-    context = "Anna is at home. Ben has a ball. He likes it."
-    bare = QAExample("q", context, "What has Ben?", (Span.locate("a ball", context, "q"),), dataset="squad")
-    write_rows([bare], tmp_path / "os.jsonl")
-    (found,) = read(tmp_path / "os.jsonl", variants=["ts_r"]).examples["ts_r"]
-    assert found == perturb(with_rationale(bare), "ts_r")
-    assert found.context == "Anna is at home. a ball"
-
-
 def test_several_data_sets_and_missing_originals_are_refused(tmp_path: Path) -> None:
     write_rows([*STORIES[:5], replace(STORIES[5], dataset="coqa")], tmp_path / "os.jsonl")
     with pytest.raises(DataError, match=r"coqa in .*os.jsonl"):
@@ -70,10 +60,3 @@ def test_several_data_sets_and_missing_originals_are_refused(tmp_path: Path) -> 
     write_rows(MADE["ts_r"], tmp_path / "ts_r.jsonl")
     with pytest.raises(DataError, match="--variants ts"):
         read(tmp_path / "ts_r.jsonl", variants=["ts"])
-
-
-def test_generated_sentences_are_those_of_the_templates() -> None:
-    found = read("stories:mixed_dev", variants=["ts_r_aug"], limit=80).examples["ts_r_aug"]
-    of_id = {story.id: template_sentence(story) for story in STORIES}
-    expected = {example.id: of_id[example.id] if example.appended else "" for example in MADE["ts_r"]}
-    assert {example.id: example.appended for example in found} == expected

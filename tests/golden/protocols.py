@@ -82,20 +82,6 @@ def shift(room: Room) -> dict[str, list[str]]:
     return {"spans": spans, "typed": ["--checkpoint", *typed_models(room), *data]}
 
 
-def negation(room: Room) -> dict[str, list[str]]:
-    models = ["--checkpoint", *typed_models(room)]
-    return {name: [*models, "--pairs", str(room.data / f"{name}.jsonl")] for name in ("pairs", "condaqa")}
-
-
-def predicate_argument(room: Room) -> dict[str, list[str]]:
-    models = ["--checkpoint", *typed_models(room)]
-    return {"report": models}
-
-
-def sensitivity(room: Room) -> dict[str, list[str]]:
-    return {"report": ["--checkpoint", *typed_models(room)]}
-
-
 def consistency_write(room: Room) -> dict[str, list[str]]:
     given = ["--beams", "2", "--new-tokens", "4", "--nonsense-groups", "2"]
     for name in ("adversarial", "neutral"):
@@ -149,9 +135,6 @@ PROTOCOLS: dict[str, Callable[[Room], dict[str, list[str]]]] = {
     "bias": bias,
     "faithfulness": faithfulness,
     "shift": shift,
-    "negation": negation,
-    "predicate-argument": predicate_argument,
-    "sensitivity": sensitivity,
     "consistency-write": consistency_write,
     "consistency": consistency,
     "confusion": confusion,

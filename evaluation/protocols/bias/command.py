@@ -87,7 +87,7 @@ def evaluate(
         add_effects(results, frames, place)
     report = views.BIAS.report(results, [*groups.example_rows(frame)], list(named), about)
     headline = report.headline + views.little_mass(results.frame, list(named)[-1])
-    return replace(report, headline=headline, views=[*report.views, *views.ranked_tables(results.frame)])
+    return replace(report, headline=headline, views=[*report.views, views.cluster_table(results.frame)])
 
 
 def ask_all(

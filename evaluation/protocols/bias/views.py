@@ -89,23 +89,12 @@ def little_mass(frame: DataFrame, checkpoint: str) -> str:
     return f" The two subjects get little probability, and mu means little: {'; '.join(found)}."
 
 
-def ranked_tables(frame: DataFrame) -> list[Table]:
-    """The attributes that go to each cluster most, as in UnQover's gender table; the subjects that a model is
-    most for or against."""
-    gamma = frame[(frame["measure"] == "gamma") & (frame["n"] > 1)]
-    gamma = gamma.sort_values("value", key=abs, ascending=False, kind="stable")
-    subjects = cells_of(gamma, {"attribute": "", "cluster": ""})
-    attributes = gamma[(gamma["cluster"] != "") & (gamma["attribute"] != "")]
-    attributes = attributes.sort_values("cluster", kind="stable")
-    towards = attributes[attributes["value"] > 0]
-    return [
-        ranked("Attributes of a cluster", attributes, towards, ["cluster", "category", "attribute"], 10),
-        ranked("Subjects of largest |gamma|", subjects, subjects, ["subject"], 4),
-    ]
-
-
-def ranked(title: str, cells: DataFrame, order: DataFrame, by: list[str], most: int) -> Table:
-    """The first places of an order of cells, at most so many of a class and cluster, as a table."""
-    places = order.drop_duplicates([*CELL, *by]).groupby([*CELL, "cluster"], sort=False).head(most)
-    view = View(title, (*CELL, *by), {"gamma": "gamma"}, caption="Others are in results.csv.")
-    return make_table(view, places[[*CELL, *by]].merge(cells))
+def cluster_table(frame: DataFrame) -> Table:
+    """The attributes that go to each cluster most, at most ten of each class, as in UnQover's gender table."""
+    by = [*CELL, "cluster", "category", "attribute"]
+    gamma = frame[(frame["measure"] == "gamma") & (frame["cluster"] != "") & (frame["attribute"] != "")]
+    gamma = gamma.sort_values(["cluster", "value"], ascending=[True, False], kind="stable")
+    places = gamma[(gamma["value"] > 0) & (gamma["n"] > 1)].drop_duplicates(by)
+    first = places.groupby([*CELL, "cluster"], sort=False).head(10)
+    view = View("Attributes of a cluster", tuple(by), {"gamma": "gamma"}, caption="Others: results.csv.")
+    return make_table(view, first[by].merge(gamma))

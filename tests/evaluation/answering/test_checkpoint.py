@@ -11,14 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from data_modules.encoding.windows import Encoding
-from data_modules.schema import QAExample, Span, query_text
+from data_modules.schema import QAExample, Span
 from evaluation.answering.checkpoint import QuestionCheckpoint
 from evaluation.answering.interface import Asking
-from models.backbones import Backbone
-from models.checkpoint import start
-from models.heads.answers import RationaleModel
-from tests.evaluation.checkpoints import GROUPS, QUESTIONS, Naive, save_ckpt, save_folder, save_model
+from tests.evaluation.checkpoints import GROUPS, QUESTIONS, Naive, save_ckpt, save_folder
 
 
 def opened(path: Path | str, **options: Any) -> QuestionCheckpoint:
@@ -37,18 +33,6 @@ def test_spans_do_not_depend_on_batches(architecture: str, tmp_path: Path) -> No
         for answer in answers:
             assert stories[answer.example].startswith(answer.text, answer.start)
             assert answer.text
-
-
-@pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
-def test_subject_scores_match_transformers(architecture: str, tmp_path: Path) -> None:
-    folder = save_folder(tmp_path / "folder", architecture)
-    naive, score_NVS = Naive(folder), opened(folder).subject_scores(GROUPS)
-    for group, score_VS in zip(GROUPS, score_NVS.tolist(), strict=True):
-        for variant, score_S in zip(group.variants, score_VS, strict=True):
-            query = query_text(variant.question, variant.advice)
-            for span, score in zip(variant.candidates, score_S, strict=True):
-                start, end = naive.score(variant.context, query, span.start, span.end)
-                assert score == pytest.approx(math.sqrt(start * end), rel=1e-4, abs=1e-6)
 
 
 def mentions(example: QAExample) -> QAExample:
@@ -71,27 +55,6 @@ def test_span_scores_match_transformers(tmp_path: Path) -> None:
         for span, score in zip(example.answers, score_M, strict=True):
             start, end = naive.score(example.context, query, span.start, span.end)
             assert score == pytest.approx(math.log(start * end) / 2 - none, abs=1e-4)
-
-
-def test_span_scores_of_rationale_heads_match_their_logits(tmp_path: Path) -> None:
-    """Of the softmax that types and positions share; unknown may need more."""
-    torch.manual_seed(0)
-    config = {"vocab_size": 320, "hidden_size": 32, "intermediate_size": 64}
-    model = start(Backbone(architecture="bert", checkpoint="random", config=config), RationaleModel)
-    path = save_model(tmp_path / "a.ckpt", model.eval(), Encoding())
-    example = mentions(QUESTIONS[0])
-    checkpoint = opened(path)
-    (found,) = checkpoint.span_scores([example])
-    encoded = checkpoint.tokenizer(
-        f"{example.advice} {example.question}", example.context, return_tensors="pt"
-    )
-    inside_BT = torch.tensor([[side == 1 for side in encoded.sequence_ids(0)]])
-    with torch.no_grad():
-        output = checkpoint.model(dict(encoded), torch.tensor([0]), inside_BT)
-    for span, score in zip(example.answers, found, strict=True):
-        at = encoded.char_to_token(0, span.start, sequence_index=1)
-        position = output.start_BT[0, at] + output.end_BT[0, at]
-        assert score == pytest.approx(float(position / 2 - output.type_BC[0, 2]), abs=1e-4)
 
 
 def test_subject_scores_do_not_depend_on_batches_nor_much_on_bfloat16(

@@ -46,14 +46,6 @@ def test_choice_logits_do_not_depend_on_batches(tmp_path: Path) -> None:
     assert one.choice_logits([]) == []
 
 
-def test_choice_logits_with_parity_are_padded_as_in_training(tmp_path: Path) -> None:
-    path = str(save_choice_ckpt(tmp_path / "a.ckpt", "roberta", "parity", padding="parity", max_length=64))
-    checkpoint = ChoiceCheckpoint(path, CPU)
-    assert (checkpoint.model.pooling, checkpoint.encoding.padding) == ("parity", "parity")
-    logits = checkpoint.choice_logits(MIXED)[0]
-    np.testing.assert_allclose(logits, checkpoint.choice_logits(QUESTIONS[:1])[0], atol=1e-5)
-
-
 def test_embeddings_are_unit_vectors_in_the_order_of_the_texts(tmp_path: Path) -> None:
     checkpoint = ChoiceCheckpoint(str(save_choice_ckpt(tmp_path / "a.ckpt")), replace(CPU, batch_size=2))
     texts = ["Anna is in the kitchen.", "red", "Anna is in the kitchen.", "Who has a ball?"]

@@ -10,9 +10,8 @@ import pytest
 
 from evaluation.answering.interface import Ability, Choosing
 from evaluation.answering.open import open_answerer
-from evaluation.processes import process_group
 from tests.data_modules.fixtures.tiny_language_models import save
-from tests.evaluation.checkpoints import QUESTIONS, save_ckpt
+from tests.evaluation.checkpoints import save_ckpt
 
 
 def identity(path: object, need: Ability = "spans", **how: Any) -> dict[str, Any]:
@@ -44,17 +43,3 @@ def test_identity_of_a_language_model_is_its_settings_and_wordings(kind: str, tm
         assert identity(path, "choices", **{name: value}) != one, name
     save(tmp_path / "gpt2", "gpt2", chat="{{ messages[0].content }}", seed=3)
     assert identity(path, "choices") != one
-
-
-def test_answers_of_a_decoder_are_kept_for_the_same_model_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, asked = tmp_path / "gpt2", list[str]()
-    question = QUESTIONS[0]
-    for seed in (2, 2, 3):
-        save(folder, "gpt2", seed=seed)
-        with process_group("cpu", tmp_path / "work.jsonl"):
-            answerer: Any = open_answerer(f"hf:{folder}", Choosing(device="cpu", max_new_tokens=2))
-            monkeypatch.setattr(answerer.model, "complete", lambda prompts: asked.extend(prompts) or prompts)
-            list(answerer.answers([question, question]))
-    assert len(asked) == 2

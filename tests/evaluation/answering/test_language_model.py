@@ -140,10 +140,3 @@ def test_letter_logits_are_those_of_the_letters() -> None:
     expected = [np.log(np.exp(values) / np.exp(values).sum()) for values in ([3, 0], [1, 2])]
     np.testing.assert_allclose(found[0], [*expected[0], -100], atol=1e-5)
     np.testing.assert_allclose(found[1], expected[1], atol=1e-5)
-
-
-def test_endpoint_without_likelihoods_is_refused_for_subjects() -> None:
-    with serve(lambda _, __: Reply(status=400), prompt_of=str) as endpoint:
-        with pytest.raises(ValueError, match="does not tell the log-probabilities"):
-            open_answerer(f"openai:m@{endpoint.url}", Choosing(), need="subjects")
-        assert len(endpoint.requests) == 1

@@ -16,6 +16,7 @@ from evaluation.page.page import comparison, find_results
 from evaluation.report import Evaluation, write_report
 from evaluation.results import Results
 from evaluation.views import Table, View
+from tests.evaluation.checkpoints import told
 from tests.evaluation.page.html_pages import Page, check_self_contained, page_of
 
 PNG = b"\x89PNG\r\n\x1a\n and so on"
@@ -103,3 +104,16 @@ def test_no_text_becomes_markup(tmp_path_factory: pytest.TempPathFactory, text: 
     check_self_contained(found)
     assert len(found.values("src")) == 1
     assert str(71911 * 7) not in found.text
+
+
+def test_overwrite_replaces_nothing_but_a_page_and_links_are_not_followed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report, other = save_report(tmp_path / "report"), tmp_path / "best.ckpt"
+    other.write_text("weights")
+    for flags in ([], ["--overwrite"]):
+        assert "best.ckpt" in told(capsys, "report", report, "--output", other, *flags)
+    (report / "em.png").unlink()
+    (report / "em.png").symlink_to(other)
+    assert "em.png" in told(capsys, "report", report, "--output", tmp_path / "page.html")
+    assert other.read_text() == "weights"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +12,8 @@ import pytest
 import evaluation.protocols.bbq as protocol
 from data_modules.choices.bbq import BBQItem, read_bbq
 from data_modules.schema import QAExample
-from data_modules.sources import labelled_rows, read_choices
-from evaluation.answering.interface import Answerer, Choosing
+from data_modules.sources import labelled_rows
+from evaluation.answering.interface import Answerer
 from storage.json_files import json_lines
 from tests.evaluation.bbq_files import bbq_rows, save_bbq
 from tests.evaluation.cells import Cells
@@ -111,18 +110,3 @@ def test_choice_named_takes_the_choice_with_most_words_in_common(tmp_path: Path)
         assert protocol.choice_named(text, item) == slot
     for text in ("a key", "cellist and pianist"):
         assert isinstance(protocol.choice_named(text, item), str)
-
-
-def test_ability_follows_from_what_a_model_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "kind_of", str)
-    ways: dict[Any, str] = {"choice": "choices", "causal": "choices", "local": "choices", "span": "mentions"}
-    ways |= {"rationale": "mentions", "encoder": "mentions", "endpoint": "spans", "file": "spans"}
-    assert {kind: protocol.ability(kind, Choosing()) for kind in ways} == ways
-    assert protocol.ability("endpoint", Choosing(choice_prompt="letters")) == "choices"
-
-
-def test_read_choices_reads_bbq_as_a_benchmark(tmp_path: Path) -> None:
-    save_bbq(tmp_path)
-    (_, question, decided, *_) = read_choices(tmp_path / "bbq.jsonl")
-    assert (question.benchmark, question.choices[question.label]) == ("bbq", "Not known")
-    assert (question.target, decided.target) == ("unknown", "label")

@@ -106,19 +106,6 @@ def test_quotation_marks_cost_no_exact_match(tmp_path: Path, monkeypatch: pytest
     assert cells("consistency", checkpoint="one", variant="quoted") == 1
 
 
-def test_hotpotqa_and_coqa_from_their_files(
-    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(monkeypatch, {"stubborn": stubborn})
-    hotpot = run(tmp_path / "h", "stubborn", "--data", shared / "data/hotpotqa/distractor-100.json")
-    assert hotpot.n("em", checkpoint="stubborn", variant="os") == 100
-    assert hotpot("em", checkpoint="stubborn", variant="os_r") == 1
-    coqa = run(tmp_path / "c", "stubborn", "--data", shared / "data/coqa/dev-1-story.json")
-    assert coqa.n("em", checkpoint="stubborn", variant="os") == 12
-    # Leave-one-out: the first human answer against the others.
-    assert 0 < coqa("em", checkpoint="stubborn", variant="os") < 1
-
-
 def test_report_warns_of_single_references_of_coqa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, {"stubborn": stubborn})
     for name, save in (("hub", save_hub_rows), ("file", save_file)):

@@ -12,11 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from pandas.testing import assert_frame_equal
 from scipy.stats import spearmanr
 
 from data_modules.groups.advice import unadvised
-from data_modules.groups.lei import ScoredGroup, write_lei
 from data_modules.groups.planting import latent_strength
 from data_modules.groups.specified import specify
 from data_modules.schema import ADVICE_CLASSES, query_text
@@ -244,19 +242,6 @@ def test_scores_are_those_of_transformers(architecture: str, room: Path, tmp_pat
         torch.testing.assert_close(torch.tensor(line["scores"]), torch.tensor(expected), rtol=2e-4, atol=0)
         assert line["prediction"] == [group.subjects[two > one] for one, two in line["scores"]]
     assert len({round(line["c"], 6) for line in lines}) > 10
-
-
-def test_predictions_with_the_same_scores_give_the_same_numbers(
-    one: Cells, room: Path, tmp_path: Path
-) -> None:
-    scored = []
-    for line, group in zip(examples_of(room / "report"), ALL, strict=True):
-        probabilities: Any = tuple(tuple((score, score) for score in variant) for variant in line["scores"])
-        scored.append(ScoredGroup(group, probabilities))
-    write_lei(scored, tmp_path / "a.json")
-    cells = cells_of(tmp_path, "--predictions", tmp_path / "a.json", "--planted-seed", "5")
-    expected, found = (frame.drop(columns="data") for frame in (one.frame, cells.frame))
-    assert_frame_equal(found, expected, rtol=1e-12, atol=0)
 
 
 def test_spearman_is_that_of_gamma_and_the_planted_rank_within_the_category(one: Cells, room: Path) -> None:

@@ -88,20 +88,6 @@ def test_carry_kept_and_gap_equal_naive_means(domain: str, folder: Path) -> None
     assert cells("scope_gap", **place) == pytest.approx(gap)
 
 
-def test_kept_is_also_by_domain_of_the_advice(folder: Path) -> None:
-    place = {"class": "mismatched_ethical", "domain": "diet", "advice_domain": "song"}
-    values = sizes(folder, "after", "mismatched_ethical", domain="diet", advice_domain="song").values()
-    without = sizes(folder, "after", "none", domain="diet").values()
-    row = Cells(folder / "r").row("kept", checkpoint="after", **place)
-    assert (row["value"], row["n"]) == (pytest.approx(fmean(values) / fmean(without)), 6)
-
-
-def test_side_effects_are_changes_of_the_questions_without_advice(folder: Path) -> None:
-    before, after = (fmean(sizes(folder, name, "none").values()) for name in ("before", "after"))
-    place = {"checkpoint": "after", "against": "before", "class": "none"}
-    assert Cells(folder / "r")("mean_abs_c", **place) == pytest.approx(after - before)
-
-
 def test_a_resample_draws_questions_with_all_that_is_asked_of_them(folder: Path) -> None:
     """The interval of a change of carry, against naive resamples of the questions."""
     number: dict[str, int] = {}
