@@ -110,7 +110,7 @@ def likelihoods(
             assert turn.notes["accuracy"] == accuracy(exact, asked), f"{name} chooses otherwise"
             wrong = [row for row in zip(turn.found, exact, strict=True) if not np.allclose(*row, 1e-6, 1e-4)]
             assert name != OURS or not wrong, f"log-likelihoods differ: {wrong[0]}"
-    source = Path(split_labels(questions, "")[0]).name
+    source = Path(split_labels(questions)[0]).name
     return rows_of("likelihoods", "questions/s", made, {"questions": f"{len(asked)} ({source})"})
 
 

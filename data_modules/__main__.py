@@ -21,10 +21,6 @@ COMMANDS = {
         "interventions.perturb_command:count_questions",
         "count stories and questions in every variant, by type of answer",
     ),
-    "condaqa": (
-        "tasks.commands:write_condaqa",
-        "write pairs of passages with opposite answers from CondaQA",
-    ),
     "toxicity-prompts": (
         "tasks.commands:write_toxicity_prompts",
         "draw adversarial and neutral prompts from RealToxicityPrompts",
@@ -32,10 +28,6 @@ COMMANDS = {
     "feature-bias": (
         "tasks.commands:write_feature_task",
         "write a task that tells which of two features is learned, from labelled texts",
-    ),
-    "feature-bias-tasks": (
-        "tasks.paper_tasks:write_paper_tasks",
-        "write the feature-bias paper's tasks from IMDb, Yelp, CivilComments, MNLI and BoolQ",
     ),
     "feature-bias-rows": (
         "tasks.commands:write_feature_rows",

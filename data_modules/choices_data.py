@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
@@ -200,5 +200,5 @@ def with_probes(
             made = no_right_answer(examples, seed, targets=drawn)
         for i, example in zip(drawn, made, strict=True):
             followers[i].append(len(examples) + len(added))
-            added.append(example)
+            added.append(replace(example, target="uniform"))
     return added, followers

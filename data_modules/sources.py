@@ -102,30 +102,17 @@ def read_groups(source: str | Path, *, skip_bad: bool = False) -> Iterator[Group
     yield from _read(str(source), "groups", skip_bad=skip_bad)
 
 
-def read_choices(
-    source: str | Path, *, labels: str | Path = "", benchmark: str = "auto"
-) -> list[ChoiceQuestion]:
-    """Multiple-choice questions.
-
-    Args:
-        source: where they are; `PATH+LABELS` names a file of labels, one whole number a line.
-        labels: the same.
-        benchmark: `auto` tells the format; a name demands it.
+def read_choices(source: str | Path) -> list[ChoiceQuestion]:
+    """Multiple-choice questions; `PATH+LABELS` names a file of labels, one whole number a line.
 
     Raises:
         DataError: names place and field for a missing file or field, another format, not as many labels as
-            questions, a label that no choice has, a number of choices that differs within a benchmark.
+            questions, or a label that no choice has.
     """
     from data_modules.choices.benchmarks import split_labels
 
-    text, label_file = split_labels(str(source), str(labels))
-    if not text.startswith("stories:"):
-        return list(_read(text, "choices", labels=label_file, benchmark=benchmark))
-    if label_file:
-        raise DataError(f"{label_file}: embedded questions hold their labels themselves; leave it out")
-    if benchmark not in ("auto", "rows"):
-        raise DataError(f"{text}: holds rows, not {benchmark}")
-    return list(_read(text, "choices"))
+    path, labels = split_labels(str(source))
+    return list(_read(path, "choices", labels=labels))
 
 
 def format_of(source: str | Path) -> Format:

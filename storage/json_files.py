@@ -197,6 +197,8 @@ def _refused(error: Any, value: Any, where: str) -> DataError:
     """The first thing that is wrong, says pydantic's error, and where in `value`."""
     errors = error.errors(include_url=False)
     first = errors[0]
+    if first["type"] == "value_error":  # the record's own check
+        return DataError(f"{where}: {first['ctx']['error']}")
     place, inside = "", value
     for part in first["loc"]:  # also holds the names of the members of a union
         if isinstance(inside, Mapping) and part in inside:

@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from data_modules.sources import read_choices, read_groups, read_questions
-from data_modules.tasks.wording import read_wordings
+from data_modules.tasks.features import read_wordings
 from evaluation.protocols.consistency.specifications import Method, read_specifications
 from interventune.command import COMMANDS as COMMANDS_OF
 from tests.understood import understood

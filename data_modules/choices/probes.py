@@ -14,9 +14,8 @@ text stands in the question already.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -31,73 +30,39 @@ _TRIES = 16
 
 def no_question(examples: Iterable[ChoiceQuestion]) -> list[ChoiceQuestion]:
     """The choices alone: the prompt is empty, the label becomes the pseudo-correct slot."""
-    return [
-        replace(example, prompt="", probe="no_question", donors=(), target="uniform") for example in examples
-    ]
+    return [replace(example, prompt="", probe="no_question") for example in examples]
 
 
 def wrong_question(
     examples: Sequence[ChoiceQuestion], seed: int, *, targets: Sequence[int] | None = None
 ) -> list[ChoiceQuestion]:
-    """The prompt of another question, uniformly random; choices and label stay.
-
-    Args:
-        examples: the originals.
-        seed: of the trial.
-        targets: indices of the questions to change; all by default.
-
-    Raises:
-        DataError: a question has the prompt of all others.
-    """
-    rng, prompt_N = (
-        probe_rng(examples, "wrong_question", seed),
-        np.array(_numbers(x.prompt for x in examples)),
-    )
-
-    def fits(i: int, at: np.ndarray) -> np.ndarray:
-        return np.asarray(prompt_N[at] != prompt_N[i])
-
-    changed = []
-    for i in range(len(examples)) if targets is None else targets:
-        donor = _draw(rng, len(examples), partial(fits, i), examples[i], "another prompt")
-        prompt = examples[donor].prompt
-        changed.append(
-            replace(examples[i], prompt=prompt, probe="wrong_question", donors=(donor,), target="uniform")
-        )
-    return changed
+    """The prompt of another question, uniformly random; choices and label stay. DataError where all others
+    have the same prompt."""
+    prompt_N, _, _ = _numbered(examples)
+    at = range(len(examples)) if targets is None else targets
+    donors = _draw(examples, "wrong_question", seed, at, lambda i, few: prompt_N[few] != prompt_N[i])
+    return [
+        replace(examples[i], prompt=examples[donor].prompt, probe="wrong_question", donors=(donor,))
+        for i, donor in zip(at, donors, strict=True)
+    ]
 
 
 def no_right_answer(
     examples: Sequence[ChoiceQuestion], seed: int, *, targets: Sequence[int] | None = None
 ) -> list[ChoiceQuestion]:
     """The right choice of another question, uniformly random, in the slot of the right one; all else stays.
-
-    Args:
-        examples: the originals.
-        seed: of the trial.
-        targets: indices of the questions to change; all by default.
-
-    Raises:
-        DataError: no other right choice fits a question.
-    """
-    rng = probe_rng(examples, "no_right_answer", seed)
+    DataError where no other right choice fits."""
     prompt_N, choices_of, right_N = _numbered(examples)
 
-    def fits(i: int, at: np.ndarray) -> np.ndarray:
-        return (prompt_N[at] != prompt_N[i]) & ~np.isin(right_N[at], choices_of[i])
+    def fits(i: int, few: np.ndarray) -> np.ndarray:
+        return (prompt_N[few] != prompt_N[i]) & ~np.isin(right_N[few], choices_of[i])
 
-    what = "a right choice of another prompt that it does not hold yet"
-    changed = []
-    for i in range(len(examples)) if targets is None else targets:
-        example = examples[i]
-        donor = _draw(rng, len(examples), partial(fits, i), example, what)
-        choices = list(example.choices)
-        choices[example.label] = examples[donor].choices[examples[donor].label]
-        changed.append(
-            replace(
-                example, choices=tuple(choices), probe="no_right_answer", donors=(donor,), target="uniform"
-            )
-        )
+    changed, at = [], range(len(examples)) if targets is None else targets
+    for i, donor in zip(at, _draw(examples, "no_right_answer", seed, at, fits), strict=True):
+        choices = list(examples[i].choices)
+        choices[examples[i].label] = right_choice(examples[donor])
+        example = replace(examples[i], choices=tuple(choices))
+        changed.append(replace(example, probe="no_right_answer", donors=(donor,)))
     return changed
 
 
@@ -125,33 +90,32 @@ def choice_paralysis(
     Raises:
         DataError: a question has fewer than n - 1 donors with different texts.
     """
-    at = range(len(examples)) if targets is None else targets
     rng = probe_rng(examples, "choice_paralysis", seed)
     prompt_N, _, right_N = _numbered(examples)
     changed = []
-    for row, i in enumerate(at):
+    for row, i in enumerate(range(len(examples)) if targets is None else targets):
         # Both are always drawn, so that one seed gives the same slots for every n and either sampling.
         order_N, place = rng.permutation(len(examples)), rng.random()
         if similarity is not None:
             order_N = np.argsort(-similarity[row], kind="stable")
-        elsewhere_N, seen = prompt_N != prompt_N[i], {right_N[i]}
-        donors: list[int] = []  # the first whose right choices differ from the own one and from each other
-        for j in order_N:
-            if len(donors) == n - 1:
-                break
-            if elsewhere_N[j] and right_N[j] not in seen:
-                seen.add(right_N[j])
-                donors.append(int(j))
+        order = order_N[(prompt_N[order_N] != prompt_N[i]) & (right_N[order_N] != right_N[i])]
+        _, first = np.unique(right_N[order], return_index=True)  # of each text
+        donors = order[np.sort(first)[: n - 1]].tolist()
         if len(donors) < n - 1:
             raise DataError(
                 f"question {examples[i].id}: choice paralysis with {n} choices needs {n - 1} different right "
                 f"choices of other prompts, there are {len(donors)}; give more questions or fewer choices"
             )
-        choices, slot = [examples[j].choices[examples[j].label] for j in donors], int(place * n)
-        choices.insert(slot, examples[i].choices[examples[i].label])
-        made = replace(examples[i], probe="choice_paralysis", choices=tuple(choices), label=slot)
-        changed.append(replace(made, donors=tuple(donors), target="label"))
+        choices, slot = [right_choice(examples[j]) for j in donors], int(place * n)
+        choices.insert(slot, right_choice(examples[i]))
+        example = replace(examples[i], choices=tuple(choices), label=slot)
+        changed.append(replace(example, probe="choice_paralysis", donors=tuple(donors)))
     return changed
+
+
+def right_choice(example: ChoiceQuestion) -> str:
+    """Its text."""
+    return example.choices[example.label]
 
 
 def draw_instances(examples: Sequence[ChoiceQuestion], seed: int, count: int) -> list[int]:
@@ -180,22 +144,26 @@ def _numbered(examples: Sequence[ChoiceQuestion]) -> tuple[np.ndarray, list[list
 
 
 def _draw(
-    rng: np.random.Generator,
-    count: int,
-    fits: Callable[[np.ndarray], np.ndarray],
-    example: ChoiceQuestion,
-    what: str,
-) -> int:
-    """An index uniformly among those that fit: out of a few at random, which nearly always holds one, or out
-    of all. To look at all of them for every question would take hours on the largest sets."""
-    few = rng.integers(count, size=_TRIES)
-    fitting = few[fits(few)]
-    if len(fitting):
-        return int(fitting[0])
-    pool = np.flatnonzero(fits(np.arange(count)))
-    if not len(pool):
-        raise DataError(f"question {example.id}: no other question has {what}; give more questions")
-    return int(pool[rng.integers(len(pool))])
+    examples: Sequence[ChoiceQuestion],
+    probe: Probe,
+    seed: int,
+    at: Sequence[int],
+    fits: Callable[[int, np.ndarray], np.ndarray],
+) -> Iterator[int]:
+    """For each index in `at` another one, uniformly among those that fit: out of a few at random, which
+    nearly always hold one, or out of all. To look at all for every question would take hours on the largest
+    sets. DataError where none fits."""
+    rng, count = probe_rng(examples, probe, seed), len(examples)
+    for i in at:
+        few = rng.integers(count, size=_TRIES)
+        fitting = few[fits(i, few)]
+        if not len(fitting):
+            every = np.arange(count)
+            every = every[fits(i, every)]
+            if not len(every):
+                raise DataError(f"question {examples[i].id}: no text for {probe} fits; give more questions")
+            fitting = every[[rng.integers(len(every))]]
+        yield int(fitting[0])
 
 
 def _numbers(texts: Iterable[str]) -> list[int]:

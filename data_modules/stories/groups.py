@@ -3,35 +3,22 @@
     from data_modules.stories.groups import groups
     for group in groups("heldout"): ...
 
-| split               | subjects | attributes | contexts | advice                |
-|---------------------|----------|------------|----------|-----------------------|
-| `planting`          | all      | all        | all      | none or known wording |
-| `train`             | known    | known      | known    | known wordings        |
-| `heldout`           | known    | known      | held out | known wordings        |
-| `unseen_subjects`   | unseen   | known      | all      | known wordings        |
-| `unseen_attributes` | known    | unseen     | all      | known wordings        |
-| `unseen_advice`     | known    | known      | held out | held-out wordings     |
-| `unseen`            | unseen   | unseen     | all      | held-out wordings     |
-| `scope`             | known    | known      | held out | known wordings        |
-
-`scope` asks whether advice is followed where it belongs: beside ethical and adversarial advice it holds the
-same said of another trait (age, height), as mismatched advice. The others call such advice irrelevant.
-
-Each (pair, attribute) has its own held-out contexts, so `heldout` shares no key with `train`, not even
-without the advice.
+`planting` holds any two rivals, half of them without advice. Of the other splits the table SPLITS says which
+subjects, attributes, contexts and wordings of advice they hold. Each (pair, attribute) has its own held-out
+contexts, so `heldout` shares no key with `train`, not even without the advice. `scope` asks whether advice is
+followed where it belongs: beside ethical and adversarial advice it holds the same said of another trait (age,
+height), as mismatched advice; the others call such advice irrelevant.
 
 All but `planting` hold their classes in equal number, and every (pair, attribute) of the split equally
 often in each: mu takes a maximum over attributes, and a ragged design would inflate it (LEI spec 2.4).
-A name with `_unadvised` behind it gives the split's distinct groups without any advice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from random import Random
+from typing import Literal, NamedTuple
 
-from data_modules.groups.advice import drop_advice
 from data_modules.groups.planting import latent_strength
 from data_modules.schema import LEAD_IN, AdviceClass, Group, Span, UnderspecifiedQuestion
 from data_modules.stories import words
@@ -41,18 +28,18 @@ ADVISED: tuple[AdviceClass, ...] = ("ethical", "adversarial", "irrelevant")
 SCOPE: tuple[AdviceClass, ...] = ("ethical", "adversarial", "mismatched_ethical", "mismatched_adversarial")
 HELD_OUT_CONTEXTS = 2
 """How many context templates of each (pair, attribute) no training group uses."""
-UNADVISED = "_unadvised"
+PLANTING_GROUPS = 4_000
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
-    """One row of the table above; `rounds`: groups of every (pair, attribute) in each class."""
+class Split(NamedTuple):
+    """One split."""
 
     subjects: tuple[str, ...]
     unseen_attributes: bool
-    contexts: str  # "known" | "held_out" | "all"
+    contexts: Literal["known", "held_out", "all"]
     unseen_advice: bool
     rounds: int
+    """Groups of every (pair, attribute) in each class."""
     classes: tuple[AdviceClass, ...] = ADVISED
 
 
@@ -65,23 +52,16 @@ SPLITS = {
     "unseen": Split(words.UNSEEN_SUBJECTS, True, "all", True, 2),
     "scope": Split(words.SUBJECTS, False, "held_out", False, 1, SCOPE),
 }
-PLANTING_GROUPS = 4_000
 
 
 def groups(split: str, seed: int = 0) -> Iterator[Group]:
-    """The groups of a split, shuffled; `<split>_unadvised` drops advice and the repetitions that leaves.
-
-    Raises DataError for a split that does not exist.
-    """
-    if split.endswith(UNADVISED):
-        yield from {g.key: g for g in map(drop_advice, groups(split.removesuffix(UNADVISED), seed))}.values()
-    elif split == "planting":
+    """The groups of a split, shuffled. DataError for a split that does not exist."""
+    if split == "planting":
         yield from _planting(seed)
     elif split in SPLITS:
         yield from _advised(split, seed)
     else:
-        names = ", ".join(["planting", *SPLITS])
-        raise DataError(f"no groups called {split!r}; choose from {names}, each also with {UNADVISED}")
+        raise DataError(f"no groups called {split!r}; choose from {', '.join(['planting', *SPLITS])}")
 
 
 def rivals(subjects: tuple[str, ...], seed: int) -> list[tuple[str, str]]:
@@ -97,10 +77,8 @@ def rivals(subjects: tuple[str, ...], seed: int) -> list[tuple[str, str]]:
 
 
 def _advised(split: str, seed: int) -> Iterator[Group]:
-    row = SPLITS[split]
-    rng = Random(f"groups/{split}/{seed}")
+    row, rng, built = SPLITS[split], Random(f"groups/{split}/{seed}"), []
     everything = list(range(len(words.CONTEXTS)))
-    built = []
     for category in words.CATEGORIES:
         for pair in rivals(row.subjects, seed):
             for attribute in _attributes(category, row.unseen_attributes):
@@ -112,23 +90,22 @@ def _advised(split: str, seed: int) -> Iterator[Group]:
                 for advice_class in row.classes:
                     for template in rng.sample(templates, row.rounds):
                         advice = _random_advice(advice_class, category, row.unseen_advice, rng)
-                        built.append(_group(pair, template, category, attribute, advice_class, *advice))
+                        built.append(_group(pair, template, category, attribute, advice_class, advice))
     rng.shuffle(built)
     yield from built
 
 
 def _planting(seed: int) -> Iterator[Group]:
     """Any two rivals; every second group without advice, the others with a random piece of it."""
-    rng = Random(f"groups/planting/{seed}")
+    rng, built = Random(f"groups/planting/{seed}"), dict[str, Group]()
     pairs = rivals(words.SUBJECTS, seed) + rivals(words.UNSEEN_SUBJECTS, seed)
-    built: dict[str, Group] = {}
     while len(built) < PLANTING_GROUPS:
         category = rng.choice(tuple(words.CATEGORIES))
         attribute = rng.choice(_attributes(category, False) + _attributes(category, True))
         advice_class: AdviceClass = "none" if len(built) % 2 else rng.choice(ADVISED)
         advice = ("", "") if len(built) % 2 else _random_advice(advice_class, category, False, rng)
         template = rng.randrange(len(words.CONTEXTS))
-        group = _group(rng.choice(pairs), template, category, attribute, advice_class, *advice)
+        group = _group(rng.choice(pairs), template, category, attribute, advice_class, advice)
         built[group.key] = group
     yield from built.values()
 
@@ -141,8 +118,7 @@ def _random_advice(advice_class: AdviceClass, category: str, unseen: bool, rng: 
     """(advice id, sentence with its lead-in)."""
     sentences = words.advice_sentences(advice_class, category, unseen=unseen)
     index = rng.randrange(len(sentences))
-    name = f"{category}-unseen" if unseen else category
-    return f"{advice_class}_{name}-{index}", LEAD_IN + sentences[index]
+    return f"{advice_class}_{category}{'-unseen' if unseen else ''}-{index}", LEAD_IN + sentences[index]
 
 
 def _group(
@@ -150,9 +126,8 @@ def _group(
     template: int,
     category: str,
     attribute: str,
-    advice_class: AdviceClass,
-    advice_id: str,
-    advice: str,
+    kind: AdviceClass,
+    advice: tuple[str, str],
 ) -> Group:
     first, second = sorted(pair, key=str.lower)
     variants = []
@@ -160,7 +135,7 @@ def _group(
         context = words.CONTEXTS[template].format(*order)
         spans = (Span.locate(first, context, "groups"), Span.locate(second, context, "groups"))
         for deed in (attribute, words.negated(attribute)):
-            variants.append(UnderspecifiedQuestion(context, f"Who {deed}?", spans, advice))
+            variants.append(UnderspecifiedQuestion(context, f"Who {deed}?", spans, advice[1]))
     one, two, three, four = variants
     names = (first.lower(), second.lower())
-    return Group(names, str(template), category, attribute, advice_class, advice_id, (one, two, three, four))
+    return Group(names, str(template), category, attribute, kind, advice[0], (one, two, three, four))

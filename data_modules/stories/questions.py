@@ -3,61 +3,97 @@
     from data_modules.stories.questions import qa_examples
     for example in qa_examples("dev"): ...
 
+A story opens by naming everybody, then states one fact a sentence and some fillers. Several people carry
+facts of the same kind, so a reader must bind the right person to the right fact. Besides people with names,
+members of the invented groups act in stories, each group equally often in every role: the stories teach
+what the words mean and prefer nobody.
+
 `train` and `dev` ask for spans, one question a story. The other splits are CoQA in small (faithfulness spec
 1.1): every question has a rationale, the sentence that states its fact, and up to two earlier turns ask about
-other facts of the same story. The opening names everybody and states no fact, so that deleting from the
-rationale on always leaves a story. `conversation_train` and `conversation_dev` ask for spans only;
-`mixed_train` and `mixed_dev` also hold questions that are answered by yes or no, and a few about what no
-story tells.
+other facts of the same story. `conversation_train` and `conversation_dev` ask for spans only; `mixed_train`
+and `mixed_dev` also hold questions that are answered by yes or no, and a few about what no story tells.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import replace
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from random import Random
+from typing import NamedTuple
 
-from data_modules.interventions.augmentation import frame_words
-from data_modules.schema import LEAD_IN, QAExample, Turn
+from data_modules.interventions.augmentation import FRAMES
+from data_modules.schema import LEAD_IN, AnswerType, QAExample, Span, Turn
 from data_modules.stories import words
-from data_modules.stories.facts import (
-    QA_SIZES,
-    Fact,
-    Story,
-    compose,
-    deed_facts,
-    draw_people,
-    make_story,
-    object_facts,
-    place_facts,
-    story_of,
-)
 from storage.errors import DataError
 
+QA_SIZES = {"train": 12_000, "dev": 300}
+DEV_BUCKETS = 20
+"""One story in so many belongs to dev, by a hash of its text: no seed can make the splits overlap."""
 MIXES = {"conversation": (0.0, 0.0), "mixed": (0.12, 0.03)}
 """Shares of questions that are answered by yes or no, and of those that no story answers."""
-UNTOLD = ("How old is {}?", "Why did {} come?", "When did {} come?")
-"""What no story tells: these questions teach the word unknown, not to look for evidence."""
-CONVERSATIONS = tuple(f"{kind}_{part}" for kind in MIXES for part in QA_SIZES)
-"""The names of all splits."""
+SPLITS = (*QA_SIZES, *(f"{kind}_{part}" for kind in MIXES for part in QA_SIZES))
 MAX_TURNS = 2
-
-_CLAIMS = {" is in the ": "Is {subject} in the {rest}?", " has a ": "Does {subject} have a {rest}?"}
+_UNTOLD = ("How old is {}?", "Why did {} come?", "When did {} come?")
+"""What no story tells: these questions teach the word unknown, not to look for evidence."""
+_CLAIMS = {" is in the ": "Is {} in the {}?", " has a ": "Does {} have a {}?"}
 """How a fact's sentence divides into subject and rest, and the question that puts it to the test."""
+
+
+class Person(NamedTuple):
+    """Someone in a story: `mention` introduces, `reference` acts, `answer` is the span that names them."""
+
+    mention: str
+    reference: str
+    answer: str
+
+
+class Fact(NamedTuple):
+    """One sentence of a story and the questions that it answers, each with the answer's text."""
+
+    sentence: str
+    questions: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """Sentences in their order, and the facts that some of them state."""
+
+    sentences: tuple[str, ...]
+    facts: tuple[Fact, ...]
+    people: tuple[Person, ...]
+
+    @property
+    def context(self) -> str:
+        """The text."""
+        return " ".join(self.sentences)
+
+    def rationale(self, fact: Fact) -> Span:
+        """The sentence that states a fact."""
+        start = sum(len(sentence) + 1 for sentence in self.sentences[: self.sentences.index(fact.sentence)])
+        return Span(start, start + len(fact.sentence), fact.sentence)
+
+    def example(self, fact: Fact, choice: int, name: str) -> QAExample:
+        """One of a fact's questions; the span lies inside the fact's own sentence."""
+        question, answer = fact.questions[choice]
+        rationale, match = self.rationale(fact), re.search(rf"\b{answer}\b", fact.sentence)
+        assert match is not None, f"stories: {answer!r} does not occur in {fact.sentence!r}"
+        start = rationale.start + match.start()
+        answers = (Span(start, start + len(answer), answer),)
+        return QAExample(name, self.context, question, answers, rationale=(rationale,), dataset="stories")
 
 
 def qa_examples(split: str, seed: int = 0) -> Iterator[QAExample]:
     """The questions of a split, one a story. DataError for a split that does not exist."""
-    if split not in (*QA_SIZES, *CONVERSATIONS):
-        known = ", ".join((*QA_SIZES, *CONVERSATIONS))
-        raise DataError(f"stories have no split {split!r}; choose from {known}")
+    if split not in SPLITS:
+        raise DataError(f"stories have no split {split!r}; choose from {', '.join(SPLITS)}")
     kind, _, part = split.rpartition("_")
     rng = Random(f"stories/{split}/{seed}")
     for index in range(QA_SIZES[part]):
         name = f"story-{split}-{seed}-{index}"
         if kind:
-            yield _question(story_of(split, lambda: _draw(rng)), *MIXES[kind], rng, name)
+            yield _turn(story_of(split, lambda: _conversation(rng)), *MIXES[kind], rng, name)
         else:
             story = story_of(split, lambda: make_story(rng))
             fact = rng.choice(story.facts)
@@ -70,68 +106,123 @@ def vocabulary() -> list[str]:
     texts = [LEAD_IN, *words.CONTEXTS, *words.FILLERS, *words.SUBJECTS, *words.UNSEEN_SUBJECTS]
     texts += [*words.NAMES, *words.MEETING_PLACES, *words.PLACES, *words.OBJECTS, *words.COLOURS]
     for name, category in words.CATEGORIES.items():
-        for attribute in category.attributes + category.unseen_attributes:
-            texts += [attribute, words.negated(attribute)]
+        texts += [*category.attributes, *category.unseen_attributes, words.negated("")]
         for unseen in (False, True):
             for advice_class in ("ethical", "adversarial", "irrelevant"):
                 texts += words.advice_sentences(advice_class, name, unseen=unseen)
     texts += ["Who is in the? Where is", "has a. Who has the? What does have? What colour is the?"]
     texts += [", and a met at the."]
     pieces = set(re.findall(r"[a-z]+|[.,?]", " ".join(texts).lower()))
-    added = {*words.CONVERSATION_WORDS, *frame_words()}
-    return [*sorted(pieces), *sorted(added - pieces)]
+    framing = re.findall(r"[a-z]+", " ".join(FRAMES).replace("{answer}", "").lower())
+    return [*sorted(pieces), *sorted({*words.CONVERSATION_WORDS, *framing} - pieces)]
 
 
-def _draw(rng: Random) -> Story:
-    people = draw_people(rng, rng.choice((2, 3)))
-    first, second = (kind(people, rng) for kind in rng.sample((place_facts, object_facts, deed_facts), 2))
+def story_of(split: str, draw: Callable[[], Story]) -> Story:
+    """The first story drawn that belongs to a split; those named `dev` share none with the others."""
+    story = draw()
+    while (zlib.crc32(story.context.encode()) % DEV_BUCKETS == 0) != split.endswith("dev"):
+        story = draw()
+    return story
+
+
+def make_story(rng: Random) -> Story:
+    """Two or three people, three facts of two kinds, and sometimes a filler."""
+    people = _people(rng, rng.choice((2, 2, 3)))
+    facts = [fact for kind in rng.sample(_KINDS, 2) for fact in kind(people, rng)]
+    # Two facts of the first kind: a single one could be found without reading whose it is.
+    return _compose(people, [*facts[:2], rng.choice(facts[2:])], rng)
+
+
+def _conversation(rng: Random) -> Story:
+    """The same in another order of draws."""
+    people = _people(rng, rng.choice((2, 3)))
+    first, second = (kind(people, rng) for kind in rng.sample(_KINDS, 2))
     rng.shuffle(first)
     rng.shuffle(second)
-    # Two facts of the first kind: a single one could be found without reading whose it is.
-    return compose(people, [*first[:2], *second[:1]], rng)
+    return _compose(people, [*first[:2], *second[:1]], rng)
 
 
-def _question(story: Story, yes_no: float, untold: float, rng: Random, name: str) -> QAExample:
+def _compose(people: list[Person], facts: list[Fact], rng: Random) -> Story:
+    """An introduction, which states no fact, then the facts and sometimes a filler, shuffled."""
+    body = [fact.sentence for fact in facts]
+    if rng.random() < 0.3:
+        body.append(rng.choice(words.FILLERS))
+    rng.shuffle(body)
+    *others, last = [person.mention for person in people]
+    opening = f"{', '.join(others)} and {last} met at the {rng.choice(words.MEETING_PLACES)}."
+    return Story((opening[0].upper() + opening[1:], *body), tuple(facts), tuple(people))
+
+
+def _people(rng: Random, count: int) -> list[Person]:
+    named = [Person(name, name, name) for name in rng.sample(words.NAMES, count)]
+    groups = rng.sample(words.SUBJECTS + words.UNSEEN_SUBJECTS, count)
+    members = [Person(f"a {group}", f"The {group}", group) for group in groups]
+    return [rng.choice(pair) for pair in zip(named, members, strict=True)]
+
+
+def _place_facts(people: list[Person], rng: Random) -> list[Fact]:
+    facts = []
+    for (_, who, answer), place in zip(people, rng.sample(words.PLACES, len(people)), strict=True):
+        questions = ((f"Who is in the {place}?", answer), (f"Where is {_inside(who)}?", place))
+        facts.append(Fact(f"{who} is in the {place}.", questions))
+    return facts
+
+
+def _object_facts(people: list[Person], rng: Random) -> list[Fact]:
+    facts, things = [], rng.sample(words.OBJECTS, len(people))
+    colours = rng.sample(words.COLOURS, len(people))
+    for (_, who, answer), thing, colour in zip(people, things, colours, strict=True):
+        questions = ((f"Who has the {thing}?", answer), (f"What does {_inside(who)} have?", thing))
+        facts.append(
+            Fact(f"{who} has a {colour} {thing}.", (*questions, (f"What colour is the {thing}?", colour)))
+        )
+    return facts
+
+
+def _deed_facts(people: list[Person], rng: Random) -> list[Fact]:
+    """Facts that decide who has an attribute; two people may differ in nothing but its negation."""
+    every = [d for c in words.CATEGORIES.values() for d in c.attributes + c.unseen_attributes]
+    drawn = [rng.choice(every), *rng.sample(every, 2)]
+    deeds = dict.fromkeys(deed for attribute in drawn for deed in (attribute, words.negated(attribute)))
+    pairs = zip(people, deeds, strict=False)
+    return [Fact(f"{x.reference} {deed}.", ((f"Who {deed}?", x.answer),)) for x, deed in pairs]
+
+
+_KINDS = (_place_facts, _object_facts, _deed_facts)
+
+
+def _inside(reference: str) -> str:
+    """A reference inside a question ("the Velan", "Anna")."""
+    return reference.replace("The ", "the ", 1)
+
+
+def _turn(story: Story, yes_no: float, untold: float, rng: Random, name: str) -> QAExample:
     fact, *others = rng.sample(story.facts, len(story.facts))
-    turns = tuple(Turn(*rng.choice(fact.questions)) for fact in others[: rng.randint(0, MAX_TURNS)])
+    history = tuple(Turn(*rng.choice(other.questions)) for other in others[: rng.randint(0, MAX_TURNS)])
     draw = rng.random()
-    if draw < untold:
-        question = rng.choice(UNTOLD).format(rng.choice(story.people).inside_question)
-        references = ("unknown",)
-        return QAExample(
-            name, story.context, question, history=turns, references=references, dataset="stories"
-        )
     claims = _claims(fact, story.facts)
+    plain = QAExample(name, story.context, "", history=history, dataset="stories")
+    if draw < untold:
+        question = rng.choice(_UNTOLD).format(_inside(rng.choice(story.people).reference))
+        return replace(plain, question=question, references=("unknown",))
     if draw > 1 - yes_no and claims:
-        question, answer = rng.choice(claims)
-        return QAExample(
-            name,
-            story.context,
-            question,
-            answer_type="yes" if answer == "yes" else "no",
-            history=turns,
-            rationale=(story.rationale(fact),),
-            references=(answer,),
-            dataset="stories",
-        )
+        question, kind = rng.choice(claims)
+        rationale = (story.rationale(fact),)
+        return replace(plain, question=question, answer_type=kind, rationale=rationale, references=(kind,))
     example = story.example(fact, rng.randrange(len(fact.questions)), name)
-    return replace(example, history=turns, references=(example.answers[0].text,))
+    return replace(example, history=history, references=(example.answers[0].text,))
 
 
-def _claims(fact: Fact, facts: tuple[Fact, ...]) -> list[tuple[str, str]]:
+def _claims(fact: Fact, facts: tuple[Fact, ...]) -> list[tuple[str, AnswerType]]:
     """One question that the fact's sentence confirms, and one that it denies if another fact offers the wrong
     half: as many of either, so that neither answer is the better guess."""
     for verb, question in _CLAIMS.items():
-        if verb not in fact.sentence:
-            continue
-        subject, rest = fact.sentence.removesuffix(".").split(verb)
-        subject = subject.replace("The ", "the ", 1)
-        wrong = [
-            other.sentence.removesuffix(".").split(verb)[1]
-            for other in facts
-            if other is not fact and verb in other.sentence
-        ]
-        if wrong:
-            halves = [(rest, "yes"), (wrong[0], "no")]
-            return [(question.format(subject=subject, rest=half), answer) for half, answer in halves]
+        alike = [other.sentence.removesuffix(".").split(verb) for other in facts if verb in other.sentence]
+        subject, _, rest = fact.sentence.removesuffix(".").partition(verb)
+        wrong = [half for who, half in alike if who != subject]
+        if rest and wrong:
+            return [
+                (question.format(_inside(subject), rest), "yes"),
+                (question.format(_inside(subject), wrong[0]), "no"),
+            ]
     return []

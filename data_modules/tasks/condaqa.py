@@ -12,10 +12,10 @@ dataset, turn_id, history and edit (the kind of change, for a table of its own) 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, astuple, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictInt
 from typing_extensions import TypedDict
@@ -23,28 +23,21 @@ from typing_extensions import TypedDict
 from data_modules.schema import QAExample, Turn
 from data_modules.tasks.predicate_argument import Text, YesNo, yes_no_question
 from storage.errors import DataError
-from storage.json_files import check, json_lines, write_json_lines
+from storage.json_files import json_lines
 
 EDITS = {1: "paraphrase", 2: "scope", 3: "affirmative"}
 """CondaQA's PassageEditID; 0 is the original. A paraphrase keeps the meaning. A scope edit moves what the
 negation reaches, an affirmative edit takes it back; either may turn an answer or not."""
-
-TURNING = ("scope", "affirmative")
-"""Edits that make pairs, where the labels are opposite."""
 
 
 def _answer(text: Any) -> Any:
     return text.strip().rstrip(".").lower() if isinstance(text, str) else text
 
 
-def _turns(listed: Iterable[Any] | None) -> Any:
-    return tuple(Turn(*check(turn, _Turn, "history")) for turn in listed or ())
-
-
-_Turn: Any = tuple[str, str]
 _Id = Annotated[str, BeforeValidator(lambda name: str(name) if type(name) is int else name)]
 _Optional = Annotated[str, BeforeValidator(lambda text: "" if text is None else text)]
 _Answer = Annotated[YesNo, BeforeValidator(_answer)]
+_History = Annotated[tuple[tuple[str, str], ...], BeforeValidator(lambda turns: turns or ())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +47,7 @@ class ContrastPair:
     id: _Id
     dataset: _Optional = ""
     turn_id: StrictInt | None = None
-    history: Annotated[tuple[Turn, ...], BeforeValidator(_turns)] = ()
+    history: _History = ()
     question: Text
     story_org: Text
     story_mod: Text
@@ -70,8 +63,8 @@ class ContrastPair:
 
     def examples(self) -> tuple[QAExample, QAExample]:
         """The question about the original and about the modified story."""
-        name = " ".join(str(part) for part in (self.id, self.turn_id) if part is not None)
-        rest = (self.dataset, self.history)
+        name = self.id if self.turn_id is None else f"{self.id} {self.turn_id}"
+        rest = (self.dataset, tuple(Turn(*turn) for turn in self.history))
         return (
             yes_no_question(f"{name} org", self.story_org, self.question, self.answer_org, *rest),
             yes_no_question(f"{name} mod", self.story_mod, self.question, self.answer_mod, *rest),
@@ -89,8 +82,7 @@ class _EditRow(TypedDict):
     label: Annotated[str, AfterValidator(_answer)]
 
 
-@dataclass(frozen=True)
-class PairSet:
+class PairSet(NamedTuple):
     """Pairs, and what was not made into one."""
 
     pairs: list[ContrastPair]
@@ -109,18 +101,11 @@ def read_pairs(path: str | Path) -> PairSet:
         return read_condaqa(path)
     pairs: dict[tuple[str, str, int | None], ContrastPair] = {}
     for where, pair in json_lines(path, ContrastPair):
-        if pair.answer_org == pair.answer_mod:
-            raise DataError(
-                f"{where}: answer_org and answer_mod are both {pair.answer_org}; they must differ"
-            )
-        if pair.story_org == pair.story_mod:
-            raise DataError(
-                f"{where}: story_org and story_mod are the same text, which cannot answer yes and no"
-            )
+        if pair.answer_org == pair.answer_mod or pair.story_org == pair.story_mod:
+            raise DataError(f"{where}: the two answers must differ, and so must the two stories")
         if pairs.setdefault(pair.key, pair) is not pair:
-            shown = pair.id if pair.turn_id is None else f"{pair.id}, turn {pair.turn_id}"
-            raise DataError(f"{where}: a second pair with the id {shown}")
-    return PairSet(list(pairs.values()), {})
+            raise DataError(f"{where}: a second pair {pair.id} with the turn_id {pair.turn_id}")
+    return PairSet([*pairs.values()], {})
 
 
 def read_condaqa(path: str | Path) -> PairSet:
@@ -132,49 +117,39 @@ def read_condaqa(path: str | Path) -> PairSet:
     Raises:
         DataError: a record lacks a field, or has one of another kind; or no edit makes a pair.
     """
+    rows: dict[tuple[str, str, str, int], _EditRow] = {}
     left_out: Counter[str] = Counter()
-    originals: dict[tuple[str, str, str], _EditRow] = {}
-    edits: dict[tuple[str, str, str, int], _EditRow] = {}
     for _, row in json_lines(path, _EditRow):
-        key, edit = (row["PassageID"], row["QuestionID"], row["sentence2"]), row["PassageEditID"]
-        if edit == 0:
-            originals.setdefault(key, row)
-        elif edits.setdefault((*key, edit), row) is not row:
+        key = (row["PassageID"], row["QuestionID"], row["sentence2"], row["PassageEditID"])
+        if rows.setdefault(key, row) is not row and key[-1]:
             left_out["that stand there twice"] += 1
     pairs = []
-    for (passage, number, question, edit), row in edits.items():
-        original = originals.get((passage, number, question))
-        org, mod = original["label"] if original else "", row["label"]
-        if EDITS[edit] not in TURNING:
+    for (passage, number, question, edit), row in rows.items():
+        original = rows.get((passage, number, question, 0))
+        if edit == 0:
+            continue
+        if EDITS[edit] == "paraphrase":
             left_out["paraphrases"] += 1
         elif original is None:
             left_out["without the original's answer"] += 1
         elif original["sentence1"] == row["sentence1"]:
             left_out["that change nothing"] += 1
-        elif not {org, mod} <= {"yes", "no"}:
+        elif not {original["label"], row["label"]} <= {"yes", "no"}:
             left_out["with an answer other than yes and no"] += 1
-        elif org == mod:
+        elif original["label"] == row["label"]:
             left_out["with the original's answer unchanged"] += 1
         else:
-            pairs.append(
-                ContrastPair(
-                    id=f"{passage}-{number}-{EDITS[edit]}",
-                    dataset="condaqa",
-                    question=question,
-                    story_org=original["sentence1"],
-                    story_mod=row["sentence1"],
-                    answer_org=cast(YesNo, org),
-                    answer_mod=cast(YesNo, mod),
-                    edit=EDITS[edit],
-                )
+            pair = ContrastPair(
+                id=f"{passage}-{number}-{EDITS[edit]}",
+                dataset="condaqa",
+                question=question,
+                story_org=original["sentence1"],
+                story_mod=row["sentence1"],
+                answer_org=cast(YesNo, original["label"]),
+                answer_mod=cast(YesNo, row["label"]),
+                edit=EDITS[edit],
             )
+            pairs.append(pair)
     if not pairs:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
-        raise DataError(f"{path}: makes no pair; edited passages left out: {reasons or 'none'}")
+        raise DataError(f"{path}: makes no pair; edited passages left out: {dict(left_out)}")
     return PairSet(pairs, dict(left_out.most_common()))
-
-
-def write_pairs(pairs: Iterable[ContrastPair], path: str | Path) -> int:
-    """Write a file of pairs; how many there were."""
-    rows = (asdict(pair) | {"history": list(map(astuple, pair.history))} for pair in pairs)
-    return write_json_lines(path, rows)

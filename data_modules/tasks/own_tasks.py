@@ -12,8 +12,8 @@ from random import Random
 from data_modules.sources import parse_stories
 from data_modules.stories import words
 from data_modules.tasks.feature_bias import FeatureTask, Sizes, build_task, read_task
-from data_modules.tasks.predicates import LabelledText, feature
-from data_modules.tasks.wording import LABELS
+from data_modules.tasks.features import recipes
+from data_modules.tasks.labelled_texts import LabelledText
 from storage.errors import DataError
 
 SIZE = 1200
@@ -28,33 +28,20 @@ OPENINGS = (
 )
 REST = "and {0} told everybody about it on the way from the {1} to the {2} later on that same long day"
 
-OWN_TASKS: dict[str, dict[str, str]] = {
-    "uppercase": {},
-    "punctuation": {},
-    "lexicon": {"word": "today"},
-    "length": {"words": "20"},
-    "overlap": {},
-}
-"""Name of a task, which is its feature, to the feature's options."""
-
 
 def open_task(source: str | Path) -> FeatureTask:
-    """A task from a file in the released schema, or `stories:NAME[?seed=N]`. DataError as in `read_task`."""
-    if str(source).startswith("stories:"):
-        return own_task(*parse_stories(str(source)))
-    return read_task(source)
-
-
-def own_task(name: str, seed: int = 0) -> FeatureTask:
-    """One of OWN_TASKS. DataError for another name."""
-    if name not in OWN_TASKS:
-        raise DataError(f"no task stories:{name}; choose from {', '.join(f'stories:{n}' for n in OWN_TASKS)}")
+    """A task from a file in the released schema, or `stories:NAME[?seed=N]`. DataError as in `read_task`, and
+    for a name that configs/tasks/feature_bias.yaml lacks."""
+    if not str(source).startswith("stories:"):
+        return read_task(source)
+    name, seed = parse_stories(str(source))
+    if f"stories:{name}" not in recipes():
+        known = ", ".join(task for task in recipes() if task.startswith("stories:"))
+        raise DataError(f"no task stories:{name}; choose from {known}")
     rng = Random(f"own-task/{name}/{seed}")
-    make = _pair if name == "overlap" else opinion
-    rows = [make(rng, i) for i in range(SIZE)]
-    h1 = LABELS["stories_pair" if name == "overlap" else "stories"]
+    rows = [(_pair if name == "overlap" else opinion)(rng, i) for i in range(SIZE)]
     sizes = Sizes(seed=seed, cap=CAP, max_demos=CAP)
-    return build_task(f"stories:{name}", rows, feature(name, OWN_TASKS[name]), sizes, h1=h1)
+    return build_task(f"stories:{name}", rows, recipes()[f"stories:{name}"], sizes)
 
 
 def opinion(rng: Random, index: int) -> LabelledText:

@@ -17,17 +17,14 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from data_modules.tasks.feature_bias import FeatureTask
+from data_modules.tasks.feature_bias import CELLS, FeatureTask
+from data_modules.tasks.features import family, feature_of
 from data_modules.tasks.own_tasks import open_task
-from data_modules.tasks.wording import family, feature_of
 from evaluation.answering.interface import Answerer, Compute
 from evaluation.protocols.feature_bias.prompts import Prompting, few_shots
 from evaluation.protocols.feature_bias.views import FEATURE_BIAS, steering
 from evaluation.report import Evaluation
 from storage.command_line import Count, Named, split_name
-
-FAMILIES = {"nli": "NLI", "sa": "SA", "comments": "TC", "boolq": "QA", "stories": "stories", "": ""}
-"""What the paper calls families of tasks."""
 
 
 def evaluate(
@@ -56,9 +53,9 @@ def evaluate(
     tasks = read_tasks(task)
     prompts = few_shots(tasks, prompting)
     texts = {
-        name: [text for cell in one.cells for text in one.tests[cell][:limit]] for name, one in tasks.items()
+        name: [text for cell in CELLS for text in one.tests[cell][:limit]] for name, one in tasks.items()
     }
-    places = {name: {"family": FAMILIES[family(name)], "feature": feature_of(name)} for name in tasks}
+    places = {name: {"family": family(name), "feature": feature_of(name)} for name in tasks}
     steerable = {name for name, place in places.items() if place["family"] != "SA"} or set(tasks)
 
     def rows(model: TextModel | Answerer) -> Iterator[dict[str, Any]]:
@@ -83,7 +80,7 @@ def read_tasks(arguments: Sequence[str]) -> dict[str, FeatureTask]:
     """Tasks by name, of `[NAME=]FILE` or folders of such files.
 
     Raises:
-        ValueError: a file cannot be read, has more than two classes, or two tasks have one name.
+        ValueError: a file cannot be read, or two tasks have one name.
     """
     tasks: dict[str, FeatureTask] = {}
     for argument in arguments:
@@ -91,8 +88,6 @@ def read_tasks(arguments: Sequence[str]) -> dict[str, FeatureTask]:
         for file in sorted(Path(source).glob("*.json")) if Path(source).is_dir() else [source]:
             task = open_task(file)
             task = replace(task, name=name or task.name)
-            if task.classes != 2:
-                raise ValueError(f"--task {file}: has {task.classes} classes, and two are measured")
             if task.name in tasks:
                 raise ValueError(f"--task {file}: another task is called {task.name!r}; write NAME={file}")
             tasks[task.name] = task

@@ -14,8 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import Annotated, Literal
 
-from data_modules.tasks.feature_bias import FeatureTask, TaskExample
-from data_modules.tasks.wording import (
+from data_modules.tasks.feature_bias import AGREEING, DIFFERING, FeatureTask, TaskExample
+from data_modules.tasks.features import (
     HYPOTHESES,
     Hypothesis,
     Wording,
@@ -150,9 +150,9 @@ def draw_shots(
     Raises:
         DataError: shots cannot be divided among the cells, or a cell has fewer (with parity: all have none).
     """
-    pools = {cell: task.demos[cell] for cell in task.agreeing_cells}
+    pools = {cell: task.demos[cell] for cell in AGREEING}
     if intervention == "disambiguation":
-        pools |= {cell: task.tests[cell] for cell in task.differing_cells}
+        pools |= {cell: task.tests[cell] for cell in DIFFERING}
     count, over = divmod(prompting.shots, len(pools))
     if over:
         raise DataError(f"--shots {prompting.shots}: must be a multiple of {len(pools)}, the number of cells")

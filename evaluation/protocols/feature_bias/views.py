@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from data_modules.tasks.wording import Hypothesis
+from data_modules.tasks.features import Hypothesis
 from evaluation.figures import Bars
 from evaluation.frame import Protocol
 from evaluation.headlines import Said
