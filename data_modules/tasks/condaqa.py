@@ -35,9 +35,7 @@ def _answer(text: Any) -> Any:
 
 
 _Id = Annotated[str, BeforeValidator(lambda name: str(name) if type(name) is int else name)]
-_Optional = Annotated[str, BeforeValidator(lambda text: "" if text is None else text)]
 _Answer = Annotated[YesNo, BeforeValidator(_answer)]
-_History = Annotated[tuple[tuple[str, str], ...], BeforeValidator(lambda turns: turns or ())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +43,15 @@ class ContrastPair:
     """One question and two stories with opposite answers: a row of a file of pairs."""
 
     id: _Id
-    dataset: _Optional = ""
+    dataset: str = ""
     turn_id: StrictInt | None = None
-    history: _History = ()
+    history: tuple[tuple[str, str], ...] = ()
     question: Text
     story_org: Text
     story_mod: Text
     answer_org: _Answer
     answer_mod: _Answer
-    edit: _Optional = ""
+    edit: str = ""
     """The kind of change, where it is known."""
 
     @property
