@@ -59,9 +59,9 @@ def write_toxicity_prompts(
 def write_feature_task(
     *,
     input: list[Annotated[str, "SOURCE"]],
-    output: Output,
+    output: Annotated[Path, "PATH"],
     overwrite: bool = False,
-    task: str | None = None,
+    task: list[str] | None = None,
     feature: FeatureName = "uppercase",
     feature_args: list[Annotated[str, "KEY=VALUE"]] | None = None,
     h1_means: tuple[str, str] | None = None,
@@ -72,41 +72,45 @@ def write_feature_task(
     """Write a task that tells which of two features is learned, from labelled texts.
 
     examples:
-      interventune data feature-bias --task boolq_answer_qword --input hub:google/boolq:train --output q.json
+      interventune data feature-bias --task boolq_answer_qword --input hub:google/boolq:train --output tasks
       interventune data feature-bias --input mnli.jsonl --positive entailment --feature overlap \\
           --h1-means "the second must be true" "it need not be" --output overlap.json
 
     Args:
         input: tables with a label and `text`, or `premise` and `hypothesis`, or `passage` and `question`: as
             JSON Lines, CSV, parquet, a dataset's folder or hub:NAME:SPLIT.
-        output: file to write.
-        overwrite: replace the output if it exists.
-        task: one of configs/tasks/feature_bias.yaml (the paper's), which says all but the sizes.
+        output: file to write; with --task a folder, in which each task becomes NAME.json.
+        overwrite: replace files that exist.
+        task: of configs/tasks/feature_bias.yaml (the paper's), which says all but the sizes.
         feature: h2, the other feature, of a task of your own.
         feature_args: its options (data_modules/tasks/features.py).
         h1_means: what the labels 1 and 0 say, in words, for prompts.
         h2_means: likewise of the feature.
     """
-    refuse_existing(output, overwrite=overwrite)
-    if task is None:
+    if task:
+        if unknown := [name for name in task if name not in recipes()]:
+            raise DataError(f"--task {unknown[0]}: no such task; choose from {', '.join(recipes())}")
+        chosen = {output / f"{name}.json": recipes()[name] for name in task}
+    else:
         options = dict(argument.partition("=")[::2] for argument in feature_args or ())
         alike = (r.h2 for r in recipes().values() if (r.feature, r.options) == (feature, options))
         h1 = Meaning(key="Label:", one=h1_means[0], zero=h1_means[1]) if h1_means else None
         h2 = Meaning(key="Feature:", one=h2_means[0], zero=h2_means[1]) if h2_means else next(alike, None)
-        recipe = Recipe(feature=feature, options=options, h1=h1, h2=h2, rows=rows)
-    elif task in recipes():
-        recipe = recipes()[task]
-    else:
-        raise DataError(f"--task {task}: no such task; choose from {', '.join(recipes())}")
+        chosen = {output: Recipe(feature=feature, options=options, h1=h1, h2=h2, rows=rows)}
+    refuse_existing(*chosen, overwrite=overwrite)
     digests = (file_digest(source) if Path(source).is_file() else "" for source in input)
-    made_from = {"input": " ".join(input), "sha256": " ".join(digests), "label": recipe.rows.label}
-    output.parent.mkdir(parents=True, exist_ok=True)
-    built = build_task(task or output.stem, recipe.rows.read(input), recipe, sizes, made_from)
-    write_task(output, built)
-    tests = ", ".join(f"{len(examples)} in {cell}" for cell, examples in built.tests.items())
-    demos = ", ".join(f"{len(examples)} in {cell}" for cell, examples in built.demos.items())
-    left = f"{built.made_from['on_neither_side']} on neither side, {built.made_from['repeated']} repeated"
-    return f"{output}: demonstrations {demos}; tests {tests}; left out: {left}"
+    made_from = {"input": " ".join(input), "sha256": " ".join(digests)}
+    lines = []
+    for path, recipe in chosen.items():
+        about = made_from | {"label": recipe.rows.label}
+        built = build_task(path.stem, recipe.rows.read(input), recipe, sizes, about)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_task(path, built)
+        tests = ", ".join(f"{len(examples)} in {cell}" for cell, examples in built.tests.items())
+        demos = ", ".join(f"{len(examples)} in {cell}" for cell, examples in built.demos.items())
+        left = f"{built.made_from['on_neither_side']} on neither side, {built.made_from['repeated']} repeated"
+        lines.append(f"{path}: demonstrations {demos}; tests {tests}; left out: {left}")
+    return "\n".join(lines)
 
 
 def write_feature_rows(

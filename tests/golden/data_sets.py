@@ -31,7 +31,7 @@ SHOWN = 2
 VARIANTS = ("os", "ts", "ts_r", "os_r", "ts_r_aug", "os_r_aug")
 LISTS = ("--subjects", "subjects", "--templates", "templates", "--attributes", "attributes")
 SPECIFIED = ("--specified", "specified.tsv", "--qa-output", "specified_qa.json")
-KITCHEN = ("--feature", "lexicon", "--feature-args", "word=kitchen")
+KITCHEN = ("--feature", "pattern", "--feature-args", r"one=\bkitchen\b")
 ADVISED = (*LISTS, "--interventions", "interventions.json")
 
 
@@ -198,9 +198,8 @@ def written(room: Room) -> dict[str, Any]:
     """Bytes of what the other commands write."""
     labels = ("--input", "labelled.jsonl", "--min-demos", 2)
     commands: dict[str, tuple[str | int, ...]] = {
-        "pairs_of_condaqa.jsonl": ("condaqa", "--input", "condaqa.jsonl"),
         "uppercase.json": ("feature-bias", *labels, "--feature", "uppercase"),
-        "lexicon.json": ("feature-bias", *labels, *KITCHEN),
+        "pattern.json": ("feature-bias", *labels, *KITCHEN),
         "rows.jsonl": ("feature-bias-rows", "--task", "uppercase.json", "--dev-output", "dev_rows.jsonl"),
         "stories_qa.json": ("stories", "--split", "dev", "--kind", "qa"),
         "stories_groups.json": ("stories", "--split", "unseen", "--kind", "groups"),
@@ -225,9 +224,6 @@ def shared_windows(shared: Path, room: Room) -> dict[str, Any]:
     found["lei"] = {kind: digests(group_windows(str(lei), kind)) for kind in ("wordpiece", "bytes")}
     piqa = f"{data / 'piqa/valid.jsonl'}+{data / 'piqa/valid-labels.lst'}"
     found["piqa"] = {kind: digests(choice_windows(piqa, kind)) for kind in ("wordpiece", "bytes")}
-    room.write("condaqa", "--input", str(data / "condaqa/dev.jsonl"), "--output", "shared_pairs.jsonl")
-    content = (room.data / "shared_pairs.jsonl").read_bytes()
-    found["condaqa"] = {"n": content.count(b"\n"), "bytes": digest(content)}
     words = data / "lei/word_lists"
     flags = ("--subjects", str(words / "nouns/subjects/religion"), "--per-class", 20)
     flags += ("--templates", str(words / "slots/religion_noact"))

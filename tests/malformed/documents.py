@@ -49,7 +49,7 @@ class Format:
     @property
     def main(self) -> Callable[[list[str]], int]:
         """The entry point that knows the command."""
-        known = ("perturb", "condaqa", "lei", "unqover", "domains")
+        known = ("perturb", "lei", "unqover", "domains")
         return data_command if self.command.split()[0] in known else evaluation_command
 
     def arguments(self, file: Path, folder: Path, output: Path) -> list[str]:
@@ -89,7 +89,7 @@ TABLE = (
     ("lei.json", PREDICTED, "version title is_impossible tomax id"),
     ("unqover.json", PREDICTED, "pred"),
     ("pairs.jsonl", f"negation --pairs {{file}} {ASK}", "id dataset turn_id history edit"),
-    ("condaqa.jsonl", "condaqa --input {file} --output {out}", "QuestionID PassageID"),
+    ("condaqa.jsonl", f"negation --pairs {{file}} {ASK}", "QuestionID PassageID"),
     ("interventions.json", f"lei {LISTS} --interventions {{file}}", "rude wealth"),
     (
         "domains.json",

@@ -59,7 +59,7 @@ WRONG = {
     CONTINUATIONS: "--margin nan | --scorer toxic | --scorer hf:/no/such"
     " | --continuations {dir}/prompts.jsonl",
     CONFUSION: "--choices 1 | --input {dir}/unlabelled.jsonl",
-    FEATURES: "--shots 1 | --words a a | --wording {dir}/task.json",
+    FEATURES: "--shots 1 | --wording {dir}/task.json",
 }
 NAMED = (
     # ... and what the message names where that is something else
@@ -125,7 +125,6 @@ WRITERS = {
     "lei": LEI,
     "stories": "data stories --split dev --kind qa --output {out}",
     "perturb": PERTURB,
-    "condaqa": reading("condaqa.jsonl"),
     "bias": PREDICTED,
     "ask": ASK,
     "export": "models export {dir}/bert.ckpt {out}",

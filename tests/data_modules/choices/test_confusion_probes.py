@@ -40,7 +40,7 @@ def sets(draw: st.DrawFn, least: int = 4) -> list[ChoiceQuestion]:
 
 
 @given(examples=sets(), seed=st.integers(0, 99), probe=st.sampled_from(SEEDED))
-def test_donors_are_others_and_the_slot_and_number_of_choices_stay(
+def test_probes_take_texts_of_others_and_keep_slot_and_number_of_choices(
     examples: list[ChoiceQuestion], seed: int, probe: Probe
 ) -> None:
     try:
@@ -53,7 +53,6 @@ def test_donors_are_others_and_the_slot_and_number_of_choices_stay(
         (donor,) = new.donors
         assert donor != i
         assert (new.id, new.label, len(new.choices)) == (old.id, old.label, len(old.choices))
-        assert new.target == "uniform"
         assert new.probe == probe.__name__
         if probe is wrong_question:
             assert new.choices == old.choices
@@ -67,7 +66,7 @@ def test_donors_are_others_and_the_slot_and_number_of_choices_stay(
 
 
 @given(examples=sets(), seed=st.integers(0, 99), n=st.integers(2, 5), heuristic=st.booleans())
-def test_choice_paralysis_holds_the_own_choice_once_among_distinct_donors(
+def test_choice_paralysis_holds_the_right_choice_once_among_donors(
     examples: list[ChoiceQuestion], seed: int, n: int, heuristic: bool
 ) -> None:
     similarity = np.random.default_rng(seed).random((len(examples), len(examples)))
@@ -93,11 +92,9 @@ def test_choice_paralysis_holds_the_own_choice_once_among_distinct_donors(
 
 
 @given(examples=sets(), seed=st.integers(0, 9))
-def test_nothing_but_the_question_goes_away_and_the_same_seed_draws_the_same(
-    examples: list[ChoiceQuestion], seed: int
-) -> None:
+def test_no_question_changes_nothing_but_the_prompt(examples: list[ChoiceQuestion], seed: int) -> None:
     for old, new in zip(examples, no_question(examples), strict=True):
-        assert (new.prompt, new.donors, new.target) == ("", (), "uniform")
+        assert (new.prompt, new.donors) == ("", ())
         assert (new.choices, new.label, new.id) == (old.choices, old.label, old.id)
     assert wrong_question(examples, seed) == wrong_question(examples, seed)
     assert draw_instances(examples, seed, 3) == draw_instances(examples, seed, 3)
@@ -106,7 +103,7 @@ def test_nothing_but_the_question_goes_away_and_the_same_seed_draws_the_same(
 MANY = [question(i, f"how to do thing number {i}", f"right {i}", f"wrong {i}") for i in range(200)]
 
 
-def test_trials_benchmarks_and_probes_have_draws_of_their_own() -> None:
+def test_probes_draw_by_seed_benchmark_and_probe() -> None:
     def donors(examples: Sequence[ChoiceQuestion], seed: int, probe: Probe) -> list[int]:
         return [example.donors[0] for example in probe(examples, seed)]
 
@@ -117,7 +114,7 @@ def test_trials_benchmarks_and_probes_have_draws_of_their_own() -> None:
     assert sum(a == b for a, b in zip(first, donors(MANY, 0, no_right_answer), strict=True)) < 10
 
 
-def test_donors_are_uniform_over_the_others() -> None:
+def test_wrong_question_draws_donors_uniformly() -> None:
     few = MANY[:5]
     drawn = [wrong_question(few, seed)[2].donors[0] for seed in range(2000)]
     counts = np.bincount(drawn, minlength=5)
@@ -125,7 +122,7 @@ def test_donors_are_uniform_over_the_others() -> None:
     assert all(420 < count < 580 for k, count in enumerate(counts) if k != 2)  # 500 ± 4 sd
 
 
-def test_of_one_seed_more_choices_keep_the_slots_and_the_first_donors() -> None:
+def test_choice_paralysis_keeps_the_first_donors_for_more_choices() -> None:
     drawn = draw_instances(MANY, 0, 50)
     assert len(set(drawn)) == 50
     assert drawn == sorted(drawn)
@@ -135,7 +132,7 @@ def test_of_one_seed_more_choices_keep_the_slots_and_the_first_donors() -> None:
     assert slots.min() > 2, "the slot of the own choice is shuffled"
 
 
-def test_a_question_with_the_same_prompt_never_donates() -> None:
+def test_probes_never_take_texts_of_the_same_prompt() -> None:
     prompts = ("how to cook", "How to  cook", "how to sing", "how to run")
     examples = [question(i, text, f"right {i}", f"wrong {i}") for i, text in enumerate(prompts)]
     similarity = np.ones((1, 4))

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_modules.groups.advice import contrasted, with_advice
+from data_modules.groups.advice import contrasted, unadvised, with_advice
 from data_modules.groups.lei import write_lei
 from data_modules.groups.planting import latent_strength, preferred_subject, randomly_advised
 from data_modules.groups_data import GroupsDataModule, anchors, balanced_sample
@@ -95,7 +95,7 @@ def test_the_share_is_met_and_all_classes_of_advice_are_drawn() -> None:
 
 
 def test_groups_without_any_advice_stay_without() -> None:
-    bare = list(islice(groups("train_unadvised"), 10))
+    bare = unadvised(groups("train"))[:10]
     assert {advice_of(g) for g in randomly_advised(bare, share=1.0, copies=1, seed=0)} == {""}
 
 

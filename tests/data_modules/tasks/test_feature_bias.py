@@ -155,10 +155,10 @@ PAIRS = [
 
 def test_feature_bias_command_makes_a_paper_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     long = [{**row, "premise": "cat " * 80} for row in PAIRS]
-    flags = ("--task", "nli_entailment_overlap", "--min-demos", "4")
+    flags = ("--task", "nli_entailment_overlap", "--min-demos", "4", "--output", str(tmp_path / "tasks"))
     assert run(tmp_path, PAIRS + long, *flags) == 0
     assert "24 repeated" in capsys.readouterr().out  # a pair with two labels counts once, with its first
-    task = read_task(tmp_path / "t.json")
+    task = read_task(tmp_path / "tasks/nli_entailment_overlap.json")
     assert {cell: len(task.tests[cell]) for cell in CELLS} == {"1_1": 2, "0_0": 2, "1_0": 6, "0_1": 6}
     assert (task.name, task.meanings["h1"].key) == ("nli_entailment_overlap", "Follows:")
 

@@ -59,7 +59,7 @@ def test_groups_that_join_no_loss_are_refused(commands: Commands, tmp_path: Path
 def domains(tmp_path: Path) -> str:
     """A source of groups of two invented domains, each with two sentences of two classes, and plain facts."""
     groups = []
-    for i, group in enumerate(islice(story_groups.groups("train_unadvised"), 12)):
+    for i, group in enumerate(unadvised(story_groups.groups("train"))[:12]):
         domain, name = ("towns", "bells")[i % 2], ("ethical", "adversarial")[i // 2 % 2]
         text = f"Note that, {domain} matter {'not' * (name == 'ethical')} {'at all' * (i // 4 % 2)} here."
         advised = with_advice(group, text, name, f"{name}_{domain}-{i}", domain)

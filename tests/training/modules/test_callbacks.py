@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_modules.groups.advice import unadvised
+from data_modules.groups.lei import write_lei
 from data_modules.schema import ADVICE_CLASSES
+from data_modules.stories.groups import groups
 from tests.training.conftest import Commands
 from training.callbacks.eval_sets import selection_score
 from training.callbacks.run_record import global_batch, in_words, keep_global_batch
@@ -27,8 +31,9 @@ def test_advice_obeyed_in_both_directions_is_best() -> None:
     assert score(ethical=0.25, adversarial=0.5, irrelevant=0.9) == 0.75
 
 
-def test_validation_logs_it_where_both_classes_are_there(commands: Commands) -> None:
-    sets = f"{{main: {commands.data.groups_dev}, plain: 'stories:unseen_unadvised'}}"
+def test_validation_logs_it_where_both_classes_are_there(commands: Commands, tmp_path: Path) -> None:
+    write_lei(unadvised(groups("unseen")), plain := tmp_path / "plain.json")
+    sets = f"{{main: {commands.data.groups_dev}, plain: '{plain}'}}"
     train(commands.of("validate", "lei_zero_shot", "roberta", f"--data.val_groups={sets}"))
     found = json.loads((commands.root / "lei_zero_shot" / "version_0" / "metrics.json").read_text())
     mu = {name: found[f"val/bias/{name}/mu"] for name in ("ethical", "adversarial")}

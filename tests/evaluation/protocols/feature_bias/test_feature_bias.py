@@ -10,13 +10,14 @@ from typing import Any, get_args
 
 import pytest
 
+from data_modules.tasks.feature_bias import CELLS
 from data_modules.tasks.own_tasks import open_task
 from evaluation.protocols.feature_bias.prompts import Intervention
 from models.language.text_models import TextFailure, TextModel
 from tests.evaluation.checkpoints import evaluate, examples_of
 
 TASK = open_task("stories:uppercase")
-H2 = {x.question.strip(): int(x.split[2]) for cell in TASK.cells for x in TASK.tests[cell]}
+H2 = {x.question.strip(): int(x.split[2]) for cell in CELLS for x in TASK.tests[cell]}
 ASK = ["feature-bias", "--checkpoint", "m=openai:fake", "--task", "stories:uppercase", "--seeds", "2"]
 
 

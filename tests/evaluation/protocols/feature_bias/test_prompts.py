@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.tasks.feature_bias import FeatureTask, read_task
+from data_modules.tasks.features import HYPOTHESES, Hypothesis
 from data_modules.tasks.own_tasks import open_task
-from data_modules.tasks.wording import HYPOTHESES, Hypothesis
 from evaluation.protocols.feature_bias.prompts import (
     CONTENT_FREE,
     ORDER_SEED,
