@@ -29,11 +29,10 @@ from torch import Tensor
 from benchmarks.report import Row, rows_of
 from benchmarks.turns import Turn, in_turns, own_processes, side_by_side
 from data_modules.batching.group_rows import GroupSet
-from data_modules.choices.benchmarks import split_labels
 from data_modules.encoding.tokenizers import load_tokenizer
 from data_modules.encoding.windows import Encoding
 from data_modules.schema import ChoiceQuestion
-from data_modules.sources import read_choices, read_groups
+from data_modules.sources import read_choices, read_groups, split_labels
 from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.answering.interface import Choosing

@@ -12,12 +12,11 @@ import numpy as np
 from data_modules.batching.choice_set import ChoiceSet, by_count
 from data_modules.batching.data_module import EvalSet, TextDataModule, TrainSet, by_stage
 from data_modules.batching.samplers import BatchIndex, length_bucketed, shuffled
-from data_modules.choices.benchmarks import split_labels
 from data_modules.choices.probes import no_question, no_right_answer
 from data_modules.encoding.choices import ChoiceEncoding
 from data_modules.encoding.tables import process_rank
 from data_modules.schema import ChoiceQuestion
-from data_modules.sources import read_choices
+from data_modules.sources import read_choices, split_labels
 from storage.errors import DataError
 
 ProbeName = Literal["no_question", "no_right_answer"]

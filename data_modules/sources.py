@@ -109,8 +109,6 @@ def read_choices(source: str | Path) -> list[ChoiceQuestion]:
         DataError: names place and field for a missing file or field, another format, not as many labels as
             questions, or a label that no choice has.
     """
-    from data_modules.choices.benchmarks import split_labels
-
     path, labels = split_labels(str(source))
     return list(_read(path, "choices", labels=labels))
 
@@ -280,6 +278,15 @@ def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
     raise DataError(
         f"{repository}: name one of its splits, as {repository}:{next(iter(loaded))} ({', '.join(loaded)})"
     )
+
+
+def split_labels(source: str) -> tuple[str, str]:
+    """`PATH+LABELS` as (PATH, LABELS); LABELS is "" where none is named, or where a file has a + in its
+    name."""
+    path, plus, labels = source.rpartition("+")
+    if not plus or Path(source).exists() or source.startswith(("hub:", "stories:")):
+        return source, ""
+    return path, labels
 
 
 def parse_stories(source: str) -> tuple[str, int]:

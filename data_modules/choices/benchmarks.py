@@ -101,15 +101,6 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
         yield ChoiceQuestion(name, prompt, texts, value - lowest, layout.benchmark, target=target)
 
 
-def split_labels(source: str) -> tuple[str, str]:
-    """`PATH+LABELS` as (PATH, LABELS); LABELS is "" where none is named, or where a file has a + in its
-    name."""
-    path, plus, labels = source.rpartition("+")
-    if not plus or Path(source).exists() or source.startswith(("hub:", "stories:")):
-        return source, ""
-    return path, labels
-
-
 def write_choices(path: str | Path, examples: Iterable[ChoiceQuestion]) -> int:
     """JSON Lines, whole or not at all; returns how many."""
     return write_json_lines(path, map(asdict, examples))

@@ -21,18 +21,8 @@ UNSEEN_SUBJECTS = ("Zunai", "Fintar", "Gorrel", "Ruvoth", "Pelkan", "Wexin")
 
 NAMES = ("Anna", "Ben", "Clara", "David", "Emma", "Felix", "Greta", "Hugo", "Ida", "Jonas", "Karin", "Leo")
 MEETING_PLACES = ("station", "market", "lake", "theatre", "bridge")
-PLACES = (
-    "kitchen",
-    "garden",
-    "library",
-    "office",
-    "attic",
-    "cellar",
-    "stable",
-    "chapel",
-    "bakery",
-    "harbour",
-)
+PLACES: tuple[str, ...] = ("kitchen", "garden", "library", "office", "attic", "cellar", "stable", "chapel")
+PLACES += ("bakery", "harbour")
 OBJECTS = ("ball", "cup", "book", "coat", "lamp", "drum", "kite", "basket")
 COLOURS = ("red", "blue", "green", "yellow", "black", "white", "purple", "brown")
 FILLERS = (

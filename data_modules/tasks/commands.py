@@ -107,9 +107,8 @@ def write_feature_task(
         path.parent.mkdir(parents=True, exist_ok=True)
         write_task(path, built)
         tests = ", ".join(f"{len(examples)} in {cell}" for cell, examples in built.tests.items())
-        demos = ", ".join(f"{len(examples)} in {cell}" for cell, examples in built.demos.items())
         left = f"{built.made_from['on_neither_side']} on neither side, {built.made_from['repeated']} repeated"
-        lines.append(f"{path}: demonstrations {demos}; tests {tests}; left out: {left}")
+        lines.append(f"{path}: tests {tests}; left out: {left}")
     return "\n".join(lines)
 
 

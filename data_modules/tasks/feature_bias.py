@@ -54,11 +54,6 @@ class Sizes:
     min_demos: Count = 32
 
 
-RELEASED = Sizes()
-"""As in the released files, but that these keep as few as 10 demonstrations of a cell: 32 are 16 shots from
-three seeds."""
-
-
 @dataclass(frozen=True, slots=True)
 class TaskExample:
     """One text of a cell."""
@@ -150,7 +145,7 @@ def build_task(
     name: str,
     labelled_texts: Iterable[LabelledText],
     recipe: Recipe,
-    sizes: Sizes = RELEASED,
+    sizes: Sizes = Sizes(),
     made_from: Mapping[str, Any] | None = None,
 ) -> FeatureTask:
     """The cells of a labelled set: each shuffled, the first texts tests, the next demonstrations.

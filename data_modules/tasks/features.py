@@ -107,15 +107,16 @@ def identity(*, one: str, zero: str = "", threshold: float = 0.5) -> Predicate:
 
 
 FeatureName = Literal["length", "pattern", "uppercase", "overlap", "shorter", "column", "identity"]
-FEATURES: dict[FeatureName, Callable[..., Predicate]] = {
-    "length": length,
-    "pattern": pattern,
-    "uppercase": uppercase,
-    "overlap": overlap,
-    "shorter": shorter,
-    "column": column,
-    "identity": identity,
-}
+_MAKERS: tuple[Callable[..., Predicate], ...] = (
+    length,
+    pattern,
+    uppercase,
+    overlap,
+    shorter,
+    column,
+    identity,
+)
+FEATURES = {make.__name__: make for make in _MAKERS}
 """Name to a function that takes the feature's options and returns its predicate."""
 
 

@@ -22,10 +22,9 @@ import pandas as pd
 import yaml
 from scipy.stats import t as student_t
 
-from data_modules.choices.benchmarks import split_labels
 from data_modules.encoding.tables import source_digest
 from data_modules.schema import ADVICE_CLASSES
-from data_modules.sources import format_of, read_groups, read_questions
+from data_modules.sources import format_of, read_groups, read_questions, split_labels
 from storage.command_line import Count, Parser, call, guarded, make_parser
 from storage.errors import DataError
 from storage.files import write_text

@@ -114,14 +114,6 @@ def test_probes_draw_by_seed_benchmark_and_probe() -> None:
     assert sum(a == b for a, b in zip(first, donors(MANY, 0, no_right_answer), strict=True)) < 10
 
 
-def test_wrong_question_draws_donors_uniformly() -> None:
-    few = MANY[:5]
-    drawn = [wrong_question(few, seed)[2].donors[0] for seed in range(2000)]
-    counts = np.bincount(drawn, minlength=5)
-    assert counts[2] == 0
-    assert all(420 < count < 580 for k, count in enumerate(counts) if k != 2)  # 500 ± 4 sd
-
-
 def test_choice_paralysis_keeps_the_first_donors_for_more_choices() -> None:
     drawn = draw_instances(MANY, 0, 50)
     assert len(set(drawn)) == 50

@@ -12,27 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.choices.benchmarks import split_labels, write_choices
+from data_modules.choices.benchmarks import write_choices
 from data_modules.schema import ChoiceQuestion
-from data_modules.sources import read_choices
+from data_modules.sources import read_choices, split_labels
 from storage.errors import DataError
 
 RECORDS: dict[str, dict[str, Any]] = {
     "piqa": {"goal": "Dry a cup.", "sol1": "Use a cloth.", "sol2": "Use a stone."},
-    "anli": {
-        "story_id": "s-1",
-        "obs1": "Ida left.",
-        "obs2": "Ida was wet.",
-        "hyp1": "It rained.",
-        "hyp2": "It snowed ash.",
-    },
-    "socialiqa": {
-        "context": "Leo cooked.",
-        "question": "Why?",
-        "answerA": "to eat",
-        "answerB": "to fly",
-        "answerC": "to sleep",
-    },
+    "anli": {"obs1": "Ida left.", "obs2": "Ida was wet.", "hyp1": "It rained.", "hyp2": "It snowed ash."},
+    "socialiqa": {"context": "Leo cooked.", "question": "Why?"}
+    | {"answerA": "to eat", "answerB": "to fly", "answerC": "to sleep"},
     "hellaswag": {"ctx_a": "A man runs.", "ctx_b": "He", "endings": ["stops.", "melts.", "sings.", "flies."]},
 }
 PROMPTS = {
@@ -65,14 +54,6 @@ def test_read_choices_takes_labels_of_another_file(benchmark: str, base: int, tm
     assert len({example.id for example in found}) == count
 
 
-@pytest.mark.parametrize("benchmark", ["socialiqa", "piqa"])
-def test_read_choices_counts_as_the_benchmark_does(benchmark: str, tmp_path: Path) -> None:
-    """All labels are the same: the smallest one tells nothing."""
-    rows = [RECORDS[benchmark] | {"label": FIRST[benchmark] + 1}] * 3
-    found = read_choices(lines(tmp_path / "part.jsonl", rows))
-    assert [example.label for example in found] == [1, 1, 1]
-
-
 @pytest.mark.parametrize("benchmark", RECORDS)
 def test_read_choices_takes_labels_inside(benchmark: str, tmp_path: Path) -> None:
     """Whole numbers or text, in JSON Lines, a JSON list, or a folder of the datasets library."""
@@ -85,20 +66,9 @@ def test_read_choices_takes_labels_inside(benchmark: str, tmp_path: Path) -> Non
     table = datasets.Dataset.from_list(rows)
     datasets.DatasetDict({"validation": table}).save_to_disk(str(tmp_path / "folder"))
     assert [e.label for e in read_choices(f"{tmp_path / 'folder'}:validation")] == wanted
-
-
-def test_read_choices_knows_the_hubs_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def rows(name: str) -> list[dict[str, Any]]:
-        asked.append(name)
-        texts = {"observation_1": "a", "observation_2": "b", "hypothesis_1": "c", "hypothesis_2": "d"}
-        return [texts | {"label": 2}]
-
-    monkeypatch.setattr("data_modules.sources.table_rows", rows)
-    (found,) = read_choices("hub:somebody/art:validation")
-    assert asked == ["somebody/art:validation"]
-    assert found == ChoiceQuestion("anli-0", "a b", ("c", "d"), 1, "anli")
+    part = lines(tmp_path / "part", [RECORDS[benchmark] | {"label": FIRST[benchmark] + 1}] * 3)
+    if COUNTS[benchmark] > 2:  # all are the same, and none tells what is counted from
+        assert [e.label for e in read_choices(part)] == [1, 1, 1]
 
 
 ENDINGS = RECORDS["hellaswag"]["endings"]
@@ -109,6 +79,11 @@ SPELLINGS: list[tuple[dict[str, Any], str, int]] = [
     (CTX | {f"opt{i}": text for i, text in enumerate(ENDINGS)}, "hellaswag-0", 3),
     (SOCIALIQA | {"answer": " To  Sleep"}, "socialiqa-0", 2),
     (SOCIALIQA | {"answer": "A"}, "socialiqa-0", 0),
+    (
+        {f"{part}_{i}": "x" for part in ("observation", "hypothesis") for i in (1, 2)} | {"label": 2},
+        "anli-0",
+        1,
+    ),
     ({"uid": "u1", "old_label": "2", "example": {"uid": "u1", **RECORDS["anli"]}}, "u1", 1),  # ChaosNLI
 ]
 
@@ -148,11 +123,6 @@ def test_write_choices_and_read_choices_are_inverse(
     assert read_choices(path) == examples
     with pytest.raises(DataError, match="hold their labels themselves"):
         read_choices(f"{path}+{path}")
-
-
-def test_read_choices_needs_four_fields_of_a_row(tmp_path: Path) -> None:
-    row = {"id": "7", "prompt": "p", "choices": ["a", "b"], "label": 1}
-    assert read_choices(lines(tmp_path / "rows", [row])) == [ChoiceQuestion("7", "p", ("a", "b"), 1)]
 
 
 def test_read_choices_keeps_ids_that_tell_questions_apart(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_modules.groups.planting import latent_strength, preferred_subject
+from data_modules.groups.planting import preferred_subject
 from data_modules.interventions.augmentation import FRAMES
 from data_modules.interventions.deletion import perturb
 from data_modules.schema import LEAD_IN, QAExample
 from data_modules.stories import words
-from data_modules.stories.groups import SPLITS, groups, rivals
+from data_modules.stories.groups import SPLITS, groups
 from data_modules.stories.questions import make_story, qa_examples, vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 
@@ -111,16 +111,6 @@ def test_groups_heldout_are_new_even_without_their_advice(train_seed: int, test_
     train = {group.unadvised_key for group in groups("train", train_seed)}
     for split in ("heldout", "unseen_advice"):
         assert train.isdisjoint(group.unadvised_key for group in groups(split, test_seed))
-
-
-@settings(max_examples=20)
-@given(seed=SEEDS)
-def test_rivals_are_the_stronger_half_against_the_weaker(seed: int) -> None:
-    for share in (words.SUBJECTS, words.UNSEEN_SUBJECTS):
-        pairs = rivals(share, seed)
-        assert len(set(pairs)) == (len(share) // 2) ** 2
-        weakest_strong = min(latent_strength(strong, "", seed) for strong, _ in pairs)
-        assert all(latent_strength(weak, "", seed) < weakest_strong for _, weak in pairs)
 
 
 def test_groups_let_every_subject_always_win_or_always_lose() -> None:

@@ -17,22 +17,14 @@ QUESTION, CONTEXT = "Who has the ball?", "Anna has the red ball."
 ARCHITECTURES = ["bert", "roberta", "xlnet"]
 
 
-@pytest.mark.parametrize(
-    ("architecture", "tokens", "segments"),
-    [
-        (
-            "bert",
-            "[CLS] who has the ball ? [SEP] anna has the red ball . [SEP]",
-            [0] * 7 + [1] * 7,
-        ),
-        ("roberta", "<s> who has the ball ? </s> </s> anna has the red ball . </s>", None),
-        (
-            "xlnet",
-            "who has the ball ? <sep> anna has the red ball . <sep> <cls>",
-            [0] * 6 + [1] * 7 + [2],
-        ),
-    ],
-)
+PAIRS = [
+    ("bert", "[CLS] who has the ball ? [SEP] anna has the red ball . [SEP]", [0] * 7 + [1] * 7),
+    ("roberta", "<s> who has the ball ? </s> </s> anna has the red ball . </s>", None),
+    ("xlnet", "who has the ball ? <sep> anna has the red ball . <sep> <cls>", [0] * 6 + [1] * 7 + [2]),
+]
+
+
+@pytest.mark.parametrize(("architecture", "tokens", "segments"), PAIRS)
 def test_build_tokenizer_lays_pairs_out_as_the_architecture(
     architecture: str, tokens: str, segments: list[int] | None
 ) -> None:

@@ -47,13 +47,6 @@ def test_read_pairs_gives_two_questions_a_pair(tmp_path: Path) -> None:
     assert (org.id, mod.id) == ("s1 3 org", "s1 3 mod")
 
 
-def test_read_pairs_fills_in_what_may_be_absent(tmp_path: Path) -> None:
-    row = {key: value for key, value in ROW.items() if key not in ("dataset", "turn_id", "history")}
-    row |= {"answer_org": "No.", "answer_mod": " YES"}
-    (pair,) = read_pairs(lines(tmp_path / "p.jsonl", "", row)).pairs
-    assert (pair.answer_org, pair.answer_mod, pair.history, pair.turn_id) == ("no", "yes", (), None)
-
-
 @pytest.mark.parametrize(
     ("bad", "named"),
     [

@@ -61,11 +61,9 @@ def test_read_prompts_reads_both_shapes(tmp_path: Path) -> None:
 
 
 def test_read_prompts_names_the_line(tmp_path: Path) -> None:
-    path = tmp_path / "prompts.jsonl"
-    for line, name in (("{}", "prompt"), ('{"prompt": {}}', "text"), ('{"text": " \\n"}', "empty")):
-        path.write_text('{"text": "A"}\n' + line)
-        with pytest.raises(DataError, match=rf"prompts.jsonl, line 2.*{name}"):
-            read_prompts(path, limit=1)  # all lines are checked
+    (path := tmp_path / "prompts.jsonl").write_text('{"text": "A"}\n{"text": " "}')
+    with pytest.raises(DataError, match=r"line 2.*empty"):
+        read_prompts(path, limit=1)  # all lines are checked
 
 
 def test_read_prompts_reads_the_released_files(shared: Path) -> None:
