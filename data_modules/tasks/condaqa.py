@@ -54,11 +54,6 @@ class ContrastPair:
     edit: str = ""
     """The kind of change, where it is known."""
 
-    @property
-    def key(self) -> tuple[str, str, int | None]:
-        """What tells pairs apart; CoQA's ids are those of stories."""
-        return self.dataset, self.id, self.turn_id
-
     def examples(self) -> tuple[QAExample, QAExample]:
         """The question about the original and about the modified story."""
         name = self.id if self.turn_id is None else f"{self.id} {self.turn_id}"
@@ -101,7 +96,8 @@ def read_pairs(path: str | Path) -> PairSet:
     for where, pair in json_lines(path, ContrastPair):
         if pair.answer_org == pair.answer_mod or pair.story_org == pair.story_mod:
             raise DataError(f"{where}: the two answers must differ, and so must the two stories")
-        if pairs.setdefault(pair.key, pair) is not pair:
+        key = (pair.dataset, pair.id, pair.turn_id)  # CoQA's ids are those of stories
+        if pairs.setdefault(key, pair) is not pair:
             raise DataError(f"{where}: a second pair {pair.id} with the turn_id {pair.turn_id}")
     return PairSet([*pairs.values()], {})
 
@@ -137,17 +133,18 @@ def read_condaqa(path: str | Path) -> PairSet:
         elif original["label"] == row["label"]:
             left_out["with the original's answer unchanged"] += 1
         else:
-            pair = ContrastPair(
-                id=f"{passage}-{number}-{EDITS[edit]}",
-                dataset="condaqa",
-                question=question,
-                story_org=original["sentence1"],
-                story_mod=row["sentence1"],
-                answer_org=cast(YesNo, original["label"]),
-                answer_mod=cast(YesNo, row["label"]),
-                edit=EDITS[edit],
+            pairs.append(
+                ContrastPair(
+                    id=f"{passage}-{number}-{EDITS[edit]}",
+                    dataset="condaqa",
+                    question=question,
+                    story_org=original["sentence1"],
+                    story_mod=row["sentence1"],
+                    answer_org=cast(YesNo, original["label"]),
+                    answer_mod=cast(YesNo, row["label"]),
+                    edit=EDITS[edit],
+                )
             )
-            pairs.append(pair)
     if not pairs:
         raise DataError(f"{path}: makes no pair; edited passages left out: {dict(left_out)}")
     return PairSet(pairs, dict(left_out.most_common()))

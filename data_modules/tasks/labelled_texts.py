@@ -7,11 +7,17 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from data_modules.sources import labelled_rows
-from storage.command_line import AtLeast
+from storage.command_line import Count
 from storage.errors import DataError
 
 Part = Literal["both", "first", "second"]
-TEXT_FIELDS = ("premise+hypothesis", "passage+question", "sentence1+sentence2", "text", "comment_text")
+TEXT_FIELDS = (
+    ("premise", "hypothesis"),
+    ("passage", "question"),
+    ("sentence1", "sentence2"),
+    ("text",),
+    ("comment_text",),
+)
 """Fields that hold the texts of a row, pairs first."""
 _LABELS = {"0": 0, "1": 1, "false": 0, "true": 1}
 _UNLABELLED = ("", "-", "-1", "none")
@@ -48,33 +54,35 @@ class Rows:
         label: field of the label; rows without one are left out.
         positive: labels that count as 1; all others are 0.
         threshold: labels of at least X count as 1.
-        max_words: leave out longer texts; 0 for none.
+        max_words: leave out longer texts.
         max_characters: likewise.
     """
 
     label: Annotated[str, "FIELD"] = "label"
     positive: list[Annotated[str, "VALUE"]] | None = None
     threshold: Annotated[float, "X"] | None = None
-    max_words: Annotated[int, AtLeast(0)] = 0
-    max_characters: Annotated[int, AtLeast(0)] = 0
+    max_words: Count = 1_000_000
+    max_characters: Count = 1_000_000
 
     def read(self, sources: Sequence[str]) -> Iterator[LabelledText]:
         """The texts of tables; DataError names place and field."""
         for number, source in enumerate(sources, 1):
             for where, row in labelled_rows(source):
-                names = next((n.split("+") for n in TEXT_FIELDS if row.keys() >= {*n.split("+")}), [""])
-                for name in (*names, self.label):
-                    if name not in row:
-                        wanted = repr(name) if name else f"of the text ({', '.join(TEXT_FIELDS)})"
-                        raise DataError(f"{where}: the field {wanted} is missing; --label names the label")
+                names = next((names for names in TEXT_FIELDS if row.keys() >= {*names}), ())
+                if not names or self.label not in row:
+                    known = ", ".join(map(" and ".join, TEXT_FIELDS))
+                    wanted = (
+                        f"a label ({self.label}, unless --label names another field) and a text ({known})"
+                    )
+                    raise DataError(f"{where}: needs {wanted}, found {', '.join(row)}")
                 label = self._label(str(row[self.label]).strip(), where)
-                text, second = (*(str(row[name]) for name in names), "")[:2]
-                found = LabelledText(where, text, second, label or 0, {**row, "input": number})
-                words, characters = len(found.part("both").split()), len(found.part("both"))
-                fits = (self.max_words or words) >= words and (
-                    self.max_characters or characters
-                ) >= characters
-                if label is not None and text.strip() and fits:
+                if label is None:
+                    continue
+                first, *second = (str(row[name]) for name in names)
+                columns = {**row, "input": number}
+                found = LabelledText(where, first, second[0] if second else "", label, columns)
+                whole = found.part("both")
+                if len(whole.split()) <= self.max_words and len(whole) <= self.max_characters:
                     yield found
 
     def _label(self, value: str, where: str) -> int | None:

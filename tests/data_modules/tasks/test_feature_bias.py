@@ -179,7 +179,7 @@ ROW = {"text": "A text", "label": 1}
 MISTAKES = [
     ([ROW, {"text": "x", "label": 2}], [], "line 2: the label must be 0 or 1"),
     ([{"text": "x", "label": "high"}], ["--threshold", "1"], "line 1: the label must be a number"),
-    ([{"label": 1}], [], "line 1: the field of the text"),
+    ([{"label": 1}], [], "line 1: needs a label .* and a text"),
     ([ROW], ["--feature-args", "word=x"], "word"),
     ([ROW], [], "no text in cell"),
     ([ROW], ["--feature", "overlap"], "line 1: the feature overlap"),

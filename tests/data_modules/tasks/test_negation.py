@@ -110,7 +110,7 @@ def test_read_pairs_agrees_with_a_plain_count_of_condaqa_dev(shared: Path) -> No
     assert Counter(pair.edit for pair in found.pairs) == {"scope": expected[2], "affirmative": expected[3]}
     assert len(found.pairs) == 323
     assert len(found.pairs) + sum(found.left_out.values()) == sum(r["PassageEditID"] != 0 for r in rows)
-    assert len({pair.key for pair in found.pairs}) == len(found.pairs)
+    assert len({pair.id for pair in found.pairs}) == len(found.pairs)
     texts = {(r["sentence1"], r["sentence2"]): r["label"].lower() for r in rows}
     for pair in found.pairs:
         assert texts[pair.story_org, pair.question] == pair.answer_org
