@@ -90,7 +90,7 @@ def little_mass(frame: DataFrame, checkpoint: str) -> str:
 
 
 def cluster_table(frame: DataFrame) -> Table:
-    """The attributes that go to each cluster most, at most ten of each class, as in UnQover's gender table."""
+    """The attributes that go to each cluster most, at most ten a class, as in UnQover's gender table."""
     by = [*CELL, "cluster", "category", "attribute"]
     gamma = frame[(frame["measure"] == "gamma") & (frame["cluster"] != "") & (frame["attribute"] != "")]
     gamma = gamma.sort_values(["cluster", "value"], ascending=[True, False], kind="stable")
