@@ -31,7 +31,6 @@ from data_modules.batching.decoding import (
 from data_modules.batching.group_rows import GroupSet, score_rows, token_budget
 from data_modules.batching.sets import Collator, QASet, sorted_batches
 from data_modules.encoding.choices import ChoiceEncoding
-from data_modules.encoding.prompts import answer_end
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
 from data_modules.encoding.windows import Encoding, asked, encode_texts, token_span
 from data_modules.schema import ChoiceQuestion, Group, QAExample
@@ -39,7 +38,6 @@ from evaluation.answering.interface import Ability, Answer, Answerer, Asking, Co
 from evaluation.processes import kept, shared
 from models.backbones import EncoderModel, pick_device
 from models.checkpoint import fingerprint, load
-from models.heads.causal import CausalModel
 from models.heads.choice import ChoiceModel, masked_mean
 from models.heads.span import QAModel, SpanModel
 
@@ -149,14 +147,15 @@ class QuestionCheckpoint(Checkpoint):
     @torch.inference_mode()
     def written(self, examples: Sequence[QAExample], *, what: str) -> list[str]:
         """What a decoder writes after each question's prompt."""
-        model: CausalModel = self.model
+        from data_modules.encoding.prompts import answer_end
+
         data = QASet(examples, self.tokenizer, self.encoding)
         ends = answer_end(self.tokenizer, self.encoding.chat == "always")
         texts = [""] * len(examples)
         for index in tqdm(data.batches(self.batch_size), desc=what, unit="batch", disable=None):
             batch = data[index]
             inputs = self.moved(batch.inputs)
-            lines = model.write(inputs, batch.start_B, self.max_new_tokens, self.tokenizer, ends)
+            lines = self.model.write(inputs, batch.start_B, self.max_new_tokens, self.tokenizer, ends)
             for answer in written_answers(data, batch.feature_B, lines, self.encoding.unknown):
                 texts[answer.example] = answer.text
         return texts
