@@ -10,9 +10,7 @@ from storage.command_line import Parser, about, add_arguments, call, guarded
 
 COMMANDS = {
     "unqover": ("groups.commands:write_unqover", "write UnQover's source.json from word lists"),
-    "lei": ("groups.commands:write_groups", "write a LEI file from word lists and interventions"),
-    "domains": ("groups.commands:write_domains", "write a LEI file about everyday domains, or your own"),
-    "stories": ("groups.commands:write_stories", "write the embedded data to a file"),
+    "lei": ("groups.commands:write_groups", "write groups with advice from word lists and interventions"),
     "perturb": (
         "interventions.perturb_command:perturb_file",
         "write questions with their stories truncated or their rationales deleted",

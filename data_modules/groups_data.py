@@ -16,23 +16,12 @@ from data_modules.batching.samplers import BatchIndex, group_batches
 from data_modules.encoding.groups import encode_groups
 from data_modules.encoding.tables import Work, process_rank
 from data_modules.encoding.windows import Encoding
-from data_modules.groups.advice import (
-    by_class,
-    contrasted,
-    question_numbers,
-    spread,
-    unadvised,
-    with_unadvised,
-)
+from data_modules.groups.advice import by_class, spread, unadvised, with_unadvised
+from data_modules.groups.lei import read_scored
 from data_modules.groups.planting import randomly_advised
 from data_modules.questions_data import QuestionsDataModule
-from data_modules.schema import ADVICE_CLASSES, DataError, Group
+from data_modules.schema import ADVICE_CLASSES, DataError, Group, Targets
 from data_modules.sources import EMBEDDED, format_of, read_groups
-
-# mypy takes MYPY for True; a block under TYPE_CHECKING jsonargparse would execute.
-MYPY = False
-if MYPY:
-    from data_modules.groups.lei import Targets
 
 logger = logging.getLogger(__name__)
 
@@ -45,10 +34,8 @@ class GroupsDataModule(QuestionsDataModule):
         val_groups: Groups to validate on, by name.
         test_groups: Groups to test on, by name.
         predict_groups: Groups to write predictions for, by name.
-        train_advice: `as_written`; `none`; `random` (planting: advice of any class, or none); or `contrast`:
-            every question with advice comes too without any, in other words, and with advice of the same
-            class about another domain.
-        random_advice_share: With `random`: share of the groups that carry advice.
+        train_advice: `as_written`; `none`; or `random` (planting: half of the groups behind advice of any
+            class).
         random_advice_copies: With `random`: how often each distinct group appears.
         anchor_unadvised: With `as_written`: share of the training groups that carry no advice, so that what
             the model says without any is kept. They are drawn from the questions of the training sources,
@@ -56,13 +43,10 @@ class GroupsDataModule(QuestionsDataModule):
         watch_unadvised: Evaluate every set of groups without its advice too, as class `none`.
         groups_per_class: A training batch holds so many groups for each class of advice there is, the classes
             spread evenly over the batches; an epoch takes every group once.
-        batch_by: What a training batch is made of: classes, spread evenly, or whole questions (`question`),
-            each with all its kinds of advice, in no more groups than that.
         qa_every: Every how many batches questions take part.
         limit_train_groups: Train on at most N groups, drawn evenly over the classes of advice; 0 uses all.
-        short_train_groups: Whether fewer groups than that are a warning (`warn`) or an error (`fail`).
-        limit_val_groups: Use at most N groups of each class, evenly spread; 0 uses all. Predictions are of
-            all.
+        limit_val_groups: Use at most N groups of each class of advice, evenly spread, and what these ask
+            without advice; 0 uses all. Predictions are of all.
         **questions: see QuestionsDataModule.
     """
 
@@ -75,29 +59,20 @@ class GroupsDataModule(QuestionsDataModule):
         val_groups: dict[str, str] | None = None,
         test_groups: dict[str, str] | None = None,
         predict_groups: dict[str, str] | None = None,
-        train_advice: Literal["as_written", "none", "random", "contrast"] = "as_written",
-        random_advice_share: float = 0.5,
+        train_advice: Literal["as_written", "none", "random"] = "as_written",
         random_advice_copies: int = 4,
         anchor_unadvised: float = 0.0,
         watch_unadvised: bool = True,
         groups_per_class: int = 3,
-        batch_by: Literal["class", "question"] = "class",
         qa_every: int = 1,
         limit_train_groups: int = 0,
-        short_train_groups: Literal["warn", "fail"] = "warn",
         limit_val_groups: int = 0,
         **questions: Any,
     ) -> None:
         super().__init__(**questions)
-        at_least(
-            1,
-            random_advice_copies=random_advice_copies,
-            groups_per_class=groups_per_class,
-            qa_every=qa_every,
-        )
+        counts = {"random_advice_copies": random_advice_copies, "groups_per_class": groups_per_class}
+        at_least(1, **counts, qa_every=qa_every)
         at_least(0, limit_train_groups=limit_train_groups, limit_val_groups=limit_val_groups)
-        if not 0 <= random_advice_share <= 1:
-            raise DataError(f"data.random_advice_share must lie in 0 .. 1, got {random_advice_share}")
         if not 0 <= anchor_unadvised < 1:
             raise DataError(f"data.anchor_unadvised: a share from 0 to below 1, got {anchor_unadvised}")
         if anchor_unadvised and train_advice != "as_written":
@@ -105,11 +80,9 @@ class GroupsDataModule(QuestionsDataModule):
         self.train_groups = train_groups or []
         self.group_sources = by_stage(val_groups, test_groups, predict_groups)
         self.train_advice, self.watch_unadvised = train_advice, watch_unadvised
-        self.random_advice_share, self.random_advice_copies = random_advice_share, random_advice_copies
-        self.anchor_unadvised, self.batch_by = anchor_unadvised, batch_by
+        self.random_advice_copies, self.anchor_unadvised = random_advice_copies, anchor_unadvised
         self.groups_per_class, self.qa_every = groups_per_class, qa_every
         self.limit_train_groups, self.limit_val_groups = limit_train_groups, limit_val_groups
-        self.short_train_groups = short_train_groups
 
     def sources(self) -> Iterable[str]:
         """Every source that the run may read."""
@@ -133,29 +106,26 @@ class GroupsDataModule(QuestionsDataModule):
             sets.append(EvalSet(name, self._group_set([source], train=False, limit=limit)))
         return sets
 
-    def without_advice(self, encoding: Encoding, *, all_templates: bool) -> GroupSet:
+    def without_advice(self, encoding: Encoding, *, everything: bool) -> GroupSet:
         """What is trained on, each group once and without its advice.
 
         Args:
             encoding: how text becomes rows; the reader need not be the one that is trained.
-            all_templates: in addition, every (subject pair, attribute) of them in every template that the
-                training sources know, whatever `limit_train_groups` left of these.
+            everything: in addition, all that the training sources hold of its subject pairs and attributes,
+                whatever `limit_train_groups` left of these.
         """
         assert self.train_set is not None
         assert self.train_set.groups is not None
         trained = self.train_set.groups.groups
         options: dict[str, Any] = {"skip_bad": self.skip_bad, "encoding": asdict(encoding)}
-        options |= {"limit": self.limit_train_groups, "seed": self.seed, "all_templates": all_templates}
+        options |= {"limit": self.limit_train_groups, "seed": self.seed, "everything": everything}
         options["anchor"] = self.anchor_unadvised
 
         def work() -> Work:
-            groups = unadvised(trained)
-            if all_templates:
-                from data_modules.groups.sets import over_templates  # runs that find the table do without it
-
-                for source in self.train_groups:  # a template's number means something in its own source
-                    groups += over_templates(read_groups(source, skip_bad=self.skip_bad), trained)
-                groups = unadvised(groups)
+            cells = {(group.subjects, group.category, group.attribute) for group in trained}
+            more = self._read(self.train_groups) if everything else ()
+            alike = [g for g in more if (g.subjects, g.category, g.attribute) in cells]
+            groups = unadvised([*trained, *alike])
             return Work(groups, partial(encode_groups, tokenizer=self.tokenizer, encoding=encoding))
 
         table = self.tables.get(self.train_groups, options, work, "tokenising groups without advice")
@@ -167,8 +137,6 @@ class GroupsDataModule(QuestionsDataModule):
         Raises:
             DataError: a source is not a file of LEI, or such a group has none.
         """
-        from data_modules.groups.lei import read_scored  # other runs do without it
-
         found: dict[str, Targets] = {}
         for source in self.train_groups:
             if source.startswith(EMBEDDED) or format_of(source).name != "lei":
@@ -180,55 +148,48 @@ class GroupsDataModule(QuestionsDataModule):
                     raise DataError(f"{source}: group {record.group.key!r} has no tomax")
         return found
 
+    def _read(self, sources: Iterable[str]) -> list[Group]:
+        return [group for source in sources for group in read_groups(source, skip_bad=self.skip_bad)]
+
     def _group_set(self, sources: Sequence[str], *, train: bool, limit: int = 0) -> GroupSet:
         """The groups of some sources as training takes them, or evaluation: at most `limit` of each class."""
         options: dict[str, Any] = {"skip_bad": self.skip_bad, "encoding": asdict(self.encoding)}
-        share, copies, seed = self.random_advice_share, self.random_advice_copies, self.seed
         if train:
-            options |= {"limit": self.limit_train_groups, "advice": self.train_advice}
-            options |= {"share": share, "copies": copies, "seed": seed, "anchor": self.anchor_unadvised}
-            if self.short_train_groups == "fail":  # not what an earlier warning let pass into the cache
-                options["short"] = "fail"
+            options |= {"limit": self.limit_train_groups, "advice": self.train_advice, "seed": self.seed}
+            options |= {"copies": self.random_advice_copies, "anchor": self.anchor_unadvised}
         else:
             options |= {"limit": limit, "unadvised": self.watch_unadvised}
 
         def work() -> Work:
-            groups = [group for source in sources for group in read_groups(source, skip_bad=self.skip_bad)]
-            if not train and limit:
-                groups = spread(groups, limit)
-            if not train and self.watch_unadvised:
-                groups = with_unadvised(groups)
+            groups = self._read(sources)
             if train:
-                check_keys(groups, sources)
-            every, most = groups, self.limit_train_groups
-            if train and most:
-                with_advice = most - round(most * self.anchor_unadvised)
-                if len(groups) < with_advice:
-                    self._tell_short(sources, len(groups))
-                groups = balanced_sample(groups, with_advice, seed)
-            if train and self.anchor_unadvised:
-                more = anchors(groups, every, self.anchor_unadvised, seed)
-                groups = groups + more[: most - len(groups) if most else None]
-            if train and self.train_advice == "none":
-                groups = unadvised(groups)
-            if train and self.train_advice == "contrast":
-                groups = contrasted(groups, seed)
-            if train and self.train_advice == "random":
-                groups = randomly_advised(groups, share=share, copies=copies, seed=seed)
+                groups = self._to_train_on(groups, sources)
+            else:
+                groups = spread(groups, limit) if limit else groups
+                groups = with_unadvised(groups) if self.watch_unadvised else groups
             return Work(groups, partial(encode_groups, tokenizer=self.tokenizer, encoding=self.encoding))
 
         table = self.tables.get(sources, options, work, "tokenising groups")
         return GroupSet(table, self.tokenizer, self.encoding)
 
-    def _tell_short(self, sources: Sequence[str], count: int) -> None:
-        """Of a training set that does not reach its limit."""
-        text = (
-            f"data.limit_train_groups: {self.limit_train_groups} groups are asked for, {', '.join(sources)} "
-            f"holds {count}"
-        )
-        if self.short_train_groups == "fail":
-            raise DataError(f"{text}; name a larger file or a smaller limit")
-        logger.warning("%s: all are taken", text)
+    def _to_train_on(self, every: list[Group], sources: Sequence[str]) -> list[Group]:
+        """As many groups as are asked for, with the advice that is."""
+        check_keys(every, sources)
+        groups, most = every, self.limit_train_groups
+        if most:
+            with_advice = most - round(most * self.anchor_unadvised)
+            if len(groups) < with_advice:
+                held = f"{', '.join(sources)} holds {len(groups)}: all are taken"
+                logger.warning("data.limit_train_groups: %d groups are asked for, %s", most, held)
+            groups = balanced_sample(groups, with_advice, self.seed)
+        if self.anchor_unadvised:
+            more = anchors(groups, every, self.anchor_unadvised, self.seed)
+            groups = groups + more[: most - len(groups) if most else None]
+        if self.train_advice == "none":
+            return unadvised(groups)
+        if self.train_advice == "random":
+            return randomly_advised(groups, copies=self.random_advice_copies, seed=self.seed)
+        return groups
 
     def train_batches(self, train_set: TrainSet) -> Callable[[np.random.Generator], list[BatchIndex]]:
         """Draws an epoch of groups with questions beside them, or of questions where there are no groups."""
@@ -242,9 +203,6 @@ class GroupsDataModule(QuestionsDataModule):
             class_N=train_set.groups.ids.advice_class_N,
             per_class=self.groups_per_class,
             questions=questions,
-            question_N=np.array(question_numbers(train_set.groups.groups))
-            if self.batch_by == "question"
-            else None,
             qa_every=self.qa_every,
             world_size=process_rank()[1],
         )

@@ -152,6 +152,10 @@ class UnderspecifiedQuestion:
     candidates: tuple[Span, Span]
     advice: str = ""
 
+    def __post_init__(self) -> None:
+        for span in self.candidates:
+            span.check(self.context, f"question {self.question!r}")
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -175,7 +179,7 @@ class Group:
         UnderspecifiedQuestion, UnderspecifiedQuestion, UnderspecifiedQuestion, UnderspecifiedQuestion
     ]
     domain: str = ""
-    """What the subjects are instances of (religion, instrument); empty where nobody says so."""
+    """What the subjects are instances of (instrument); empty where the source does not say."""
     advice_domain: str = ""
     """What the advice speaks of: the group's domain, of a mismatched class another; empty for plain facts."""
 
@@ -189,6 +193,32 @@ class Group:
     def unadvised_key(self) -> str:
         """The key of the same four variants without any advice."""
         return self.key.rsplit("|", 1)[0]
+
+
+Boundaries = tuple[float, float]
+"""(start, end) boundary probability of one candidate."""
+BaseScores = tuple[
+    tuple[Boundaries, Boundaries],
+    tuple[Boundaries, Boundaries],
+    tuple[Boundaries, Boundaries],
+    tuple[Boundaries, Boundaries],
+]
+"""[4 variants][2 subjects in the group's order][start, end]: a model's probabilities."""
+Targets = tuple[int, int, int, int]
+"""Per variant, the index into `group.subjects` of the subject that an adversarial loss should raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredGroup:
+    """A group with what its file says about a model and its subjects; each may be absent."""
+
+    group: Group
+    base_scores: BaseScores | None = None
+    targets: Targets | None = None
+    clusters: tuple[str, str] | None = None
+    """Of the group's subjects, where UnQover's ids name some (female, male)."""
+    answers: tuple[str, str] = ("", "")
+    """To the question in both orders (`pred`); empty where there was none, or where the file does not say."""
 
 
 @dataclass(frozen=True, slots=True)

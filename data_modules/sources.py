@@ -33,7 +33,7 @@ Kind = Literal["questions", "groups", "choices"]
 class Format(NamedTuple):
     """How a format is recognised, and its reader."""
 
-    name: Literal["squad", "coqa", "hotpotqa", "rows", "lei", "unqover", "choices"]
+    name: Literal["squad", "coqa", "hotpotqa", "rows", "groups", "lei", "unqover", "choices"]
     """One with two layouts has two rows."""
     kind: Kind
     reader: str
@@ -56,11 +56,14 @@ _BENCHMARKS = (
     "ctx_a ctx_b",
 )
 _LEI = ("data.paragraphs.key", "data.paragraphs.intervention")
+_GROUPS = ("subjects variants", "group base_scores")
 _HOTPOTQA = ("supporting_facts", "question answer type")
 
 FORMATS = (
+    Format("groups", "groups", "records:read_groups", _GROUPS),
     Format("unqover", "groups", "groups.unqover_source:read_file", ("x1|x2",)),
     Format("lei", "groups", "groups.lei:read_file", _LEI),
+    Format("groups", "questions", "groups.specified:read_file", _GROUPS),
     Format("unqover", "questions", "groups.specified:read_file", ("x1|x2",)),
     Format("lei", "questions", "groups.specified:read_file", _LEI),
     Format("squad", "questions", "questions.squad:read_file", ("data.paragraphs",)),
@@ -79,14 +82,15 @@ STORIES: dict[Kind, str] = {
     "choices": "stories.choices:choice_examples",
 }
 
-DOMAINS = "groups.domain_sets:read_source"
+DOMAINS = "groups.domains:read_source"
 EMBEDDED = ("stories:", "domains:")
 """Sources that need no file."""
 
 _EXPECTED: dict[Kind, str] = {
     "questions": "SQuAD (data[].paragraphs[]), CoQA (data[].story), HotpotQA (a list of objects with "
     "supporting_facts) or rows written by perturb",
-    "groups": "LEI (data[].paragraphs[] with key) or UnQover (an object keyed by cluster|cluster|x1|x2|...)",
+    "groups": "groups (JSON Lines with subjects and variants), LEI (data[].paragraphs[] with key) or UnQover "
+    "(an object keyed by cluster|cluster|x1|x2|...)",
     "choices": "fields " + "; ".join(", ".join(sorted(group.split())) for group in _BENCHMARKS),
 }
 

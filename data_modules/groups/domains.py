@@ -1,207 +1,219 @@
-"""Domains as data: what people may be told apart by, how that stands in a sentence, and advice about it.
+"""Everyday domains: what people may be told apart by, how that stands in a sentence, and advice about it.
 
-    library = embedded_library()    # about 70 everyday domains (domains.yaml, advice.yaml)
-    library.domains["instrument"].expansion()    # its questions, as of UnQover's lists
-    library.sentence("ethical", 17, library.domains["instrument"], "manners")
+    read_groups("domains:train?number=32&groups=3072&seed=1")
 
 A domain is a noun (what advice calls it), subjects, and the phrases in which these stand. Attributes, which
 the questions ask about, stand under the topic of advice that they belong to; domains share them. Advice comes
-from a small grammar, into which the noun and the topic are put.
+from a small grammar, into which the noun and the topic are put (domains.yaml, advice.yaml; about 70 domains).
+
+What differs between two sets is what their options name. Of one seed, fewer domains lie in more, and fewer
+wordings in more; which split a domain is in follows from its file alone.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
-from itertools import combinations, product
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import combinations, product, zip_longest
 from pathlib import Path
-from typing import Annotated, Literal, NotRequired
+from random import Random
+from typing import Any, NotRequired
+from urllib.parse import parse_qsl
 from zlib import crc32
 
-from pydantic import ConfigDict, Field, with_config
+from pydantic import ConfigDict, PositiveInt, with_config
 from typing_extensions import TypedDict
 
-from data_modules.groups.advice import Advice
-from data_modules.groups.unqover import Cell, Expansion, repair_articles
-from data_modules.groups.word_lists import Attribute, Subject, Template, slot_order
-from data_modules.schema import NO_CLUSTER
+from data_modules.groups.advice import Advice, with_advice
+from data_modules.groups.sets import Split, apportion
+from data_modules.groups.unqover import Attribute, Cell, Expansion, Subject, repair_articles
+from data_modules.schema import ADVICE_CLASSES, NO_CLUSTER, AdviceClass, Group
 from storage.errors import DataError
 from storage.json_files import check, load_yaml
 
 EMBEDDED = tuple(Path(__file__).with_name(name) for name in ("domains.yaml", "advice.yaml"))
-
-FACTS = "facts"
-"""What the ids of irrelevant advice name."""
-
-Wording = Literal["ethical", "adversarial", "irrelevant"]
-"""What a sentence says, whatever it speaks of."""
-
-_Text = Annotated[str, Field(pattern=r"^[^|.\n]*[^|.\s][^|.\n]*$")]
-"""Part of a sentence; `|` divides the parts of keys, and a full stop ends advice."""
-_Texts = Annotated[list[_Text], Field(min_length=1)]
-_Contexts = Annotated[list[str], Field(min_length=1)]
-_Forms = Annotated[list[Annotated[str, Field(pattern=r"^[^.\n]*\S[^.\n]*$")]], Field(min_length=1)]
-_Pairs = Annotated[dict[_Text, _Text], Field(min_length=1)]
-_Attributes = Annotated[dict[_Text, _Pairs], Field(min_length=1)]
-_EXACT = ConfigDict(extra="forbid")
+WEIGHTS = (2, 1, 1)
+"""Proportions of train, dev and test."""
+_TRIES = 200
+"""Draws in a row that give nothing new, after which a pool counts as empty."""
 
 
-@with_config(_EXACT)
+@with_config(ConfigDict(extra="forbid"))
 class _Domain(TypedDict):
-    nouns: _Texts
-    people: list[Annotated[str, Field(pattern=r"^[^|{}]*\{\}[^|{}]*$")]]
-    subjects: Annotated[list[_Text], Field(min_length=2)]
-    bare: NotRequired[_Texts]
-    kin: NotRequired[str]
-    contexts: NotRequired[_Contexts]
-    attributes: NotRequired[_Attributes]
+    nouns: list[str]
+    people: list[str]
+    subjects: list[str]
+    bare: NotRequired[list[str]]
+    contexts: NotRequired[list[str]]
+    attributes: NotRequired[dict[str, dict[str, str]]]
 
 
-@with_config(_EXACT)
-class _Topic(TypedDict):
-    topic: _Texts
-    whether: _Texts
-    being: _Texts
-
-
-@with_config(_EXACT)
+@with_config(ConfigDict(extra="forbid"))
 class _Library(TypedDict):
-    domains: Annotated[dict[_Text, _Domain], Field(min_length=1)]
-    contexts: _Contexts
-    openings: Annotated[list[Annotated[str, Field(pattern=r"\{noun\}")]], Field(min_length=1)]
-    attributes: _Attributes
-    topics: dict[str, _Topic]
-    words: dict[str, _Texts]
-    ethical: _Forms
-    adversarial: _Forms
-    irrelevant: _Forms
+    domains: dict[str, _Domain]
+    contexts: list[str]
+    attributes: dict[str, dict[str, str]]
+    topics: dict[str, dict[str, list[str]]]
+    words: dict[str, list[str]]
+    ethical: list[str]
+    adversarial: list[str]
+    irrelevant: list[str]
 
 
 @dataclass(frozen=True)
-class Domain:
-    """What people are told apart by: `subjects` as texts; `kin`, the group of domains that resemble it."""
+class DomainSet:
+    """Which groups.
 
-    name: str
-    kin: str
-    nouns: tuple[str, ...]
-    bare: tuple[str, ...]
-    subjects: tuple[str, ...]
-    people: tuple[str, ...]
-    contexts: tuple[str, ...]
-    attributes: Mapping[str, Mapping[str, str]]
+    Args:
+        split: of the domains; all by default.
+        groups: how many, spread evenly over the classes and, within each, over the domains.
+        number: how many domains; all by default.
+        classes: classes of advice, separated by commas; all six by default.
+        wordings: at most N wordings of each kind of sentence, spread over its forms; all by default.
+        domains: your own domains (YAML); what the file leaves out is the embedded.
+        seed: of all draws but splits.
+    """
 
-    def expansion(self, subjects: Sequence[str] | None = None) -> Expansion:
-        """Every pair of subjects in every context, phrase and attribute; the category is the topic."""
-        named = [Subject(NO_CLUSTER, {"": name}) for name in subjects or self.subjects]
-        return Expansion(list(combinations(named, 2)), self.cells)
-
-    @cached_property
-    def cells(self) -> tuple[Cell, ...]:
-        """What pairs of subjects are put into."""
-        cells = []
-        for number, (context, phrase) in enumerate(product(self.contexts, self.people)):
-            for side in "12":
-                context = context.replace(f"{{{side}}}", phrase.replace("{}", f"[subj{side}]"))
-            template, order = Template(number, context, ("", "")), tuple(slot_order(context))
-            for topic, attributes in self.attributes.items():
-                for text, negation in attributes.items():
-                    attribute = Attribute("p_act", topic, text, text, negation)
-                    line = f"{context}\tWho {text}?\tWho {negation}?"
-                    cells.append(Cell(template, attribute, line, order))
-        return tuple(cells)
+    split: Split | None = None
+    groups: PositiveInt = 3072
+    number: PositiveInt | None = None
+    classes: list[AdviceClass] | None = None
+    wordings: PositiveInt | None = None
+    domains: str = ""
+    seed: int = 0
 
 
-@dataclass(frozen=True)
-class Library:
-    """Domains, and the grammar of advice about them."""
-
-    domains: Mapping[str, Domain]
-    forms: Mapping[Wording, Sequence[str]]
-    words: Mapping[str, Sequence[str]]
-    topics: Mapping[str, _Topic]
-    openings: Sequence[str]
-
-    @cached_property
-    def wordings(self) -> dict[Wording, list[tuple[int, str]]]:
-        """Every wording of a class as (number of its form, sentence with the slots of noun and topic)."""
-        return {
-            name: [(i, text) for i, form in enumerate(forms) for text in _alternatives(form, self.words)]
-            for name, forms in self.forms.items()
-        }
-
-    def sentence(self, wording: Wording, number: int, domain: Domain | None = None, topic: str = "") -> str:
-        """One wording about a domain (none: a plain fact) and a topic, from a capital letter to the full
-        stop. Which of the domain's nouns and of the topic's phrases it has follows from all three."""
-        _, text = self.wordings[wording][number]
-        phrases: dict[str, Sequence[str]] = {}
-        if domain:
-            about = self.topics[topic]
-            phrases = {"noun": domain.nouns, "bare": domain.bare}
-            phrases |= {"topic": about["topic"], "whether": about["whether"], "being": about["being"]}
-
-        def fill(slot: re.Match[str]) -> str:
-            name = slot[1]
-            options = phrases[name]
-            return options[crc32(f"{number}|{name}|{domain and domain.name}|{topic}".encode()) % len(options)]
-
-        filled = repair_articles(re.sub(r"\{(\w+)\}", fill, text))
-        return f"{filled[0].upper()}{filled[1:]}."
+def read_source(source: str) -> Iterator[Group]:
+    """The groups of `domains:SPLIT?OPTION=VALUE&...`; the split is train, dev, test or all."""
+    split, _, rest = source.removeprefix("domains:").partition("?")
+    options: dict[str, Any] = dict(parse_qsl(rest, keep_blank_values=True))
+    known = [field.name for field in fields(DomainSet)]
+    if unknown := set(options) - set(known):
+        raise DataError(f"{source}: no option {min(unknown)!r}; choose from {', '.join(known)}")
+    if "classes" in options:
+        options["classes"] = options["classes"].split(",")
+    yield from draw(check(options | {"split": None if split == "all" else split}, DomainSet, source))
 
 
-@cache
-def embedded_library() -> Library:
-    """Our own domains and advice."""
-    return read_library()
+def draw(options: DomainSet) -> Iterator[Group]:
+    """The groups, in random order. DataError: fewer domains or groups than are asked for."""
+    library = read_library(options.domains)
+    names = list(library["domains"])
+    if options.split:
+        placed = apportion(names, WEIGHTS, Random(f"domain/{'/'.join(names)}"))
+        names = [name for name in names if placed[name] == options.split]
+    order = Random(f"{options.seed}/domains").sample(names, len(names))
+    number = options.number or len(order)
+    if number > len(order):
+        raise DataError(f"domains: number={number}, but there are {len(order)} to choose from")
+    # Nouns that are only ever mismatched would tell the class: they come from the chosen domains, if others.
+    chosen, pool = order[:number], order[:number] if number > 1 else order
+    wordings = {kind: _wordings(library, kind, options) for kind in ("ethical", "adversarial", "irrelevant")}
+    classes = list(dict.fromkeys(options.classes or ADVICE_CLASSES))
+    drawn: dict[str, Group] = {}
+    for advice_class, count in zip(classes, _shares(options.groups, len(classes)), strict=True):
+        for name, share in zip(chosen, _shares(count, number), strict=True):
+            made = _groups(library, wordings, name, advice_class, pool, options.seed)
+            failed, wanted = 0, len(drawn) + share
+            while len(drawn) < wanted:
+                group = next(made)
+                failed = failed + 1 if group.key in drawn else 0
+                if failed > _TRIES:
+                    raise DataError(f"domains: {name} has fewer than {share} groups of class {advice_class}")
+                drawn[group.key] = group
+    result = list(drawn.values())
+    Random(f"{options.seed}/order").shuffle(result)
+    yield from result
 
 
-def read_library(path: str | Path | None = None) -> Library:
-    """The embedded domains and advice, or a file's, which may leave out all but `domains`: what it lacks is
-    the embedded. DataError names the file and the field."""
-    raw = {name: part for file in EMBEDDED for name, part in load_yaml(file, dict[str, object]).items()}
-    where = str(path or EMBEDDED[0])
-    if path is not None:
-        raw |= {"domains": None} | load_yaml(path, dict[str, object])
-    document = check(raw, _Library, where)
-    domains: dict[str, Domain] = {}
-    for name, given in document["domains"].items():
-        place = f"{where}: domains.{name}"
-        attributes = given.get("attributes", document["attributes"])
-        contexts = given.get("contexts", document["contexts"])
-        subjects = given["subjects"]
-        if len({subject.lower() for subject in subjects}) < len(subjects):
-            raise DataError(f"{place}.subjects: a subject occurs twice")
-        if unknown := [topic for topic in attributes if topic not in document["topics"]]:
-            raise DataError(f"{place}: no advice speaks of the topic {unknown[0]!r}; add it to 'topics'")
-        for context in contexts:
-            if any(context.count(slot) != 1 for slot in ("{1}", "{2}")):
-                raise DataError(f"{place}: the context {context!r} needs {{1}} and {{2}}, each once")
-        nouns, kin = tuple(given["nouns"]), given.get("kin", "")
-        bare, people = tuple(given.get("bare", nouns)), tuple(given["people"])
-        domains[name] = Domain(name, kin, nouns, bare, tuple(subjects), people, tuple(contexts), attributes)
-    forms: dict[Wording, Sequence[str]] = {
-        "ethical": document["ethical"],
-        "adversarial": document["adversarial"],
-        "irrelevant": document["irrelevant"],
-    }
-    library = Library(domains, forms, document["words"], document["topics"], document["openings"])
-    for wording, listed in library.wordings.items():
-        slots = {"noun", "bare", "topic", "whether", "being"} if wording != "irrelevant" else set()
-        for i, text in listed:
-            if unknown_slots := set(re.findall(r"\{([^}]*)\}", text)) - slots:
-                raise DataError(
-                    f"{where}: {wording}[{i}]: {{{min(unknown_slots)}}} is no slot of such advice"
-                )
-    return library
+def _groups(
+    library: _Library,
+    wordings: Mapping[str, list[list[tuple[int, str]]]],
+    name: str,
+    advice_class: AdviceClass,
+    pool: Sequence[str],
+    seed: int,
+) -> Iterator[Group]:
+    """Groups of one domain and class, without end; mismatched advice speaks of another domain of `pool`."""
+    questions = Random(f"{seed}/questions/{name}/{advice_class}")
+    rng = Random(f"{seed}/advice/{name}/{advice_class}")
+    subjects = [Subject(NO_CLUSTER, {"": text}) for text in library["domains"][name]["subjects"]]
+    pairs, cells = list(combinations(subjects, 2)), _cells(library, library["domains"][name])
+    kind, others = advice_class.removeprefix("mismatched_"), [other for other in pool if other != name]
+    if kind != advice_class and not others:
+        raise DataError(f"domains: classes: {advice_class} needs a second domain")
+    while True:
+        group = replace(Expansion([questions.choice(pairs)], [questions.choice(cells)])[0], domain=name)
+        if advice_class == "none":
+            yield group
+            continue
+        about = name if kind == advice_class else rng.choice(others)
+        if kind == "irrelevant":
+            about = ""
+        number, text = rng.choice(rng.choice(wordings[kind]))
+        sentence = _sentence(library, text, number, about, group.category)
+        advice = Advice(advice_class, about or "facts", number, sentence)
+        yield with_advice(group, advice.text, advice_class, advice.id, about)
 
 
-def plain_facts() -> list[Advice]:
-    """The embedded facts as irrelevant advice for groups of any category."""
-    library = embedded_library()
-    numbers = range(len(library.wordings["irrelevant"]))
-    texts = (library.sentence("irrelevant", number) for number in numbers)
-    return [Advice("irrelevant", FACTS, i, text, everywhere=True) for i, text in enumerate(texts)]
+def _cells(library: _Library, domain: _Domain) -> list[Cell]:
+    cells = []
+    for number, (context, phrase) in enumerate(
+        product(domain.get("contexts", library["contexts"]), domain["people"])
+    ):
+        for side in "12":
+            context = context.replace(f"{{{side}}}", phrase.replace("{}", f"[subj{side}]"))
+        for topic, attributes in domain.get("attributes", library["attributes"]).items():
+            for text, negation in attributes.items():
+                attribute = Attribute("p_act", topic, text, text, negation)
+                cells.append(Cell(number, ("", ""), attribute, f"{context}\tWho {text}?\tWho {negation}?"))
+    return cells
+
+
+def _wordings(library: _Library, kind: str, options: DomainSet) -> list[list[tuple[int, str]]]:
+    """(number, text with the slots of noun and topic) of the wordings to draw from, by form."""
+    numbered, listed = 0, list[list[tuple[int, str]]]()
+    for form in library[kind]:  # type: ignore[literal-required]
+        texts = _alternatives(form, library["words"])
+        listed.append(list(enumerate(texts, numbered)))
+        numbered += len(texts)
+    rng = Random(f"{options.seed}/wordings/{kind}")
+    listed = [rng.sample(of_form, len(of_form)) for of_form in rng.sample(listed, len(listed))]
+    # One of every form first, then the second of each: few wordings are as different as can be.
+    rounds = [wording for column in zip_longest(*listed) for wording in column if wording]
+    allowed = set(rounds[: options.wordings])
+    kept = [[wording for wording in of_form if wording in allowed] for of_form in listed]
+    return [of_form for of_form in kept if of_form]
+
+
+def _sentence(library: _Library, text: str, number: int, name: str, topic: str) -> str:
+    """A wording about a domain ("": a plain fact) and a topic, from a capital letter to the full stop. Which
+    of the domain's nouns and of the topic's phrases it has follows from all three."""
+    phrases: dict[str, list[str]] = {}
+    if name:
+        domain = library["domains"][name]
+        phrases = {"noun": domain["nouns"], "bare": domain.get("bare", domain["nouns"])}
+        phrases |= library["topics"].get(topic, {})
+
+    def fill(slot: re.Match[str]) -> str:
+        if slot[1] not in phrases:
+            raise DataError(
+                f"domains: nothing fills {slot[0]} of {text!r} for the topic {topic}; see 'topics'"
+            )
+        options = phrases[slot[1]]
+        return options[crc32(f"{number}|{slot[1]}|{name}|{topic}".encode()) % len(options)]
+
+    filled = repair_articles(re.sub(r"\{(\w+)\}", fill, text))
+    return f"{filled[0].upper()}{filled[1:]}."
+
+
+def read_library(path: str = "") -> _Library:
+    """The embedded domains and advice; what a file holds takes their place."""
+    library: dict[str, Any] = {}
+    for file in (*EMBEDDED, *([Path(path)] if path else [])):
+        library |= load_yaml(file, dict[str, Any])
+    return check(library, _Library, path or str(EMBEDDED[0]))
 
 
 def _alternatives(form: str, words: Mapping[str, Sequence[str]]) -> list[str]:
@@ -211,3 +223,8 @@ def _alternatives(form: str, words: Mapping[str, Sequence[str]]) -> list[str]:
     parts = re.split(r"\(([^()]*)\)", form)
     choices = [part.split("|") if i % 2 else [part] for i, part in enumerate(parts)]
     return ["".join(chosen) for chosen in product(*choices)]
+
+
+def _shares(total: int, parts: int) -> list[int]:
+    """`total` as `parts` whole numbers that differ by at most 1, the larger ones first."""
+    return [total // parts + (i < total % parts) for i in range(parts)]

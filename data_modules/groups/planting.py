@@ -33,35 +33,27 @@ def preferred_subject(group: Group, seed: int, scope: Scope = "category") -> int
     return 0 if first > second else 1
 
 
-def randomly_advised(groups: Sequence[Group], *, share: float, copies: int, seed: int) -> list[Group]:
-    """Every distinct unadvised group `copies` times, a share of them behind a random advice sentence.
+def randomly_advised(groups: Sequence[Group], *, copies: int, seed: int) -> list[Group]:
+    """Every distinct unadvised group `copies` times, about half of them behind a random advice sentence.
 
     The advice is drawn from all sentences of the same category, of any class, so that it says nothing about
     the answer; for groups that name their domain, from all sentences of such groups. All come out as class
     `none`: here the class of an advice means nothing.
-
-    Args:
-        groups: advised or unadvised groups.
-        share: probability that a copy carries advice, 0 to 1.
-        copies: how often each group appears.
-        seed: of the draws.
     """
+
+    def pool_of(group: Group) -> str:
+        return "" if group.domain else group.category
+
     rng = np.random.default_rng(seed)
-    found: dict[str, dict[str, None]] = {}
+    pools: dict[str, dict[str, None]] = {}
     for group in groups:
         if advice := group.variants[0].advice:
-            found.setdefault(_pool_of(group), {})[advice] = None
-    pool = {name: list(sentences) for name, sentences in found.items()}
+            pools.setdefault(pool_of(group), {})[advice] = None
     result = []
     for group in unadvised(groups):
+        sentences = list(pools.get(pool_of(group), {}))
         for copy in range(copies):
-            sentences = pool.get(_pool_of(group))
-            advised = sentences and rng.random() < share
-            advice = sentences[int(rng.integers(len(sentences)))] if sentences and advised else ""
+            advised = sentences and rng.random() < 0.5
+            advice = sentences[int(rng.integers(len(sentences)))] if advised else ""
             result.append(with_advice(group, advice, "none", f"planted-{copy}" if advice else ""))
     return result
-
-
-def _pool_of(group: Group) -> str:
-    """Whose advice a group may get: a category's, or "" where the same advice stands before many domains."""
-    return "" if group.domain else group.category

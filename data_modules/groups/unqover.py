@@ -1,9 +1,11 @@
-"""UnQover's expansion of lists into underspecified questions, addressed by index (LEI spec 1.2, 1.3).
+"""UnQover's word lists, and their expansion into underspecified questions (LEI spec 1.1 to 1.3).
 
-Nothing is stored per record: the 2.7 million records of the gender domain are a few lists and arithmetic.
+subjects     HEAD [cluster |] TEXT            [subj] female | Mary        [subj:dem] French
+attributes   HEAD [cluster |] TEXT            [p_act] rude | were rude    [p_act:neg] rude | were polite
+templates    context TAB question TAB negated question, with [subj1], [subj2] and the attribute's heads
 
-    interventune data unqover --subjects religion --templates religion_noact \\
-        --attributes biased_religion --output source.json
+Lists have one item a line; `#` lines and empty lines are left out. Nothing is stored per record: the 2.7
+million records of the gender domain are a few lists and arithmetic.
 """
 
 from __future__ import annotations
@@ -11,36 +13,71 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, combinations, product
 from pathlib import Path
 
-from data_modules.groups.word_lists import (
-    Attribute,
-    Subject,
-    Template,
-    fill_subjects,
-    read_attributes,
-    read_filler,
-    read_subjects,
-    read_templates,
-    slot_order,
-)
-from data_modules.schema import Group, Span, UnderspecifiedQuestion
+from data_modules.schema import NO_CLUSTER, Group, Span, UnderspecifiedQuestion
 from storage.errors import DataError
+from storage.files import read_text
 
+_SLOT = re.compile(r"\[subj([12])(:[^\]]*)?\]")
 # The article before a vowel letter, however the word is spoken ("an European"), between single blanks only:
 # a tab keeps it from reaching from the context into a question.
 _ARTICLE = re.compile(r"(?<![^ ])[aA](?= [aeiouAEIOU])")
 
 
 @dataclass(frozen=True, slots=True)
+class Subject:
+    """One subject: its plain form first, then any others (`:dem`, the demonym), by the head's suffix."""
+
+    cluster: str
+    forms: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        """The plain form, which identifies the subject in ids and keys."""
+        return self.forms[""]
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One row of an attribute list: `kind` is its head without brackets (`p_act-single`)."""
+
+    kind: str
+    category: str
+    name: str
+    """The text of the base kind's row (`p_act` for `p_act-single`), which identifies it in ids and keys."""
+    text: str
+    negation: str
+
+
+@dataclass(frozen=True, slots=True)
 class Cell:
     """A template with one attribute filled in: what every pair of subjects is put into."""
 
-    template: Template
+    template: int
+    """Counts the kept lines of the file from 0."""
+    forms: tuple[str, str]
+    """Which form of each subject the context takes: "" or a suffix such as ":dem"."""
     attribute: Attribute
     line: str
-    order: tuple[int, ...]
-    """Which subject stands in each slot, left to right."""
+
+    def fill(self, pair: SubjectPair) -> tuple[list[str], list[Span]]:
+        """[context, question, negated question], articles repaired, and where the template put the subjects:
+        counted, not searched for, so that one that is part of another word is never mistaken."""
+        line, *rest = _SLOT.split(self.line)
+        places: dict[int, tuple[int, str]] = {}
+        for side, text in zip(rest[::3], rest[2::3], strict=True):
+            index = int(side) - 1
+            name = pair[index].forms[self.forms[index]]
+            places.setdefault(index, (len(line), name))
+            line += name + text
+        articles = [match.end() for match in _ARTICLE.finditer(line)]
+        spans = []
+        for start, name in (places[0], places[1]):
+            start += sum(end <= start for end in articles)
+            spans.append(Span(start, start + len(name), name))
+        return repair_articles(line).split("\t"), spans
 
 
 SubjectPair = tuple[Subject, Subject]
@@ -53,12 +90,11 @@ def repair_articles(line: str) -> str:
 
 class Expansion(Sequence[Group]):
     """The groups of some lists, without advice, made when they are asked for: every pair of subjects with
-    every cell. `filler`, with its blank, stands before every context."""
+    every cell."""
 
-    def __init__(self, pairs: Sequence[SubjectPair], cells: Sequence[Cell], filler: str = "") -> None:
+    def __init__(self, pairs: Sequence[SubjectPair], cells: Sequence[Cell]) -> None:
         self.pairs = tuple(pairs)
         self.cells = tuple(cells)
-        self.filler = filler
 
     def __len__(self) -> int:
         return len(self.pairs) * len(self.cells)
@@ -71,15 +107,13 @@ class Expansion(Sequence[Group]):
         one, two = sorted(pair, key=lambda subject: subject.name.lower())
         variants = []
         for order in ((one, two), (two, one)):
-            pieces = fill_subjects(cell.line, cell.template.forms, order)
-            context, *questions = self._joined(pieces)
-            first, second = self._candidates(pieces, cell, context)
+            (context, *questions), (first, second) = cell.fill(order)
             spans = (first, second) if order[0] is one else (second, first)
             variants += [UnderspecifiedQuestion(context, question, spans) for question in questions]
         asked, negated, asked_again, negated_again = variants
         return Group(
             subjects=(one.name.lower(), two.name.lower()),
-            template=str(cell.template.number),
+            template=str(cell.template),
             category=cell.attribute.category.lower(),
             attribute=cell.attribute.name.lower(),
             advice_class="none",
@@ -91,81 +125,112 @@ class Expansion(Sequence[Group]):
         """Every record in the order of UnQover's own output: pair, template, attribute kind, attribute; first
         every pair in one context order, then every pair in the other."""
         for pairs in (self.pairs, [pair[::-1] for pair in self.pairs]):
-            for pair in pairs:
-                for cell in self.cells:
-                    yield pair, cell
-
-    def texts(self, pair: SubjectPair, cell: Cell) -> tuple[str, str, str]:
-        """(context, question, negated question), articles repaired."""
-        return self._joined(fill_subjects(cell.line, cell.template.forms, pair))
-
-    def _joined(self, pieces: list[str]) -> tuple[str, str, str]:
-        context, question, negated = repair_articles("".join(pieces)).split("\t")
-        return self.filler + context, question, negated
-
-    def _candidates(self, pieces: list[str], cell: Cell, context: str) -> tuple[Span, Span]:
-        """Where the template put the two subjects: known, not searched for, so that a subject that is part
-        of another word of the context is never mistaken."""
-        repaired = [match.end() for match in _ARTICLE.finditer("".join(pieces))]
-        spans: dict[int, Span] = {}
-        start = 0
-        for slot, side in enumerate(cell.order):
-            text = pieces[2 * slot + 1]
-            start += len(pieces[2 * slot])
-            if side not in spans:
-                at = start + sum(end <= start for end in repaired) + len(self.filler)
-                spans[side] = Span(at, at + len(text), text)
-            start += len(text)
-        for span in spans.values():
-            span.check(context, f"template {cell.template.number}")
-        return spans[0], spans[1]
+            yield from product(pairs, self.cells)
 
 
 def read_expansion(
-    subjects: Sequence[str | Path],
-    templates: str | Path,
-    attributes: str | Path,
-    *,
-    filler: str | Path | None = None,
-    mask: str | None = None,
+    subjects: Sequence[str | Path], templates: str | Path, attributes: str | Path
 ) -> Expansion:
     """The expansion of list files. Two subject files are paired with each other, first with second (UnQover:
-    female, male); one is paired with itself. `mask` replaces `[mask]` in language-model templates."""
+    female, male); one is paired with itself.
+
+    Raises:
+        DataError: rows of a list do not pair, a slot is missing, or a slot cannot be filled.
+    """
     if len(subjects) not in (1, 2):
         raise DataError(f"subjects: give one file, or two to be paired with each other, not {len(subjects)}")
     lists = [read_subjects(path) for path in subjects]
-    source = " and ".join(str(path) for path in subjects)
-    if len(lists) == 1:
-        pairs = [(one, two) for i, one in enumerate(lists[0]) for two in lists[0][i + 1 :]]
-    else:
-        pairs = [(one, two) for one in lists[0] for two in lists[1]]
+    pairs = list(combinations(lists[0], 2) if len(lists) == 1 else product(lists[0], lists[1]))
     for one, two in pairs:
         if one.name.lower() == two.name.lower():
-            raise DataError(
-                f"{source}: {one.name!r} would be paired with itself; take it from one of the lists"
-            )
-    if not pairs:
-        raise DataError(f"{source}: at least two subjects are needed")
-    attribute_rows, cells = read_attributes(attributes), list[Cell]()
-    for template in read_templates(templates):
-        before = len(cells)
-        for attribute in attribute_rows:
-            if f"[{attribute.kind}]" in template.line:
-                line = template.line.replace(f"[{attribute.kind}]", attribute.text)
-                line = line.replace(f"[{attribute.kind}:neg]", attribute.negation)
-                line = line if mask is None else line.replace("[mask]", mask)
-                cells.append(Cell(template, attribute, line, tuple(slot_order(line))))
-        if len(cells) == before:
-            kinds = ", ".join(dict.fromkeys(f"[{a.kind}]" for a in attribute_rows))
-            raise DataError(f"{templates}: template {template.number} has no head of {attributes} ({kinds})")
-    needed = {(side, cell.template.forms[side], cell.template.number) for cell in cells for side in (0, 1)}
-    for side, form, number in sorted(needed):
-        for subject in (subject for names in lists for subject in names):
+            raise DataError(f"{subjects[-1]}: {one.name!r} would be paired with itself; name it once")
+    rows, cells = read_attributes(attributes), list[Cell]()
+    for number, (line, forms) in enumerate(read_templates(templates)):
+        fitting = [row for row in rows if f"[{row.kind}]" in line]
+        if not fitting:
+            raise DataError(f"{templates}: template {number} has no head of {attributes}")
+        for form, subject in product(forms, chain(*lists)):
             if form not in subject.forms:
-                slot = f"[subj{side + 1}{form}]"
-                raise DataError(
-                    f"{templates}: template {number} has {slot}, but {subject.name!r} in {source} has no "
-                    f"row [subj{form}]"
-                )
-    text = read_filler(filler) if filler else ""
-    return Expansion(pairs, cells, f"{text} " if text else "")
+                raise DataError(f"{templates}: template {number}: {subject.name!r} has no row [subj{form}]")
+        for row in fitting:
+            filled = line.replace(f"[{row.kind}]", row.text).replace(f"[{row.kind}:neg]", row.negation)
+            cells.append(Cell(number, forms, row, filled))
+    return Expansion(pairs, cells)
+
+
+def read_subjects(path: str | Path) -> tuple[Subject, ...]:
+    """The subjects of a list, rows of different heads aligned by order; the last head's cluster counts."""
+    by_head = _by_head(path)
+    plain = by_head.get("subj", [])
+    for head, rows in by_head.items():
+        if len(rows) != len(plain):
+            raise DataError(
+                f"{path}: {len(rows)} rows [{head}] but {len(plain)} rows [subj]; they must align"
+            )
+    subjects = []
+    for aligned in zip(*by_head.values(), strict=True):
+        forms = {head.removeprefix("subj"): text for head, (_, text) in zip(by_head, aligned, strict=True)}
+        subjects.append(Subject(aligned[-1][0], forms))
+    return tuple(subjects)
+
+
+def read_clusters(paths: Sequence[str | Path]) -> dict[str, str]:
+    """Subject, as in keys, to its cluster. DataError for a subject without a cluster, or in two."""
+    cluster_of: dict[str, str] = {}
+    for path in paths:
+        for subject in read_subjects(path):
+            known = cluster_of.setdefault(subject.name.lower(), subject.cluster)
+            if known != subject.cluster or known == NO_CLUSTER:
+                raise DataError(f"{path}: {subject.name!r} needs one cluster: [subj] CLUSTER | NAME")
+    return cluster_of
+
+
+def read_attributes(path: str | Path) -> tuple[Attribute, ...]:
+    """The attributes of a list: kinds in order of first appearance, then rows in order.
+
+    The k-th `:neg` row negates the k-th row of its kind; its cluster wins, as in UnQover.
+    """
+    by_head = _by_head(path)
+    attributes: list[Attribute] = []
+    for kind in dict.fromkeys(head.partition(":")[0] for head in by_head):
+        rows, negated = by_head.get(kind, []), by_head.get(f"{kind}:neg", [])
+        names = by_head.get(kind.partition("-")[0], [])
+        if len(rows) != len(negated) or len(names) < len(rows):
+            raise DataError(
+                f"{path}: {len(rows)} rows [{kind}] but {len(negated)} rows [{kind}:neg]; they must pair"
+            )
+        for (_, name), (_, text), (cluster, negation) in zip(names, rows, negated, strict=False):
+            attributes.append(Attribute(kind, cluster, name, text, negation))
+    return tuple(attributes)
+
+
+def read_templates(path: str | Path) -> list[tuple[str, tuple[str, str]]]:
+    """The templates of a slot file, with the form of each subject that the context takes."""
+    templates = []
+    for where, line in _lines(path):
+        context, *questions = line.split("\t")
+        used = sorted({(match[1], match[2] or "") for match in _SLOT.finditer(context)})
+        if len(questions) != 2 or [side for side, _ in used] != ["1", "2"]:
+            raise DataError(
+                f"{where}: expected context, question and negated question separated by tabs, the context "
+                "with the slots [subj1] and [subj2], each in one form"
+            )
+        templates.append((line, (used[0][1], used[1][1])))
+    return templates
+
+
+def _by_head(path: str | Path) -> dict[str, list[tuple[str, str]]]:
+    """Head -> [(cluster, text), ...], rows in order."""
+    rows: dict[str, list[tuple[str, str]]] = {}
+    for where, line in _lines(path):
+        if not (match := re.fullmatch(r"\[([^\[\]\s]+)\] ([^|]*\|)?\s*([^|]*\S)", line)):
+            raise DataError(f"{where}: expected [HEAD] TEXT or [HEAD] CLUSTER | TEXT, found {line!r}")
+        cluster = (match[2] or NO_CLUSTER).rstrip("|").strip()
+        rows.setdefault(match[1], []).append((cluster, match[3]))
+    return rows
+
+
+def _lines(path: str | Path) -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield f"{path}, line {number}", line.strip()

@@ -18,8 +18,16 @@ from typing import TYPE_CHECKING, Any, NotRequired
 from tqdm import tqdm
 from typing_extensions import TypedDict
 
-from data_modules.groups.lei import Half, Pair, ScoredGroup, pair_halves, parse_key, split_advice
-from data_modules.schema import LEAD_IN, NO_CLUSTER, Group, Span, UnderspecifiedQuestion
+from data_modules.groups.lei import Half, pair_halves, parse_key, split_advice
+from data_modules.schema import (
+    LEAD_IN,
+    NO_CLUSTER,
+    Boundaries,
+    Group,
+    ScoredGroup,
+    Span,
+    UnderspecifiedQuestion,
+)
 from storage.errors import DataError
 from storage.files import atomic_text
 from storage.json_files import check, stream_object
@@ -36,8 +44,8 @@ set (spec 3.6), which draws an ethical sentence for each record."""
 
 class _Answer(TypedDict):
     text: str
-    start: NotRequired[Any]
-    end: NotRequired[Any]
+    start: NotRequired[float | str]
+    end: NotRequired[float | str]
 
 
 class _Question(TypedDict):
@@ -79,66 +87,45 @@ def read_scored(path: str | Path, *, skip_bad: bool = False) -> Iterator[ScoredG
 
 
 def _records(path: str | Path) -> Iterator[tuple[str, tuple[str, Any]]]:
-    """(place, (id, a record, or a list of its parts)), for every context order."""
+    """(place, (id, a record, or the two of one order)), for every context order."""
     for key, value in stream_object(path):
-        orders = (value[:2], value[2:]) if isinstance(value, list) and len(value) == 4 else (value,)
+        orders = (value[:2], value[2:]) if isinstance(value, list) else (value,)
         for order in orders:
             yield f"{path}: id {key!r}", (key, order)
 
 
 def _half(where: str, record: tuple[str, Any]) -> Half:
-    parts = record[0].split("|")
-    if len(parts) not in (8, 9):
-        raise DataError(f"{where}: the id has {len(parts)} fields separated by '|' instead of 8 or 9")
-    key, swapped = parse_key((*parts[2:], "")[:7], where)
-    named = (parts[1], parts[0]) if swapped else (parts[0], parts[1])
-    clusters = None if NO_CLUSTER in named else named
-    apart = isinstance(record[1], list)
-    value = check(_joined(record[1], where) if apart else record[1], _Record, where)
+    one, two, *parts = (*record[0].split("|"), "")[:9]
+    key, swapped = parse_key("|".join(parts), where)
+    clusters = (two, one) if swapped else (one, two)
+    content = record[1]
+    if apart := isinstance(content, list):  # one id for both orders, in each question and negation apart
+        content = {
+            name: part for half in content for name, part in check(half, dict[str, Any], where).items()
+        }
+    value = check(content, _Record, where)
     context, both = value["context"], (value["q0"], value["q1"])
-    if apart:  # one id for both orders
-        subjects = (both[0]["ans0"]["text"].lower(), both[0]["ans1"]["text"].lower())
-        if subjects not in (key[0], key[0][::-1]):
-            raise DataError(f"{where}: the answers {subjects} are not the id's subjects {key[0]}")
-        swapped = subjects != key[0]
+    texts = both[0]["ans0"]["text"], both[0]["ans1"]["text"]
+    if apart:
+        swapped = tuple(text.lower() for text in texts) != key[0]
     if not key[-1] and all(entry["question"].startswith(LEAD_IN) for entry in both):
         key = (*key[:4], "ethical", UNNAMED)
-    questions, scores = [], []
-    for name, entry in zip(("q0", "q1"), both, strict=True):
-        place, answers = f"{where}, {name}", (entry["ans0"], entry["ans1"])
+    step, questions = -1 if swapped else 1, []
+    one_span, other_span = locate_pair(context, *texts, where)[::step]
+    for entry in both:
         # Where neither id nor lead-in tells advice from question, the question stays as it is.
-        advice, question = "", entry["question"].strip()
-        if key[-1]:
-            advice, question = split_advice(entry["question"], place)
-        candidates = locate_pair(context, answers[0]["text"], answers[1]["text"], place)
-        questions.append(UnderspecifiedQuestion(context, question, candidates, advice))
-        scores.append([_score(answer, f"{place}, ans{i}") for i, answer in enumerate(answers)])
-    return Half(key, swapped, questions, scores, clusters=clusters, answer=both[0].get("pred", ""))
+        question = entry["question"].strip()
+        advice, question = split_advice(question, where) if key[-1] else ("", question)
+        questions.append(UnderspecifiedQuestion(context, question, (one_span, other_span), advice))
+    scores = [[_score(entry["ans0"]), _score(entry["ans1"])][::step] for entry in both]
+    named = None if NO_CLUSTER in clusters else clusters
+    return Half(key, swapped, questions, scores, clusters=named, answer=both[0].get("pred", ""))
 
 
-def _joined(parts: list[Any], where: str) -> dict[str, Any]:
-    """Question and negated question of one context order, each a record of its own, as one record."""
-    records = [check(part, dict[str, Any], where) for part in parts]
-    if len(records) != 2 or records[0].get("context") != records[1].get("context"):
-        raise DataError(
-            f"{where}: a list must hold four records: question and negated question of one context order, "
-            "then of the other"
-        )
-    return records[0] | records[1]
-
-
-def _score(answer: _Answer, where: str) -> Pair | None:
+def _score(answer: _Answer) -> Boundaries | None:
     """The (start, end) probability, or None for the placeholders "" and "[TODO]" of a source file."""
-    values = [answer.get(name) for name in ("start", "end")]
-    numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
-    if not numbers:
-        return None
-    if len(numbers) < 2:
-        raise DataError(f"{where}: start and end must both be numbers, found {values[0]!r} and {values[1]!r}")
-    try:
-        return (float(numbers[0]), float(numbers[1]))
-    except OverflowError:
-        raise DataError(f"{where}: start and end must be probabilities") from None
+    start, end = answer.get("start", ""), answer.get("end", "")
+    return None if isinstance(start, str) or isinstance(end, str) else (start, end)
 
 
 def locate_pair(context: str, first: str, second: str, where: str) -> tuple[Span, Span]:
@@ -166,31 +153,18 @@ def write_source(expansion: Expansion, path: str | Path) -> int:
     with atomic_text(path) as file:
         separator = "{\n"
         for pair, cell in tqdm(expansion.records(), total=count, unit="record", disable=None):
-            file.write(separator + _record_text(expansion, pair, cell))
+            file.write(separator + json.dumps(_record(pair, cell), indent=4)[2:-2])
             separator = ",\n"
         file.write("\n}" if count else "{}")
     return count
 
 
-_ANSWER = """            "ans{}": {{
-                "text": {},
-                "start": "",
-                "end": ""
-            }}"""
-_QUESTION = """        "q{}": {{
-            "question": {},
-            "pred": "",
-{},
-{}
-        }}"""
-
-
-def _record_text(expansion: Expansion, pair: SubjectPair, cell: Cell) -> str:
-    context, *questions = expansion.texts(pair, cell)
-    attribute, forms = cell.attribute, cell.template.forms
+def _record(pair: SubjectPair, cell: Cell) -> dict[str, Any]:
+    """One record under its id."""
+    (context, *questions), spans = cell.fill(pair)
+    name = cell.attribute.name
     names = (pair[0].cluster, pair[1].cluster, pair[0].name, pair[1].name)
-    key = "|".join((*names, str(cell.template.number), attribute.category, attribute.name, attribute.name))
-    answers = [_ANSWER.format(i, json.dumps(pair[i].forms[forms[i]])) for i in (0, 1)]
-    blocks = [_QUESTION.format(i, json.dumps(q), *answers) for i, q in enumerate(questions)]
-    body = f'        "context": {json.dumps(context)},\n{blocks[0]},\n{blocks[1]}'
-    return f"    {json.dumps(key)}: {{\n{body}\n    }}"
+    answers = {f"ans{i}": {"text": span.text, "start": "", "end": ""} for i, span in enumerate(spans)}
+    asked = {f"q{i}": {"question": text, "pred": "", **answers} for i, text in enumerate(questions)}
+    key = "|".join((*names, str(cell.template), cell.attribute.category, name, name))
+    return {key: {"context": context, **asked}}

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from data_modules.groups.lei import write_lei
 from data_modules.groups.unqover_source import write_source
 from data_modules.questions.rows import write_rows
 from data_modules.questions.squad import write_squad
+from data_modules.records import write_records
 from data_modules.schema import QAExample, Span
 from data_modules.sources import format_of, parse_stories, read_choices, read_groups, read_questions
 from storage.errors import DataError
@@ -48,7 +48,7 @@ SQUAD = {
 def files(tmp_path: Path) -> Path:
     """A file of each format, named after another."""
     write_squad([EXAMPLE], tmp_path / "lei.json")
-    write_lei([make_group()], tmp_path / "squad")
+    write_records([make_group()], tmp_path / "squad")
     write_source(name_expansion(tmp_path), tmp_path / "data.txt")
     (tmp_path / "a").write_text(json.dumps({"version": "1.0", "data": [COQA]}, indent=1))
     (tmp_path / "b").write_text(json.dumps([HOTPOT]))

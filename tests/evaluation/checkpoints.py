@@ -18,8 +18,8 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 from data_modules.encoding.choices import ChoiceEncoding
 from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.encoding.windows import Encoding
-from data_modules.groups.lei import write_lei
 from data_modules.questions.squad import write_squad
+from data_modules.records import write_records
 from data_modules.schema import Group, QAExample
 from data_modules.stories.groups import groups
 from data_modules.stories.questions import qa_examples, vocabulary
@@ -74,7 +74,7 @@ def save_model(path: Path, model: EncoderModel, encoding: Encoding | ChoiceEncod
 
 
 def save_groups(path: Path, records: Sequence[Group] = GROUPS) -> Path:
-    write_lei(records, path)
+    write_records(records, path)
     return path
 
 

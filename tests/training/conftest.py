@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.groups.lei import write_lei
 from data_modules.questions.squad import write_squad
+from data_modules.records import write_records
 from data_modules.stories import groups as story_groups
 from data_modules.stories import questions as stories
 from tests.forking import python
@@ -101,8 +101,8 @@ def small_data(tmp_path_factory: pytest.TempPathFactory) -> SmallData:
     data = SmallData(*(folder / f"{name}.json" for name in ("qa_train", "qa_dev", "g_train", "g_dev")))
     write_squad(islice(stories.qa_examples("train"), 40), data.qa_train)
     write_squad(islice(stories.qa_examples("dev"), 13), data.qa_dev)
-    write_lei(islice(story_groups.groups("train"), 24), data.groups_train)
-    write_lei(islice(story_groups.groups("heldout"), 9), data.groups_dev)
+    write_records(islice(story_groups.groups("train"), 24), data.groups_train)
+    write_records(islice(story_groups.groups("heldout"), 9), data.groups_dev)
     return data
 
 

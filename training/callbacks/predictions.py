@@ -1,8 +1,8 @@
 """`interventune train predict`: what the model says, as files that anything can read.
 
-Answers go to `predictions/<set>.json` as {id: text}, the format of SQuAD's official script; groups to a file
-in LEI's format with `start-end-score` filled in, which `interventune evaluate bias --predictions` reads;
-choices as a list of {id, label, choice, logits}.
+Answers go to `predictions/<set>.json` as {id: text}, the format of SQuAD's official script; groups to
+`predictions/<set>.jsonl` with their scores, which `interventune evaluate bias --predictions` reads; choices as a
+list of {id, label, choice, logits}.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import torch.distributed as dist
 from data_modules.batching.data_module import EvalSet
 from data_modules.batching.group_rows import GroupSet
 from data_modules.batching.sets import PairSet, QASet
+from data_modules.records import write_records
+from data_modules.schema import ScoredGroup
 from storage.files import write_text
 
 
@@ -81,9 +83,8 @@ def write_predictions(evaluated: EvalSet, predictions: dict[int, Any], path: Pat
     content: Any
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(data, GroupSet):
-        from data_modules.groups.lei import ScoredGroup, write_lei  # runs that train do without it
-
-        write_lei((ScoredGroup(data.groups[i], base_scores=predictions[i]) for i in indices), path)
+        scored = (ScoredGroup(data.groups[i], base_scores=predictions[i]) for i in indices)
+        write_records(scored, path.with_suffix(".jsonl"))
         return
     if isinstance(data, QASet):
         questions = zip(indices, data.questions(indices), strict=True)

@@ -29,7 +29,6 @@ from torch import Tensor, nn
 from data_modules.batching.group_rows import GroupSet, score_rows, token_budget
 from data_modules.batching.sets import GroupBatch, TrainBatch
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
-from data_modules.groups.advice import question_numbers
 from data_modules.schema import ADVICE_CLASSES
 from losses.group import ADVERSARIAL, ETHICAL, SPANS_ONLY, GroupLoss, scope_cross_entropy
 from metrics.bias import group_scores
@@ -68,11 +67,10 @@ class LEIModule(QAModule):
             Face folder), so that a second stage keeps what the first one's start did.
         irrelevant_target: What irrelevant and mismatched advice anchor scores to: those of the reference
             without advice (the paper), or with that same advice (the authors' code).
-        dominance: Which subject of a pair is the dominant one for an attribute. `templates`: by the sign of C
-            without advice, averaged over all templates that the training sources know (the paper), whichever
-            groups are drawn to train on; the reference scores them all, once. `sample`: averaged over
-            the groups that are trained on. `file`: as the `tomax` of LEI's files says (the authors', from
-            predictions with adversarial advice).
+        dominance: Which subject of a pair is the dominant one for an attribute. `sources`: by the sign of C
+            without advice, averaged over all groups of the training sources, whichever are drawn to train on;
+            the reference scores them all, once. `file`: as the `tomax` of LEI's files says (the authors',
+            from predictions with adversarial advice).
         reference_order: How the reference reads when it is asked for its scores: `auto` is as it was
             trained, if its checkpoint is ours, else question first (XLNet: context first), as QA checkpoints
             are. LEI's authors fine-tune with the context first, and asked their start question first.
@@ -98,7 +96,7 @@ class LEIModule(QAModule):
         loss: GroupLoss,
         reference: str = "start",
         irrelevant_target: Literal["no_advice", "same_advice"] = "no_advice",
-        dominance: Literal["templates", "sample", "file"] = "templates",
+        dominance: Literal["sources", "file"] = "sources",
         reference_order: Literal["auto", "question_first", "context_first"] = "auto",
         qa_weight: float = 1.0,
         dro_step: float = 0.0,
@@ -148,23 +146,20 @@ class LEIModule(QAModule):
                 "name other groups"
             )
         data, pushes = self.datamodule, ADVERSARIAL in codes
-        if data.batch_by != "question" and (pairs := {"consistency", "gap"} & set(self.logged_terms)):
-            raise ValueError(
-                f"model.loss.{min(pairs)}_weight compares groups of one question; set data.batch_by=question"
-            )
         told_apart = "mismatched" in self.logged_terms and codes & {ETHICAL, ADVERSARIAL}
         if self.scope_head is not None and not told_apart:
             raise ValueError(
                 "model.scope_head_weight: data.train_groups holds no matched and mismatched advice to tell "
-                "apart; name other groups, or set data.train_advice=contrast"
+                "apart; name other groups"
             )
         if self.dro_step:
             self.cells = CellWeights(groups.groups, self.dro_step)
-        self.question_N = torch.tensor(question_numbers(groups.groups))
+        number_of = {group.unadvised_key: i for i, group in enumerate(groups.groups)}
+        self.question_N = torch.tensor([number_of[group.unadvised_key] for group in groups.groups])
         encoding = replace(self.encoding, order=self.reference_order).resolved(
             data.architecture, data.tokenizer
         )
-        bare = data.without_advice(encoding, all_templates=pushes and self.dominance == "templates")
+        bare = data.without_advice(encoding, everything=pushes and self.dominance == "sources")
         written = self.dominance == "file"
         self.reference = reference_pass(
             self.reference_model(),

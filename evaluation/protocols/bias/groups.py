@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from data_modules.groups.specified import SpecifiedGroup, gold_examples, gold_of
+from data_modules.groups.specified import gold_examples, gold_of
 from data_modules.schema import Group
 from data_modules.sources import format_of
 from metrics.bias.group_scores import score_groups, span_score
@@ -75,7 +75,7 @@ def with_answers(frame: DataFrame, groups: Sequence[Group], answerer: Answerer, 
     golds = {i: gold for i, group in enumerate(groups) if (gold := gold_of(group)) is not None}
     if not golds:
         return frame
-    examples = list(gold_examples(SpecifiedGroup(groups[i], gold) for i, gold in golds.items()))
+    examples = list(gold_examples(groups))
     found = sorted(answerer.answers(examples, what))
     columns = {name: frame[name].tolist() for name in ("answers", "accuracy", "failure")}
     for i, one, two in zip(golds, found[::2], found[1::2], strict=True):
@@ -121,6 +121,8 @@ def read_predictions(path: Path, *, skip_bad: bool = False) -> DataFrame:
         from data_modules.groups.lei import read_scored
     elif name == "unqover":
         from data_modules.groups.unqover_source import read_scored
+    elif name == "groups":
+        from data_modules.records import read_scored
     else:
         raise DataError(f"{path}: looks like {name}; needed are predictions in UnQover's or LEI's layout")
     rows, probability_NVSE = list[dict[str, Any]](), list[Any]()
@@ -147,7 +149,7 @@ def read_predictions(path: Path, *, skip_bad: bool = False) -> DataFrame:
 
 def with_clusters(groups: DataFrame, files: Sequence[str]) -> DataFrame:
     """The groups with the `clusters` of their subjects, by lists; ValueError where no group compares two."""
-    from data_modules.groups.word_lists import read_clusters
+    from data_modules.groups.unqover import read_clusters
 
     cluster_of = read_clusters(files)
     groups = groups.assign(clusters=[tuple(map(cluster_of.get, pair)) for pair in groups["subjects"]])

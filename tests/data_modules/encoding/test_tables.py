@@ -28,11 +28,11 @@ from data_modules.batching.sets import PairSet, QASet
 from data_modules.encoding import tables
 from data_modules.encoding.tables import Tables, Work, encode_to_file, in_memory, source_digest
 from data_modules.encoding.windows import Encoding, encode_questions
-from data_modules.groups.lei import write_lei
 from data_modules.groups_data import GroupsDataModule
 from data_modules.questions.rows import write_rows
 from data_modules.questions.squad import write_squad
 from data_modules.questions_data import Interventions
+from data_modules.records import write_records
 from data_modules.schema import QAExample
 from data_modules.stories import groups as story_groups
 from data_modules.stories import questions as stories
@@ -55,7 +55,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     paths = {name: folder / f"{name}.json" for name in ("squad", "coqa", "groups")}
     write_squad(islice(stories.qa_examples("train"), 40), paths["squad"])
     write_rows(islice(stories.qa_examples("conversation_train"), 60), paths["coqa"])
-    write_lei(islice(story_groups.groups("train"), 18), paths["groups"])
+    write_records(islice(story_groups.groups("train"), 18), paths["groups"])
     return {name: str(path) for name, path in paths.items()}
 
 

@@ -55,7 +55,7 @@ def by_hand() -> dict[str, Any]:
     return result
 
 
-def test_the_file_equals_the_nested_loops_byte_for_byte(tmp_path: Path) -> None:
+def test_write_source_equals_nested_loops_byte_for_byte(tmp_path: Path) -> None:
     path = tmp_path / "source.json"
     assert write_source(tiny_expansion(tmp_path), path) == COUNTS["records"]
     assert path.read_text() == json.dumps(by_hand(), indent=4)
@@ -65,7 +65,7 @@ NAMES = st.lists(st.text("aAnmoetB", min_size=1, max_size=5), min_size=2, max_si
 
 
 @given(names=NAMES)
-def test_answers_are_right_for_subjects_that_look_like_other_words(
+def test_candidates_are_right_for_subjects_that_look_like_other_words(
     tmp_path_factory: pytest.TempPathFactory, names: list[str]
 ) -> None:
     folder = tmp_path_factory.mktemp("lists")
@@ -100,9 +100,7 @@ def test_groups_hold_the_four_variants_of_sorted_subjects(tmp_path: Path) -> Non
 
 def ids(expansion: Expansion) -> list[str]:
     return [
-        "|".join(
-            (one.cluster, two.cluster, one.name, two.name, str(cell.template.number), cell.attribute.name)
-        )
+        "|".join((one.cluster, two.cluster, one.name, two.name, str(cell.template), cell.attribute.name))
         for (one, two), cell in expansion.records()
     ]
 
@@ -124,23 +122,8 @@ def test_demonyms_are_answers_but_names_are_ids(tmp_path: Path) -> None:
     assert group.variants[2].context == "An Ulban man met a Tarnish man."
 
 
-def test_filler_and_mask_are_put_in(tmp_path: Path) -> None:
-    files = write_lists(tmp_path)
-    slots = put(
-        tmp_path / "lm",
-        "A [subj1] man met a [subj2] man.\tThe [mask] man [p_act].\tThe [mask] man [p_act:neg].",
-    )
-    filler = put(tmp_path / "filler", "[aug] yes no  [text] (NEWS) --\n")
-    lists = [files["subjects"]], slots, files["attributes"]
-    question = read_expansion(*lists, filler=filler, mask="<mask>")[0].variants[2]
-    assert question.context == "(NEWS) -- An Ulban man met a Tarn man."
-    assert question.question == "The <mask> man were loud."
-    assert question.context[question.candidates[0].start :] == "Tarn man."
-    assert read_expansion(*lists)[0].variants[0].question == "The [mask] man were loud."
-
-
 @given(line=st.text("aAeEnx .\t", max_size=30))
-def test_article_repair_follows_the_tokens_between_single_blanks(line: str) -> None:
+def test_repair_articles_follows_the_tokens_between_single_blanks(line: str) -> None:
     tokens = line.split(" ")
     for i in range(1, len(tokens)):
         if tokens[i][:1] in tuple("aeiouAEIOU") and line.split(" ")[i - 1] in ("a", "A"):
@@ -152,11 +135,17 @@ def test_article_repair_follows_the_tokens_between_single_blanks(line: str) -> N
     ("name", "text", "names"),
     [
         ("subjects", "[subj] Tarn\nOro\n", "subjects, line 2"),
-        ("subjects", SUBJECTS + "[subj] tarn\n", r"line 8: 'tarn' is already at .*line 3"),
+        ("subjects", SUBJECTS + "[subj] tarn\n", "subjects: 'Tarn' would be paired with itself"),
         ("subjects", SUBJECTS + "[subj:dem] X\n", r"1 rows \[subj:dem\] but 5 rows \[subj\]"),
         ("attributes", ATTRIBUTES + "[p_act] rude | were odd\n", r"5 .*\[p_act\].* 4 .*\[p_act:neg\]"),
         ("templates", "A [subj1] met [subj2].\tWho [p_act]?\n", "line 1"),
         ("templates", TEMPLATES + "\nNobody.\tWho [p_act]?\tWho [p_act:neg]?", r"line 5: .*\[subj1\]"),
+        (
+            "templates",
+            TEMPLATES.replace("subj1", "subj1:dem"),
+            r"template 0: 'Ulban' has no row \[subj:dem\]",
+        ),
+        ("templates", TEMPLATES.replace("p_act-single", "act"), "template 0 has no head of .*attributes"),
     ],
 )
 def test_malformed_lists_name_file_and_line(tmp_path: Path, name: str, text: str, names: str) -> None:

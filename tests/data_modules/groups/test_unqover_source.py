@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from data_modules.groups.lei import read_file as lei_file
-from data_modules.groups.lei import write_lei
 from data_modules.groups.specified import gold_of
 from data_modules.groups.unqover_source import read_file, read_scored, write_source
-from data_modules.sources import read_questions
+from data_modules.records import write_records
+from data_modules.sources import read_groups, read_questions
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import name_expansion, place_expansion, tiny_expansion
 
@@ -94,12 +93,10 @@ def test_the_layout_of_the_authors_fine_tuning_holds_the_same(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("change", "names"),
     [
-        (lambda parts: parts[:3], "four records"),
-        (lambda parts: [parts[0], parts[2], parts[1], parts[3]], "four records"),
-        (lambda parts: [parts[0], parts[0], *parts[2:]], "'q1' is missing"),
+        (lambda parts: parts[:3], "'q1' is missing"),
+        (lambda parts: [parts[0], parts[2], parts[1], parts[3]], "'q1' is missing"),
         (lambda parts: [*parts[:2], *parts[:2]], "second time"),
-        (lambda parts: [1, *parts[1:]], "id 'None"),
-        (lambda parts: json.loads(json.dumps(parts).replace('"Ada"', '"Adam"')), "subjects"),
+        (lambda parts: [1, *parts[1:]], "this should be a"),
     ],
 )
 def test_four_records_that_are_no_group_name_the_id(tmp_path: Path, change: Any, names: str) -> None:
@@ -147,13 +144,11 @@ def test_the_specified_set_is_ethical_with_whom_it_names(
     assert {variant.question[:4] for group in groups for variant in group.variants} == {"Who "}
     different = sum(group.variants[0].advice != group.variants[2].advice for group in groups)
     assert 3 < different < 12
-    lines = caplog.messages
-    assert f"{different} of 12 groups carry different advice" in lines[0]
-    assert "12 groups name no advice" in lines[1]
+    assert "12 groups name no advice" in caplog.messages[0]
     assert {group.subjects[gold_of(group) or 0] for group in groups} == {"carl", "dan", "egon"}
-    write_lei(groups, tmp_path / "lei.json")
-    assert [*lei_file(tmp_path / "lei.json")] == groups
-    for file in (path, tmp_path / "lei.json"):
+    write_records(groups, tmp_path / "groups.jsonl")
+    assert [*read_groups(tmp_path / "groups.jsonl")] == groups
+    for file in (path, tmp_path / "groups.jsonl"):
         questions = [*read_questions(file)]
         assert len(questions) == 24
         for question in questions:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from data_modules.groups.advice import unadvised, with_advice
-from data_modules.groups.lei import write_lei
+from data_modules.records import write_records
 from data_modules.stories import groups as story_groups
 from models.checkpoint import load
 from models.heads.span import QAModel
@@ -44,7 +44,7 @@ def test_the_terms_of_a_run_are_those_of_its_classes(commands: Commands) -> None
 
 
 def test_groups_that_join_no_loss_are_refused(commands: Commands, tmp_path: Path) -> None:
-    write_lei(unadvised(islice(story_groups.groups("train"), 6)), path := tmp_path / "bare.json")
+    write_records(unadvised(islice(story_groups.groups("train"), 6)), path := tmp_path / "bare.json")
     bare = f"--data.train_groups=[{path}]"
     still = SMALL["roberta"].replace("{", "{hidden_dropout_prob: 0.0, attention_probs_dropout_prob: 0.0, ")
     _, home = fit(commands, bare, f"--backbone.config={still}", "--model.reference_order=context_first")
@@ -64,7 +64,7 @@ def domains(tmp_path: Path) -> str:
         text = f"Note that, {domain} matter {'not' * (name == 'ethical')} {'at all' * (i // 4 % 2)} here."
         advised = with_advice(group, text, name, f"{name}_{domain}-{i}", domain)
         groups.append(replace(advised, domain=domain))
-    write_lei(groups, path := tmp_path / "domains.json")
+    write_records(groups, path := tmp_path / "domains.json")
     return f"--data.train_groups=[{path}]"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.groups.lei import write_lei
+from data_modules.records import write_records
 from data_modules.stories import groups as story_groups
 from models.backbones import Backbone
 from models.pretrained import load_pretrained
@@ -38,7 +38,7 @@ def test_biases_and_normalisation_weights_are_not_decayed(
 
 def test_a_class_without_groups_has_no_loss(commands: Commands, tmp_path: Path) -> None:
     trained = (group for group in story_groups.groups("train") if group.advice_class != "irrelevant")
-    write_lei(islice(trained, 12), tmp_path / "two.json")
+    write_records(islice(trained, 12), tmp_path / "two.json")
     data = (f"--data.train_groups=[{tmp_path / 'two.json'}]", f"--model.reference_cache={tmp_path}")
     steps = ("--trainer.max_steps=1", "--trainer.log_every_n_steps=1")
     train(commands.of("fit", "lei_few_shot", "bert", *data, *steps))

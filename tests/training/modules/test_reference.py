@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from data_modules.groups.advice import drop_advice
-from data_modules.groups.lei import ScoredGroup, Targets, read_scored, write_lei
-from data_modules.schema import Group
+from data_modules.groups.lei import read_scored
+from data_modules.records import write_records
+from data_modules.schema import Group, ScoredGroup, Targets
 from data_modules.sources import read_groups
 from data_modules.stories import groups as story_groups
 from data_modules.stories.questions import vocabulary
@@ -154,14 +155,14 @@ def test_dominance_may_be_what_the_file_says(
     groups = [group for group in story_groups.groups("train") if group.advice_class == "adversarial"][:6]
     patterns: list[Targets] = [(0, 1, 0, 1), (1, 0, 1, 0), (1, 1, 0, 0)] * 2
     records = [ScoredGroup(group, targets=t) for group, t in zip(groups, patterns, strict=True)]
-    write_lei(records, path := tmp_path / "targets.json")
+    write_records(records, path := tmp_path / "targets.json")
     found, _ = fit(commands, tmp_path, f"--data.train_groups=[{path}]", "--model.dominance=file")
     assert found.pushed_NV.tolist() == [list(t) for t in patterns]
     assert "dominance: what the file says" in caplog.text
     assert "tie exactly" not in caplog.text
     fit(commands, tmp_path, f"--data.train_groups=[{path}]")
     assert "6 groups whose subjects tie exactly" in caplog.text
-    write_lei([*records[:5], groups[5]], path)
+    write_records([*records[:5], groups[5]], path)
     for source, message in ((path, "has no tomax"), ("stories:train", "only LEI's files")):
         with pytest.raises(DataError, match=message):
             fit(commands, tmp_path, f"--data.train_groups=[{source}]", "--model.dominance=file")

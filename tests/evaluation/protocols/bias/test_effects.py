@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from data_modules.groups.advice import with_advice
-from data_modules.groups.lei import ScoredGroup, write_lei
-from data_modules.schema import AdviceClass
+from data_modules.records import write_records
+from data_modules.schema import AdviceClass, ScoredGroup
 from metrics.intervals import percentiles, resamples
 from tests.data_modules.fixtures.tiny_lists import make_group
 from tests.evaluation.cells import Cells
@@ -50,7 +50,7 @@ def scored(domains: list[str], shares: dict[str, float], *, mass: float = 1.0) -
 def cells_of(folder: Path, **data: list[ScoredGroup]) -> Cells:
     """Of several predictions, by name."""
     for name, records in data.items():
-        write_lei(records, folder / f"{name}.json")
+        write_records(records, folder / f"{name}.json")
     return evaluate(folder / "r", "bias", "--predictions", *(f"{n}={folder / n}.json" for n in data))
 
 
