@@ -39,7 +39,7 @@ def test_predictions_hold_every_example_and_the_same_bias(
 
     tables = []
     for name, what in (
-        ("predictions", ["--predictions", str(folder / "dev.json")]),
+        ("predictions", ["--predictions", str(folder / "dev.jsonl")]),
         ("checkpoint", ["--checkpoint", str(ckpt), "--data", str(data.groups_dev)]),
     ):
         assert evaluate(["bias", *what, "--output", str(tmp_path / name)]) == 0

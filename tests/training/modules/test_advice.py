@@ -57,33 +57,31 @@ def test_groups_that_join_no_loss_are_refused(commands: Commands, tmp_path: Path
 
 @pytest.fixture
 def domains(tmp_path: Path) -> str:
-    """A source of groups of two invented domains, each with two sentences of two classes, and plain facts."""
+    """A source of groups of two invented domains with advice about the right or the other one, or none."""
     groups = []
     for i, group in enumerate(unadvised(story_groups.groups("train"))[:12]):
-        domain, name = ("towns", "bells")[i % 2], ("ethical", "adversarial")[i // 2 % 2]
-        text = f"Note that, {domain} matter {'not' * (name == 'ethical')} {'at all' * (i // 4 % 2)} here."
-        advised = with_advice(group, text, name, f"{name}_{domain}-{i}", domain)
-        groups.append(replace(advised, domain=domain))
+        domain, other = ("towns", "bells")[:: -1 if i % 2 else 1]
+        for name in ("ethical", "adversarial", "mismatched_ethical", "mismatched_adversarial"):
+            about = other if name.startswith("mismatched") else domain
+            text = f"Note that, {about} {'do not matter' if name.endswith('ethical') else 'matter'} here."
+            advised = with_advice(group, text, name, f"{name}_{about}-{i}", about)  # type: ignore[arg-type]
+            groups.append(replace(advised, domain=domain))
+        groups.append(replace(group, domain=domain))
     write_records(groups, path := tmp_path / "domains.json")
     return f"--data.train_groups=[{path}]"
 
 
-CONTRAST = ("--data.train_advice=contrast", "--data.batch_by=question")
-EVERYTHING = (
-    *CONTRAST, "--model.loss.consistency_weight=1", "--model.loss.gap_weight=1", "--model.dro_step=0.5",
-    "--model.scope_head_weight=1", "--model.learning_rate=1e-3",
-)  # fmt: skip
+EVERYTHING = ("--model.dro_step=0.5", "--model.scope_head_weight=1", "--model.learning_rate=1e-3")
 
 
 @pytest.mark.parametrize("architecture", ["roberta", "llama"])
-def test_a_question_is_seen_with_all_its_advice_and_a_run_goes_on_bit_equal(
+def test_terms_of_domains_and_a_resumed_run_are_bit_equal(
     domains: str, architecture: str, commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = (domains, *EVERYTHING)
     cli, home = fit(commands, *given, steps=6, architecture=architecture, version="whole")
-    terms = {"ethical", "adversarial", "unadvised", "mismatched", "consistency", "gap", "scope"}
+    terms = {"ethical", "adversarial", "unadvised", "mismatched", "scope"}
     assert losses(home) == terms | {"span", "total"}
-    assert all(float(row["train/loss/consistency"]) > 0 for row in curves(home))
     weights = cli.model.cells.state()
     assert sum(weights.values()) == pytest.approx(len(weights))
     assert max(weights.values()) > 1.01
@@ -122,15 +120,13 @@ def test_processes_that_share_a_step_weigh_as_one() -> None:
     torch.testing.assert_close(torch.cat(parts), whole)
 
 
-def test_options_that_need_other_data_are_refused(domains: str, commands: Commands) -> None:
+def test_options_that_need_other_data_are_refused(commands: Commands) -> None:
     for flags, message in (
-        ((domains, "--model.loss.gap_weight=1"), r"model\.loss\.gap_weight .*data\.batch_by=question"),
         (("--model.scope_head_weight=1",), r"model\.scope_head_weight: .*data\.train_groups"),
         (("--model.dro_step=-1",), r"model\.dro_step"),
     ):
-        given = (*flags, "--data.train_advice=contrast") if domains in flags else flags
         with pytest.raises(ValueError, match=message):
-            fit(commands, *given)
+            fit(commands, *flags)
 
 
 def test_steps_that_are_asked_for_alone_are_taken(commands: Commands) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from pathlib import Path
@@ -13,8 +14,7 @@ from torch import Tensor
 
 from data_modules.groups.advice import drop_advice
 from data_modules.groups.lei import read_scored
-from data_modules.records import write_records
-from data_modules.schema import Group, ScoredGroup, Targets
+from data_modules.schema import Group, Targets
 from data_modules.sources import read_groups
 from data_modules.stories import groups as story_groups
 from data_modules.stories.questions import vocabulary
@@ -109,40 +109,37 @@ def mean_c(groups: list[Group], score_NVS: Any) -> dict[Cell, float]:
 
 
 @pytest.mark.parametrize("limit", [0, 6])
-def test_dominance_is_the_sign_of_the_mean_over_all_templates(
+def test_dominance_is_the_sign_of_mean_c_over_all_groups_of_the_sources(
     commands: Commands, scored: Scored, limit: int, tmp_path: Path
 ) -> None:
     found, groups = fit(commands, tmp_path, f"--data.limit_train_groups={limit}")
     ((_, bare, log_prob),) = scored
-    everything = list(read_groups(str(commands.data.groups_train)))
-    templates: dict[Cell, set[str]] = defaultdict(set)
-    for group in bare:
-        templates[cell(group)].add(group.template)
-        assert not group.advice_id
-    assert set(templates) == {cell(group) for group in groups.groups}
-    assert sum(map(len, templates.values())) == len(bare)  # each once
-    assert {frozenset(known) for known in templates.values()} == {frozenset(g.template for g in everything)}
+    wanted = {cell(group) for group in groups.groups}
+    every = {g.unadvised_key for g in read_groups(str(commands.data.groups_train)) if cell(g) in wanted}
+    assert len(bare) == len(every)  # each once
+    assert {group.key.rstrip("|") for group in bare} == every
     mean = mean_c(bare, log_prob.double().mean(-1).exp().tolist())
     for group, pushed in zip(groups.groups, found.pushed_NV.tolist(), strict=True):
         dominant = int(mean[cell(group)] < 0)
         assert pushed == [dominant, 1 - dominant, dominant, 1 - dominant]
 
 
-def test_a_sample_is_pushed_as_the_whole_set_is_unless_asked_otherwise(
-    commands: Commands, scored: Scored, tmp_path: Path
-) -> None:
-    def pushed(*flags: str) -> dict[str, list[int]]:
-        found, groups = fit(commands, tmp_path, *flags)
-        keys = [group.key for group in groups.groups]
-        return dict(zip(keys, found.pushed_NV.tolist(), strict=True))
-
-    whole, some = pushed(), pushed("--data.limit_train_groups=6")
-    assert some.items() <= whole.items()
-    of_sample = pushed("--data.limit_train_groups=6", "--model.dominance=sample")
-    _, bare, log_prob = scored[-1]
-    assert len(bare) == len(of_sample) == 6
-    mean = mean_c(bare, log_prob.double().mean(-1).exp().tolist())
-    assert [p[0] for p in of_sample.values()] == [int(mean[cell(group)] < 0) for group in bare]
+def write_lei(path: Path, groups: list[Group], targets: list[Targets]) -> None:
+    """Groups in LEI's layout, the first ones with `tomax`."""
+    paragraphs: list[dict[str, Any]] = []
+    for i, group in enumerate(groups):
+        for order in (0, 1):
+            qas = []
+            for v in (2 * order, 2 * order + 1):
+                spans = group.variants[v].candidates[:: -1 if order else 1]
+                answers = [{"text": span.text, "answer_start": span.start} for span in spans]
+                question = f"{group.variants[v].advice} {group.variants[v].question}"
+                tomax = {"tomax": abs(targets[i][v] - order)} if i < len(targets) else {}
+                qas.append({"id": "", "question": question, "answers": answers, **tomax})
+            context = group.variants[2 * order].context
+            paragraph = {"key": group.key, "context": context, "intervention": group.advice_class}
+            paragraphs.append({**paragraph, "qas": qas})
+    path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
 
 
 def test_dominance_may_be_what_the_file_says(
@@ -154,15 +151,14 @@ def test_dominance_may_be_what_the_file_says(
     monkeypatch.setattr(advice, "dominant_subject", all_tie)
     groups = [group for group in story_groups.groups("train") if group.advice_class == "adversarial"][:6]
     patterns: list[Targets] = [(0, 1, 0, 1), (1, 0, 1, 0), (1, 1, 0, 0)] * 2
-    records = [ScoredGroup(group, targets=t) for group, t in zip(groups, patterns, strict=True)]
-    write_records(records, path := tmp_path / "targets.json")
+    write_lei(path := tmp_path / "targets.json", groups, patterns)
     found, _ = fit(commands, tmp_path, f"--data.train_groups=[{path}]", "--model.dominance=file")
     assert found.pushed_NV.tolist() == [list(t) for t in patterns]
     assert "dominance: what the file says" in caplog.text
     assert "tie exactly" not in caplog.text
     fit(commands, tmp_path, f"--data.train_groups=[{path}]")
     assert "6 groups whose subjects tie exactly" in caplog.text
-    write_records([*records[:5], groups[5]], path)
+    write_lei(path, groups, patterns[:5])
     for source, message in ((path, "has no tomax"), ("stories:train", "only LEI's files")):
         with pytest.raises(DataError, match=message):
             fit(commands, tmp_path, f"--data.train_groups=[{source}]", "--model.dominance=file")

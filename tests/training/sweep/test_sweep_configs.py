@@ -59,7 +59,7 @@ def test_lei_few_shot_is_the_papers_recipe(
     assert (data["groups_per_class"], data["qa_batch_size"], data["qa_every"]) == (1, 4, 1)
     assert (data["encoding"]["order"], data["encoding"]["max_length"]) == ("context_first", 512)
     assert (model["warmup_ratio"], model["weight_decay"]) == (0, 0)
-    assert (model["dominance"], model["irrelevant_target"]) == ("templates", "no_advice")
+    assert (model["dominance"], model["irrelevant_target"]) == ("sources", "no_advice")
     assert model["loss"]["init_args"]["form"] == "score"
 
 
