@@ -29,6 +29,9 @@ from types import CodeType, FrameType
 from typing import Any
 from unittest.mock import patch
 
+from data_modules.records import write_records
+from data_modules.sources import read_groups
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {path.parent for path in ROOT.glob("*/__init__.py")} - {ROOT / "tests", ROOT / "benchmarks"}
 STORY = "Anna is in the kitchen. Ben has a red ball. He gave three apples to Carl."
@@ -57,8 +60,8 @@ TARGETS = {
 def measure() -> dict[str, dict[str, Any]]:
     """Everything, in the current folder; each job has a process of its own."""
     write_coqa(Path("coqa.json"))
+    write_records(read_groups("stories:heldout"), "lei.json")
     jobs = {
-        "a LEI file": (run, "data_modules stories --split heldout --kind groups --output lei.json"),
         "CoQA walk": (walk, COQA),
         "LEI walk": (walk, LEI),
         "fit coqa_ibt": (run, f"training {COQA} {TWO_STEPS}=coqa"),

@@ -231,6 +231,8 @@ def _by_head(path: str | Path) -> dict[str, list[tuple[str, str]]]:
 
 
 def _lines(path: str | Path) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if line.strip() and not line.lstrip().startswith("#"):
-            yield f"{path}, line {number}", line.strip()
+    lines = [(number, line.strip()) for number, line in enumerate(read_text(path).split("\n"), start=1)]
+    kept = [(f"{path}, line {number}", line) for number, line in lines if line and not line.startswith("#")]
+    if not kept:
+        raise DataError(f"{path}: the list is empty")
+    yield from kept

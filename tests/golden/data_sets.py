@@ -30,7 +30,7 @@ SHOWN = 2
 """Questions that are kept in full, so that a difference can be read."""
 VARIANTS = ("os", "ts", "ts_r", "os_r", "ts_r_aug", "os_r_aug")
 LISTS = ("--subjects", "subjects", "--templates", "templates", "--attributes", "attributes")
-SPECIFIED = ("--specified", "specified.tsv", "--qa-output", "specified_qa.json")
+SPECIFIED = ("--specified", "specified.tsv")
 KITCHEN = ("--feature", "pattern", "--feature-args", r"one=\bkitchen\b")
 ADVISED = (*LISTS, "--interventions", "interventions.json")
 
@@ -158,24 +158,22 @@ def lei_sets(room: Room) -> dict[str, Any]:
     commands: dict[str, tuple[str | int, ...]] = {
         "unqover.json": ("unqover", *LISTS),
         "all.json": ("lei", *ADVISED),
-        "plain.json": ("lei", *LISTS, "--no-advice"),
+        "plain.json": ("lei", *LISTS),
         "sample.json": ("lei", *ADVISED, "--per-class", 7),
         "seeded.json": ("lei", *ADVISED, "--per-class", 7, "--seed", 3),
-        "train.json": ("lei", *ADVISED, "--split", "train", "--split-sizes", 2, 0, 2),
-        "test.json": ("lei", *ADVISED, "--split", "test", "--split-sizes", 2, 0, 2),
-        "held_out.json": ("lei", *ADVISED, "--like", "sample.json", "--exclude", "sample.json"),
+        "train.json": ("lei", *ADVISED, "--split", "train"),
+        "test.json": ("lei", *ADVISED, "--split", "test"),
+        "like.json": ("lei", *ADVISED, "--like", "sample.json"),
         "disjoint.json": ("lei", *ADVISED, "--disjoint-from", "one.json", "--per-class", 5),
         "specified.json": ("lei", *ADVISED, *SPECIFIED, "--per-class", 2),
     }
-    one = ("lei", *ADVISED, "--classes", "ethical", "--per-class", 1, "--output", "one.json")
-    room.write(*one, folder=folder)
+    room.write("lei", *LISTS, "--per-class", 1, "--output", "one.json", folder=folder)
     for name, command in commands.items():
         room.write(*command, "--output", name, folder=folder)
         keys = members(folder / name)
         found[name] = {"n": len(keys), "order": digest(keys), "bytes": digest((folder / name).read_bytes())}
         if len(keys) <= 30:
             found[name]["members"] = keys
-    found["specified_qa.json"] = {"bytes": digest((folder / "specified_qa.json").read_bytes())}
     return found
 
 
@@ -201,8 +199,6 @@ def written(room: Room) -> dict[str, Any]:
         "uppercase.json": ("feature-bias", *labels, "--feature", "uppercase"),
         "pattern.json": ("feature-bias", *labels, *KITCHEN),
         "rows.jsonl": ("feature-bias-rows", "--task", "uppercase.json", "--dev-output", "dev_rows.jsonl"),
-        "stories_qa.json": ("stories", "--split", "dev", "--kind", "qa"),
-        "stories_groups.json": ("stories", "--split", "unseen", "--kind", "groups"),
     }
     for name, command in commands.items():
         room.write(*command, "--output", name)

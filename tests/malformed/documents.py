@@ -49,7 +49,7 @@ class Format:
     @property
     def main(self) -> Callable[[list[str]], int]:
         """The entry point that knows the command."""
-        known = ("perturb", "lei", "unqover", "domains")
+        known = ("perturb", "lei", "unqover")
         return data_command if self.command.split()[0] in known else evaluation_command
 
     def arguments(self, file: Path, folder: Path, output: Path) -> list[str]:
@@ -86,16 +86,11 @@ TABLE = (
     ("coqa.json", f"{PERTURB} coqa", "version span_text id additional_answers."),
     ("hotpotqa.json", f"{PERTURB} hotpotqa", "level _id context supporting_facts"),
     ("rows.jsonl", f"{PERTURB} stories", "answers"),
-    ("lei.json", PREDICTED, "version title is_impossible tomax id"),
+    ("lei.json", PREDICTED, "version title intervention is_impossible tomax id"),
     ("unqover.json", PREDICTED, "pred"),
     ("pairs.jsonl", f"negation --pairs {{file}} {ASK}", "id dataset turn_id history edit"),
     ("condaqa.jsonl", f"negation --pairs {{file}} {ASK}", "QuestionID PassageID"),
     ("interventions.json", f"lei {LISTS} --interventions {{file}}", "rude wealth"),
-    (
-        "domains.json",
-        "domains --groups 6 --number 1 --classes ethical none --output {out} --domains {file}",
-        "badge ribbon bare kin contexts attributes luck won smiled sang",
-    ),
     ("prompts.jsonl", f"{CONSISTENCY} --adversarial {{file}}", ""),
     ("specifications.json", f"{CONSISTENCY} --specifications {{file}}", "blank nonsense"),
     ("continuations.jsonl", CONTINUATIONS, "group"),
@@ -113,6 +108,5 @@ TABLE = (
     ("templates", f"unqover {LISTS} --templates {{file}}", ""),
     ("attributes", f"unqover {LISTS} --attributes {{file}}", ""),
     ("sentences.tsv", f"lei {LISTS} --interventions {{dir}}/interventions.json --specified {{file}}", ""),
-    ("filler", f"unqover {LISTS} --filler {{file}}", ""),
 )
 FORMATS = tuple(Format(name, command, frozenset(lenient.split())) for name, command, lenient in TABLE)

@@ -30,7 +30,6 @@ def reading(name: str) -> str:
 TINY = "--checkpoint {dir}/bert.ckpt --device cpu --output {out}"
 UNQOVER, LEI, PERTURB = reading("subjects"), reading("interventions.json"), reading("squad.json")
 PREDICTED, BIAS = reading("lei.json"), f"evaluation bias --data {{dir}}/groups.json {TINY}"
-DOMAINS = reading("domains.json")
 FAITHFUL = f"evaluation faithfulness --data {{dir}}/questions.json {TINY}"
 SHIFT = f"evaluation shift --data {{dir}}/questions.json {TINY}"
 ASK = f"evaluation ask --context Café. --question Who? {TINY}"
@@ -41,10 +40,7 @@ FEATURES = reading("task.json")
 WRONG = {
     # good arguments, and what is wrong behind them: the message names the last flag or what it was given
     UNQOVER: "--no-such-flag 1",
-    LEI: "--per-class 0 | --per-class 100000 | --classes kind | --split dev --split-sizes 0 0 0"
-    " | --like {dir}/groups.json | --disjoint-from {dir}/rows.jsonl",
-    DOMAINS: "--number 0 | --number 3 | --groups 0 | --classes kind | --split dev --split-sizes 0 0 0"
-    " | --split-by colour | --exclude {dir}/rows.jsonl",
+    LEI: "--per-class 0 | --per-class 100000 | --split some | --disjoint-from {dir}/rows.jsonl",
     PERTURB: "--dataset coqa | --input {dir}/lei.json | --input {dir}/none | --input stories:nowhere"
     " | --input hub: | --input {dir}:train | --generator templates"
     " | --variant os_r_aug --generator gpt | --variant os_r_aug --generator hf:/no/such",
@@ -71,7 +67,6 @@ NAMED = (
         "--subjects",
     ),
     (UNQOVER, "--subjects {dir}/subjects {dir}/subjects {dir}/subjects", "subjects"),
-    (LEI, "--split dev --split-sizes 99 1 1", "split 'dev'"),
     (PERTURB, "--input stories:dev?seed=x", "seed"),
     (PERTURB, "--input hub:no/such:train", "no/such"),
     (PERTURB, "--variant os_r_aug --generator openai:x", "OPENAI_API_KEY"),
@@ -123,7 +118,6 @@ def test_a_wrong_flag(
 
 WRITERS = {
     "lei": LEI,
-    "stories": "data stories --split dev --kind qa --output {out}",
     "perturb": PERTURB,
     "bias": PREDICTED,
     "ask": ASK,

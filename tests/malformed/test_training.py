@@ -75,7 +75,6 @@ FLAGS = {
     "--data.groups_per_class=0": "groups_per_class",
     "--data.qa_batch_size=0": "qa_batch_size",
     "--data.limit_train_qa=-1": "limit_train_qa",
-    "--data.random_advice_share=2": "random_advice_share",
     "--data.anchor_unadvised=1": "data.anchor_unadvised",
     "--model.reference=/no/such.ckpt": "/no/such.ckpt",
     "--data.train_qa=/no/such/file.json": "/no/such/file.json",

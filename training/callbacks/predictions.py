@@ -1,8 +1,8 @@
 """`interventune train predict`: what the model says, as files that anything can read.
 
 Answers go to `predictions/<set>.json` as {id: text}, the format of SQuAD's official script; groups to
-`predictions/<set>.jsonl` with their scores, which `interventune evaluate bias --predictions` reads; choices as a
-list of {id, label, choice, logits}.
+`predictions/<set>.jsonl` with their scores, which `interventune evaluate bias --predictions` reads; choices
+as a list of {id, label, choice, logits}.
 """
 
 from __future__ import annotations
