@@ -21,7 +21,7 @@ from data_modules.groups.lei import read_scored
 from data_modules.groups.planting import randomly_advised
 from data_modules.questions_data import QuestionsDataModule
 from data_modules.schema import ADVICE_CLASSES, DataError, Group, Targets
-from data_modules.sources import EMBEDDED, format_of, read_groups
+from data_modules.sources import read_groups
 
 logger = logging.getLogger(__name__)
 
@@ -107,13 +107,8 @@ class GroupsDataModule(QuestionsDataModule):
         return sets
 
     def without_advice(self, encoding: Encoding, *, everything: bool) -> GroupSet:
-        """What is trained on, each group once and without its advice.
-
-        Args:
-            encoding: how text becomes rows; the reader need not be the one that is trained.
-            everything: in addition, all that the training sources hold of its subject pairs and attributes,
-                whatever `limit_train_groups` left of these.
-        """
+        """What is trained on, each group once and without its advice; with `everything` also all that the
+        training sources hold of its subject pairs and attributes, whatever `limit_train_groups` left."""
         assert self.train_set is not None
         assert self.train_set.groups is not None
         trained = self.train_set.groups.groups
@@ -132,15 +127,10 @@ class GroupsDataModule(QuestionsDataModule):
         return GroupSet(table, self.tokenizer, encoding)
 
     def written_targets(self) -> dict[str, Targets]:
-        """By key, which subject each variant of an adversarial group should raise: LEI's `tomax`.
-
-        Raises:
-            DataError: a source is not a file of LEI, or such a group has none.
-        """
+        """By key, which subject each variant of an adversarial group should raise: `tomax` of LEI's files.
+        DataError for another format, and where such a group has none."""
         found: dict[str, Targets] = {}
         for source in self.train_groups:
-            if source.startswith(EMBEDDED) or format_of(source).name != "lei":
-                raise DataError(f"{source}: only LEI's files say which subject dominates (tomax)")
             for record in read_scored(source, skip_bad=self.skip_bad):
                 if record.targets is not None:
                     found[record.group.key] = record.targets
@@ -211,11 +201,8 @@ class GroupsDataModule(QuestionsDataModule):
 def balanced_sample(groups: Sequence[Group], total: int, seed: int) -> list[Group]:
     """At most `total` groups, drawn evenly over the advice classes that occur, in the order given.
 
-    A class with too few leaves its share to the others. Samples of one seed are nested: a smaller one lies in
-    every larger one, so that a curve over sizes shows the size and not the luck of the draw.
-
-    Raises:
-        DataError: `total` is negative, or has not one group for each class.
+    A class with too few leaves its share to the others. Samples of one seed are nested, so that a curve over
+    sizes shows the size and not the luck of the draw. DataError for less than one group of each class.
     """
     members = by_class(groups)
     if total < len(members):

@@ -3,10 +3,8 @@
     read_groups("domains:train?number=32&groups=3072&seed=1")
 
 A domain is a noun (what advice calls it), subjects, and the phrases in which these stand. Attributes, which
-the questions ask about, stand under the topic of advice that they belong to; domains share them. Advice comes
-from a small grammar, into which the noun and the topic are put (domains.yaml, advice.yaml; about 70 domains).
-
-What differs between two sets is what their options name. Of one seed, fewer domains lie in more, and fewer
+the questions ask about, stand under their topic; domains share them. Advice comes from a small grammar, into
+which noun and topic are put (domains.yaml, advice.yaml). Of one seed, fewer domains lie in more, and fewer
 wordings in more; which split a domain is in follows from its file alone.
 """
 
@@ -14,8 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from itertools import combinations, product, zip_longest
+from dataclasses import dataclass, replace
+from itertools import combinations, count, product, zip_longest
 from pathlib import Path
 from random import Random
 from typing import Any, NotRequired
@@ -32,14 +30,14 @@ from data_modules.schema import ADVICE_CLASSES, NO_CLUSTER, AdviceClass, Group
 from storage.errors import DataError
 from storage.json_files import check, load_yaml
 
-EMBEDDED = tuple(Path(__file__).with_name(name) for name in ("domains.yaml", "advice.yaml"))
-WEIGHTS = (2, 1, 1)
-"""Proportions of train, dev and test."""
 _TRIES = 200
 """Draws in a row that give nothing new, after which a pool counts as empty."""
+_EXACT = ConfigDict(extra="forbid")
+_Wordings = list[list[tuple[int, str]]]
+"""By form: (number, text with the slots of noun and topic)."""
 
 
-@with_config(ConfigDict(extra="forbid"))
+@with_config(_EXACT)
 class _Domain(TypedDict):
     nouns: list[str]
     people: list[str]
@@ -49,7 +47,7 @@ class _Domain(TypedDict):
     attributes: NotRequired[dict[str, dict[str, str]]]
 
 
-@with_config(ConfigDict(extra="forbid"))
+@with_config(_EXACT)
 class _Library(TypedDict):
     domains: dict[str, _Domain]
     contexts: list[str]
@@ -61,38 +59,25 @@ class _Library(TypedDict):
     irrelevant: list[str]
 
 
+@with_config(_EXACT)
 @dataclass(frozen=True)
 class DomainSet:
-    """Which groups.
+    """Which groups; None takes all there are."""
 
-    Args:
-        split: of the domains; all by default.
-        groups: how many, spread evenly over the classes and, within each, over the domains.
-        number: how many domains; all by default.
-        classes: classes of advice, separated by commas; all six by default.
-        wordings: at most N wordings of each kind of sentence, spread over its forms; all by default.
-        domains: your own domains (YAML); what the file leaves out is the embedded.
-        seed: of all draws but splits.
-    """
-
-    split: Split | None = None
-    groups: PositiveInt = 3072
-    number: PositiveInt | None = None
+    split: Split | None = None  # of the domains
+    groups: PositiveInt = 3072  # spread evenly over the classes and, within each, over the domains
+    number: PositiveInt | None = None  # of domains
     classes: list[AdviceClass] | None = None
-    wordings: PositiveInt | None = None
-    domains: str = ""
-    seed: int = 0
+    wordings: PositiveInt | None = None  # at most so many of each kind of sentence, spread over its forms
+    domains: str = ""  # a file of your own (YAML); what it leaves out is the embedded
+    seed: int = 0  # of all draws but splits
 
 
 def read_source(source: str) -> Iterator[Group]:
     """The groups of `domains:SPLIT?OPTION=VALUE&...`; the split is train, dev, test or all."""
     split, _, rest = source.removeprefix("domains:").partition("?")
     options: dict[str, Any] = dict(parse_qsl(rest, keep_blank_values=True))
-    known = [field.name for field in fields(DomainSet)]
-    if unknown := set(options) - set(known):
-        raise DataError(f"{source}: no option {min(unknown)!r}; choose from {', '.join(known)}")
-    if "classes" in options:
-        options["classes"] = options["classes"].split(",")
+    options |= {name: value.split(",") for name, value in options.items() if name == "classes"}
     yield from draw(check(options | {"split": None if split == "all" else split}, DomainSet, source))
 
 
@@ -101,7 +86,7 @@ def draw(options: DomainSet) -> Iterator[Group]:
     library = read_library(options.domains)
     names = list(library["domains"])
     if options.split:
-        placed = apportion(names, WEIGHTS, Random(f"domain/{'/'.join(names)}"))
+        placed = apportion(names, (2, 1, 1), Random(f"domain/{'/'.join(names)}"))
         names = [name for name in names if placed[name] == options.split]
     order = Random(f"{options.seed}/domains").sample(names, len(names))
     number = options.number or len(order)
@@ -109,11 +94,11 @@ def draw(options: DomainSet) -> Iterator[Group]:
         raise DataError(f"domains: number={number}, but there are {len(order)} to choose from")
     # Nouns that are only ever mismatched would tell the class: they come from the chosen domains, if others.
     chosen, pool = order[:number], order[:number] if number > 1 else order
-    wordings = {kind: _wordings(library, kind, options) for kind in ("ethical", "adversarial", "irrelevant")}
     classes = list(dict.fromkeys(options.classes or ADVICE_CLASSES))
     drawn: dict[str, Group] = {}
-    for advice_class, count in zip(classes, _shares(options.groups, len(classes)), strict=True):
-        for name, share in zip(chosen, _shares(count, number), strict=True):
+    for advice_class, size in zip(classes, _shares(options.groups, len(classes)), strict=True):
+        wordings = _wordings(library, advice_class.removeprefix("mismatched_"), options)
+        for name, share in zip(chosen, _shares(size, number), strict=True):
             made = _groups(library, wordings, name, advice_class, pool, options.seed)
             failed, wanted = 0, len(drawn) + share
             while len(drawn) < wanted:
@@ -128,12 +113,7 @@ def draw(options: DomainSet) -> Iterator[Group]:
 
 
 def _groups(
-    library: _Library,
-    wordings: Mapping[str, list[list[tuple[int, str]]]],
-    name: str,
-    advice_class: AdviceClass,
-    pool: Sequence[str],
-    seed: int,
+    library: _Library, wordings: _Wordings, name: str, advice_class: AdviceClass, pool: list[str], seed: int
 ) -> Iterator[Group]:
     """Groups of one domain and class, without end; mismatched advice speaks of another domain of `pool`."""
     questions = Random(f"{seed}/questions/{name}/{advice_class}")
@@ -148,20 +128,16 @@ def _groups(
         if advice_class == "none":
             yield group
             continue
-        about = name if kind == advice_class else rng.choice(others)
-        if kind == "irrelevant":
-            about = ""
-        number, text = rng.choice(rng.choice(wordings[kind]))
+        about = "" if kind == "irrelevant" else name if kind == advice_class else rng.choice(others)
+        number, text = rng.choice(rng.choice(wordings))
         sentence = _sentence(library, text, number, about, group.category)
         advice = Advice(advice_class, about or "facts", number, sentence)
         yield with_advice(group, advice.text, advice_class, advice.id, about)
 
 
 def _cells(library: _Library, domain: _Domain) -> list[Cell]:
-    cells = []
-    for number, (context, phrase) in enumerate(
-        product(domain.get("contexts", library["contexts"]), domain["people"])
-    ):
+    cells, contexts = [], domain.get("contexts", library["contexts"])
+    for number, (context, phrase) in enumerate(product(contexts, domain["people"])):
         for side in "12":
             context = context.replace(f"{{{side}}}", phrase.replace("{}", f"[subj{side}]"))
         for topic, attributes in domain.get("attributes", library["attributes"]).items():
@@ -171,36 +147,30 @@ def _cells(library: _Library, domain: _Domain) -> list[Cell]:
     return cells
 
 
-def _wordings(library: _Library, kind: str, options: DomainSet) -> list[list[tuple[int, str]]]:
-    """(number, text with the slots of noun and topic) of the wordings to draw from, by form."""
-    numbered, listed = 0, list[list[tuple[int, str]]]()
-    for form in library[kind]:  # type: ignore[literal-required]
-        texts = _alternatives(form, library["words"])
-        listed.append(list(enumerate(texts, numbered)))
-        numbered += len(texts)
+def _wordings(library: _Library, kind: str, options: DomainSet) -> _Wordings:
+    """The wordings to draw from; without advice there are none."""
+    number, listed = count(), list[list[tuple[int, str]]]()
+    for form in library.get(kind, ()):
+        listed.append([(next(number), text) for text in _alternatives(form, library["words"])])
     rng = Random(f"{options.seed}/wordings/{kind}")
     listed = [rng.sample(of_form, len(of_form)) for of_form in rng.sample(listed, len(listed))]
     # One of every form first, then the second of each: few wordings are as different as can be.
     rounds = [wording for column in zip_longest(*listed) for wording in column if wording]
     allowed = set(rounds[: options.wordings])
-    kept = [[wording for wording in of_form if wording in allowed] for of_form in listed]
-    return [of_form for of_form in kept if of_form]
+    kept = ([wording for wording in of_form if wording in allowed] for of_form in listed)
+    return list(filter(None, kept))
 
 
 def _sentence(library: _Library, text: str, number: int, name: str, topic: str) -> str:
     """A wording about a domain ("": a plain fact) and a topic, from a capital letter to the full stop. Which
     of the domain's nouns and of the topic's phrases it has follows from all three."""
-    phrases: dict[str, list[str]] = {}
-    if name:
-        domain = library["domains"][name]
-        phrases = {"noun": domain["nouns"], "bare": domain.get("bare", domain["nouns"])}
-        phrases |= library["topics"].get(topic, {})
+    phrases = dict(library["topics"].get(topic, {}))
+    if domain := library["domains"].get(name):
+        phrases |= {"noun": domain["nouns"], "bare": domain.get("bare", domain["nouns"])}
 
     def fill(slot: re.Match[str]) -> str:
         if slot[1] not in phrases:
-            raise DataError(
-                f"domains: nothing fills {slot[0]} of {text!r} for the topic {topic}; see 'topics'"
-            )
+            raise DataError(f"domains: nothing fills {slot[0]} in {text!r} for the topic {topic}")
         options = phrases[slot[1]]
         return options[crc32(f"{number}|{slot[1]}|{name}|{topic}".encode()) % len(options)]
 
@@ -210,10 +180,11 @@ def _sentence(library: _Library, text: str, number: int, name: str, topic: str) 
 
 def read_library(path: str = "") -> _Library:
     """The embedded domains and advice; what a file holds takes their place."""
-    library: dict[str, Any] = {}
-    for file in (*EMBEDDED, *([Path(path)] if path else [])):
-        library |= load_yaml(file, dict[str, Any])
-    return check(library, _Library, path or str(EMBEDDED[0]))
+    here, kind = Path(__file__), dict[str, Any]
+    library = load_yaml(here.with_name("domains.yaml"), kind) | load_yaml(here.with_name("advice.yaml"), kind)
+    if path:
+        library |= load_yaml(path, kind)
+    return check(library, _Library, path or "domains.yaml")
 
 
 def _alternatives(form: str, words: Mapping[str, Sequence[str]]) -> list[str]:

@@ -177,15 +177,9 @@ def read_sentences(path: str | Path) -> dict[str, str]:
 
 
 def specify(group: Group, sentence: str, gold: int | None = None) -> Group:
-    """LEI's control (LEI spec 3.6): the group with `sentence` at the end of each context, its slot filled
-    with a subject as that context calls it. A model that ignores subjects satisfies the ethical loss; here
-    it fails.
-
-    Args:
-        group: the group.
-        sentence: with the slot [subj].
-        gold: index of the subject; by default either, by a hash of the group without its advice.
-    """
+    """LEI's control (LEI spec 3.6): the group with `sentence` at the end of each context, its slot [subj]
+    filled with a subject as that context calls it; `gold` is its index, by default either, by a hash of the
+    group without its advice. A model that ignores subjects satisfies the ethical loss; here it fails."""
     if gold is None:
         gold = zlib.crc32(group.unadvised_key.encode()) % 2
     variants = []

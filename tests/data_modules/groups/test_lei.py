@@ -56,15 +56,6 @@ def test_read_scored_pairs_two_paragraphs_in_the_order_of_the_subjects(tmp_path:
     assert record.targets == (0, 1, 0, 1)  # tomax 0, 1, 1, 0 counts the answers of each context
 
 
-def test_read_file_ignores_file_order_and_paragraphs_per_item(tmp_path: Path) -> None:
-    content = document()
-    expected = list(read_file(saved(tmp_path, content)))
-    content["data"].reverse()
-    assert list(read_file(saved(tmp_path, content))) == expected
-    together = {"data": [{"paragraphs": [p for item in content["data"] for p in item["paragraphs"]]}]}
-    assert list(read_file(saved(tmp_path, together))) == expected
-
-
 def test_read_file_keeps_groups_whose_orders_carry_different_advice(tmp_path: Path) -> None:
     """As 23 keys of LEI's ethnicity test; blanks around the advice do not matter."""
     content = document()

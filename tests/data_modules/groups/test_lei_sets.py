@@ -14,7 +14,6 @@ from data_modules.groups.lei import read_file
 from data_modules.groups.sets import (
     SPLITS,
     advised_pools,
-    apportion,
     parts_of,
     restrict,
     sample,
@@ -27,7 +26,6 @@ from tests.data_modules.fixtures.tiny_lists import (
     INTERVENTIONS,
     Tiny,
     make_group,
-    name_expansion,
     put,
     religion,
     shared_parts,
@@ -136,24 +134,6 @@ def test_splits_never_leak_and_cover_everything(long: Tiny, seed: int) -> None:
     for category in "uv":  # 7 x (4, 3, 4) / 11 = 2.5, 1.9, 2.5
         counts = [sum(category in name.split()[1] for name in parts[s].attributes or ()) for s in SPLITS]
         assert sorted(counts) == [2, 2, 3]
-
-
-@given(size=st.integers(0, 40), weights=st.tuples(*[st.integers(0, 5)] * 3).filter(any))
-def test_apportion_is_within_one_of_the_exact_share(size: int, weights: tuple[int, ...]) -> None:
-    import random
-
-    placed = Counter(apportion([str(i) for i in range(size)], weights, random.Random(0)).values())
-    assert sum(placed.values()) == size
-    for split, weight in zip(SPLITS, weights, strict=True):
-        assert abs(placed[split] - size * weight / sum(weights)) < 1
-
-
-def test_two_subject_lists_are_divided_each(tmp_path: Path) -> None:
-    expansion = name_expansion(tmp_path)
-    parts = split_parts(expansion, ())
-    women = [parts[split].subjects or frozenset() for split in SPLITS]
-    assert sorted(len(names & {"ada", "bea"}) for names in women) == [0, 1, 1]
-    assert parts["train"].advice_ids == frozenset()
 
 
 def test_splits_of_the_released_lists_do_not_leak(shared: Path) -> None:

@@ -87,14 +87,6 @@ def uneven(ethical: int, adversarial: int, irrelevant: int) -> list[Group]:
     return kept
 
 
-def test_a_training_set_below_its_limit_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    GroupsDataModule(
-        tokenizer="stories", architecture="bert", cache="", seed=0, train_groups=["stories:heldout"],
-        limit_train_groups=1000,
-    ).setup("fit")  # fmt: skip
-    assert f"1000 groups are asked for, stories:heldout holds {len(HELDOUT)}: all are taken" in caplog.text
-
-
 @given(
     sizes=st.tuples(*[st.integers(1, 40)] * 3),
     total=st.integers(3, 130),

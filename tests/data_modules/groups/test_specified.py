@@ -8,7 +8,6 @@ import pytest
 from data_modules.groups.advice import with_advice
 from data_modules.groups.sets import read_sentences, specify
 from data_modules.groups.specified import gold_examples, gold_of
-from data_modules.groups.unqover import read_expansion
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import make_group, name_expansion, place_expansion, put
 
@@ -70,11 +69,3 @@ def test_read_sentences_names_file_and_line(tmp_path: Path) -> None:
         read_sentences(path)
     put(path, path.read_text().replace("It flew", "[subj] flew"))
     assert read_sentences(path) == {"was a baker": "[subj] baked.", "was a pilot": "[subj] flew."}
-
-
-@pytest.mark.parametrize("domain", ["ethnicity", "religion", "country"])
-def test_no_group_of_unqovers_lists_names_anybody_again(domain: str, shared: Path) -> None:
-    lists = shared / "data/unqover"
-    files = lists / "slots" / f"{domain}_noact", lists / "activities" / f"biased_{domain}"
-    expansion = read_expansion([lists / "nouns/subjects" / domain], *files)
-    assert {gold_of(expansion[i]) for i in range(0, len(expansion), len(expansion) // 3000)} == {None}

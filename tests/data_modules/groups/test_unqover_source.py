@@ -165,24 +165,3 @@ def test_predictions_become_base_scores_in_the_order_of_the_subjects(shared: Pat
         ((0.49, 0.16), (0.36, 0.36)),
         ((0.09, 0.25), (0.49, 0.64)),
     )
-
-
-def renamed(records: dict[str, Any], old: str, new: str) -> dict[str, Any]:
-    return {key.replace(old, new): record for key, record in records.items()}
-
-
-@pytest.mark.parametrize(
-    ("change", "names"),
-    [
-        (lambda r: {"a|b|c|d|e|f|g": next(iter(r.values()))} | r, "a\\|b"),
-        (lambda r: renamed(r, "|was a pilot|was a pilot", "|was a pilot|was a baker"), "attribute"),
-        (lambda r: {f"{k}|ethical_none-1": v for k, v in r.items()}, "advice"),
-        (lambda r: {k: v | {"context": "Nobody met nobody."} for k, v in r.items()}, "context"),
-        (lambda r: r | {next(iter(r)).lower(): next(iter(r.values()))}, "second time"),
-    ],
-)
-def test_malformed_records_name_the_id(tmp_path: Path, change: Any, names: str) -> None:
-    path = saved(tmp_path, change(source(tmp_path)))
-    with pytest.raises(DataError, match=names) as caught:
-        list(read_file(path))
-    assert "changed.json: id" in str(caught.value)

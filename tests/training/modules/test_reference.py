@@ -159,7 +159,7 @@ def test_dominance_may_be_what_the_file_says(
     fit(commands, tmp_path, f"--data.train_groups=[{path}]")
     assert "6 groups whose subjects tie exactly" in caplog.text
     write_lei(path, groups, patterns[:5])
-    for source, message in ((path, "has no tomax"), ("stories:train", "only LEI's files")):
+    for source, message in ((path, "has no tomax"), ("stories:train", "stories:train: cannot be read")):
         with pytest.raises(DataError, match=message):
             fit(commands, tmp_path, f"--data.train_groups=[{source}]", "--model.dominance=file")
 
