@@ -59,13 +59,8 @@ def with_advice(
 ) -> Group:
     """The same four variants with `text` before their questions; `domain`: what it speaks of."""
     one, two, three, four = (replace(variant, advice=text) for variant in group.variants)
-    return replace(
-        group,
-        advice_class=advice_class,
-        advice_id=advice_id,
-        advice_domain=domain,
-        variants=(one, two, three, four),
-    )
+    group = replace(group, advice_class=advice_class, advice_id=advice_id, advice_domain=domain)
+    return replace(group, variants=(one, two, three, four))
 
 
 def drop_advice(group: Group) -> Group:
@@ -91,11 +86,9 @@ def unadvised(groups: Iterable[Group]) -> list[Group]:
 def spread(groups: Sequence[Group], per_class: int) -> list[Group]:
     """At most `per_class` groups of each class of advice, evenly spread over the file, and of those without
     advice the ones that ask the same, or others up to as many."""
-    kept: list[Group] = []
     members_of = by_class(groups)
     bare = members_of.pop("none", [])
-    for members in members_of.values():
-        kept += [groups[i] for i in evenly(members, per_class)]
+    kept = [groups[i] for members in members_of.values() for i in evenly(members, per_class)]
     asked = {group.unadvised_key for group in kept}
     same = [i for i in bare if groups[i].unadvised_key in asked]
     others = evenly([i for i in bare if groups[i].unadvised_key not in asked], per_class - len(same))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations, count, product, zip_longest
 from pathlib import Path
 from random import Random
-from typing import Any, NotRequired
+from typing import Any, NotRequired, cast
 from urllib.parse import parse_qsl
 from zlib import crc32
 
@@ -30,8 +30,7 @@ from data_modules.schema import ADVICE_CLASSES, NO_CLUSTER, AdviceClass, Group
 from storage.errors import DataError
 from storage.json_files import check, load_yaml
 
-_TRIES = 200
-"""Draws in a row that give nothing new, after which a pool counts as empty."""
+_TRIES = 200  # draws in a row that give nothing new, after which a pool counts as empty
 _EXACT = ConfigDict(extra="forbid")
 _Wordings = list[list[tuple[int, str]]]
 """By form: (number, text with the slots of noun and topic)."""
@@ -150,7 +149,7 @@ def _cells(library: _Library, domain: _Domain) -> list[Cell]:
 def _wordings(library: _Library, kind: str, options: DomainSet) -> _Wordings:
     """The wordings to draw from; without advice there are none."""
     number, listed = count(), list[list[tuple[int, str]]]()
-    for form in library.get(kind, ()):
+    for form in cast(list[str], library.get(kind, ())):
         listed.append([(next(number), text) for text in _alternatives(form, library["words"])])
     rng = Random(f"{options.seed}/wordings/{kind}")
     listed = [rng.sample(of_form, len(of_form)) for of_form in rng.sample(listed, len(listed))]

@@ -86,9 +86,7 @@ class AdvisedGroups(Sequence[Group]):
         return len(self.groups.pairs) * len(self._advised)
 
     def __getitem__(self, index: int) -> Group:  # type: ignore[override]  # no slices
-        if not 0 <= index < len(self):
-            raise IndexError(f"{index} of {len(self)}")
-        pair, rest = divmod(index, len(self._advised))
+        pair, rest = divmod(range(len(self))[index], len(self._advised))
         cell, advice = self._advised[rest]
         group = self.groups[pair * len(self.groups.cells) + cell]
         return with_advice(group, advice.text, advice.advice_class, advice.id)

@@ -100,9 +100,7 @@ class Expansion(Sequence[Group]):
         return len(self.pairs) * len(self.cells)
 
     def __getitem__(self, index: int) -> Group:  # type: ignore[override]  # no slices
-        if not 0 <= index < len(self):
-            raise IndexError(f"{index} of {len(self)}")
-        pair_index, cell_index = divmod(index, len(self.cells))
+        pair_index, cell_index = divmod(range(len(self))[index], len(self.cells))
         pair, cell = self.pairs[pair_index], self.cells[cell_index]
         one, two = sorted(pair, key=lambda subject: subject.name.lower())
         variants = []
@@ -111,15 +109,9 @@ class Expansion(Sequence[Group]):
             spans = (first, second) if order[0] is one else (second, first)
             variants += [UnderspecifiedQuestion(context, question, spans) for question in questions]
         asked, negated, asked_again, negated_again = variants
-        return Group(
-            subjects=(one.name.lower(), two.name.lower()),
-            template=str(cell.template),
-            category=cell.attribute.category.lower(),
-            attribute=cell.attribute.name.lower(),
-            advice_class="none",
-            advice_id="",
-            variants=(asked, negated, asked_again, negated_again),
-        )
+        names, attribute = (one.name.lower(), two.name.lower()), cell.attribute
+        parts = (str(cell.template), attribute.category.lower(), attribute.name.lower())
+        return Group(names, *parts, "none", "", (asked, negated, asked_again, negated_again))
 
     def records(self) -> Iterator[tuple[SubjectPair, Cell]]:
         """Every record in the order of UnQover's own output: pair, template, attribute kind, attribute; first
