@@ -180,8 +180,7 @@ class GroupLoss(nn.Module):
         mass_weight: weight of a term that keeps the ethical groups' S(x1) + S(x2) from falling below the
             reference's, at least 0. Not in the paper, hence 0; not for the probability form.
         consistency_weight: weight of a term that makes two sentences of ethical (or of adversarial) advice do
-            the same to one question, at least 0. Like the next it compares groups of one question in a batch
-            (`data.batch_by=question`).
+            the same to one question, at least 0. Like the next it compares groups of one question in a batch.
         gap_weight: weight of a term that keeps apart what ethical and mismatched advice do to one question:
             |C| under the latter should be greater by `gap_margin` times |C| without advice. At least 0.
         gap_margin: see there; from 0 to 1.

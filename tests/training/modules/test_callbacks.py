@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.groups.advice import unadvised
-from data_modules.groups.lei import write_lei
+from data_modules.records import write_records
 from data_modules.schema import ADVICE_CLASSES
 from data_modules.stories.groups import groups
 from tests.training.conftest import Commands
@@ -32,7 +32,7 @@ def test_advice_obeyed_in_both_directions_is_best() -> None:
 
 
 def test_validation_logs_it_where_both_classes_are_there(commands: Commands, tmp_path: Path) -> None:
-    write_lei(unadvised(groups("unseen")), plain := tmp_path / "plain.json")
+    write_records(unadvised(groups("unseen")), plain := tmp_path / "plain.json")
     sets = f"{{main: {commands.data.groups_dev}, plain: '{plain}'}}"
     train(commands.of("validate", "lei_zero_shot", "roberta", f"--data.val_groups={sets}"))
     found = json.loads((commands.root / "lei_zero_shot" / "version_0" / "metrics.json").read_text())

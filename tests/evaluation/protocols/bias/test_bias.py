@@ -16,7 +16,7 @@ from scipy.stats import spearmanr
 
 from data_modules.groups.advice import unadvised
 from data_modules.groups.planting import latent_strength
-from data_modules.groups.specified import specify
+from data_modules.groups.sets import specify
 from data_modules.schema import ADVICE_CLASSES, query_text
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import (
@@ -277,7 +277,7 @@ def test_checkpoints_and_data_sets_have_cells_of_their_own(one: Cells, room: Pat
 def test_accuracy_is_the_share_of_answers_that_name_the_subject_and_failures_are_apart(
     room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    specified = [specify(group, "It was [subj].", i % 2).group for i, group in enumerate(GROUPS)]
+    specified = [specify(group, "It was [subj].", i % 2) for i, group in enumerate(GROUPS)]
     said = FakeAnswerer(lambda asked: "!timed out" if asked.context.startswith("A Sabrik") else "a velan MAN")
     said.can = frozenset({"subjects"})
     monkeypatch.setattr(said, "subject_scores", lambda groups, _: torch.full((len(groups), 4, 2), 0.5))
