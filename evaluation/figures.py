@@ -145,7 +145,7 @@ class Bars(Panels):
 
 @dataclass(frozen=True)
 class Lines(Panels):
-    """Lines with their intervals as bands, over a dimension of numbers: a line for each value of `hue`.
+    """Lines with their intervals as bands, over the numbers of a dimension: a line for each value of `hue`.
 
     Args:
         level: the place of one cell for each value of `hue` (and its `measure`), drawn as a dashed level.
@@ -155,11 +155,14 @@ class Lines(Panels):
 
     def draw(self, axes: Any, cells: DataFrame, colour_of: Mapping[Any, str], frame: DataFrame) -> None:
         """Draw the cells of one panel."""
+        import pandas as pd
+
+        cells = cells.assign(at=pd.to_numeric(cells[self.x], errors="coerce")).dropna(subset="at")
         for (hue, colour), marker in zip(colour_of.items(), cycle(MARKERS), strict=False):
-            line = cells[cells[self.hue] == hue].astype({self.x: float}).sort_values(self.x)
-            axes.plot(line[self.x], line["value"], marker=marker, label=hue, color=colour)
-            axes.fill_between(line[self.x], line["low"], line["high"], alpha=0.15, color=colour)
+            line = cells[cells[self.hue] == hue].sort_values("at")
+            axes.plot(line["at"], line["value"], marker=marker, label=hue, color=colour)
+            axes.fill_between(line["at"], line["low"], line["high"], alpha=0.15, color=colour)
             for value in cells_of(frame, {**self.level, self.hue: hue})["value"] if self.level else ():
                 share = value * (100 if self.percent else 1)
                 axes.axhline(share, color=colour, linestyle="--", linewidth=1)
-        axes.xaxis.get_major_locator().set_params(integer=all(isinstance(x, int) for x in cells[self.x]))
+        axes.xaxis.get_major_locator().set_params(integer=(cells["at"] % 1 == 0).all())

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from evaluation.answering.interface import Ability, Asking, Compute, named_sources
+from evaluation.answering.interface import Ability, Compute, named_sources
 from evaluation.figures import Panels
 from evaluation.headlines import Said, failure_note, headline
 from evaluation.report import Evaluation, Figure
@@ -53,9 +53,7 @@ def ask_each(
     def asked(name: str, path: str) -> T:
         from evaluation.answering.open import open_answerer
 
-        answerer: Any = (
-            open_answerer(path, cast(Asking, asking), need=need) if opened is None else opened(path)
-        )
+        answerer: Any = opened(path) if opened else open_answerer(path, asking, need=need)
         found = ask(name, answerer)
         if identity := getattr(answerer, "identity", None):
             identities[name] = identity

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
 SCHEMA = 3
 """Version of the layout of report.json."""
-FIXED_FILES = ("report.json", "report.md", "results.csv", "examples.jsonl")
 
-
+FILES = ("report.json", "report.md", "results.csv", "examples.jsonl")
 Figure = Callable[["DataFrame", Path], None]
 """Draws cells of the long table into a file."""
 
@@ -144,7 +143,7 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
             "revision": revision(),
             "versions": versions(),
             "interval": {"level": LEVEL, "unit": unit, "resamples": resamples, "seed": SEED},
-            "files": sorted({*FIXED_FILES, *evaluation.figures}),
+            "files": sorted([*evaluation.figures, *FILES]),
         },
         "by": list(evaluation.results.by),
         "results": frame.to_dict("records"),

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluation.results import NO_INTERVAL
+
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 Floats = NDArray[np.float64]
-NO_INTERVAL = (math.nan, math.nan)
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,8 @@ class Statistic:
 
 
 class Weighted(Statistic):
-    """A number that is no function of sums.
-
-    Args:
-        of: how often each row counts (R, N), and its fields (N, F), to (R,).
-        heading, fields, n, share: as of any statistic.
-    """
+    """A number that is no function of sums: `of` takes how often each row counts (R, N), and its fields
+    (N, F), to (R,)."""
 
 
 def share(heading: str, field: str) -> Statistic:

@@ -6,7 +6,6 @@ interventune evaluate faithfulness --predictions gpt=answers.jsonl --data os.jso
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -21,8 +20,6 @@ from evaluation.report import Evaluation
 from evaluation.variants import VariantOptions, read_stories
 from evaluation.views import View
 from storage.command_line import Named
-
-log = logging.getLogger(__name__)
 
 NOTE = (
     "Predictions are compared with the human answers to the original story (`os`). In `ts_r`, `os_r` and "
@@ -95,8 +92,6 @@ def evaluate(
                 yield row | scores(example, answer.text, answer_to_original.get(example.id))
 
     note = reference_note((data.dataset, len(e.gold)) for examples in sets.values() for e in examples)
-    if note:
-        log.warning(note)
     protocol = replace(
         FAITHFULNESS,
         title=f"Semantic faithfulness on {data.dataset or 'this data'}",

@@ -35,8 +35,6 @@ NOTE = (
     "is exchanged for a third one, for both nouns of the 130 stories of the predicate-argument probe. Nearer "
     "words move each other more, and colours stand beside their nouns: compare checkpoints and layers."
 )
-LAYERS = frozenset(range(1000))
-"""Layers by number; the last one is also called `last`."""
 MEASURES = {"own": "moved by its own colour", "other": "moved by the other", "difference": "own - other"}
 SENSITIVITY = Protocol(
     title="Sensitivity of nouns to colours",
@@ -48,9 +46,9 @@ SENSITIVITY = Protocol(
     measures={name: mean(heading, name) for name, heading in MEASURES.items()},
     views=[
         View("How far a noun moves (1 - cosine), last layer", (), where={"layer": "last"}),
-        View("By layer (0: embeddings)", ("layer",), where={"layer": LAYERS}),
+        View("By layer (0: embeddings)", ("layer",)),
     ],
-    figures={"layers.png": Lines("layer", MEASURES, where={"layer": LAYERS}, label="1 - cosine of a noun")},
+    figures={"layers.png": Lines("layer", MEASURES, label="1 - cosine of a noun")},
     headline=[Said(name, words, layer="last") for name, words in MEASURES.items()],
     good="nouns move further with their own colour",
     failures="",

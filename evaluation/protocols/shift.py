@@ -53,8 +53,6 @@ BETWEEN_NOTE = (
     "where fine-tuning left the arrangement of the inputs alone, up to rotation and scale. It rises towards "
     "1 where inputs are not many more than hidden units: compare values of the same inputs only."
 )
-LAYERS = frozenset(range(1000))
-"""Layers by number; the last one is also called `last`."""
 CKA_TOKENS = 32
 """Context tokens of a story that enter CKA at most, evenly spread: its cost grows with the square of the
 width for each of them."""
@@ -107,10 +105,8 @@ SHIFT = Protocol(
     ],
     figures={
         "shift.png": Bars("variant", COSINE, panels="embedding", where={"layer": "last"}, distance=True),
-        "layers_cls.png": replace(BY_LAYER, where={"reference": "", "embedding": "cls", "layer": LAYERS}),
-        "layers_common.png": replace(
-            BY_LAYER, where={"reference": "", "embedding": "common", "layer": LAYERS}
-        ),
+        "layers_cls.png": replace(BY_LAYER, where={"reference": "", "embedding": "cls"}),
+        "layers_common.png": replace(BY_LAYER, where={"reference": "", "embedding": "common"}),
         "between.png": replace(
             BY_LAYER, measures={**COSINE, "cka": "(1 - CKA)"}, panels="embedding", where={"variant": ""}
         ),

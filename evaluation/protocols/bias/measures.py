@@ -88,8 +88,7 @@ def add_statistic(results: Results, measure: str, statistic: Statistic, frames: 
     for at, sides in compared(frames, place):
         found = estimate(statistic, *sides) if len(sides) == 1 else estimate_change(statistic, *sides)
         if found.n:
-            value, interval, n, units = found
-            results.add(measure, value, interval=interval, n=n, units=units, **at)
+            results.add(measure, **found._asdict(), **at)
 
 
 def add_estimates(

@@ -121,7 +121,6 @@ def add_hits(results: Results, cell: dict[str, Any], group: pd.DataFrame, accura
     counts = range(1, int(cell["n_choices"]) + 1)
     for k in counts:
         hits = group.assign(hits=(group["rank"] < k).astype(float), unit=group["index"])
-        value, interval, n, units = estimate(share("", "hits"), hits)
-        results.add("hits", value, interval=interval, n=n, units=units, k=k, **cell)
+        results.add("hits", **estimate(share("", "hits"), hits)._asdict(), k=k, **cell)
     reached = [k for k in counts if (group["rank"] < k).mean() >= accuracy - 1e-12]
     results.add("matching_k", reached[0], n=len(group), **cell)

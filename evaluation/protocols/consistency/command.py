@@ -101,9 +101,8 @@ def write(
     def add_perplexities(results: Results) -> None:
         names = {path: name for name, path in named.items()}
         for (path, system, variant), frame in chunks.items():
-            value, interval, n, _ = estimate(PERPLEXITY, frame)
             place: dict[str, Any] = {"checkpoint": names[path], "method": system, "variant": variant}
-            results.add("perplexity", value, interval=interval, n=n, **place)
+            results.add("perplexity", **estimate(PERPLEXITY, frame)._asdict(), **place)
 
     return WRITING.run(
         rows,
