@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 LANGUAGE_MODELS = ("hf:", "openai:")
 """How the name of a language model begins; everything else names a checkpoint, or a file of answers."""
-ANSWERS = ".jsonl"
-"""How the name of a file of answers ends (`evaluation.answering.predictions`)."""
 
 AnswerFile = Annotated[str, "[NAME=]FILE"]
 """A file of answers on the command line."""
@@ -32,8 +30,6 @@ AnswerFile = Annotated[str, "[NAME=]FILE"]
 Ability = Literal["spans", "types", "subjects", "mentions", "choices", "embeddings", "states"]
 """Answers to questions about a text; yes, no and unknown among them; scores of a group's subjects; scores of
 given spans; scores of choices; embeddings of texts; hidden states of every token."""
-
-Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 PromptStyle = Literal["paper", "offers-unknown", "unifiedqa"]
 ChoicePrompt = Literal["auto", "plain", "question", "unifiedqa", "letters"]
@@ -116,7 +112,7 @@ class Compute:
     """
 
     device: str = "auto"
-    dtype: Dtype = "auto"
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     batch_size: Count = 64
 
 
@@ -161,7 +157,7 @@ def kind_of(path: str) -> Kind:
     """
     if path.startswith(LANGUAGE_MODELS):
         return "local" if path.startswith("hf:") else "endpoint"
-    if path.endswith(ANSWERS):
+    if path.endswith(".jsonl"):
         return "file"
     from data_modules.schema import DECODERS
     from models.checkpoint import inspect

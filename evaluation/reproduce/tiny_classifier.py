@@ -12,11 +12,7 @@ from storage.command_line import run
 
 
 def save_classifier(*, output: Path) -> None:
-    """Write a BERT of two layers that knows the words of the embedded stories.
-
-    Args:
-        output: folder of the model.
-    """
+    """Write a BERT of two layers, which knows the words of the embedded stories, to a folder."""
     import torch
     from transformers import BertConfig, BertForSequenceClassification
 
