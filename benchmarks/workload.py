@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from data_modules.encoding.windows import Encoding
-from data_modules.questions.squad import write_squad
+from data_modules.records import write_records
 from data_modules.schema import QAExample, Span
 from data_modules.stories.word_tokenizer import build_tokenizer
 
@@ -74,7 +74,7 @@ def make_workload(
     for turn, count in enumerate(draws):
         lengths.append(tuple(sample_lengths(count, rng).tolist()))
         files.append(folder / f"draw_{turn}.json")
-        write_squad(questions([n - special for n in lengths[-1]], vocabulary, rng), files[-1])
+        write_records(questions([n - special for n in lengths[-1]], vocabulary, rng), files[-1])
     return Workload(str(folder / "tokenizer"), tuple(files), tuple(lengths))
 
 

@@ -12,11 +12,11 @@ COMMANDS = {
     "unqover": ("groups.commands:write_unqover", "write UnQover's source.json from word lists"),
     "lei": ("groups.commands:write_groups", "write groups with advice from word lists and interventions"),
     "perturb": (
-        "interventions.perturb_command:perturb_file",
+        "interventions.commands:perturb_file",
         "write questions with their stories truncated or their rationales deleted",
     ),
     "statistics": (
-        "interventions.perturb_command:count_questions",
+        "interventions.commands:count_questions",
         "count stories and questions in every variant, by type of answer",
     ),
     "toxicity-prompts": (

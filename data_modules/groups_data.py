@@ -123,7 +123,7 @@ class GroupsDataModule(QuestionsDataModule):
             groups = unadvised([*trained, *alike])
             return Work(groups, partial(encode_groups, tokenizer=self.tokenizer, encoding=encoding))
 
-        table = self.tables.get(self.train_groups, options, work, "tokenising groups without advice")
+        table = self.tables.get(self.train_groups, options, work)
         return GroupSet(table, self.tokenizer, encoding)
 
     def written_targets(self) -> dict[str, Targets]:
@@ -159,7 +159,7 @@ class GroupsDataModule(QuestionsDataModule):
                 groups = with_unadvised(groups) if self.watch_unadvised else groups
             return Work(groups, partial(encode_groups, tokenizer=self.tokenizer, encoding=self.encoding))
 
-        table = self.tables.get(sources, options, work, "tokenising groups")
+        table = self.tables.get(sources, options, work)
         return GroupSet(table, self.tokenizer, self.encoding)
 
     def _to_train_on(self, every: list[Group], sources: Sequence[str]) -> list[Group]:

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from data_modules.schema import Group, ScoredGroup
+from data_modules.schema import Group, QAExample, ScoredGroup
 from storage.errors import DataError
 from storage.files import atomic_text
 from storage.json_files import BadRecords, check, json_lines
@@ -38,6 +38,13 @@ def read_records(
                 yield check(row, kind, where)
             except DataError as error:
                 bad.reject(error)
+
+
+def read_questions(
+    rows: Iterable[tuple[str, Any]], source: str, *, skip_bad: bool = False
+) -> Iterator[QAExample]:
+    """The questions of a file of questions."""
+    yield from read_records(QAExample, rows, source, skip_bad=skip_bad)
 
 
 def read_groups(rows: Iterable[tuple[str, Any]], source: str, *, skip_bad: bool = False) -> Iterator[Group]:

@@ -39,7 +39,7 @@ Deletion = Literal["os", "ts", "ts_r", "os_r", "ts_r_aug", "os_r_aug"]
 deleted; the last two with a generated sentence in place of the bare answer (faithfulness spec 1.2, 1.5,
 1.6)."""
 
-Reformatting = Literal["reworded", "quoted", "spaced", "reformatted"]
+Reformatting = Literal["reworded", "quoted", "spaced"]
 """Edits that keep the meaning (data_modules/interventions/reformatting.py)."""
 
 Variant = Literal[Deletion, Reformatting]
@@ -75,7 +75,7 @@ class Span:
 
     def check(self, context: str, where: str) -> None:
         """Raise DataError unless the offsets cut the text that the span claims."""
-        if context[self.start : self.end] != self.text:
+        if self.start < 0 or context[self.start : self.end] != self.text:
             raise DataError(
                 f"{where}: offset {self.start} cuts {context[self.start : self.end]!r}, not {self.text!r}"
             )
@@ -123,6 +123,8 @@ class QAExample:
     the original, end-exclusive. `context` = these pieces joined by nothing, then what was appended."""
 
     def __post_init__(self) -> None:
+        for span in (*self.answers, *self.rationale):
+            span.check(self.context, f"question {self.id!r}")
         if self.answer_type in ("span", "number", "option") and not self.answers:
             object.__setattr__(self, "answer_type", "unknown")
 

@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 from data_modules.schema import ChoiceQuestion, Group, QAExample
 from storage.errors import DataError
 from storage.files import open_file
-from storage.json_files import json_lines, load_json
+from storage.json_files import BadRecords, json_lines, load_json
 
 _HEAD = 1 << 20
 """Bytes that are looked at before a file is read; its first record should fit."""
@@ -70,7 +70,7 @@ FORMATS = (
     Format("coqa", "questions", "questions.coqa:read_file", ("data.story",)),
     Format("coqa", "questions", "questions.coqa:read_rows", ("story questions",)),
     Format("hotpotqa", "questions", "questions.hotpotqa:read_rows", _HOTPOTQA),
-    Format("rows", "questions", "questions.rows:read_file", ("answer_type", "variant kept")),
+    Format("rows", "questions", "records:read_questions", ("answer_type", "variant kept")),
     Format("choices", "choices", "choices.benchmarks:read_rows", _BENCHMARKS),
     Format("squad", "questions", "questions.squad:read_rows", ("context question",)),
 )
@@ -88,7 +88,7 @@ EMBEDDED = ("stories:", "domains:")
 
 _EXPECTED: dict[Kind, str] = {
     "questions": "SQuAD (data[].paragraphs[]), CoQA (data[].story), HotpotQA (a list of objects with "
-    "supporting_facts) or rows written by perturb",
+    "supporting_facts) or questions written by perturb (JSON Lines with answer_type)",
     "groups": "groups (JSON Lines with subjects and variants), LEI (data[].paragraphs[] with key) or UnQover "
     "(an object keyed by cluster|cluster|x1|x2|...)",
     "choices": "fields " + "; ".join(", ".join(sorted(group.split())) for group in _BENCHMARKS),
@@ -97,8 +97,17 @@ _EXPECTED: dict[Kind, str] = {
 
 def read_questions(source: str | Path, *, skip_bad: bool = False) -> Iterator[QAExample]:
     """Questions about a text. DataError for a missing file, an unknown format, and another kind of data,
-    or none; `skip_bad=True` leaves out questions with wrong offsets and warns how many."""
-    yield from _read(str(source), "questions", skip_bad=skip_bad)
+    or none, and for an id that occurs twice in a variant; `skip_bad=True` leaves out questions with wrong
+    offsets or such ids and warns how many."""
+    seen: set[int] = set()  # hashes: the ids themselves would take several times the memory
+    with BadRecords(source, skip_bad=skip_bad) as bad:
+        for example in _read(str(source), "questions", skip_bad=skip_bad):
+            key = hash((example.dataset, example.id, example.variant))
+            if key in seen:
+                bad.reject(DataError(f"{source}: the id {example.id!r} occurs twice; each needs its own"))
+                continue
+            seen.add(key)
+            yield example
 
 
 def read_groups(source: str | Path, *, skip_bad: bool = False) -> Iterator[Group]:

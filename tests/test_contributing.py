@@ -93,7 +93,7 @@ def test_a_new_backbone_data_set_and_intervention(checkpoint: Path) -> None:
 
 
 def test_a_new_intervention(copy: Copy) -> None:
-    flags = ("--dataset", "stories", "--input", "stories:conversation_dev", "--variant", "os_q")
+    flags = ("--input", "stories:conversation_dev", "--variant", "os_q")
     copy.run("data_modules", "perturb", *flags, "--output", "rows.jsonl")
     rows = [json.loads(line) for line in (copy.root / "rows.jsonl").read_text().splitlines()]
     assert rows

@@ -200,7 +200,6 @@ class InterventuneCLI(LightningCLI):
         """The run's loggers beside those of the user; checkpoints written whole; our own `fsdp`."""
         assert self.subcommand is not None
         config, configured = self.config[self.subcommand], self.config_init[self.subcommand].trainer
-        self.datamodule.open_generator = open_generator
         run = Run(**vars(config.run))
         loggers = [logger for logger in _listed(configured.logger) if isinstance(logger, Logger)]
         kwargs["logger"] = [*run.loggers(self.resumed_step, over=self.start_over), *loggers]
@@ -284,7 +283,7 @@ def follow_seed(config: Any, seed: int) -> None:
     """Give every seed of model and data that is null the run's, in place."""
     for section in ("model", "data"):
         options = config.get(f"{section}.init_args") or Namespace()
-        for key, value in list(options.items()):  # nested keys too, as interventions.seed
+        for key, value in list(options.items()):
             if key.rpartition(".")[2].endswith("seed") and value is None:
                 options[key] = seed
 
@@ -293,13 +292,6 @@ def _listed(value: Any) -> list[Any]:
     if value is None:
         return []
     return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def open_generator(*args: Any, **options: Any) -> Any:
-    """The language model that writes sentences of `_aug` variants (`data.interventions.generator`)."""
-    from models.language.open_model import open_cached_model  # few runs need one
-
-    return open_cached_model(*args, **options)
 
 
 def main(args: list[str] | None = None) -> InterventuneCLI:

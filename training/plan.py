@@ -351,8 +351,6 @@ class PlanCLI(InterventuneCLI):
         width = data.encoding.max_length
         self.notes.append(f"every row is taken to have {width} tokens (max_length of the encoding)")
         data.tables, data.limit_train_groups = Tables("", data.tokenizer), 0
-        if tokens := getattr(data, "qa_batch_tokens", 0):
-            data.qa_batch_size, data.qa_batch_tokens = max(1, tokens // width), 0
         data.limit_train_qa = 4 * getattr(data, "qa_batch_size", 0)
         for name, source in STORIES.items():
             if getattr(data, name, None):

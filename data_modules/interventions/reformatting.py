@@ -1,20 +1,17 @@
 """Edits that keep the meaning: a faithful model answers as before (faithfulness paper, Figure 5).
 
-    reformat(example, "reworded")     # a QAExample, or Rejected with its reason
-
 - `spaced`: a second space between the sentences of the story, and behind the first word of the question.
 - `quoted`: typographic quotation marks and apostrophes for straight ones, or straight for typographic ones.
 - `reworded`: another question word, from a list of our own (`QUESTION_WORDS`).
-- `reformatted`: all of these that change something.
 
-Everything is pure and deterministic; answers and rationales move with the text, references stay.
+Everything is deterministic; answers and rationales move with the text, references stay.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from data_modules.schema import QAExample, Rejected, Span, Variant
@@ -56,39 +53,22 @@ def straight_quotes(text: str) -> str:
 
 
 def reformat(example: QAExample, variant: Variant) -> QAExample | Rejected:
-    """One of the edits above, or why it does not change this example.
-
-    Args:
-        example: an original.
-        variant: spaced, quoted, reworded, or reformatted.
-    """
-    if variant != "reformatted":
-        return _EDITS[variant](example)
-    result, reasons = example, []
-    for edit in _EDITS.values():
-        found = edit(result)
-        if isinstance(found, Rejected):
-            reasons.append(found.reason)
-        else:
-            result = found
-    if len(reasons) == len(_EDITS):
-        return Rejected(example.id, "; ".join(reasons))
-    return _edited(result, variant, result.context, result.question, original=example.context)
+    """One of the edits above of an original, or why it does not change it."""
+    if variant == "spaced":
+        return _spaced(example)
+    return _quoted(example) if variant == "quoted" else _reworded(example)
 
 
 def _spaced(example: QAExample) -> QAExample | Rejected:
-    """Second spaces."""
     points = [match.end() for match in _BETWEEN_SENTENCES.finditer(example.context)]
     question = re.sub(r"(?<=\S) (?=\S)", "  ", example.question, count=1)
     if not points and question == example.question:
         return Rejected(example.id, NO_SPACE)
     context = _BETWEEN_SENTENCES.sub("  ", example.context)
-
     return _edited(example, "spaced", context, question, inserted=points)
 
 
 def _quoted(example: QAExample) -> QAExample | Rejected:
-    """The other kind of quotation marks and apostrophes, character by character."""
     both = example.context + example.question
     if both == straight_quotes(both) and not _STRAIGHT.search(both):
         return Rejected(example.id, NO_QUOTES)
@@ -102,16 +82,11 @@ def curly_quotes(text: str) -> str:
     >>> curly_quotes('Ana\\'s "red" bike')
     'Ana’s “red” bike'
     """
-
-    def curly(match: re.Match[str]) -> str:
-        opens = not text[: match.start()] or text[match.start() - 1] in " \t\n([{-—"
-        return ("“" if opens else "”") if match[0] == '"' else ("‘" if opens else "’")
-
-    return _STRAIGHT.sub(curly, text)
+    text = re.sub(r"""(?<![^ \t\n(\[{\-—])["']""", lambda mark: "“" if mark[0] == '"' else "‘", text)
+    return text.replace('"', "”").replace("'", "’")
 
 
 def _reworded(example: QAExample) -> QAExample | Rejected:
-    """Another question word."""
     question = example.question.lstrip()
     for pattern, words in QUESTION_WORDS:
         if match := re.match(pattern, question, re.I):
@@ -123,38 +98,15 @@ def _reworded(example: QAExample) -> QAExample | Rejected:
     return Rejected(example.id, NO_QUESTION_WORD)
 
 
-_EDITS: dict[Variant, Callable[[QAExample], QAExample | Rejected]] = {
-    "reworded": _reworded,
-    "quoted": _quoted,
-    "spaced": _spaced,
-}
-
-
 def _edited(
-    example: QAExample,
-    variant: Variant,
-    context: str,
-    question: str,
-    *,
-    inserted: Sequence[int] = (),
-    original: str | None = None,
+    example: QAExample, variant: Variant, context: str, question: str, *, inserted: Sequence[int] = ()
 ) -> QAExample:
-    """The example with another context and question.
-
-    Args:
-        example: with spans of its own context.
-        variant: its new name.
-        context: as long as before, but for one character before each of the old places `inserted`.
-        question: the new one.
-        inserted: in order.
-        original: the context of the original, if not that of `example`.
-    """
+    """The example with another question, and a context that differs letter by letter, but for one character
+    more before each of the old places `inserted`."""
 
     def moved(span: Span) -> Span:
-        start, end = (
-            span.start + bisect_right(inserted, span.start),
-            span.end + bisect_left(inserted, span.end),
-        )
+        start = span.start + bisect_right(inserted, span.start)
+        end = span.end + bisect_left(inserted, span.end)
         return Span(start, end, context[start:end])
 
     return replace(
@@ -165,5 +117,5 @@ def _edited(
         rationale=tuple(map(moved, example.rationale)),
         references=example.gold,
         variant=variant,
-        kept=((0, len(context)),) if context == (original or example.context) else (),
+        kept=((0, len(context)),) if context == example.context else (),
     )

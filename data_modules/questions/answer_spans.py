@@ -9,21 +9,15 @@ verbatim place in the rationale, else the piece of the text that shares most wor
 
 from __future__ import annotations
 
-import logging
 import re
 import string
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from pathlib import Path
 from typing import NamedTuple
 
 from data_modules.schema import AnswerType, Span
-
-logger = logging.getLogger(__name__)
 
 NUMBER_WORDS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 """The answers of type number; `number_class` is the place in this list plus one."""
@@ -102,41 +96,16 @@ def last_word(rationale: Sequence[Span]) -> Span | None:
     return Span(last.start + words[-1].start(), last.start + words[-1].end(), words[-1][0])
 
 
-@dataclass
-class AnswerLocator(AbstractContextManager["AnswerLocator"]):
-    """Locates the answers of one source and counts how; as a context, it logs the counts at its end."""
+def answer_span(answer: str, kind: AnswerType, context: str, rationale: Sequence[Span]) -> tuple[Span, ...]:
+    """The one span of an answer; none for yes, no and unknown.
 
-    source: str | Path
-    verbatim: int = 0
-    shared_words: int = 0
-    nowhere: int = 0
-
-    def spans(
-        self, answer: str, kind: AnswerType, context: str, rationale: Sequence[Span]
-    ) -> tuple[Span, ...]:
-        """The one span of an answer; none for yes, no and unknown.
-
-        An answer that shares no word with its text is stood for by the last word of its rationale, as the
-        authors take the last word of the text that they search; without a rationale by none.
-        """
-        if kind in _SPOKEN:
-            return ()
-        if span := _verbatim(answer, context, rationale, len(context)):
-            self.verbatim += 1
-        elif span := _best_overlap(answer, context, len(context)):
-            self.shared_words += 1
-        else:
-            self.nowhere += 1
-            span = last_word(rationale)
-        return (span,) if span else ()
-
-    def __exit__(self, *error: object) -> None:
-        if self.verbatim + self.shared_words + self.nowhere:
-            logger.info(
-                "%s: %d answers stand in their rationale, %d were placed by words they share with the text, "
-                "%d share none (the last word of the rationale stands for these)",
-                *(self.source, self.verbatim, self.shared_words, self.nowhere),
-            )
+    An answer that shares no word with its text is stood for by the last word of its rationale, as the
+    authors take the last word of the text that they search; without a rationale by none.
+    """
+    if kind in _SPOKEN:
+        return ()
+    span = locate_answer(answer, context, rationale) or last_word(rationale)
+    return (span,) if span else ()
 
 
 class _Indexed(NamedTuple):

@@ -1,14 +1,13 @@
 """CoQA: the official JSON file, or rows in the Hub's layout -> QAExample (faithfulness spec 1.1).
 
 One example per turn. Offsets are trusted; `span_text`, which often differs in white space, and `bad_turn`
-are not read. The span of an answer is where `answer_spans` locates it: in the rationale, else in the story
-by shared words. An answer that shares no word with its story keeps its question and is stood for by the last
-word of its rationale (the authors take the last word of the text they search); without a rationale either,
-the question counts as unanswerable. How many there were is logged as information.
+are not read. The span of an answer is where `answer_spans.answer_span` locates it. The Hub's layout lacks
+the additional answers, so each question has one reference, where the official dev file has four.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NotRequired
@@ -16,10 +15,12 @@ from typing import Any, NotRequired
 from pydantic import StrictInt
 from typing_extensions import TypedDict
 
-from data_modules.questions.answer_spans import AnswerLocator, answer_type
+from data_modules.questions.answer_spans import answer_span, answer_type
 from data_modules.schema import QAExample, Span, Turn
 from storage.errors import DataError
 from storage.json_files import BadRecords, check, load_json
+
+logger = logging.getLogger(__name__)
 
 
 class _Utterance(TypedDict):
@@ -64,10 +65,6 @@ class _HubStory(TypedDict):
     answers: _HubColumns | list[_HubAnswer]  # newer versions of the library keep lists of objects
 
 
-_Turn = tuple[int, str, int, int, tuple[str, ...]]
-"""As in a file: number, question, start and end of the rationale, references (the primary answer first)."""
-
-
 def read_file(path: str | Path, *, skip_bad: bool = False) -> Iterator[QAExample]:
     """One example per turn of an official CoQA file, in the order of stories and turns.
 
@@ -77,115 +74,75 @@ def read_file(path: str | Path, *, skip_bad: bool = False) -> Iterator[QAExample
 
     Raises:
         DataError: names file, story and turn for a rationale outside its story or reversed, a question
-            without answer or the reverse, a repeated id, an empty story or question. `skip_bad=True` leaves
-            these out and warns how many. A wrong shape is never skipped.
+            without answer or the reverse. `skip_bad=True` leaves these out and warns how many. A wrong shape
+            is never skipped.
     """
-    seen: set[str] = set()
-    with BadRecords(path, skip_bad=skip_bad) as bad, AnswerLocator(path) as locator:
+    with BadRecords(path, skip_bad=skip_bad) as bad:
         for index, story in enumerate(load_json(path, _Document)["data"]):
-            story_id = str(story["id"])
-            where = f"{path}: data[{index}] (story {story_id})"
-            if story_id in seen:
-                bad.reject(DataError(f"{where}: this id occurs twice; ids must tell the stories apart"))
-                continue
-            seen.add(story_id)
-            if not story["story"].strip():
-                bad.reject(DataError(f"{where}: the story is empty"))
-                continue
-            listed: dict[str, list[Any]] = {"questions": story["questions"], "answers": story["answers"]}
-            for annotator, utterances in story.get("additional_answers", {}).items():
-                listed[f"additional_answers.{annotator}"] = utterances
-            by_turn: list[dict[int, Any]] = []
-            for name, utterances in listed.items():
-                numbered: dict[int, Any] = {}
-                for i, item in enumerate(utterances):
-                    if numbered.setdefault(item["turn_id"], item) is not item:
-                        bad.reject(DataError(f"{where}.{name}[{i}]: turn {item['turn_id']} occurs twice"))
-                by_turn.append(numbered)
-            questions, answers, *additional = by_turn
-            for unpaired in sorted(questions.keys() ^ answers.keys()):
-                lacks = "answer" if unpaired in questions else "question"
-                bad.reject(DataError(f"{where}: turn {unpaired} has no {lacks}; each needs both"))
-            turns = []
-            for number in sorted(questions.keys() & answers.keys()):
-                answer = answers[number]
-                texts = [other[number]["input_text"] for other in (answers, *additional) if number in other]
-                span = answer["span_start"], answer["span_end"]
-                turns.append((number, questions[number]["input_text"], *span, tuple(texts)))
-            yield from _examples(story_id, story["source"], story["story"], turns, where, bad, locator)
+            yield from _examples(story, f"{path}: data[{index}] (story {story['id']})", bad)
 
 
 def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, skip_bad: bool = False) -> Iterator[QAExample]:
     """(place, row) in the Hub's layout (source, story, questions [Q], answers {input_text [Q], answer_start
     [Q], answer_end [Q]}) -> examples. A story's id is the number of its row.
     """
-    with BadRecords(source, skip_bad=skip_bad) as bad, AnswerLocator(source) as locator:
+    logger.warning("%s: CoQA from the Hub has one reference a question; scores are lower than usual", source)
+    with BadRecords(source, skip_bad=skip_bad) as bad:
         for index, (where, row) in enumerate(rows):
-            story = check(row, _HubStory, where)
-            if not story["story"].strip():
-                bad.reject(DataError(f"{where}: the story is empty"))
-                continue
-            questions, answers = story["questions"], story["answers"]
+            hub = check(row, _HubStory, where)
+            answers: Any = hub["answers"]
             if isinstance(answers, dict):
-                columns: list[Any] = [answers["input_text"], answers["answer_start"], answers["answer_end"]]
-                if len({len(column) for column in columns}) > 1:
-                    raise DataError(f"{where}.answers: columns of different lengths")
-                triples = list(zip(*columns, strict=True))
-            else:
-                triples = [(one["input_text"], one["answer_start"], one["answer_end"]) for one in answers]
-            if len(questions) != len(triples):
-                raise DataError(
-                    f"{where}: {len(questions)} questions but {len(triples)} answers; each needs both"
-                )
-            turns = [
-                (number, question, start, end, (text,))
-                for number, (question, (text, start, end)) in enumerate(
-                    zip(questions, triples, strict=True), 1
-                )
+                answers = [
+                    dict(zip(answers, one, strict=True)) for one in zip(*answers.values(), strict=True)
+                ]
+            story: Any = {"id": index, "source": hub["source"], "story": hub["story"]}
+            story["questions"] = [
+                {"input_text": text, "turn_id": n} for n, text in enumerate(hub["questions"], 1)
             ]
-            yield from _examples(str(index), story["source"], story["story"], turns, where, bad, locator)
+            story["answers"] = [
+                {**one, "turn_id": n, "span_start": one["answer_start"], "span_end": one["answer_end"]}
+                for n, one in enumerate(answers, 1)
+            ]
+            yield from _examples(story, where, bad)
 
 
-def _examples(
-    story_id: str,
-    domain: str,
-    story: str,
-    turns: Iterable[_Turn],
-    where: str,
-    bad: BadRecords,
-    locator: AnswerLocator,
-) -> Iterator[QAExample]:
+def _examples(story: _Story, where: str, bad: BadRecords) -> Iterator[QAExample]:
     """The turns of one story."""
+    text = story["story"]
+    questions = {turn["turn_id"]: turn["input_text"] for turn in story["questions"]}
+    answers = {turn["turn_id"]: turn for turn in story["answers"]}
+    others = [
+        {turn["turn_id"]: turn["input_text"] for turn in turns}
+        for turns in story.get("additional_answers", {}).values()
+    ]
     history: tuple[Turn, ...] = ()
-    for number, question, start, end, references in turns:
+    for number in sorted(questions.keys() | answers.keys()):
         place = f"{where}: turn {number}"
-        if not question.strip():
-            bad.reject(DataError(f"{place}: the question is empty"))
+        if number not in questions or number not in answers:
+            lacks = "answer" if number in questions else "question"
+            bad.reject(DataError(f"{place} has no {lacks}; each needs both"))
             continue
-        answer = references[0]
+        question, answer = questions[number], answers[number]["input_text"]
         earlier, history = history, (*history, Turn(question, answer))
-        rationale: tuple[Span, ...] = ()
-        if (start, end) != (-1, -1):
-            if start > end:
-                bad.reject(DataError(f"{place}: the rationale ends at {end}, before its start {start}"))
-                continue
-            if start < 0 or end > len(story):
-                outside = f"the rationale {start} to {end} lies outside its story of {len(story)}"
-                bad.reject(DataError(f"{place}: {outside}"))
-                continue
-            text = story[start:end].strip()
-            start += len(story[start:end]) - len(story[start:end].lstrip())
-            rationale = (Span(start, start + len(text), text),) if text else ()
+        start, end = answers[number]["span_start"], answers[number]["span_end"]
+        if (start, end) == (-1, -1):
+            start = end = 0
+        if not 0 <= start <= end <= len(text):
+            bad.reject(DataError(f"{place}: the rationale {start} to {end} is no part of its story"))
+            continue
+        why = text[start:end].strip()
+        start = text.find(why, start)
+        rationale = (Span(start, start + len(why), why),) if why else ()
         kind = answer_type(answer, question)
         yield QAExample(
-            f"{story_id} {number}",
-            story,
+            f"{story['id']} {number}",
+            text,
             question,
-            locator.spans(answer, kind, story, rationale),
+            answer_span(answer, kind, text, rationale),
             answer_type=kind,
             history=earlier,
             rationale=rationale,
-            references=references,
+            references=(answer, *(other[number] for other in others if number in other)),
             dataset="coqa",
-            domain=domain,
+            domain=story["source"],
         )

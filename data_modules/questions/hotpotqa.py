@@ -18,7 +18,7 @@ from pydantic import AliasChoices, Field, StrictInt
 from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
-from data_modules.questions.answer_spans import AnswerLocator, answer_type
+from data_modules.questions.answer_spans import answer_span, answer_type
 from data_modules.schema import QAExample, Span
 from storage.errors import DataError
 from storage.json_files import BadRecords, check
@@ -69,24 +69,16 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, skip_bad: bool = 
 
     Raises:
         DataError: names source, place and id for a supporting sentence that its `story` does not hold, a
-            title that is not among the paragraphs, a question without any supporting sentence left, a
-            repeated id, an empty story or question. `skip_bad=True` leaves these out and warns how many. A
-            wrong shape is never skipped.
+            title that is not among the paragraphs, a question without any supporting sentence left.
+            `skip_bad=True` leaves these out and warns how many. A wrong shape is never skipped.
     """
-    seen: set[str] = set()
     left_out = 0
-    with BadRecords(source, skip_bad=skip_bad) as bad, AnswerLocator(source) as locator:
+    with BadRecords(source, skip_bad=skip_bad) as bad:
         for place, row in rows:
             record = check(row, _Question, place)
             where = f"{place} (id {record.id})"
+            paragraphs, facts = _pairs(record.context), _pairs(record.supporting_facts)
             try:
-                if str(record.id) in seen:
-                    raise DataError(f"{where}: this id occurs twice; ids must tell the questions apart")
-                seen.add(str(record.id))
-                if not record.question.strip():
-                    raise DataError(f"{where}: the question is empty")
-                paragraphs = _pairs(record.context, "context", where)
-                facts = _pairs(record.supporting_facts, "supporting_facts", where)
                 story, rationale, missed = _story(paragraphs, facts, record.story, where)
             except DataError as error:
                 bad.reject(error)
@@ -97,7 +89,7 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, skip_bad: bool = 
                 str(record.id),
                 story,
                 record.question,
-                locator.spans(record.answer, kind, story, rationale),
+                answer_span(record.answer, kind, story, rationale),
                 answer_type=kind,
                 rationale=rationale,
                 references=(record.answer,),
@@ -133,14 +125,11 @@ def build_story(paragraphs: Iterable[Iterable[str]]) -> tuple[str, list[list[tup
     return story, offsets
 
 
-def _pairs(value: Any, name: str, where: str) -> list[tuple[str, Any]]:
+def _pairs(value: Any) -> list[tuple[str, Any]]:
     """Pairs, as in the official files, from any layout."""
     if isinstance(value, list):
         return [tuple(item.values()) if isinstance(item, dict) else item for item in value]
-    columns = list(value.values())
-    if len(columns[0]) != len(columns[1]):
-        raise DataError(f"{where}.{name}: columns of {len(columns[0])} and {len(columns[1])} values")
-    return list(zip(*columns, strict=True))
+    return list(zip(*value.values(), strict=True))
 
 
 def _story(
@@ -156,8 +145,6 @@ def _story(
         raise DataError(f"{where}: the supporting fact's title {missing[0]!r} is not among the paragraphs")
     story, offsets = build_story(gold.values())
     story = story if given is None else given
-    if facts and not story.strip():
-        raise DataError(f"{where}: the story is empty")
     of_title = dict(zip(gold, offsets, strict=True))
     named = [(title, index) for title, index in facts if 0 <= index < len(gold[title])]
     if given is None:

@@ -10,7 +10,6 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from data_modules.__main__ import main as data_command
 from evaluation.__main__ import main as evaluation_command
 from models.language.endpoint import EndpointTextModel
 from tests.chaos.disks import fit
@@ -107,13 +106,11 @@ REPLIES = {
     "sends other JSON": Reply(body='{"choices": [{"message": 7}]}'),
     "sends no numbers": Reply(body=json.dumps({"choices": [{"message": {"content": math.nan}}]})),
 }
-PERTURB = "perturb --dataset stories --input stories:conversation_dev --variant ts_r_aug"
 ASKING = {
     "faithfulness": (
         evaluation_command,
         "faithfulness --data {0}/questions.json --checkpoint openai:some-model@{1}",
     ),
-    "perturb": (data_command, f"{PERTURB} --generator openai:some-model@{{1}}"),
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -17,7 +16,6 @@ from data_modules.__main__ import main as data_command
 from evaluation.__main__ import main as evaluation_command
 from models.__main__ import main as models_command
 from tests.chaos.training_kills import CONFIGS, SIZES, same, start_command, unreadable
-from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.malformed.outcome import CODES, accepted, everything_in, outcome, refused
 from training.__main__ import main as training_command
 
@@ -59,7 +57,7 @@ WRITERS = {
     "stories": (data_command, "stories --split dev --kind qa --output {disk}/out.json"),
     "perturb": (
         data_command,
-        "perturb --dataset stories --input stories:conversation_dev --variant ts --output {disk}/out.jsonl",
+        "perturb --input stories:conversation_dev --variant ts --output {disk}/out.jsonl",
     ),
     "report": (evaluation_command, "bias --predictions {given}/lei.json --output {disk}/report"),
     "export": (models_command, "export {given}/bert.ckpt {disk}/model"),
@@ -93,39 +91,6 @@ def test_output_on_a_disk(name: str, trouble: str, given: Path, tmp_path: Path) 
             before = everything_in(disk)
             refuses(disk, main, [*arguments, *["--overwrite"] * earlier])
             assert everything_in(disk) == before, "something was lost, or left behind"
-
-
-@TROUBLES
-def test_sentences_on_a_disk(trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk of generated sentences becomes {trouble}
-
-    Promise: one line; every whole sentence is kept, and used again.
-    """
-
-    def reply(prompt: str, before: int) -> Reply:
-        return Reply("It was said to be " + prompt[-200:] * 20 + ".")
-
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    with small_disk(tmp_path / "disk") as disk, serve(reply) as endpoint:
-        cache = disk / "cache.jsonl"
-        arguments = [
-            *("perturb", "--dataset", "stories", "--input", "stories:conversation_dev"),
-            *("--variant", "ts_r_aug", "--generator", f"openai:m@{endpoint.url}", "--cache", str(cache)),
-            *("--output", str(tmp_path / "sentences.jsonl"), "--max-requests"),
-        ]
-        outcome(data_command, [*arguments, "3"])
-        before = cache.read_bytes()
-        assert before.count(b"\n") == 3
-        break_disk(disk, trouble)
-        refuses(disk, data_command, [*arguments, "200", "--overwrite"])
-        assert cache.read_bytes().startswith(before)
-        if trouble == "full":
-            (disk / "filler").unlink()
-            lines = cache.read_bytes().count(b"\n")
-            outcome(data_command, [*arguments, "1", "--overwrite"])
-            found = cache.read_bytes().splitlines()
-            assert len(found) == lines + 1, "what was whole is not used again"
-            assert all(json.loads(line)["text"] for line in found)
 
 
 def fit(root: Path, steps: int, *flags: str) -> list[str]:

@@ -43,7 +43,7 @@ def test_lei_refuses_restrictions_that_leave_nothing(
 
 @pytest.mark.parametrize("command", ["lei", "perturb"])
 def test_no_heavy_library_is_loaded(command: str, advised: list[str], tmp_path: Path) -> None:
-    perturb = ["perturb", "--dataset", "stories", "--input", "stories:conversation_dev", "--variant", "ts"]
+    perturb = ["perturb", "--input", "stories:conversation_dev", "--variant", "ts"]
     arguments = [*(advised if command == "lei" else perturb), "--output", str(tmp_path / "out")]
     code = (
         f"import sys; from data_modules.__main__ import main; assert main({arguments!r}) == 0; "

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.records import read_scored, write_records
-from data_modules.schema import Group, ScoredGroup
-from data_modules.sources import format_of, read_groups
+from data_modules.schema import ANSWER_TYPES, VARIANTS, Group, QAExample, ScoredGroup, Span, Turn
+from data_modules.sources import format_of, read_groups, read_questions
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import make_group
 
@@ -50,3 +50,54 @@ def test_read_groups_names_line_and_fault_or_skips(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=f"groups, line 2: .*{named}"):
             list(read_groups(path))
         assert list(read_groups(path, skip_bad=True)) == [make_group()]
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> QAExample:
+    context = draw(st.text(st.characters(codec="utf-8"), min_size=1, max_size=30))
+    offsets = st.integers(0, len(context))
+    piece = st.tuples(offsets, offsets).map(sorted).map(tuple)
+    spans = st.lists(piece.map(lambda ab: Span(*ab, context[slice(*ab)])), max_size=3).map(tuple)
+    return QAExample(
+        draw(TEXT),
+        context,
+        draw(TEXT),
+        answers=draw(spans),
+        advice=draw(TEXT),
+        answer_type=draw(st.sampled_from(ANSWER_TYPES)),
+        history=draw(st.lists(st.builds(Turn, TEXT, TEXT), max_size=3).map(tuple)),
+        rationale=draw(spans),
+        references=draw(st.lists(TEXT, max_size=3).map(tuple)),
+        dataset=draw(TEXT),
+        domain=draw(TEXT),
+        variant=draw(st.sampled_from(VARIANTS)),
+        appended=draw(TEXT),
+        kept=draw(st.lists(piece, max_size=3).map(tuple)),
+    )
+
+
+@given(st.lists(questions(), min_size=1, max_size=4, unique_by=lambda example: example.id))
+def test_written_questions_are_read_back(
+    tmp_path_factory: pytest.TempPathFactory, written: list[QAExample]
+) -> None:
+    path = tmp_path_factory.mktemp("records") / "questions.jsonl"
+    assert write_records(written, path) == len(written)
+    assert list(read_questions(path)) == written
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"answers": [{"start": 0, "end": 3, "text": "Bob"}]}, "question 'a': offset 0 cuts 'Ida'"),
+        ({"rationale": [{"start": -4, "end": -1, "text": "sat"}]}, "question 'a': offset -4"),
+        ({"variant": "os_x"}, "'variant'"),
+        ({"context": 5}, "'context'"),
+    ],
+)
+def test_read_questions_names_line_and_fault_or_skips(tmp_path: Path, change: dict, error: str) -> None:
+    row = {"id": "a", "context": "Ida sat.", "question": "Who?", "answer_type": "span"}
+    path = tmp_path / "questions.jsonl"
+    path.write_text(json.dumps(row) + "\n" + json.dumps(row | change))
+    with pytest.raises(DataError, match=f"questions.jsonl, line 2: .*{error}"):
+        list(read_questions(path))
+    assert len(list(read_questions(path, skip_bad=True))) == 1

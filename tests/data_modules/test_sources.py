@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from data_modules.groups.unqover_source import write_source
-from data_modules.questions.rows import write_rows
-from data_modules.questions.squad import write_squad
 from data_modules.records import write_records
 from data_modules.schema import QAExample, Span
 from data_modules.sources import format_of, parse_stories, read_choices, read_groups, read_questions
 from storage.errors import DataError
+from tests.data_modules.fixtures.squad_files import write_squad
 from tests.data_modules.fixtures.tiny_lists import make_group, name_expansion
 
 EXAMPLE = QAExample("1", "Ann lives in Rome.", "Where?", (Span(13, 17, "Rome"),), dataset="squad")
@@ -52,7 +51,7 @@ def files(tmp_path: Path) -> Path:
     write_source(name_expansion(tmp_path), tmp_path / "data.txt")
     (tmp_path / "a").write_text(json.dumps({"version": "1.0", "data": [COQA]}, indent=1))
     (tmp_path / "b").write_text(json.dumps([HOTPOT]))
-    write_rows([replace(EXAMPLE, dataset="coqa", variant="ts")] * 1, tmp_path / "data.json")
+    write_records([replace(EXAMPLE, dataset="coqa", variant="ts")] * 1, tmp_path / "data.json")
     (tmp_path / "c").write_text('{"goal": "g", "sol1": "a", "sol2": "b", "label": 1}\n')
     return tmp_path
 

@@ -18,7 +18,6 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 from data_modules.encoding.choices import ChoiceEncoding
 from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.encoding.windows import Encoding
-from data_modules.questions.squad import write_squad
 from data_modules.records import write_records
 from data_modules.schema import Group, QAExample
 from data_modules.stories.groups import groups
@@ -28,6 +27,7 @@ from evaluation.__main__ import main
 from models.backbones import Backbone, EncoderModel
 from models.checkpoint import KEY, describe, start
 from models.heads.span import SpanModel
+from tests.data_modules.fixtures.squad_files import write_squad
 from tests.evaluation.cells import Cells
 
 GROUPS: list[Group] = list(islice(groups("heldout"), 13))

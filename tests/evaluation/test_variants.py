@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.interventions.deletion import perturb
-from data_modules.questions.rows import write_rows
+from data_modules.interventions.variants import perturb
+from data_modules.records import write_records
 from data_modules.schema import QAExample, Rejected, Variant
 from data_modules.stories.questions import qa_examples
 from evaluation.variants import Stories, VariantOptions, read_stories
@@ -38,7 +38,7 @@ def test_variants_made_here_equal_perturb_on_every_story() -> None:
 def test_rows_are_joined_in_any_order_of_files_and_rows(tmp_path: Path) -> None:
     rows = MADE["ts_r"]
     for name, part in {"one": STORIES[:50], "two": [*rows[:9], *STORIES[50:]], "three": rows[:8:-1]}.items():
-        write_rows(part, tmp_path / name)
+        write_records(part, tmp_path / name)
     paths = [tmp_path / name for name in ("three", "one", "two")]
     assert read(*paths).examples == {"os": STORIES, "ts_r": rows}
     wanted = {story.id for story in STORIES[:10]}
@@ -54,9 +54,9 @@ def test_rows_are_joined_in_any_order_of_files_and_rows(tmp_path: Path) -> None:
 
 
 def test_several_data_sets_and_missing_originals_are_refused(tmp_path: Path) -> None:
-    write_rows([*STORIES[:5], replace(STORIES[5], dataset="coqa")], tmp_path / "os.jsonl")
+    write_records([*STORIES[:5], replace(STORIES[5], dataset="coqa")], tmp_path / "os.jsonl")
     with pytest.raises(DataError, match=r"coqa in .*os.jsonl"):
         read(tmp_path / "os.jsonl", variants=["ts"])
-    write_rows(MADE["ts_r"], tmp_path / "ts_r.jsonl")
+    write_records(MADE["ts_r"], tmp_path / "ts_r.jsonl")
     with pytest.raises(DataError, match="--variants ts"):
         read(tmp_path / "ts_r.jsonl", variants=["ts"])

@@ -125,7 +125,7 @@ def rows(room: Room) -> dict[str, Any]:
     folder.mkdir()
     found = {}
     for variant in ("os", "ts_r", "os_r_aug"):
-        flags = ("--dataset", "stories", "--input", "stories:conversation_dev", "--variant", variant)
+        flags = ("--input", "stories:conversation_dev", "--variant", variant)
         room.write("perturb", *flags, "--output", f"{variant}.jsonl", folder=folder)
         found[variant] = windows(partial(read_windows, str(folder / f"{variant}.jsonl"), None), shown=1)
     return found
@@ -184,10 +184,10 @@ def perturbed(room: Room) -> dict[str, Any]:
     for dataset, source in (sources | {"stories": "stories:mixed_dev"}).items():
         for variant in VARIANTS:
             output = f"{dataset}_{variant}.jsonl"
-            flags = ("--dataset", dataset, "--input", source, "--variant", variant, "--output", output)
+            flags = ("--input", source, "--variant", variant, "--output", output)
             room.write("perturb", *flags)
             summary = json.loads((room.data / output.replace(".jsonl", ".summary.json")).read_text())
-            counts = {key: summary[key] for key in ("kept", "rejected", "generation_failures")}
+            counts = {key: summary[key] for key in ("kept", "rejected")}
             found[output] = {**counts, "bytes": digest((room.data / output).read_bytes())}
     return found
 

@@ -32,7 +32,6 @@ CONVERSATIONS = (
     "--data.qa_batch_size=8",
     "--data.limit_train_qa=90",
     "--data.limit_val_qa=12",
-    "--data.interventions.seed=0",
 )
 CHOICES = (
     "--trainer.max_epochs=1",

@@ -63,7 +63,8 @@ class Format:
         return json.dumps(document, ensure_ascii=False)
 
 
-PERTURB = "perturb --variant os --input {file} --output {out} --dataset"
+PERTURB = "perturb --variant os --input {file} --output {out}"
+OPTIONAL = "advice answer_type history rationale"
 PREDICTED = "bias --predictions {file} --output {out}"
 CONSISTENCY = (
     f"consistency-write --checkpoint {MODEL} --method self --device cpu --nonsense-groups 2 --output {{out}}"
@@ -82,10 +83,10 @@ LISTS = "--subjects {dir}/subjects --templates {dir}/templates --attributes {dir
 ASK = f"--checkpoint {ABSENT} --output {{out}}"
 
 TABLE = (
-    ("squad.json", f"{PERTURB} squad", "version title is_impossible id"),
-    ("coqa.json", f"{PERTURB} coqa", "version span_text id additional_answers."),
-    ("hotpotqa.json", f"{PERTURB} hotpotqa", "level _id context supporting_facts"),
-    ("rows.jsonl", f"{PERTURB} stories", "answers"),
+    ("squad.json", PERTURB, "version title is_impossible id"),
+    ("coqa.json", PERTURB, "version span_text id additional_answers."),
+    ("hotpotqa.json", PERTURB, "level _id context supporting_facts"),
+    ("rows.jsonl", PERTURB, f"{OPTIONAL} answers references dataset domain variant appended kept"),
     ("lei.json", PREDICTED, "version title intervention is_impossible tomax id"),
     ("unqover.json", PREDICTED, "pred"),
     ("pairs.jsonl", f"negation --pairs {{file}} {ASK}", "id dataset turn_id history edit"),

@@ -18,7 +18,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from data_modules.__main__ import main as data_command
 from evaluation.__main__ import main as evaluation_command
 from models.__main__ import main as models_command
 from models.backbones import Backbone, CheckpointError
@@ -26,7 +25,6 @@ from models.checkpoint import KEY, start
 from models.heads.span import SpanModel
 from models.language.local_model import LocalTextModel
 from tests.evaluation.checkpoints import save_folder
-from tests.malformed.documents import GIVEN
 
 Content = dict[str, Any]
 Refuse = Callable[..., None]
@@ -244,32 +242,3 @@ def test_a_folder(name: str, tmp_path: Path, refuse: Refuse) -> None:
     if changed is not None:
         path.write_bytes(changed)
     refuse(evaluation_command, ask(path.parent), str(path.parent), told)
-
-
-LINE = b'{"key": "k", "text": "t"}\n'
-CACHES: dict[str, tuple[bytes, str]] = {
-    "of another kind": (b'{"a": 1}\n', "key"),
-    "a line cut off inside": (LINE[:9] + b"\n" + LINE, "line 1"),
-    "zeros": (LINE + bytes(64) + b"\n", "line 2"),
-    "nested": (b"[" * 100_000 + b"\n", "line 1"),
-}
-
-
-@pytest.mark.parametrize("name", CACHES)
-def test_a_cache(name: str, tmp_path: Path, refuse: Refuse) -> None:
-    """A damaged cache of generated sentences"""
-    raw, told = CACHES[name]
-    cache = tmp_path / "cache.jsonl"
-    cache.write_bytes(raw)
-    arguments = [
-        "perturb",
-        "--dataset",
-        "squad",
-        "--input",
-        str(GIVEN / "squad.json"),
-        "--variant",
-        "os_r_aug",
-    ]
-    arguments += ["--generator", "openai:x@http://127.0.0.1:9/v1", "--cache", str(cache)]
-    refuse(data_command, [*arguments, "--output", str(tmp_path / "out")], "cache.jsonl", told)
-    assert cache.read_bytes() == raw

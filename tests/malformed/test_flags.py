@@ -41,9 +41,9 @@ WRONG = {
     # good arguments, and what is wrong behind them: the message names the last flag or what it was given
     UNQOVER: "--no-such-flag 1",
     LEI: "--per-class 0 | --per-class 100000 | --split some | --disjoint-from {dir}/rows.jsonl",
-    PERTURB: "--dataset coqa | --input {dir}/lei.json | --input {dir}/none | --input stories:nowhere"
-    " | --input hub: | --input {dir}:train | --generator templates"
-    " | --variant os_r_aug --generator gpt | --variant os_r_aug --generator hf:/no/such",
+    PERTURB: "--input {dir}/lei.json | --input {dir}/none | --input stories:nowhere"
+    " | --input hub: | --input {dir}:train | --sentences {dir}/squad.json"
+    " | --variant os_r_aug --sentences {dir}/squad.json",
     PREDICTED: "--predicted | --predictions {dir}/lei.json {dir}/lei.json"
     " | --predictions {dir}/squad.json | --checkpoint {dir}/bert.ckpt",
     BIAS: "--checkpoint {dir}/none.ckpt | --checkpoint {dir} | --data {dir}/squad.json | --batch-size 0"
@@ -69,7 +69,6 @@ NAMED = (
     (UNQOVER, "--subjects {dir}/subjects {dir}/subjects {dir}/subjects", "subjects"),
     (PERTURB, "--input stories:dev?seed=x", "seed"),
     (PERTURB, "--input hub:no/such:train", "no/such"),
-    (PERTURB, "--variant os_r_aug --generator openai:x", "OPENAI_API_KEY"),
     ("evaluation", "", "PROTOCOL"),
     ("evaluation", "prejudice", "prejudice"),
     ("evaluation bias --output {out}", "", "--checkpoint"),

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.questions.squad import write_squad
 from data_modules.records import write_records
 from data_modules.stories import groups as story_groups
 from data_modules.stories import questions as stories
+from tests.data_modules.fixtures.squad_files import write_squad
 from tests.forking import python
 from training.cli import main as train
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from data_modules.questions.rows import write_rows
+from data_modules.records import write_records
 from data_modules.sources import read_questions
 from evaluation.__main__ import main as evaluate
 from tests.evaluation.cells import Cells
@@ -23,7 +23,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("rows")
     for name, count in (("train", 40), ("dev", 13)):
         examples = islice(read_questions(f"stories:mixed_{name}"), count)
-        write_rows(examples, folder / f"{name}.jsonl")
+        write_records(examples, folder / f"{name}.jsonl")
     return {name: folder / f"{name}.jsonl" for name in ("train", "dev")}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.questions.rows import write_rows
+from data_modules.records import write_records
 from data_modules.sources import read_questions
 from evaluation.__main__ import main as evaluate
 from tests.evaluation.cells import Cells
@@ -54,7 +54,7 @@ def test_answers_that_share_an_id_are_not_written_over_each_other(commands: Comm
     train(commands.of("fit", "squad", "bert", "--trainer.max_steps=1"))
     ckpt = commands.root / "squad" / "version_0" / "checkpoints" / "last.ckpt"
     example = next(iter(read_questions(commands.data.qa_dev)))
-    write_rows([example, replace(example, variant="ts")], tmp_path / "rows.jsonl")
+    write_records([example, replace(example, variant="ts")], tmp_path / "rows.jsonl")
     flags = (f"--ckpt_path={ckpt}", "--run.name=said", f"--data.predict_qa={tmp_path / 'rows.jsonl'}")
     with pytest.raises(ValueError, match=f"several questions of the id '{example.id}'"):
         train(commands.of("predict", "squad", "bert", *flags))

@@ -114,8 +114,7 @@ def global_batch(trainer: pl.Trainer, planned: int, accumulation: int) -> dict[s
         if train.groups is not None:
             sizes["groups_per_class"] = data.groups_per_class
         if train.qa is not None:
-            name = "qa_batch_tokens" if data.qa_batch_tokens else "qa_batch_size"
-            sizes[name] = getattr(data, name)
+            sizes["qa_batch_size"] = data.qa_batch_size
         if train.choices is not None:
             sizes["choices.batch_size"] = data.choices.batch_size
     return {

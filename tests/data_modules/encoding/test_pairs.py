@@ -15,7 +15,7 @@ from data_modules.batching.sets import PairSet
 from data_modules.encoding.pairs import check_pair, encode_pairs, in_original
 from data_modules.encoding.tables import in_memory
 from data_modules.encoding.windows import Encoding
-from data_modules.interventions.deletion import perturb
+from data_modules.interventions.variants import perturb
 from data_modules.schema import QAExample, Variant
 from data_modules.stories.questions import qa_examples, vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer

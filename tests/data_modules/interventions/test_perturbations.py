@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -9,10 +8,9 @@ from typing import Any, get_args
 import pytest
 
 from data_modules.interventions import deletion as p
-from data_modules.interventions.deletion import Rules, perturb, with_rationale
-from data_modules.schema import VARIANTS, AnswerType, Deletion, QAExample, Rejected, Span, Turn, Variant
+from data_modules.interventions.variants import perturb, with_rationale
+from data_modules.schema import AnswerType, Deletion, QAExample, Rejected, Span, Turn, Variant
 from data_modules.sources import read_questions
-from storage.errors import DataError
 
 STORY = (
     "Ida sat by the well. Her cat Moro wore a blue bell. They left at ten.\n\nNobody came back. It snowed."
@@ -58,9 +56,6 @@ def squeezed(text: str) -> str:
     return "".join(text.split())
 
 
-# --- the worked examples of the specification ---
-
-
 @pytest.mark.parametrize(
     ("source", "variant", "rows"),
     [
@@ -87,9 +82,6 @@ def test_the_worked_examples(shared: Path, source: str, variant: Variant, rows: 
             assert found.answer_type == row["label"]
 
 
-# --- TS ---
-
-
 def test_ts_ends_with_the_sentence_of_the_last_rationale_character() -> None:
     found = made(example("a blue bell", "blue"), "ts")
     assert found.context == STORY[: STORY.index(" They")]
@@ -107,9 +99,6 @@ def test_ts_looks_again_for_an_answer_beyond_the_cut() -> None:
     assert found.references == ("the cat",)
 
 
-# --- TS-R and OS-R ---
-
-
 def test_ts_r_cuts_before_the_sentence_of_the_first_rationale_character() -> None:
     found = made(example(("They left at ten.", "blue"), "Moro"), "ts_r")
     assert found.context == "Ida sat by the well. Moro"
@@ -125,23 +114,18 @@ def test_ts_r_rejects_what_begins_in_the_first_sentence_and_what_has_no_rational
         assert reason(example("", "well"), variant) == p.NO_RATIONALE
 
 
-NUMBER = example("They left at ten.", "ten", "number")
-
-
 @pytest.mark.parametrize(
-    ("asked", "rules", "appended"),
+    ("asked", "appended"),
     [
-        *((example(kind=kind), Rules(), "") for kind in ("yes", "no", "unknown")),
-        (example(references=("the well",), answer="Moro"), Rules(), ""),  # still there
-        (example(references=("The well",), answer="Moro"), Rules(), "The well"),
-        (example(references=("he",), answer="Moro"), Rules(), "he"),
-        (example(references=("he",), answer="Moro"), Rules(presence_test="substring"), ""),
-        (NUMBER, Rules(), "ten"),
-        (NUMBER, Rules(append_types="span"), ""),
+        *((example(kind=kind), "") for kind in ("yes", "no", "unknown")),
+        (example(references=("the well",), answer="Moro"), ""),  # still there
+        (example(references=("The well",), answer="Moro"), "The well"),
+        (example(references=("he",), answer="Moro"), "he"),
+        (example("They left at ten.", "ten", "number"), "ten"),
     ],
 )
-def test_what_is_appended(asked: QAExample, rules: Rules, appended: str) -> None:
-    result = made(asked, "ts_r", rules=rules)
+def test_what_is_appended(asked: QAExample, appended: str) -> None:
+    result = made(asked, "ts_r")
     assert (result.appended, result.answer_type) == (appended, "unknown")
     assert result.context.endswith(appended or ".")
 
@@ -176,22 +160,12 @@ def test_a_rationale_that_stays_is_rejected() -> None:
     assert reason(example("It snowed.", "It snowed."), "ts_r") == p.APPENDED_REPEATS
 
 
-# --- generated sentences ---
-
-
 def test_a_generated_sentence_takes_the_place_of_the_answer() -> None:
-    found = made(example(BELL, "Moro"), "ts_r_aug", sentence={"q1": "A sign said MORO. "})
+    found = made(example(BELL, "Moro"), "ts_r_aug", sentences={"q1": "A sign said MORO. "})
     assert (found.context, found.appended) == ("Ida sat by the well. A sign said MORO.", "A sign said MORO.")
     assert (found.variant, found.answer_type, found.kept) == ("ts_r_aug", "unknown", ((0, 20),))
-    deleted = made(example(BELL, "Moro"), "os_r_aug", sentence={"q1": "A sign said Moro."})
+    deleted = made(example(BELL, "Moro"), "os_r_aug", sentences={"q1": "A sign said Moro."})
     assert deleted.context.endswith("It snowed. A sign said Moro.")
-
-
-def test_a_generated_sentence_that_is_missing_or_wrong_is_rejected() -> None:
-    asked = example(BELL, "Moro")
-    assert reason(asked, "ts_r_aug") == p.NO_SENTENCE
-    assert reason(asked, "ts_r_aug", sentence={"q1": "A sign said Moron."}) == p.SENTENCE_LACKS_ANSWER
-    assert reason(asked, "os_r_aug", sentence={"q1": f"Again: {BELL}"}) == p.APPENDED_REPEATS
 
 
 @pytest.mark.parametrize(
@@ -205,9 +179,6 @@ def test_without_need_of_a_sentence_the_variants_are_the_same(asked: QAExample, 
     assert bare == augmented
 
 
-# --- the original, and data without rationales ---
-
-
 def test_os_is_the_example_itself() -> None:
     asked = example(BELL, "Moro")
     assert made(asked, "os") == replace(asked, kept=((0, len(STORY)),))
@@ -218,42 +189,6 @@ def test_the_rationale_of_extractive_data_is_the_sentence_of_its_first_answer() 
     assert [span.text for span in with_rationale(asked).rationale] == [BELL]
     across = example("", "bell. They")
     assert [span.text for span in with_rationale(across).rationale] == [f"{BELL} They left at ten."]
-    for same in (example("cat", "blue"), example("", kind="unknown")):
+    annotated = replace(asked, dataset="coqa")  # a question without a rationale has none
+    for same in (example("cat", "blue"), example("", kind="unknown"), annotated):
         assert with_rationale(same) is same
-
-
-# --- mistakes ---
-
-
-@pytest.mark.parametrize(
-    ("spans", "message"),
-    [
-        (((90, 999),), "outside its story"),
-        (((30, 20),), "ends before it begins"),
-        (((0, 10), (9, 20)), "rationales overlap"),
-    ],
-)
-def test_a_bad_rationale_is_told_or_counted(spans: tuple[tuple[int, int], ...], message: str) -> None:
-    bad = replace(example(), id="q7", rationale=tuple(Span(a, b, STORY[a:b]) for a, b in spans))
-    for variant in VARIANTS:
-        with pytest.raises(DataError, match=f"'q7'.*{message}"):
-            perturb(bad, variant)
-    rejected = perturb(bad, "ts", skip_bad=True)
-    assert isinstance(rejected, Rejected)
-    assert message in rejected.reason
-
-
-# --- real data ---
-
-
-@pytest.mark.parametrize(
-    "source", ["coqa/dev-1-story.json", "coqa/train-1-story.json", "hotpotqa/distractor-100.json"]
-)
-def test_real_stories(shared: Path, source: str) -> None:
-    originals = [with_rationale(asked) for asked in read_questions(shared / "data" / source)]
-    for variant in ("ts", "ts_r", "os_r"):
-        results = [perturb(original, variant) for original in originals]
-        reasons = Counter(result.reason for result in results if isinstance(result, Rejected))
-        assert reasons.keys() <= {p.FIRST_SENTENCE, p.NO_RATIONALE, p.NOTHING_LEFT}
-        if variant == "ts":
-            assert not reasons

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from data_modules.interventions import reformatting as r
-from data_modules.interventions.deletion import perturb
+from data_modules.interventions.variants import perturb
 from data_modules.schema import QAExample, Rejected, Span, Variant
-from data_modules.sources import read_questions
 
 STORY = 'Ana\'s cat sat. It was "old". Later it slept.'
 
@@ -72,23 +69,3 @@ def test_spaces_and_quotation_marks() -> None:
     assert spaced.kept == quoted.kept == ()
     assert perturb(example("Why?", "One cat.", "cat"), "spaced") == Rejected("q", r.NO_SPACE)
     assert perturb(example("Why is it?", "One cat.", "cat"), "quoted") == Rejected("q", r.NO_QUOTES)
-
-
-def test_all_of_them_that_apply() -> None:
-    found = made("Who's it? Was it?", "reformatted")
-    assert found.question == "Who’s  it? Was it?"
-    assert found.context == "Ana’s cat sat.  It was “old”.  Later it slept."
-    assert (found.answers[0].text, found.references, found.variant) == ("It was", ("It was",), "reformatted")
-    only_reworded = made("Why?", "reformatted", "It was.")
-    assert (only_reworded.question, only_reworded.kept) == ("For  what reason?", ((0, 7),))
-    nothing = perturb(example("Then?", "It was.", "It was"), "reformatted")
-    assert isinstance(nothing, Rejected)
-    assert nothing.reason == "; ".join((r.NO_QUESTION_WORD, r.NO_QUOTES, r.NO_SPACE))
-
-
-def test_most_questions_of_coqa_allow_an_edit(shared: Path) -> None:
-    questions = list(read_questions(shared / "data" / "coqa" / "dev-1-story.json"))
-    counts = {
-        v: sum(isinstance(perturb(q, v), QAExample) for q in questions) for v in ("spaced", "reformatted")
-    }
-    assert counts == dict.fromkeys(counts, len(questions))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from data_modules.groups.planting import preferred_subject
 from data_modules.interventions.augmentation import FRAMES
-from data_modules.interventions.deletion import perturb
+from data_modules.interventions.variants import perturb
 from data_modules.schema import LEAD_IN, QAExample
 from data_modules.stories import words
 from data_modules.stories.groups import SPLITS, groups

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from data_modules.encoding.windows import Encoding, full_query
-from data_modules.interventions.deletion import perturb
-from data_modules.questions.rows import write_rows
+from data_modules.interventions.variants import perturb
+from data_modules.records import write_records
 from data_modules.schema import QAExample, Variant
 from data_modules.stories.questions import qa_examples
 from evaluation.protocols import shift as protocol
@@ -110,7 +110,7 @@ def test_stories_of_one_window_are_counted_apart(tmp_path: Path) -> None:
 
 
 def test_rows_without_their_originals_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_rows([*STORIES, replace(perturbed("ts_r")[0], id="x")], tmp_path / "rows.jsonl")
+    write_records([*STORIES, replace(perturbed("ts_r")[0], id="x")], tmp_path / "rows.jsonl")
     flags: list[str | Path] = ["--data", tmp_path / "rows.jsonl", "--output", tmp_path / "no"]
     flags += ["--checkpoint", save_folder(tmp_path / "m")]
     assert "without their originals" in told(capsys, "shift", *flags)

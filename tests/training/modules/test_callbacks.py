@@ -45,7 +45,6 @@ def test_validation_logs_it_where_both_classes_are_there(commands: Commands, tmp
 def trainer(nodes: int, devices: int, accumulation: int) -> Any:
     data = SimpleNamespace(
         train_set=SimpleNamespace(groups=None, qa=[], choices=None),
-        qa_batch_tokens=0,
         qa_batch_size=16,
         groups_per_class=3,
     )

@@ -1,0 +1,149 @@
+"""`interventune data perturb`: one variant of a data set, as JSON Lines with a summary beside it;
+`interventune data statistics`: how many questions each variant has."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from tqdm.auto import tqdm
+
+from data_modules.interventions.variants import listed, report_rejected, usual_variants, variants_of
+from data_modules.records import write_records
+from data_modules.schema import ANSWER_TYPES, QAExample, Rejected, Variant
+from data_modules.sources import read_questions
+from storage.command_line import split_name
+from storage.errors import DataError
+from storage.files import atomic_text, refuse_existing
+from storage.json_files import load_json
+
+
+def perturb_file(
+    *,
+    input: Annotated[str, "SOURCE"],
+    variant: Variant,
+    output: Annotated[Path, "FILE"],
+    sentences: Annotated[Path, "FILE"] | None = None,
+    overwrite: bool = False,
+    skip_bad: bool = False,
+) -> str:
+    """Write questions with their stories truncated or their rationales deleted, and a summary beside them.
+
+    examples:
+      the paper's truncated stories without rationale:
+        interventune data perturb --input coqa-dev-v1.0.json --variant ts_r --output coqa_dev_ts_r.jsonl
+      with your own sentences around the answers, {"ID": "SENTENCE", ...}:
+        interventune data perturb --input coqa-dev-v1.0.json --variant ts_r_aug \\
+            --sentences mine.json --output coqa_dev_ts_r_aug.jsonl
+
+    Args:
+        input: a file, a folder, hub:NAME:SPLIT or stories:SPLIT; of data without rationales (SQuAD) the
+            rationale is the sentence that holds the answer.
+        variant: os: the original; ts: cut after the rationale; ts_r: cut before it; os_r: rationale deleted;
+            _aug: a sentence in place of the bare answer; reworded, quoted, spaced: the question word, the
+            quotation marks, the spaces are others.
+        output: file to write.
+        sentences: of an _aug variant, JSON of a sentence by each question's id (default: our frames).
+        overwrite: replace the output if it exists.
+        skip_bad: count bad records instead of stopping.
+    """
+    summary_file = output.with_name(output.name.removesuffix(".jsonl") + ".summary.json")
+    refuse_existing(output, summary_file, overwrite=overwrite)
+    if output.exists() and not summary_file.exists():
+        raise DataError(f"{output}: was not written by `data perturb`, it has no summary; name another file")
+    if output.exists() and Path(input).exists() and output.samefile(input):
+        raise DataError(f"--output {output}: is the input; name another file")
+    if sentences and not variant.endswith("_aug"):
+        raise DataError(f"--sentences: {variant} appends none; use it with ts_r_aug, os_r_aug")
+    given = load_json(sentences, dict[str, str]) if sentences else None
+    rejected = Counter[str]()
+
+    def made() -> Iterator[QAExample]:
+        kept = 0
+        examples = tqdm(read_questions(input, skip_bad=skip_bad), "perturbing", unit="q", disable=None)
+        for _, found in variants_of(examples, [variant], given):
+            result = found[variant]
+            if isinstance(result, Rejected):
+                rejected[result.reason] += 1
+            else:
+                kept += 1
+                yield result
+        report_rejected(kept, rejected, variant, input)
+
+    with atomic_text(summary_file) as summary:
+        kept = write_records(made(), output)
+        about = {"input": input, "variant": variant, "sentences": str(sentences or "frames")}
+        about |= {"sentence_library": f"sentencex {version('sentencex')}"}
+        json.dump({**about, "kept": kept, "rejected": dict(rejected.most_common())}, summary, indent=2)
+    return f"{output}: {kept} questions in {variant}; {rejected.total()} rejected{listed(rejected)}"
+
+
+def count_questions(
+    *,
+    data: list[Annotated[str, "[NAME=]SOURCE"]],
+    variants: list[Literal["os", "ts", "ts_r", "os_r"]] | None = None,
+    output: Annotated[Path, "FILE"] | None = None,
+    overwrite: bool = False,
+    skip_bad: bool = False,
+) -> str:
+    """Count the stories and questions of data sets in their variants (the faithfulness paper's Table 2).
+
+    examples:
+      interventune data statistics --data train=coqa-train-v1.0.json dev=coqa-dev-v1.0.json
+      interventune data statistics --data dev=hotpot_dev_distractor_v1.json --output statistics.csv
+
+    Args:
+        data: files, folders, hub:NAME:SPLIT or stories:SPLIT.
+        variants: which (default: os ts ts_r; of HotpotQA os os_r).
+        output: also write all counts as a long table (CSV), where the interval of a count is the count.
+        overwrite: replace the output if it exists.
+        skip_bad: count bad records instead of stopping.
+    """
+    refuse_existing(output, overwrite=overwrite)
+    lines = [["data", "variant", "stories", "questions", *(f"{kind} %" for kind in ANSWER_TYPES), "left out"]]
+    lines.append(["---"] * len(lines[0]))
+    table: list[tuple[Any, ...]] = [("data", "variant", "measure", "value", "low", "high", "n")]
+    for argument in data:
+        name, source = split_name(argument)
+        name = name or Path(source).stem
+        for variant, (counts, rejected) in _counts(source, variants, skip_bad=skip_bad).items():
+            total = counts["questions"]
+            report_rejected(total, rejected, variant, source)
+            for measure in ("stories", "questions", *ANSWER_TYPES):
+                table.append((name, variant, measure, *[counts[measure]] * 3, total + rejected.total()))
+            shares = [f"{100 * counts[kind] / total:.1f}" for kind in ANSWER_TYPES]
+            left = f"{rejected.total()}{listed(rejected)}"
+            lines.append([name, variant, f"{counts['stories']}", f"{total}", *shares, left])
+    if output is not None:
+        with atomic_text(output) as file:
+            csv.writer(file, lineterminator="\n").writerows(table)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _counts(
+    source: str, variants: Sequence[Variant] | None, *, skip_bad: bool
+) -> dict[Variant, tuple[Counter[str], Counter[str]]]:
+    """Of each variant what is kept (distinct stories, questions, and these by the type of their original
+    answer) and what is left out, by reason. Memory holds hashes of the stories."""
+    examples = read_questions(source, skip_bad=skip_bad)
+    first = next(examples)
+    found: dict[Variant, tuple[Counter[str], Counter[str]]]
+    found = {variant: (Counter(), Counter()) for variant in variants or usual_variants(first.dataset)}
+    stories: dict[Variant, set[int]] = {variant: set() for variant in found}
+    every = tqdm(chain([first], examples), f"counting {source}", unit="q", disable=None)
+    for original, made in variants_of(every, [*found]):
+        for variant, result in made.items():
+            kept, rejected = found[variant]
+            if isinstance(result, Rejected):
+                rejected[result.reason] += 1
+            else:
+                stories[variant].add(hash(original.context))
+                kept.update(("questions", original.answer_type))
+                kept["stories"] = len(stories[variant])
+    return found

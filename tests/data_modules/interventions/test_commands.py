@@ -1,0 +1,136 @@
+"""`data perturb` and `data statistics`."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.__main__ import main
+from data_modules.records import write_records
+from data_modules.schema import REFORMATTED, VARIANTS, QAExample, Span, Variant
+from data_modules.sources import read_questions
+
+INPUTS = Path(__file__).resolve().parents[2] / "golden" / "inputs"
+STORY = "Ida sat by the well. Her cat Moro wore a blue bell. They left at ten."
+QUESTIONS = (
+    ("Who sat?", "Ida", "Ida sat by the well"),
+    ("What did the cat wear?", "a blue bell", "Moro wore a blue bell."),
+    ("Did they leave?", "Yes.", "They left at ten."),
+    ("When?", "ten", "at ten"),
+    ("Who fell?", "unknown", ""),
+)
+
+
+@pytest.fixture
+def coqa(tmp_path: Path) -> Path:
+    """A file in CoQA's layout."""
+    questions, answers = [], []
+    for turn, (question, answer, why) in enumerate(QUESTIONS, 1):
+        start, end = (STORY.index(why), STORY.index(why) + len(why)) if why else (-1, -1)
+        questions.append({"input_text": question, "turn_id": turn})
+        answers.append({"input_text": answer, "turn_id": turn, "span_start": start, "span_end": end})
+    story = {"source": "mctest", "id": "s", "story": STORY, "questions": questions, "answers": answers}
+    (tmp_path / "coqa.json").write_text(json.dumps({"data": [story]}))
+    return tmp_path / "coqa.json"
+
+
+def run(source: Path | str, variant: str, output: Path, *more: object) -> int:
+    flags = ["--input", source, "--variant", variant, "--output", output, *more]
+    return main(["perturb", *map(str, flags)])
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_ts_r_of_coqa_and_its_summary(coqa: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "out.jsonl"
+    assert run(coqa, "ts_r", output) == 0
+    assert "3 questions in ts_r; 2 rejected (1 rationale begins in" in capsys.readouterr().out
+    found = rows(output)
+    assert [row["id"] for row in found] == ["s 2", "s 3", "s 4"]
+    assert [row["appended"] for row in found] == ["a blue bell", "", "ten"]
+    summary = json.loads((tmp_path / "out.summary.json").read_text())
+    assert summary["kept"] == 3
+    assert summary["rejected"] == {"rationale begins in the first sentence": 1, "no rationale": 1}
+    assert run(coqa, "ts", output) == 2
+    assert "already exists" in capsys.readouterr().err
+    assert run(coqa, "ts", output, "--overwrite") == 0
+    assert len(rows(output)) == 5
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("dataset", ["coqa", "hotpotqa", "stories", ""])
+def test_every_variant_of_every_data_set_reads_back(dataset: str, variant: Variant, tmp_path: Path) -> None:
+    """Also of records that name no data set."""
+    source = str(INPUTS / f"{dataset}.json") if dataset else str(tmp_path / "mine.jsonl")
+    if dataset == "stories":
+        source = "stories:conversation_dev"
+    elif not dataset:
+        example = QAExample("1", STORY, "What did Moro  wear?", (Span.locate("blue", STORY, "test"),))
+        write_records([example], source)
+    output = tmp_path / "out.jsonl"
+    if run(source, variant, output) == 2:
+        assert variant in REFORMATTED  # there may be no quotation mark
+        return
+    originals = {example.id: example for example in read_questions(source)}
+    for example in read_questions(output):
+        original = originals[example.id]
+        assert (example.variant, example.dataset, example.gold) == (variant, dataset, original.gold)
+        kept = "".join(original.context[start:end] for start, end in example.kept)
+        if kept or variant not in REFORMATTED:
+            assert example.context == (f"{kept} {example.appended}" if example.appended else kept)
+
+
+def test_sentences_of_a_file_take_the_place_of_the_answers(coqa: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps({"s 2": "A note said a blue bell.", "s 4": "A note."}))
+    assert run(coqa, "ts_r_aug", tmp_path / "out", "--sentences", file) == 0
+    assert [row["appended"] for row in rows(tmp_path / "out")] == ["A note said a blue bell.", ""]
+    assert "lacks the answer" in (tmp_path / "out.summary.json").read_text()
+    assert run(coqa, "ts_r", tmp_path / "ts_r", "--sentences", file) == 2
+
+
+def test_mistakes_write_and_replace_nothing(
+    coqa: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads(coqa.read_text())
+    for part in ("questions", "answers"):
+        document["data"][0][part] = document["data"][0][part][:1]
+    one, checkpoint = tmp_path / "one.json", tmp_path / "best.ckpt"
+    one.write_text(json.dumps(document))
+    assert run(one, "ts_r", tmp_path / "out") == 2
+    assert "no question is left in variant ts_r: kept 0 of 1" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"coqa.json", "one.json"}
+    checkpoint.write_bytes(b"PK weights")
+    assert run(coqa, "ts", checkpoint, "--overwrite") == 2
+    assert checkpoint.read_bytes() == b"PK weights"
+    assert run(coqa, "os", tmp_path / "os.jsonl") == 0
+    assert run(tmp_path / "os.jsonl", "ts", tmp_path / "os.jsonl", "--overwrite") == 2
+    assert len(rows(tmp_path / "os.jsonl")) == 5
+
+
+def test_statistics_count_stories_questions_and_types_of_answers(
+    coqa: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "counts.csv"
+    assert main(["statistics", "--data", f"dev={coqa}", "--output", str(output)]) == 0
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "| dev | os | 1 | 5 | 20.0 | 0.0 | 20.0 | 40.0 | 20.0 | 0.0 | 0 |",
+        "| dev | ts | 1 | 5 | 20.0 | 0.0 | 20.0 | 40.0 | 20.0 | 0.0 | 0 |",
+        "| dev | ts_r | 1 | 3 | 33.3 | 0.0 | 0.0 | 33.3 | 33.3 | 0.0 | 2 (1 rationale begins in the first "
+        "sentence, 1 no rationale) |",
+    ]
+    with open(output, newline="") as file:
+        table = list(csv.DictReader(file))
+    assert {row["n"] for row in table} == {"5"}
+    counts = {(row["variant"], row["measure"]): row["value"] for row in table}
+    assert (counts["os", "questions"], counts["ts_r", "questions"], counts["ts", "stories"]) == (
+        "5",
+        "3",
+        "1",
+    )
