@@ -7,6 +7,12 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Annotated
 
+from data_modules.interventions.variants import (
+    report_rejected,
+    usual_variants,
+    variants_of,
+    with_rationale,
+)
 from data_modules.schema import QAExample, Rejected, Variant
 from evaluation.headlines import listed
 from storage.command_line import AtLeast
@@ -21,7 +27,7 @@ class VariantOptions:
         data: SQuAD, CoQA or HotpotQA (file, folder, hub:NAME:SPLIT), stories:conversation_dev, or rows of
             `interventune data perturb`; several files of one data set go together.
         variants: which variants (default: os ts ts_r; of HotpotQA os os_r; of rows those that they hold);
-            reworded, quoted, spaced and reformatted (all three) keep the meaning.
+            reworded, quoted and spaced keep the meaning.
         limit: use the first N originals, and their variants, only; 0 for all.
         skip_bad: leave out inconsistent records and say how many there were.
     """
@@ -64,15 +70,13 @@ def read_stories(options: VariantOptions) -> Stories:
     Raises:
         DataError: no originals to make a variant from, or no question is left in it.
     """
-    from data_modules.interventions.deletion import report_rejected, with_rationale
-
     rows, limit = read_rows(options), options.limit or None
     originals = [with_rationale(example) for example in rows.pop("os", [])[:limit]]
     stories = Stories(next(chain(originals, *rows.values())).dataset, originals)
     if rows:
         usual: list[Variant] = ["os", *rows] if originals else [*rows]
-    else:  # those of the paper's Tables 4 and 5
-        usual = ["os", "os_r"] if stories.dataset == "hotpotqa" else ["os", "ts", "ts_r"]
+    else:
+        usual = usual_variants(stories.dataset)
     for variant in options.variants or usual:
         rejected = Counter[str]()
         if variant in rows:
@@ -83,30 +87,20 @@ def read_stories(options: VariantOptions) -> Stories:
         elif not originals:
             raise DataError(f"--variants {variant}: the sources hold no original stories to make it from")
         else:
-            found, rejected = perturbed(originals, variant, skip_bad=options.skip_bad)
+            found, rejected = perturbed(originals, variant)
         report_rejected(len(found), rejected, variant, ", ".join(options.data))
         stories.examples[variant], stories.rejected[variant] = found, rejected
     return stories
 
 
-def perturbed(
-    originals: list[QAExample], variant: Variant, *, skip_bad: bool
-) -> tuple[list[QAExample], Counter[str]]:
+def perturbed(originals: list[QAExample], variant: Variant) -> tuple[list[QAExample], Counter[str]]:
     """A variant of the originals that allow it, and how many do not, by reason."""
     from tqdm.auto import tqdm
 
-    from data_modules.interventions.augmentation import generate_sentences, needing_sentences
-    from data_modules.interventions.deletion import AUGMENTED, perturb
-
     if variant == "os":
         return originals, Counter()
-    sentences = None
-    if variant in AUGMENTED:
-        sentences = generate_sentences(needing_sentences(originals, variant, skip_bad=skip_bad))
-    results = [
-        perturb(original, variant, sentence=sentences, skip_bad=skip_bad)
-        for original in tqdm(originals, f"making {variant}", unit="story", disable=None)
-    ]
+    stories = tqdm(originals, f"making {variant}", unit="story", disable=None)
+    results = [made[variant] for _, made in variants_of(stories, [variant])]
     made = [result for result in results if isinstance(result, QAExample)]
     return made, Counter(result.reason for result in results if isinstance(result, Rejected))
 

@@ -25,7 +25,7 @@ NOTE = (
     "Predictions are compared with the human answers to the original story (`os`). In `ts_r`, `os_r` and "
     "`_aug` the rationale is deleted: there EM and F1 measure *old answers*, which nothing in the text "
     "supports, and a faithful model says unknown (unk%). Where the meaning is kept (`reworded`, `quoted`, "
-    "`spaced`, `reformatted`), *same answer* is the share of answers that are those to the original."
+    "`spaced`), *same answer* is the share of answers that are those to the original."
 )
 FAITHFULNESS = Protocol(
     title="Semantic faithfulness",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.interventions.deletion import perturb, with_rationale
-from data_modules.questions.rows import write_rows
+from data_modules.interventions.variants import perturb, with_rationale
+from data_modules.records import write_records
 from data_modules.schema import QAExample, Span
 from data_modules.sources import read_questions
 from tests.data_modules.fixtures.coqa_rows import save_file, save_hub_rows
@@ -80,7 +80,7 @@ def sees_spaces(example: QAExample) -> str:
 def test_consistency_is_the_share_of_equal_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`os`, which answers are compared with, is asked too; what is equal need not be right."""
     install(monkeypatch, {"one": sees_spaces, "two": lambda example: example.variant})
-    variants = ("--variants", "reworded", "spaced", "reformatted")
+    variants = ("--variants", "reworded", "spaced")
     cells = run(tmp_path / "r", "one", "two", *STORIES, *variants)
     answered = [example for example in EXAMPLES.values() if not example.id.endswith("3")]
     unknown = sum(example.answer_type == "unknown" for example in answered) / len(answered)
@@ -89,7 +89,6 @@ def test_consistency_is_the_share_of_equal_answers(tmp_path: Path, monkeypatch: 
     for variant, share, n in (
         ("reworded", 1, reworded),
         ("spaced", unknown, len(answered)),
-        ("reformatted", unknown, len(answered)),
     ):
         assert cells("consistency", checkpoint="one", variant=variant) == pytest.approx(share)
         assert cells.n("consistency", checkpoint="one", variant=variant) == n
@@ -100,7 +99,7 @@ def test_consistency_is_the_share_of_equal_answers(tmp_path: Path, monkeypatch: 
 def test_quotation_marks_cost_no_exact_match(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, {"one": lambda e: e.context[e.answers[0].start : e.answers[0].end]})
     story = QAExample("q", "It was Ana's cat. It slept.", "Whose?", (Span(7, 12, "Ana's"),), dataset="coqa")
-    write_rows([story], tmp_path / "os.jsonl")
+    write_records([story], tmp_path / "os.jsonl")
     cells = run(tmp_path / "r", "one", "--data", tmp_path / "os.jsonl", "--variants", "os", "quoted")
     assert [cells("em", checkpoint="one", variant=v) for v in ("os", "quoted")] == [1, 1]
     assert cells("consistency", checkpoint="one", variant="quoted") == 1
