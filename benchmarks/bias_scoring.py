@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from functools import lru_cache, partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from data_modules.schema import Group, query_text
 from data_modules.sources import read_groups
 from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.answering.checkpoint import QuestionCheckpoint
-from evaluation.answering.interface import Asking, Dtype
+from evaluation.answering.interface import Asking
 
 WIDTH = 350
 """Tokens that UnQover's and LEI's own predictors pad to."""
@@ -79,7 +79,7 @@ def groups_of(work: Work) -> list[Group]:
     return with_unadvised(list(islice(read_groups(work.source), work.groups)))
 
 
-def run_interventune(dtype: Dtype, work: Work) -> Turn:
+def run_interventune(dtype: Literal["float32", "bfloat16"], work: Work) -> Turn:
     """`python -m evaluation bias`."""
     predictor, data = predictor_of(work, dtype), tokenised(work)
     began = time.perf_counter()
@@ -123,7 +123,7 @@ SYSTEMS: dict[str, Callable[[Work], Turn]] = {
 
 
 @lru_cache(maxsize=2)
-def predictor_of(work: Work, dtype: Dtype) -> QuestionCheckpoint:
+def predictor_of(work: Work, dtype: Literal["float32", "bfloat16"]) -> QuestionCheckpoint:
     """Loaded once in a process."""
     return QuestionCheckpoint(work.folder, Asking(device="cpu", dtype=dtype))
 

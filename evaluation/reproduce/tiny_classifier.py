@@ -36,5 +36,9 @@ def save_classifier(*, output: Path) -> None:
     tokenizer.save_pretrained(output)
 
 
+def main(argv: list[str] | None = None) -> int:
+    return run(save_classifier, "python -m evaluation.reproduce.tiny_classifier", argv)
+
+
 if __name__ == "__main__":
-    sys.exit(run(save_classifier, "python -m evaluation.reproduce.tiny_classifier"))
+    sys.exit(main())
