@@ -153,16 +153,20 @@ class Lines(Panels):
 
     level: Mapping[str, Any] = field(default_factory=dict)
 
-    def draw(self, axes: Any, cells: DataFrame, colour_of: Mapping[Any, str], frame: DataFrame) -> None:
-        """Draw the cells of one panel."""
+    def parts(self, frame: DataFrame) -> list[tuple[str, DataFrame]]:
+        """Title and cells of every panel, those at a number alone."""
         import pandas as pd
 
-        cells = cells.assign(at=pd.to_numeric(cells[self.x], errors="coerce")).dropna(subset="at")
+        at = pd.to_numeric(frame[self.x], errors="coerce")
+        return super().parts(frame.assign(**{self.x: at})[at.notna()])
+
+    def draw(self, axes: Any, cells: DataFrame, colour_of: Mapping[Any, str], frame: DataFrame) -> None:
+        """Draw the cells of one panel."""
         for (hue, colour), marker in zip(colour_of.items(), cycle(MARKERS), strict=False):
-            line = cells[cells[self.hue] == hue].sort_values("at")
-            axes.plot(line["at"], line["value"], marker=marker, label=hue, color=colour)
-            axes.fill_between(line["at"], line["low"], line["high"], alpha=0.15, color=colour)
+            line = cells[cells[self.hue] == hue].sort_values(self.x)
+            axes.plot(line[self.x], line["value"], marker=marker, label=hue, color=colour)
+            axes.fill_between(line[self.x], line["low"], line["high"], alpha=0.15, color=colour)
             for value in cells_of(frame, {**self.level, self.hue: hue})["value"] if self.level else ():
                 share = value * (100 if self.percent else 1)
                 axes.axhline(share, color=colour, linestyle="--", linewidth=1)
-        axes.xaxis.get_major_locator().set_params(integer=(cells["at"] % 1 == 0).all())
+        axes.xaxis.get_major_locator().set_params(integer=(cells[self.x] % 1 == 0).all())

@@ -1,7 +1,4 @@
-"""A text classifier of random weights with six labels of toxicity, which stands in for a scorer with --tiny.
-
-python -m evaluation.reproduce.tiny_classifier --output FOLDER
-"""
+"""A text classifier of random weights with six labels of toxicity, which stands in for a scorer with --tiny."""
 
 from __future__ import annotations
 

@@ -54,7 +54,6 @@ def break_disk(disk: Path, trouble: str) -> None:
 
 
 WRITERS = {
-    "stories": (data_command, "stories --split dev --kind qa --output {disk}/out.json"),
     "perturb": (
         data_command,
         "perturb --input stories:conversation_dev --variant ts --output {disk}/out.jsonl",
