@@ -1,4 +1,4 @@
-"""A text classifier of random weights with six labels of toxicity, which stands in for a scorer with --tiny."""
+"""A text classifier of random weights with six labels of toxicity: a scorer for recipes with --tiny."""
 
 from __future__ import annotations
 

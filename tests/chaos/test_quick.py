@@ -8,10 +8,10 @@ from pathlib import Path
 import torch
 
 from tests.chaos.__main__ import MARKS, Attacks, parser, write_table
-from tests.chaos.disks import test_output_on_a_disk, test_sentences_on_a_disk
+from tests.chaos.disks import test_output_on_a_disk
 from tests.chaos.training_kills import differences, read_curves, same, temporary_files
 
-__all__ = ["test_output_on_a_disk", "test_sentences_on_a_disk"]
+__all__ = ["test_output_on_a_disk"]
 
 
 def test_the_comparison_sees_one_bit(tmp_path: Path) -> None:
