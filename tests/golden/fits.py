@@ -40,7 +40,6 @@ CHOICES = (
     "--data.choices.batch_size=4",
     "--data.choices.limit_train=80",
     "--data.choices.limit_val=24",
-    "--data.choices.probe_training=[no_question,no_right_answer]",
     "--model.learning_rate=1e-3",
 )
 PLANTED = (*GROUPS, "--data.random_advice_copies=2", "--model.learning_rate=1e-3", "--model.planted_seed=0")
