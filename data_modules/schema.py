@@ -52,9 +52,9 @@ DELETED: frozenset[Variant] = frozenset({"ts_r", "os_r", "ts_r_aug", "os_r_aug"}
 REFORMATTED: frozenset[Variant] = frozenset(get_args(Reformatting))
 """The variants that mean the same: a faithful model answers as to the original."""
 
-ChoiceTarget = Literal["label", "unknown", "uniform"]
-"""What training wants of a question: the labelled choice; that choice, which says that the text does not
-tell, and all others alike (BBQ's ambiguous questions); or all choices alike (there is no right one)."""
+ChoiceTarget = Literal["label", "unknown"]
+"""What training wants of a question: the labelled choice; or that choice, which says that the text does not
+tell, and all others alike (BBQ's ambiguous questions)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Cross-entropy over the choices of a question, and to the uniform distribution where none is right.
+"""Cross-entropy over the choices of a question.
 
 Shape letters: B batch (questions), N choices of a question.
 """
@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 
-def choice_cross_entropy(logits_BN: Tensor, label_B: Tensor, uniform_B: Tensor) -> Tensor:
+def choice_cross_entropy(logits_BN: Tensor, label_B: Tensor) -> Tensor:
     """Cross-entropy (B,) of every question, in nats, float32.
 
     Args:
         logits_BN: one number a choice.
         label_B: slot of the right choice.
-        uniform_B: True where all choices should get the probability 1 / N instead: the mean over the choices
-            of -log p, which is at least log N.
 
-    Source: probes spec B1; the uniform target is ours.
+    Source: probes spec B1.
     """
-    log_prob_BN = logits_BN.float().log_softmax(-1)
-    own_B = -log_prob_BN.gather(1, label_B.unsqueeze(1)).squeeze(1)
-    return torch.where(uniform_B, -log_prob_BN.mean(1), own_B)
+    return cross_entropy(logits_BN.float(), label_B, reduction="none")
 
 
 def choice_gap(logits_BN: Tensor, label_B: Tensor) -> Tensor:
@@ -39,19 +36,10 @@ def choice_gap(logits_BN: Tensor, label_B: Tensor) -> Tensor:
 
 
 def choice_loss(
-    logits_BN: Tensor,
-    label_B: Tensor,
-    uniform_B: Tensor,
-    unknown_B: Tensor,
-    *,
-    probe_weight: float = 1.0,
-    gap_weight: float = 0.0,
+    logits_BN: Tensor, label_B: Tensor, unknown_B: Tensor, *, gap_weight: float = 0.0
 ) -> Tensor:
-    """Weighted mean of `choice_cross_entropy`: questions with a right choice weigh 1, the others
-    `probe_weight`; 0 where nothing weighs anything. To questions of `unknown_B` `gap_weight` times
-    `choice_gap` is added."""
-    loss_B = choice_cross_entropy(logits_BN, label_B, uniform_B)
+    """Mean of `choice_cross_entropy`, and of `gap_weight` times `choice_gap` for questions of `unknown_B`."""
+    loss_B = choice_cross_entropy(logits_BN, label_B)
     if gap_weight:
         loss_B = loss_B + gap_weight * unknown_B * choice_gap(logits_BN, label_B)
-    weight_B = torch.where(uniform_B, probe_weight, 1.0).to(loss_B)
-    return (loss_B * weight_B).sum() / weight_B.sum().clamp_min(torch.finfo(loss_B.dtype).tiny)
+    return loss_B.mean()

@@ -222,7 +222,7 @@ class Epoch:
 
 def parts_of(batch: TrainBatch) -> list[Any]:
     """Those that are there."""
-    return [part for part in (batch.groups, batch.qa, *(batch.choices or ())) if part is not None]
+    return [part for part in (batch.groups, batch.qa, batch.choices) if part is not None]
 
 
 def widened(part: Any, width: int) -> Any:
@@ -357,7 +357,7 @@ class PlanCLI(InterventuneCLI):
                 setattr(data, name, source)
         batch = Epoch(data).longest()
         groups, qa = batch.groups and widened(batch.groups, width), batch.qa and widened(batch.qa, width)
-        choices = batch.choices and tuple(widened(piece, width) for piece in batch.choices)
+        choices = batch.choices and widened(batch.choices, width)
         return None, TrainBatch(groups, qa, choices)
 
     def strategies(self, step: Step) -> dict[str, dict[str, float]]:

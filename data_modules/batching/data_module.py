@@ -67,7 +67,7 @@ class TrainSet(Dataset):
         return TrainBatch(
             groups=groups[index.groups] if groups is not None and index.groups else None,
             qa=qa[index.qa] if qa is not None and index.qa else None,
-            choices=choices.pieces(index.choices) if choices is not None and index.choices else None,
+            choices=choices[index.choices] if choices is not None and index.choices else None,
         )
 
 

@@ -20,8 +20,8 @@ from storage.errors import DataError
 class BatchIndex(NamedTuple):
     """Indices of the groups, of the QA windows and of the multiple-choice questions of one training batch."""
 
-    groups: tuple[int, ...]
-    qa: tuple[int, ...]
+    groups: tuple[int, ...] = ()
+    qa: tuple[int, ...] = ()
     choices: tuple[int, ...] = ()
 
 

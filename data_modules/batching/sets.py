@@ -94,24 +94,20 @@ class ChoiceBatch(NamedTuple):
     inputs: dict[str, Tensor]
     """`input_ids`, `attention_mask`, `token_type_ids`, each (B, C, T); of a decoder (B, 1, T)."""
     label_B: Tensor
-    uniform_B: Tensor
-    """True where training wants all choices alike."""
     unknown_B: Tensor
     """True where the label says that the text does not tell, and the other choices are to be alike."""
     candidate_BCE: Tensor | None
     """Of a decoder: first and last token of each choice behind the prompt."""
     example_B: Tensor
     """Index of the question in its data set."""
-    perturbed: int
-    """In how many questions `uniform_B` is True; no device needs to be asked."""
 
 
 class TrainBatch(NamedTuple):
     """What one optimisation step sees; each part may be absent."""
 
-    groups: GroupBatch | None
-    qa: QABatch | None
-    choices: tuple[ChoiceBatch, ...] | None = None
+    groups: GroupBatch | None = None
+    qa: QABatch | None = None
+    choices: ChoiceBatch | None = None
 
 
 class Padded(NamedTuple):

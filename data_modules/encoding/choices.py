@@ -51,7 +51,7 @@ def encode_choices(
     questions: Sequence[ChoiceQuestion], tokenizer: Any, encoding: ChoiceEncoding, architecture: str
 ) -> pa.Table:
     """A row for every question: `input_ids` and `token_type_ids` of its choices behind one another, `length`
-    of each; `id`, `label`, and whether its target is `uniform` or `unknown`. Of a decoder `input_ids` of the
+    of each; `id`, `label`, and whether its target is `unknown`. Of a decoder `input_ids` of the
     prompt and all choices, and `candidate`, the first and last token of each choice.
 
     An empty prompt stays an empty first segment: `<s></s></s> choice </s>`. RoBERTa gets a space before each
@@ -66,7 +66,6 @@ def encode_choices(
         | {
             "id": pa.array([question.id for question in questions], pa.string()),
             "label": pa.array([question.label for question in questions], pa.int64()),
-            "uniform": pa.array([question.target == "uniform" for question in questions], pa.bool_()),
             "unknown": pa.array([question.target == "unknown" for question in questions], pa.bool_()),
         }
     )

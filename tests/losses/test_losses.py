@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from losses.answers import NO, SPAN, UNKNOWN, YES, joint_answer_loss, xlnet_answer_loss
-from losses.choices import choice_cross_entropy, choice_gap, choice_loss
+from losses.choices import choice_gap, choice_loss
 from losses.planted import planted_cross_entropy
 from losses.rationale import rationale_tagging_loss
 from losses.span import IGNORE_INDEX, span_cross_entropy
@@ -53,7 +53,7 @@ def all_losses(extra: int = 0, dtype: torch.dtype = torch.float64) -> list[Tenso
         joint_answer_loss(start_BT, end_BT, type_BC, START, END, KIND),
         xlnet_answer_loss(start_BT, end_BT, type_BC, number_BN, option_BO, *TARGETS).total,
         rationale_tagging_loss(start_BT, tags_BT, mask_BT),
-        choice_loss(option_BO, OPTION, OPTION == 2, OPTION == 1, gap_weight=0.5),
+        choice_loss(option_BO, OPTION, OPTION == 1, gap_weight=0.5),
         planted_cross_entropy(log_prob_BSE, OPTION % 2, torch.full((4,), 0.9)),
     ]
 
@@ -169,36 +169,17 @@ def test_limits_and_gradient_of_rationales() -> None:
     assert rationale_tagging_loss(-sure, target_BT, mask_BT).item() == pytest.approx(60)
 
 
-@pytest.mark.parametrize("weight", [0.0, 0.5, 1.0, 4.0])
-def test_choices_have_torchs_cross_entropy_or_that_of_uniform_targets(weight: float) -> None:
-    logits_BN = torch.tensor([[2.0, 0.0, -1.0], [0.5, 1.5, 0.0], [0.3, 0.3, 0.3]], requires_grad=True)
-    label_B, uniform_B = torch.tensor([0, 2, 1]), torch.tensor([False, True, False])
-    own_B = choice_cross_entropy(logits_BN, label_B, torch.zeros(3, dtype=torch.bool))
-    even_B = choice_cross_entropy(logits_BN, label_B, torch.ones(3, dtype=torch.bool))
-    torch.testing.assert_close(own_B, cross_entropy(logits_BN, label_B, reduction="none"))
-    even_BN = torch.full((3, 3), 1 / 3)
-    torch.testing.assert_close(even_B, cross_entropy(logits_BN, even_BN, reduction="none"))
-    assert even_B.min().item() == even_B[2].item() == pytest.approx(math.log(3))
-    unknown_B = torch.tensor([False, False, True])
-    found = choice_loss(logits_BN, label_B, uniform_B, unknown_B, probe_weight=weight)
-    assert found.item() == pytest.approx(((own_B[0] + weight * even_B[1] + own_B[2]) / (2 + weight)).item())
-    every = torch.ones(3, dtype=torch.bool)
-    nothing = choice_loss(logits_BN, label_B, every, unknown_B, probe_weight=0.0)
-    assert nothing.item() == 0
-    assert not torch.autograd.grad(nothing, logits_BN)[0].any()
-
-
 def test_the_gap_of_ambiguous_questions_is_that_of_the_other_two_alone() -> None:
     logits_BN = torch.tensor([[2.0, 0.5, -1.0], [0.5, 1.5, 4.0], [3.0, 0.3, 0.2]], requires_grad=True)
     label_B, unknown_B = torch.tensor([0, 2, 0]), torch.tensor([True, True, False])
-    none_B = torch.zeros(3, dtype=torch.bool)
     gaps = []
     for logits_N, label in zip(logits_BN.softmax(-1).log(), label_B.tolist(), strict=True):
         one, two = (logits_N[i] for i in range(3) if i != label)
         gaps.append((one - two).abs())
     torch.testing.assert_close(choice_gap(logits_BN, label_B), torch.stack(gaps))
-    plain = choice_loss(logits_BN, label_B, none_B, unknown_B)
-    found = choice_loss(logits_BN, label_B, none_B, unknown_B, gap_weight=0.5)
+    plain = choice_loss(logits_BN, label_B, unknown_B)
+    torch.testing.assert_close(plain, cross_entropy(logits_BN, label_B))
+    found = choice_loss(logits_BN, label_B, unknown_B, gap_weight=0.5)
     torch.testing.assert_close(found - plain, 0.5 * (gaps[0] + gaps[1]) / 3)
     slope_BN = torch.autograd.grad(found - plain, logits_BN)[0]
     assert (slope_BN.sign() == torch.tensor([[0, 1, -1], [-1, 1, 0], [0, 0, 0]])).all()

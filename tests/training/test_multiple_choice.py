@@ -1,10 +1,9 @@
-"""Multiple choice through the command line: fit, validate, test, predict, resume; with and without probes."""
+"""Multiple choice through the command line: fit, validate, test, predict, resume."""
 
 from __future__ import annotations
 
 import csv
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 import torch
 
 from data_modules.choices.benchmarks import write_choices
-from data_modules.choices.probes import no_question
 from data_modules.schema import ChoiceQuestion
 from data_modules.sources import read_choices
 from evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
@@ -30,7 +28,6 @@ PAIRS = [
     for e in QUESTIONS[40:46]
     if e.label != 2
 ]
-PROBED = "--data.choices.probe_training=[no_question,no_right_answer]"
 
 
 class Choosing:
@@ -132,8 +129,8 @@ def test_a_decoder_learns_to_choose_as_it_is_asked(choosing: Choosing) -> None:
 
 
 def test_a_stop_leaves_no_trace(choosing: Choosing) -> None:
-    """Half an epoch, then the rest, with probes: the weights of a run that went through."""
-    flags = (PROBED, "--model.learning_rate=1e-3", "--model.schedule=constant", "--trainer.max_epochs=2")
+    """Half an epoch, then the rest: the weights of a run that went through."""
+    flags = ("--model.learning_rate=1e-3", "--model.schedule=constant", "--trainer.max_epochs=2")
     train(choosing.of("fit", "bert", *flags, "--run.version=whole"))
     for steps in (3, -1):
         stop = (f"--trainer.max_steps={steps}", "--run.version=cut", "--ckpt_path=auto")
@@ -141,43 +138,6 @@ def test_a_stop_leaves_no_trace(choosing: Choosing) -> None:
     home = choosing.root / "multiple_choice"
     whole, cut = (weights(home / version / "checkpoints" / "last.ckpt") for version in ("whole", "cut"))
     assert all(torch.equal(whole[key], cut[key]) for key in whole)
-    with open(home / "whole" / "metrics.csv", newline="") as file:
-        assert {"train/loss/probes", "train/loss/originals"} <= set(next(csv.reader(file)))
-
-
-def test_training_against_probes_unlearns_what_the_choices_alone_tell(
-    commands: Commands, tmp_path: Path
-) -> None:
-    """Right choices are colours, of which half of the prompts say nothing: a model has to learn that colours
-    are right. Trained against the no-question probe it keeps the accuracy, and has no opinion without a
-    prompt."""
-    rng = np.random.default_rng(0)
-    examples = []
-    for i in range(320):
-        right, wrong = rng.choice(["red", "blue", "green"]), rng.choice(["kitchen", "garden", "office"])
-        label = int(rng.integers(2))
-        choices = (right, wrong) if label == 0 else (wrong, right)
-        prompt = f"Anna has a {right} ball." if i % 2 else "It was a quiet day."
-        examples.append(ChoiceQuestion(str(i), prompt, choices, label, "colours"))
-    write_choices(tmp_path / "train", examples[:256])
-    write_choices(tmp_path / "dev", examples[256:])
-    write_choices(tmp_path / "alone", no_question(examples[256:]))
-    choosing = Choosing(commands, tmp_path)
-    for name, probes in (("plain", "[]"), ("probed", "[no_question]")):
-        flags = (
-            f"--data.train_choices=[{tmp_path / 'train'}]",
-            f"--data.val_choices={{main: {tmp_path / 'dev'}, alone: {tmp_path / 'alone'}}}",
-            *(f"--data.choices.probe_training={probes}", f"--run.version={name}"),
-            *("--data.choices.batch_size=16", "--model.learning_rate=5e-3", "--trainer.max_epochs=6"),
-        )
-        train(choosing.of("fit", "bert", *flags))
-    plain, probed = choosing.metrics("plain"), choosing.metrics("probed")
-    assert plain["step"] == probed["step"]
-    assert plain["val/choices/accuracy"] > 0.95
-    assert probed["val/choices/accuracy"] > 0.95
-    assert plain["val/choices/alone/accuracy"] > 0.9
-    assert plain["val/choices/alone/loss"] > math.log(2) + 0.1
-    assert probed["val/choices/alone/loss"] < math.log(2) + 0.05
 
 
 def test_the_authors_settings_train(choosing: Choosing) -> None:
@@ -199,7 +159,6 @@ def test_the_authors_settings_train(choosing: Choosing) -> None:
     ("flags", "said"),
     [
         (["--data.train_choices=[]"], "data.train_choices"),
-        (["--data.choices.probe_training=[wrong]"], "probe_training"),
         (["--data.choices.encoding.max_length=1000"], "data.choices.encoding.max_length"),
         (["--model.pooling=parity"], "data.choices.encoding.padding"),
         (["--data=data_modules.questions_data.QuestionsDataModule", "--data.train_qa=stories:dev"], "Choice"),

@@ -1,4 +1,4 @@
-"""Fine-tune a model of multiple choice, and, if wanted, train it to prefer nothing where nothing is right.
+"""Fine-tune a model of multiple choice.
 
 Shape letters: B batch (questions), N choices of a question.
 """
@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from torch import Tensor
 
 from data_modules.batching.sets import ChoiceBatch, TrainBatch
@@ -28,9 +27,8 @@ from training.modules.fine_tuning import FineTuning
 class ChoiceModule(FineTuning):
     """Cross-entropy over the choices of a question (probes spec B1).
 
-    Questions that the options `data.choices.probe_training` add have no right choice: their loss is the
-    cross-entropy to the uniform distribution. A decoder has no head: a choice's score is the likelihood of
-    its text behind the prompt (`backbone.likelihood`), as `evaluate bbq` and `evaluate confusion` ask it.
+    A decoder has no head: a choice's score is the likelihood of its text behind the prompt
+    (`backbone.likelihood`), as `evaluate bbq` and `evaluate confusion` ask it.
 
     Args:
         backbone: Encoder and starting weights; linked from the top-level `backbone`. Of any `.ckpt` of ours
@@ -39,7 +37,6 @@ class ChoiceModule(FineTuning):
         weight_decay: Of weights; biases and normalisation weights are not decayed. The authors' is 0.
         pooling: The head sees the mean of the tokens' hidden states (`masked`), or of all positions, padding
             included, as in the authors' code (`parity`, which needs data.choices.encoding.padding=parity).
-        probe_weight: Weight of a question without a right choice in the mean over a batch; others weigh 1.
         gap_weight: Of BBQ's ambiguous questions, whose label is the unknown choice: weight of
             |log p(x1) - log p(x2)| of the two people beside the cross-entropy.
         options: Those of `FineTuning`.
@@ -55,13 +52,11 @@ class ChoiceModule(FineTuning):
         learning_rate: float = 2e-5,
         weight_decay: float = 0.01,
         pooling: Pooling = "masked",
-        probe_weight: float = 1.0,
         gap_weight: float = 0.0,
         **options: Any,
     ) -> None:
-        for name, weight in (("probe_weight", probe_weight), ("gap_weight", gap_weight)):
-            if not weight >= 0:
-                raise ValueError(f"model.{name} must not be negative, got {weight}")
+        if not gap_weight >= 0:
+            raise ValueError(f"model.gap_weight must not be negative, got {gap_weight}")
         model: ChoiceModel | CausalModel
         if backbone.causal:
             model = start(backbone, CausalModel, likelihood=backbone.likelihood)
@@ -73,7 +68,7 @@ class ChoiceModule(FineTuning):
             weight_decay=weight_decay,
             **options,
         )
-        self.probe_weight, self.gap_weight = probe_weight, gap_weight
+        self.gap_weight = gap_weight
 
     @classmethod
     def heads(cls, architecture: str, options: Mapping[str, Any]) -> str:
@@ -117,30 +112,21 @@ class ChoiceModule(FineTuning):
         return self.model.log_shares(rows, batch.candidate_BCE)
 
     def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
-        """Weighted mean cross-entropy, and gaps; the parts are logged where there are several."""
+        """Mean cross-entropy, with gaps where these have a weight."""
         assert batch.choices is not None
-        logits_BN = torch.cat([self.logits(piece) for piece in batch.choices])
-        label_B, uniform_B, unknown_B = (
-            torch.cat([getattr(piece, name) for piece in batch.choices])
-            for name in ("label_B", "uniform_B", "unknown_B")
-        )
-        target = logits_BN, label_B, uniform_B
-        loss = choice_loss(*target, unknown_B, probe_weight=self.probe_weight, gap_weight=self.gap_weight)
+        logits_BN, label_B = self.logits(batch.choices), batch.choices.label_B
+        unknown_B = batch.choices.unknown_B
+        loss = choice_loss(logits_BN, label_B, unknown_B, gap_weight=self.gap_weight)
         self.log("train/loss/choices", loss, prog_bar=True)
         if self.gap_weight:
             gap_B = choice_gap(logits_BN, label_B).detach()
             self.log("train/loss/gap", (unknown_B * gap_B).sum() / unknown_B.sum().clamp_min(1))
-        if self.datamodule.choices.probe_training:
-            loss_B = choice_cross_entropy(*target).detach()
-            self.log("train/loss/originals", loss_B[~uniform_B].mean())
-            if any(piece.perturbed for piece in batch.choices):  # with a small share there may be none
-                self.log("train/loss/probes", loss_B[uniform_B].mean())
         return loss
 
     def validation_step(self, batch: ChoiceBatch, batch_idx: int, dataloader_idx: int = 0) -> dict[str, Any]:
         """Logits (B, N) and losses (B,) for the callbacks."""
         logits_BN = self.logits(batch)
-        loss_B = choice_cross_entropy(logits_BN, batch.label_B, batch.uniform_B)
+        loss_B = choice_cross_entropy(logits_BN, batch.label_B)
         return {"logits_BN": logits_BN, "loss_B": loss_B}
 
     test_step = validation_step

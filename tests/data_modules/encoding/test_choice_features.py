@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ ARCHITECTURES = {
     "words_xlnet": "xlnet",
 }
 TWO = ChoiceQuestion("two", "who was rude?", ("the tolin met a", "a kessar"), 1)
-THREE = ChoiceQuestion("three", "who", ("a", "was rude", "met"), 2, target="uniform")
+THREE = ChoiceQuestion("three", "who", ("a", "was rude", "met"), 2)
 EMPTY = ChoiceQuestion("empty", "", ("a tolin", "a"), 0)
 
 
@@ -94,42 +93,11 @@ def test_padding(kind: str) -> None:
     assert mask_T[-1 if kind == "words_xlnet" else 0] == 1  # XLNet pads on the left
 
 
-def test_followers_come_with_their_originals_in_pieces_of_similar_length() -> None:
-    originals = [ChoiceQuestion(f"o{i}", "the red ball " * (i % 5), ("red", "blue"), 0) for i in range(20)]
-    made = [replace(e, prompt="the red ball " * 9, target="uniform") for e in originals]
-    data = ChoiceSet(
-        [*originals, *made],
-        tokenizer("words_bert"),
-        ChoiceEncoding(),
-        "bert",
-        followers=[[20 + i] if i % 2 else [] for i in range(20)],
-    )
-    assert (len(data), len(data.lengths), data.counts.tolist()) == (20, 20, [2] * 20)
-    assert data[[1, 0]].example_B.tolist() == [1, 0]
-    (alone,) = data.pieces(range(0, 20, 2))
-    assert alone.example_B.tolist() == list(range(0, 20, 2))
-    pieces = data.pieces(range(12))
-    assert [len(piece.label_B) for piece in pieces] == [8, 8, 2]
-    found = [int(i) for piece in pieces for i in piece.example_B]
-    assert sorted(found) == [*range(12), *range(21, 32, 2)]
-    widths = [piece.inputs["input_ids"].shape[-1] for piece in pieces]
-    assert widths == sorted(widths)
-    assert widths[0] < widths[-1]
-    assert sum(piece.perturbed for piece in pieces) == 6
-    assert [piece.perturbed for piece in pieces] == [int(piece.uniform_B.sum()) for piece in pieces]
-
-
-def test_different_numbers_of_choices_make_no_batch() -> None:
-    with pytest.raises(DataError, match="different numbers of choices"):
-        choice_set("words_bert", TWO, THREE)[[0, 1]]
-
-
 @given(st.lists(st.integers(2, 5), min_size=1, max_size=40), st.integers(1, 30))
 def test_batches_hold_each_question_once_with_equal_counts(counts: list[int], rows: int) -> None:
     data = ChoiceSet.__new__(ChoiceSet)
-    data.table, data.followers = counts, None  # type: ignore[assignment]
-    data.counts_Q = np.array(counts)
-    data.lengths_Q = np.random.default_rng(0).integers(1, 9, len(counts))
+    data.counts = np.array(counts)
+    data.lengths = np.random.default_rng(0).integers(1, 9, len(counts))
     batches = data.batches(rows)
     assert sorted(i for batch in batches for i in batch) == list(range(len(counts)))
     for batch in batches:
