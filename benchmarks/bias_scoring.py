@@ -20,7 +20,7 @@ from torch import Tensor
 
 from benchmarks.report import Row, rows_of
 from benchmarks.turns import Turn, side_by_side
-from data_modules.batching.group_rows import GroupSet
+from data_modules.batching.group_set import GroupSet
 from data_modules.encoding.tables import flat
 from data_modules.encoding.windows import EncodedRow, encode_texts
 from data_modules.groups.advice import with_unadvised

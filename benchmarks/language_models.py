@@ -28,7 +28,7 @@ from torch import Tensor
 
 from benchmarks.report import Row, rows_of
 from benchmarks.turns import Turn, in_turns, own_processes, side_by_side
-from data_modules.batching.group_rows import GroupSet
+from data_modules.batching.group_set import GroupSet
 from data_modules.encoding.tokenizers import load_tokenizer
 from data_modules.encoding.windows import Encoding
 from data_modules.schema import ChoiceQuestion

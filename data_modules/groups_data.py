@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from data_modules.batching.data_module import EvalSet, TrainSet, at_least, by_stage
-from data_modules.batching.group_rows import GroupSet
+from data_modules.batching.group_set import GroupSet
 from data_modules.batching.samplers import BatchIndex, group_batches
 from data_modules.encoding.groups import encode_groups
 from data_modules.encoding.tables import Work, process_rank

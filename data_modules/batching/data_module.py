@@ -29,7 +29,7 @@ from storage.files import file_digest
 MYPY = False
 if MYPY:
     from data_modules.batching.choice_set import ChoiceSet
-    from data_modules.batching.group_rows import GroupSet
+    from data_modules.batching.group_set import GroupSet
 
 STAGES = {"fit": "val", "validate": "val", "test": "test", "predict": "predict"}
 """Lightning's stages, and whose sets they evaluate."""

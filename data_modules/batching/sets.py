@@ -143,6 +143,7 @@ class Collator:
         **masks_N: np.ndarray,
     ) -> Padded:
         """Rows that stand behind one another as (R, T); T is `width`, or follows from the longest."""
+        length_R = length_R.astype(np.int64)
         width = width or -(-int(length_R.max()) // self.multiple) * self.multiple
         left = self.tokenizer.padding_side == "left"
         shift_R = width - length_R if left else np.zeros(len(length_R), dtype=np.int64)

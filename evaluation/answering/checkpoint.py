@@ -28,7 +28,7 @@ from data_modules.batching.decoding import (
     decode_typed_answers,
     written_answers,
 )
-from data_modules.batching.group_rows import GroupSet, score_rows, token_budget
+from data_modules.batching.group_set import GroupSet
 from data_modules.batching.sets import Collator, QASet, sorted_batches
 from data_modules.encoding.choices import ChoiceEncoding
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
@@ -40,6 +40,7 @@ from models.backbones import EncoderModel, pick_device
 from models.checkpoint import fingerprint, load
 from models.heads.choice import ChoiceModel, masked_mean
 from models.heads.span import QAModel, SpanModel
+from models.row_scores import score_rows
 
 GROUPS_AT_ONCE = 16_384
 """Groups that are tokenised at a time: about 100 MB."""
@@ -241,11 +242,16 @@ class QuestionCheckpoint(Checkpoint):
         """Boundary log-probabilities (N, 4, 2, 2) of groups, float32, on the CPU, in their order; of a
         decoder log S, (N, 4, 2, 1). A batch has as many rows as have room where `batch_size` of the longest
         would."""
-        tokens = token_budget(self.batch_size, self.encoding.max_length, self.device)
         with self.autocast():
             scores = score_rows(
-                data, self.model.group_log_probs, tokens=tokens, device=self.device, what=what
-            )
+                data.rows,
+                data.lengths,
+                self.model.group_log_probs,
+                tokens=self.batch_size * self.encoding.max_length,
+                device=self.device,
+                multiple=data.collator.multiple,
+                what=what,
+            ).unflatten(0, (-1, 4))
         self.require_finite(scores.abs().flatten())
         return scores
 

@@ -27,7 +27,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from data_modules.batching.data_module import MAIN, EvalSet
-from data_modules.batching.group_rows import GroupSet
+from data_modules.batching.group_set import GroupSet
 from data_modules.batching.sets import PairSet, QASet
 from data_modules.schema import ADVICE_CLASSES, ANSWER_TYPES
 from metrics.answers import AnswerScores, reference_note, scoring_of

@@ -16,7 +16,7 @@ import pytorch_lightning as pl
 import torch.distributed as dist
 
 from data_modules.batching.data_module import EvalSet
-from data_modules.batching.group_rows import GroupSet
+from data_modules.batching.group_set import GroupSet
 from data_modules.batching.sets import PairSet, QASet
 from data_modules.records import write_records
 from data_modules.schema import ScoredGroup

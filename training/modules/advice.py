@@ -26,7 +26,7 @@ from filelock import FileLock
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor, nn
 
-from data_modules.batching.group_rows import GroupSet, score_rows, token_budget
+from data_modules.batching.group_set import GroupSet
 from data_modules.batching.sets import GroupBatch, TrainBatch
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
 from data_modules.schema import ADVICE_CLASSES
@@ -36,6 +36,7 @@ from metrics.bias.readings import DominantSubject, dominant_subject, pushed_subj
 from models.backbones import Backbone
 from models.checkpoint import fingerprint, load, read_archive, reading_order
 from models.heads.span import QAModel
+from models.row_scores import score_rows
 from training.modules.group_dro import CellWeights
 from training.modules.qa import QAModule
 from training.stopping.checkpoint_io import AtomicCheckpointIO
@@ -345,7 +346,6 @@ def dominant_subjects(groups: GroupSet, bare: GroupSet, score_MVS: Tensor) -> Do
     return dominant_subject(c_M, subject_MS, attribute_M, subject_NS, attribute_N)
 
 
-@torch.no_grad()
 def score_groups(
     model: QAModel, trainer: pl.Trainer, groups: GroupSet, rows_per_batch: int, what: str
 ) -> Tensor:
@@ -356,11 +356,18 @@ def score_groups(
     device = trainer.strategy.root_device
     training = model.training
     model.to(device).eval()
-    tokens = token_budget(rows_per_batch, groups.encoding.max_length, device)
     with trainer.precision_plugin.forward_context():
-        result = score_rows(groups, model.group_log_probs, tokens=tokens, device=device, what=what)
+        result = score_rows(
+            groups.rows,
+            groups.lengths,
+            model.group_log_probs,
+            tokens=rows_per_batch * groups.encoding.max_length,
+            device=device,
+            multiple=groups.collator.multiple,
+            what=what,
+        )
     model.cpu().train(training)
-    return result
+    return result.unflatten(0, (-1, 4))
 
 
 def _fingerprint(model: QAModel, trainer: pl.Trainer, groups: GroupSet, bare: GroupSet, target: str) -> str:

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.batching.group_rows import GroupSet
+from data_modules.batching.group_set import GroupSet
 from data_modules.batching.sets import Collator, QASet
 from data_modules.encoding.windows import EncodedRow, Encoding
 from data_modules.stories.groups import groups

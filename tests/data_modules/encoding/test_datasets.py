@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from data_modules.batching.data_module import TrainSet
-from data_modules.batching.group_rows import GroupSet
+from data_modules.batching.group_set import GroupSet
 from data_modules.batching.samplers import BatchIndex
 from data_modules.batching.sets import QASet
 from data_modules.encoding.windows import Encoding

@@ -1,0 +1,112 @@
+"""Groups, tokenised, as batches of whole groups or of rows of any groups.
+
+Shape letters: N groups, V variants (4), S subjects (2), E the two boundaries (start, end), B groups or rows of
+a batch, R all rows, M the tokens of several rows, T tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import datasets
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from data_modules.batching.sets import Collator, GroupBatch, numbers, sorted_batches
+from data_modules.encoding.groups import decode_groups, encode_groups
+from data_modules.encoding.tables import flat, in_memory
+from data_modules.encoding.windows import Encoding
+from data_modules.schema import ADVICE_CLASSES, Group
+
+
+class GroupIds(NamedTuple):
+    """Groups in integers; names are numbered in their alphabetical order."""
+
+    subjects: list[str]
+    attributes: list[tuple[str, str]]
+    """(category, attribute)."""
+    advice_class_N: np.ndarray
+    """Index into schema.ADVICE_CLASSES."""
+    subject_NS: np.ndarray
+    """Of x1 and x2."""
+    attribute_N: np.ndarray
+
+
+class GroupSet(Dataset):
+    """Groups, tokenised, with integer ids for what the metrics sum over.
+
+    Args:
+        data: the records, or their table.
+        tokenizer: a fast tokenizer of transformers.
+        encoding: how text becomes rows.
+    """
+
+    family = "bias"
+    """What metrics of such sets are called."""
+
+    def __init__(self, data: Sequence[Group] | datasets.Dataset, tokenizer: Any, encoding: Encoding) -> None:
+        if not isinstance(data, datasets.Dataset):
+            data = in_memory(data, partial(encode_groups, tokenizer=tokenizer, encoding=encoding))
+        self.table, self.encoding = data, encoding
+        names = ["input_ids", "token_type_ids", "is_context", "length", "candidate"]
+        self._tokens = data.select_columns(names)
+        self.collator = Collator(tokenizer, encoding.pad_to_multiple_of)
+        self.lengths = flat(data.data, "length").astype(np.int64)
+        """Tokens of every row, (R,); row 4 n + v is variant v of group n."""
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The records."""
+        return list(decode_groups(self.table))
+
+    @cached_property
+    def ids(self) -> GroupIds:
+        """What the metrics sum over, as integers."""
+        names = ["first", "second", "category", "attribute", "advice_class"]
+        frame = self.table.select_columns(names).to_pandas()
+        subject_X, subjects = pd.factorize(frame[["first", "second"]].to_numpy().ravel(), sort=True)
+        named = pd.MultiIndex.from_frame(frame[["category", "attribute"]])
+        attribute_N, attributes = pd.factorize(named, sort=True)
+        class_N = pd.Categorical(frame["advice_class"], ADVICE_CLASSES).codes.astype(np.int64)
+        return GroupIds(
+            list(subjects), list(attributes), class_N, subject_X.reshape(-1, 2), attribute_N.astype(np.int64)
+        )
+
+    def __getitem__(self, index: Sequence[int]) -> GroupBatch:
+        chosen = np.asarray(index, dtype=np.int64)
+        row_R = (4 * chosen[:, None] + np.arange(4)).ravel()
+        inputs, context_BT, candidate_RVSE = self.rows(row_R, self.collator.multiple)
+        return GroupBatch(
+            inputs=inputs,
+            context_BT=context_BT,
+            candidate_BVSE=candidate_RVSE.view(-1, 4, *candidate_RVSE.shape[2:]),
+            advice_class_B=torch.from_numpy(self.ids.advice_class_N[chosen]),
+            subject_BS=torch.from_numpy(self.ids.subject_NS[chosen]),
+            attribute_B=torch.from_numpy(self.ids.attribute_N[chosen]),
+            group_B=torch.from_numpy(chosen),
+        )
+
+    def rows(self, index: np.ndarray, multiple: int) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+        """Some rows, padded to a multiple: inputs and context, each (B, T), and candidates (B, 1, S, 2)."""
+        table, variant_B = self._tokens[index // 4], index % 4
+        wanted_R = (np.arange(4) == variant_B[:, None]).ravel()
+        wanted_M = np.repeat(wanted_R, flat(table, "length"))
+        columns_M = [flat(table, name)[wanted_M] for name in ("input_ids", "token_type_ids", "is_context")]
+        collator = replace(self.collator, multiple=multiple)
+        padded = collator.padded(*columns_M[:2], self.lengths[index], context=columns_M[2])
+        candidate_RSE = numbers(table, "candidate").view(len(wanted_R), -1, 2)[wanted_R]
+        candidate_RSE = candidate_RSE + padded.shift_R.view(-1, 1, 1)
+        return padded.inputs, padded.masks["context"], candidate_RSE.unsqueeze(1)
+
+    def batches(self, groups_per_batch: int) -> list[list[int]]:
+        """Every group once, similar lengths together."""
+        return sorted_batches(self.lengths.reshape(-1, 4).max(axis=1, initial=0), groups_per_batch)
