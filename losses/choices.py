@@ -35,9 +35,7 @@ def choice_gap(logits_BN: Tensor, label_B: Tensor) -> Tensor:
     return logits_BN.masked_fill(~others_BN, low).amax(1) - logits_BN.masked_fill(~others_BN, high).amin(1)
 
 
-def choice_loss(
-    logits_BN: Tensor, label_B: Tensor, unknown_B: Tensor, *, gap_weight: float = 0.0
-) -> Tensor:
+def choice_loss(logits_BN: Tensor, label_B: Tensor, unknown_B: Tensor, *, gap_weight: float = 0.0) -> Tensor:
     """Mean of `choice_cross_entropy`, and of `gap_weight` times `choice_gap` for questions of `unknown_B`."""
     loss_B = choice_cross_entropy(logits_BN, label_B)
     if gap_weight:

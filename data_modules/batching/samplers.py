@@ -6,7 +6,6 @@ takes batches r, r + W, ... so that no group is ever split and evaluation counts
 
 from __future__ import annotations
 
-import heapq
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
@@ -46,60 +45,19 @@ def length_bucketed(
     return shuffled(batches, size, rng, together)
 
 
-def token_bucketed(
-    lengths: Sequence[int] | np.ndarray,
-    max_tokens: int,
-    multiple: int,
-    rng: np.random.Generator,
-    together: int = 1,
-) -> list[list[int]]:
-    """Shuffled batches of as many rows of similar length as fit into `max_tokens`, padding counted.
-
-    Rows that are padded to the same multiple make up a bucket, whose batches have one size; what is left over
-    in the buckets is brought together. So the number of batches is the same in every epoch.
-
-    Raises:
-        DataError: a single row has more tokens.
-    """
-    padded = -(-np.asarray(lengths) // multiple) * multiple
-    if len(padded) and padded.max() > max_tokens:
-        raise DataError(
-            f"data.qa_batch_tokens: {max_tokens} tokens cannot hold a window of {padded.max()}; raise it, or "
-            "lower data.encoding.max_length"
-        )
-    batches: list[list[int]] = []
-    rest: list[int] = []
-    for width in np.unique(padded):
-        members = rng.permutation(np.flatnonzero(padded == width))
-        size = max_tokens // int(width)
-        whole = len(members) // size * size
-        batches += members[:whole].reshape(-1, size).tolist()
-        rest += members[whole:].tolist()
-    mixed: list[int] = []
-    for row in rest:  # in the order of their widths
-        if (len(mixed) + 1) * padded[row] > max_tokens:
-            batches.append(mixed)
-            mixed = []
-        mixed.append(row)
-    return shuffled([*batches, mixed] if mixed else batches, padded, rng, together)
-
-
 def shuffled(
     batches: list[list[int]], lengths: np.ndarray, rng: np.random.Generator, together: int
 ) -> list[list[int]]:
     """Batches in random order, but so that each `together` of them, which as many processes take at the same
     time, are of similar length: nobody waits for somebody else's long batch."""
+    order = rng.permutation(len(batches))
     if together > 1:
-        longest = [max(lengths[batch]) for batch in batches]
+        longest = np.array([max(lengths[batch]) for batch in batches])
         # Drawn at random before sorting: what is left over at the end is not always the longest.
-        order = rng.permutation(len(batches))
-        spare = order[: len(batches) % together]
-        kept = order[len(spare) :]
-        kept = kept[np.argsort(np.asarray(longest)[kept], kind="stable")]
-        units = kept.reshape(-1, together)
-        rows = [*units[rng.permutation(len(units))].ravel(), *spare]
-        return [batches[i] for i in rows]
-    return [batches[i] for i in rng.permutation(len(batches))]
+        spare, kept = np.split(order, [len(batches) % together])
+        units = kept[np.argsort(longest[kept], kind="stable")].reshape(-1, together)
+        order = np.concatenate([units[rng.permutation(len(units))].ravel(), spare])
+    return [batches[i] for i in order]
 
 
 def enough_batches(
@@ -203,8 +161,6 @@ def question_batches(
     *,
     batch_size: int,
     order: Literal["similar_length", "random"] = "similar_length",
-    batch_tokens: int = 0,
-    multiple: int = 1,
     world_size: int = 1,
 ) -> list[BatchIndex]:
     """An epoch of question windows, each once.
@@ -214,18 +170,14 @@ def question_batches(
         lengths_N: tokens of every window.
         batch_size: windows in a batch.
         order: whether windows of similar length share a batch, or any.
-        batch_tokens: instead, as many as fit into so many tokens; 0: `batch_size` it is.
-        multiple: what lengths of batches are rounded up to.
         world_size: how many processes take batches at the same time.
     """
-    if batch_tokens:
-        drawn = token_bucketed(lengths_N, batch_tokens, multiple, rng, world_size)
-    elif order == "random":
+    if order == "random":
         every = rng.permutation(len(lengths_N))
         drawn = [every[at : at + batch_size].tolist() for at in range(0, len(every), batch_size)]
     else:
         drawn = length_bucketed(lengths_N, batch_size, rng, together=world_size)
-    return [BatchIndex((), tuple(batch)) for batch in drawn]
+    return [BatchIndex(qa=tuple(batch)) for batch in drawn]
 
 
 def group_batches(
@@ -234,7 +186,6 @@ def group_batches(
     per_class: int,
     questions: Callable[[np.random.Generator], list[BatchIndex]] | None = None,
     *,
-    question_N: np.ndarray | None = None,
     qa_every: int = 1,
     world_size: int = 1,
 ) -> list[BatchIndex]:
@@ -245,20 +196,15 @@ def group_batches(
         rng: of the order.
         class_N: class of every group.
         per_class: a batch holds as many groups for each class that occurs.
-        question_N: which question every group asks, to keep its groups together; None spreads the classes.
         questions: draws the batches of questions that are spread over those of groups; None: no questions.
         qa_every: every how many steps questions take part.
         world_size: how many processes take batches at the same time.
     """
-    if question_N is None:
-        batches = by_class(rng, class_N, per_class)
-    else:
-        batches = by_question(rng, question_N, per_class * len(np.unique(class_N)))
+    batches = by_class(rng, class_N, per_class)
     groups = [tuple(batch[np.argsort(class_N[batch], kind="stable")].tolist()) for batch in batches]
-    total = len(groups)
     if questions is None:
-        return [BatchIndex(index, ()) for index in groups]
-    steps = -(-total // world_size)
+        return [BatchIndex(index) for index in groups]
+    steps = -(-len(groups) // world_size)
     drawn: list[BatchIndex] = []
     while len(drawn) < -(-steps // qa_every) * world_size:
         drawn += questions(rng)
@@ -283,35 +229,3 @@ def by_class(rng: np.random.Generator, class_N: np.ndarray, per_class: int) -> l
         places.append((np.arange(need) + 0.5) / need)
     order_N = np.concatenate(orders)[np.argsort(np.concatenate(places), kind="stable")]
     return list(order_N.reshape(-1, size))
-
-
-def by_question(rng: np.random.Generator, question_N: np.ndarray, size: int) -> list[np.ndarray]:
-    """Batches of at most `size` groups, each question's together; one with more is cut.
-
-    Questions with many groups are dealt out first, each to the emptiest batch, so that batches are of similar
-    size and mix questions with much advice and with little. An epoch always has as many.
-    """
-    shuffled_N = rng.permutation(len(question_N))
-    order_N = shuffled_N[np.argsort(question_N[shuffled_N], kind="stable")]
-    parts = [
-        of_question[at : at + size]
-        for of_question in np.split(order_N, np.cumsum(np.bincount(question_N))[:-1])
-        for at in range(0, len(of_question), size)
-    ]
-    dealt = sorted(rng.permutation(len(parts)), key=lambda i: -len(parts[i]))
-    count, filled = 1, 0
-    for i in dealt:  # one batch after the other
-        filled += len(parts[i])
-        if filled > size:
-            count, filled = count + 1, len(parts[i])
-    while True:
-        batches = [(0, i, list[int]()) for i in range(count)]
-        for i in dealt:
-            length, number, batch = batches[0]
-            if length + len(parts[i]) > size:
-                break
-            batch += parts[i].tolist()
-            heapq.heapreplace(batches, (len(batch), number, batch))
-        else:
-            return [np.array(batches[i][2]) for i in rng.permutation(count)]
-        count += 1
