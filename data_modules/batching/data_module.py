@@ -12,6 +12,8 @@ import numpy as np
 import pytorch_lightning as pl
 from torch.utils.data import DataLoader, Dataset
 
+from data_modules.batching.choice_set import ChoiceSet
+from data_modules.batching.group_set import GroupSet
 from data_modules.batching.samplers import (
     BatchIndex,
     EpochSampler,
@@ -25,16 +27,8 @@ from data_modules.encoding.tokenizers import load_tokenizer
 from data_modules.schema import DataError, Variant
 from storage.files import file_digest
 
-# mypy takes MYPY for True; a block under TYPE_CHECKING jsonargparse would execute.
-MYPY = False
-if MYPY:
-    from data_modules.batching.choice_set import ChoiceSet
-    from data_modules.batching.group_set import GroupSet
-
 STAGES = {"fit": "val", "validate": "val", "test": "test", "predict": "predict"}
 """Lightning's stages, and whose sets they evaluate."""
-
-
 MAIN = "main"
 """The name of a set whose metric keys carry no set name."""
 
@@ -63,11 +57,10 @@ class TrainSet(Dataset):
     choices: ChoiceSet | None = None
 
     def __getitem__(self, index: BatchIndex) -> TrainBatch:
-        groups, qa, choices = self.groups, self.qa, self.choices
         return TrainBatch(
-            groups=groups[index.groups] if groups is not None and index.groups else None,
-            qa=qa[index.qa] if qa is not None and index.qa else None,
-            choices=choices[index.choices] if choices is not None and index.choices else None,
+            groups=self.groups[index.groups] if self.groups and index.groups else None,
+            qa=self.qa[index.qa] if self.qa and index.qa else None,
+            choices=self.choices[index.choices] if self.choices and index.choices else None,
         )
 
 
@@ -80,9 +73,6 @@ class TextDataModule(pl.LightningDataModule):
         eval_batch_size: rows in an evaluation batch.
         num_workers: processes that build batches.
         seed: of every order and draw; None counts as 0.
-
-    Raises:
-        DataError: an option makes no sense, or there is no such tokenizer.
     """
 
     kinds: tuple[str, ...]
@@ -100,8 +90,8 @@ class TextDataModule(pl.LightningDataModule):
         self.allow_zero_length_dataloader_with_multiple_devices = True
         self.architecture = architecture
         self.eval_batch_size, self.seed = eval_batch_size, seed or 0
-        self.loader_options: dict[str, Any] = {"batch_size": None, "pin_memory": True}
-        self.loader_options |= {"num_workers": num_workers, "persistent_workers": num_workers > 0}
+        workers = {"num_workers": num_workers, "persistent_workers": num_workers > 0}
+        self.loader_options: dict[str, Any] = {"batch_size": None, "pin_memory": True, **workers}
         self.loader_options["worker_init_fn"] = outlive_first_signal
         self.tokenizer = load_tokenizer(tokenizer, architecture)
         self.train_set: TrainSet | None = None
@@ -134,11 +124,8 @@ class TextDataModule(pl.LightningDataModule):
         if name not in self.eval_sets:
             self.eval_sets[name] = self.make_eval_sets(name)
         if stage != "fit" and not self.eval_sets[name]:
-            raise DataError(f"{self.options_of(name)}: name a set to {stage}")
-
-    def options_of(self, stage: str) -> str:
-        """The options that name evaluation sets of a stage, for errors."""
-        return ", ".join(f"data.{stage}_{kind}" for kind in self.kinds)
+            options = ", ".join(f"data.{name}_{kind}" for kind in self.kinds)
+            raise DataError(f"{options}: name a set to {stage}")
 
     def train_dataloader(self) -> DataLoader:
         """Batches of `TrainBatch`."""
@@ -160,20 +147,19 @@ class TextDataModule(pl.LightningDataModule):
     def _eval_loaders(self, stage: str) -> list[DataLoader]:
         """This process's share of the batches of every set; DataError where none has one for each process."""
         rank, world_size = process_rank()
-        sets, rows = [data for _, data in self.eval_sets[stage]], self.eval_batch_size
-        shared = [
-            enough_batches(data.batches, max(1, rows // 4) if data.family == "bias" else rows, world_size)
-            for data in sets
-        ]
-        if sets and all(len(batches) < world_size for batches in shared):
+        loaders, most = [], 0
+        for _, data in self.eval_sets[stage]:
+            size = self.eval_batch_size
+            size = max(1, size // 4) if isinstance(data, GroupSet) else size  # a group has four rows
+            batches = enough_batches(data.batches, size, world_size)
+            most = max(most, len(batches))
+            loaders.append(DataLoader(data, sampler=batches[rank::world_size], **self.loader_options))
+        if loaders and most < world_size:
             raise DataError(
-                f"{self.options_of(stage)}: no set has something for each of {world_size} processes; take "
-                "fewer (trainer.devices)"
+                f"no set to {stage} has something for each of {world_size} processes; take fewer "
+                "(trainer.devices)"
             )
-        return [
-            DataLoader(data, sampler=batches[rank::world_size], **self.loader_options)
-            for data, batches in zip(sets, shared, strict=True)
-        ]
+        return loaders
 
     def fingerprints(self) -> dict[str, str]:
         """SHA-256 of every local file that the run reads, by its source; other sources by name alone."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import repeat
 from typing import NamedTuple
 
 import torch
@@ -57,19 +56,18 @@ def decode_answers(
         null_B: score of "no answer" in the window; without it every question is answered.
     """
     best: dict[int, tuple[float, int, int, int]] = {}
-    least_null: dict[int, float] = {}
+    least_null: defaultdict[int, float] = defaultdict(lambda: float("inf"))
     null_B = torch.full_like(score_B, float("-inf")) if null_B is None else null_B
     columns = (feature_B, start_B, end_B, score_B, null_B)
     for feature, start, end, score, null in zip(*(column.tolist() for column in columns), strict=True):
         example = int(data.question_N[feature])
-        least_null[example] = min(null, least_null.get(example, float("inf")))
+        least_null[example] = min(null, least_null[example])
         if example not in best or score > best[example][0]:
             best[example] = (score, feature, start, end)
     texts = span_texts(data, {example: span[1:] for example, span in best.items()})
     for example, (score, *_) in best.items():
-        text, at = texts[example]
-        if score == float("-inf") or (data.may_abstain and least_null[example] > score):
-            text, at = "", -1
+        abstains = score == float("-inf") or (data.may_abstain and least_null[example] > score)
+        text, at = ("", -1) if abstains else texts[example]
         yield Answer(example, text, at, score, "span" if text else "unknown")
 
 
@@ -123,20 +121,6 @@ class WindowScores(NamedTuple):
     option_score_B: Tensor | None
 
 
-class _WindowScore(NamedTuple):
-    """WindowScores of one window, in plain numbers."""
-
-    window: int
-    start: int
-    end: int
-    score: float
-    types: list[float]
-    number: int | None
-    number_score: float | None
-    option: int | None
-    option_score: float | None
-
-
 def decode_typed_answers(
     data: QASet, feature_B: Tensor, scores: WindowScores, rule: AnswerRule
 ) -> Iterator[Answer]:
@@ -153,43 +137,39 @@ def decode_typed_answers(
         rule: thresholds.
     """
     # Plain numbers: one copy from the device a column, for all windows.
-    columns = (repeat(None) if values_B is None else values_B.tolist() for values_B in scores)
-    windows: defaultdict[int, list[_WindowScore]] = defaultdict(list)
-    for window, *row in zip(feature_B.tolist(), *columns, strict=False):
-        windows[int(data.question_N[window])].append(_WindowScore(window, *row))
-    best = {example: max(rows, key=lambda row: row.score) for example, rows in windows.items()}
-    texts = span_texts(data, {example: (row.window, row.start, row.end) for example, row in best.items()})
-    for example, rows in windows.items():
-        score = best[example].score
-        text, at = texts[example] if score > float("-inf") else ("", -1)
-        yes, no, _ = (max(row.types[kind] for row in rows) for kind in range(3))
-        unknown = min(row.types[2] for row in rows)
+    windows, columns = feature_B.tolist(), [[] if x_B is None else x_B.tolist() for x_B in scores]
+    start, end, score, types = columns[:4]
+    numbers, options = (list(zip(columns[i + 1], columns[i], strict=True)) for i in (4, 6))
+    rows: defaultdict[int, list[int]] = defaultdict(list)
+    for row, window in enumerate(windows):
+        rows[int(data.question_N[window])].append(row)
+    best = {example: max(of_question, key=score.__getitem__) for example, of_question in rows.items()}
+    texts = span_texts(data, {q: (windows[row], start[row], end[row]) for q, row in best.items()})
+    for example, of_question in rows.items():
+        span_score = score[best[example]]
+        text, at = texts[example] if span_score > float("-inf") else ("", -1)
+        yes, no = (max(types[row][kind] for row in of_question) for kind in (0, 1))
+        unknown = min(types[row][2] for row in of_question)
         nothing = Answer(example, "unknown", -1, unknown, "unknown")
-        span = Answer(example, text, at, score, "span") if text else nothing
+        span = Answer(example, text, at, span_score, "span") if text else nothing
         if scores.number_B is None:
-            others = max(score if text else float("-inf"), yes, no)
-            if unknown - others > rule.unknown_threshold:
+            others = max(span_score if text else float("-inf"), yes, no)
+            if unknown - others > rule.unknown_threshold or others == float("-inf"):
                 yield nothing
-            elif text and score >= others:
+            elif text and span_score >= others:
                 yield span
-            elif others == float("-inf"):
-                yield nothing
             else:
                 kind: AnswerType = "yes" if yes >= no else "no"
                 yield Answer(example, kind, -1, others, kind)
-        else:
-            number = max((row.number_score or 0.0, row.number or 0) for row in rows)
-            option = max((row.option_score or 0.0, row.option or 0) for row in rows)
-            words = option_words(data.questions([example])[0].question) if option[1] else None
-            offered: list[tuple[float, AnswerType, str]] = [
-                (unknown, "unknown", "unknown"),
-                (yes, "yes", "yes"),
-                (no, "no", "no"),
-                (number[0], "number", NUMBER_WORDS[number[1] - 1] if number[1] else text),
-                (option[0], "option", words[option[1] - 1] if words else text),
-            ]
-            most, kind, answer = max(offered, key=lambda offer: offer[0])  # the first of equals
-            if most >= rule.type_threshold and answer:
-                yield Answer(example, answer, -1, most, kind)
-            else:
-                yield span
+            continue
+        number, option = (max(scored[row] for row in of_question) for scored in (numbers, options))
+        words = option_words(data.questions([example])[0].question) if option[1] else None
+        offered: list[tuple[float, AnswerType, str]] = [
+            (unknown, "unknown", "unknown"),
+            (yes, "yes", "yes"),
+            (no, "no", "no"),
+            (number[0], "number", NUMBER_WORDS[number[1] - 1] if number[1] else text),
+            (option[0], "option", words[option[1] - 1] if words else text),
+        ]
+        most, kind, answer = max(offered, key=lambda offer: offer[0])  # the first of equals
+        yield Answer(example, answer, -1, most, kind) if most >= rule.type_threshold and answer else span

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import datasets
@@ -231,7 +231,9 @@ class QASet(Dataset):
             data = in_memory(data, partial(encode_questions, tokenizer=tokenizer, encoding=encoding))
         self.table, columns = data, data.data
         self.row_N = np.flatnonzero(columns.column("window").is_valid().to_numpy())
-        self._tokens = data.select_columns(_QA_BATCH)
+        # Columns are selected once: that takes longer than to read some rows.
+        self._tokens, self._offsets = data.select_columns(_QA_BATCH), data.select_columns(["offsets"])
+        self._questions = data.select_columns(list(Question._fields))
         self.lengths = list_lengths(columns, "input_ids")[self.row_N]
         """Tokens of every window, (N,)."""
         first_N = flat(columns, "window")[self.row_N] == 0
@@ -239,7 +241,7 @@ class QASet(Dataset):
         """Index of every window's question."""
         self.first_Q = self.row_N[first_N]
         """Row of every question's first window."""
-        self.may_abstain = "unknown" in self.kinds if may_abstain is None else may_abstain
+        self.may_abstain = "unknown" in self._of_questions("kind") if may_abstain is None else may_abstain
         self.collator = Collator(tokenizer, encoding.pad_to_multiple_of)
 
     def __len__(self) -> int:
@@ -272,32 +274,20 @@ class QASet(Dataset):
             max_context_BT=padded.masks["max_context"],
         )
 
-    @cached_property
-    def kinds(self) -> list[AnswerType]:
-        """Of every question's answer."""
-        kinds: list[AnswerType] = self.table.data.column("kind").take(self.first_Q).to_pylist()
-        return kinds
+    def _of_questions(self, name: str) -> list[Any]:
+        values: list[Any] = self.table.data.column(name).take(self.first_Q).to_pylist()
+        return values
 
     @property
     def ids(self) -> list[str]:
         """Of every question."""
-        ids: list[str] = self.table.data.column("id").take(self.first_Q).to_pylist()
-        return ids
+        return self._of_questions("id")
 
     @property
     def references(self) -> Iterator[tuple[str, int]]:
         """The data set of every question, and how many human answers it has."""
-        names = self.table.data.column("dataset").take(self.first_Q).to_pylist()
-        return zip(names, list_lengths(self.table.data, "gold")[self.first_Q].tolist(), strict=True)
-
-    # Columns are selected once: that takes longer than to read some rows.
-    @cached_property
-    def _questions(self) -> datasets.Dataset:
-        return self.table.select_columns(list(Question._fields))
-
-    @cached_property
-    def _offsets(self) -> datasets.Dataset:
-        return self.table.select_columns(["offsets"])
+        counts = list_lengths(self.table.data, "gold")[self.first_Q].tolist()
+        return zip(self._of_questions("dataset"), counts, strict=True)
 
     def questions(self, index: Sequence[int]) -> list[Question]:
         """Some of the questions."""
@@ -312,21 +302,21 @@ class QASet(Dataset):
 
     def first_of(self, types: Iterable[AnswerType]) -> Question | None:
         """The first question whose answer is of one of these types."""
-        wanted = frozenset(types)
-        return next((self.questions([q])[0] for q, kind in enumerate(self.kinds) if kind in wanted), None)
+        wanted, kinds = frozenset(types), self._of_questions("kind")
+        return next((self.questions([q])[0] for q, kind in enumerate(kinds) if kind in wanted), None)
 
     def batches(self, windows_per_batch: int) -> list[list[int]]:
         """Every window once; all windows of a question stay in one batch, so that no question is split
         over ranks. Batches hold `windows_per_batch` windows, or a few more for the last question."""
         starts = np.flatnonzero(np.diff(self.question_N, prepend=-1))
         longest_Q = np.maximum.reduceat(self.lengths, starts) if len(starts) else starts
-        ends = np.append(starts[1:], len(self))
-        batches: list[list[int]] = [[]]
+        windows_Q = np.split(np.arange(len(self)), starts[1:])
+        batches: list[list[int]] = []
         for question in np.argsort(-longest_Q, kind="stable"):
-            if len(batches[-1]) >= windows_per_batch:
+            if not batches or len(batches[-1]) >= windows_per_batch:
                 batches.append([])
-            batches[-1] += range(starts[question], ends[question])
-        return [batch for batch in batches if batch]
+            batches[-1] += windows_Q[question].tolist()
+        return batches
 
 
 class PairSet(Dataset):
