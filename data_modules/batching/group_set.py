@@ -1,7 +1,7 @@
 """Groups, tokenised, as batches of whole groups or of rows of any groups.
 
-Shape letters: N groups, V variants (4), S subjects (2), E the two boundaries (start, end), B groups or rows of
-a batch, R all rows, M the tokens of several rows, T tokens.
+Shape letters: N groups, V variants (4), S subjects (2), E the two boundaries (start, end), B groups or rows
+of a batch, R all rows, M the tokens of several rows, T tokens.
 """
 
 from __future__ import annotations
@@ -100,9 +100,10 @@ class GroupSet(Dataset):
         table, variant_B = self._tokens[index // 4], index % 4
         wanted_R = (np.arange(4) == variant_B[:, None]).ravel()
         wanted_M = np.repeat(wanted_R, flat(table, "length"))
-        columns_M = [flat(table, name)[wanted_M] for name in ("input_ids", "token_type_ids", "is_context")]
+        names = ("input_ids", "token_type_ids", "is_context")
+        ids_M, types_M, context_M = (flat(table, name)[wanted_M] for name in names)
         collator = replace(self.collator, multiple=multiple)
-        padded = collator.padded(*columns_M[:2], self.lengths[index], context=columns_M[2])
+        padded = collator.padded(ids_M, types_M, self.lengths[index], context=context_M)
         candidate_RSE = numbers(table, "candidate").view(len(wanted_R), -1, 2)[wanted_R]
         candidate_RSE = candidate_RSE + padded.shift_R.view(-1, 1, 1)
         return padded.inputs, padded.masks["context"], candidate_RSE.unsqueeze(1)
