@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, count
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -35,8 +36,7 @@ def length_bucketed(
 
     The last batch may be smaller. For `together`, see `shuffled`.
     """
-    order = rng.permutation(len(lengths))
-    size = np.asarray(lengths)
+    order, size = rng.permutation(len(lengths)), np.asarray(lengths)
     batches: list[list[int]] = []
     for at in range(0, len(order), batch_size * pool):
         chunk = order[at : at + batch_size * pool]
@@ -98,11 +98,11 @@ class EpochSampler(Sampler[BatchIndex]):
         self.draw, self.seed, self.rank, self.world_size = draw, seed, rank, world_size
         self.epoch = self.start = 0
         total = len(draw(np.random.default_rng([seed, 0])))
-        if total < world_size:
-            raise DataError(
-                f"an epoch has {total} batches, too few for {world_size} processes; lower the batch size"
-            )
         self.batches = total // world_size
+        if not self.batches:
+            raise DataError(
+                f"an epoch has {total} batches, too few for {world_size} processes; lower their size"
+            )
 
     def set_epoch(self, epoch: int) -> None:
         """Lightning calls this at the start of every epoch."""
@@ -204,11 +204,7 @@ def group_batches(
     groups = [tuple(batch[np.argsort(class_N[batch], kind="stable")].tolist()) for batch in batches]
     if questions is None:
         return [BatchIndex(index) for index in groups]
-    steps = -(-len(groups) // world_size)
-    drawn: list[BatchIndex] = []
-    while len(drawn) < -(-steps // qa_every) * world_size:
-        drawn += questions(rng)
-    turn = iter(drawn)
+    turn = chain.from_iterable(questions(rng) for _ in count())
     return [
         BatchIndex(index, next(turn).qa if i // world_size % qa_every == 0 else ())
         for i, index in enumerate(groups)

@@ -11,15 +11,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.batching.group_set import GroupSet
 from data_modules.batching.sets import Collator, QASet
 from data_modules.encoding.windows import EncodedRow, Encoding
-from data_modules.stories.groups import groups
 from data_modules.stories.questions import qa_examples
-from tests.data_modules.fixtures.encoded import rows_of_groups, windows_of
-from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
+from tests.data_modules.fixtures.encoded import windows_of
+from tests.data_modules.fixtures.small_tokenizers import tokenizer
 
-GROUPS = list(islice(groups("heldout"), 5))
 SEEDS = st.integers(0, 2**32 - 1)
 
 
@@ -85,23 +82,3 @@ def test_positions_of_a_question_batch_point_into_the_padded_rows(kind: str) -> 
             assert mask_BT[b].sum() == mask_T.sum()
         targets = (batch.answer_type_B[b], batch.number_B[b], batch.option_B[b])
         assert targets == (window.answer_type, window.number, window.option)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_candidates_decode_to_the_subjects_after_padding(kind: str) -> None:
-    tok, index = tokenizer(kind), [4, 1, 2]
-    batch = GroupSet(GROUPS, tok, Encoding())[index]
-    assert batch.candidate_BVSE.shape == (3, 4, 2, 2)
-    assert batch.group_B.tolist() == index
-    ids_BVT = batch.inputs["input_ids"].unflatten(0, (3, 4))
-    encoded = rows_of_groups(GROUPS, tok, Encoding())
-    for b, i in enumerate(index):
-        ids_V, _, candidate_VSE = encoded[i]
-        for v, variant in enumerate(GROUPS[i].variants):
-            for s, span in enumerate(variant.candidates):
-                first, last = batch.candidate_BVSE[b, v, s].tolist()
-                found = ids_BVT[b, v, first : last + 1].tolist()
-                one, two = candidate_VSE[v, s]
-                assert found == ids_V[v][one : two + 1].tolist()
-                if kind.startswith("words"):
-                    assert tok.decode(found) == span.text.lower()
