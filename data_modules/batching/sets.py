@@ -149,19 +149,19 @@ class Collator:
         shift_R = width - length_R if left else np.zeros(len(length_R), dtype=np.int64)
         column_T = np.arange(width)
         inside_RT = (column_T >= shift_R[:, None]) & (column_T < (shift_R + length_R)[:, None])
-        ids_RT = np.full(inside_RT.shape, self.tokenizer.pad_token_id, dtype=np.int64)
-        types_RT = np.full(inside_RT.shape, self.tokenizer.pad_token_type_id, dtype=np.int64)
-        ids_RT[inside_RT], types_RT[inside_RT] = ids_N, types_N
-        attention_RT = inside_RT.astype(np.int64)
-        arrays = {"input_ids": ids_RT, "attention_mask": attention_RT, "token_type_ids": types_RT}
-        masks = {name: np.zeros(inside_RT.shape, dtype=bool) for name in masks_N}
-        for name, values_N in masks_N.items():
-            masks[name][inside_RT] = values_N
-        return Padded(
-            {name: torch.from_numpy(array) for name, array in arrays.items()},
-            torch.from_numpy(shift_R),
-            {name: torch.from_numpy(mask) for name, mask in masks.items()},
-        )
+
+        def rows_of(values_N: Any, padding: int, dtype: type) -> Tensor:
+            array = np.full(inside_RT.shape, padding, dtype)
+            array[inside_RT] = values_N
+            return torch.from_numpy(array)
+
+        inputs = {
+            "input_ids": rows_of(ids_N, self.tokenizer.pad_token_id, np.int64),
+            "attention_mask": rows_of(1, 0, np.int64),
+            "token_type_ids": rows_of(types_N, self.tokenizer.pad_token_type_id, np.int64),
+        }
+        masks = {name: rows_of(values_N, False, bool) for name, values_N in masks_N.items()}
+        return Padded(inputs, torch.from_numpy(shift_R), masks)
 
     def pad(self, rows: Sequence[EncodedRow]) -> tuple[dict[str, Tensor], Tensor, Tensor]:
         """Returns the model inputs (R, T), the context mask (R, T) and the left shift (R,)."""
