@@ -54,11 +54,13 @@ class GroupSet(Dataset):
         if not isinstance(data, datasets.Dataset):
             data = in_memory(data, partial(encode_groups, tokenizer=tokenizer, encoding=encoding))
         self.table, self.encoding = data, encoding
-        names = ["input_ids", "token_type_ids", "is_context", "length", "candidate"]
-        self._tokens = data.select_columns(names)
         self.collator = Collator(tokenizer, encoding.pad_to_multiple_of)
-        self.lengths = flat(data.data, "length").astype(np.int64)
+        columns, names = data.data, ("input_ids", "token_type_ids", "is_context")
+        self._tokens_M = [flat(columns, name) for name in names]
+        self.lengths = flat(columns, "length").astype(np.int64)
         """Tokens of every row, (R,); row 4 n + v is variant v of group n."""
+        self._start_R = np.cumsum(self.lengths) - self.lengths
+        self._candidate_RSE = numbers(columns, "candidate").view(-1, encoding.candidates, 2)
 
     def __len__(self) -> int:
         return len(self.table)
@@ -97,16 +99,14 @@ class GroupSet(Dataset):
 
     def rows(self, index: np.ndarray, multiple: int) -> tuple[dict[str, Tensor], Tensor, Tensor]:
         """Some rows, padded to a multiple: inputs and context, each (B, T), and candidates (B, 1, S, 2)."""
-        table, variant_B = self._tokens[index // 4], index % 4
-        wanted_R = (np.arange(4) == variant_B[:, None]).ravel()
-        wanted_M = np.repeat(wanted_R, flat(table, "length"))
-        names = ("input_ids", "token_type_ids", "is_context")
-        ids_M, types_M, context_M = (flat(table, name)[wanted_M] for name in names)
+        length_B = self.lengths[index]
+        before_B = np.cumsum(length_B) - length_B
+        at_M = np.repeat(self._start_R[index] - before_B, length_B) + np.arange(length_B.sum())
+        ids_M, types_M, context_M = (values_M[at_M] for values_M in self._tokens_M)
         collator = replace(self.collator, multiple=multiple)
-        padded = collator.padded(ids_M, types_M, self.lengths[index], context=context_M)
-        candidate_RSE = numbers(table, "candidate").view(len(wanted_R), -1, 2)[wanted_R]
-        candidate_RSE = candidate_RSE + padded.shift_R.view(-1, 1, 1)
-        return padded.inputs, padded.masks["context"], candidate_RSE.unsqueeze(1)
+        padded = collator.padded(ids_M, types_M, length_B, context=context_M)
+        candidate_BSE = self._candidate_RSE[index] + padded.shift_R.view(-1, 1, 1)
+        return padded.inputs, padded.masks["context"], candidate_BSE.unsqueeze(1)
 
     def batches(self, groups_per_batch: int) -> list[list[int]]:
         """Every group once, similar lengths together."""
