@@ -84,8 +84,8 @@ def side_by_side(task: Callable[[int], None], count: int, threads: int) -> None:
     """`task(0)`, ..., `task(count - 1)` in `threads` threads of one core each, in inference mode and under
     the caller's autocast. After an error, which is raised, threads end with what they have begun.
 
-    A batch that one core works on waits for nobody: two cores do 15 % more than when they share each
-    operation, and three times as much where other programs run too (measured with MiniLM shapes).
+    A batch that one core works on waits for nobody: two cores do a quarter more than when they share each
+    operation, and several times as much where other programs run too (measured with MiniLM shapes).
     """
     todo = iter(range(count))  # whose next() is atomic
     enabled, dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
