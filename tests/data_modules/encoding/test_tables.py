@@ -105,11 +105,10 @@ def test_a_table_is_made_once_by_whoever_comes_first_and_never_by_half(
         made.append(1)
         return Work(examples, encode)
 
-    def get(_: int) -> Any:
-        return Tables(str(tmp_path), tokenizer("words_bert")).get([], {}, work)
-
+    stores = [Tables(str(tmp_path), tokenizer("words_bert")) for _ in range(4)]  # before it is in use
     with ThreadPoolExecutor(4) as pool:
-        assert [len(table) for table in pool.map(get, range(4))] == [60] * 4
+        found = pool.map(lambda store: store.get([], {}, work), stores)
+        assert [len(table) for table in found] == [60] * 4
     assert len(made) == 1
 
 
