@@ -181,7 +181,7 @@ def windows(job: Job, file: Path, *, pad: bool = False) -> list[dict[str, Any]]:
     """
     from transformers import AutoTokenizer
 
-    from data_modules.encoding.windows import encode_questions
+    from data_modules.encoding.questions import encode_questions
     from data_modules.sources import read_questions
 
     tokenizer = AutoTokenizer.from_pretrained(job.tokenizer)

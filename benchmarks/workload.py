@@ -13,7 +13,7 @@ from data_modules.records import write_records
 from data_modules.schema import QAExample, Span
 from data_modules.stories.word_tokenizer import build_tokenizer
 
-ENCODING = Encoding(max_length=384, stride=128)
+ENCODING = Encoding(max_length=384)
 """What run_qa.py takes by default, and what all systems get."""
 VOCABULARY = 30_522
 """Rows of the embedding table of BERT's and MiniLM's models."""

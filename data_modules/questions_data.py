@@ -24,8 +24,9 @@ from data_modules.batching.data_module import (
 from data_modules.batching.samplers import BatchIndex, question_batches
 from data_modules.batching.sets import PairSet, QASet
 from data_modules.encoding.pairs import encode_pairs
+from data_modules.encoding.questions import encode_questions
 from data_modules.encoding.tables import Encode, Tables, Work, process_rank
-from data_modules.encoding.windows import Encoding, encode_questions
+from data_modules.encoding.windows import Encoding
 from data_modules.interventions.variants import report_rejected, variants_of
 from data_modules.schema import QAExample, Rejected, Variant
 from data_modules.sources import read_questions

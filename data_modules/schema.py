@@ -6,7 +6,7 @@ All are frozen; text offsets are character offsets into the untouched context, e
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from storage.errors import DataError
 
@@ -251,22 +251,6 @@ class ChoiceQuestion:
 
 DECODERS = frozenset({"llama", "qwen2", "qwen3", "gpt2", "causal"})
 """Architectures that read prompts (data_modules/encoding/prompts.py, which encoders do without)."""
-
-AdviceAt = Literal["user", "system", "context"]
-"""Where a decoder finds advice: right before the question; in the system message, which of a plain prompt is
-what stands before everything; or as the last sentence of the context, as if it came with the document."""
-
-
-class Asked(NamedTuple):
-    """A question about a text."""
-
-    context: str
-    query: str
-    """With what stands right before the question."""
-    name: str
-    """Of the record, for errors."""
-    advice: str = ""
-    """What stands in the system message or in the context."""
 
 
 def query_text(question: str, advice: str) -> str:

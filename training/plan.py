@@ -27,7 +27,7 @@ from torch.utils._pytree import tree_map_only
 
 from data_modules.batching.data_module import TrainSet
 from data_modules.batching.samplers import BatchIndex
-from data_modules.batching.sets import TrainBatch
+from data_modules.batching.sets import PAD_TO, TrainBatch
 from data_modules.encoding.tables import Tables, flat
 from data_modules.encoding.tokenizers import load_tokenizer
 from models.without_values import ShapesOnly, on_gpu, place_, size_of
@@ -194,7 +194,7 @@ class Epoch:
     """
 
     def __init__(self, data: Any) -> None:
-        self.multiple, self.train_set = data.encoding.pad_to_multiple_of, data.make_train_set()
+        self.multiple, self.train_set = PAD_TO, data.make_train_set()
         data.train_set, draw = self.train_set, data.train_batches(self.train_set)
         self.batches: list[BatchIndex] = draw(np.random.default_rng([data.seed, 0]))
         self.tokens = np.array([self._tokens(index) for index in self.batches])

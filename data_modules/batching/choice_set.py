@@ -49,7 +49,7 @@ class ChoiceSet(Dataset):
         self.lengths = np.maximum.reduceat(length_N, starts) if len(starts) else starts
         """Tokens of the longest row of every question."""
         self.width = encoding.max_length if encoding.padding == "parity" else 0
-        self.collator = Collator(tokenizer, encoding.pad_to_multiple_of)
+        self.collator = Collator(tokenizer)
 
     def __len__(self) -> int:
         return len(self.table)

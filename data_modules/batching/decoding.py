@@ -71,10 +71,10 @@ def decode_answers(
         yield Answer(example, text, at, score, "span" if text else "unknown")
 
 
-def written_answers(data: QASet, feature_B: Tensor, texts: Iterable[str], unknown: str) -> Iterator[Answer]:
-    """The answers that a decoder wrote, `unknown` being what it writes where there is none."""
+def written_answers(data: QASet, feature_B: Tensor, texts: Iterable[str]) -> Iterator[Answer]:
+    """The answers that a decoder wrote; `unknown` is what it writes where there is none."""
     for feature, text in zip(feature_B.tolist(), texts, strict=True):
-        kind: AnswerType = "unknown" if text.lower() == unknown.lower() else "span"
+        kind: AnswerType = "unknown" if text.lower() == "unknown" else "span"
         yield Answer(int(data.question_N[feature]), "unknown" if kind == "unknown" else text, -1, 0.0, kind)
 
 

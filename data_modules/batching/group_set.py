@@ -54,7 +54,7 @@ class GroupSet(Dataset):
         if not isinstance(data, datasets.Dataset):
             data = in_memory(data, partial(encode_groups, tokenizer=tokenizer, encoding=encoding))
         self.table, self.encoding = data, encoding
-        self.collator = Collator(tokenizer, encoding.pad_to_multiple_of)
+        self.collator = Collator(tokenizer)
         columns, names = data.data, ("input_ids", "token_type_ids", "is_context")
         self._tokens_M = [flat(columns, name) for name in names]
         self.lengths = flat(columns, "length").astype(np.int64)

@@ -25,9 +25,13 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from data_modules.encoding.questions import encode_questions
 from data_modules.encoding.tables import flat, in_memory, list_lengths
-from data_modules.encoding.windows import EncodedRow, Encoding, encode_questions
+from data_modules.encoding.windows import EncodedRow, Encoding
 from data_modules.schema import AnswerType, QAExample
+
+PAD_TO = 8
+"""Lengths of batches are multiples of this."""
 
 
 class QABatch(NamedTuple):
@@ -45,7 +49,7 @@ class QABatch(NamedTuple):
     feature_B: Tensor
     """Index of the window in its data set."""
     answer_type_B: Tensor
-    """Target of the window, index into encoding.windows.WINDOW_TYPES."""
+    """Target of the window, index into encoding.questions.WINDOW_TYPES."""
     number_B: Tensor
     option_B: Tensor
     """XLNet's number and option classes."""
@@ -131,7 +135,7 @@ class Collator:
     """
 
     tokenizer: Any
-    multiple: int
+    multiple: int = PAD_TO
 
     def padded(
         self,
@@ -242,7 +246,7 @@ class QASet(Dataset):
         self.first_Q = self.row_N[first_N]
         """Row of every question's first window."""
         self.may_abstain = "unknown" in self._of_questions("kind") if may_abstain is None else may_abstain
-        self.collator = Collator(tokenizer, encoding.pad_to_multiple_of)
+        self.collator = Collator(tokenizer)
 
     def __len__(self) -> int:
         """How many windows there are."""
@@ -335,7 +339,7 @@ class PairSet(Dataset):
     def __init__(self, table: datasets.Dataset, tokenizer: Any, encoding: Encoding, variant: str) -> None:
         self.table, self.variant = table, variant
         self.row_N = np.flatnonzero(table.data.column("windows").is_valid().to_numpy())
-        self.collator = Collator(tokenizer, encoding.pad_to_multiple_of)
+        self.collator = Collator(tokenizer)
 
     def __len__(self) -> int:
         return len(self.row_N)

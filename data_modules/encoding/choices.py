@@ -17,7 +17,6 @@ import pyarrow as pa
 from data_modules.encoding.prompts import CHOOSE, Prompt, encode_prompts
 from data_modules.encoding.tables import list_column
 from data_modules.schema import DECODERS, ChoiceQuestion
-from storage.errors import DataError
 
 
 @dataclass(kw_only=True)
@@ -29,22 +28,13 @@ class ChoiceEncoding:
             end, token by token. A decoder's row holds all choices, and is never cut.
         padding: `dynamic` pads the rows of a batch to their longest, `parity` every row to `max_length`, as
             the authors' code does.
-        pad_to_multiple_of: With `dynamic`: lengths of batches are multiples of this.
+        chat: Whether a decoder's prompt is the user's message in the tokenizer's chat template: `auto` where
+            it has one, or `never`.
     """
 
     max_length: int = 128
     padding: Literal["dynamic", "parity"] = "dynamic"
-    pad_to_multiple_of: int = 8
-
-    def __post_init__(self) -> None:
-        if self.max_length < 8:
-            raise DataError(f"choices.encoding.max_length must be at least 8, got {self.max_length}")
-        if self.padding not in ("dynamic", "parity"):
-            raise DataError(f"choices.encoding.padding must be dynamic or parity, got {self.padding!r}")
-        if self.pad_to_multiple_of < 1:
-            raise DataError(
-                f"choices.encoding.pad_to_multiple_of must be at least 1, got {self.pad_to_multiple_of}"
-            )
+    chat: Literal["auto", "never"] = "auto"
 
 
 def encode_choices(
@@ -60,9 +50,12 @@ def encode_choices(
     Raises:
         DataError: a decoder's row is too long.
     """
-    tokens = _behind_prompts if architecture in DECODERS else _pairs
+    if architecture in DECODERS:
+        columns = _behind_prompts(questions, tokenizer, encoding)
+    else:
+        columns = _pairs(questions, tokenizer, encoding, spaced=architecture == "roberta")
     return pa.table(
-        tokens(questions, tokenizer, encoding, architecture)
+        columns
         | {
             "id": pa.array([question.id for question in questions], pa.string()),
             "label": pa.array([question.label for question in questions], pa.int64()),
@@ -72,51 +65,41 @@ def encode_choices(
 
 
 def _behind_prompts(
-    questions: Sequence[ChoiceQuestion], tokenizer: Any, encoding: ChoiceEncoding, architecture: str
+    questions: Sequence[ChoiceQuestion], tokenizer: Any, encoding: ChoiceEncoding
 ) -> dict[str, pa.Array]:
-    prompts = (
-        Prompt(
-            CHOOSE.format(prompt=question.prompt.strip()).strip(),
-            *(0, 0, tuple(map(str.strip, question.choices)), f"question {question.id}"),
-        )
-        for question in questions
-    )
-    chat = bool(getattr(tokenizer, "chat_template", None))
+    prompts = []
+    for question in questions:
+        text = CHOOSE.format(prompt=question.prompt.strip()).strip()
+        choices = [choice.strip() for choice in question.choices]
+        message = {"role": "user", "content": text}
+        prompts.append(Prompt([message], text, 0, choices, f"question {question.id}"))
+    chat = encoding.chat == "auto" and bool(getattr(tokenizer, "chat_template", None))
     rows = list(encode_prompts(prompts, tokenizer, encoding.max_length, chat=chat))
     return {
         "input_ids": list_column([row.input_ids_T for row in rows], np.int32),
-        "token_type_ids": list_column([np.zeros_like(row.input_ids_T) for row in rows], np.uint8),
+        "token_type_ids": list_column([row.token_type_ids_T for row in rows], np.uint8),
         "length": list_column([[len(row.input_ids_T)] for row in rows], np.int32),
-        "candidate": list_column([list(chain.from_iterable(row.spans)) for row in rows], np.int32),
+        "candidate": list_column([list(chain(*row.spans)) for row in rows], np.int32),
     }
 
 
 def _pairs(
-    questions: Sequence[ChoiceQuestion], tokenizer: Any, encoding: ChoiceEncoding, architecture: str
+    questions: Sequence[ChoiceQuestion], tokenizer: Any, encoding: ChoiceEncoding, *, spaced: bool
 ) -> dict[str, pa.Array]:
     pairs = [(question.prompt, choice) for question in questions for choice in question.choices]
-    if architecture == "roberta":
+    if spaced:
         pairs = [(_spaced(prompt), _spaced(choice)) for prompt, choice in pairs]
-    rows: dict[str, list[list[int]]] = {"input_ids": [], "token_type_ids": []}
-    if pairs:
-        rows = tokenizer(
-            [prompt for prompt, _ in pairs],
-            [choice for _, choice in pairs],
-            truncation="longest_first",
-            max_length=encoding.max_length,
-            return_token_type_ids=True,
-            return_attention_mask=False,
-        )
+    how = {"truncation": "longest_first", "max_length": encoding.max_length, "return_token_type_ids": True}
+    rows = tokenizer(pairs, **how) if pairs else {"input_ids": [], "token_type_ids": []}
     lengths = [len(ids) for ids in rows["input_ids"]]
     ends = np.cumsum([0, *(len(question.choices) for question in questions)]).tolist()
-
-    def together(name: str, dtype: Any) -> pa.Array:
-        return list_column([list(chain(*rows[name][at:end])) for at, end in pairwise(ends)], dtype)
-
+    of_question = [slice(start, end) for start, end in pairwise(ends)]
     return {
-        "input_ids": together("input_ids", np.int32),
-        "token_type_ids": together("token_type_ids", np.uint8),
-        "length": list_column([lengths[at:end] for at, end in pairwise(ends)], np.int32),
+        "input_ids": list_column([list(chain(*rows["input_ids"][at])) for at in of_question], np.int32),
+        "token_type_ids": list_column(
+            [list(chain(*rows["token_type_ids"][at])) for at in of_question], np.uint8
+        ),
+        "length": list_column([lengths[at] for at in of_question], np.int32),
     }
 
 

@@ -31,8 +31,9 @@ from data_modules.batching.decoding import (
 from data_modules.batching.group_set import GroupSet
 from data_modules.batching.sets import Collator, QASet, sorted_batches
 from data_modules.encoding.choices import ChoiceEncoding
+from data_modules.encoding.questions import encode_examples
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
-from data_modules.encoding.windows import Encoding, asked, encode_texts, token_span
+from data_modules.encoding.windows import Encoding, token_span
 from data_modules.schema import ChoiceQuestion, Group, QAExample
 from evaluation.answering.interface import Ability, Answer, Answerer, Asking, Compute
 from evaluation.processes import kept, shared
@@ -120,10 +121,10 @@ class QuestionCheckpoint(Checkpoint):
     def __init__(self, path: str, asking: Asking) -> None:
         super().__init__(path, asking)
         encoding: Encoding = self.encoding
-        if asking.chat == "never":
-            encoding = replace(encoding, chat="never")
+        if asking.chat == "never" and self.is_decoder:
+            encoding = replace(encoding, prompts=replace(encoding.prompts, chat="never"))
         self.encoding = encoding.resolved(self.model.architecture, self.tokenizer)
-        self.offers_unknown = encoding.offer_unknown
+        self.offers_unknown = self.encoding.candidates == 3
         self.max_new_tokens = asking.max_new_tokens
         lacks: dict[str, set[Ability]] = {"span": {"types"}, "causal": {"mentions"}}
         able: set[Ability] = {"spans", "types", "subjects", "mentions", "states"}
@@ -148,16 +149,16 @@ class QuestionCheckpoint(Checkpoint):
     @torch.inference_mode()
     def written(self, examples: Sequence[QAExample], *, what: str) -> list[str]:
         """What a decoder writes after each question's prompt."""
-        from data_modules.encoding.prompts import answer_end
+        from data_modules.encoding.prompts import around_answer
 
         data = QASet(examples, self.tokenizer, self.encoding)
-        ends = answer_end(self.tokenizer, self.encoding.chat == "always")
+        _, ends = around_answer(self.tokenizer, self.encoding.prompts.chat == "always")
         texts = [""] * len(examples)
         for index in tqdm(data.batches(self.batch_size), desc=what, unit="batch", disable=None):
             batch = data[index]
             inputs = self.moved(batch.inputs)
             lines = self.model.write(inputs, batch.start_B, self.max_new_tokens, self.tokenizer, ends)
-            for answer in written_answers(data, batch.feature_B, lines, self.encoding.unknown):
+            for answer in written_answers(data, batch.feature_B, lines):
                 texts[answer.example] = answer.text
         return texts
 
@@ -198,9 +199,8 @@ class QuestionCheckpoint(Checkpoint):
     ) -> list[np.ndarray]:
         """Of windows of one context the one counts in which a span does best. Without `against_unknown` the
         score is log S itself."""
-        texts = (asked(example, self.encoding, self.tokenizer) for example in examples)
-        rows = list(encode_texts(texts, self.tokenizer, self.encoding))
-        collator, unknown = Collator(self.tokenizer, self.encoding.pad_to_multiple_of), self.model.unknown_at
+        rows = list(encode_examples(examples, self.tokenizer, self.encoding))
+        collator, unknown = Collator(self.tokenizer), self.model.unknown_at
         scores = [np.full(len(example.answers), -np.inf, dtype=np.float32) for example in examples]
         batches = sorted_batches([len(row.input_ids_T) for row in rows], self.batch_size)
         for index in tqdm(batches, desc=what, unit="batch", disable=None):

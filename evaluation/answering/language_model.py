@@ -61,7 +61,7 @@ def open_language_model(
     if compute.dtype != "auto":
         hold_weights(model, compute.dtype)
     if chat_template is None:
-        chat_template = info.encoding.get("chat") != "never"
+        chat_template = info.encoding.get("prompts", {}).get("chat") != "never"
     tokenizer = load_tokenizer(info.tokenizer, model.architecture)
     loaded = Loaded(model.encoder, tokenizer, fingerprint(model))
     return LocalTextModel(path, chat_template=chat_template, loaded=loaded, **how)

@@ -113,7 +113,7 @@ def distances(model: QuestionCheckpoint, stories: Sequence[Story]) -> Iterator[F
     from data_modules.batching.sets import Collator
     from data_modules.encoding.pairs import first_windows
 
-    collator = Collator(model.tokenizer, model.encoding.pad_to_multiple_of)
+    collator = Collator(model.tokenizer)
     for start in tqdm(range(0, len(stories), model.batch_size), model.path, unit="batch", disable=None):
         part = stories[start : start + model.batch_size]
         texts = [text for story in part for text in (story.text, *story.exchanged)]

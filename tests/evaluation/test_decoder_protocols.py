@@ -10,7 +10,7 @@ import torch
 from transformers import AutoTokenizer
 
 from data_modules.encoding.tokenizers import tokenizer_files
-from data_modules.encoding.windows import Encoding
+from data_modules.encoding.windows import CHOICE, Encoding, Prompts
 from evaluation.__main__ import main
 from models.__main__ import main as models_main
 from models.adapters import own_weights
@@ -29,7 +29,9 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The room of all cases; its causal model also as a checkpoint, and with an adapter; both exported."""
     make_room(root := tmp_path_factory.mktemp("room"))
     files = tokenizer_files(AutoTokenizer.from_pretrained(root / "causal"))
-    encoding = asdict(Encoding(max_length=250, unknown="nothing", offer_unknown=True))
+    content = CHOICE.replace("{options}", "{options} or unknown")
+    prompts = Prompts(choice_prompt=[{"role": "user", "content": content}])
+    encoding = asdict(Encoding(max_length=250, prompts=prompts))
     for name, rank in (("plain", 0), ("adapter", 2)):
         backbone = Backbone(architecture="gpt2", checkpoint=f"{root}/causal", lora_rank=rank)
         model = start(backbone, CausalModel)

@@ -13,7 +13,8 @@ import numpy as np
 
 from data_modules.encoding.choices import ChoiceEncoding, encode_choices
 from data_modules.encoding.groups import encode_groups
-from data_modules.encoding.windows import Encoding, encode_questions, encode_texts
+from data_modules.encoding.questions import encode_questions
+from data_modules.encoding.windows import Encoding, encode_texts
 from data_modules.schema import query_text
 from data_modules.sources import read_choices, read_groups, read_questions
 from tests.data_modules.fixtures.small_tokenizers import tokenizer
@@ -22,9 +23,9 @@ from tests.golden.commands import Room, digest
 
 ARCHITECTURES = {"wordpiece": "bert", "bytes": "roberta", "xlnet_pieces": "xlnet", "words_bert": "bert"}
 """Tokenizers of tests/data_modules/fixtures, and whose rows are encoded with them."""
-LENGTHS = {"words_bert": (72, 16)}
-"""Tokens in a row and stride, so that stories take several windows; LETTERS where most tokens are letters."""
-LETTERS = (256, 64)
+LENGTHS = {"words_bert": (72, 32)}
+"""Tokens in a row and doc stride: stories take several windows; LETTERS where most tokens are letters."""
+LETTERS = (256, 128)
 QUESTIONS = 50
 SHOWN = 2
 """Questions that are kept in full, so that a difference can be read."""
@@ -49,8 +50,8 @@ def lists(room: Room) -> Path:
 
 def read_windows(source: str, lengths: tuple[int, int] | None, kind: str) -> list[Any]:
     """What the windows of the first questions hold, one entry a question."""
-    max_length, stride = lengths or LENGTHS.get(kind, LETTERS)
-    how = Encoding(order="auto", history_style="auto", max_length=max_length, stride=stride)
+    max_length, doc_stride = lengths or LENGTHS.get(kind, LETTERS)
+    how = Encoding(order="auto", max_length=max_length, doc_stride=doc_stride)
     examples = list(islice(read_questions(source), QUESTIONS))
     found: list[list[Any]] = []
     table = encode_questions(examples, tokenizer(kind), how.resolved(ARCHITECTURES[kind]))
@@ -70,7 +71,7 @@ def read_windows(source: str, lengths: tuple[int, int] | None, kind: str) -> lis
 
 def group_windows(source: str, kind: str) -> list[Any]:
     """The four rows of the first groups, and where the two subjects stand in them."""
-    how = Encoding(order="auto", history_style="auto", max_length=512).resolved(ARCHITECTURES[kind])
+    how = Encoding(order="auto", max_length=512).resolved(ARCHITECTURES[kind])
     groups = list(islice(read_groups(source), QUESTIONS))
     texts = ((v.context, query_text(v.question, v.advice), "") for g in groups for v in g.variants)
     rows = [

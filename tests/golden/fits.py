@@ -22,7 +22,7 @@ COMMON = (
 )
 GROUPS = (
     "--trainer.max_epochs=1",
-    "--data.encoding={max_length: 96, stride: 16, pad_to_multiple_of: 8}",
+    "--data.encoding={max_length: 96}",
     "--data.limit_train_groups=180",
     "--data.limit_train_qa=200",
     "--data.limit_val_groups=8",

@@ -13,7 +13,7 @@ from evaluation.reproduce.tiny_classifier import save_classifier
 from tests.evaluation.protocol_cases import save_causal
 from tests.golden.commands import Room
 
-SHORT = "--data.encoding={order: auto, max_length: 160, stride: 32, pad_to_multiple_of: 8}"
+SHORT = "--data.encoding={order: auto, max_length: 160}"
 VARIANTS = ("os", "ts", "ts_r", "os_r", "ts_r_aug", "os_r_aug")
 
 

@@ -128,7 +128,7 @@ def test_one_reference_is_said_with_the_metrics(
     commands: Commands, capsys: pytest.CaptureFixture[str], tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
     """Of CoQA's rows on the Hub; its own file has additional answers."""
-    sizes = ("--data.encoding.max_length=160", "--data.encoding.stride=32", "--data.interventions.watch=[os]")
+    sizes = ("--data.encoding.max_length=160", "--data.interventions.watch=[os]")
     for source in (save_hub_rows(tmp_path / "hub.jsonl"), save_file(tmp_path / "file.json")):
         sets = (f"--data.val_qa={{main: {source}}}", "--data.interventions.shift=[]", *sizes)
         train(commands.of("validate", "stories_ot", "bert", *sets))

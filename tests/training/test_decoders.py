@@ -93,7 +93,7 @@ def subject_shares(path: Path, group: Group, *, chat: bool) -> list[float]:
     names = [span.text for span in variant.candidates]
     first, second = (span.text for span in sorted(variant.candidates, key=lambda span: span.start))
     asked = f"Text: {variant.context}\n\nQuestion: {variant.question}"
-    user = f"{asked}\nReply with {first}, {second} or unknown.\nAnswer:"
+    user = f"{asked}\nReply with {first} or {second} or unknown.\nAnswer:"
     turns = [{"role": "system", "content": variant.advice}, {"role": "user", "content": user}]
     how = {"add_generation_prompt": True, "return_dict": False, **TEMPLATE_OPTIONS}
     plain = "\n\n".join(turn["content"] for turn in turns)
@@ -113,8 +113,12 @@ def test_chat_with_advice_as_the_system_message(commands: Commands, tmp_path: Pa
     tokenizer = build_tokenizer("llama", words)
     tokenizer.chat_template = CHAT
     tokenizer.save_pretrained(tmp_path / "tokenizer")
-    flags = (f"--backbone.tokenizer={tmp_path / 'tokenizer'}", "--data.encoding.offer_unknown=true")
-    run = lei(commands, "chat", *flags, "--data.encoding.advice_at=system", "--trainer.max_steps=2")
+    user = "Text: {context}\n\nQuestion: {question}\nReply with {options} or unknown.\nAnswer:"
+    turns = [{"role": "system", "content": "{advice}"}, {"role": "user", "content": user}]
+    prompts = {"data": {"init_args": {"encoding": {"prompts": {"choice_prompt": turns}}}}}
+    (tmp_path / "prompts.yaml").write_text(json.dumps(prompts))
+    flags = (f"--backbone.tokenizer={tmp_path / 'tokenizer'}", "--trainer.max_steps=2")
+    run = lei(commands, "chat", f"--config={tmp_path}/prompts.yaml", *flags)
     last, checkpoint = metrics_of(run), run / "checkpoints/last.ckpt"
     assert last["val/bias/none/unknown"] == pytest.approx(1 - last["val/bias/none/mass"], abs=1e-6)
     data = ["--data", str(commands.data.groups_dev)]

@@ -30,7 +30,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def arguments(commands: Commands, rows: dict[str, Path], *command: str) -> list[str]:
     """The later flags of one name win."""
     data = (f"--data.train_qa={rows['train']}", f"--data.val_qa={{main: {rows['dev']}}}")
-    sizes = ("--data.encoding.max_length=160", "--data.encoding.stride=32")
+    sizes = ("--data.encoding.max_length=160",)
     return commands.of(*command[:3], *data, *sizes, *command[3:])
 
 

@@ -164,7 +164,7 @@ def named_values(data: Any, result: Any) -> Iterator[tuple[str, Tensor]]:
                 yield from (
                     (f"{advice_class}/{name}", getattr(result, f"{name}_K")[k]) for name in BIAS_NAMES
                 )
-                if data.encoding.offer_unknown:
+                if data.encoding.candidates == 3:
                     yield f"{advice_class}/unknown", 1 - result.mass_K[k]
         if counts[ADVERSARIAL] and counts[ETHICAL]:
             yield "selection", selection_score(result.mu_K)

@@ -38,8 +38,8 @@ class AnswerModule(QAModule):
             QA model keeps its span head.
         heads: `rationale` tags the rationale and attends over the tagged states (the papers' BERT and
             RoBERTa), `xlnet` adds unknown, yes, no, number and option to XLNet's span heads; `auto` goes by
-            the architecture. A decoder has no heads: it learns to write yes, no, unknown
-            (`data.encoding.unknown`) or the answer, and what follows about heads means nothing to it.
+            the architecture. A decoder has no heads: it learns to write yes, no, unknown or
+            the answer, and what follows about heads means nothing to it.
         rationale_weight: Weight of the rationale tagging loss; `rationale` heads only.
         cls_source: What stands for the whole row in the `rationale` heads: the classification token's last
             hidden state (the paper's equation), or the pooler's output (the authors' code).

@@ -121,16 +121,16 @@ class QAModule(FineTuning):
 
     def written(self, decoder: CausalModel, batch: QABatch) -> list[str]:
         """What a decoder answers."""
-        from data_modules.encoding.prompts import answer_end  # encoders do without it
+        from data_modules.encoding.prompts import around_answer  # encoders do without it
 
         tokenizer = self.datamodule.tokenizer
-        ends = answer_end(tokenizer, self.encoding.chat == "always")
+        _, ends = around_answer(tokenizer, self.encoding.prompts.chat == "always")
         return decoder.write(batch.inputs, batch.start_B, self.max_answer_tokens, tokenizer, ends)
 
     def decode(self, data: QASet, batch: QABatch, outputs: Mapping[str, Any]) -> Iterator[Answer]:
         """The answers of a batch, from what `validation_step` returned for it."""
         if "texts" in outputs:
-            return written_answers(data, batch.feature_B, outputs["texts"], self.encoding.unknown)
+            return written_answers(data, batch.feature_B, outputs["texts"])
         return decode_answers(data, batch.feature_B, *outputs["spans"])
 
     def watched_layers(self) -> int:

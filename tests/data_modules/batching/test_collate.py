@@ -58,7 +58,7 @@ def test_unpadding_gives_back_the_rows(lengths: list[int], multiple: int, side: 
 
 @pytest.mark.parametrize("kind", ["words_bert", "words_xlnet"])  # padding behind, and before
 def test_positions_of_a_question_batch_point_into_the_padded_rows(kind: str) -> None:
-    encoding = Encoding(max_length=64, stride=8, order="auto", pad_to_multiple_of=8)
+    encoding = Encoding(max_length=64, order="auto")
     examples = list(islice(qa_examples("conversation_dev"), 9))
     windows = windows_of(examples, tokenizer(kind), encoding)
     index = [4, 0, len(windows) - 1]

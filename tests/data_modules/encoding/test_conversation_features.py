@@ -5,16 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from data_modules.encoding.windows import (
-    WINDOW_TYPES,
-    EncodedRow,
-    Encoding,
-    full_query,
-    last_tokens,
-    max_context,
-)
+from data_modules.encoding.questions import WINDOW_TYPES, max_context
+from data_modules.encoding.windows import EncodedRow, Encoding, full_query
 from data_modules.schema import QAExample, Span, Turn
-from storage.errors import DataError
 from tests.data_modules.fixtures.encoded import windows_of
 from tests.data_modules.fixtures.small_tokenizers import tokenizer
 
@@ -58,53 +51,11 @@ def test_xlnet_leaves_out_turns_without_an_answer(unknown: str) -> None:
     assert "Why?" not in text
 
 
-def test_xlnets_separators_are_real_tokens() -> None:
-    words = tokenizer("xlnet_pieces")
-    asked = example(question="who was rude", history=TURNS[:1])
-    text = full_query(asked, Encoding().resolved("xlnet"), words)
-    ids = words(text, add_special_tokens=False)["input_ids"]
-    assert ids.count(words.bos_token_id) == 2
-    assert ids.count(words.eos_token_id) == 1
-
-
 def test_the_first_turn_of_a_conversation_is_marked_and_squad_never_is() -> None:
     encoding = Encoding().resolved("roberta")
     first = example(history=())
     assert full_query(first, encoding, None) == "|Q| What colour is it?"
     assert full_query(example(history=(), dataset="squad"), encoding, None) == "What colour is it?"
-
-
-def test_of_a_long_query_the_last_tokens_are_kept() -> None:
-    words = tokenizer("words_bert")
-    texts = ["who is in the kitchen ?", "who ?"]
-    assert last_tokens(texts, 3, words) == ["the kitchen ?", "who ?"]
-    assert last_tokens(texts, 0, words) == texts
-    (feature,) = windows_of([example()], words, Encoding(max_query=4).resolved("bert"))
-    outside = feature.row.offsets_TE[:, 0] < 0
-    assert words.decode(feature.row.input_ids_T[outside]) == "[CLS] colour is it ? [SEP] [SEP]"
-
-
-def test_auto_is_what_an_architecture_was_pretrained_with() -> None:
-    assert Encoding(order="auto").resolved("xlnet").order == "context_first"
-    assert Encoding(order="auto").resolved("bert").order == "question_first"
-    assert Encoding().resolved("xlnet").order == "question_first"
-    assert Encoding(order="auto").resolved("xlnet").resolved("bert").order == "context_first"
-    limits = {
-        name: Encoding(max_query="auto").resolved(name).max_query for name in ("bert", "roberta", "xlnet")
-    }
-    assert limits == {"bert": 64, "roberta": 64, "xlnet": 128}
-    for name in ("history_turns", "step", "max_query"):
-        with pytest.raises(DataError, match=name):
-            Encoding(**{name: -1})
-
-
-def test_the_classification_token_of_xlnet_may_belong_to_the_question() -> None:
-    words = tokenizer("words_xlnet")
-    for segment, expected in (("own", 2), ("question", 1)):
-        encoding = Encoding(order="auto", cls_segment=segment).resolved("xlnet")  # type: ignore[arg-type]
-        (feature,) = windows_of([example()], words, encoding)
-        assert feature.row.cls == len(feature.row.input_ids_T) - 1
-        assert feature.row.token_type_ids_T[feature.row.cls] == expected
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
@@ -122,6 +73,18 @@ def test_targets_of_a_row(architecture: str) -> None:
         assert feature.start == feature.end == feature.row.cls
 
 
+def test_auto_follows_the_architecture() -> None:
+    auto = Encoding(order="auto", max_query="auto")
+    found = {name: auto.resolved(name) for name in ("bert", "roberta", "xlnet")}
+    assert {name: encoding.max_query for name, encoding in found.items()} == {
+        "bert": 64,
+        "roberta": 64,
+        "xlnet": 128,
+    }
+    assert found["bert"].order == "question_first"
+    assert found["xlnet"].order == "context_first"
+
+
 def test_numbers_and_options_are_spans_with_a_class() -> None:
     words = tokenizer("words_bert")
     asked = {"question": "Is it red or blue?", "references": ("red",), "answer_type": "option"}
@@ -133,8 +96,8 @@ def test_numbers_and_options_are_spans_with_a_class() -> None:
 
 def test_a_window_without_the_answer_is_unknown_but_yes_stays_yes() -> None:
     words = tokenizer("words_bert")
-    encoding = Encoding(max_length=22, stride=2, history_turns=0)
-    features = windows_of([example()], words, encoding)
+    encoding = Encoding(max_length=22, doc_stride=12)
+    features = windows_of([example(history=())], words, encoding)
     assert len(features) > 1
     kinds = [WINDOW_TYPES[feature.answer_type] for feature in features]
     assert kinds.count("span") == 1
@@ -145,9 +108,9 @@ def test_a_window_without_the_answer_is_unknown_but_yes_stays_yes() -> None:
 
 def test_a_rationale_that_a_window_cuts_is_not_tagged() -> None:
     pieces = tuple(Span.locate(text, STORY, "q") for text in ("Anna is", "has a red"))
-    encoding = Encoding(max_length=22, stride=2, history_turns=0)
+    encoding = Encoding(max_length=22, doc_stride=12)
     tagged = 0
-    for window in windows_of([example(rationale=pieces)], tokenizer("words_bert"), encoding):
+    for window in windows_of([example(rationale=pieces, history=())], tokenizer("words_bert"), encoding):
         shown = window.row.offsets_TE[window.row.offsets_TE[:, 0] >= 0]
         whole = all(shown[0, 0] <= piece.start and shown[-1, 1] >= piece.end for piece in pieces)
         assert window.rationale_T.sum() == (5 if whole else 0)

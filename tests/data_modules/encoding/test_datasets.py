@@ -9,7 +9,7 @@ from data_modules.batching.group_set import GroupSet
 from data_modules.batching.samplers import BatchIndex
 from data_modules.batching.sets import QASet
 from data_modules.encoding.windows import Encoding
-from data_modules.schema import ADVICE_CLASSES, QAExample, Span
+from data_modules.schema import ADVICE_CLASSES, QAExample
 from data_modules.stories.groups import groups
 from data_modules.stories.questions import qa_examples
 from tests.data_modules.fixtures.small_tokenizers import tokenizer
@@ -52,16 +52,3 @@ def test_an_index_builds_its_batch_and_leaves_out_absent_parts() -> None:
     assert both.qa.feature_B.tolist() == [0]
     assert TrainSet(group_set, qa_set)[BatchIndex((1,), ())].qa is None
     assert TrainSet(None, qa_set)[BatchIndex((), (0,))].groups is None
-
-
-def test_the_first_question_of_a_type() -> None:
-    answers = ["span", "no", "span", "yes"]
-    span = (Span(0, 1, "A"),)
-    examples = [
-        QAExample(str(i), "A.", "?", span if kind == "span" else (), answer_type=kind)  # type: ignore[arg-type]
-        for i, kind in enumerate(answers)
-    ]
-    data = QASet(examples, BERT, Encoding())
-    assert data.first_of(["yes", "no"]).id == "1"
-    assert data.first_of(["yes"]).id == "3"
-    assert data.first_of(["number"]) is None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from itertools import islice
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,44 +12,36 @@ from transformers import PreTrainedTokenizerFast
 
 from data_modules.batching.group_set import GroupSet
 from data_modules.batching.sets import QASet
-from data_modules.encoding.prompts import (
-    TEMPLATE_OPTIONS,
-    Prompt,
-    encode_prompts,
-    group_prompt,
-    plain_text,
-    prompt,
-)
-from data_modules.encoding.windows import Encoding, tell_once
-from data_modules.schema import AdviceAt, Asked, QAExample, Span, Turn, UnderspecifiedQuestion
+from data_modules.encoding.prompts import TEMPLATE_OPTIONS, Prompt, encode_prompts, fill, prompt_text
+from data_modules.encoding.windows import CHOICE, QUESTION, Encoding, Messages, Prompts
+from data_modules.schema import QAExample, Span, Turn
 from data_modules.stories import groups as story_groups
 from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 from storage.errors import DataError
 
-ENCODING = Encoding().resolved("llama")
-
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
-def test_subjects_stand_behind_the_prompt_in_the_groups_order(architecture: str, side: str) -> None:
-    tokenizer = build_tokenizer(architecture, [*vocabulary(), "reply", "with", "or"])  # type: ignore[arg-type]
+@pytest.mark.parametrize("offers_unknown", [False, True])
+def test_subjects_stand_behind_the_prompt_in_the_groups_order(side: str, offers_unknown: bool) -> None:
+    tokenizer = build_tokenizer("llama", [*vocabulary(), "reply", "with", "or", "unknown"])
     tokenizer.padding_side = side
     groups = list(islice(story_groups.groups("train"), 3))
-    batch = GroupSet(groups, tokenizer, ENCODING)[[2, 0, 1]]
+    encoding = Encoding()
+    if offers_unknown:
+        content = CHOICE.replace("{options}", "{options} or unknown")
+        encoding = Encoding(prompts=Prompts(choice_prompt=[{"role": "user", "content": content}]))
+    batch = GroupSet(groups, tokenizer, encoding.resolved("llama"))[[2, 0, 1]]
+    assert batch.candidate_BVSE.shape == (3, 4, 2 + offers_unknown, 2)
     for b, i in enumerate((2, 0, 1)):
         for v, variant in enumerate(groups[i].variants):
             ids_T = batch.inputs["input_ids"][4 * b + v]
-            for s, (start, end) in enumerate(batch.candidate_BVSE[b, v].tolist()):
-                written = tokenizer.decode(ids_T[start : end + 1])
-                assert written.replace(" ", "") == groups[i].subjects[s].replace(" ", "")
+            behind = [tokenizer.decode(ids_T[s : e + 1]) for s, e in batch.candidate_BVSE[b, v].tolist()]
+            wanted = [*groups[i].subjects, "unknown"][: len(behind)]
+            assert [text.replace(" ", "") for text in behind] == [text.replace(" ", "") for text in wanted]
             context = tokenizer.decode(ids_T[batch.context_BT[4 * b + v]])
-            assert (
-                context.split()[:3]
-                == tokenizer.decode(tokenizer(variant.context)["input_ids"]).split()[-len(context.split()) :][
-                    :3
-                ]
-            )
+            whole = tokenizer.decode(tokenizer(variant.context)["input_ids"]).split()
+            assert context.split() == whole[-len(context.split()) :]
             offered = [span.text.lower() for span in sorted(variant.candidates, key=lambda c: c.start)]
             assert f"reply with {offered[0]} or {offered[1]}" in tokenizer.decode(ids_T)
 
@@ -59,11 +50,10 @@ def test_what_is_written_ends_with_an_end_token() -> None:
     tokenizer = build_tokenizer(
         "gpt2", ["text", "question", "answer", "unknown", "anna", "sits", "who", "yes"]
     )
-    context = "Anna sits"
     examples = [
-        QAExample("1", context, "Who?", (Span(0, 4, "Anna"),), references=("somebody",)),
-        QAExample("2", context, "Who?", references=("somebody",), variant="ts_r"),
-        QAExample("3", context, "Who?", answer_type="yes", history=(Turn("Anna?", "Yes"),)),
+        QAExample("1", "Anna sits", "Who?", (Span(0, 4, "Anna"),), references=("somebody",)),
+        QAExample("2", "Anna sits", "Who?", references=("somebody",), variant="ts_r"),
+        QAExample("3", "Anna sits", "Who?", answer_type="yes", history=(Turn("Anna?", "Yes"),)),
     ]
     batch = QASet(examples, tokenizer, Encoding().resolved("gpt2"))[[0, 1, 2]]
     written = [
@@ -75,41 +65,38 @@ def test_what_is_written_ends_with_an_end_token() -> None:
     assert "answer <unk> yes question" in tokenizer.decode(batch.inputs["input_ids"][2])
 
 
+def plain(text: str, context: str, continuations: tuple[str, ...], name: str) -> Prompt:
+    shown = text[: text.index(context) + len(context)]
+    return Prompt([{"role": "user", "content": text}], shown, len(context), continuations, name)
+
+
 def test_tokens_behind_the_prompt_are_those_of_one_text() -> None:
     """Unless the prompt's own would change with it: 'a' and ' b' are 'a b' here."""
     pieces = ["[U]", "x", "a", " ", "b", " b", "a b"]
     tokenizer = Tokenizer(models.BPE({piece: i for i, piece in enumerate(pieces)}, [(" ", "b"), ("a", " b")]))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("x", "isolated")
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[U]")
-    prompts = [Prompt("x", 0, 1, ("b", "a"), "one"), Prompt("xa", 0, 1, ("b",), "two")]
-    one, two, three = encode_prompts([*prompts, Prompt("x b", 2, 1, (), "three")], fast, 10)
+    prompts = [plain("x", "x", ("b", "a"), "1"), plain("xa", "x", ("b",), "2"), plain("x b", "b", (), "3")]
+    one, two, three = encode_prompts(prompts, fast, 10)
     assert [pieces[i] for i in one.input_ids_T] == ["x", " b", " ", "a"]
-    assert one.spans == [(1, 1), (2, 3)]
+    assert one.spans == ((1, 1), (2, 3))
     assert [pieces[i] for i in two.input_ids_T] == ["x", "a", " b"]
     np.testing.assert_array_equal(one.offsets_TE[:, 0], [0, -1, -1, -1])
     np.testing.assert_array_equal(three.offsets_TE, [[-1, -1], [0, 1]])
 
 
-def test_a_space_at_the_end_of_the_template_goes_over_to_the_answer() -> None:
-    asked = Asked("anna sits .", "who ?", "one", "")
-    with_space, without = (prompt(f"{{context}} {{question}} so{end}", asked, "user") for end in (" ", ""))
-    assert with_space == without
-
-
 def test_rows_are_never_cut() -> None:
-    tokenizer = build_tokenizer("llama", vocabulary())
     groups = list(islice(story_groups.groups("train"), 1))
     with pytest.raises(DataError, match=r"prompt and answers take \d+ tokens, 20 are allowed; raise"):
-        GroupSet(groups, tokenizer, Encoding(max_length=20, stride=0).resolved("llama"))
+        GroupSet(groups, build_tokenizer("llama", vocabulary()), Encoding(max_length=20).resolved("llama"))
 
 
-def test_a_prompt_that_cannot_be_is_refused() -> None:
-    with pytest.raises(DataError, match=r"encoding.prompt: needs {context} and {question}"):
-        Encoding(prompt="{question}")
-    with pytest.raises(DataError, match=r"encoding.choice_prompt: cannot be filled in: 'story'"):
-        Encoding(choice_prompt="{story}")
-    with pytest.raises(DataError, match="is for decoders, and bert is an encoder"):
-        Encoding(prompt="{context} {question}").resolved("bert")
+@pytest.mark.parametrize(
+    "content", ["{question} {advice}", "{context} {advice} {question} {options}", "{context} {question} {}"]
+)
+def test_a_prompt_needs_each_of_its_slots_once(content: str) -> None:
+    with pytest.raises(DataError, match=r"encoding\.prompts\.prompt: needs each of"):
+        Prompts(prompt=[{"role": "user", "content": content}])
 
 
 TEMPLATES = {
@@ -123,6 +110,7 @@ TEMPLATES = {
     "space": "{% for m in messages %}{% if m.role == 'system' %}{{ bos_token + m.content }}"
     "{% elif m.role == 'user' %}{{ '<|user|>' + m.content + '<|assistant|>' }}"
     "{% else %}{{ ' ' + m.content + ' <|end|>' }}{% endif %}{% endfor %}",
+    "loud": "{% for m in messages %}{{ m.content | upper }}{% endfor %}",
 }
 
 
@@ -133,13 +121,8 @@ def chat_tokenizer(template: str) -> PreTrainedTokenizerFast:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     special = ["<|user|>", "<|assistant|>", "<|system|>", "<|end|>"]
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token="<s>",
-        eos_token="</s>",
-        pad_token="</s>",
-        additional_special_tokens=special,
-    )
+    names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "</s>"}
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, additional_special_tokens=special, **names)
     fast.backend_tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A", special_tokens=[("<s>", fast.bos_token_id)]
     )
@@ -147,32 +130,56 @@ def chat_tokenizer(template: str) -> PreTrainedTokenizerFast:
     return fast
 
 
-def asked_of(at: AdviceAt, *, has_system: bool) -> list[dict[str, str]]:
-    """What a user says about Anna, in turns."""
-    context, query, system = "Anna met Bo.", "Who?", ""
-    if at == "context":
-        context += " Be fair."
-    elif at == "user":
-        query = "Be fair. Who?"
-    else:
-        system = "Be fair."
-    user = f"Text: {context}\n\nQuestion: {query}\nAnswer:"
-    if system and has_system:
-        return [{"role": "system", "content": system}, {"role": "user", "content": user}]
-    return [{"role": "user", "content": "\n\n".join(filter(None, (system, user)))}]
+SYSTEM = [
+    {"role": "system", "content": "{advice}"},
+    {"role": "user", "content": "{context}\n\nQuestion: {question}"},
+]
+PLACES: dict[str, tuple[Messages, Messages, Messages]] = {
+    "user": (
+        [{"role": "user", "content": QUESTION}],
+        [{"role": "user", "content": "Text: Anna met Bo.\n\nQuestion: Be fair. Who?\nAnswer:"}],
+        [{"role": "user", "content": "Text: Anna met Bo.\n\nQuestion: Who?\nAnswer:"}],
+    ),
+    "context": (
+        [{"role": "user", "content": "{context} {advice}\n{question} "}],
+        [{"role": "user", "content": "Anna met Bo. Be fair.\nWho?"}],
+        [{"role": "user", "content": "Anna met Bo.\nWho?"}],
+    ),
+    "system": (
+        SYSTEM,
+        [
+            {"role": "system", "content": "Be fair."},
+            {"role": "user", "content": "Anna met Bo.\n\nQuestion: Who?"},
+        ],
+        [{"role": "user", "content": "Anna met Bo.\n\nQuestion: Who?"}],
+    ),
+}
+"""Messages with slots, and what they are with advice and without."""
 
 
-@pytest.mark.parametrize("at", get_args(AdviceAt))
-@pytest.mark.parametrize("template", TEMPLATES)
-def test_a_row_is_the_conversation_in_the_chat_template(template: str, at: AdviceAt) -> None:
-    tokenizer = chat_tokenizer(template)
+@pytest.mark.parametrize("place", PLACES)
+def test_messages_filled_in(place: str) -> None:
+    messages, advised, unadvised = PLACES[place]
+    for advice, wanted in (("Be fair.", advised), ("", unadvised)):
+        found = fill(messages, "key", [], advice=advice, context="Anna met Bo.", question="Who?")
+        assert found.messages == wanted
+        text, context_at = prompt_text(found, None, chat=False)
+        assert text == "\n\n".join(message["content"] for message in wanted)
+        assert text[context_at:].startswith("Anna met Bo.")
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("template", ["system", "none", "space"])
+def test_a_row_is_the_conversation_in_the_chat_template(template: str, place: str) -> None:
+    if (template, place) == ("none", "system"):
+        pytest.skip("the template has no system message")
+    tokenizer, (messages, turns, _) = chat_tokenizer(template), PLACES[place]
     example = QAExample("1", "Anna met Bo.", "Who?", (Span(9, 11, "Bo"),), advice="Be fair.")
-    encoding = Encoding(advice_at=at).resolved("llama", tokenizer)
-    assert encoding.chat == "always"
+    encoding = Encoding(prompts=Prompts(prompt=messages)).resolved("llama", tokenizer)
+    assert encoding.prompts.chat == "always"
     batch = QASet([example], tokenizer, encoding)[[0]]
-    turns = asked_of(at, has_system=template != "none")
 
-    def ids(turns: list[dict[str, str]], **options: Any) -> list[int]:
+    def ids(turns: Messages, **options: Any) -> list[int]:
         return tokenizer.apply_chat_template(turns, return_dict=False, **TEMPLATE_OPTIONS, **options)
 
     row_T = batch.inputs["input_ids"][0][batch.inputs["attention_mask"][0] != 0].tolist()
@@ -185,52 +192,21 @@ def test_a_row_is_the_conversation_in_the_chat_template(template: str, at: Advic
     assert tokenizer.decode(batch.inputs["input_ids"][0][batch.context_BT[0]]) == "Anna met Bo."
 
 
-@pytest.mark.parametrize("at", get_args(AdviceAt))
-def test_where_advice_stands_in_a_plain_prompt(at: AdviceAt) -> None:
-    spans = Span(9, 11, "Bo"), Span(0, 4, "Anna")
-    question = UnderspecifiedQuestion("Anna met Bo.", "Who?", spans, "Be fair.")
-    found = group_prompt(question, "key", "Text: {context}\n\nQuestion: {question}\nAnswer:", at)
-    text, user_at = plain_text(found)
-    turns = asked_of(at, has_system=False)
-    assert text == turns[0]["content"]
-    assert text[user_at + found.context_at :][: found.context_length] == "Anna met Bo."
-
-
-def test_unknown_is_offered_behind_the_subjects() -> None:
-    groups = list(islice(story_groups.groups("train"), 2))
-    tokenizer = build_tokenizer("llama", [*vocabulary(), "reply", "with", "or", "unknown"])
-    batch = GroupSet(groups, tokenizer, Encoding(offer_unknown=True).resolved("llama"))[[0, 1]]
-    assert batch.candidate_BVSE.shape == (2, 4, 3, 2)
-    for ids_T, spans in zip(batch.inputs["input_ids"], batch.candidate_BVSE.flatten(0, 1), strict=True):
-        start, end = spans[2].tolist()
-        assert tokenizer.decode(ids_T[start : end + 1]) == "unknown"
-        assert " or unknown" in tokenizer.decode(ids_T[: int(spans[0, 0])])
-
-
-def test_chat_and_places_of_advice_that_cannot_be(caplog: pytest.LogCaptureFixture) -> None:
-    plain, chat = build_tokenizer("llama", vocabulary()), chat_tokenizer("none")
-    assert Encoding().resolved("llama", plain).chat == "never"
-    assert Encoding(chat="never").resolved("llama", chat).chat == "never"
-    with pytest.raises(DataError, match=r"encoding\.chat: always, but the tokenizer has no chat template"):
-        Encoding(chat="always").resolved("llama", plain)
-    options: list[dict[str, Any]] = [{"chat": "always"}, {"advice_at": "system"}, {"offer_unknown": True}]
-    for option in options:
-        with pytest.raises(DataError, match=f"encoding.{min(option)}: is for decoders, and bert is an"):
-            Encoding(**option).resolved("bert", plain)
-    tell_once.cache_clear()
-    with caplog.at_level(logging.WARNING):
-        for _ in range(2):
-            Encoding(advice_at="system").resolved("llama", chat)
-    assert [record.message for record in caplog.records] == [
-        "the chat template has no system message: advice stands before the user's text"
-    ]
-    chat.chat_template = "{% for m in messages %}{{ m.content | upper }}{% endfor %}"
-    with pytest.raises(DataError, match="1: the chat template changes the text of the message; set"):
-        list(encode_prompts([Prompt("a?", 0, 1, (), "1")], chat_of(chat), 50, chat=True))
-
-
-def chat_of(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
-    """The same anew: what was found out about its template is kept by tokenizer."""
-    other = chat_tokenizer("none")
-    other.chat_template = tokenizer.chat_template
-    return other
+def test_chat_that_cannot_be_is_refused() -> None:
+    words, gemma = build_tokenizer("llama", vocabulary()), chat_tokenizer("none")
+    assert Encoding().resolved("llama", words).prompts.chat == "never"
+    assert Encoding(prompts=Prompts(chat="never")).resolved("llama", gemma).prompts.chat == "never"
+    always = Encoding(prompts=Prompts(chat="always"))
+    with pytest.raises(DataError, match=r"prompts\.chat: always, but the tokenizer has no chat template"):
+        always.resolved("llama", words)
+    with pytest.raises(DataError, match=r"encoding\.prompts: are for decoders, and bert is an encoder"):
+        always.resolved("bert", words)
+    example = QAExample("1", "Anna met Bo.", "Who?", advice="Be fair.")
+    for template, messages, said in (
+        ("none", SYSTEM, "the tokenizer's chat template fails: none; set"),
+        ("loud", [{"role": "user", "content": QUESTION}], "1: the chat template changes the text"),
+    ):
+        tokenizer = chat_tokenizer(template)
+        encoding = Encoding(prompts=Prompts(prompt=messages)).resolved("llama", tokenizer)
+        with pytest.raises(DataError, match=said):
+            QASet([example], tokenizer, encoding)

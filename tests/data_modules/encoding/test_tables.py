@@ -27,7 +27,7 @@ from data_modules.stories import questions as stories
 from storage.errors import DataError
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
-LONG = Encoding(max_length=160, stride=32)
+LONG = Encoding(max_length=160)
 """Has room for a conversation before the question, and for advice."""
 
 
@@ -68,7 +68,8 @@ def test_batches_are_those_of_data_made_in_memory_and_read_once(
     options |= {"train_groups": ["stories:train"], "limit_train_groups": 12, "limit_val_groups": 3}
     options |= {"val_groups": {"groups": "stories:heldout"}}
     plain, stored = module("", **options), module(tmp_path / "cache", **options)
-    monkeypatch.delattr("data_modules.encoding.windows.encode_texts")
+    monkeypatch.delattr("data_modules.encoding.questions.encode_texts")
+    monkeypatch.delattr("data_modules.encoding.groups.encode_texts")
     monkeypatch.delattr("data_modules.questions_data.read_questions")
     monkeypatch.delattr("data_modules.groups_data.read_groups")
     for data in (stored, module(tmp_path / "cache", **options)):
@@ -121,7 +122,7 @@ def test_changed_options_files_and_code_make_tables_anew(
 
     assert count() == count(eval_batch_size=3) == 1
     assert count(limit_train_qa=24) == 2
-    assert count(encoding=Encoding(max_length=160, stride=8)) == 3
+    assert count(encoding=Encoding(max_length=160, doc_stride=8)) == 3
     assert count(interventions=Interventions(train=["os", "ts"])) == 4
     write_records(conversations(50), source)
     assert count() == 5

@@ -23,7 +23,7 @@ EXAMPLES = [example for example, _ in zip(read_questions("stories:mixed_dev"), r
 
 def module(**options: Any) -> GroupsDataModule:
     """For the embedded stories, on a few questions."""
-    sizes = {"limit_val_qa": 10, "encoding": Encoding(max_length=160, stride=32)}
+    sizes = {"limit_val_qa": 10, "encoding": Encoding(max_length=160)}
     return GroupsDataModule(tokenizer="stories", architecture="bert", **{**sizes, **options})
 
 

@@ -23,7 +23,7 @@ def opened(path: Path | str, **options: Any) -> QuestionCheckpoint:
 
 @pytest.mark.parametrize("architecture", ["bert", "xlnet"])
 def test_spans_do_not_depend_on_batches(architecture: str, tmp_path: Path) -> None:
-    checkpoint = save_ckpt(tmp_path / "a.ckpt", architecture, max_length=48, stride=12)
+    checkpoint = save_ckpt(tmp_path / "a.ckpt", architecture, max_length=48, doc_stride=24)
     stories = [" ".join(q.context for q in QUESTIONS[i : i + 1 + i % 4]) for i in range(8)]
     examples = [QAExample("1", story, "Where is Anna?") for story in stories]
     found = [opened(checkpoint, batch_size=size).spans(examples) for size in (1, 3, 64)]

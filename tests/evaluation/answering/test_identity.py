@@ -28,7 +28,7 @@ def test_identity_of_a_checkpoint_is_all_but_batches(tmp_path: Path) -> None:
         identity(path, dtype="bfloat16"),
         identity(path, max_new_tokens=3),
         identity(save_ckpt(tmp_path / "c.ckpt", seed=2)),
-        identity(save_ckpt(tmp_path / "d.ckpt", max_length=64, stride=16)),
+        identity(save_ckpt(tmp_path / "d.ckpt", max_length=64, doc_stride=32)),
     ]
     assert one not in others
 

@@ -97,7 +97,7 @@ def test_cosines_match_transformers_on_single_texts(tmp_path: Path, architecture
 
 
 def test_stories_of_one_window_are_counted_apart(tmp_path: Path) -> None:
-    checkpoint = save_ckpt(tmp_path / "short.ckpt", max_length=44, stride=8)
+    checkpoint = save_ckpt(tmp_path / "short.ckpt", max_length=44, doc_stride=24)
     cells = shift(tmp_path / "out", "--checkpoint", checkpoint, "--variants", "ts")
     rows = [row for row in examples_of(tmp_path / "out") if row["embedding"] == "common"]
     single = [row for row in rows if row["stories"]]

@@ -17,7 +17,7 @@ from tests.models.tiny import backbone
 from tests.training.conftest import CONFIGS
 from training.modules.answers import AnswerModule
 
-ENCODING = Encoding(max_length=160, stride=32)
+ENCODING = Encoding(max_length=160)
 PAPERS = ("coqa_ot", "coqa_ibt", "hotpotqa_ot", "hotpotqa_ibt")
 
 
@@ -80,4 +80,4 @@ def test_the_papers_recipes(experiment: str) -> None:
     encoding = Encoding(**recipe["data"]["encoding"])
     for architecture, order, query in (("bert", "question_first", 64), ("xlnet", "context_first", 128)):
         found = encoding.resolved(architecture)
-        assert (found.order, found.max_query, found.max_length, found.step) == (order, query, 512, 128)
+        assert (found.order, found.max_query, found.max_length, found.doc_stride) == (order, query, 512, 128)
