@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from data_modules.batching.choice_set import ChoiceSet
 from data_modules.encoding.choices import ChoiceEncoding
 from data_modules.schema import ChoiceQuestion
-from storage.errors import DataError
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
 ARCHITECTURES = {
