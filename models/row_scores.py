@@ -42,7 +42,7 @@ def score_rows(
     *,
     tokens: int,
     device: torch.device,
-    multiple: int,
+    multiple: int = 8,
     what: str = "scoring groups",
 ) -> Tensor:
     """Boundary log-probabilities (R, S, E) of all rows, float32, on the CPU, in their order.

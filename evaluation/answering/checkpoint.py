@@ -242,18 +242,11 @@ class QuestionCheckpoint(Checkpoint):
         """Boundary log-probabilities (N, 4, 2, 2) of groups, float32, on the CPU, in their order; of a
         decoder log S, (N, 4, 2, 1). A batch has as many rows as have room where `batch_size` of the longest
         would."""
+        score, tokens = self.model.group_log_probs, self.batch_size * self.encoding.max_length
         with self.autocast():
-            scores = score_rows(
-                data.rows,
-                data.lengths,
-                self.model.group_log_probs,
-                tokens=self.batch_size * self.encoding.max_length,
-                device=self.device,
-                multiple=data.collator.multiple,
-                what=what,
-            ).unflatten(0, (-1, 4))
+            scores = score_rows(data.rows, data.lengths, score, tokens=tokens, device=self.device, what=what)
         self.require_finite(scores.abs().flatten())
-        return scores
+        return scores.unflatten(0, (-1, 4))
 
     @torch.inference_mode()
     def hidden_states(self, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:

@@ -29,9 +29,8 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The room of all cases; its causal model also as a checkpoint, and with an adapter; both exported."""
     make_room(root := tmp_path_factory.mktemp("room"))
     files = tokenizer_files(AutoTokenizer.from_pretrained(root / "causal"))
-    content = CHOICE.replace("{options}", "{options} or unknown")
-    prompts = Prompts(choice_prompt=[{"role": "user", "content": content}])
-    encoding = asdict(Encoding(max_length=250, prompts=prompts))
+    message = {"role": "user", "content": CHOICE.replace("{options}", "{options} or unknown")}
+    encoding = asdict(Encoding(max_length=250, prompts=Prompts(choice_prompt=[message])))
     for name, rank in (("plain", 0), ("adapter", 2)):
         backbone = Backbone(architecture="gpt2", checkpoint=f"{root}/causal", lora_rank=rank)
         model = start(backbone, CausalModel)

@@ -363,7 +363,6 @@ def score_groups(
             model.group_log_probs,
             tokens=rows_per_batch * groups.encoding.max_length,
             device=device,
-            multiple=groups.collator.multiple,
             what=what,
         )
     model.cpu().train(training)
