@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -126,7 +127,15 @@ class Rows(datasets.ArrowBasedBuilder):
 
     def _prepare_split(self, split: Any, num_proc: int, **settings: Any) -> None:
         processes = min(num_proc, len(split.gen_kwargs["chunks"]) // CHUNKS_PER_PROCESS)
-        super()._prepare_split(split, num_proc=processes if processes > 1 else None, **settings)
+        before = os.environ.get("TOKENIZERS_PARALLELISM")
+        try:
+            if processes > 1:  # threads of the tokenizer, which is in use here, are not in a forked process
+                os.environ["TOKENIZERS_PARALLELISM"] = "false"
+            super()._prepare_split(split, num_proc=processes if processes > 1 else None, **settings)
+        finally:
+            os.environ.pop("TOKENIZERS_PARALLELISM", None)
+            if before is not None:
+                os.environ["TOKENIZERS_PARALLELISM"] = before
 
     def _generate_tables(self, chunks: list[bytes], encode: Encode) -> Iterator[tuple[Key, pa.Table]]:
         for number, chunk in enumerate(chunks):
