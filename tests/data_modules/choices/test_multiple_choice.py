@@ -110,7 +110,7 @@ def questions(draw: st.DrawFn) -> ChoiceQuestion:
         benchmark=draw(texts),
         probe=draw(texts),
         donors=tuple(draw(st.lists(st.integers(0, 9), max_size=3))),
-        target=draw(st.sampled_from(["label", "uniform"])),
+        target=draw(st.sampled_from(["label", "unknown"])),
     )
 
 
