@@ -25,23 +25,7 @@ def planted_cross_entropy(log_prob_NSE: Tensor, preferred_N: Tensor, probability
             from the softmax over all positions (of a decoder: over the candidates).
         preferred_N: 0 or 1, the candidate that gets p, shape (N,).
         probability_N: p in [0, 1], shape (N,).
-
-    Raises:
-        ValueError: shapes that do not fit, a candidate other than 0 or 1, or p outside [0, 1].
     """
-    if log_prob_NSE.ndim != 3 or log_prob_NSE.shape[1:] not in ((2, 2), (2, 1)):
-        raise ValueError(
-            f"log_prob_NSE: expected shape (N, 2, 2) or (N, 2, 1), got {tuple(log_prob_NSE.shape)}"
-        )
-    if preferred_N.shape != log_prob_NSE.shape[:1] or probability_N.shape != log_prob_NSE.shape[:1]:
-        raise ValueError(f"preferred_N and probability_N: expected shape ({log_prob_NSE.shape[0]},)")
-    # Looking at values would make a GPU wait.
-    if not preferred_N.is_cuda and bool(((preferred_N != 0) & (preferred_N != 1)).any()):
-        raise ValueError("preferred_N: candidates are 0 and 1")
-    if not probability_N.is_cuda and bool(((probability_N < 0) | (probability_N > 1)).any()):
-        raise ValueError("probability_N: probabilities lie in [0, 1]")
-    if not len(preferred_N):
-        return log_prob_NSE.sum()
     log_prob_NSE = full_precision(log_prob_NSE)
     p_N = probability_N.to(log_prob_NSE.dtype)
     target_NS = torch.where(

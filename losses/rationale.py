@@ -31,17 +31,7 @@ def rationale_tagging_loss(
         target_BT: True at rationale tokens.
         mask_BT: 0 or False at tokens that are not tagged.
         denominator: What the sum is divided by; None: the number of tagged tokens.
-
-    Raises:
-        ValueError: shapes differ, or the denominator is not positive.
     """
-    if denominator is not None and denominator < 1:
-        raise ValueError(f"denominator: must be at least 1, got {denominator}")
-    if not rationale_BT.shape == target_BT.shape == mask_BT.shape:
-        raise ValueError(
-            f"logits of shape {tuple(rationale_BT.shape)}, targets {tuple(target_BT.shape)} and mask "
-            f"{tuple(mask_BT.shape)}: all must be the same (B, T)"
-        )
     token_BT = mask_BT != 0
     # A masked logit must not bring infinity or NaN into the gradient.
     logits_BT = torch.where(token_BT, full_precision(rationale_BT), 0.0)

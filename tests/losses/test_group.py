@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from losses.group import TERMS, GroupLoss, GroupLossOutput, lost_mass, scope_cross_entropy
+from losses.group import TERMS, GroupLoss, GroupLossOutput, lost_mass
 from losses.span import span_cross_entropy
 from models.heads.span import candidate_log_probs
 
@@ -42,16 +41,12 @@ EX5 = """
 """
 CELLS = [[[*map(float, cell.split())] for cell in line.split("|")] for line in EX5.strip().splitlines()]
 EXPECTED = [
-    ((0, 1), "paired", 0.9496031399768139),
-    ((2, 3), "paired", 1.703196379181687),
-    ((4,), "paired", 0.3135460624664983),
-    ((5,), "broadcast", 0.3834028833127773),
-    ((4, 5), "broadcast", 1.622133254824218),
-    ((4, 5), "paired", 0.6969489457792757),
-    ((6, 7), "paired", 0.7121008170125878),
-    ((0, 1, 2, 3, 4, 5), "broadcast", 4.274932773982719),
-    ((0, 1, 4, 5, 6, 7), "broadcast", 3.2838372118136196),
-    (tuple(range(8)), "broadcast", 4.987033590995306),
+    ((0, 1), 0.9496031399768139),
+    ((2, 3), 1.703196379181687),
+    ((4,), 0.3135460624664983),
+    ((5,), 0.3834028833127773),
+    ((4, 5), 0.6969489457792757),  # ours: the authors' code broadcasts over irrelevant items
+    ((6, 7), 0.7121008170125878),
 ]
 
 
@@ -60,13 +55,13 @@ def columns(rows: tuple[int, ...]) -> list[Tensor]:
     return [torch.tensor([CELLS[row][i] for row in rows], dtype=torch.float64) for i in range(len(NAMES))]
 
 
-@pytest.mark.parametrize(("rows", "reduction", "expected"), EXPECTED)
-def test_probability_form_is_the_authors_loss(rows: tuple[int, ...], reduction: Any, expected: float) -> None:
+@pytest.mark.parametrize(("rows", "expected"), EXPECTED)
+def test_probability_form_is_the_authors_loss(rows: tuple[int, ...], expected: float) -> None:
     """Rows are single questions: groups of one variant."""
     class_B1, pushed_BV, start_BT, end_BT, start_BS, end_BS, *scores = columns(rows)
     class_B, start_BS, end_BS = class_B1[:, 0].long(), start_BS.long(), end_BS.long()
     squad_B = class_B == SQUAD
-    output = GroupLoss(form="probability", irrelevant_reduction=reduction)(
+    output = GroupLoss(form="probability")(
         candidate_log_probs(start_BT, end_BT, start_BS.clamp(min=0), end_BS.clamp(min=0))[:, None],
         class_B.masked_fill(squad_B, -1),
         pushed_BV=pushed_BV.long(),
@@ -83,7 +78,7 @@ def test_own_copy_of_ex5_is_the_oracle(shared: Path) -> None:
     for name, column in zip(NAMES, columns(tuple(range(8))), strict=True):
         assert torch.tensor(oracle[name], dtype=torch.float64).view(8, -1).equal(column), name
     values = {v for v in oracle["loss_by_subset_of_rows"].values() if isinstance(v, float)}
-    assert values == {expected for _, _, expected in EXPECTED} - {0.6969489457792757}
+    assert values >= {expected for _, expected in EXPECTED} - {0.6969489457792757}
 
 
 Groups = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -105,14 +100,14 @@ def run(loss: GroupLoss, groups: Groups) -> GroupLossOutput:
     return output
 
 
-def naive_terms(groups: Groups, of: Any, variants: tuple[int, ...] = (0, 1, 2, 3)) -> dict[str, float]:
-    """Means of what is wished of `of(log S)`; adversarial groups count in some variants only."""
+def naive_terms(groups: Groups, of: Any) -> dict[str, float]:
+    """Means of what is wished of `of(log S)`."""
     log_prob, classes, pushed, reference = (value.tolist() for value in groups)
     certain = of(0.0)  # S = 1
     names = ("ethical", "adversarial", "irrelevant", "unadvised", "mismatched", "mismatched", "no term")
     items: dict[str, list[float]] = {name: [] for name in names}
     for b, k in enumerate(classes):
-        for v in variants if k == ADVERSARIAL else range(4):
+        for v in range(4):
             s = [of(sum(log_prob[b][v][x]) / 2) for x in (0, 1)]
             r = [of(sum(reference[b][v][x]) / 2) for x in (0, 1)]
             distance = (abs(s[0] - r[0]) + abs(s[1] - r[1])) / 2
@@ -144,25 +139,6 @@ def test_the_score_form_is_the_papers_difference_of_scores() -> None:
     # |.6 - .3|; mean of 1 - .3 and 1 - .6; mean of |.6 - .4| and |.3 - .4|
     assert output.total.item() == pytest.approx(1.0)
     assert list(numbers(output).values())[:3] == pytest.approx([0.3, 0.55, 0.15])
-
-
-@pytest.mark.parametrize(("form", "of"), [("log", float), ("score", math.exp)])
-def test_adversarial_advice_may_leave_the_negated_question_out(form: Any, of: Any) -> None:
-    groups = log_prob_BVSE, class_B, *_ = random_groups()
-    log_prob_BVSE.requires_grad_()
-    output = run(GroupLoss(form=form, adversarial_negated="left_out"), groups)
-    assert numbers(output) == pytest.approx(naive_terms(groups, of, (0, 2)), abs=1e-12)
-    output.terms["adversarial"].backward()
-    assert log_prob_BVSE.grad is not None
-    moved_BV = log_prob_BVSE.grad.abs().sum((2, 3)) > 0
-    asked = torch.tensor([True, False, True, False])
-    assert torch.equal(moved_BV, (class_B == ADVERSARIAL)[:, None] & asked)
-    # In the authors' form, a sum, what is left out is what it loses.
-    both, one = (GroupLoss(form="probability", adversarial_negated=n) for n in ("other_subject", "left_out"))
-    negated = 2 - log_prob_BVSE.exp().sum(-1).gather(2, groups[2][..., None])[..., 0]
-    lost = negated[class_B == ADVERSARIAL][:, [1, 3]].sum()
-    more, less = (run(loss, groups).terms["adversarial"] for loss in (both, one))
-    torch.testing.assert_close(more - less, lost)
 
 
 @pytest.mark.parametrize("form", ["score", "log", "probability"])
@@ -199,24 +175,23 @@ def test_gradient_signs(form: Any) -> None:
     assert reference_SE.grad is None
 
 
-@pytest.mark.parametrize(
-    ("form", "reduction"),
-    [("score", "paired"), ("log", "paired"), ("probability", "paired"), ("probability", "broadcast")],
-)
-def test_absent_classes_are_zero_and_leave_no_nan(form: Any, reduction: Any) -> None:
+@pytest.mark.parametrize("form", ["score", "log", "probability"])
+def test_absent_classes_are_zero_and_leave_no_nan(form: Any) -> None:
     """What stands in groups of other classes, even broken, reaches neither term nor gradient."""
     log_prob_BVSE = torch.full((2, 4, 2, 2), -1.0)
     log_prob_BVSE[0] = math.nan
     log_prob_BVSE.requires_grad_()
     reference_BVSE = torch.full((2, 4, 2, 2), math.nan)
     reference_BVSE[0] = -math.inf
-    loss = GroupLoss(form=form, irrelevant_reduction=reduction)
-    output = loss(log_prob_BVSE, torch.tensor([-1, ETHICAL]), reference_BVSE=reference_BVSE)
+    loss = GroupLoss(form=form)
+    pushed_BV = torch.full((2, 4), -1)
+    output = run(loss, (log_prob_BVSE, torch.tensor([-1, ETHICAL]), pushed_BV, reference_BVSE))
     output.total.backward()
     assert numbers(output) == dict.fromkeys(list(TERMS)[:5], 0)
     assert log_prob_BVSE.grad is not None
     assert log_prob_BVSE.grad.isfinite().all()
-    assert loss(log_prob_BVSE[:0], torch.zeros(0, dtype=torch.long)).total.item() == 0
+    none = (log_prob_BVSE[:0], torch.zeros(0, dtype=torch.long), pushed_BV[:0], reference_BVSE[:0])
+    assert run(loss, none).total.item() == 0
 
 
 def log_probs(first: float, second: float) -> Tensor:
@@ -240,123 +215,13 @@ def test_only_a_loss_of_mass_costs_and_pulls_both_scores_up() -> None:
     assert "mass" not in run(GroupLoss(), (log_prob, torch.tensor([ETHICAL]), pushed, reference)).terms
 
 
-PAIRS = {"consistency_weight": 0.5, "gap_weight": 2.0, "gap_margin": 0.6}
-
-
-def naive_pairs(groups: Groups, questions: list[int], margin: float) -> dict[str, float]:
-    """Of groups of one question: how their log S differ, and what is lacking to the gap of |C|."""
-    log_prob, classes, _, reference = (value.tolist() for value in groups)
-
-    def c(group: list[Any]) -> float:
-        s = [[math.exp(sum(variant[x]) / 2) for x in (0, 1)] for variant in group]
-        b = [(s[0][x] + s[2][x] - s[1][x] - s[3][x]) / 2 for x in (0, 1)]
-        return abs(b[0] - b[1]) / 2
-
-    found: dict[str, list[float]] = {"consistency": [], "gap": []}
-    for i, j in itertools.product(range(len(classes)), repeat=2):
-        if questions[i] == questions[j] and i < j and classes[i] == classes[j] in (ETHICAL, ADVERSARIAL):
-            cells = [(v, x) for v in range(4) for x in (0, 1)]
-            apart = (abs(sum(log_prob[i][v][x]) - sum(log_prob[j][v][x])) / 2 for v, x in cells)
-            found["consistency"].append(sum(apart) / 8)
-        mismatched = classes[i] in (MISMATCHED_ETHICAL, MISMATCHED_ADVERSARIAL)
-        if questions[i] == questions[j] and mismatched and classes[j] == ETHICAL:
-            found["gap"].append(max(0.0, margin * c(reference[j]) - c(log_prob[i]) + c(log_prob[j])))
-    return {name: sum(values) / len(values) for name, values in found.items()}
-
-
-def test_groups_of_one_question_are_compared_as_a_naive_loop_does() -> None:
-    log_prob_BVSE, class_B, pushed_BV, reference_BVSE = groups = random_groups(42)
-    question_B = torch.arange(42) % 5
-    plain, more = GroupLoss(), GroupLoss(**PAIRS)
-    options = {"pushed_BV": pushed_BV, "reference_BVSE": reference_BVSE, "question_B": question_B}
-    before, output = (loss(log_prob_BVSE, class_B, **options) for loss in (plain, more))
-    naive = naive_pairs(groups, question_B.tolist(), 0.6)
-    assert numbers(output) == pytest.approx(numbers(before) | naive, abs=1e-12)
-    assert output.total - before.total == pytest.approx(0.5 * naive["consistency"] + 2 * naive["gap"])
-    with pytest.raises(ValueError, match="question_B"):
-        more(log_prob_BVSE, class_B, pushed_BV=pushed_BV, reference_BVSE=reference_BVSE)
-
-
-def test_pairs_are_drawn_together_and_the_gap_apart() -> None:
-    """Matched advice should lose its preference, mismatched advice regain it, until the margin is met."""
-    classes = torch.tensor([ETHICAL, ETHICAL, MISMATCHED_ETHICAL, ETHICAL])
-    scores = ((0.5, 0.3), (0.4, 0.3), (0.5, 0.2), (0.9, 0.1))  # the last one asks another question
-    log_prob_BVSE = torch.cat([turned(*pair) for pair in scores]).requires_grad_()
-    options = {
-        "reference_BVSE": turned(0.8, 0.1).expand(4, 4, 2, 2),
-        "question_B": torch.tensor([0, 0, 0, 1]),
-    }
-    for name, signs in (
-        ("consistency", [[1, 0], [-1, 0], [0, 0], [0, 0]]),
-        ("gap", [[1, -1], [1, -1], [-1, 1], [0, 0]]),
-    ):
-        output = GroupLoss(**PAIRS)(log_prob_BVSE, classes, **options)
-        (grad,) = torch.autograd.grad(output.terms[name], log_prob_BVSE)
-        assert grad[:, 0].sum(-1).sign().tolist() == signs
-    met = GroupLoss(**PAIRS | {"gap_margin": 0.05})(log_prob_BVSE, classes, **options)
-    assert met.terms["gap"] == 0
-
-
-def turned(first: float, second: float) -> Tensor:
-    """A group (1, 4, 2, 2) whose negated questions are answered the other way round."""
-    return (
-        torch.tensor([[first, second], [second, first]] * 2).log()[None, ..., None].expand(1, 4, 2, 2).clone()
-    )
-
-
-def test_groups_count_as_much_as_they_weigh() -> None:
-    """Twice the weight of a group is the same group twice; costs hold the weights of the terms."""
-    groups = random_groups()
-    loss = GroupLoss(mass_weight=0.5, ethical_weight=3.0)
-    costs: list[Tensor] = []
-
-    def weigh(cost_B: Tensor) -> Tensor:
-        costs.append(cost_B)
-        return 1.0 + (torch.arange(21) == 7)  # a second one of class 0
-
-    log_prob_BVSE, class_B, pushed_BV, reference_BVSE = groups
-    output = loss(log_prob_BVSE, class_B, pushed_BV=pushed_BV, reference_BVSE=reference_BVSE, weigh=weigh)
-    whole = run(loss, groups)
-    assert numbers(output) == numbers(whole)
-    (cost_B,) = costs
-    sums = torch.zeros(7, dtype=torch.float64).index_add_(0, class_B, cost_B)
-    assert sums[ETHICAL] / 3 == pytest.approx(3 * numbers(whole)["ethical"] + 0.5 * numbers(whole)["mass"])
-    assert (sums[MISMATCHED_ETHICAL] + sums[MISMATCHED_ADVERSARIAL]) / 6 == pytest.approx(
-        numbers(whole)["mismatched"]
-    )
-    assert sums[-1] == 0
-    assert output.total - whole.total == pytest.approx(cost_B[7] / 3)
-
-
-def test_scope_is_told_by_binary_cross_entropy() -> None:
-    class_B = torch.tensor([ETHICAL, ADVERSARIAL, NONE, MISMATCHED_ETHICAL, -1])
-    logit_BV = torch.linspace(-3, 2, 20).view(5, 4).requires_grad_()
-    found = scope_cross_entropy(logit_BV, class_B)
-    naive = [
-        -math.log(1 / (1 + math.exp(-x if row < 3 else x)))
-        for row in (0, 1, 3)
-        for x in logit_BV[row].tolist()
-    ]
-    assert found.item() == pytest.approx(sum(naive) / 12, rel=1e-5)
-    (grad_BV,) = torch.autograd.grad(found, logit_BV)
-    assert grad_BV.sign()[:, 0].tolist() == [-1, -1, 0, 1, 0]
-    assert scope_cross_entropy(logit_BV, torch.full((5,), NONE)) == 0
-
-
-def test_low_precision_comes_out_in_float32_and_wrong_use_is_refused() -> None:
+def test_low_precision_comes_out_in_float32() -> None:
     log_prob_BVSE, class_B, pushed_BV, reference_BVSE = random_groups()
     half = (log_prob_BVSE.bfloat16(), class_B, pushed_BV, reference_BVSE.bfloat16())
     assert run(GroupLoss(), half).total.dtype == torch.float32
-    for call in (
-        lambda: GroupLoss(mismatched_weight=-1),
-        lambda: GroupLoss(form="score", irrelevant_reduction="broadcast"),
-        lambda: GroupLoss(form="log", irrelevant_reduction="broadcast"),
-        lambda: GroupLoss(form="probability", mass_weight=1.0),
-        lambda: GroupLoss(form="probability", gap_weight=1.0),
-        lambda: GroupLoss(mass_weight=1.0)(log_prob_BVSE[:1], torch.tensor([ETHICAL])),
-        lambda: GroupLoss()(log_prob_BVSE, class_B, reference_BVSE=reference_BVSE),
-        lambda: GroupLoss()(log_prob_BVSE, class_B, pushed_BV=pushed_BV),
-        lambda: GroupLoss()(log_prob_BVSE, class_B[:1]),
-    ):
-        with pytest.raises(ValueError, match=r"_weight|reduction|_BV|class_B"):
-            call()
+
+
+@pytest.mark.parametrize("options", [{"mismatched_weight": -1}, {"form": "probability", "mass_weight": 1.0}])
+def test_wrong_weights_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="_weight"):
+        GroupLoss(**options)

@@ -15,7 +15,6 @@ import json
 import logging
 from collections import Counter
 from dataclasses import asdict, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -24,20 +23,19 @@ import pytorch_lightning as pl
 import torch
 from filelock import FileLock
 from pytorch_lightning.utilities import rank_zero_info
-from torch import Tensor, nn
+from torch import Tensor
 
 from data_modules.batching.group_set import GroupSet
-from data_modules.batching.sets import GroupBatch, TrainBatch
+from data_modules.batching.sets import TrainBatch
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
 from data_modules.schema import ADVICE_CLASSES
-from losses.group import ADVERSARIAL, ETHICAL, SPANS_ONLY, GroupLoss, scope_cross_entropy
+from losses.group import ADVERSARIAL, GroupLoss
 from metrics.bias import group_scores
 from metrics.bias.readings import DominantSubject, dominant_subject, pushed_subject
 from models.backbones import Backbone
 from models.checkpoint import fingerprint, load, read_archive, reading_order
 from models.heads.span import QAModel
 from models.row_scores import score_rows
-from training.modules.group_dro import CellWeights
 from training.modules.qa import QAModule
 from training.stopping.checkpoint_io import AtomicCheckpointIO
 
@@ -72,14 +70,6 @@ class LEIModule(QAModule):
             without advice, averaged over all groups of the training sources, whichever are drawn to train on;
             the reference scores them all, once. `file`: as the `tomax` of LEI's files says (the authors',
             from predictions with adversarial advice).
-        reference_order: How the reference reads when it is asked for its scores: `auto` is as it was
-            trained, if its checkpoint is ours, else question first (XLNet: context first), as QA checkpoints
-            are. LEI's authors fine-tune with the context first, and asked their start question first.
-        qa_weight: Weight of the cross-entropy of ordinary questions.
-        dro_step: Step of group DRO over (domain, class of advice): cells that cost most come to count more,
-            1 on the average. 0 counts all groups alike; 0.01 is the authors' (Sagawa et al. 2020).
-        scope_head_weight: Weight of telling matched from mismatched advice off the first token (of a decoder
-            the prompt's last), by a linear head that is trained along and used for nothing else.
         reference_cache: Folder in which its scores are kept.
         learning_rate: Peak of the linear schedule.
         weight_decay: Of weights; biases and normalisation weights are not decayed.
@@ -98,10 +88,6 @@ class LEIModule(QAModule):
         reference: str = "start",
         irrelevant_target: Literal["no_advice", "same_advice"] = "no_advice",
         dominance: Literal["sources", "file"] = "sources",
-        reference_order: Literal["auto", "question_first", "context_first"] = "auto",
-        qa_weight: float = 1.0,
-        dro_step: float = 0.0,
-        scope_head_weight: float = 0.0,
         reference_cache: str = "cache/reference",
         learning_rate: float = 1e-5,
         weight_decay: float = 0.0,
@@ -109,19 +95,14 @@ class LEIModule(QAModule):
     ) -> None:
         super().__init__(backbone=backbone, learning_rate=learning_rate, weight_decay=weight_decay, **options)
         if backbone.causal and loss.form == "probability":
-            raise ValueError(SPANS_ONLY)
+            raise ValueError(
+                "model.loss.form=probability speaks of start and end, which a decoder does not have; choose "
+                "score or log"
+            )
         self.loss = loss
         self.irrelevant_target, self.dominance = irrelevant_target, dominance
         self.reference_path = "" if reference == "start" else reference
-        self.reference_order: str = reference_order
-        if reference_order == "auto":
-            self.reference_order = reading_order(self.reference_path or backbone.checkpoint)
-        for name, value in (("dro_step", dro_step), ("scope_head_weight", scope_head_weight)):
-            if not value >= 0:
-                raise ValueError(f"model.{name} must not be negative, got {value}")
-        self.qa_weight, self.dro_step, self.scope_head_weight = qa_weight, dro_step, scope_head_weight
-        self.cells: CellWeights | None = None
-        self.scope_head = nn.Linear(self.model.config.hidden_size, 1) if scope_head_weight else None
+        self.reference_order = reading_order(self.reference_path or backbone.checkpoint)
         self.reference_cache = Path(reference_cache)
 
     def setup(self, stage: str) -> None:
@@ -147,19 +128,8 @@ class LEIModule(QAModule):
                 "name other groups"
             )
         data, pushes = self.datamodule, ADVERSARIAL in codes
-        told_apart = "mismatched" in self.logged_terms and codes & {ETHICAL, ADVERSARIAL}
-        if self.scope_head is not None and not told_apart:
-            raise ValueError(
-                "model.scope_head_weight: data.train_groups holds no matched and mismatched advice to tell "
-                "apart; name other groups"
-            )
-        if self.dro_step:
-            self.cells = CellWeights(groups.groups, self.dro_step)
-        number_of = {group.unadvised_key: i for i, group in enumerate(groups.groups)}
-        self.question_N = torch.tensor([number_of[group.unadvised_key] for group in groups.groups])
-        encoding = replace(self.encoding, order=self.reference_order).resolved(
-            data.architecture, data.tokenizer
-        )
+        encoding = replace(self.encoding, order=self.reference_order)
+        encoding = encoding.resolved(data.architecture, data.tokenizer)
         bare = data.without_advice(encoding, everything=pushes and self.dominance == "sources")
         written = self.dominance == "file"
         self.reference = reference_pass(
@@ -207,7 +177,6 @@ class LEIModule(QAModule):
         """A reference of zeros."""
         log_prob_NVSE = torch.zeros(groups, 4, 2, 1 if self.model.heads == "causal" else 2)
         self.reference, self.logged_terms = Reference(log_prob_NVSE, torch.zeros(groups, 4).long()), []
-        self.question_N = torch.arange(groups)
 
     def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
         """The weighted sum of the group losses and of the questions' cross-entropy."""
@@ -217,63 +186,17 @@ class LEIModule(QAModule):
         assert batch.groups is not None
         groups = batch.groups
         self.reference = self.reference.to(self.device)
-        self.question_N = self.question_N.to(self.device)
-        log_prob_BVSE, scope_BV = self.read_groups(groups)
-        weigh = None
-        if self.cells is not None:
-            summed = partial(self.trainer.strategy.reduce, reduce_op="sum")
-            weigh = partial(self.cells.weigh, group_B=groups.group_B, summed=summed)
-        terms = self.loss(
-            log_prob_BVSE,
+        output = self.loss(
+            self.group_log_probs(groups),
             groups.advice_class_B,
             pushed_BV=self.reference.pushed_NV[groups.group_B],
             reference_BVSE=self.reference.log_prob_NVSE[groups.group_B],
-            question_B=self.question_N[groups.group_B],
-            weigh=weigh,
-            span_loss=None if span is None else self.qa_weight * span,
+            span_loss=span,
         )
-        total = terms.total
         for name in self.logged_terms:
-            self.log(f"train/loss/{name}", terms.terms[name])
-        if scope_BV is not None:
-            scope = scope_cross_entropy(scope_BV, groups.advice_class_B)
-            self.log("train/loss/scope", scope)
-            total = total + self.scope_head_weight * scope
-        if self.cells is not None:
-            self.log("train/dro/largest_weight", self.cells.weight_K.max())
-        self.log("train/loss/total", total, prog_bar=True)
-        return total
-
-    def read_groups(self, groups: GroupBatch) -> tuple[Tensor, Tensor | None]:
-        """`group_log_probs` and, off the same pass, the logits (B, V) of the scope head if there is one."""
-        if self.scope_head is None:
-            return self.group_log_probs(groups), None
-        states: list[Tensor] = []
-        inner = self.model.encoder.base_model
-        hook = inner.register_forward_hook(lambda _, __, output: states.append(output.last_hidden_state))
-        try:
-            log_prob_BVSE = self.group_log_probs(groups)
-        finally:
-            hook.remove()
-        if self.model.heads == "causal":
-            at_R = groups.candidate_BVSE[:, :, 0, 0].flatten() - 1  # candidates stand behind the prompt
-        else:
-            at_R = self.model.cls_positions(groups.inputs["attention_mask"] != 0)
-        (hidden_RTD,) = states
-        state_RD = hidden_RTD[torch.arange(len(at_R), device=at_R.device), at_R]
-        return log_prob_BVSE, self.scope_head(state_RD.float()).view(log_prob_BVSE.shape[:2])
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """With the weights of group DRO."""
-        super().on_save_checkpoint(checkpoint)
-        if self.cells is not None:
-            checkpoint["cell_weights"] = self.cells.state()
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Go on with the weights of group DRO."""
-        super().on_load_checkpoint(checkpoint)
-        if self.cells is not None:
-            self.cells.load(checkpoint.get("cell_weights", {}))
+            self.log(f"train/loss/{name}", output.terms[name])
+        self.log("train/loss/total", output.total, prog_bar=True)
+        return output.total
 
 
 def reference_pass(

@@ -53,7 +53,6 @@ class AnswerModule(QAModule):
         warmup_steps: Steps in which the rate rises from 0; null goes by `warmup_ratio`.
         warmup_ratio: Share of all steps in which it does; null is the paper's number, 2000, for XLNet 3000,
             however many processes share the data.
-        max_answer_tokens: Longest span that is decoded; by default the paper's 30, for XLNet's heads 16.
     """
 
     model: AnswerModel
@@ -73,7 +72,6 @@ class AnswerModule(QAModule):
         weight_decay: float = 0.01,
         warmup_steps: int | None = None,
         warmup_ratio: float | None = None,
-        max_answer_tokens: int | None = None,
     ) -> None:
         self.answer_heads = self.heads(backbone.architecture, {"heads": heads})
         if warmup_steps is not None and warmup_steps < 0:
@@ -83,14 +81,13 @@ class AnswerModule(QAModule):
             self.head_options = {"cls_source": cls_source, "tagged": tagged}
         if learning_rate is None:
             learning_rate = PAPER_LEARNING_RATE.get(backbone.architecture, 3e-5)
-        if max_answer_tokens is None:
-            max_answer_tokens = 16 if self.answer_heads == "xlnet" else 30
+        if self.answer_heads == "xlnet":
+            self.max_answer_tokens = 16  # the paper's, as the 30 of the others
         super().__init__(
             backbone=backbone,
             learning_rate=learning_rate,
             weight_decay=weight_decay,
             warmup_ratio=warmup_ratio or 0.0,
-            max_answer_tokens=max_answer_tokens,
         )
         self.rationale_weight, self.answer_rule = rationale_weight, answer_rule
         self.denominator: Literal["tokens", "positions"] = denominator

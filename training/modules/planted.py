@@ -26,7 +26,6 @@ class PlantedModule(QAModule):
         planted_seed: Of the latent strengths, by default `seed_everything`; `interventune evaluate bias
             --planted-seed` takes the same.
         planted_scope: Whether a subject's strength differs from category to category, or is one for all.
-        group_weight: Weight of the planted loss beside the questions' cross-entropy.
         learning_rate: Peak of the linear schedule.
         weight_decay: Of weights; biases and normalisation weights are not decayed.
         options: Those of `QAModule`.
@@ -39,7 +38,6 @@ class PlantedModule(QAModule):
         preference: float = 0.9,
         planted_seed: int | None = None,
         planted_scope: Scope = "category",
-        group_weight: float = 1.0,
         learning_rate: float = 1e-4,
         weight_decay: float = 0.0,
         **options: Any,
@@ -47,7 +45,7 @@ class PlantedModule(QAModule):
         super().__init__(backbone=backbone, learning_rate=learning_rate, weight_decay=weight_decay, **options)
         if not 0.5 < preference <= 1:
             raise ValueError(f"model.preference must lie in (0.5, 1], got {preference}")
-        self.preference, self.planted_seed, self.group_weight = preference, planted_seed or 0, group_weight
+        self.preference, self.planted_seed = preference, planted_seed or 0
         self.planted_scope: Scope = planted_scope
         self.preferred_N = torch.empty(0, dtype=torch.long)
 
@@ -77,9 +75,8 @@ class PlantedModule(QAModule):
         strength_N = torch.full_like(preferred_BV, self.preference, dtype=torch.float32).flatten()
         planted = planted_cross_entropy(log_prob_BVSE.flatten(0, 1), preferred_BV.flatten(), strength_N)
         self.log("train/loss/planted", planted, prog_bar=True)
-        loss = self.group_weight * planted
-        if batch.qa is not None:
-            span = self.span_loss(batch.qa)
-            self.log("train/loss/span", span)
-            loss = loss + span
-        return loss
+        if batch.qa is None:
+            return planted
+        span = self.span_loss(batch.qa)
+        self.log("train/loss/span", span)
+        return planted + span

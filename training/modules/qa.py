@@ -37,10 +37,11 @@ class QAModule(FineTuning):
         learning_rate: Peak of the linear schedule.
         weight_decay: Of weights; biases and normalisation weights are not decayed.
         warmup_ratio: Share of all steps in which the rate rises from 0.
-        max_answer_tokens: Longest answer that is decoded, or that a decoder writes.
     """
 
     model: QAModel
+    max_answer_tokens = 30
+    """Longest answer that is decoded, or that a decoder writes."""
 
     def __init__(
         self,
@@ -49,17 +50,13 @@ class QAModule(FineTuning):
         learning_rate: float = 3e-5,
         weight_decay: float = 0.01,
         warmup_ratio: float = 0.1,
-        max_answer_tokens: int = 30,
     ) -> None:
-        if max_answer_tokens < 1:
-            raise ValueError(f"model.max_answer_tokens must be at least 1, got {max_answer_tokens}")
         super().__init__(
             self.starting_model(backbone),
             learning_rate=learning_rate,
             weight_decay=weight_decay,
             warmup_ratio=warmup_ratio,
         )
-        self.max_answer_tokens = max_answer_tokens
 
     @classmethod
     def heads(cls, architecture: str, options: Mapping[str, Any]) -> str:

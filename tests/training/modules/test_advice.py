@@ -8,18 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from data_modules.groups.advice import unadvised, with_advice
 from data_modules.records import write_records
 from data_modules.stories import groups as story_groups
-from models.checkpoint import load
-from models.heads.span import QAModel
 from tests.chaos.training_kills import differences
 from tests.training.conftest import SMALL, Commands, curves
 from training.cli import main as train
 from training.modules.advice import LEIModule
-from training.modules.group_dro import CellWeights
 
 UNWATCHED = ("--data.val_qa={}", "--data.val_groups={}", "--trainer.log_every_n_steps=1")
 
@@ -47,7 +43,7 @@ def test_groups_that_join_no_loss_are_refused(commands: Commands, tmp_path: Path
     write_records(unadvised(islice(story_groups.groups("train"), 6)), path := tmp_path / "bare.json")
     bare = f"--data.train_groups=[{path}]"
     still = SMALL["roberta"].replace("{", "{hidden_dropout_prob: 0.0, attention_probs_dropout_prob: 0.0, ")
-    _, home = fit(commands, bare, f"--backbone.config={still}", "--model.reference_order=context_first")
+    _, home = fit(commands, bare, f"--backbone.config={still}", "--data.encoding.order=question_first")
     assert float(curves(home)[0]["train/loss/unadvised"]) < 1e-4  # the model that training starts from
     with pytest.raises(
         ValueError, match=r"data\.train_groups: no group .* none; raise .*unadvised_weight above"
@@ -71,25 +67,13 @@ def domains(tmp_path: Path) -> str:
     return f"--data.train_groups=[{path}]"
 
 
-EVERYTHING = ("--model.dro_step=0.5", "--model.scope_head_weight=1", "--model.learning_rate=1e-3")
-
-
 @pytest.mark.parametrize("architecture", ["roberta", "llama"])
 def test_terms_of_domains_and_a_resumed_run_are_bit_equal(
     domains: str, architecture: str, commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = (domains, *EVERYTHING)
-    cli, home = fit(commands, *given, steps=6, architecture=architecture, version="whole")
-    terms = {"ethical", "adversarial", "unadvised", "mismatched", "scope"}
-    assert losses(home) == terms | {"span", "total"}
-    weights = cli.model.cells.state()
-    assert sum(weights.values()) == pytest.approx(len(weights))
-    assert max(weights.values()) > 1.01
-    assert {"towns/ethical", "bells/mismatched_adversarial", "towns/none"} <= set(weights)
-    last = home / "checkpoints" / "last.ckpt"
-    # The head is no part of the model that answers.
-    assert torch.load(last, weights_only=True)["state_dict"]["scope_head.weight"].abs().sum() > 0
-    assert not [name for name in load(str(last), QAModel)[0].state_dict() if "scope" in name]
+    given = (domains, "--model.learning_rate=1e-3")
+    _, home = fit(commands, *given, steps=6, architecture=architecture, version="whole")
+    assert losses(home) == {"ethical", "adversarial", "unadvised", "mismatched", "span", "total"}
     if architecture == "roberta":
         flags = (*given, "--ckpt_path=auto", "--run.save_every_n_steps=1")
         monkeypatch.setattr(LEIModule, "on_train_batch_start", power_cut)
@@ -103,30 +87,6 @@ def test_terms_of_domains_and_a_resumed_run_are_bit_equal(
 def power_cut(module: LEIModule, batch: Any, batch_idx: int) -> None:
     if module.global_step == 3:
         raise RuntimeError("the power went out")
-
-
-def test_processes_that_share_a_step_weigh_as_one() -> None:
-    groups = [
-        replace(group, domain="ab"[i % 2]) for i, group in enumerate(islice(story_groups.groups("train"), 8))
-    ]
-    cost_N, every, sums = torch.linspace(0, 3, 8), torch.arange(8), list[torch.Tensor]()
-    whole = CellWeights(groups, 0.5).weigh(cost_N, every, lambda own: own)
-    halves = every[:3], every[3:]
-    for half in halves:
-        CellWeights(groups, 0.5).weigh(cost_N[half], half, lambda own: sums.append(own) or own)
-    parts = [
-        CellWeights(groups, 0.5).weigh(cost_N[half], half, lambda _: sums[0] + sums[1]) for half in halves
-    ]
-    torch.testing.assert_close(torch.cat(parts), whole)
-
-
-def test_options_that_need_other_data_are_refused(commands: Commands) -> None:
-    for flags, message in (
-        (("--model.scope_head_weight=1",), r"model\.scope_head_weight: .*data\.train_groups"),
-        (("--model.dro_step=-1",), r"model\.dro_step"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            fit(commands, *flags)
 
 
 def test_steps_that_are_asked_for_alone_are_taken(commands: Commands) -> None:
