@@ -10,7 +10,7 @@ from evaluation.__main__ import build_parser
 from evaluation.reproduce.tiny_classifier import save_classifier
 from storage.command_line import make_parser
 from training.cli import run_command
-from training.config_errors import checked_configs
+from training.configs import checked_configs
 from training.plan import run_plan
 from training.sweep.command import sweep_of
 from training.sweep.selection import parser as select_parser

@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 
 from storage.command_line import DEBUG, one_line
-from training.config_errors import checked_configs
+from training.configs import checked_configs
 
 REPORT_DELAY_S = 1.5
 CLI_COMMANDS = ("fit", "validate", "test", "predict", "plan")

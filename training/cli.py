@@ -24,18 +24,17 @@ from jsonargparse import Namespace
 from pytorch_lightning.callbacks import ModelCheckpoint, ProgressBar, TQDMProgressBar
 from pytorch_lightning.cli import ArgsType, LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import Logger
-from pytorch_lightning.plugins import AsyncCheckpointIO, CheckpointIO
+from pytorch_lightning.plugins import CheckpointIO
 
 from data_modules.batching.data_module import TextDataModule
 from models.backbones import Backbone
 from models.checkpoint import inspect
 from storage.json_files import load_json
-from training.callbacks.eval_sets import FinalValidation, MonitorCheck, metric_notes
+from training.callbacks.eval_sets import FinalValidation, MonitorCheck
 from training.callbacks.run_record import RunRecord
-from training.closing import closing_lines, print_metrics
-from training.config_errors import CONFIGS, check_trainer_keys, checked_configs, one_line, suggestion
+from training.configs import CONFIGS, checked_configs, shortened
 from training.modules.fine_tuning import FineTuning
-from training.run import LET_GO_S, Run, resumable_step
+from training.run import LET_GO_S, Run
 from training.stopping.checkpoint_io import AtomicCheckpointIO
 from training.stopping.divergence import FiniteLoss
 from training.stopping.last_checkpoint import BatchSeed, LastCheckpoint
@@ -111,11 +110,8 @@ class InterventuneCLI(LightningCLI):
         try:
             super().parse_arguments(parser, args)
         except ArgumentError as error:
-            message = one_line(str(error))
-            known = [action.dest for action in self._parser(self.command)._actions] if self.command else []
-            raise ValueError(message + suggestion(message, known)) from error
+            raise ValueError(shortened(str(error))) from error
         config = self.config[self.config.subcommand]
-        check_trainer_keys(config.trainer)
         path = config.get("ckpt_path")
         if path and path not in ("last", "auto"):
             info = inspect(path).require(architecture=config.backbone.architecture, heads=heads_of(config))
@@ -134,7 +130,7 @@ class InterventuneCLI(LightningCLI):
         assert self.subcommand is not None
         config = self.config[self.subcommand]
         if "verbose" in config:
-            config.verbose = False  # our table instead of Lightning's
+            config.verbose = False  # our lines instead of Lightning's
         choose_precision(config)
         follow_seed(config, int(config.get("seed_everything") or 0))
         run = Run(**vars(config.run))
@@ -148,7 +144,10 @@ class InterventuneCLI(LightningCLI):
             self.folder_lock = Run(**vars(config.run)).lock(
                 wait=LET_GO_S
             )  # its last checkpoint will not change
-            self.resumed_step = resumable_step(last, config.backbone.architecture, heads_of(config))
+            info = inspect(str(last)).require(
+                architecture=config.backbone.architecture, heads=heads_of(config)
+            )
+            self.resumed_step = info.step
             return
         if wanted == "last" or self.subcommand != "fit":
             where = run.home / (run.version or "*")
@@ -156,21 +155,18 @@ class InterventuneCLI(LightningCLI):
         config.ckpt_path = None  # a folder that a run left before its first checkpoint is started over
 
     def after_fit(self) -> None:
-        """Where the run is, what came of it, and what to do with it."""
+        """Where the run is, and what best.ckpt was chosen by."""
         if (folder := self._written()) is not None:
             metrics = load_json(folder / "metrics.json")
-            monitor = self.config[self.command].checkpoint.monitor or ""
-            notes = [f"note: {note}" for note in metric_notes("val", self.datamodule.eval_sets["val"])]
-            print(*notes, *closing_lines(folder, metrics, monitor, self.datamodule), sep="\n", flush=True)
+            monitor = self.config[self.command].checkpoint.monitor
+            chosen = f", {monitor} {metrics[monitor]:.4g}" if metrics.get(monitor) is not None else ""
+            print(f"run: {folder}, {metrics['step']} steps{chosen} (all: metrics.json)", flush=True)
 
     def after_validate(self) -> None:
         """The metrics."""
         if (folder := self._written()) is not None:
-            print_metrics({name: float(value) for name, value in self.trainer.callback_metrics.items()})
-            for note in (
-                n for stage, sets in self.datamodule.eval_sets.items() for n in metric_notes(stage, sets)
-            ):
-                print(f"note: {note}")
+            for name, value in self.trainer.callback_metrics.items():
+                print(f"{name} {float(value):.4g}")
             print(f"written to {folder / 'metrics.json'}", flush=True)
 
     after_test = after_validate
@@ -194,7 +190,7 @@ class InterventuneCLI(LightningCLI):
         try:
             super().instantiate_classes()
         except ValueError as error:
-            raise ValueError(one_line(str(error))) from error
+            raise ValueError(shortened(str(error))) from error
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         """The run's loggers beside those of the user; checkpoints written whole; our own `fsdp`."""
@@ -204,9 +200,6 @@ class InterventuneCLI(LightningCLI):
         loggers = [logger for logger in _listed(configured.logger) if isinstance(logger, Logger)]
         kwargs["logger"] = [*run.loggers(self.resumed_step, over=self.start_over), *loggers]
         plugins = _listed(configured.plugins)
-        for plugin in plugins:
-            if isinstance(plugin, AsyncCheckpointIO) and plugin.checkpoint_io is None:
-                plugin.checkpoint_io = AtomicCheckpointIO()
         own_writer = any(isinstance(plugin, CheckpointIO) for plugin in plugins)
         kwargs["plugins"] = plugins if own_writer else [*plugins, AtomicCheckpointIO()]
         if config.trainer.strategy == "fsdp":
@@ -221,28 +214,14 @@ class InterventuneCLI(LightningCLI):
             # Each refresh shows a loss, for which a GPU has to stop: as often as curves are written, no more.
             # (The one of rich asks in every step.)
             callbacks.append(TQDMProgressBar(refresh_rate=max(1, config.trainer.log_every_n_steps or 10)))
-        callbacks += [
-            FiniteLoss(),
-            MonitorCheck(),
-            FinalValidation(),
-            BatchSeed(int(config.get("seed_everything") or 0)),
-        ]
-        kwargs["callbacks"] = [*callbacks, *([Compiled()] if run.compile else [])]
+        seed = BatchSeed(int(config.get("seed_everything") or 0))
+        kwargs["callbacks"] = [*callbacks, FiniteLoss(), MonitorCheck(), FinalValidation(), seed]
         trainer = super().instantiate_trainer(**kwargs)
         # After ModelCheckpoint, so that what it chose is in last.ckpt.
         trainer.callbacks.append(
             LastCheckpoint(every_n_steps=run.save_every_n_steps, every_minutes=run.save_every_minutes)
         )
         return trainer
-
-
-class Compiled(pl.Callback):
-    """Compiles the encoder in place when training starts: names of weights, and so checkpoints, stay."""
-
-    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Lengths of batches differ, hence dynamic shapes."""
-        model = getattr(pl_module, "model", pl_module)
-        getattr(model, "encoder", model).compile(dynamic=True)
 
 
 def heads_of(config: Any) -> str:

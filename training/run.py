@@ -5,21 +5,17 @@ from __future__ import annotations
 
 import csv
 import glob
-import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
-from pytorch_lightning.loggers.csv_logs import ExperimentWriter
-from pytorch_lightning.loggers.logger import rank_zero_experiment
 from pytorch_lightning.utilities import rank_zero_only
 
-from models.checkpoint import CheckpointError, inspect
 from storage.files import write_text
 
 LET_GO_S = 10.0
@@ -40,9 +36,6 @@ class Run:
         save_every_minutes: Rewrite `checkpoints/last.ckpt` so often while training; 0: not by time. It is
             also written after validation and epochs, and when the run is told to stop.
         save_every_n_steps: Likewise, counted in optimizer steps.
-        planned_processes: Number of processes that batch sizes and accumulation were chosen for: with another
-            number, accumulation is changed so that a step takes as many batches; 0 leaves it as it is.
-        compile: Compile the encoder with torch.compile while training.
     """
 
     name: str = "run"
@@ -52,8 +45,6 @@ class Run:
     wandb_project: str = "interventune"
     save_every_minutes: float = 15.0
     save_every_n_steps: int = 0
-    planned_processes: int = 0
-    compile: bool = False
 
     def __post_init__(self) -> None:
         for option, value in (("name", self.name), ("version", self.version)):
@@ -128,40 +119,16 @@ class Run:
         return [curves, extra]
 
 
-def resumable_step(last: Path, architecture: str, heads: str) -> int:
-    """The step at which a run goes on. CheckpointError, with the alternatives, where it cannot."""
-    try:
-        return inspect(str(last)).require(architecture=architecture, heads=heads).step
-    except CheckpointError as error:
-        best, other = last.with_name("best.ckpt"), ""
-        with suppress(CheckpointError):
-            if best.exists() and inspect(str(best)).resumable:
-                other = f"go on from {best} (--ckpt_path {best}), or "
-        raise CheckpointError(f"{error}; {other}remove it to start over") from error
-
-
-class CurveWriter(ExperimentWriter):
-    """Lightning's writer of metrics.csv, but without its ways to lose the file: it deletes the one of a run
-    that goes on, and rewrites it in place when a new column appears."""
-
-    def _check_log_dir_exists(self) -> None:
-        """`keep_curves` decides whether an old file goes on."""
-
-    def _rewrite_with_new_header(self, fieldnames: list[str]) -> None:
-        rows = list(read_curves(Path(self.metrics_file_path)))
-        write_curves(Path(self.metrics_file_path), fieldnames, rows)
-
-
 class CurveLogger(CSVLogger):
-    """CSVLogger with a `CurveWriter`, in a folder that this process has locked.
+    """metrics.csv with a line `step,epoch,metric,value` for every value, in a folder that this process has
+    locked. Lines are appended, so that a kill costs none; a run that goes on drops those of its step and
+    later.
 
     Args:
         run: whose curves.
-        step: those that were written before this one are kept.
+        step: lines from before this one are kept.
         may_be_taken: whether a run may lie in the folder of an explicit version.
     """
-
-    _experiment: CurveWriter | None
 
     def __init__(self, run: Run, step: int, *, may_be_taken: bool) -> None:
         super().__init__(run.root, name=run.name)
@@ -180,43 +147,36 @@ class CurveLogger(CSVLogger):
             if not self.may_be_taken:
                 run.refuse_taken()
             self.folder = run.version
-            keep_curves(self, self.step)
+            keep_curves(Path(self.log_dir) / "metrics.csv", self.step)
         return self.folder
 
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
+        """Append the values of a step."""
+        path = Path(self.log_dir) / "metrics.csv"
+        lines = [(step, metrics.get("epoch", ""), name, float(metrics[name])) for name in metrics]
+        with open(path, "a", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerows(([HEADER] if not file.tell() else []) + [x for x in lines if x[2] != "epoch"])
+
+    @rank_zero_only
+    def log_hyperparams(self, *_: Any, **__: Any) -> None:
+        """config.yaml has them."""
+
+    def save(self) -> None:
+        """All lines are written."""
+
     @property
-    @rank_zero_experiment
-    def experiment(self) -> CurveWriter:
-        """The writer; made when first asked for."""
-        if self._experiment is None:
-            self._experiment = CurveWriter(log_dir=self.log_dir)
-        return self._experiment
+    def experiment(self) -> Any:
+        """Nothing: Lightning's writer would remove the file of a run that goes on."""
 
 
-def keep_curves(logger: CurveLogger, step: int) -> None:
-    """Go on in metrics.csv after the rows below `step`, where a file is."""
-    path = Path(logger.log_dir) / "metrics.csv"
-    if not path.exists():
-        return
-    rows = [row for row in read_curves(path) if int(row.get("step") or 0) < step]
-    if not rows:
-        path.unlink()
-        return
-    keys = list(rows[0])
-    write_curves(path, keys, rows)
-    logger.experiment.metrics_keys = keys
+HEADER = ("step", "epoch", "metric", "value")
 
 
-def read_curves(path: Path) -> Iterator[dict[str, str]]:
-    """The rows of a metrics.csv; not a last one that a killed writer left unfinished."""
-    with open(path, newline="") as file:
-        text = file.read()
-    return csv.DictReader(text[: text.rfind("\n") + 1].splitlines())
-
-
-def write_curves(path: Path, keys: Sequence[str], rows: Iterable[Mapping[str, str]]) -> None:
-    """Write a metrics.csv whole."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=keys, restval="")  # lines end as those of Lightning's writer
-    writer.writeheader()
-    writer.writerows(rows)
-    write_text(path, text.getvalue())
+def keep_curves(path: Path, step: int) -> None:
+    """Drop the lines of a metrics.csv from `step` on, and a last one that a kill cut off."""
+    if path.exists():
+        lines = path.read_text().splitlines(keepends=True)
+        kept = [line for line in lines[1:] if line.endswith("\n") and int(line.partition(",")[0]) < step]
+        write_text(path, "".join([*lines[:1], *kept]))

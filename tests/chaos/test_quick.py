@@ -24,7 +24,7 @@ def test_the_comparison_sees_one_bit(tmp_path: Path) -> None:
         content |= {"lr_schedulers": [], "global_step": 3}
         torch.save(content, folder / "checkpoints" / "last.ckpt")
         (folder / "metrics.json").write_text(json.dumps({"val/qa/f1": 0.5, "epoch": 1}))
-        (folder / "metrics.csv").write_text(f"step,train/loss,train/time\n0,{loss},{time}\n")
+        (folder / "metrics.csv").write_text(f"0,0,train/loss,{loss}\n0,0,train/time,{time}\n")
         return folder
 
     one = run("one", 1.0, "0.25", "3.5")
@@ -33,7 +33,7 @@ def test_the_comparison_sees_one_bit(tmp_path: Path) -> None:
     assert "metrics.csv" in next(iter(differences(one, run("loss", 1.0, "0.26", "3.5"))))
     (one / "metrics.json").write_text(json.dumps({"val/qa/f1": 0.4, "epoch": 1}))
     assert "val/qa/f1" in next(iter(differences(tmp_path / "same", one)))
-    assert read_curves(one / "metrics.csv") == [{"step": "0", "train/loss": "0.25"}]
+    assert read_curves(one / "metrics.csv") == [("0", "0", "train/loss", "0.25")]
     assert not same({"a": [1, (2,)]}, {"a": [1, (3,)]})
 
 

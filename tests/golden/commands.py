@@ -128,11 +128,12 @@ def one_thread() -> Iterator[None]:
 
 def curves(run: Path) -> dict[str, list[float | None]]:
     """The columns train/loss/* of metrics.csv, in the order of steps."""
+    found: dict[str, list[float | None]] = {}
     with open(run / "metrics.csv", newline="") as file:
-        rows = sorted(csv.DictReader(file), key=lambda row: int(row["step"]))
-    rows = [row for row in rows if any(row[name] for name in row if name.startswith("train/loss/"))]
-    names = [name for name in rows[0] if name.startswith("train/loss/")]
-    return {name: [float(row[name]) if row[name] else None for row in rows] for name in names}
+        for row in csv.DictReader(file):
+            if row["metric"].startswith("train/loss/"):
+                found.setdefault(row["metric"], []).append(float(row["value"]))
+    return found
 
 
 def validated(run: Path) -> dict[str, float]:

@@ -69,10 +69,16 @@ def metrics_of(home: Path) -> dict[str, float]:
     return found
 
 
-def curves(home: Path) -> list[dict[str, str]]:
-    """The rows of a run's metrics.csv."""
+def curves(home: Path, metric: str) -> list[tuple[int, float]]:
+    """Step and value of a metric, as metrics.csv has them."""
     with open(home / "metrics.csv", newline="") as file:
-        return list(csv.DictReader(file))
+        return [(int(r["step"]), float(r["value"])) for r in csv.DictReader(file) if r["metric"] == metric]
+
+
+def logged(home: Path) -> set[str]:
+    """The names in a run's metrics.csv."""
+    with open(home / "metrics.csv", newline="") as file:
+        return {row["metric"] for row in csv.DictReader(file)}
 
 
 @dataclass(frozen=True)

@@ -93,11 +93,3 @@ def test_the_saved_configuration_makes_the_run_again(commands: Commands, tmp_pat
     before = saved.read_text()
     train(["validate", "-c", str(saved), "--run.version=mine", "--ckpt_path=last"])
     assert saved.read_text() == before
-
-
-def test_curves_have_one_kind_of_line(commands: Commands) -> None:
-    fit = commands.of("fit", "squad", "bert", "--ckpt_path=auto", "--trainer.log_every_n_steps=1")
-    train([*fit, "--trainer.max_steps=3"])
-    train([*fit, "--trainer.max_steps=6"])
-    content = (commands.root / "squad" / "version_0" / "metrics.csv").read_bytes()
-    assert content.count(b"\r\n") == content.count(b"\n") > 5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
 from evaluation.answering.interface import Asking, Compute
 from evaluation.answering.open import open_answerer
 from tests.training.commands.test_mistakes import fails
-from tests.training.conftest import Commands, metrics_of
+from tests.training.conftest import Commands, logged, metrics_of
 from training.cli import main as train
 
 QUESTIONS = read_choices("stories:choices_dev")
@@ -78,7 +77,6 @@ def test_a_run_from_fit_to_resume(choosing: Choosing) -> None:
     read = json.loads((home / "environment.json").read_text())
     assert read["data"].keys() == {str(choosing.train), str(choosing.dev)}
     assert all(len(digest) == 64 for digest in read["data"].values())
-    assert read["global_batch"]["batch"] == {"choices.batch_size": 5}
     last = home / "checkpoints" / "last.ckpt"
     assert torch.load(last, weights_only=True)["interventune"]["heads"] == "choice"
 
@@ -119,8 +117,7 @@ def test_a_decoder_learns_to_choose_as_it_is_asked(choosing: Choosing) -> None:
     flags = (f"--ckpt_path={last}", "--run.name=told", f"--data.predict_choices.said={choosing.dev}")
     train(choosing.of("predict", "llama", longest, *flags))
     rows = json.loads((choosing.root / "told" / "version_0" / "predictions" / "said.json").read_text())
-    with open(last.parents[1] / "metrics.csv", newline="") as file:
-        assert "train/loss/gap" in next(csv.reader(file))
+    assert "train/loss/gap" in logged(last.parents[1])
     asked = open_answerer(str(last), Compute("cpu"), need="choices").choice_logits(read_choices(choosing.dev))
     for row, logit_C in zip(rows, asked, strict=True):
         shares = torch.tensor(logit_C).log_softmax(-1).tolist()

@@ -54,13 +54,12 @@ def test_a_run_from_fit_to_resume(architecture: str, commands: Commands, tmp_pat
             expected = after_fit[f"val/bias/{c}/{metric}"]
             assert cells(metric, **place, **{"class": c}) == pytest.approx(expected, abs=1e-5), (c, metric)
 
-    before = curves(home)
+    before = (home / "metrics.csv").read_text()
     train([*fit, "--trainer.max_epochs=2", "--ckpt_path=last"])
     resumed = metrics_of(home)
-    after = curves(home)
+    after = (home / "metrics.csv").read_text()
+    assert after.startswith(before)
     assert len(after) > len(before)
-    for old, new in zip(before, after, strict=False):
-        assert {key: new[key] for key in old} == old
     assert resumed["step"] == 2 * after_fit["step"]
     assert not (commands.root / "lei_few_shot" / "version_1").exists()
 
@@ -71,17 +70,16 @@ def test_other_loggers_and_writers_stand_beside_our_own(commands: Commands, tmp_
         "fit",
         "squad",
         "bert",
-        *(f"--trainer.logger={other}", "--run.wandb=offline", "--trainer.plugins+=AsyncCheckpointIO"),
+        *(f"--trainer.logger={other}", "--run.wandb=offline"),
         *("--ckpt_path=auto", "--trainer.log_every_n_steps=1"),
     )
     train([*fit, "--trainer.max_epochs=1"])
     home = commands.root / "squad" / "version_0"
     assert list((home / "wandb").glob("offline-run-*"))
     assert list((tmp_path / "other").rglob("metrics.csv"))
-    before = curves(home)
+    before = (home / "metrics.csv").read_text()
     train([*fit, "--trainer.max_epochs=2"])
-    assert curves(home)[: len(before)] == before
-    assert len(curves(home)) > len(before)
+    assert (home / "metrics.csv").read_text().startswith(before)
     assert not (commands.root / "squad" / "version_1").exists()
 
 
@@ -89,11 +87,7 @@ def test_the_best_checkpoint_is_that_of_the_experiments_metric(commands: Command
     flags = (f"--model.reference_cache={tmp_path}", "--model.learning_rate=1e-2", "--trainer.max_epochs=3")
     train(commands.of("fit", "lei_few_shot", "roberta", *flags))
     home = commands.root / "lei_few_shot" / "version_0"
-    scores = [
-        (float(row["val/bias/selection"]), int(row["step"]) + 1)
-        for row in curves(home)
-        if row["val/bias/selection"]
-    ]
+    scores = [(value, step + 1) for step, value in curves(home, "val/bias/selection")]
     assert len(scores) == 3
     best = torch.load(home / "checkpoints" / "best.ckpt", weights_only=True)
     assert best["global_step"] == min(scores)[1]

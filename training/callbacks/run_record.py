@@ -14,7 +14,6 @@ import pytorch_lightning as pl
 import torch
 from jsonargparse import Namespace
 from pytorch_lightning.cli import SaveConfigCallback
-from pytorch_lightning.utilities import rank_zero_info
 
 from storage.files import write_text
 from storage.json_files import load_json
@@ -30,8 +29,6 @@ class RunRecord(SaveConfigCallback):
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Write config.yaml and environment.json, once, before anything long starts."""
-        if stage == "fit" and not self.recorded:
-            keep_global_batch(trainer, self.config.run.planned_processes)
         folder = trainer.log_dir
         if self.recorded or folder is None or trainer.fast_dev_run:
             return
@@ -40,13 +37,8 @@ class RunRecord(SaveConfigCallback):
         if trainer.is_global_zero and (stage == "fit" or not saved.exists()):
             kept = reproducing(self.config, Path(folder))
             write_text(saved, self.parser.dump(kept, skip_unset=False, skip_validation=True))  # it was parsed
-            environment = _environment(trainer, self.config)
-            if stage == "fit":
-                run, accumulation = self.config.run, self.config.trainer.accumulate_grad_batches
-                batch = global_batch(trainer, run.planned_processes, accumulation)
-                environment["global_batch"] = batch
-                rank_zero_info(in_words(batch))
-            write_text(Path(folder) / "environment.json", json.dumps(environment, indent=2))
+            environment = json.dumps(_environment(trainer, self.config), indent=2)
+            write_text(Path(folder) / "environment.json", environment)
         self.recorded = True
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -87,58 +79,6 @@ def reproducing(config: Namespace, folder: Path) -> Namespace:
     return config
 
 
-def keep_global_batch(trainer: pl.Trainer, planned: int) -> None:
-    """Change accumulation so that a step takes as many batches as with `planned` processes, or nearly as many
-    where they cannot be split evenly; 0 leaves it as it is. ValueError for a negative number."""
-    if planned < 0:
-        raise ValueError(f"run.planned_processes must not be negative, got {planned}")
-    if planned:
-        trainer.accumulate_grad_batches = accumulated(
-            planned, trainer.accumulate_grad_batches, trainer.world_size
-        )
-
-
-def accumulated(planned: int, accumulation: int, processes: int) -> int:
-    """How many batches each of so many processes accumulates for the step of `planned` ones.
-
-    >>> accumulated(8, 1, 3)
-    3
-    """
-    return max(1, round(planned * accumulation / processes))
-
-
-def global_batch(trainer: pl.Trainer, planned: int, accumulation: int) -> dict[str, Any]:
-    """What a step takes, over all processes, for environment.json; `accumulation` is the configured one."""
-    data, sizes = trainer.datamodule, dict[str, int]()  # those that make up one batch of one process
-    if (train := data.train_set) is not None:
-        if train.groups is not None:
-            sizes["groups_per_class"] = data.groups_per_class
-        if train.qa is not None:
-            sizes["qa_batch_size"] = data.qa_batch_size
-        if train.choices is not None:
-            sizes["choices.batch_size"] = data.choices.batch_size
-    return {
-        "batches_per_step": trainer.world_size * trainer.accumulate_grad_batches,
-        "processes": trainer.world_size,
-        "accumulate_grad_batches": trainer.accumulate_grad_batches,
-        "configured_batches_per_step": (planned or 1) * accumulation,
-        "batch": sizes,
-    }
-
-
-def in_words(batch: dict[str, Any]) -> str:
-    """`global_batch` as one line."""
-    sizes = ", ".join(f"{name} {value}" for name, value in batch["batch"].items())
-    taken, configured = batch["batches_per_step"], batch["configured_batches_per_step"]
-    line = (
-        f"global batch: a step takes {taken} {'batch' if taken == 1 else 'batches'} ({sizes}), "
-        f"{batch['processes']} processes x {batch['accumulate_grad_batches']} accumulated"
-    )
-    if taken != configured:
-        line += f"; THE CONFIGURATION SAYS {configured} (see run.planned_processes)"
-    return line
-
-
 def _metrics(trainer: pl.Trainer) -> dict[str, float]:
     return {key: float(value) for key, value in trainer.callback_metrics.items()}
 
@@ -173,6 +113,7 @@ def _environment(trainer: pl.Trainer, config: Any) -> dict[str, Any]:
         "platform": platform.platform(),
         "packages": versions(),
         "devices": devices,
+        "accumulate_grad_batches": trainer.accumulate_grad_batches,
         "precision": str(trainer.precision),
         "seed": config.get("seed_everything") if hasattr(config, "get") else None,
         "data": trainer.datamodule.fingerprints(),

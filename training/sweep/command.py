@@ -20,7 +20,7 @@ from data_modules.sources import read_groups
 from storage.command_line import AtLeast, Count, Parser, call, make_parser
 from storage.files import write_text
 from storage.json_files import load_json
-from training.config_errors import shipped
+from training.configs import shipped
 from training.sweep.engines import run_locally, run_on_ray, share_out, sigterm_as_interrupt
 from training.sweep.file import Sweep, read_sweep
 from training.sweep.guard import LOCK, LOG

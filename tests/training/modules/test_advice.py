@@ -13,7 +13,7 @@ from data_modules.groups.advice import unadvised, with_advice
 from data_modules.records import write_records
 from data_modules.stories import groups as story_groups
 from tests.chaos.training_kills import differences
-from tests.training.conftest import SMALL, Commands, curves
+from tests.training.conftest import SMALL, Commands, curves, logged
 from training.cli import main as train
 from training.modules.advice import LEIModule
 
@@ -31,7 +31,7 @@ def fit(
 
 
 def losses(home: Path) -> set[str]:
-    return {name.removeprefix("train/loss/") for name in curves(home)[0] if name.startswith("train/loss/")}
+    return {name.removeprefix("train/loss/") for name in logged(home) if name.startswith("train/loss/")}
 
 
 def test_the_terms_of_a_run_are_those_of_its_classes(commands: Commands) -> None:
@@ -44,7 +44,7 @@ def test_groups_that_join_no_loss_are_refused(commands: Commands, tmp_path: Path
     bare = f"--data.train_groups=[{path}]"
     still = SMALL["roberta"].replace("{", "{hidden_dropout_prob: 0.0, attention_probs_dropout_prob: 0.0, ")
     _, home = fit(commands, bare, f"--backbone.config={still}", "--data.encoding.order=question_first")
-    assert float(curves(home)[0]["train/loss/unadvised"]) < 1e-4  # the model that training starts from
+    assert curves(home, "train/loss/unadvised")[0][1] < 1e-4  # the model that training starts from
     with pytest.raises(
         ValueError, match=r"data\.train_groups: no group .* none; raise .*unadvised_weight above"
     ):

@@ -224,13 +224,13 @@ def test_a_version_killed_before_its_first_checkpoint_is_started_over(commands: 
     left = commands.root / "lei_few_shot" / "mine"
     left.mkdir(parents=True)
     (left / "config.yaml").write_text("seed_everything: 1\n")
-    (left / "metrics.csv").write_text("epoch,step,train/loss/total\n0,0,77.0\n")
+    (left / "metrics.csv").write_text("step,epoch,metric,value\n0,0,train/loss/total,77.0\n")
     home = fit(commands, "mine", "--trainer.max_epochs=1")
     assert home == left
-    assert all(row["train/loss/total"] != "77.0" for row in curves(home))
+    assert 77.0 not in [value for _, value in curves(home, "train/loss/total")]
 
 
-def test_an_unreadable_checkpoint_names_the_alternative(
+def test_an_unreadable_checkpoint_is_named(
     commands: Commands, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = fit(commands, "mine", "--trainer.max_epochs=1")
@@ -240,7 +240,6 @@ def test_an_unreadable_checkpoint_names_the_alternative(
     assert command() == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
     assert str(last) in line
-    assert f"--ckpt_path {last.with_name('best.ckpt')}" in line
 
 
 def test_a_best_checkpoint_goes_on_too(commands: Commands) -> None:
@@ -249,7 +248,8 @@ def test_a_best_checkpoint_goes_on_too(commands: Commands) -> None:
     best = home / "checkpoints" / "best.ckpt"
     assert best.exists()
     gone_on = fit(commands, "second", "--trainer.max_epochs=2", f"--ckpt_path={best}")
-    assert {row["epoch"] for row in curves(gone_on) if row["train/loss/total"]} == {"1"}
+    first, second = (len(curves(run, "train/loss/total")) for run in (home, gone_on))
+    assert first == second
 
 
 def assert_equal_runs(one: Path, other: Path) -> None:

@@ -1,0 +1,110 @@
+"""Shipped configurations by name, keys that stand twice, and jsonargparse's errors in one line."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from storage.files import read_text, require_file
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+FLAGS = ("-c", "--config")
+BOILERPLATE = re.compile(
+    r"Does not validate|Subtypes:|Errors:|Given value|Problem with given class_path|Parser key|Subclass types"
+    r"|a class path \(str\)|a dict with|Not a valid subclass|Expected a path|Expected a <class 'NoneType'>"
+)
+"""Lines of jsonargparse's errors that say neither which key nor what is wrong with it."""
+
+
+class UniqueKeys(yaml.SafeLoader):
+    """A loader that refuses a key that stands twice in an object, of which the last would win in silence."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        names = [key.value for key, _ in node.value]
+        for at, (key, _) in enumerate(node.value):
+            if key.value in names[:at]:
+                raise yaml.MarkedYAMLError(problem=f"{key.value} stands twice", problem_mark=key.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def checked_configs(arguments: Sequence[str]) -> list[str]:
+    """The arguments with the names of shipped configurations replaced by their files: `-c lei_few_shot`.
+
+    >>> [Path(argument).name for argument in checked_configs(["fit", "-c", "squad", "--config=bert_base"])]
+    ['fit', '-c', 'squad.yaml', 'bert_base.yaml']
+
+    Raises:
+        ValueError: neither a file nor a shipped configuration, with the nearest names; or a file that is no
+            YAML object, with the line.
+    """
+    found = list(arguments)
+    for at, (flag, following) in enumerate(zip(arguments, [*arguments[1:], ""], strict=True)):
+        name, equals, value = flag.partition("=")
+        if name in FLAGS and (equals or following):
+            path = shipped(value if equals else following, "experiments", "backbones")
+            _check(path)
+            found[at if equals else at + 1] = f"{name}={path}" if equals else str(path)
+    return found
+
+
+def shipped(name: str, *folders: str) -> Path:
+    """A file, or the configuration of that name in one of the folders of configs/.
+
+    Raises:
+        ValueError: neither is there, with the nearest names; or it is a folder or a pipe.
+    """
+    if Path(name).exists():
+        require_file(name)
+        return Path(name)
+    files = {path.stem: path for folder in folders for path in (CONFIGS / folder).glob("*.yaml")}
+    if name not in files:
+        near = difflib.get_close_matches(Path(name).stem, files, n=3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise ValueError(f"{name}: no such file or shipped configuration{hint}")
+    return files[name]
+
+
+def _check(path: Path) -> None:
+    """ValueError for a file that is no YAML object, naming it and the line."""
+    try:
+        content = yaml.load(read_text(path), UniqueKeys)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f"line {mark.line + 1}: " if mark else ""
+        reason = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise ValueError(f"{path}: {line}not YAML: {reason}") from None
+    except RecursionError:
+        raise ValueError(f"{path}: not YAML: nested too deeply") from None
+    if content is not None and not isinstance(content, dict):
+        raise ValueError(f"{path}: expected keys such as `trainer:`, found {type(content).__name__}")
+
+
+def shortened(message: str) -> str:
+    """An error of jsonargparse without the alternatives that were not meant: the key, and what is wrong.
+
+    >>> shortened('''Parser key "model":
+    ...   Does not validate against any of the Union subtypes
+    ...   Errors:
+    ...     - Problem with given class_path 'training.modules.advice.LEIModule':
+    ...         Parser key "loss":
+    ...           Problem with given class_path 'losses.group.GroupLoss':
+    ...             Option 'ethical_wieght' is not accepted
+    ...     - Expected a <class 'NoneType'>''')
+    "model.loss: Option 'ethical_wieght' is not accepted"
+    """
+    key = ""
+    for name in re.findall(r'Parser key "([^"]+)"', message):
+        if not f".{key}".endswith(f".{name}"):  # some repeat what is above them
+            key = name if not key or name.startswith(f"{key}.") else f"{key}.{name}"
+    if not key:
+        return message
+    lines = [re.sub(r'^(- )?(Parser key "[^"]+": ?)?', "", line.strip()) for line in message.splitlines()]
+    reasons = dict.fromkeys(line for line in lines if line and not BOILERPLATE.match(line))
+    value = re.search(r"Given value: (?!Namespace|NestedArg|\{)(.*)", message)
+    got = f"got {value[1]}" if value else "see --help"
+    return f"{key}: {'; '.join(reasons) or f'not valid, {got}'}"
