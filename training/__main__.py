@@ -10,15 +10,12 @@ Each command has its own --help.
 
 from __future__ import annotations
 
-import os
 import sys
-import time
 from collections.abc import Sequence
 
 from storage.command_line import DEBUG, one_line
 from training.configs import checked_configs
 
-REPORT_DELAY_S = 1.5
 CLI_COMMANDS = ("fit", "validate", "test", "predict", "plan")
 
 
@@ -67,29 +64,19 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         if debug or "training.cli" not in sys.modules:  # or it cannot be imported
             raise
-        from training.stopping.divergence import DivergedError
-        from training.stopping.processes import is_child, lost_contact
+        from training.stopping.finite_loss import DivergedError
 
         # Of Lightning, for what contradicts itself in a configuration; without importing it for other errors.
         if type(error).__name__ == "MisconfigurationException":
             return report(str(error), 2)
         if isinstance(error, DivergedError):
             return report(str(error), 1)
-        if not lost_contact(error):
-            raise
-        message = f"another process of this run is gone: {str(error).splitlines()[0]}"
-        return 1 if is_child() else report(message, 1)
+        raise
     return 0
 
 
 def report(message: str, code: int) -> int:
-    """Print an error, and return the exit code.
-
-    Where all processes meet the same error the first one tells: when it ends, so do the others, before they
-    come to speak.
-    """
-    if any(int(os.environ.get(name, 0)) > 0 for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK")):
-        time.sleep(REPORT_DELAY_S)
+    """Print an error, and return the exit code."""
     print(f"error: {message}", file=sys.stderr, flush=True)
     return code
 

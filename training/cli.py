@@ -36,7 +36,7 @@ from training.configs import CONFIGS, checked_configs, shortened
 from training.modules.fine_tuning import FineTuning
 from training.run import LET_GO_S, Run
 from training.stopping.checkpoint_io import AtomicCheckpointIO
-from training.stopping.divergence import FiniteLoss
+from training.stopping.finite_loss import FiniteLoss
 from training.stopping.last_checkpoint import BatchSeed, LastCheckpoint
 
 SUBCOMMANDS = ("fit", "validate", "test", "predict")
@@ -112,6 +112,9 @@ class InterventuneCLI(LightningCLI):
         except ArgumentError as error:
             raise ValueError(shortened(str(error))) from error
         config = self.config[self.config.subcommand]
+        seed = config.get("seed_everything")
+        if not isinstance(seed, bool) and not 0 <= (seed or 0) < 2**32:
+            raise ValueError(f"seed_everything: takes 0 to {2**32 - 1}, got {seed}")
         path = config.get("ckpt_path")
         if path and path not in ("last", "auto"):
             info = inspect(path).require(architecture=config.backbone.architecture, heads=heads_of(config))

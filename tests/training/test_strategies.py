@@ -65,7 +65,7 @@ def test_a_signal_to_one_process_stops_both_and_leaves_no_trace(
     stop = failing(where="batch", rank=1, kind="SIGTERM", batch=2)
     code, said = run(commands, "cut", "--trainer.strategy=ddp", stop)
     assert code == 143, said
-    assert said.count("stopped by SIGTERM") == 1
+    assert said.count("stopped at step") == 1
     stopped_at = torch.load(home / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
     assert 2 <= stopped_at < 4
     code, said = run(commands, "cut", "--trainer.strategy=ddp")
@@ -156,7 +156,6 @@ def test_a_failing_process_ends_the_run_with_its_message(
     assert code != 0, said[-2000:]
     assert time.monotonic() - began < 250  # not the half hour of a collective operation's time limit
     assert f"error: no luck in {where} on process {max(rank, 0)}" in said.splitlines()
-    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet", "distilbert", "electra", "deberta-v3"])

@@ -13,8 +13,7 @@ from torch import nn
 from data_modules.encoding.tokenizers import tokenizer_files
 from models.backbones import ADAPTER_OPTIONS, CheckpointError, EncoderModel, same_adapter
 from models.checkpoint import KEY, describe
-from models.pretrained import nonfinite
-from training.stopping.divergence import DivergedError
+from training.stopping.finite_loss import refuse_diverged
 
 PRETRAINING_ONLY = "mask_emb"
 """XLNet's stand-in for a masked token, which no loss of ours reaches; DDP would wait for its gradient."""
@@ -47,12 +46,10 @@ class FineTuning(pl.LightningModule):
         adam_eps: float = 1e-8,
     ) -> None:
         super().__init__()
-        if not weight_decay >= 0:
-            raise ValueError(f"model.weight_decay must not be negative, got {weight_decay}")
+        if not 0 <= learning_rate < float("inf"):
+            raise ValueError(f"model.learning_rate must be a number from 0 on, got {learning_rate}")
         if not 0 <= warmup_ratio <= 1:
             raise ValueError(f"model.warmup_ratio must lie in 0 .. 1, got {warmup_ratio}")
-        if not adam_eps > 0:
-            raise ValueError(f"model.adam_eps must be greater than 0, got {adam_eps}")
         self.model = model
         self.strict_loading = not model.adapter.get("base")  # whose weights are there already
         self.learning_rate, self.weight_decay, self.warmup_ratio = learning_rate, weight_decay, warmup_ratio
@@ -146,9 +143,7 @@ class FineTuning(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Make the checkpoint stand on its own: architecture, configuration, tokenizer, encoding."""
-        if "optimizer_states" not in checkpoint and nonfinite(checkpoint["state_dict"]):
-            # One of weights alone passes by the callbacks.
-            raise DivergedError(f"the weights are not finite at step {self.global_step}; nothing was saved")
+        refuse_diverged(self.trainer, checkpoint["state_dict"])
         files = tokenizer_files(self.datamodule.tokenizer)
         if self.model.adapter:
             from models.adapters import own_weights

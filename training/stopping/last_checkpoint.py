@@ -1,21 +1,21 @@
 """`checkpoints/last.ckpt`: always whole, never old, and the place where a run goes on as if nothing had
 happened.
 
-It is written between two batches, every few minutes or steps; when validation ends; when an epoch ends; and
-when the run is told to stop. Lightning can continue from each of these save points, but counts batches and
-epochs differently in each, and in some of them wrongly (an epoch's end under `max_steps`, a validation that
-was due). Here every checkpoint says the same: k batches of this epoch are done with all that belongs to them,
-or the epoch is.
+It is written between two batches (every few minutes or steps, after a validation, and when the run is told to
+stop) and when an epoch ends. Lightning can go on from both, but counts batches and epochs differently in
+each, and in some cases wrongly (an epoch that `max_steps` cut short). Here every checkpoint says the same:
+k batches of this epoch are done with all that belongs to them, or the epoch is.
 """
 
 from __future__ import annotations
 
+import os
 import signal
-import subprocess
 import sys
+import threading
 import time
-from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any, Literal
 
 import numpy as np
@@ -25,20 +25,52 @@ from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.utilities import rank_zero_info
 
 from training.stopping.checkpoint_io import remove_leftovers
-from training.stopping.divergence import DivergedError
-from training.stopping.processes import Agreement, Stopped, StopSignals, is_distributed, lost_contact
 
-SAVE = 1
-"""A request in `Agreement`; one to stop is the signal's number, greater than this."""
 KEY = "resume"
 """Where our part of the loops' state lies in a checkpoint."""
-CONTACT_S = 10.0
-"""How long the first process waits for the one that failed to tell why."""
-SavePoint = Literal["", "validated", "between batches", "validation due", "epoch done", "epoch cut short"]
+SavePoint = Literal["", "validated", "between batches", "after validation", "epoch done", "epoch cut short"]
+
+
+class Stopped(SystemExit):
+    """A run that was told to stop, and did in good order; its exit code is the one shells give the signal."""
+
+    def __init__(self, signum: int) -> None:
+        # Lightning's launcher takes any other exit code of a child for a failure, and kills the run.
+        child = "LOCAL_RANK" in os.environ and "TORCHELASTIC_RUN_ID" not in os.environ
+        super().__init__(0 if child and os.environ["LOCAL_RANK"] != "0" else 128 + signum)
+
+
+class StopSignals:
+    """SIGTERM and Ctrl-C: noted while `deferred`, else raised at once as `Stopped`; a second Ctrl-C is always
+    raised."""
+
+    def __init__(self) -> None:
+        self.received, self.deferred = 0, False
+        self._before: dict[int, Any] = {}
+
+    def install(self) -> None:
+        """Take over both signals; only the main thread may."""
+        if threading.current_thread() is threading.main_thread():
+            for signum in (signal.SIGTERM, signal.SIGINT):
+                self._before.setdefault(signum, signal.signal(signum, self._handle))
+
+    def restore(self) -> None:
+        """Give them back."""
+        for signum, handler in self._before.items():
+            signal.signal(signum, handler if handler is not None else signal.SIG_DFL)
+        self._before = {}
+
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        again = signum == signal.SIGINT == self.received
+        self.received = signum
+        if again or not self.deferred:
+            raise Stopped(signum)
 
 
 class LastCheckpoint(Checkpoint):
     """Writes `last.ckpt`, and ends the run there when it is told to stop.
+
+    Several processes agree every `log_every_n_steps` batches, because a GPU has to be waited for.
 
     Args:
         every_n_steps: Rewrite it after so many optimizer steps; 0: not by steps.
@@ -50,10 +82,11 @@ class LastCheckpoint(Checkpoint):
             if value < 0:
                 raise ValueError(f"run.save_{name} must not be negative, got {value}")
         self.every_n_steps, self.every_s = every_n_steps, 60 * every_minutes
-        self.signals, self.agreement = StopSignals(), Agreement()
+        self.signals = StopSignals()
         self.path: Path | None = None
         self.save_point: SavePoint = ""
-        self.saved_step, self.saved_at, self.wanted = 0, time.monotonic(), 0
+        self.saved_step, self.saved_at = 0, time.monotonic()
+        self.wanted = self.stopping = self.validated = False
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Take over the signals; until training begins, they end the run at once."""
@@ -74,8 +107,7 @@ class LastCheckpoint(Checkpoint):
             if trainer.is_global_zero:
                 remove_leftovers(self.path.parent)
                 remove_leftovers(self.path.parent.parent)
-        self.saved_step, self.saved_at, self.wanted = trainer.global_step, time.monotonic(), 0
-        self.agreement.start()
+        self.saved_step, self.saved_at = trainer.global_step, time.monotonic()
         self.signals.deferred = True
         if done := trainer.fit_loop.epoch_loop.batch_progress.current.ready:
             # Lightning would let the loader begin there, but has made its iterator long before it reads the
@@ -92,42 +124,32 @@ class LastCheckpoint(Checkpoint):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Save, or stop, between two batches, when no gradients of half a step would be lost."""
-        late = self.every_s > 0 and time.monotonic() - self.saved_at >= self.every_s
-        request = self.signals.received or (SAVE if late and trainer.is_global_zero else 0)
-        self.wanted = max(self.wanted, self.agreement.exchange(request))
+        if trainer.world_size == 1 or batch_idx % (trainer.log_every_n_steps or 1) == 0:
+            late = self.every_s > 0 and time.monotonic() - self.saved_at >= self.every_s
+            agreed = trainer.strategy.reduce_boolean_decision
+            self.stopping = agreed(self.stopping or self.signals.received > 0, all=False)
+            self.wanted = agreed(self.wanted or late, all=False)
+        validated, self.validated = self.validated, False
         if batch_idx % trainer.accumulate_grad_batches:
             return
         step = trainer.global_step
         by_steps = self.every_n_steps > 0 and step % self.every_n_steps == 0
-        if (self.wanted or by_steps) and step != self.saved_step:
-            self._save(trainer, "between batches")
-        if self.wanted > SAVE:
-            self._stop(trainer, self.wanted)
+        if (self.wanted or self.stopping or by_steps) and step != self.saved_step:
+            self._save(trainer, "after validation" if validated else "between batches")
+        if self.stopping:
+            raise Stopped(self.signals.received or signal.SIGTERM)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Several processes finish their batches at different times and cannot agree on one at which to save:
-        they save before, a signal to any of them until then stops all, and a later one ends its process."""
-        if is_distributed() and self._in_fit(trainer):
-            if self._after_step(trainer):
-                self._save(trainer, "validation due")
-            agreed = max(self.agreement.exchange(self.signals.received), self.agreement.finish())
+        """A validation that is stopped is made again, from the last checkpoint."""
+        if trainer.state.fn == "fit":
             self.signals.deferred = False
-            if agreed > SAVE:
-                self._stop(trainer, agreed)
-
-    def on_validation_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
-        """One process may stop in the middle of a validation, which is then made again."""
-        if self.signals.received and self._in_fit(trainer):
-            if trainer.global_step != self.saved_step and self._after_step(trainer):
-                self._save(trainer, "validation due")
-            self._stop(trainer, self.signals.received)
+            if self.signals.received:
+                raise Stopped(self.signals.received)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Save with the scores, after best.ckpt was chosen: at the end of an epoch that is later."""
-        if self._in_fit(trainer):
-            self.signals.deferred = True
-            if self._after_step(trainer) and not trainer.fit_loop.epoch_loop._num_ready_batches_reached():
-                self._save(trainer, "validated")
+        """Save its scores before the next batch, or with the epoch."""
+        if trainer.state.fn == "fit":
+            self.signals.deferred = self.wanted = self.validated = True
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save, after ModelCheckpoint has looked at the epoch's validation."""
@@ -136,24 +158,21 @@ class LastCheckpoint(Checkpoint):
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Nothing is left to save: a signal ends the process at once."""
-        self.agreement.finish()
         self.signals.deferred = False
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
     ) -> None:
-        """End the processes that this one has started, the one that failed last: it has to tell why."""
+        """End the processes that this one has started: one that waits for others hears nothing else."""
         self.signals.restore()
-        if isinstance(exception, DivergedError):  # in all processes at once: nobody waits in vain for another
-            self.agreement.finish()
         children = getattr(trainer.strategy.launcher, "procs", [])
-        if lost_contact(exception):
-            for child in children:
-                with suppress(subprocess.TimeoutExpired):
-                    child.wait(CONTACT_S)
-        for child in children:  # a process that waits for others in a collective operation hears nothing else
+        for child in children:
             child.kill()
         children.clear()  # or Lightning, which watches them, takes this for a failure and kills the first one
+        if isinstance(exception, Stopped) and trainer.is_global_zero:
+            kept = self.path is not None and self.path.exists()
+            then = f"; the same command with --ckpt_path auto goes on from {self.path}" if kept else ""
+            print(f"stopped at step {trainer.global_step}{then}", file=sys.stderr, flush=True)
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -181,37 +200,15 @@ class LastCheckpoint(Checkpoint):
                 counts.update({key: value * before // trainer.world_size for key, value in counts.items()})
             progress["is_last_batch"] = False
 
-    def _in_fit(self, trainer: pl.Trainer) -> bool:
-        return trainer.state.fn == "fit" and not trainer.sanity_checking
-
-    def _after_step(self, trainer: pl.Trainer) -> bool:
-        """Whether no gradients of half a step would be lost, after a batch."""
-        return not trainer.fit_loop.epoch_loop._should_accumulate()
-
     def _save(self, trainer: pl.Trainer, save_point: SavePoint) -> None:
         if self.path is None:
             return
-        for logger in trainer.loggers:  # the curves must not end before the checkpoint does
-            logger.save()
         self.save_point = save_point
         try:
             trainer.save_checkpoint(self.path)
         finally:
             self.save_point = ""
-        self.saved_step, self.saved_at = trainer.global_step, time.monotonic()
-        self.wanted = 0 if self.wanted == SAVE else self.wanted
-
-    def _stop(self, trainer: pl.Trainer, signum: int) -> None:
-        how = "Ctrl-C" if signum == signal.SIGINT else signal.Signals(signum).name
-        message = f"stopped by {how} before there was anything to save"
-        if self.path is not None and self.path.exists():
-            message = (
-                f"stopped by {how} at step {trainer.global_step}; the same command with --ckpt_path "
-                f"auto goes on from {self.path}"
-            )
-        if trainer.is_global_zero:
-            print(message, file=sys.stderr, flush=True)
-        raise Stopped(signum)
+        self.saved_step, self.saved_at, self.wanted = trainer.global_step, time.monotonic(), False
 
 
 def consistent_counters(fit_loop: dict[str, Any], save_point: SavePoint, accumulation: int) -> None:
@@ -220,21 +217,16 @@ def consistent_counters(fit_loop: dict[str, Any], save_point: SavePoint, accumul
     Args:
         fit_loop: `checkpoint["loops"]["fit_loop"]`.
         save_point: when it was taken. "validated" needs nothing: Lightning skips the validation that is due.
-            "between batches": the next batch has been fetched, and its hooks have begun. "validation due":
-            all is done but the validation. "epoch done", "epoch cut short" (by max_steps, say): Lightning has
-            begun to count the epoch as processed.
+            "between batches": the next batch has been fetched, and its hooks have begun. "after validation":
+            the same, but Lightning will skip the validation that is due and then count its step. "epoch
+            done", "epoch cut short" (by max_steps, say): the epoch has begun to count as processed.
         accumulation: batches of a step; gradients of half a step are not saved, so its batches come again.
     """
     batches, epochs = fit_loop["epoch_loop.batch_progress"], fit_loop["epoch_progress"]
-    if save_point == "validation due":
-        # One batch was begun, none finished: so Lightning goes back into validation, to its first batch.
-        validation = fit_loop["epoch_loop.val_loop.batch_progress"]
-        for counts in (validation["total"], validation["current"]):
-            counts.update(dict.fromkeys(counts, 0))
-        validation["total"].update(ready=1, started=1)
-        validation["is_last_batch"] = False
-    elif save_point == "between batches":
+    if save_point in ("between batches", "after validation"):
         _set_batches(fit_loop, batches["current"]["processed"])
+        if save_point == "after validation":
+            fit_loop["epoch_loop.state_dict"]["_batches_that_stepped"] -= 1
     elif save_point == "epoch done":
         for counts in (epochs["total"], epochs["current"]):
             counts["completed"] = counts["processed"]

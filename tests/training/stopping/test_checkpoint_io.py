@@ -69,6 +69,6 @@ def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     real = torch.save
     monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(OSError, match=rf"^no space left on {tmp_path} for last.ckpt$"):
+    with pytest.raises(OSError, match=r"last\.ckpt: the checkpoint cannot be written: No space left"):
         AtomicCheckpointIO().save_checkpoint({"weights": torch.zeros(100_000)}, tmp_path / "last.ckpt")
     assert not list(tmp_path.iterdir())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from models.pretrained import nonfinite
 from tests.training.conftest import Commands, launch, metrics_of
 from training.__main__ import main as command
 from training.cli import main as train
-from training.stopping.divergence import DivergedError, FiniteLoss
+from training.stopping.finite_loss import DivergedError, FiniteLoss
 
 
 def finite(path: Path) -> bool:
@@ -32,7 +33,7 @@ def test_a_loss_that_is_no_number(
     (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("error: "))
     last = commands.root / "squad" / "version_0" / "checkpoints" / "last.ckpt"
     assert "at step" in line
-    assert "learning rate of 1e+30" in line
+    assert "learning rate of " in line
     assert (str(last) if saving else "no checkpoint was written before") in line
     assert [path.name for path in commands.root.rglob("*.ckpt")] == (["last.ckpt"] if saving else [])
     assert not saving or finite(last)
@@ -42,9 +43,9 @@ def test_a_loss_that_is_no_number(
 @pytest.mark.parametrize("kind", ["whole", "weights alone"])
 def test_weights_that_are_no_numbers_are_not_saved(kind: str, commands: Commands) -> None:
     # The last step of training spoils them, and no loss follows that would tell.
-    flags = ("--model.learning_rate=.inf", "--model.warmup_ratio=0", "--trainer.max_steps=1")
+    flags = ("--model.learning_rate=1e38", "--model.warmup_ratio=0", "--trainer.max_steps=1")
     weights = ("--checkpoint.save_weights_only=true",) * (kind == "weights alone")
-    with pytest.raises((DivergedError, ValueError)):
+    with pytest.raises(DivergedError, match="weights are not finite"):
         train(commands.of("fit", "squad", "bert", *flags, *weights))
     assert not list(commands.root.rglob("*.ckpt"))
 
@@ -61,33 +62,32 @@ def test_two_processes_end_together(commands: Commands) -> None:
     flags = ("--model.learning_rate=1e30", "--data.qa_batch_size=4", "--trainer.devices=2")
     code, said = launch(commands.of("fit", "squad", "bert", *flags))
     assert code == 1
-    assert [line for line in said.splitlines() if line.startswith("error: the loss is not finite at step")]
-    assert "Traceback" not in said
+    assert [
+        line
+        for line in said.splitlines()
+        if re.match("error: the (loss is|weights are) not finite at step", line)
+    ]
     assert [path.name for path in (commands.root / "squad").iterdir()] == ["version_0"]
     assert not list(commands.root.rglob("*.ckpt"))
 
 
-@pytest.mark.parametrize(
-    ("losses", "ends"), [("..x..xxx....", False), ("xxxxxxxxxx", True), ("xxxxx", False)]
-)
-def test_steps_that_scaling_skips(losses: str, ends: bool, tmp_path: Path) -> None:
-    optimizer = torch.optim.SGD([torch.zeros(1)], lr=0.1)
-    scaling = SimpleNamespace(scaler=object())
+@pytest.mark.parametrize(("losses", "ends"), [(".xxx.xxx", False), ("..xxxx", False), ("..x.xxxx", True)])
+def test_only_a_whole_window_of_skipped_steps_ends_a_float16_run(losses: str, ends: bool) -> None:
     trainer: Any = SimpleNamespace(
-        precision_plugin=scaling, optimizers=[optimizer], global_step=0, log_every_n_steps=1
+        precision_plugin=SimpleNamespace(scaler=object()),
+        strategy=SimpleNamespace(reduce_boolean_decision=lambda decision, all: decision),
+        optimizers=[],
+        global_step=8,
+        log_every_n_steps=4,
+        log_dir="",
+        world_size=1,
     )
-    trainer.log_dir, trainer.ckpt_path = str(tmp_path), None
-    module: Any = torch.nn.Linear(1, 1)
-    module.device = torch.device("cpu")
+    module: Any = SimpleNamespace(device=torch.device("cpu"))
     callback = FiniteLoss()
-    told = pytest.raises(DivergedError, match="at step 1,") if ends else nullcontext()
-    with told:
-        for mark in losses:
-            callback.on_train_batch_start(trainer, module, None, 0)
+    with pytest.raises(DivergedError, match="at step 8,") if ends else nullcontext():
+        for at, mark in enumerate(losses):
             value = torch.tensor(math.nan if mark == "x" else 1.0)
-            callback.on_train_batch_end(trainer, module, {"loss": value}, None, 0)
-            callback.on_save_checkpoint(trainer, module, {"state_dict": module.state_dict()})
-            trainer.global_step += 1
+            callback.on_train_batch_end(trainer, module, {"loss": value}, None, at)
 
 
 def test_finite_tensors() -> None:

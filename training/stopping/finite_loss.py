@@ -1,0 +1,67 @@
+"""A fit whose loss or weights are not finite ends there, before anything of it is saved.
+
+What is not a number answers nothing, which reads as "unknown" and so as perfect faithfulness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from torch import Tensor
+
+from models.pretrained import nonfinite
+
+
+class DivergedError(RuntimeError):
+    """A fit that cannot go on."""
+
+
+class FiniteLoss(pl.Callback):
+    """Raises `DivergedError` in all processes together.
+
+    One process on a CPU looks at every loss; a GPU would have to be waited for, and several processes for
+    each other: there all losses are looked at every `log_every_n_steps` batches. With scaled losses (float16)
+    a bad batch is skipped: only bad losses in all of those batches are an end.
+    """
+
+    def __init__(self) -> None:
+        self.bad: Tensor | None = None
+        """Whether a loss since the last look (where they are scaled: every one) was not finite."""
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Note whether the loss is a number; look where that is cheap."""
+        loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+        scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
+        if isinstance(loss, Tensor):
+            bad = ~loss.detach().isfinite().all()
+            if self.bad is not None:
+                bad = bad & self.bad if scaled else bad | self.bad
+            self.bad = bad
+        cheap = pl_module.device.type == "cpu" and trainer.world_size == 1 and not scaled
+        if cheap or (batch_idx + 1) % (trainer.log_every_n_steps or 1) == 0:
+            found = self.bad is not None and bool(self.bad)
+            if trainer.strategy.reduce_boolean_decision(found, all=False):
+                raise diverged(trainer, "the loss is")
+            self.bad = None
+
+
+def diverged(trainer: pl.Trainer, what: str) -> DivergedError:
+    """An error with the step, the learning rate and the last good checkpoint."""
+    rate = next((optimizer.param_groups[0]["lr"] for optimizer in trainer.optimizers), 0.0)
+    last = Path(trainer.log_dir or "") / "checkpoints" / "last.ckpt"  # asks all processes
+    kept = f"the last good checkpoint is {last}" if last.is_file() else "no checkpoint was written before"
+    return DivergedError(
+        f"{what} not finite at step {trainer.global_step}, with a learning rate of {rate:.3g}; {kept}; try a "
+        "lower model.learning_rate"
+    )
+
+
+def refuse_diverged(trainer: pl.Trainer, weights: Mapping[str, Tensor]) -> None:
+    """DivergedError, in all processes, where weights that are to be saved are not finite in one of them."""
+    if trainer.strategy.reduce_boolean_decision(bool(nonfinite(weights)), all=False):
+        raise diverged(trainer, "the weights are")
