@@ -40,8 +40,8 @@ bench: $(STAMP)  ## how fast, against Hugging Face's Trainer and plain ways, sid
 bench-gpu: $(STAMP)  ## the same for roberta-base and roberta-large shapes; skips itself without a GPU
 	$(BIN)/python -m benchmarks gpu
 
-chaos: $(STAMP)  ## broken files and flags, kills at random moments, full disks, endpoints that hang: what is lost?
-	$(BIN)/python -m tests.chaos
+chaos: $(STAMP)  ## kills at random moments, full and read-only disks: what is lost?
+	$(BIN)/python -m pytest -m chaos tests/chaos
 
 format: $(STAMP)  ## put the code into shape
 	$(BIN)/ruff format .

@@ -101,10 +101,11 @@ def shortened(message: str) -> str:
     for name in re.findall(r'Parser key "([^"]+)"', message):
         if not f".{key}".endswith(f".{name}"):  # some repeat what is above them
             key = name if not key or name.startswith(f"{key}.") else f"{key}.{name}"
-    if not key:
+    if not key and "\n" not in message:
         return message
     lines = [re.sub(r'^(- )?(Parser key "[^"]+": ?)?', "", line.strip()) for line in message.splitlines()]
     reasons = dict.fromkeys(line for line in lines if line and not BOILERPLATE.match(line))
     value = re.search(r"Given value: (?!Namespace|NestedArg|\{)(.*)", message)
     got = f"got {value[1]}" if value else "see --help"
-    return f"{key}: {'; '.join(reasons) or f'not valid, {got}'}"
+    text = "; ".join(reasons) or f"not valid, {got}"
+    return f"{key}: {text}" if key else text

@@ -88,7 +88,7 @@ def test_reading_init_changes_the_encoder(name: str) -> None:
 
 
 def test_a_folder_that_does_not_fit_is_named(bert_folder: Path, tmp_path: Path) -> None:
-    """Wrong values and broken folders are in tests/malformed."""
+    """Wrong values and broken folders are in tests/mistakes."""
     (tmp_path / "model.safetensors").write_bytes((bert_folder / "model.safetensors").read_bytes())
     config = json.loads((bert_folder / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))

@@ -1,4 +1,4 @@
-"""Checkpoints that stand on their own, and what may start from what; damaged ones are in tests/malformed."""
+"""Checkpoints that stand on their own, and what may start from what; damaged ones are in tests/mistakes."""
 
 from __future__ import annotations
 

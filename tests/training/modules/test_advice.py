@@ -12,7 +12,7 @@ import pytest
 from data_modules.groups.advice import unadvised, with_advice
 from data_modules.records import write_records
 from data_modules.stories import groups as story_groups
-from tests.chaos.training_kills import differences
+from tests.support.finished_runs import differences
 from tests.training.conftest import SMALL, Commands, curves, logged
 from training.cli import main as train
 from training.modules.advice import LEIModule

@@ -15,8 +15,8 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from tests.chaos.training_kills import differences
 from tests.conftest import once
+from tests.support.finished_runs import differences
 from tests.training.conftest import SMALL, Commands, SmallData, curves, failing, launch
 from training import cli as command_line
 from training.__main__ import main as command

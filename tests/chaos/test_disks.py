@@ -1,25 +1,22 @@
-"""Full and read-only disks, files that were cut off: a clear error, and nothing that was complete is lost."""
+"""Full and read-only disks: a clear error, and nothing that was complete is lost."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from data_modules.__main__ import main as data_command
-from evaluation.__main__ import main as evaluation_command
-from models.__main__ import main as models_command
-from tests.chaos.training_kills import CONFIGS, SIZES, same, start_command, unreadable
-from tests.malformed.outcome import CODES, accepted, everything_in, outcome, refused
-from training.__main__ import main as training_command
+from tests.chaos.test_kills import CONFIGS, SIZES, start_command
+from tests.mistakes.conftest import everything_in, given_files, outcome, refused
+from tests.support.finished_runs import unreadable
 
-LIMIT_S = 600
+__all__ = ["given_files"]
+pytestmark = pytest.mark.chaos
 ROOM = 8_000
 """Bytes that are left on a full disk: enough to begin a file, not to finish one."""
 
@@ -55,17 +52,18 @@ def break_disk(disk: Path, trouble: str) -> None:
 
 WRITERS = {
     "perturb": (
-        data_command,
+        "data",
         "perturb --input stories:conversation_dev --variant ts --output {disk}/out.jsonl",
     ),
-    "report": (evaluation_command, "bias --predictions {given}/lei.json --output {disk}/report"),
-    "export": (models_command, "export {given}/bert.ckpt {disk}/model"),
+    "report": ("evaluation", "bias --predictions {given}/lei.json --output {disk}/report"),
+    "export": ("models", "export {given}/bert.ckpt {disk}/model"),
 }
 
 
-def refuses(disk: Path, main: Callable[..., int | None], arguments: list[str]) -> None:
-    """The command is refused in one line that names something on the disk."""
-    refused(outcome(main, arguments), str(disk))
+def accepted(entry: str, arguments: list[str]) -> None:
+    """The command ends well."""
+    code, said = outcome(entry, arguments)
+    assert code == 0, said
 
 
 TROUBLES = pytest.mark.parametrize("trouble", ["full", "read-only"])
@@ -73,22 +71,19 @@ TROUBLES = pytest.mark.parametrize("trouble", ["full", "read-only"])
 
 @TROUBLES
 @pytest.mark.parametrize("name", WRITERS)
-def test_output_on_a_disk(name: str, trouble: str, given: Path, tmp_path: Path) -> None:
-    """The disk of a command's output is {trouble}
-
-    Promise: one line; the output of an earlier run stays.
-    """
+def test_output_on_a_disk(name: str, trouble: str, given_files: Path, tmp_path: Path) -> None:
+    """One line; the output of an earlier run stays."""
     for earlier in (False, True):
         if earlier and name == "export":
             continue  # never replaces a folder
         with small_disk(tmp_path / f"disk_{earlier}") as disk:
-            main, words = WRITERS[name]
-            arguments = words.format(given=given, disk=disk).split()
+            entry, words = WRITERS[name]
+            arguments = words.format(given=given_files, disk=disk).split()
             if earlier:
-                accepted(outcome(main, arguments))
+                accepted(entry, arguments)
             break_disk(disk, trouble)
             before = everything_in(disk)
-            refuses(disk, main, [*arguments, *["--overwrite"] * earlier])
+            refused(entry, [*arguments, *["--overwrite"] * earlier], str(disk))
             assert everything_in(disk) == before, "something was lost, or left behind"
 
 
@@ -107,44 +102,18 @@ def fit(root: Path, steps: int, *flags: str) -> list[str]:
 
 @TROUBLES
 def test_training_on_a_disk(trouble: str, tmp_path: Path) -> None:
-    """The disk of a run becomes {trouble} while it trains
-
-    Promise: one line; the last checkpoint stays, and the run goes on from it where there is room again.
-    """
+    """One line; the last checkpoint stays, and the run goes on from it where there is room again."""
     with small_disk(tmp_path / "disk", "8m") as disk:
         cache = f"--data.cache={tmp_path / 'cache'}"
         first = start_command(fit(disk / "runs", 4, cache), tmp_path / "first.log")  # it locks its folder
-        CODES.append(first.wait())
+        first.wait()
         last = disk / "runs" / "squad" / "0" / "checkpoints" / "last.ckpt"
         before = last.read_bytes()
         break_disk(disk, trouble)
-        refuses(disk, training_command, fit(disk / "runs", 8, cache))
+        refused("training", fit(disk / "runs", 8, cache), str(disk))
         assert last.read_bytes() == before, "the last checkpoint has changed"
         assert not unreadable(last.parent.parent), unreadable(last.parent.parent)
         if trouble == "full":
             (disk / "filler").unlink()
-            accepted(outcome(training_command, fit(disk / "runs", 8, cache)))
+            accepted("training", fit(disk / "runs", 8, cache))
             assert torch.load(last, weights_only=True)["global_step"] == 8
-
-
-def test_a_cache_that_was_cut_off(tmp_path: Path) -> None:
-    """Each file of the cache of prepared data cut off in turn
-
-    Promise: the run makes it anew; the weights are the same to the bit.
-    """
-    cache, root = tmp_path / "cache", tmp_path / "runs"
-    weights: list[Any] = []
-
-    def train(name: str) -> None:
-        accepted(outcome(training_command, fit(root, 3, f"--data.cache={cache}", f"--run.name={name}")))
-        weights.append(torch.load(root / name / "0" / "checkpoints" / "last.ckpt")["state_dict"])
-
-    train("first")
-    files = [path for path in sorted(cache.rglob("*")) if path.is_file() and path.stat().st_size]
-    assert files, "nothing was cached"
-    for number, path in enumerate(files):
-        if path.exists():
-            raw = path.read_bytes()
-            path.write_bytes(raw[: len(raw) // 2])
-            train(f"cut_{number}")
-            assert same(weights[-1], weights[0]), f"{path.name}: other weights from a cache that was cut off"

@@ -1,0 +1,67 @@
+"""Good files of every kind, and a command that must be refused in one line."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.__main__ import main as data
+from evaluation.__main__ import main as evaluation
+from models.__main__ import main as models
+from tests.evaluation.checkpoints import save_ckpt, save_groups, save_questions
+from training.__main__ import main as training
+
+GIVEN = Path(__file__).resolve().parent / "given"
+ENTRIES: dict[str, Callable[[list[str]], int]] = {
+    "data": data,
+    "evaluation": evaluation,
+    "models": models,
+    "training": training,
+}
+
+
+def outcome(entry: str, arguments: list[str]) -> tuple[int, str]:
+    """Exit code and stderr of a command; any exception but SystemExit is a traceback for the user."""
+    said = io.StringIO()
+    with redirect_stderr(said), redirect_stdout(io.StringIO()):
+        try:
+            code: Any = ENTRIES[entry](arguments)
+        except SystemExit as stop:
+            code = stop.code
+    return code or 0, said.getvalue()
+
+
+def everything_in(folder: Path) -> dict[str, bytes | None]:
+    """All files with what they hold, and all folders; hidden ones too."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def refused(entry: str, arguments: list[str], *named: str) -> None:
+    """Exit code 2, and one line on stderr that holds every word of `named`."""
+    code, said = outcome(entry, arguments)
+    assert code == 2, said
+    (line,) = (line for line in said.splitlines() if "error: " in line)
+    assert said.endswith(line + "\n")
+    assert len(line) < 2000
+    for word in named:
+        assert word in line
+
+
+@pytest.fixture(scope="session")
+def given_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Good files of every kind, and a checkpoint."""
+    folder = tmp_path_factory.mktemp("mistakes") / "given"
+    shutil.copytree(GIVEN, folder)
+    save_ckpt(folder / "bert.ckpt")
+    save_groups(folder / "groups.json")
+    save_questions(folder / "questions.json")
+    return folder
