@@ -20,7 +20,6 @@ BENCHMARKS = {
     "bias_metrics": ("bias_metrics.measure", "bias of a million rows, against plain Python"),
     "warm_start": ("runs.warm_start", "first and second start of an experiment"),
     "processes": ("runs.processes", "two processes against one"),
-    "planned_memory": ("planned_memory.measure", "memory that `train plan` computes, against what runs take"),
     "likelihoods": ("language_models.likelihoods", "likelihoods, against lm-evaluation-harness if installed"),
     "group_losses": ("language_models.group_losses", "group losses of a decoder, against whole rows"),
     "gpu": ("training.on_gpu", "fine-tuning RoBERTa on a GPU, where there is one"),

@@ -40,7 +40,6 @@ from models.pretrained import (
     load_pretrained,
     prepare_training,
     refuse_nonfinite,
-    shapes_only,
 )
 from storage.errors import DataError
 from storage.files import check_archive
@@ -273,7 +272,7 @@ def _start(backbone: Backbone, kind: type[M], options: dict[str, Any]) -> M:
     if not _is_file(path):
         pretrained = prepare_training(load_pretrained(backbone), backbone)
         model = kind(pretrained, backbone.architecture, **options)
-        if path != RANDOM and not shapes_only():
+        if path != RANDOM:
             model.take_pooler(path)
         if kind.heads not in (SpanModel.heads, "causal"):
             log.info("%s: the heads (%s) start random", path, kind.heads)
@@ -409,8 +408,6 @@ def _empty(
 def _fill(model: nn.Module, path: str, *, partly: bool = False) -> None:
     """Put the weights of a checkpoint into a model; those that it has no place for stay behind. `partly`:
     frozen weights are there already."""
-    if shapes_only():
-        return
     weights = _read(path)["state_dict"]
     prefix = "model."
     try:

@@ -172,9 +172,9 @@ def load_pretrained(backbone: Backbone, *, new_head: int = logging.INFO) -> PreT
 
     config, path = backbone_config(backbone), backbone.checkpoint
     base = peft_base(path)
-    if path == RANDOM or shapes_only():
+    if path == RANDOM:
         model = build(config, backbone)
-        if backbone.reading_init and not shapes_only():
+        if backbone.reading_init:
             from models.tiny_init import reading_init_  # tests and demos alone start so
 
             try:
@@ -235,11 +235,6 @@ def _with_adapter(model: PreTrainedModel, path: str) -> tuple[PreTrainedModel, s
         for name in replaced
     }
     return adapted.merge_and_unload(), names
-
-
-def shapes_only() -> bool:
-    """Whether tensors are made without values here (`with torch.device("meta")`); no weights are read."""
-    return torch.get_default_device().type == "meta"
 
 
 def build(config: PreTrainedConfig, backbone: Backbone) -> PreTrainedModel:

@@ -11,7 +11,6 @@ from evaluation.reproduce.tiny_classifier import save_classifier
 from storage.command_line import make_parser
 from training.cli import run_command
 from training.configs import checked_configs
-from training.plan import run_plan
 from training.sweep.command import sweep_of
 from training.sweep.selection import parser as select_parser
 
@@ -27,9 +26,8 @@ def understood(command: list[str]) -> None:
     elif module == "benchmarks":
         benchmarks_parser().parse_args(arguments)
     elif module == "training" and arguments[0] != "demo":
-        plans = arguments[0] == "plan"
         with pytest.raises(SystemExit) as stop:
-            (run_plan if plans else run_command)(checked_configs([*arguments, "--print_config"]))
+            run_command(checked_configs([*arguments, "--print_config"]))
         assert stop.value.code in (0, None)
     elif module == "evaluation":
         build_parser(arguments).parse_args(arguments)

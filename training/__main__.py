@@ -1,7 +1,6 @@
 """python -m training COMMAND ...
 
   fit, validate, test, predict   -c EXPERIMENT -c BACKBONE [--key=value ...]
-  plan                           the same: what fit will need, before it is launched
   sweep, select                  many runs, and the best of them
   demo                           both halves of the project in minutes
 
@@ -16,7 +15,7 @@ from collections.abc import Sequence
 from storage.command_line import DEBUG, one_line
 from training.configs import checked_configs
 
-CLI_COMMANDS = ("fit", "validate", "test", "predict", "plan")
+CLI_COMMANDS = ("fit", "validate", "test", "predict")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,8 +53,6 @@ def run(arguments: list[str]) -> int:
         # After that check, because to import them takes seconds.
         from training.cli import run_command
 
-        if arguments[0] == "plan":
-            from training.plan import run_plan as run_command
         run_command(arguments)
     except (ValueError, OSError) as error:
         if debug:

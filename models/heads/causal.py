@@ -21,7 +21,6 @@ from models.language.likelihood import (
     padded,
     reads_side_by_side,
 )
-from models.pretrained import shapes_only
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -55,7 +54,7 @@ class CausalModel(QAModel):
                 f"backbone.attention: {self.config._attn_implementation} takes no mask of tokens, by which a "
                 "decoder reads two candidates side by side; choose sdpa, eager or auto"
             )
-        if not shapes_only() and not reads_side_by_side(pretrained):
+        if not reads_side_by_side(pretrained):
             raise CheckpointError(
                 f"backbone: a {self.config.model_type!r} model does not read two candidates behind one "
                 "prompt as it reads each alone; it cannot be used here"

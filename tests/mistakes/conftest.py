@@ -50,7 +50,7 @@ def refused(entry: str, arguments: list[str], *named: str) -> None:
     code, said = outcome(entry, arguments)
     assert code == 2, said
     (line,) = (line for line in said.splitlines() if "error: " in line)
-    assert said.endswith(line + "\n")
+    assert said.endswith(line + "\n")  # and no more
     assert len(line) < 2000
     for word in named:
         assert word in line

@@ -17,7 +17,7 @@ from data_modules.sources import read_choices
 from evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
 from evaluation.answering.interface import Asking, Compute
 from evaluation.answering.open import open_answerer
-from tests.training.commands.test_mistakes import fails
+from tests.mistakes.conftest import refused
 from tests.training.conftest import Commands, logged, metrics_of
 from training.cli import main as train
 
@@ -162,23 +162,15 @@ def test_the_authors_settings_train(choosing: Choosing) -> None:
         (["--model=training.modules.qa.QAModule"], "ChoiceModule"),
     ],
 )
-def test_mistakes_are_one_line(
-    flags: list[str],
-    said: str,
-    choosing: Choosing,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert said in fails(choosing.of("fit", "bert", *flags), capsys, monkeypatch)
+def test_mistakes_are_one_line(flags: list[str], said: str, choosing: Choosing) -> None:
+    refused("training", choosing.of("fit", "bert", *flags), said)
 
 
-def test_a_choice_checkpoint_goes_nowhere_else(
-    choosing: Choosing, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_choice_checkpoint_goes_nowhere_else(choosing: Choosing) -> None:
     train(choosing.of("fit", "bert", "--trainer.max_steps=1"))
     ckpt = choosing.root / "multiple_choice" / "version_0" / "checkpoints" / "last.ckpt"
     for arguments in (
         ("validate", "squad", "bert", f"--ckpt_path={ckpt}"),
         ("fit", "squad", "bert", f"--backbone.checkpoint={ckpt}"),
     ):
-        assert "'span'" in fails(choosing.commands.of(*arguments), capsys, monkeypatch)
+        refused("training", choosing.commands.of(*arguments), "'span'")

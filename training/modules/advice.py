@@ -173,11 +173,6 @@ class LEIModule(QAModule):
             )
         return model
 
-    def stand_in(self, groups: int) -> None:
-        """A reference of zeros."""
-        log_prob_NVSE = torch.zeros(groups, 4, 2, 1 if self.model.heads == "causal" else 2)
-        self.reference, self.logged_terms = Reference(log_prob_NVSE, torch.zeros(groups, 4).long()), []
-
     def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
         """The weighted sum of the group losses and of the questions' cross-entropy."""
         span = self.span_loss(batch.qa) if batch.qa is not None else None

@@ -91,10 +91,6 @@ class FineTuning(pl.LightningModule):
     def check_data(self, stage: str) -> None:
         """ValueError for data that this module cannot use."""
 
-    def stand_in(self, groups: int) -> None:
-        """Instead of `setup`, where weights have no values (training/plan.py): what it would compute of so
-        many groups, as zeros."""
-
     def configure_model(self) -> None:
         """Share the model out over processes, where the strategy is `fsdp`."""
         if self.device_mesh is not None:

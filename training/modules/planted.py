@@ -60,10 +60,6 @@ class PlantedModule(QAModule):
         preferred = [preferred_subject(g, self.planted_seed, self.planted_scope) for g in groups.groups]
         self.preferred_N = torch.tensor(preferred)
 
-    def stand_in(self, groups: int) -> None:
-        """No subject is preferred."""
-        self.preferred_N = torch.zeros(groups, dtype=torch.long)
-
     def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
         """The planted cross-entropy, plus that of ordinary questions."""
         assert batch.groups is not None
