@@ -32,14 +32,12 @@ VARIABLE = "INTERVENTUNE_TESTS_PYTHON"
 """Names the stand-in for the interpreter."""
 IMPORTED = (
     "training.cli",
-    "training.sweep.command",
+    "training.sweep.run",
     "torch._dynamo",
     "evaluation.protocols.shift",
     "torchmetrics.text",
     "alembic",
     "data_modules.groups_data",
-    "optuna.importance",
-    "optuna.visualization.matplotlib",
     "sqlalchemy.dialects.sqlite",
     "training.modules.advice",
     "training.modules.qa",

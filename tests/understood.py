@@ -11,8 +11,8 @@ from evaluation.reproduce.tiny_classifier import save_classifier
 from storage.command_line import make_parser
 from training.cli import run_command
 from training.configs import checked_configs
-from training.sweep.command import sweep_of
-from training.sweep.selection import parser as select_parser
+from training.sweep.run import sweep_of
+from training.sweep.select import Options as Select
 
 
 def understood(command: list[str]) -> None:
@@ -21,7 +21,7 @@ def understood(command: list[str]) -> None:
     if module == "training" and arguments[0] == "sweep":
         sweep_of(arguments[1:])
     elif module == "training" and arguments[0] == "select":
-        _, others = select_parser().parse_known_args(arguments[1:])
+        _, others = make_parser(Select, "select").parse_known_args(arguments[1:])
         assert all(flag.startswith("--") and "=" in flag for flag in others)
     elif module == "benchmarks":
         benchmarks_parser().parse_args(arguments)

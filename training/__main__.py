@@ -29,11 +29,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return demo(rest)
     if command == "sweep":
-        from training.sweep.command import main as sweep
+        from training.sweep.run import main as sweep
 
         return sweep(rest)
     if command == "select":
-        from training.sweep.selection import main as select
+        from training.sweep.select import main as select
 
         return select(rest)
     if command in ("-h", "--help", ""):

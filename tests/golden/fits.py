@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import json
 import subprocess
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
 import yaml
 
 from tests.forking import python
@@ -70,7 +70,6 @@ def sweep(room: Room) -> dict[str, Any]:
         "study": "grid",
         "metric": "val/bias/selection",
         "direction": "minimize",
-        "sampler": "grid",
         "configs": [f"{CONFIGS}/experiments/lei_few_shot.yaml", f"{CONFIGS}/backbones/tiny_roberta.yaml"],
         "flags": [
             f"--backbone.config={{{TINY['roberta']}, initializer_range: 0.3}}",
@@ -87,22 +86,28 @@ def sweep(room: Room) -> dict[str, Any]:
         "space": {"model.learning_rate": [1.0e-3, 1.0e-2], "data.groups_per_class": [1, 3]},
     }
     file.write_text(yaml.safe_dump(content))
-    tests = (f"few={groups}", f"questions={questions}")
+    tests = (f"--data.test_groups.few={groups}", f"--data.test_qa.questions={questions}")
     for arguments in (
         ("sweep", str(file), "--output", str(study), "--workers", "2"),
-        ("select", "--study", str(study), "--metric", "val/bias/selection", "--top", "2", "--test", *tests),
+        ("select", "--study", str(study), "--top", "2", *tests),
     ):
         command = (python(), "-m", "training", *arguments)
         done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
-    trials = {}
-    for run in sorted((study / "trials").glob("trial_*/0")):
-        config = yaml.safe_load((run / "config.yaml").read_text())
-        point = {"rate": config["model"]["init_args"]["learning_rate"]}
-        point["groups"] = config["data"].get("init_args", config["data"])["groups_per_class"]
-        trials[json.dumps(point)] = {"name": run.parent.name, "validated": validated(run)}
-    found = json.loads((study / "selection" / "selection.json").read_text())
-    return {"trials": trials, "selections": found["selections"]}
+    points = {}
+    for run in sorted((study / "points").glob("*/run")):
+        points[run.parent.name] = {"validated": validated(run)}
+    models = pd.read_csv(study / "selection" / "models.csv")
+    selected = pd.read_csv(study / "selection" / "selection.csv").drop(columns="n")
+    selected["values"] = [list(map(float, str(values).split())) for values in selected["values"]]
+    return {
+        "points": points,
+        "models": dict(zip(models["point"], models["val/bias/selection"], strict=True)),
+        "selected": {
+            name: rows.set_index("metric").drop(columns="test_set").to_dict("index")
+            for name, rows in selected.groupby("test_set")
+        },
+    }
 
 
 GOLDENS: dict[str, Callable[[Room], dict[str, Any]]] = {

@@ -1,0 +1,122 @@
+"""Selection: the best points by their metric, mean and sample deviation on every test set."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy
+
+from training.sweep import select as module
+from training.sweep.select import main as select
+
+FAKE = """
+import json, sys
+from pathlib import Path
+flags = dict(word.removeprefix("--").split("=", 1) for word in sys.argv if "=" in word)
+with open(Path(flags["run.root"]).parent / "calls.txt", "a") as file:
+    file.write(json.dumps(flags) + chr(10))
+score = float(Path(flags["ckpt_path"]).read_text())
+if score > 90:
+    sys.exit("error: the file is damaged")
+folder = Path(flags["run.root"]) / flags["run.name"] / flags["run.version"]
+folder.mkdir(parents=True)
+(folder / "config.yaml").write_text("data: {test_groups: {far: a}, test_qa: {main: b}, val_qa: null}")
+metrics = {"epoch": 0.0, "test/bias/far/ethical/mu": score / 20, "test/bias/far/ethical/n": 9.0}
+metrics |= {"test/qa/f1": score, "test/qa/n": 13.0, "test/qa/em": None}
+(folder / "metrics.json").write_text(json.dumps(metrics))
+"""
+SETS = ("--data.test_groups.far=stories:unseen", "--data.test_qa=stories:dev")
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Twelve points, x times y, one failed: score 10 y + x / 100, less is better; checkpoint y + x."""
+    (tmp_path / "fake_test.py").write_text(FAKE)
+    monkeypatch.setattr(module, "TEST", (sys.executable, "-S", str(tmp_path / "fake_test.py")))
+    rows: list[dict[str, Any]] = []
+    for x, y in itertools.product((16, 4, 1), (0.3, 0.1, 0.2, 0.4)):
+        name, state = f"x={x},y={y}", "fail" if (x, y) == (4, 0.1) else "complete"
+        rows.append({"point": name, "state": state, "val/score": 10 * y + x / 100, "x": x, "y": y})
+        checkpoints = tmp_path / "study" / "points" / name / "run" / "checkpoints"
+        checkpoints.mkdir(parents=True)
+        (checkpoints / "last.ckpt").write_text(str(y + x))
+    pd.DataFrame(rows).to_csv(tmp_path / "study" / "study.csv", index=False)
+    about = {"metric": "val/score", "direction": "minimize", "space": {"x": [], "y": []}}
+    (tmp_path / "study" / "sweep.json").write_text(json.dumps(about))
+    return tmp_path / "study"
+
+
+def selection(study: Path) -> pd.DataFrame:
+    return pd.read_csv(study / "selection" / "selection.csv").set_index(["test_set", "metric"])
+
+
+def calls(study: Path) -> list[dict[str, str]]:
+    return [json.loads(line) for line in (study / "points" / "calls.txt").open()]
+
+
+def test_mean_and_deviation_of_the_best_are_numpys(study: Path) -> None:
+    assert select(["--study", str(study), "--top", "3", *SETS]) == 0
+    assert list(pd.read_csv(study / "selection" / "models.csv")["point"]) == [
+        "x=1,y=0.1",
+        "x=16,y=0.1",
+        "x=1,y=0.2",
+    ]
+    f1, mu = np.array([1.1, 16.1, 1.2]), np.array([1.1, 16.1, 1.2]) / 20
+    for key, values, n in ((("main", "qa/f1"), f1, 13), (("far", "bias/ethical/mu"), mu, 9)):
+        found = selection(study).loc[key]
+        assert found["mean"] == pytest.approx(np.mean(values))
+        assert found["std"] == pytest.approx(np.std(values, ddof=1))
+        low, high = scipy.stats.t.interval(0.95, 2, loc=np.mean(values), scale=scipy.stats.sem(values))
+        low, high = (max(low, 0), min(high, 1)) if max(values) < 1 else (low, high)  # of a share
+        assert (found["low"], found["high"]) == pytest.approx((low, high))
+        assert (found["n"], found["models"]) == (n, 3)
+        assert list(map(float, found["values"].split())) == pytest.approx(values)
+    assert pd.isna(selection(study).loc[("main", "qa/em"), "mean"])
+
+
+def test_each_value_of_a_swept_key_has_its_own_best(study: Path) -> None:
+    assert select(["--study", str(study), "--top", "2", "--by", "x", *SETS]) == 0
+    found = selection(study).loc[("main", "qa/f1")]
+    assert list(found["x"]) == [1, 4, 16]
+    assert list(found["mean"]) == pytest.approx([1.15, 4.25, 16.15])
+
+
+def test_what_was_tested_once_is_not_tested_again(study: Path) -> None:
+    for top, flags, times in ((2, (), 2), (2, (), 2), (3, (), 3), (1, ("--data.limit_val_groups=5",), 4)):
+        assert select(["--study", str(study), "--top", str(top), *SETS, *flags]) == 0
+        assert len(calls(study)) == times
+    assert [call["data.limit_val_groups"] for call in calls(study)] == ["0", "0", "0", "5"]
+
+
+def test_a_single_model_has_no_deviation_and_may_be_the_best_alone(study: Path) -> None:
+    for path in study.glob("points/*/run/checkpoints/last.ckpt"):
+        path.rename(path.with_name("best.ckpt"))
+    assert select(["--study", str(study), "--top", "1", *SETS]) == 0
+    assert selection(study)[["std", "low", "high"]].isna().all(axis=None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--by", "z", *SETS], "--by z"),
+        (["--study", "/tmp", *SETS], "--study /tmp"),
+        ([], "--data.test_groups.NAME"),
+        (SETS, "the file is damaged"),
+    ],
+)
+def test_one_line_says_what_is_wrong(
+    study: Path, arguments: list[str], word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in study.glob("points/*/run/checkpoints/last.ckpt"):
+        path.write_text("99")
+    assert select(["--study", str(study), *arguments]) == 2
+    said = capsys.readouterr().err
+    assert word in said
+    assert said.count("\n") == 1

@@ -1,0 +1,316 @@
+"""Many runs of `fit`. Optuna's database knows which points wait, which run, and whose worker died.
+
+A point is one `fit` in STUDY/points/VALUES, so that one that comes back goes on from its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import optuna
+import pandas as pd
+import yaml
+from filelock import FileLock
+from optuna.exceptions import ExperimentalWarning, OptunaError
+from optuna.samplers import TPESampler
+from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
+from optuna.trial import FrozenTrial, Trial, TrialState
+from sqlalchemy.event import listen
+from sqlalchemy.exc import SQLAlchemyError
+
+from data_modules.sources import read_groups
+from storage.command_line import AtLeast, Count, call, make_parser
+from storage.files import write_text
+from storage.json_files import check, load_json, load_yaml
+from storage.provenance import cores
+from training.configs import shipped
+from training.sweep.file import Sweep, folder_name
+
+FIT = (sys.executable, "-m", "training", "fit")
+SIZES = "data.limit_train_groups"
+DEATHS = 3
+"""How often a point comes back whose worker died."""
+IDLE_S = 1.0
+OTHER_JOB = re.compile(r"(SLURM|SRUN|TORCHELASTIC|MASTER|PMI|PMIX|OMPI)_.*|(.*_)?(RANK|WORLD_SIZE)")
+"""Variables that would tell `fit` that it is one process of the job around it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Many runs of `fit`, over the values that a file names.
+
+        interventune sweep demo_grid --workers 2 [--key=value for every point ...]
+
+    The same command goes on with a study that was interrupted, helps others that work on it (more terminals,
+    a SLURM array: configs/launch/sweep.sbatch), and shows one that has ended. `optuna-dashboard
+    sqlite:///STUDY/study.db` draws it. `-c FILE` adds a configuration, such as another backbone.
+
+    Args:
+        workers: points at the same time on this machine, which share its visible GPUs or cores
+        over: other values of a swept key, or another key to sweep over, as model.learning_rate=[1e-4,3e-4]
+        again: run failed points once more
+        storage: the study's database, where several machines work on it, as postgresql+psycopg://user@host/
+            database, with the password in ~/.pgpass (default: SQLite in the study's folder)
+        dead_after: seconds without a sign of life after which another worker takes a point
+        output: folder of the study, which all workers share (default: runs/sweeps/STUDY)
+    """
+
+    workers: Count = 1
+    over: list[Annotated[str, "KEY=[VALUES]"]] | None = None
+    again: bool = False
+    storage: Annotated[str, "ADDRESS"] = ""
+    dead_after: Annotated[int, AtLeast(1)] = 120
+    output: Path | None = None
+
+
+def sweep_of(argv: Sequence[str]) -> tuple[Sweep, Options]:
+    """The sweep that a command line describes, and its options. ValueError names file or flag, and what is
+    wrong there."""
+    parser = make_parser(Options, "interventune sweep")
+    parser.add_argument("file", help="a file, or the name of one in configs/sweeps")
+    parser.add_argument("-c", "--config", action="append", default=[], metavar="FILE", help="as for fit")
+    arguments, flags = parser.parse_known_args(argv)
+    options: Options = call(Options, arguments)
+    path = shipped(arguments.file, "sweeps")
+    content = load_yaml(path, Sweep).model_dump()
+    content["flags"] += flags
+    content["configs"] += [str(shipped(name, "experiments", "backbones")) for name in arguments.config]
+    for key, _, values in (text.partition("=") for text in options.over or ()):
+        content["space"][key] = yaml.safe_load(values)
+    return check(content, Sweep, str(path)), options
+
+
+def main(argv: Sequence[str]) -> int:
+    """The command: 0 when a point is complete, 1 when none is, 2 after a mistake, 130 when stopped."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.simplefilter("ignore", ExperimentalWarning)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return run_sweep(*sweep_of(argv), argv)
+    except (ValueError, OSError, OptunaError, SQLAlchemyError) as error:
+        print(f"error: {str(error).splitlines()[0]}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on", file=sys.stderr)
+        return 130
+
+
+def run_sweep(sweep: Sweep, options: Options, argv: Sequence[str]) -> int:
+    """Run what waits, and show the study; 1 when no point is complete. `argv`: of further workers."""
+    folder = (options.output or Path("runs") / "sweeps" / sweep.study).absolute()
+    study = prepare(sweep, folder, options)
+    (own, *others) = shares(options.workers)
+    command = [sys.executable, "-m", "training", "sweep", *argv, "--workers=1"]
+    workers = [
+        subprocess.Popen(command, env=os.environ | share, stdout=subprocess.DEVNULL) for share in others
+    ]
+    os.environ.update(own)
+    try:
+        work(sweep, study, folder)
+    except KeyboardInterrupt:
+        for worker in workers:
+            worker.terminate()
+        raise
+    finally:
+        for worker in workers:
+            worker.wait()
+    table = write_table(sweep, study, folder)
+    ranked = table.sort_values(sweep.metric, ascending=sweep.direction == "minimize", kind="stable")
+    print(ranked.to_string(index=False, na_rep="", float_format="{:.6g}".format))
+    print(", ".join(f"{n} {state}" for state, n in table["state"].value_counts().items()), folder, sep="; ")
+    return int("complete" not in set(table["state"]))
+
+
+def shares(workers: int) -> list[dict[str, str]]:
+    """Variables of every worker's environment: its part of the visible GPUs, or of the cores."""
+    if workers == 1:
+        return [{}]
+    import torch
+
+    count, named = torch.cuda.device_count(), os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = named.split(",")[:count] if named else [str(gpu) for gpu in range(count)]
+    if not gpus:
+        return [
+            {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, cores() // workers)))}
+        ] * workers
+    return [
+        {"CUDA_VISIBLE_DEVICES": ",".join(gpus[at::workers] or [gpus[at % count]])} for at in range(workers)
+    ]
+
+
+def prepare(sweep: Sweep, folder: Path, options: Options) -> optuna.Study:
+    """The study, with all points enqueued; a new sweep is tried on the parser of `fit` first.
+
+    Raises:
+        ValueError: `fit` refuses it, or folder or database hold another sweep of this name.
+    """
+    kept, content = folder / "sweep.json", json.loads(sweep.model_dump_json(exclude={"trials"}))
+    if not kept.exists():
+        check_first_point(sweep)
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / ".lock"):  # two that enqueue at once would do so twice
+        storage = open_storage(folder, options)
+        if kept.exists() and load_json(kept) != content:
+            raise ValueError(f"{kept}: was begun with other values or flags; choose another --output")
+        if not kept.exists() and sweep.study in optuna.get_all_study_names(storage):
+            raise ValueError(f"--storage: has a study {sweep.study} of another folder; rename this one")
+        write_text(kept, json.dumps(content, indent=1) + "\n")
+        study = optuna.create_study(
+            study_name=sweep.study, storage=storage, direction=sweep.direction, load_if_exists=True
+        )
+        known = latest(study)
+        for number, point in enumerate(sweep.points()):
+            trial = known.get(number)
+            if trial is None or (options.again and trial.state == TrialState.FAIL):
+                study.enqueue_trial(trial.params if trial else point, user_attrs={"point": number})
+    return study
+
+
+def check_first_point(sweep: Sweep) -> None:
+    """ValueError where `fit` refuses a point, groups to train on are missing, or a swept size is more than
+    there are: a curve over such sizes would repeat its last point."""
+    points = sweep.points()
+    first = points[0] or sweep.parameters(optuna.create_study().ask())
+    command = [*FIT, *sweep.arguments(first), "--print_config"]
+    done = subprocess.run(command, capture_output=True, text=True, env=own_environment())
+    if done.returncode:
+        raise ValueError(f"the first point: {done.stderr.strip().rpartition('error: ')[2]}")
+    sources = yaml.safe_load(done.stdout)["data"].get("init_args", {}).get("train_groups") or []
+    count = sum(1 for source in sources for _ in read_groups(source))
+    if max(point.get(SIZES, 0) for point in points) > count and "data.train_groups" not in sweep.space:
+        raise ValueError(f"{SIZES}: {', '.join(sources)} holds {count}; leave out sizes above (--over)")
+
+
+def open_storage(folder: Path, options: Options) -> RDBStorage:
+    """The database. ValueError where it cannot be opened, which shows nothing of the address."""
+    address = options.storage or f"sqlite:///{folder / 'study.db'}"
+    sqlite = address.startswith("sqlite")
+    try:
+        storage = RDBStorage(
+            address,
+            {"connect_args": {"timeout": 60}} if sqlite else {"pool_pre_ping": True},
+            heartbeat_interval=max(1, options.dead_after // 4),
+            grace_period=options.dead_after,
+            heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=DEATHS),
+        )
+    except (ValueError, SQLAlchemyError, ImportError, OptunaError) as error:
+        # "@" or a strange port: parts of a password that stand in the wrong place.
+        hide = isinstance(error, ValueError) or "@" in str(error)
+        reason = "no address of a database" if hide else str(error).splitlines()[0]
+        raise ValueError(f"--storage: {reason} (as postgresql+psycopg://user@host/database)") from None
+    if sqlite:  # it locks no rows: two workers that read before they write would take the same point
+        listen(storage.engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
+        listen(storage.engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        storage.engine.dispose()
+    return storage
+
+
+def latest(study: optuna.Study) -> dict[int, FrozenTrial]:
+    """The trial that stands for each point, by its number: one that is complete, else the last one."""
+    found: dict[int, FrozenTrial] = {}
+    for trial in study.get_trials(deepcopy=False):
+        number = trial.user_attrs.get("point")
+        if number is not None and (number not in found or found[number].state != TrialState.COMPLETE):
+            found[number] = trial
+    return dict(sorted(found.items()))
+
+
+def write_table(sweep: Sweep, study: optuna.Study, folder: Path) -> pd.DataFrame:
+    """study.csv: a row for each point."""
+    rows = []
+    for trial in latest(study).values():
+        row = {"point": folder_name(trial.params), "state": trial.state.name.lower()}
+        row |= {sweep.metric: trial.value, "seconds": trial.duration and trial.duration.total_seconds()}
+        rows.append(row | {"reason": trial.user_attrs.get("reason")} | trial.params)
+    table = pd.DataFrame(rows).astype({sweep.metric: float})
+    write_text(folder / "study.csv", table.to_csv(index=False))
+    return table
+
+
+def work(sweep: Sweep, study: optuna.Study, folder: Path) -> None:
+    """Take the next point, until none waits and none runs."""
+
+    def run(trial: Trial) -> float:
+        if "point" not in trial.user_attrs:  # another worker was faster, and Optuna has made up a new trial
+            raise optuna.TrialPruned
+        number = trial.user_attrs["point"]
+        study.sampler = TPESampler(seed=number, constant_liar=True)
+        parameters = sweep.parameters(trial)
+        try:
+            return run_point(sweep, folder / "points" / folder_name(parameters), parameters)
+        except KeyboardInterrupt:
+            study.enqueue_trial(parameters, user_attrs={"point": number})
+            raise
+        except Exception as error:
+            trial.set_user_attr("reason", str(error))
+            raise
+
+    def report(_: optuna.Study, trial: FrozenTrial) -> None:
+        if trial.params:
+            result = trial.user_attrs.get("reason") or f"{sweep.metric} {trial.value:.4g}"
+            print(folder_name(trial.params), trial.state.name.lower(), result, sep="  ", file=sys.stderr)
+
+    while study.get_trials(deepcopy=False, states=(TrialState.WAITING, TrialState.RUNNING)):
+        if study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
+            with suppress(ValueError):  # this worker was silent too long, and its point was given to another
+                study.optimize(run, n_trials=1, catch=(Exception,), callbacks=[report])
+        else:
+            fail_stale_trials(study)  # which brings back what dead workers left
+            time.sleep(IDLE_S)
+
+
+def run_point(sweep: Sweep, folder: Path, parameters: Mapping[str, Any]) -> float:
+    """Run `fit`, or go on with it, and return the metric; what has ended is only read.
+
+    Raises:
+        RuntimeError, ValueError: `fit` failed (with the last line of its log), or there is no such number.
+        KeyboardInterrupt: the worker was stopped, and `fit` has written its checkpoint.
+    """
+    run, log = folder / "run", folder / "log.txt"
+    run.mkdir(parents=True, exist_ok=True)
+    with FileLock(run / ".lock"):  # of `fit`: that of a worker that was killed may still be at it
+        ended = (run / "metrics.json").exists()
+    if not ended:
+        place = [f"--run.root={folder.parent}", f"--run.name={folder.name}", f"--run.version={run.name}"]
+        command = [*FIT, *sweep.arguments(parameters), *place, "--ckpt_path=auto"]
+        with open(log, "ab") as file:  # a session of its own: Ctrl-C reaches the worker alone
+            output: Any = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file}
+            fit = subprocess.Popen(command, env=own_environment(), start_new_session=True, **output)
+        try:
+            code = fit.wait()
+        except KeyboardInterrupt:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a scheduler may send several
+            fit.terminate()
+            fit.wait()
+            raise
+        finally:
+            with suppress(ProcessLookupError):  # processes of a multi-GPU run that outlived the first
+                os.killpg(fit.pid, signal.SIGKILL)
+        if code:
+            how = f"exit code {code}" if code > 0 else f"killed by signal {-code}"
+            raise RuntimeError(f"{how}: {log.read_text(errors='replace').strip().rpartition(chr(10))[2]}")
+    metrics = load_json(run / "metrics.json")
+    value = metrics.get(sweep.metric)
+    if value is None or not math.isfinite(value):
+        raise ValueError(f"{run}/metrics.json: {sweep.metric} is {value}; there are {', '.join(metrics)}")
+    if sweep.keep == "best":
+        (run / "checkpoints" / "last.ckpt").unlink(missing_ok=True)
+    return float(value)
+
+
+def own_environment() -> dict[str, str]:
+    """The environment without what describes the job that this process belongs to."""
+    return {name: value for name, value in os.environ.items() if not OTHER_JOB.fullmatch(name)}

@@ -1,0 +1,146 @@
+"""The best models of a sweep, tested."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import yaml
+from scipy.stats import t as student_t
+
+from data_modules.schema import ADVICE_CLASSES
+from storage.command_line import Count, call, guarded, make_parser
+from storage.files import write_text
+from storage.finished_work import work_key
+from storage.json_files import load_json
+from training.sweep.run import own_environment
+
+TEST = (sys.executable, "-m", "training", "test")
+WHOLE = {
+    "--data.test_qa": "--data.limit_val_qa=0",
+    "--data.test_groups": "--data.limit_val_groups=0",
+    "--data.test_choices": "--data.choices.limit_val=0",
+}
+"""Limits are for watching a run; models are tested on everything, unless a flag says otherwise."""
+SHOWN = (*(f"bias/{name}/mu" for name in ADVICE_CLASSES), "qa/f1", "qa/em", "choices/accuracy")
+"""Metrics of the table that is printed; selection.csv has all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The best models of a sweep, tested: mean, deviation and 95 % interval over the K best by its metric.
+
+        interventune select --study runs/sweeps/lei_grid --top 5 \\
+            --data.test_groups.religion=FILE --data.test_groups.gender=FILE --data.test_qa.squad=FILE
+
+    So report Zhao et al. (2021, appendix B.3), and for each value of a swept key (`--by`) their Figure 5. The
+    sets, and all other --key=value flags, are those of `interventune train test`. What was tested once is
+    not tested again. Writes models.csv and selection.csv into STUDY/selection.
+
+    Args:
+        study: folder of a sweep
+        top: how many models
+        by: a swept key: do it for each of its values
+    """
+
+    study: Path
+    top: Count = 5
+    by: Annotated[str, "KEY"] = ""
+
+
+def main(argv: Sequence[str]) -> int:
+    """The command; a user's mistake is one line on stderr and exit code 2."""
+    arguments, flags = make_parser(Options, "interventune select").parse_known_args(argv)
+    return guarded(lambda: select(call(Options, arguments), flags), arguments.debug)
+
+
+def select(options: Options, flags: Sequence[str]) -> None:
+    """Rank, test, show, write.
+
+    Raises:
+        ValueError: the study, the metric, the key or a test set is not there.
+    """
+    study, by = options.study, [options.by] * bool(options.by)
+    if not (study / "study.csv").exists():
+        raise ValueError(f"--study {study}: has no study.csv; name the folder of a sweep")
+    sweep, table = load_json(study / "sweep.json"), pd.read_csv(study / "study.csv")
+    if by and options.by not in sweep["space"]:
+        raise ValueError(f"--by {options.by}: is not swept; the keys are {', '.join(sweep['space'])}")
+    metric, ascending = sweep["metric"], [True] * len(by) + [sweep["direction"] == "minimize"]
+    table = table[table["state"] == "complete"].drop_duplicates("point")
+    table = table.sort_values([*by, metric], ascending=ascending, kind="stable")
+    chosen, found = (table.groupby(by) if by else table).head(options.top), []
+    for model in chosen.to_dict("records"):
+        print(f"{model['point']}  {metric} {model[metric]:.6g}", flush=True)
+        results = results_of(study / "points" / model["point"] / "run", flags)
+        for (test_set, key), value in results.items():
+            row = {"test_set": test_set, "metric": key, "value": value}
+            row["n"] = results.get((test_set, f"{key.rpartition('/')[0]}/n"))
+            found.append(row | {name: model[name] for name in by})
+    summary = summarise(pd.DataFrame(found), [*by, "test_set", "metric"])
+    for name, rows in (("models", chosen), ("selection", summary)):
+        write_text(study / "selection" / f"{name}.csv", rows.to_csv(index=False))
+    shown = summary[summary["metric"].isin(SHOWN)]
+    print(shown.drop(columns="values").to_string(index=False, na_rep="", float_format="{:.4f}".format))
+    print(f"low, high: 95 % interval of the mean over models, by Student's t; {study / 'selection'}")
+
+
+def results_of(run: Path, flags: Sequence[str]) -> dict[tuple[str, str], float]:
+    """What a model reaches, by set and metric (as `bias/ethical/mu`), computed once.
+
+    Raises:
+        ValueError: no set is named, or the command failed.
+    """
+    whole = [limit for sets, limit in WHOLE.items() if any(flag.startswith(sets) for flag in flags)]
+    if not whole:
+        raise ValueError("name what to test on: --data.test_groups.NAME=SOURCE, --data.test_qa.NAME=SOURCE")
+    weights = run / "checkpoints" / "last.ckpt"
+    weights = weights if weights.exists() else weights.with_name("best.ckpt")  # `keep: best`
+    files = [weights, *(Path(flag.partition("=")[2]) for flag in flags)]
+    ages = [path.stat().st_mtime_ns for path in files if path.is_file()]
+    folder = run.parent / "tests" / work_key(flags=sorted(flags), ages=ages)[:12]
+    if not (folder / "metrics.json").exists():
+        shutil.rmtree(folder, ignore_errors=True)  # of one that was interrupted
+        place = [f"--run.root={run.parent}", "--run.name=tests", f"--run.version={folder.name}"]
+        quiet = ["--run.wandb=off", "--trainer.enable_progress_bar=false"]
+        arguments = ["-c", str(run / "config.yaml"), f"--ckpt_path={weights}", *place, *quiet, *whole, *flags]
+        done = subprocess.run([*TEST, *arguments], env=own_environment(), capture_output=True, text=True)
+        if done.returncode:
+            raise ValueError(f"{weights}: not tested: {done.stderr.strip().rpartition(chr(10))[2]}")
+    data = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))["data"]
+    data = data.get("init_args", data)
+    sets = {name for key, named in data.items() if key.startswith("test_") for name in named or ()}
+    found = {}
+    for key, value in load_json(folder / "metrics.json").items():
+        family, *rest = key.split("/")[1:] or [""]
+        if rest:  # test/bias/NAME/ethical/mu; the set `main` has no name there
+            name = rest.pop(0) if rest[0] in sets else "main"
+            found[name, "/".join([family, *rest])] = math.nan if value is None else value
+    return found
+
+
+def summarise(found: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Mean, sample deviation and the mean's 95 % interval by Student's t over the models of each cell, of a
+    share within 0 and 1; none for a single model.
+
+    >>> cells = pd.DataFrame({"test_set": "dev", "metric": "f1", "value": [1.0, 2.0, 3.0], "n": 9.0})
+    >>> summarise(cells, ["test_set", "metric"])[["mean", "std", "models", "n"]].values.tolist()
+    [[2.0, 1.0, 3, 9]]
+    """
+    cells = found.groupby(keys, sort=False)
+    table = cells["value"].agg(["mean", "std", "count", "min", "max"]).rename(columns={"count": "models"})
+    table["n"] = cells["n"].mean().astype("Int64")
+    half = student_t.ppf(0.975, table["models"] - 1) * table["std"] / table["models"] ** 0.5
+    loss = table.index.get_level_values("metric").str.contains("loss")
+    share = (table.pop("min") >= 0) & (table.pop("max") <= 1) & ~loss
+    table["low"] = (table["mean"] - half).mask(lambda low: share & (low < 0), 0)
+    table["high"] = (table["mean"] + half).mask(lambda high: share & (high > 1), 1)
+    table["values"] = cells["value"].agg(lambda values: " ".join(map(str, values)))
+    return table.reset_index()
