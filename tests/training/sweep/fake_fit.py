@@ -1,4 +1,4 @@
-"""Stands in for `fit`: x below 0 fails, 7 gives no number, 8 no metric, 9 is killed; takes `pause` seconds."""
+"""Stands in for `fit`: x below 0 fails, 7 gives no number, 8 no metric, 9 is killed; `pause`: seconds."""
 
 from __future__ import annotations
 
