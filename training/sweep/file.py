@@ -35,14 +35,11 @@ class Sweep(BaseModel, extra="forbid"):
     """A sweep over the keys of `interventune train fit`.
 
     Args:
-        study: its name.
         metric: key of metrics.json by which points are compared.
-        direction: what is better.
         configs: configuration files of every point, as after `-c`.
         space: for every swept key its values: a list, or for `tpe` also a range.
         flags: more arguments of every point; `{KEY}` in them is the point's value of a swept key.
         sampler: `grid` takes every combination, `tpe` draws `trials` of them by the results so far.
-        trials: how many `tpe` draws.
         keep: `best` leaves of a finished point the weights of best.ckpt alone.
     """
 
@@ -105,11 +102,7 @@ def flag_text(value: Any) -> str:
 
 
 def folder_name(parameters: Mapping[str, Any]) -> str:
-    """The folder of a point, named by its values.
-
-    >>> folder_name({"trainer.max_epochs": 3, "model.learning_rate": 1e-05})
-    'trainer.max_epochs=3,model.learning_rate=1e-05'
-    """
+    """The folder of a point, named by its values: `trainer.max_epochs=3,model.learning_rate=1e-05`."""
     text = ",".join(f"{key}={flag_text(value)}" for key, value in parameters.items())
     name = re.sub(r"[^\w.,=+-]+", "_", text)
     if name == text and len(name) <= LONGEST_NAME:

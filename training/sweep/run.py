@@ -24,8 +24,6 @@ import optuna
 import pandas as pd
 import yaml
 from filelock import FileLock
-from optuna.exceptions import ExperimentalWarning, OptunaError
-from optuna.samplers import TPESampler
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.event import listen
@@ -41,11 +39,7 @@ from training.sweep.file import Sweep, folder_name
 
 FIT = (sys.executable, "-m", "training", "fit")
 SIZES = "data.limit_train_groups"
-DEATHS = 3
-"""How often a point comes back whose worker died."""
-IDLE_S = 1.0
 OTHER_JOB = re.compile(r"(SLURM|SRUN|TORCHELASTIC|MASTER|PMI|PMIX|OMPI)_.*|(.*_)?(RANK|WORLD_SIZE)")
-"""Variables that would tell `fit` that it is one process of the job around it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,16 +48,15 @@ class Options:
 
         interventune sweep demo_grid --workers 2 [--key=value for every point ...]
 
-    The same command goes on with a study that was interrupted, helps others that work on it (more terminals,
-    a SLURM array: configs/launch/sweep.sbatch), and shows one that has ended. `optuna-dashboard
-    sqlite:///STUDY/study.db` draws it. `-c FILE` adds a configuration, such as another backbone.
+    The same command goes on with a study that was interrupted, helps others that work on it (terminals, tasks
+    of configs/launch/sweep.sbatch), and shows one that has ended, as `optuna-dashboard ADDRESS` does.
 
     Args:
         workers: points at the same time on this machine, which share its visible GPUs or cores
         over: other values of a swept key, or another key to sweep over, as model.learning_rate=[1e-4,3e-4]
         again: run failed points once more
-        storage: the study's database, where several machines work on it, as postgresql+psycopg://user@host/
-            database, with the password in ~/.pgpass (default: SQLite in the study's folder)
+        storage: database of the study, as postgresql+psycopg://user@host/database, the password in ~/.pgpass
+            (default: sqlite:///STUDY/study.db, for one machine)
         dead_after: seconds without a sign of life after which another worker takes a point
         output: folder of the study, which all workers share (default: runs/sweeps/STUDY)
     """
@@ -77,8 +70,7 @@ class Options:
 
 
 def sweep_of(argv: Sequence[str]) -> tuple[Sweep, Options]:
-    """The sweep that a command line describes, and its options. ValueError names file or flag, and what is
-    wrong there."""
+    """The sweep that a command line describes, and its options. ValueError for a mistake in either."""
     parser = make_parser(Options, "interventune sweep")
     parser.add_argument("file", help="a file, or the name of one in configs/sweeps")
     parser.add_argument("-c", "--config", action="append", default=[], metavar="FILE", help="as for fit")
@@ -96,11 +88,11 @@ def sweep_of(argv: Sequence[str]) -> tuple[Sweep, Options]:
 def main(argv: Sequence[str]) -> int:
     """The command: 0 when a point is complete, 1 when none is, 2 after a mistake, 130 when stopped."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    warnings.simplefilter("ignore", ExperimentalWarning)
+    warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return run_sweep(*sweep_of(argv), argv)
-    except (ValueError, OSError, OptunaError, SQLAlchemyError) as error:
+    except (ValueError, OSError, optuna.exceptions.OptunaError, SQLAlchemyError) as error:
         print(f"error: {str(error).splitlines()[0]}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -142,21 +134,15 @@ def shares(workers: int) -> list[dict[str, str]]:
 
     count, named = torch.cuda.device_count(), os.environ.get("CUDA_VISIBLE_DEVICES")
     gpus = named.split(",")[:count] if named else [str(gpu) for gpu in range(count)]
-    if not gpus:
-        return [
-            {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, cores() // workers)))}
-        ] * workers
-    return [
-        {"CUDA_VISIBLE_DEVICES": ",".join(gpus[at::workers] or [gpus[at % count]])} for at in range(workers)
-    ]
+    if gpus:
+        parts = [gpus[at::workers] or [gpus[at % count]] for at in range(workers)]
+        return [{"CUDA_VISIBLE_DEVICES": ",".join(part)} for part in parts]
+    threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores() // workers))
+    return [{"OMP_NUM_THREADS": threads}] * workers
 
 
 def prepare(sweep: Sweep, folder: Path, options: Options) -> optuna.Study:
-    """The study, with all points enqueued; a new sweep is tried on the parser of `fit` first.
-
-    Raises:
-        ValueError: `fit` refuses it, or folder or database hold another sweep of this name.
-    """
+    """The study, with all points enqueued. ValueError for a bad point, or another sweep of this name."""
     kept, content = folder / "sweep.json", json.loads(sweep.model_dump_json(exclude={"trials"}))
     if not kept.exists():
         check_first_point(sweep)
@@ -180,8 +166,7 @@ def prepare(sweep: Sweep, folder: Path, options: Options) -> optuna.Study:
 
 
 def check_first_point(sweep: Sweep) -> None:
-    """ValueError where `fit` refuses a point, groups to train on are missing, or a swept size is more than
-    there are: a curve over such sizes would repeat its last point."""
+    """ValueError where `fit` refuses it, or where a curve over sizes would end in points that are equal."""
     points = sweep.points()
     first = points[0] or sweep.parameters(optuna.create_study().ask())
     command = [*FIT, *sweep.arguments(first), "--print_config"]
@@ -190,7 +175,7 @@ def check_first_point(sweep: Sweep) -> None:
         raise ValueError(f"the first point: {done.stderr.strip().rpartition('error: ')[2]}")
     sources = yaml.safe_load(done.stdout)["data"].get("init_args", {}).get("train_groups") or []
     count = sum(1 for source in sources for _ in read_groups(source))
-    if max(point.get(SIZES, 0) for point in points) > count and "data.train_groups" not in sweep.space:
+    if max(int(point.get(SIZES) or 0) for point in points) > count and "data.train_groups" not in sweep.space:
         raise ValueError(f"{SIZES}: {', '.join(sources)} holds {count}; leave out sizes above (--over)")
 
 
@@ -204,9 +189,9 @@ def open_storage(folder: Path, options: Options) -> RDBStorage:
             {"connect_args": {"timeout": 60}} if sqlite else {"pool_pre_ping": True},
             heartbeat_interval=max(1, options.dead_after // 4),
             grace_period=options.dead_after,
-            heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=DEATHS),
+            heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=3),
         )
-    except (ValueError, SQLAlchemyError, ImportError, OptunaError) as error:
+    except (ValueError, SQLAlchemyError, ImportError, optuna.exceptions.OptunaError) as error:
         # "@" or a strange port: parts of a password that stand in the wrong place.
         hide = isinstance(error, ValueError) or "@" in str(error)
         reason = "no address of a database" if hide else str(error).splitlines()[0]
@@ -247,7 +232,7 @@ def work(sweep: Sweep, study: optuna.Study, folder: Path) -> None:
         if "point" not in trial.user_attrs:  # another worker was faster, and Optuna has made up a new trial
             raise optuna.TrialPruned
         number = trial.user_attrs["point"]
-        study.sampler = TPESampler(seed=number, constant_liar=True)
+        study.sampler = optuna.samplers.TPESampler(seed=number, constant_liar=True)
         parameters = sweep.parameters(trial)
         try:
             return run_point(sweep, folder / "points" / folder_name(parameters), parameters)
@@ -269,16 +254,11 @@ def work(sweep: Sweep, study: optuna.Study, folder: Path) -> None:
                 study.optimize(run, n_trials=1, catch=(Exception,), callbacks=[report])
         else:
             fail_stale_trials(study)  # which brings back what dead workers left
-            time.sleep(IDLE_S)
+            time.sleep(1)
 
 
 def run_point(sweep: Sweep, folder: Path, parameters: Mapping[str, Any]) -> float:
-    """Run `fit`, or go on with it, and return the metric; what has ended is only read.
-
-    Raises:
-        RuntimeError, ValueError: `fit` failed (with the last line of its log), or there is no such number.
-        KeyboardInterrupt: the worker was stopped, and `fit` has written its checkpoint.
-    """
+    """The metric of a `fit`, which starts, goes on or has ended. RuntimeError, ValueError: there is none."""
     run, log = folder / "run", folder / "log.txt"
     run.mkdir(parents=True, exist_ok=True)
     with FileLock(run / ".lock"):  # of `fit`: that of a worker that was killed may still be at it
@@ -300,8 +280,8 @@ def run_point(sweep: Sweep, folder: Path, parameters: Mapping[str, Any]) -> floa
             with suppress(ProcessLookupError):  # processes of a multi-GPU run that outlived the first
                 os.killpg(fit.pid, signal.SIGKILL)
         if code:
-            how = f"exit code {code}" if code > 0 else f"killed by signal {-code}"
-            raise RuntimeError(f"{how}: {log.read_text(errors='replace').strip().rpartition(chr(10))[2]}")
+            lines = log.read_text(errors="replace").strip().splitlines()
+            raise RuntimeError(f"exit code {code}: {(lines or ['no words'])[-1]}")
     metrics = load_json(run / "metrics.json")
     value = metrics.get(sweep.metric)
     if value is None or not math.isfinite(value):
@@ -312,5 +292,5 @@ def run_point(sweep: Sweep, folder: Path, parameters: Mapping[str, Any]) -> floa
 
 
 def own_environment() -> dict[str, str]:
-    """The environment without what describes the job that this process belongs to."""
+    """The environment, but for what tells `fit` that it is one process of the job around it."""
     return {name: value for name, value in os.environ.items() if not OTHER_JOB.fullmatch(name)}

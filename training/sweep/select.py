@@ -62,11 +62,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def select(options: Options, flags: Sequence[str]) -> None:
-    """Rank, test, show, write.
-
-    Raises:
-        ValueError: the study, the metric, the key or a test set is not there.
-    """
+    """Rank, test, show, write. ValueError where the study, the key or a test set is not there."""
     study, by = options.study, [options.by] * bool(options.by)
     if not (study / "study.csv").exists():
         raise ValueError(f"--study {study}: has no study.csv; name the folder of a sweep")
@@ -93,11 +89,7 @@ def select(options: Options, flags: Sequence[str]) -> None:
 
 
 def results_of(run: Path, flags: Sequence[str]) -> dict[tuple[str, str], float]:
-    """What a model reaches, by set and metric (as `bias/ethical/mu`), computed once.
-
-    Raises:
-        ValueError: no set is named, or the command failed.
-    """
+    """What a model reaches, by set and metric; computed once. ValueError: no set is named, or it fails."""
     whole = [limit for sets, limit in WHOLE.items() if any(flag.startswith(sets) for flag in flags)]
     if not whole:
         raise ValueError("name what to test on: --data.test_groups.NAME=SOURCE, --data.test_qa.NAME=SOURCE")
@@ -128,12 +120,7 @@ def results_of(run: Path, flags: Sequence[str]) -> dict[tuple[str, str], float]:
 
 def summarise(found: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Mean, sample deviation and the mean's 95 % interval by Student's t over the models of each cell, of a
-    share within 0 and 1; none for a single model.
-
-    >>> cells = pd.DataFrame({"test_set": "dev", "metric": "f1", "value": [1.0, 2.0, 3.0], "n": 9.0})
-    >>> summarise(cells, ["test_set", "metric"])[["mean", "std", "models", "n"]].values.tolist()
-    [[2.0, 1.0, 3, 9]]
-    """
+    share within 0 and 1; none for a single model."""
     cells = found.groupby(keys, sort=False)
     table = cells["value"].agg(["mean", "std", "count", "min", "max"]).rename(columns={"count": "models"})
     table["n"] = cells["n"].mean().astype("Int64")

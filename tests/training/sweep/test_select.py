@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,33 +13,30 @@ import pandas as pd
 import pytest
 import scipy
 
-from training.sweep import select as module
 from training.sweep.select import main as select
 
-FAKE = """
-import json, sys
-from pathlib import Path
-flags = dict(word.removeprefix("--").split("=", 1) for word in sys.argv if "=" in word)
-with open(Path(flags["run.root"]).parent / "calls.txt", "a") as file:
-    file.write(json.dumps(flags) + chr(10))
-score = float(Path(flags["ckpt_path"]).read_text())
-if score > 90:
-    sys.exit("error: the file is damaged")
-folder = Path(flags["run.root"]) / flags["run.name"] / flags["run.version"]
-folder.mkdir(parents=True)
-(folder / "config.yaml").write_text("data: {test_groups: {far: a}, test_qa: {main: b}, val_qa: null}")
-metrics = {"epoch": 0.0, "test/bias/far/ethical/mu": score / 20, "test/bias/far/ethical/n": 9.0}
-metrics |= {"test/qa/f1": score, "test/qa/n": 13.0, "test/qa/em": None}
-(folder / "metrics.json").write_text(json.dumps(metrics))
-"""
 SETS = ("--data.test_groups.far=stories:unseen", "--data.test_qa=stories:dev")
+
+
+def fake_test(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+    """What `train test` leaves, by the number in the checkpoint."""
+    flags = dict(word[2:].split("=", 1) for word in command if "=" in word)
+    root, score = Path(flags["run.root"]), float(Path(flags["ckpt_path"]).read_text())
+    with (root.parent / "calls.txt").open("a") as file:
+        file.write(json.dumps(flags) + "\n")
+    folder = root / flags["run.name"] / flags["run.version"]
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text("data: {test_groups: {far: a}, test_qa: {main: b}, val_qa: null}")
+    metrics = {"epoch": 0.0, "test/bias/far/ethical/mu": score / 20, "test/bias/far/ethical/n": 9.0}
+    metrics |= {"test/qa/f1": score, "test/qa/n": 13.0, "test/qa/em": None}
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+    return subprocess.CompletedProcess(command, int(score > 90), stderr="error: the file is damaged")
 
 
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Twelve points, x times y, one failed: score 10 y + x / 100, less is better; checkpoint y + x."""
-    (tmp_path / "fake_test.py").write_text(FAKE)
-    monkeypatch.setattr(module, "TEST", (sys.executable, "-S", str(tmp_path / "fake_test.py")))
+    monkeypatch.setattr("training.sweep.select.subprocess.run", fake_test)
     rows: list[dict[str, Any]] = []
     for x, y in itertools.product((16, 4, 1), (0.3, 0.1, 0.2, 0.4)):
         name, state = f"x={x},y={y}", "fail" if (x, y) == (4, 0.1) else "complete"
@@ -63,11 +60,8 @@ def calls(study: Path) -> list[dict[str, str]]:
 
 def test_mean_and_deviation_of_the_best_are_numpys(study: Path) -> None:
     assert select(["--study", str(study), "--top", "3", *SETS]) == 0
-    assert list(pd.read_csv(study / "selection" / "models.csv")["point"]) == [
-        "x=1,y=0.1",
-        "x=16,y=0.1",
-        "x=1,y=0.2",
-    ]
+    models = list(pd.read_csv(study / "selection" / "models.csv")["point"])
+    assert models == ["x=1,y=0.1", "x=16,y=0.1", "x=1,y=0.2"]
     f1, mu = np.array([1.1, 16.1, 1.2]), np.array([1.1, 16.1, 1.2]) / 20
     for key, values, n in ((("main", "qa/f1"), f1, 13), (("far", "bias/ethical/mu"), mu, 9)):
         found = selection(study).loc[key]

@@ -171,7 +171,7 @@ def test_failed_points_are_kept_with_a_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SLURM_NTASKS", "2")
-    content = {"space": {"x": [-1.0, 7.0, 8.0, 9.0, 1.0]}}
+    content = {"space": {"x": [-1.0, 7.0, 8.0, 9.0, 1.0]}, "keep": "best", "flags": ["--twice={x}"]}
     assert sweep(content) == 0
     found = table(tmp_path / "study")
     assert list(found["state"]) == ["fail"] * 4 + ["complete"]
@@ -179,12 +179,15 @@ def test_failed_points_are_kept_with_a_reason(
         "exit code 1: error: x must not be negative",
         "val/score is nan",
         "there are other",
-        "killed by signal 9",
+        "exit code -9: no words",
     )
     for reason, wanted in zip(found["reason"], reasons, strict=False):
         assert wanted in reason
     assert "4 fail, 1 complete" in capfd.readouterr().out
-    assert json.loads((tmp_path / "study/points/x=1.0/run/starts.txt").read_text())["job"] == []
+    run = tmp_path / "study/points/x=1.0/run"
+    assert [path.name for path in run.glob("checkpoints/*")] == ["best.ckpt"]
+    start = json.loads((run / "starts.txt").read_text())
+    assert (start["job"], start["flags"]["twice"], start["flags"]["ckpt_path"]) == ([], "1.0", "auto")
     for flags, times in (((), 1), (("--again",), 2)):
         assert sweep(content, *flags) == 0
         assert starts(tmp_path / "study")["x=-1.0"] == times
@@ -202,18 +205,6 @@ def test_tpe_draws_as_many_points_as_asked_for_by_the_results(
     assert found["x"].between(0, 6).all()
     assert found["x"][12:].mean() > found["x"][:12].mean(), "the higher, the better"
     assert list(found["x"] + found["y"]) == pytest.approx(list(found["val/score"]))
-
-
-def test_of_a_finished_point_the_best_weights_are_kept(tmp_path: Path, sweep: Callable[..., int]) -> None:
-    assert sweep({"space": {"x": [1.0]}, "flags": ["--twice={x}"], "keep": "best"}) == 0
-    run = tmp_path / "study/points/x=1.0/run"
-    assert [path.name for path in run.glob("checkpoints/*")] == ["best.ckpt"]
-    flags = json.loads((run / "starts.txt").read_text())["flags"]
-    assert (flags["twice"], flags["checkpoint.save_weights_only"], flags["ckpt_path"]) == (
-        "1.0",
-        "true",
-        "auto",
-    )
 
 
 GRID = {"space": {"x": [1.0, 2.0]}}
@@ -273,5 +264,5 @@ def test_workers_share_what_is_visible(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [share["CUDA_VISIBLE_DEVICES"] for share in shares(2)] == ["4,6", "5,GPU-ab"]
     assert [share["CUDA_VISIBLE_DEVICES"] for share in shares(5)] == ["4", "5", "6", "GPU-ab", "4"]
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setattr(module, "cores", lambda: 6)
     assert shares(2) == [{"OMP_NUM_THREADS": "3"}] * 2
