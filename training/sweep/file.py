@@ -36,7 +36,6 @@ class Sweep(BaseModel, extra="forbid"):
 
     Args:
         metric: key of metrics.json by which points are compared.
-        configs: configuration files of every point, as after `-c`.
         space: for every swept key its values: a list, or for `tpe` also a range.
         flags: more arguments of every point; `{KEY}` in them is the point's value of a swept key.
         sampler: `grid` takes every combination, `tpe` draws `trials` of them by the results so far.

@@ -71,6 +71,8 @@ def select(options: Options, flags: Sequence[str]) -> None:
         raise ValueError(f"--by {options.by}: is not swept; the keys are {', '.join(sweep['space'])}")
     metric, ascending = sweep["metric"], [True] * len(by) + [sweep["direction"] == "minimize"]
     table = table[table["state"] == "complete"].drop_duplicates("point")
+    if table.empty:
+        raise ValueError(f"--study {study}: has no complete point")
     table = table.sort_values([*by, metric], ascending=ascending, kind="stable")
     chosen, found = (table.groupby(by) if by else table).head(options.top), []
     for model in chosen.to_dict("records"):

@@ -18,11 +18,9 @@ if "--print_config" in sys.argv:
     sys.exit()
 folder = Path(flags["run.root"]) / flags["run.name"] / flags["run.version"]
 (folder / "checkpoints").mkdir(exist_ok=True)
-for name in ("best", "last"):
-    (folder / "checkpoints" / f"{name}.ckpt").touch()
-job = [name for name in os.environ if name.startswith("SLURM_")]
+(folder / "checkpoints" / "last.ckpt").touch()
 with open(folder / "starts.txt", "a") as file:
-    file.write(json.dumps({"flags": flags, "job": job}) + "\n")
+    file.write(json.dumps({"flags": flags, "job": os.environ.get("SLURM_NTASKS")}) + "\n")
 time.sleep(float(flags.get("pause", 0)))
 if x < 0:
     sys.exit("a long story\nerror: x must not be negative")

@@ -16,6 +16,7 @@ import scipy
 from training.sweep.select import main as select
 
 SETS = ("--data.test_groups.far=stories:unseen", "--data.test_qa=stories:dev")
+LIMIT = "--data.limit_val_groups=5"
 
 
 def fake_test(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
@@ -54,10 +55,6 @@ def selection(study: Path) -> pd.DataFrame:
     return pd.read_csv(study / "selection" / "selection.csv").set_index(["test_set", "metric"])
 
 
-def calls(study: Path) -> list[dict[str, str]]:
-    return [json.loads(line) for line in (study / "points" / "calls.txt").open()]
-
-
 def test_mean_and_deviation_of_the_best_are_numpys(study: Path) -> None:
     assert select(["--study", str(study), "--top", "3", *SETS]) == 0
     models = list(pd.read_csv(study / "selection" / "models.csv")["point"])
@@ -83,17 +80,11 @@ def test_each_value_of_a_swept_key_has_its_own_best(study: Path) -> None:
 
 
 def test_what_was_tested_once_is_not_tested_again(study: Path) -> None:
-    for top, flags, times in ((2, (), 2), (2, (), 2), (3, (), 3), (1, ("--data.limit_val_groups=5",), 4)):
-        assert select(["--study", str(study), "--top", str(top), *SETS, *flags]) == 0
-        assert len(calls(study)) == times
-    assert [call["data.limit_val_groups"] for call in calls(study)] == ["0", "0", "0", "5"]
-
-
-def test_a_single_model_has_no_deviation_and_may_be_the_best_alone(study: Path) -> None:
-    for path in study.glob("points/*/run/checkpoints/last.ckpt"):
-        path.rename(path.with_name("best.ckpt"))
-    assert select(["--study", str(study), "--top", "1", *SETS]) == 0
-    assert selection(study)[["std", "low", "high"]].isna().all(axis=None)
+    for top, flags, limits in (("2", [], "00"), ("2", [], "00"), ("3", [], "000"), ("1", [LIMIT], "0005")):
+        assert select(["--study", str(study), "--top", top, *SETS, *flags]) == 0
+        calls = map(json.loads, (study / "points" / "calls.txt").open())
+        assert [call["data.limit_val_groups"] for call in calls] == [*limits]
+    assert selection(study)[["std", "low", "high"]].isna().all(axis=None), "of a single model"
 
 
 @pytest.mark.parametrize(
