@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
+from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from data_modules.batching.choice_set import ChoiceSet, by_count
-from data_modules.batching.data_module import EvalSet, TextDataModule, TrainSet, at_least, by_stage
+from data_modules.batching.data_module import EvalSet, TextDataModule, TrainSet, by_stage
 from data_modules.batching.samplers import BatchIndex, length_bucketed, shuffled
 from data_modules.encoding.choices import ChoiceEncoding
 from data_modules.encoding.tables import process_rank
@@ -30,11 +31,11 @@ class Choices:
         limit_val: Likewise for validation, test and prediction.
     """
 
-    batch_size: int = 8
+    batch_size: PositiveInt = 8
     shuffle: bool = True
     encoding: ChoiceEncoding = field(default_factory=ChoiceEncoding)
-    limit_train: int = 0
-    limit_val: int = 0
+    limit_train: NonNegativeInt = 0
+    limit_val: NonNegativeInt = 0
 
 
 class ChoicesDataModule(TextDataModule):
@@ -70,7 +71,7 @@ class ChoicesDataModule(TextDataModule):
         predict_choices: dict[str, str] | None = None,
         choices: Choices = Choices(),  # noqa: B008  never mutated
         eval_batch_size: int = 64,
-        num_workers: int = 0,
+        num_workers: NonNegativeInt = 0,
         seed: int | None = None,
     ) -> None:
         super().__init__(
@@ -80,8 +81,6 @@ class ChoicesDataModule(TextDataModule):
             num_workers=num_workers,
             seed=seed,
         )
-        at_least(1, **{"choices.batch_size": choices.batch_size})
-        at_least(0, **{"choices.limit_train": choices.limit_train, "choices.limit_val": choices.limit_val})
         self.train_choices, self.choices = train_choices or [], choices
         self.encoding: ChoiceEncoding = choices.encoding
         self.choice_sources = by_stage(val_choices, test_choices, predict_choices)

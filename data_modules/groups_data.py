@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
+from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from data_modules.batching.data_module import EvalSet, TrainSet, at_least, by_stage
+from data_modules.batching.data_module import EvalSet, TrainSet, by_stage
 from data_modules.batching.group_set import GroupSet
 from data_modules.batching.samplers import BatchIndex, group_batches
 from data_modules.encoding.groups import encode_groups
@@ -60,19 +61,16 @@ class GroupsDataModule(QuestionsDataModule):
         test_groups: dict[str, str] | None = None,
         predict_groups: dict[str, str] | None = None,
         train_advice: Literal["as_written", "none", "random"] = "as_written",
-        random_advice_copies: int = 4,
+        random_advice_copies: PositiveInt = 4,
         anchor_unadvised: float = 0.0,
         watch_unadvised: bool = True,
-        groups_per_class: int = 3,
-        qa_every: int = 1,
-        limit_train_groups: int = 0,
-        limit_val_groups: int = 0,
+        groups_per_class: PositiveInt = 3,
+        qa_every: PositiveInt = 1,
+        limit_train_groups: NonNegativeInt = 0,
+        limit_val_groups: NonNegativeInt = 0,
         **questions: Any,
     ) -> None:
         super().__init__(**questions)
-        counts = {"random_advice_copies": random_advice_copies, "groups_per_class": groups_per_class}
-        at_least(1, **counts, qa_every=qa_every)
-        at_least(0, limit_train_groups=limit_train_groups, limit_val_groups=limit_val_groups)
         if not 0 <= anchor_unadvised < 1:
             raise DataError(f"data.anchor_unadvised: a share from 0 to below 1, got {anchor_unadvised}")
         if anchor_unadvised and train_advice != "as_written":

@@ -12,18 +12,11 @@ from typing import Any, Literal
 import datasets
 import numpy as np
 import pyarrow as pa
+from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from data_modules.batching.data_module import (
-    EvalSet,
-    TextDataModule,
-    TrainSet,
-    at_least,
-    by_stage,
-    variant_name,
-)
+from data_modules.batching.data_module import EvalSet, TextDataModule, TrainSet, by_stage, variant_name
 from data_modules.batching.samplers import BatchIndex, question_batches
 from data_modules.batching.sets import PairSet, QASet
-from data_modules.encoding.pairs import encode_pairs
 from data_modules.encoding.questions import encode_questions
 from data_modules.encoding.tables import Encode, Tables, Work, process_rank
 from data_modules.encoding.windows import Encoding
@@ -99,14 +92,14 @@ class QuestionsDataModule(TextDataModule):
         predict_qa: dict[str, str] | None = None,
         encoding: Encoding = Encoding(),  # noqa: B008  never mutated
         interventions: Interventions = Interventions(),  # noqa: B008  never mutated
-        qa_batch_size: int = 16,
+        qa_batch_size: PositiveInt = 16,
         qa_batches: Literal["similar_length", "random"] = "similar_length",
-        eval_batch_size: int = 64,
-        limit_train_qa: int = 0,
-        limit_val_qa: int = 0,
+        eval_batch_size: PositiveInt = 64,
+        limit_train_qa: NonNegativeInt = 0,
+        limit_val_qa: NonNegativeInt = 0,
         skip_bad: bool = False,
         cache: str = "cache/data",
-        num_workers: int = 0,
+        num_workers: NonNegativeInt = 0,
         seed: int | None = None,
     ) -> None:
         super().__init__(
@@ -116,8 +109,6 @@ class QuestionsDataModule(TextDataModule):
             num_workers=num_workers,
             seed=seed,
         )
-        at_least(1, qa_batch_size=qa_batch_size)
-        at_least(0, limit_train_qa=limit_train_qa, limit_val_qa=limit_val_qa)
         self.train_qa, self.qa_sources = train_qa, by_stage(val_qa, test_qa, predict_qa)
         self.encoding, self.interventions = encoding.resolved(architecture, self.tokenizer), interventions
         self.qa_batch_size = qa_batch_size
@@ -139,7 +130,8 @@ class QuestionsDataModule(TextDataModule):
         if not self.train_qa:
             return TrainSet(None, None)
         found = self.question_tables(self.train_qa, self.limit_train_qa, self.interventions.train)
-        table = datasets.concatenate_datasets(found) if len(found) > 1 else found[0]
+        tables = [found[variant] for variant in self.interventions.train]
+        table = datasets.concatenate_datasets(tables) if len(tables) > 1 else tables[0]
         return TrainSet(None, QASet(table, self.tokenizer, self.encoding, may_abstain=False))
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
@@ -148,14 +140,13 @@ class QuestionsDataModule(TextDataModule):
         shift = self.interventions.shift if stage != "predict" else []  # nothing to write about pairs
         sets: list[EvalSet] = []
         for name, source in self.qa_sources[stage].items():
-            tables = self.question_tables(source, limit, watch, shift)
-            variants = [QASet(table, self.tokenizer, self.encoding) for table in tables[: len(watch)]]
-            abstain = any(data.may_abstain for data in variants)  # or their numbers would not compare
-            for variant, data in zip(watch, variants, strict=True):
-                data.may_abstain = abstain
-                sets.append(EvalSet(variant_name(name, variant), data))
-            for variant, table in zip(shift, tables[len(watch) :], strict=True):
-                sets.append(EvalSet(name, PairSet(table, self.tokenizer, self.encoding, variant)))
+            tables = self.question_tables(source, limit, [*watch, *(["os", *shift] if shift else [])])
+            made = {v: QASet(table, self.tokenizer, self.encoding) for v, table in tables.items()}
+            abstain = any(made[variant].may_abstain for variant in watch)  # or numbers would not compare
+            for variant in watch:
+                made[variant].may_abstain = abstain
+                sets.append(EvalSet(variant_name(name, variant), made[variant]))
+            sets += [EvalSet(name, PairSet(made["os"], made[variant], variant)) for variant in shift]
         names = [found.name for found in sets if not isinstance(found.data, PairSet)]
         names += self.group_sources[stage] if stage == "predict" else []
         if twice := [name for name in names if names.count(name) > 1]:  # in metric keys, files of predictions
@@ -166,17 +157,16 @@ class QuestionsDataModule(TextDataModule):
         return sets
 
     def question_tables(
-        self, source: str, limit: int, single: Sequence[Variant], paired: Sequence[Variant] = ()
-    ) -> list[datasets.Dataset]:
-        """Variants of the first `limit` questions of a source (0: of all), alone; then others, beside the
-        originals. They are read once, and only if a table is missing. DataError where no question is left."""
+        self, source: str, limit: int, variants: Sequence[Variant]
+    ) -> dict[Variant, datasets.Dataset]:
+        """Variants of the first `limit` questions of a source (0: of all). They are read once, and only if a
+        table is missing. DataError where no question is left."""
         originals: list[QAExample] = []
-        tables = []
-        for number, variant in enumerate([*single, *paired]):
-            pairs = number >= len(single)
+        tables = {}
+        for variant in dict.fromkeys(variants):
             options = {"limit": limit, "skip_bad": self.skip_bad, "encoding": asdict(self.encoding)}
-            options |= {"variant": variant, "pairs": pairs}
-            encode = partial(encode_variant, variant, pairs, self.tokenizer, self.encoding)
+            options |= {"variant": variant}
+            encode = partial(encode_variant, variant, self.tokenizer, self.encoding)
 
             def work(encode: Encode = encode) -> Work:
                 if not originals:
@@ -184,11 +174,11 @@ class QuestionsDataModule(TextDataModule):
                 return Work(originals, encode)
 
             table = self.tables.get([source], options, work)
-            found = table.data.column("windows" if pairs else "id")  # which first windows have
+            found = table.data.column("id")  # which first windows have
             reasons = table.data.column("rejected").drop_null().value_counts().to_pylist()
             rejected = Counter({reason["values"]: reason["counts"] for reason in reasons})
             report_rejected(len(found) - found.null_count, rejected, variant, source)
-            tables.append(table)
+            tables[variant] = table
         return tables
 
     def train_batches(self, train_set: TrainSet) -> Callable[[np.random.Generator], list[BatchIndex]]:
@@ -205,15 +195,10 @@ class QuestionsDataModule(TextDataModule):
 
 
 def encode_variant(
-    variant: Variant, pairs: bool, tokenizer: Any, encoding: Encoding, examples: Sequence[QAExample]
+    variant: Variant, tokenizer: Any, encoding: Encoding, examples: Sequence[QAExample]
 ) -> pa.Table:
-    """One variant of some questions as rows, alone or beside the originals; the column `rejected` says why
-    others have none."""
-    made = [(original, found[variant]) for original, found in variants_of(examples, [variant])]
-    kept = [(original, found) for original, found in made if isinstance(found, QAExample)]
-    if pairs:
-        table = encode_pairs(kept, tokenizer, encoding)
-    else:
-        table = encode_questions([found for _, found in kept], tokenizer, encoding)
-    rejected = pa.array([found.reason for _, found in made if isinstance(found, Rejected)], pa.string())
+    """One variant of some questions as rows; the column `rejected` says why others have none."""
+    made = [found[variant] for _, found in variants_of(examples, [variant])]
+    table = encode_questions([found for found in made if isinstance(found, QAExample)], tokenizer, encoding)
+    rejected = pa.array([found.reason for found in made if isinstance(found, Rejected)], pa.string())
     return pa.concat_tables([table, pa.table({"rejected": rejected})], promote_options="default")

@@ -1,6 +1,6 @@
 """Multiple-choice questions, tokenised, as batches of questions with equally many choices.
 
-Shape letters: Q questions, N rows (choices), B questions of a batch.
+Shape letters: Q questions, N rows (choices), B questions of a batch, C choices, E first and last token.
 """
 
 from __future__ import annotations
@@ -13,21 +13,14 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from data_modules.batching.sets import ChoiceBatch, Collator, numbers, sorted_batches
+from data_modules.batching.sets import ChoiceBatch, numbers, padded, sorted_batches
 from data_modules.encoding.choices import ChoiceEncoding, encode_choices
 from data_modules.encoding.tables import flat, in_memory, list_lengths
 from data_modules.schema import ChoiceQuestion
 
 
 class ChoiceSet(Dataset):
-    """Questions, tokenised; indexed by the questions of a batch, which have equally many choices.
-
-    Args:
-        questions: the records.
-        tokenizer: a fast tokenizer of transformers.
-        encoding: how text becomes rows.
-        architecture: row of the table of backbones.
-    """
+    """Questions, tokenised; indexed by the questions of a batch, which have equally many choices."""
 
     family = "choices"
     """What metrics of such sets are called."""
@@ -37,43 +30,33 @@ class ChoiceSet(Dataset):
     ) -> None:
         options = {"tokenizer": tokenizer, "encoding": encoding, "architecture": architecture}
         self.table = in_memory(questions, partial(encode_choices, **options))
-        self._batch = self.table.remove_columns(["id"])
-        columns = self.table.data
-        rows_Q = list_lengths(columns, "length")
+        self.tokenizer = tokenizer
+        self.width = encoding.max_length if encoding.padding == "parity" else 0
         self.behind_prompts = "candidate" in self.table.column_names
         """Whether all choices of a question stand in one row, as a decoder reads them."""
-        self.counts = list_lengths(columns, "candidate") // 2 if self.behind_prompts else rows_Q
+        rows_Q = list_lengths(self.table.data, "length")
+        self.counts = list_lengths(self.table.data, "candidate") // 2 if self.behind_prompts else rows_Q
         """Choices of every question."""
-        starts = np.cumsum(rows_Q) - rows_Q
-        length_N = flat(columns, "length").astype(np.int64)
+        starts, length_N = np.cumsum(rows_Q) - rows_Q, flat(self.table.data, "length").astype(np.int64)
         self.lengths = np.maximum.reduceat(length_N, starts) if len(starts) else starts
         """Tokens of the longest row of every question."""
-        self.width = encoding.max_length if encoding.padding == "parity" else 0
-        self.collator = Collator(tokenizer)
 
     def __len__(self) -> int:
         return len(self.table)
 
-    def answers(self) -> list[tuple[str, int]]:
-        """Id and label of every question."""
-        columns = (self.table.data.column(name).to_pylist() for name in ("id", "label"))
-        return list(zip(*columns, strict=True))
-
     def __getitem__(self, index: Sequence[int]) -> ChoiceBatch:
-        chosen = np.asarray(index, dtype=np.int64)
-        table, count = self._batch[chosen], int(self.counts[chosen[0]])
+        table, B = self.table[list(index)], len(index)
         columns_N = (flat(table, name) for name in ("input_ids", "token_type_ids", "length"))
-        padded = self.collator.padded(*columns_N, width=self.width)
+        inputs, shift_R, _ = padded(self.tokenizer, *columns_N, width=self.width)
         candidate_BCE = None
         if self.behind_prompts:
-            candidate_BCE = numbers(table, "candidate").view(len(chosen), count, 2)
-            candidate_BCE = candidate_BCE + padded.shift_R.view(-1, 1, 1)
+            candidate_BCE = numbers(table, "candidate").view(B, -1, 2) + shift_R.view(B, 1, 1)
         return ChoiceBatch(
-            inputs={name: rows.view(len(chosen), -1, rows.shape[-1]) for name, rows in padded.inputs.items()},
+            inputs={name: rows.view(B, -1, rows.shape[-1]) for name, rows in inputs.items()},
             label_B=numbers(table, "label"),
             unknown_B=torch.tensor(table.column("unknown").to_pylist()),
             candidate_BCE=candidate_BCE,
-            example_B=torch.from_numpy(chosen),
+            example_B=torch.tensor(index),
         )
 
     def batches(self, rows_per_batch: int) -> list[list[int]]:

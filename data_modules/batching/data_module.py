@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytorch_lightning as pl
 from torch.utils.data import DataLoader, Dataset
 
@@ -16,9 +15,9 @@ from data_modules.batching.choice_set import ChoiceSet
 from data_modules.batching.group_set import GroupSet
 from data_modules.batching.samplers import (
     BatchIndex,
+    Draw,
     EpochSampler,
     ResumableLoader,
-    enough_batches,
     outlive_first_signal,
 )
 from data_modules.batching.sets import PairSet, QASet, TrainBatch
@@ -27,8 +26,6 @@ from data_modules.encoding.tokenizers import load_tokenizer
 from data_modules.schema import DataError, Variant
 from storage.files import file_digest
 
-STAGES = {"fit": "val", "validate": "val", "test": "test", "predict": "predict"}
-"""Lightning's stages, and whose sets they evaluate."""
 MAIN = "main"
 """The name of a set whose metric keys carry no set name."""
 
@@ -84,8 +81,6 @@ class TextDataModule(pl.LightningDataModule):
         self, *, tokenizer: str, architecture: str, eval_batch_size: int, num_workers: int, seed: int | None
     ) -> None:
         super().__init__()
-        at_least(1, eval_batch_size=eval_batch_size)
-        at_least(0, num_workers=num_workers)
         # A small evaluation set may have fewer batches than there are processes; no process pads it.
         self.allow_zero_length_dataloader_with_multiple_devices = True
         self.architecture = architecture
@@ -110,17 +105,18 @@ class TextDataModule(pl.LightningDataModule):
         """The same for the sets of `val`, `test` or `predict`."""
 
     @abstractmethod
-    def train_batches(self, train_set: TrainSet) -> Callable[[np.random.Generator], list[BatchIndex]]:
+    def train_batches(self, train_set: TrainSet) -> Draw:
         """What draws the training batches of an epoch. DataError where there is nothing to train on."""
 
     def setup(self, stage: str) -> None:
-        """Make the sets that the stage needs, once in each process."""
+        """Make the sets that the stage (fit, validate, test, predict) needs, once in each process."""
         stage = str(getattr(stage, "value", stage))  # Lightning's names are an enumeration
         if stage == "fit" and self.train_set is None:
             self.train_set = self.make_train_set()
-            draw, (rank, world_size) = self.train_batches(self.train_set), process_rank()
+            rank, world_size = process_rank()
+            draw = self.train_batches(self.train_set)
             self.train_sampler = EpochSampler(draw, seed=self.seed, rank=rank, world_size=world_size)
-        name = STAGES[stage]
+        name = stage if stage in ("test", "predict") else "val"
         if name not in self.eval_sets:
             self.eval_sets[name] = self.make_eval_sets(name)
         if stage != "fit" and not self.eval_sets[name]:
@@ -145,13 +141,16 @@ class TextDataModule(pl.LightningDataModule):
         return self._eval_loaders("predict")
 
     def _eval_loaders(self, stage: str) -> list[DataLoader]:
-        """This process's share of the batches of every set; DataError where none has one for each process."""
+        """This process's share of the batches of every set; DataError where none has one for each process:
+        Lightning leaves out the whole evaluation on one without any, and the others wait for its sums."""
         rank, world_size = process_rank()
         loaders, most = [], 0
         for _, data in self.eval_sets[stage]:
-            size = self.eval_batch_size
-            size = max(1, size // 4) if isinstance(data, GroupSet) else size  # a group has four rows
-            batches = enough_batches(data.batches, size, world_size)
+            size = self.eval_batch_size // (4 if isinstance(data, GroupSet) else 1)  # rows of a group
+            batches = data.batches(size or 1)
+            while len(batches) < world_size and size > 1:
+                size //= 2
+                batches = data.batches(size)
             most = max(most, len(batches))
             loaders.append(DataLoader(data, sampler=batches[rank::world_size], **self.loader_options))
         if loaders and most < world_size:
@@ -165,13 +164,6 @@ class TextDataModule(pl.LightningDataModule):
         """SHA-256 of every local file that the run reads, by its source; other sources by name alone."""
         read = dict.fromkeys(source for source in self.sources() if source)
         return {source: file_digest(Path(source)) if Path(source).is_file() else "" for source in read}
-
-
-def at_least(least: int, **options: int) -> None:
-    """DataError that names the first option with a smaller value."""
-    for name, value in options.items():
-        if value < least:
-            raise DataError(f"data.{name} must be at least {least}, got {value}")
 
 
 def by_stage(val: Mapping | None, test: Mapping | None, predict: Mapping | None) -> dict[str, dict[str, str]]:

@@ -7,7 +7,6 @@ of a batch, R all rows, M the tokens of several rows, T tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from data_modules.batching.sets import Collator, GroupBatch, numbers, sorted_batches
+from data_modules.batching.sets import PAD_TO, GroupBatch, Inputs, numbers, padded, sorted_batches
 from data_modules.encoding.groups import decode_groups, encode_groups
 from data_modules.encoding.tables import flat, in_memory
 from data_modules.encoding.windows import Encoding
@@ -39,13 +38,7 @@ class GroupIds(NamedTuple):
 
 
 class GroupSet(Dataset):
-    """Groups, tokenised, with integer ids for what the metrics sum over.
-
-    Args:
-        data: the records, or their table.
-        tokenizer: a fast tokenizer of transformers.
-        encoding: how text becomes rows.
-    """
+    """Groups, tokenised: records, or their table."""
 
     family = "bias"
     """What metrics of such sets are called."""
@@ -53,14 +46,12 @@ class GroupSet(Dataset):
     def __init__(self, data: Sequence[Group] | datasets.Dataset, tokenizer: Any, encoding: Encoding) -> None:
         if not isinstance(data, datasets.Dataset):
             data = in_memory(data, partial(encode_groups, tokenizer=tokenizer, encoding=encoding))
-        self.table, self.encoding = data, encoding
-        self.collator = Collator(tokenizer)
-        columns, names = data.data, ("input_ids", "token_type_ids", "is_context")
-        self._tokens_M = [flat(columns, name) for name in names]
-        self.lengths = flat(columns, "length").astype(np.int64)
+        self.table, self.tokenizer, self.encoding = data, tokenizer, encoding
+        self._tokens_M = [flat(data.data, name) for name in ("input_ids", "token_type_ids", "is_context")]
+        self.lengths = flat(data.data, "length").astype(np.int64)
         """Tokens of every row, (R,); row 4 n + v is variant v of group n."""
         self._start_R = np.cumsum(self.lengths) - self.lengths
-        self._candidate_RSE = numbers(columns, "candidate").view(-1, encoding.candidates, 2)
+        self._candidate_RSE = numbers(data.data, "candidate").view(-1, encoding.candidates, 2)
 
     def __len__(self) -> int:
         return len(self.table)
@@ -86,7 +77,7 @@ class GroupSet(Dataset):
     def __getitem__(self, index: Sequence[int]) -> GroupBatch:
         chosen = np.asarray(index, dtype=np.int64)
         row_R = (4 * chosen[:, None] + np.arange(4)).ravel()
-        inputs, context_BT, candidate_RVSE = self.rows(row_R, self.collator.multiple)
+        inputs, context_BT, candidate_RVSE = self.rows(row_R, PAD_TO)
         return GroupBatch(
             inputs=inputs,
             context_BT=context_BT,
@@ -97,16 +88,17 @@ class GroupSet(Dataset):
             group_B=torch.from_numpy(chosen),
         )
 
-    def rows(self, index: np.ndarray, multiple: int) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+    def rows(self, index: np.ndarray, multiple: int) -> tuple[Inputs, Tensor, Tensor]:
         """Some rows, padded to a multiple: inputs and context, each (B, T), and candidates (B, 1, S, 2)."""
         length_B = self.lengths[index]
         before_B = np.cumsum(length_B) - length_B
         at_M = np.repeat(self._start_R[index] - before_B, length_B) + np.arange(length_B.sum())
         ids_M, types_M, context_M = (values_M[at_M] for values_M in self._tokens_M)
-        collator = replace(self.collator, multiple=multiple)
-        padded = collator.padded(ids_M, types_M, length_B, context=context_M)
-        candidate_BSE = self._candidate_RSE[index] + padded.shift_R.view(-1, 1, 1)
-        return padded.inputs, padded.masks["context"], candidate_BSE.unsqueeze(1)
+        inputs, shift_B, masks = padded(
+            self.tokenizer, ids_M, types_M, length_B, multiple=multiple, context=context_M
+        )
+        candidate_BSE = self._candidate_RSE[index] + shift_B.view(-1, 1, 1)
+        return inputs, masks["context"], candidate_BSE.unsqueeze(1)
 
     def batches(self, groups_per_batch: int) -> list[list[int]]:
         """Every group once, similar lengths together."""

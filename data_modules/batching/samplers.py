@@ -1,7 +1,7 @@
 """Which questions and groups make up each batch, and the loader that goes on in the middle of an epoch.
 
 Every order is a pure function of (seed, epoch, number of ranks), the same on all ranks; rank r of W then
-takes batches r, r + W, ... so that no group is ever split and evaluation counts each example once.
+takes batches r, r + W, ... so that no group is ever split.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ import numpy as np
 from torch.utils.data import DataLoader, Sampler
 
 from storage.errors import DataError
+
+Draw = Callable[[np.random.Generator], list["BatchIndex"]]
+"""Makes all batches of an epoch out of a random generator; as many in every epoch."""
 
 
 class BatchIndex(NamedTuple):
@@ -49,7 +52,7 @@ def shuffled(
     batches: list[list[int]], lengths: np.ndarray, rng: np.random.Generator, together: int
 ) -> list[list[int]]:
     """Batches in random order, but so that each `together` of them, which as many processes take at the same
-    time, are of similar length: nobody waits for somebody else's long batch."""
+    time, are of similar length: none of these processes waits for another's long batch."""
     order = rng.permutation(len(batches))
     if together > 1:
         longest = np.array([max(lengths[batch]) for batch in batches])
@@ -60,41 +63,76 @@ def shuffled(
     return [batches[i] for i in order]
 
 
-def enough_batches(
-    batches_of: Callable[[int], list[list[int]]], size: int, processes: int
-) -> list[list[int]]:
-    """`batches_of(size)`, or smaller batches until each process gets one (or none can be made smaller).
+def question_batches(
+    rng: np.random.Generator,
+    lengths_N: np.ndarray,
+    *,
+    batch_size: int,
+    order: Literal["similar_length", "random"] = "similar_length",
+    world_size: int = 1,
+) -> list[BatchIndex]:
+    """An epoch of question windows, each once: those of similar length share a batch, or any."""
+    if order == "random":
+        every = rng.permutation(len(lengths_N)).tolist()
+        drawn = [every[at : at + batch_size] for at in range(0, len(every), batch_size)]
+    else:
+        drawn = length_bucketed(lengths_N, batch_size, rng, together=world_size)
+    return [BatchIndex(qa=tuple(batch)) for batch in drawn]
 
-    Lightning leaves out the whole evaluation on a process that has no batch of any set, and the others would
-    wait for its sums.
+
+def group_batches(
+    rng: np.random.Generator,
+    class_N: np.ndarray,
+    per_class: int,
+    questions: Draw | None = None,
+    *,
+    qa_every: int = 1,
+    world_size: int = 1,
+) -> list[BatchIndex]:
+    """An epoch of groups, each once, as LEI's authors do (LEI spec 4.3), some batches with questions.
+
+    Args:
+        rng: of the order.
+        class_N: class of every group.
+        per_class: a batch holds as many groups for each class that occurs.
+        questions: draws batches of questions, epoch after epoch; None: no questions.
+        qa_every: every how many steps questions take part.
+        world_size: how many processes take batches at the same time.
     """
-    batches = batches_of(size)
-    while len(batches) < processes and size > 1:
-        size //= 2
-        batches = batches_of(size)
-    return batches
+    batches = by_class(rng, class_N, per_class)
+    groups = [tuple(batch[np.argsort(class_N[batch], kind="stable")].tolist()) for batch in batches]
+    if questions is None:
+        return [BatchIndex(index) for index in groups]
+    turn = chain.from_iterable(questions(rng) for _ in count())
+    return [
+        BatchIndex(index, next(turn).qa if i // world_size % qa_every == 0 else ())
+        for i, index in enumerate(groups)
+    ]
+
+
+def by_class(rng: np.random.Generator, class_N: np.ndarray, per_class: int) -> list[np.ndarray]:
+    """Batches with the classes spread as evenly as they go: of classes of equal size every batch holds the
+    same number. What is missing in the last batch comes from the smallest classes, reshuffled."""
+    members = [np.flatnonzero(class_N == c) for c in np.unique(class_N)]
+    size, need_K = per_class * len(members), [len(of_class) for of_class in members]
+    for _ in range(-len(class_N) % size):
+        need_K[int(np.argmin(need_K))] += 1
+    orders, places = [], []
+    for of_class, need in zip(members, need_K, strict=True):
+        rounds = -(-need // len(of_class))
+        orders.append(np.concatenate([rng.permutation(of_class) for _ in range(rounds)])[:need])
+        places.append((np.arange(need) + 0.5) / need)
+    order_N = np.concatenate(orders)[np.argsort(np.concatenate(places), kind="stable")]
+    return list(order_N.reshape(-1, size))
 
 
 class EpochSampler(Sampler[BatchIndex]):
-    """The batches of one process, epoch by epoch; it can start in the middle of one.
+    """The batches of one process, epoch by epoch; it can `start` in the middle of one.
 
-    Args:
-        draw: all batches of an epoch out of a random generator; as many in every epoch.
-        seed: of all orders.
-        rank, world_size: this process and how many there are.
-
-    Raises:
-        DataError: there are fewer batches than processes.
+    DataError where there are fewer batches than processes.
     """
 
-    def __init__(
-        self,
-        draw: Callable[[np.random.Generator], Sequence[BatchIndex]],
-        *,
-        seed: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
-    ) -> None:
+    def __init__(self, draw: Draw, *, seed: int = 0, rank: int = 0, world_size: int = 1) -> None:
         self.draw, self.seed, self.rank, self.world_size = draw, seed, rank, world_size
         self.epoch = self.start = 0
         total = len(draw(np.random.default_rng([seed, 0])))
@@ -147,81 +185,7 @@ class ResumableLoader(DataLoader):
 
 def outlive_first_signal(worker: int) -> None:
     """Let a worker process live on when a cluster or Ctrl-C tells all processes to stop: the main process
-    finishes its step first, and then ends its workers itself (`worker_init_fn` of a DataLoader).
-
-    A second SIGTERM ends the worker: the main process sends one to those that do not stop by themselves.
-    """
+    finishes its step first, and then ends its workers itself (`worker_init_fn` of a DataLoader), by a second
+    SIGTERM where they do not stop by themselves."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))
-
-
-def question_batches(
-    rng: np.random.Generator,
-    lengths_N: np.ndarray,
-    *,
-    batch_size: int,
-    order: Literal["similar_length", "random"] = "similar_length",
-    world_size: int = 1,
-) -> list[BatchIndex]:
-    """An epoch of question windows, each once.
-
-    Args:
-        rng: of the order.
-        lengths_N: tokens of every window.
-        batch_size: windows in a batch.
-        order: whether windows of similar length share a batch, or any.
-        world_size: how many processes take batches at the same time.
-    """
-    if order == "random":
-        every = rng.permutation(len(lengths_N))
-        drawn = [every[at : at + batch_size].tolist() for at in range(0, len(every), batch_size)]
-    else:
-        drawn = length_bucketed(lengths_N, batch_size, rng, together=world_size)
-    return [BatchIndex(qa=tuple(batch)) for batch in drawn]
-
-
-def group_batches(
-    rng: np.random.Generator,
-    class_N: np.ndarray,
-    per_class: int,
-    questions: Callable[[np.random.Generator], list[BatchIndex]] | None = None,
-    *,
-    qa_every: int = 1,
-    world_size: int = 1,
-) -> list[BatchIndex]:
-    """Batches of groups, some with ordinary questions. An epoch takes every group once, as LEI's authors do
-    (LEI spec 4.3).
-
-    Args:
-        rng: of the order.
-        class_N: class of every group.
-        per_class: a batch holds as many groups for each class that occurs.
-        questions: draws the batches of questions that are spread over those of groups; None: no questions.
-        qa_every: every how many steps questions take part.
-        world_size: how many processes take batches at the same time.
-    """
-    batches = by_class(rng, class_N, per_class)
-    groups = [tuple(batch[np.argsort(class_N[batch], kind="stable")].tolist()) for batch in batches]
-    if questions is None:
-        return [BatchIndex(index) for index in groups]
-    turn = chain.from_iterable(questions(rng) for _ in count())
-    return [
-        BatchIndex(index, next(turn).qa if i // world_size % qa_every == 0 else ())
-        for i, index in enumerate(groups)
-    ]
-
-
-def by_class(rng: np.random.Generator, class_N: np.ndarray, per_class: int) -> list[np.ndarray]:
-    """Batches with the classes spread as evenly as they go: of classes of equal size every batch holds the
-    same number. What is missing in the last batch comes from the smallest classes, reshuffled."""
-    members = [np.flatnonzero(class_N == c) for c in np.unique(class_N)]
-    size, need_K = per_class * len(members), [len(of_class) for of_class in members]
-    for _ in range(-len(class_N) % size):
-        need_K[int(np.argmin(need_K))] += 1
-    orders, places = [], []
-    for of_class, need in zip(members, need_K, strict=True):
-        rounds = -(-need // len(of_class))
-        orders.append(np.concatenate([rng.permutation(of_class) for _ in range(rounds)])[:need])
-        places.append((np.arange(need) + 0.5) / need)
-    order_N = np.concatenate(orders)[np.argsort(np.concatenate(places), kind="stable")]
-    return list(order_N.reshape(-1, size))

@@ -13,9 +13,9 @@ windows or pairs of a set, Q questions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import datasets
@@ -25,20 +25,24 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from data_modules.encoding.pairs import Tokens, common_tokens
 from data_modules.encoding.questions import encode_questions
 from data_modules.encoding.tables import flat, in_memory, list_lengths
 from data_modules.encoding.windows import EncodedRow, Encoding
 from data_modules.schema import AnswerType, QAExample
+from storage.errors import DataError
 
 PAD_TO = 8
-"""Lengths of batches are multiples of this."""
+"""Lengths of batches are multiples of this, so that there are few shapes."""
+
+Inputs = dict[str, Tensor]
+"""`input_ids`, `attention_mask`, `token_type_ids`, each (B, T); a model ignores what it does not take."""
 
 
 class QABatch(NamedTuple):
     """Windows of questions."""
 
-    inputs: dict[str, Tensor]
-    """`input_ids`, `attention_mask`, `token_type_ids`, each (B, T); a model ignores what it does not take."""
+    inputs: Inputs
     start_B: Tensor
     end_B: Tensor
     context_BT: Tensor
@@ -62,7 +66,7 @@ class QABatch(NamedTuple):
 class GroupBatch(NamedTuple):
     """Whole groups; row b * 4 + v of `inputs` is variant v of group b."""
 
-    inputs: dict[str, Tensor]
+    inputs: Inputs
     context_BT: Tensor
     """True at context tokens, of the same rows."""
     candidate_BVSE: Tensor
@@ -76,27 +80,22 @@ class GroupBatch(NamedTuple):
 
 
 class PairBatch(NamedTuple):
-    """Original stories beside a variant of each, see encoding/pairs.py; P counts the tokens of all."""
+    """Original stories beside a variant of each, in their first windows; P counts the tokens of all."""
 
-    original: dict[str, Tensor]
-    variant: dict[str, Tensor]
-    """Inputs of the two halves, as in QABatch, each (B, T) with its own T."""
-    original_cls_B: Tensor
-    variant_cls_B: Tensor
+    original: QABatch
+    variant: QABatch
     original_P: Tensor
     variant_P: Tensor
     """Token index of every common token, in its row of either half."""
     row_P: Tensor
     """Which row that is."""
-    pair_B: Tensor
-    """Index of the pair in its data set."""
 
 
 class ChoiceBatch(NamedTuple):
     """Multiple-choice questions with the same number of choices C."""
 
-    inputs: dict[str, Tensor]
-    """`input_ids`, `attention_mask`, `token_type_ids`, each (B, C, T); of a decoder (B, 1, T)."""
+    inputs: Inputs
+    """Each (B, C, T); of a decoder (B, 1, T)."""
     label_B: Tensor
     unknown_B: Tensor
     """True where the label says that the text does not tell, and the other choices are to be alike."""
@@ -114,68 +113,64 @@ class TrainBatch(NamedTuple):
     choices: ChoiceBatch | None = None
 
 
-class Padded(NamedTuple):
-    """Rows of tokens, padded."""
-
-    inputs: dict[str, Tensor]
-    """As in QABatch, each (R, T)."""
-    shift_R: Tensor
-    """Columns of padding before each row."""
-    masks: dict[str, Tensor]
-    """Booleans of the tokens, each (R, T), False at padding."""
-
-
-@dataclass(frozen=True)
-class Collator:
-    """Pads rows as the tokenizer pads them.
+def padded(
+    tokenizer: Any,
+    ids_N: np.ndarray,
+    types_N: np.ndarray,
+    length_R: np.ndarray,
+    *,
+    width: int = 0,
+    multiple: int = PAD_TO,
+    **masks_N: np.ndarray,
+) -> tuple[Inputs, Tensor, dict[str, Tensor]]:
+    """Rows that stand behind one another, padded as the tokenizer pads them.
 
     Args:
         tokenizer: tells the padding side and ids.
-        multiple: batch lengths are multiples of this (few distinct shapes).
+        ids_N, types_N: of all tokens.
+        length_R: tokens of every row.
+        width: T; by default it follows from the longest row.
+        multiple: T is then a multiple of this.
+        masks_N: booleans of all tokens.
+
+    Returns:
+        Inputs, columns of padding before each row (R,), and the masks (R, T), False at padding.
     """
+    length_R = length_R.astype(np.int64)
+    width = width or -(-int(length_R.max()) // multiple) * multiple
+    left = tokenizer.padding_side == "left"
+    shift_R = width - length_R if left else np.zeros(len(length_R), dtype=np.int64)
+    column_T = np.arange(width)
+    inside_RT = (column_T >= shift_R[:, None]) & (column_T < (shift_R + length_R)[:, None])
 
-    tokenizer: Any
-    multiple: int = PAD_TO
+    def rows_of(values_N: Any, padding: int, dtype: type) -> Tensor:
+        array = np.full(inside_RT.shape, padding, dtype)
+        array[inside_RT] = values_N
+        return torch.from_numpy(array)
 
-    def padded(
-        self,
-        ids_N: np.ndarray,
-        types_N: np.ndarray,
-        length_R: np.ndarray,
-        *,
-        width: int = 0,
-        **masks_N: np.ndarray,
-    ) -> Padded:
-        """Rows that stand behind one another as (R, T); T is `width`, or follows from the longest."""
-        length_R = length_R.astype(np.int64)
-        width = width or -(-int(length_R.max()) // self.multiple) * self.multiple
-        left = self.tokenizer.padding_side == "left"
-        shift_R = width - length_R if left else np.zeros(len(length_R), dtype=np.int64)
-        column_T = np.arange(width)
-        inside_RT = (column_T >= shift_R[:, None]) & (column_T < (shift_R + length_R)[:, None])
+    inputs = {
+        "input_ids": rows_of(ids_N, tokenizer.pad_token_id, np.int64),
+        "attention_mask": rows_of(1, 0, np.int64),
+        "token_type_ids": rows_of(types_N, tokenizer.pad_token_type_id, np.int64),
+    }
+    masks = {name: rows_of(values_N, False, bool) for name, values_N in masks_N.items()}
+    return inputs, torch.from_numpy(shift_R), masks
 
-        def rows_of(values_N: Any, padding: int, dtype: type) -> Tensor:
-            array = np.full(inside_RT.shape, padding, dtype)
-            array[inside_RT] = values_N
-            return torch.from_numpy(array)
 
-        inputs = {
-            "input_ids": rows_of(ids_N, self.tokenizer.pad_token_id, np.int64),
-            "attention_mask": rows_of(1, 0, np.int64),
-            "token_type_ids": rows_of(types_N, self.tokenizer.pad_token_type_id, np.int64),
-        }
-        masks = {name: rows_of(values_N, False, bool) for name, values_N in masks_N.items()}
-        return Padded(inputs, torch.from_numpy(shift_R), masks)
-
-    def pad(self, rows: Sequence[EncodedRow]) -> tuple[dict[str, Tensor], Tensor, Tensor]:
-        """Returns the model inputs (R, T), the context mask (R, T) and the left shift (R,)."""
-        padded = self.padded(
-            np.concatenate([row.input_ids_T for row in rows]),
-            np.concatenate([row.token_type_ids_T for row in rows]),
-            np.array([len(row.input_ids_T) for row in rows]),
-            context=np.concatenate([row.offsets_TE[:, 0] for row in rows]) >= 0,
-        )
-        return padded.inputs, padded.masks["context"], padded.shift_R
+def pad_rows(
+    rows: Sequence[EncodedRow], tokenizer: Any, multiple: int = PAD_TO
+) -> tuple[Inputs, Tensor, Tensor]:
+    """Inputs (R, T), context (R, T), True at context tokens, and columns of padding before each row (R,)."""
+    ids, types, offsets = zip(*(row[:3] for row in rows), strict=True)
+    inputs, shift_R, masks = padded(
+        tokenizer,
+        np.concatenate(ids),
+        np.concatenate(types),
+        np.array([len(ids_T) for ids_T in ids]),
+        multiple=multiple,
+        context=np.concatenate(offsets)[:, 0] >= 0,
+    )
+    return inputs, masks["context"], shift_R
 
 
 def numbers(table: pa.Table, name: str) -> Tensor:
@@ -233,88 +228,71 @@ class QASet(Dataset):
     ) -> None:
         if not isinstance(data, datasets.Dataset):
             data = in_memory(data, partial(encode_questions, tokenizer=tokenizer, encoding=encoding))
-        self.table, columns = data, data.data
-        self.row_N = np.flatnonzero(columns.column("window").is_valid().to_numpy())
+        self.table, self.tokenizer = data, tokenizer
+        self.row_N = np.flatnonzero(data.data.column("window").is_valid().to_numpy())
         # Columns are selected once: that takes longer than to read some rows.
-        self._tokens, self._offsets = data.select_columns(_QA_BATCH), data.select_columns(["offsets"])
+        self._batch, self._tokens = (data.select_columns(names) for names in (_QA_BATCH, _QA_BATCH[:3:2]))
         self._questions = data.select_columns(list(Question._fields))
-        self.lengths = list_lengths(columns, "input_ids")[self.row_N]
+        self.lengths = list_lengths(data.data, "input_ids")[self.row_N]
         """Tokens of every window, (N,)."""
-        first_N = flat(columns, "window")[self.row_N] == 0
+        first_N = flat(data.data, "window")[self.row_N] == 0
         self.question_N = np.cumsum(first_N) - 1
         """Index of every window's question."""
-        self.first_Q = self.row_N[first_N]
-        """Row of every question's first window."""
-        self.may_abstain = "unknown" in self._of_questions("kind") if may_abstain is None else may_abstain
-        self.collator = Collator(tokenizer)
+        self.first_Q = np.flatnonzero(first_N)
+        """Index of every question's first window."""
+        self.may_abstain = "unknown" in self.column("kind") if may_abstain is None else may_abstain
 
     def __len__(self) -> int:
         """How many windows there are."""
         return len(self.row_N)
 
-    def __getitem__(self, index: Sequence[int]) -> QABatch:
+    def __getitem__(self, index: Sequence[int] | np.ndarray) -> QABatch:
         chosen = np.asarray(index, dtype=np.int64)
-        table = self._tokens[self.row_N[chosen]]
-        padded = self.collator.padded(
+        table = self._batch[self.row_N[chosen]]
+        inputs, shift_B, masks = padded(
+            self.tokenizer,
             flat(table, "input_ids"),
             flat(table, "token_type_ids"),
             self.lengths[chosen],
-            context=flat(table, "offsets")[::2] >= 0,
-            rationale=flat(table, "rationale"),
-            max_context=flat(table, "max_context"),
+            context_BT=flat(table, "offsets")[::2] >= 0,
+            rationale_BT=flat(table, "rationale"),
+            max_context_BT=flat(table, "max_context"),
         )
         return QABatch(
-            inputs=padded.inputs,
-            start_B=numbers(table, "start") + padded.shift_R,
-            end_B=numbers(table, "end") + padded.shift_R,
-            context_BT=padded.masks["context"],
-            cls_B=numbers(table, "cls") + padded.shift_R,
-            shift_B=padded.shift_R,
+            inputs=inputs,
+            start_B=numbers(table, "start") + shift_B,
+            end_B=numbers(table, "end") + shift_B,
+            cls_B=numbers(table, "cls") + shift_B,
+            shift_B=shift_B,
             feature_B=torch.from_numpy(chosen),
             answer_type_B=numbers(table, "answer_type"),
             number_B=numbers(table, "number"),
             option_B=numbers(table, "option"),
-            rationale_BT=padded.masks["rationale"],
-            max_context_BT=padded.masks["max_context"],
+            **masks,
         )
 
-    def _of_questions(self, name: str) -> list[Any]:
-        values: list[Any] = self.table.data.column(name).take(self.first_Q).to_pylist()
+    def column(self, name: str) -> list[Any]:
+        """A field of every question."""
+        values: list[Any] = self.table.data.column(name).take(self.row_N[self.first_Q]).to_pylist()
         return values
-
-    @property
-    def ids(self) -> list[str]:
-        """Of every question."""
-        return self._of_questions("id")
-
-    @property
-    def references(self) -> Iterator[tuple[str, int]]:
-        """The data set of every question, and how many human answers it has."""
-        counts = list_lengths(self.table.data, "gold")[self.first_Q].tolist()
-        return zip(self._of_questions("dataset"), counts, strict=True)
 
     def questions(self, index: Sequence[int]) -> list[Question]:
         """Some of the questions."""
-        rows = self._questions[self.first_Q[np.asarray(index)]]
+        rows = self._questions[self.row_N[self.first_Q[np.asarray(index)]]]
         return [Question(**row) for row in rows.to_pylist()]
 
-    def offsets(self, index: Sequence[int]) -> list[np.ndarray]:
-        """Character offsets (T, E) of the tokens of some windows."""
-        rows = self._offsets[self.row_N[np.asarray(index)]]
-        ends = np.cumsum(list_lengths(rows, "offsets"))
-        return [part.reshape(-1, 2) for part in np.split(flat(rows, "offsets"), ends[:-1])]
-
-    def first_of(self, types: Iterable[AnswerType]) -> Question | None:
-        """The first question whose answer is of one of these types."""
-        wanted, kinds = frozenset(types), self._of_questions("kind")
-        return next((self.questions([q])[0] for q, kind in enumerate(kinds) if kind in wanted), None)
+    def tokens(self, index: Sequence[int] | np.ndarray) -> list[Tokens]:
+        """Ids (T,) and character offsets (T, E) of the tokens of some windows."""
+        rows = self._tokens[self.row_N[np.asarray(index)]]
+        ends = np.cumsum(list_lengths(rows, "input_ids"))[:-1]
+        offsets = np.split(flat(rows, "offsets").reshape(-1, 2), ends)
+        return list(zip(np.split(flat(rows, "input_ids"), ends), offsets, strict=True))
 
     def batches(self, windows_per_batch: int) -> list[list[int]]:
         """Every window once; all windows of a question stay in one batch, so that no question is split
         over ranks. Batches hold `windows_per_batch` windows, or a few more for the last question."""
-        starts = np.flatnonzero(np.diff(self.question_N, prepend=-1))
-        longest_Q = np.maximum.reduceat(self.lengths, starts) if len(starts) else starts
-        windows_Q = np.split(np.arange(len(self)), starts[1:])
+        longest_Q = np.maximum.reduceat(self.lengths, self.first_Q) if len(self) else self.first_Q
+        windows_Q = np.split(np.arange(len(self)), self.first_Q[1:])
         batches: list[list[int]] = []
         for question in np.argsort(-longest_Q, kind="stable"):
             if not batches or len(batches[-1]) >= windows_per_batch:
@@ -324,51 +302,49 @@ class QASet(Dataset):
 
 
 class PairSet(Dataset):
-    """Originals beside one variant of each.
+    """Originals beside one variant of each, in their first windows.
 
     Args:
-        table: of pairs.
-        tokenizer: a fast tokenizer of transformers.
-        encoding: how text became rows.
-        variant: which is compared with the originals.
+        originals: questions, each id once.
+        variants: one variant of some of them.
+        variant: which.
+
+    Raises:
+        DataError: two originals have one id.
     """
 
     family = "shift"
     """What metrics of such sets are called."""
 
-    def __init__(self, table: datasets.Dataset, tokenizer: Any, encoding: Encoding, variant: str) -> None:
-        self.table, self.variant = table, variant
-        self.row_N = np.flatnonzero(table.data.column("windows").is_valid().to_numpy())
-        self.collator = Collator(tokenizer)
+    def __init__(self, originals: QASet, variants: QASet, variant: str = "") -> None:
+        self.originals, self.variants, self.variant = originals, variants, variant
+        ids = originals.column("id")
+        first = dict(zip(ids, originals.first_Q, strict=True))
+        if len(first) < len(ids):
+            raise DataError(
+                f"{len(ids) - len(first)} questions have the id of another: stories pair up by id"
+            )
+        self.original_N = np.array([first[name] for name in variants.column("id")])
+        self._kept = variants.column("kept")
 
     def __len__(self) -> int:
-        return len(self.row_N)
+        return len(self.original_N)
 
     def __getitem__(self, index: Sequence[int]) -> PairBatch:
-        chosen = np.asarray(index, dtype=np.int64)
-        table = self.table[self.row_N[chosen]]
-        original, variant = (
-            self.collator.padded(
-                flat(table, f"{half}_input_ids"),
-                flat(table, f"{half}_token_type_ids"),
-                list_lengths(table, f"{half}_input_ids"),
-            )
-            for half in ("original", "variant")
-        )
-        counts = torch.from_numpy(list_lengths(table, "original_common"))
-        row_P = torch.arange(len(chosen)).repeat_interleave(counts)
+        one, two = self.original_N[index], self.variants.first_Q[index]
+        original, variant = self.originals[one], self.variants[two]
+        tokens = zip(self.originals.tokens(one), self.variants.tokens(two), strict=True)
+        common = [common_tokens(*pair, self._kept[i]) for i, pair in zip(index, tokens, strict=True)]
+        row_P = torch.arange(len(common)).repeat_interleave(torch.tensor([len(found) for found in common]))
+        at_PE = torch.tensor(list(chain(*common)), dtype=torch.int64).view(-1, 2)
         return PairBatch(
-            original=original.inputs,
-            variant=variant.inputs,
-            original_cls_B=numbers(table, "original_cls") + original.shift_R,
-            variant_cls_B=numbers(table, "variant_cls") + variant.shift_R,
-            original_P=numbers(table, "original_common") + original.shift_R[row_P],
-            variant_P=numbers(table, "variant_common") + variant.shift_R[row_P],
+            original=original,
+            variant=variant,
+            original_P=at_PE[:, 0] + original.shift_B[row_P],
+            variant_P=at_PE[:, 1] + variant.shift_B[row_P],
             row_P=row_P,
-            pair_B=torch.from_numpy(chosen),
         )
 
     def batches(self, rows_per_batch: int) -> list[list[int]]:
         """Every pair once, similar lengths together; a pair is two rows."""
-        lengths = list_lengths(self.table.data, "original_input_ids")[self.row_N]
-        return sorted_batches(lengths, max(1, rows_per_batch // 2))
+        return sorted_batches(self.originals.lengths[self.original_N], max(1, rows_per_batch // 2))

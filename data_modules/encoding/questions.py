@@ -3,8 +3,8 @@ question itself.
 
 Columns: `input_ids`, `token_type_ids`, `offsets` (two numbers a token), `cls`; the targets `start`, `end`,
 `answer_type`, `number`, `option`, `rationale`, `max_context`; `window`, which of its question's it is. The
-first also holds `id`, `context`, `question`, `gold`, `kind` (of the answer) and `dataset`. A row with a
-reason in `rejected` holds nothing else: an intervention could not be applied to that question.
+first also holds `id`, `context`, `question`, `gold`, `kind` (of the answer), `dataset` and `kept`. A row with
+a reason in `rejected` holds nothing else: an intervention could not be applied to that question.
 
 Shape letters: T tokens, N windows, K targets.
 """
@@ -76,6 +76,7 @@ def encode_questions(examples: Sequence[QAExample], tokenizer: Any, encoding: En
     for name, attribute in fields.items():
         columns[name] = pa.array([q and getattr(q, attribute) for q in firsts], pa.string())
     columns["gold"] = pa.array([q and q.gold for q in firsts], pa.list_(pa.string()))
+    columns["kept"] = pa.array([q and q.kept for q in firsts], pa.list_(pa.list_(pa.int32())))
     return pa.table(columns)
 
 

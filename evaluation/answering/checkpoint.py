@@ -21,15 +21,9 @@ from transformers.utils.logging import disable_progress_bar
 
 from data_modules.batching.choice_set import ChoiceSet
 from data_modules.batching.decoding import Answer as Span
-from data_modules.batching.decoding import (
-    AnswerRule,
-    WindowScores,
-    decode_answers,
-    decode_typed_answers,
-    written_answers,
-)
+from data_modules.batching.decoding import decode_answers, decode_typed_answers, written_answers
 from data_modules.batching.group_set import GroupSet
-from data_modules.batching.sets import Collator, QASet, sorted_batches
+from data_modules.batching.sets import QASet, pad_rows, sorted_batches
 from data_modules.encoding.choices import ChoiceEncoding
 from data_modules.encoding.questions import encode_examples
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
@@ -188,8 +182,8 @@ class QuestionCheckpoint(Checkpoint):
                     may_start_BT = batch.max_context_BT.to(device)
                     found = self.model.predict_answers(inputs, context_BT, may_start_BT, cls_B, longest)
                     self.require_finite(found.score_B, found.type_BC.abs())
-                    scores = WindowScores(found.start_B - shift_B, found.end_B - shift_B, *found[2:])
-                    spans += decode_typed_answers(data, batch.feature_B, scores, AnswerRule())
+                    ends = found.start_B - shift_B, found.end_B - shift_B
+                    spans += decode_typed_answers(data, batch.feature_B, *ends, *found[2:])
         return sorted(spans, key=lambda span: span.example)
 
     @shared
@@ -200,12 +194,12 @@ class QuestionCheckpoint(Checkpoint):
         """Of windows of one context the one counts in which a span does best. Without `against_unknown` the
         score is log S itself."""
         rows = list(encode_examples(examples, self.tokenizer, self.encoding))
-        collator, unknown = Collator(self.tokenizer), self.model.unknown_at
+        unknown = self.model.unknown_at
         scores = [np.full(len(example.answers), -np.inf, dtype=np.float32) for example in examples]
         batches = sorted_batches([len(row.input_ids_T) for row in rows], self.batch_size)
         for index in tqdm(batches, desc=what, unit="batch", disable=None):
             part = [rows[i] for i in index]
-            inputs, context_BT, shift_B = collator.pad(part)
+            inputs, context_BT, shift_B = pad_rows(part, self.tokenizer)
             spans = [[token_span(r.offsets_TE, s) for s in examples[r.example].answers] for r in part]
             candidates = []
             for row, found, shift in zip(part, spans, shift_B.tolist(), strict=True):

@@ -110,16 +110,16 @@ def distances(model: QuestionCheckpoint, stories: Sequence[Story]) -> Iterator[F
     from torch.nn.functional import cosine_similarity
     from tqdm.auto import tqdm
 
-    from data_modules.batching.sets import Collator
-    from data_modules.encoding.pairs import first_windows
+    from data_modules.batching.sets import pad_rows
+    from data_modules.encoding.questions import encode_examples
 
-    collator = Collator(model.tokenizer)
     for start in tqdm(range(0, len(stories), model.batch_size), model.path, unit="batch", disable=None):
         part = stories[start : start + model.batch_size]
         texts = [text for story in part for text in (story.text, *story.exchanged)]
         examples = [QAExample("a sentence", text, "") for text in texts]
-        windows = [row for row, _ in first_windows(examples, model.tokenizer, model.encoding)]
-        inputs, _, shift_R = collator.pad(windows)
+        windows = list(encode_examples(examples, model.tokenizer, model.encoding))
+        assert len(windows) == len(texts)
+        inputs, _, shift_R = pad_rows(windows, model.tokenizer)
         with torch.inference_mode():
             hidden_RLTD = torch.stack(model.hidden_states(inputs), dim=1)
         for s, story in enumerate(part):

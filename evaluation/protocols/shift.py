@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from data_modules.schema import QAExample, Variant
+from data_modules.schema import REFORMATTED, QAExample, Variant
 from evaluation.answering.interface import Compute, named_sources
 from evaluation.figures import COLOURS, LEAST_DISTANCE, Bars, Lines, new_figure
 from evaluation.frame import Protocol
@@ -167,6 +167,11 @@ class Measurement:
                 raise DataError(f"--data: rows of {variant} without their originals; name these, too")
             if variant != "os":
                 self.pairs[variant] = [(self.originals[example.id], example) for example in examples]
+            for original, made in self.pairs.get(variant, ()):
+                kept = "".join(original.context[start:end] for start, end in made.kept)
+                # A new wording may share no token's place with the original.
+                if not made.context.startswith(kept) or not (kept or variant in REFORMATTED):
+                    raise DataError(f"{made.id}: this {variant} row is not made from its original")
         if not self.pairs:
             raise DataError("--variants: name one beside os, which the others are compared with")
         self.last_distances: Distances = defaultdict(list)
@@ -238,28 +243,27 @@ def measured(
     import torch
     from tqdm.auto import tqdm
 
-    from data_modules.batching.sets import PairSet
-    from data_modules.encoding.pairs import encode_pairs
-    from data_modules.encoding.tables import in_memory
+    from data_modules.batching.sets import PairSet, QASet
     from metrics.shift import pair_cosines
 
-    encode = partial(encode_pairs, tokenizer=model.tokenizer, encoding=model.encoding)
-    data = PairSet(in_memory(pairs, encode), model.tokenizer, model.encoding, pairs[0][1].variant)
-    windows = data.table.data.column("windows").to_pylist()
+    originals, variants = (
+        QASet([pair[half] for pair in pairs], model.tokenizer, model.encoding) for half in (0, 1)
+    )
+    data, windows = PairSet(originals, variants), np.bincount(originals.question_N)
     labels = ["last" if layer == -1 else layer for layer in layers]
     found: list[list[tuple[dict[str, Any], Floats]]] = [[] for _ in pairs]
     for index in tqdm(data.batches(model.batch_size), what, unit="batch", disable=None):
         batch = data[index]
+        read = (reference, batch.original), (model, batch.variant)
         with torch.inference_mode():
-            original_LBTD, variant_LBTD = (
-                [states[layer] for layer in layers]
-                for states in (reference.hidden_states(batch.original), model.hidden_states(batch.variant))
-            )
+            states = [one.hidden_states(half.inputs) for one, half in read]
+            original_LBTD, variant_LBTD = ([every[layer] for layer in layers] for every in states)
             if cka is not None:
                 add_states(cka, batch, original_LBTD, variant_LBTD)
             if original_LBTD[0].shape[-1] != variant_LBTD[0].shape[-1]:
                 continue
-            cosines = pair_cosines(original_LBTD, variant_LBTD, *batch[2:7])
+            cls, common = (batch.original.cls_B, batch.variant.cls_B), (batch.original_P, batch.variant_P)
+            cosines = pair_cosines(original_LBTD, variant_LBTD, *cls, *common, batch.row_P)
         # Cosines are close to 1: their squares would cancel in the deviation, those of u = 1 - cosine do not.
         cls_BL, token_PL = ((1 - cosine.double()).cpu().numpy() for cosine in cosines)
         for b, pair in enumerate(index):
@@ -280,14 +284,14 @@ def add_states(
     """Add what two checkpoints make of the same inputs: of CLS, and of some context tokens of each story."""
     import torch
 
-    rows_B = torch.arange(len(batch.pair_B))
+    rows_B = torch.arange(len(batch.original.cls_B))
     counts = batch.row_P.bincount(minlength=len(rows_B)).tolist()
     sample = [
         place_P[torch.linspace(0, len(place_P) - 1, min(len(place_P), CKA_TOKENS)).round().long()]
         for place_P in torch.arange(len(batch.row_P)).split(counts)
     ]
     sampled = batch.row_P[torch.cat(sample)], batch.original_P[torch.cat(sample)]
-    for embedding, place in {"cls": (rows_B, batch.original_cls_B), "common": sampled}.items():
+    for embedding, place in {"cls": (rows_B, batch.original.cls_B), "common": sampled}.items():
         sides = (torch.stack([h_BTD[place].float() for h_BTD in side]) for side in (one_LBTD, other_LBTD))
         cka[embedding].update(*sides)
 

@@ -109,7 +109,9 @@ def metric_notes(stage: str, sets: Iterable[EvalSet]) -> list[str]:
     """What readers of the metrics of some sets must know, each with the keys that it is about."""
     about: dict[str, list[str]] = {}
     for name, data in sets:
-        if isinstance(data, QASet) and (note := reference_note(data.references)):
+        if not isinstance(data, QASet):
+            continue
+        if note := reference_note(zip(data.column("dataset"), map(len, data.column("gold")), strict=True)):
             about.setdefault(note, []).append(metric_key(stage, data.family, name, "f1"))
     return [f"{', '.join(keys)}: {note}" for note, keys in about.items()]
 
@@ -145,7 +147,7 @@ def update_metric(metric: Any, data: Any, batch: Any, outputs: Any, module: Any)
     elif isinstance(data, GroupSet):
         metric.update(outputs["score_BVS"], batch.advice_class_B, batch.subject_BS, batch.attribute_B)
     elif isinstance(data, PairSet):
-        metric.update(outputs["cls_cos_BL"], outputs["token_cos_PL"], batch.row_P, len(batch.pair_B))
+        metric.update(outputs["cls_cos_BL"], outputs["token_cos_PL"], batch.row_P, len(batch.original.cls_B))
     else:
         metric.update(outputs["logits_BN"], batch.label_B, outputs["loss_B"])
 

@@ -33,7 +33,7 @@ class PredictionWriter(pl.Callback):
         """One collection per set; ValueError for questions that their file could not tell apart."""
         for evaluated in trainer.datamodule.eval_sets["predict"]:
             if isinstance(data := evaluated.data, QASet):
-                ids = Counter(data.ids)
+                ids = Counter(data.column("id"))
                 if several := [name for name, count in ids.items() if count > 1]:
                     raise ValueError(
                         f"data.predict_qa: {evaluated.name} asks several questions of the id {several[0]!r}; "
@@ -91,11 +91,11 @@ def write_predictions(evaluated: EvalSet, predictions: dict[int, Any], path: Pat
         content = {question.id: predictions[i] for i, question in questions}
     else:
         assert not isinstance(data, PairSet)
-        answers = data.answers()
+        ids, labels = (data.table.data.column(name).to_pylist() for name in ("id", "label"))
         content = [
             {
-                "id": answers[i][0],
-                "label": answers[i][1],
+                "id": ids[i],
+                "label": labels[i],
                 "choice": predictions[i].index(max(predictions[i])),
                 "logits": predictions[i],
             }

@@ -232,7 +232,7 @@ def reference_pass(
                 if target == "same_advice":
                     advised = groups
                     if bare.encoding != groups.encoding:
-                        advised = GroupSet(groups.groups, groups.collator.tokenizer, bare.encoding)
+                        advised = GroupSet(groups.groups, groups.tokenizer, bare.encoding)
                     what = "reference pass, advised"
                     scores["advised"] = score_groups(model, trainer, advised, rows_per_batch, what)
                 AtomicCheckpointIO().save_checkpoint(scores, path)
@@ -294,7 +294,7 @@ def _fingerprint(model: QAModel, trainer: pl.Trainer, groups: GroupSet, bare: Gr
         "encoding": asdict(bare.encoding),
         "heads": model.head_options,
         "precision": str(trainer.precision),
-        "tokenizer": tokenizer_files(bare.collator.tokenizer),
+        "tokenizer": tokenizer_files(bare.tokenizer),
     }
     digest.update(json.dumps(options, sort_keys=True).encode())
     for group in chain(groups.groups if target == "same_advice" else (), bare.groups):

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from data_modules.batching.decoding import Answer, AnswerRule, WindowScores, decode_typed_answers
+from data_modules.batching.decoding import Answer, AnswerRule, decode_typed_answers
 from data_modules.batching.sets import QABatch, QASet, TrainBatch
 from losses.answers import joint_answer_loss, xlnet_answer_loss
 from losses.rationale import rationale_tagging_loss
@@ -161,15 +161,14 @@ class AnswerModule(QAModule):
         """Scores of every window, in tokens of the unpadded row."""
         if self.decoder is not None:
             return super().answer_step(batch)
-        prediction = self.model.predict_answers(
+        found = self.model.predict_answers(
             batch.inputs, batch.context_BT, batch.max_context_BT, batch.cls_B, self.max_answer_tokens
         )
-        scores = WindowScores(*prediction)
         shift_B = batch.shift_B
-        return {"answers": scores._replace(start_B=scores.start_B - shift_B, end_B=scores.end_B - shift_B)}
+        return {"answers": found._replace(start_B=found.start_B - shift_B, end_B=found.end_B - shift_B)}
 
     def decode(self, data: QASet, batch: QABatch, outputs: Mapping[str, Any]) -> Iterator[Answer]:
         """Windows brought together, by the rule."""
         if "texts" in outputs:
             return super().decode(data, batch, outputs)
-        return decode_typed_answers(data, batch.feature_B, outputs["answers"], self.answer_rule)
+        return decode_typed_answers(data, batch.feature_B, *outputs["answers"], rule=self.answer_rule)

@@ -83,12 +83,12 @@ class QAModule(FineTuning):
                 "training.modules.choices.ChoiceModule (experiment multiple_choice)"
             )
         qa = data.train_set.qa if stage == "fit" and self.model.heads == "span" else None
-        example = qa.first_of(("yes", "no")) if qa is not None else None
-        if example is not None:
-            raise ValueError(
-                f"data.train_qa: {example.id} is answered by {example.kind}, which a span head "
-                "cannot say; train with training.modules.answers.AnswerModule (experiments coqa_ot, ...)"
-            )
+        for name, kind in zip(qa.column("id"), qa.column("kind"), strict=True) if qa is not None else ():
+            if kind in ("yes", "no"):
+                raise ValueError(
+                    f"data.train_qa: {name} is answered by {kind}, which a span head cannot say; train with "
+                    "training.modules.answers.AnswerModule (experiments coqa_ot, ...)"
+                )
 
     def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
         """Mean cross-entropy of start and end."""
@@ -144,9 +144,9 @@ class QAModule(FineTuning):
         # crowd at 1.
         with torch.autocast(batch.row_P.device.type, enabled=False):
             original, variant = (
-                self.model.hidden_states(half)[-layers:] for half in (batch.original, batch.variant)
+                self.model.hidden_states(half.inputs)[-layers:] for half in (batch.original, batch.variant)
             )
-        cls, common = (batch.original_cls_B, batch.variant_cls_B), (batch.original_P, batch.variant_P)
+        cls, common = (batch.original.cls_B, batch.variant.cls_B), (batch.original_P, batch.variant_P)
         cls_cos_BL, token_cos_PL = pair_cosines(original, variant, *cls, *common, batch.row_P)
         return {"cls_cos_BL": cls_cos_BL, "token_cos_PL": token_cos_PL}
 

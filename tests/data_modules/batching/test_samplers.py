@@ -3,58 +3,64 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.batching.samplers import (
-    BatchIndex,
-    EpochSampler,
-    enough_batches,
-    group_batches,
-    length_bucketed,
-    question_batches,
-)
+from data_modules.batching import data_module
+from data_modules.batching.samplers import BatchIndex, Draw, EpochSampler, group_batches, question_batches
 from data_modules.batching.sets import QASet, sorted_batches
 from storage.errors import DataError
 
 LENGTHS = st.lists(st.integers(1, 400), min_size=1, max_size=60)
-CLASSES = st.lists(st.integers(0, 3), min_size=1, max_size=50)
 
 
-def sampler(
-    *,
+def batches_of(
     classes: list[int] | None = None,
     lengths: list[int] | None = None,
+    *,
     per_class: int = 2,
+    batch_size: int = 4,
     qa_every: int = 1,
     seed: int = 0,
+    epoch: int = 0,
     rank: int = 0,
     world_size: int = 1,
-    **questions: int,
-) -> EpochSampler:
-    """Groups, questions, or both, as the DataModules compose them."""
-    draw: Callable[[np.random.Generator], list[BatchIndex]] | None = None
+) -> list[BatchIndex]:
+    """An epoch of groups, questions, or both, as the DataModules compose them."""
+    draw: Draw | None = None
     if lengths:
-        sizes = {"batch_size": 4, "world_size": world_size} | questions
+        sizes = {"batch_size": batch_size, "world_size": world_size}
         draw = partial(question_batches, lengths_N=np.array(lengths), **sizes)
     if classes:
         share = {"per_class": per_class, "qa_every": qa_every, "world_size": world_size}
         draw = partial(group_batches, class_N=np.array(classes), questions=draw, **share)
     assert draw is not None
-    return EpochSampler(draw, seed=seed, rank=rank, world_size=world_size)
+    sampler = EpochSampler(draw, seed=seed, rank=rank, world_size=world_size)
+    sampler.set_epoch(epoch)
+    found = list(sampler)
+    assert len(found) == len(sampler)
+    return found
 
 
-@given(lengths=LENGTHS, size=st.integers(1, 9), pool=st.integers(1, 4), seed=st.integers(0, 99))
-def test_bucketed_batches_are_a_permutation(lengths: list[int], size: int, pool: int, seed: int) -> None:
-    batches = length_bucketed(lengths, size, np.random.default_rng(seed), pool)
+@given(
+    lengths=LENGTHS,
+    size=st.integers(1, 9),
+    order=st.sampled_from(["similar_length", "random"]),
+    world_size=st.integers(1, 4),
+)
+def test_an_epoch_takes_every_question_once(
+    lengths: list[int], size: int, order: Literal["similar_length", "random"], world_size: int
+) -> None:
+    rng, how = np.random.default_rng(0), {"batch_size": size, "world_size": world_size}
+    batches = [batch.qa for batch in question_batches(rng, np.array(lengths), order=order, **how)]
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
     assert sum(len(batch) < size for batch in batches) <= 1
-    assert batches == length_bucketed(lengths, size, np.random.default_rng(seed), pool)
 
 
 @given(lengths=LENGTHS, size=st.integers(1, 9))
@@ -62,19 +68,20 @@ def test_sorted_batches_take_every_index_once_longest_first(lengths: list[int], 
     order = [i for batch in sorted_batches(lengths, size) for i in batch]
     assert sorted(order) == list(range(len(lengths)))
     assert [lengths[i] for i in order] == sorted(lengths, reverse=True)
-    assert sorted_batches([], size) == []
 
 
-@given(classes=CLASSES, share=st.integers(1, 5), seed=st.integers(0, 99), epoch=st.integers(0, 5))
+@given(
+    classes=st.lists(st.integers(0, 3), min_size=1, max_size=50),
+    share=st.integers(1, 5),
+    epoch=st.integers(0, 5),
+)
 def test_an_epoch_takes_every_group_once_and_spreads_the_classes(
-    classes: list[int], share: int, seed: int, epoch: int
+    classes: list[int], share: int, epoch: int
 ) -> None:
-    found = sampler(classes=classes, per_class=share, seed=seed)
-    found.set_epoch(epoch)
-    batches = list(found)
+    batches = batches_of(classes, per_class=share, epoch=epoch)
     present = sorted(set(classes))
     size = share * len(present)
-    assert len(batches) == len(found) == -(-len(classes) // size)
+    assert len(batches) == -(-len(classes) // size)
     seen = Counter(g for batch in batches for g in batch.groups)
     assert set(seen) == set(range(len(classes)))
     assert sum(seen.values()) - len(seen) == -len(classes) % size  # to fill the last batch
@@ -96,10 +103,9 @@ def test_steps_of_an_epoch_are_those_of_leis_authors(
     questions: int, sizes: tuple[int, int, int], steps: int
 ) -> None:
     """Three quarters of N questions, in groups of four; sizes: of the authors' files (LEI spec 3.3, 4.3)."""
-    assert 4 * sum(sizes) == 3 * questions // 4
     for counts in (sizes, (sum(sizes) // 3,) * 3):  # theirs, and our samples
         classes = [c for c in range(3) for _ in range(counts[c])]
-        batches = list(sampler(classes=classes, lengths=[30] * 50, per_class=1))
+        batches = batches_of(classes, [30] * 50, per_class=1)
         assert len(batches) == steps == questions // 16
         assert {(4 * len(batch.groups), len(batch.qa)) for batch in batches} <= {(12, 4), (12, 2)}
 
@@ -116,20 +122,16 @@ def test_ranks_divide_the_single_process_list(
 ) -> None:
     if not classes and not lengths:
         return
-
-    def batches(rank: int, of: int) -> list[BatchIndex]:
-        part = sampler(classes=classes, lengths=lengths, qa_every=every, seed=3, rank=rank, world_size=of)
-        part.set_epoch(epoch)
-        found = list(part)
-        assert len(found) == len(part)
-        return found
-
-    whole = batches(0, 1)
+    batches = partial(batches_of, classes, lengths, qa_every=every, epoch=epoch)
+    whole = batches()
+    seen = Counter(dict.fromkeys(range(len(lengths)), 0))
+    seen.update(window for batch in whole for window in batch.qa)
+    assert not lengths or max(seen.values()) - min(seen.values()) <= 1
     if len(whole) < world_size:
         with pytest.raises(DataError, match=f"too few for {world_size} processes"):
-            batches(0, world_size)
+            batches(world_size=world_size)
         return
-    parts = [batches(rank, world_size) for rank in range(world_size)]
+    parts = [batches(rank=rank, world_size=world_size) for rank in range(world_size)]
     assert {len(part) for part in parts} == {len(whole) // world_size}
     together = [batch for step in zip(*parts, strict=True) for batch in step]
     assert [batch.groups for batch in together] == [batch.groups for batch in whole[: len(together)]]
@@ -143,70 +145,54 @@ def test_ranks_divide_the_single_process_list(
 
 def test_processes_get_batches_of_similar_length_at_the_same_time() -> None:
     lengths = np.random.default_rng(0).integers(10, 400, 2000).tolist()
-    parts = [list(sampler(lengths=lengths, batch_size=16, rank=rank, world_size=4)) for rank in range(4)]
+    parts = [batches_of(lengths=lengths, batch_size=16, rank=rank, world_size=4) for rank in range(4)]
     longest = [[max(lengths[i] for i in batch.qa) for batch in part] for part in parts]
     assert np.mean(np.ptp(longest, axis=0)) < 25
 
 
-@given(lengths=LENGTHS, size=st.integers(1, 9), seed=st.integers(0, 99))
-def test_random_batches_are_slices_of_a_permutation(lengths: list[int], size: int, seed: int) -> None:
-    every = np.random.default_rng(seed).permutation(len(lengths)).tolist()
-    found = question_batches(np.random.default_rng(seed), np.array(lengths), batch_size=size, order="random")
-    assert [batch.qa for batch in found] == [tuple(every[i : i + size]) for i in range(0, len(every), size)]
-
-
 def test_the_order_is_a_function_of_seed_and_epoch() -> None:
-    def order(seed: int, epoch: int) -> list[BatchIndex]:
-        found = sampler(classes=[0, 1] * 20, lengths=list(range(1, 60)), seed=seed)
-        found.set_epoch(epoch)
-        return list(found)
+    def order(seed: int, epoch: int) -> str:
+        return str(batches_of([0, 1] * 20, list(range(1, 60)), seed=seed, epoch=epoch))
 
     assert order(0, 0) == order(0, 0)
-    assert len({str(order(seed, epoch)) for seed in (0, 1) for epoch in (0, 1, 2)}) == 6
-
-
-@given(lengths=LENGTHS, groups=st.integers(1, 60), every=st.integers(1, 4))
-def test_questions_beside_groups_take_part_every_so_often(
-    lengths: list[int], groups: int, every: int
-) -> None:
-    batches = list(sampler(classes=[0] * groups, lengths=lengths, qa_every=every))
-    for i, batch in enumerate(batches):
-        assert bool(batch.qa) == (i % every == 0)
-    seen = Counter(i for batch in batches for i in batch.qa)
-    assert max(seen.values()) - min(seen[i] for i in range(len(lengths))) <= 1
+    assert len({order(seed, epoch) for seed in (0, 1) for epoch in (0, 1, 2)}) == 6
 
 
 @given(
     windows=st.lists(st.lists(st.integers(1, 400), min_size=1, max_size=5), min_size=1, max_size=25),
     size=st.integers(1, 12),
-    world_size=st.integers(1, 6),
 )
 def test_evaluation_counts_each_window_once_and_splits_no_question(
-    windows: list[list[int]], size: int, world_size: int
+    windows: list[list[int]], size: int
 ) -> None:
     data = QASet.__new__(QASet)
     data.lengths = np.array([length for question in windows for length in question])
     examples = [i for i, question in enumerate(windows) for _ in question]
-    data.question_N = data.row_N = np.array(examples)
+    data.row_N, data.first_Q = np.arange(len(examples)), np.unique(examples, return_index=True)[1]
     batches = data.batches(size)
-    parts = [batches[rank::world_size] for rank in range(world_size)]
-    seen = [i for part in parts for batch in part for i in batch]
-    assert sorted(seen) == list(range(len(examples)))
-    home: dict[int, tuple[int, int]] = {}
-    for r, part in enumerate(parts):
-        for b, batch in enumerate(part):
-            assert batch
-            for i in batch:
-                assert home.setdefault(examples[i], (r, b)) == (r, b)
-    longest = max(len(question) for question in windows)
-    assert max(len(batch) for batch in batches) < size + longest
+    assert sorted(i for batch in batches for i in batch) == list(range(len(examples)))
+    home: dict[int, int] = {}
+    for b, batch in enumerate(batches):
+        assert batch
+        assert {home.setdefault(examples[i], b) for i in batch} == {b}
+        assert len(batch) < size + max(len(question) for question in windows)
 
 
-@pytest.mark.parametrize(("n", "size", "processes", "most"), [(13, 64, 2, 8), (13, 8, 2, 8), (3, 64, 8, 1)])
+@pytest.mark.parametrize(("n", "size", "processes", "most"), [(13, 64, 2, 8), (13, 8, 2, 8), (8, 64, 8, 1)])
 def test_every_process_gets_a_batch_where_there_are_enough(
-    n: int, size: int, processes: int, most: int
+    n: int, size: int, processes: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batches = enough_batches(lambda size: sorted_batches([5] * n, size), size, processes)
-    assert sorted(i for batch in batches for i in batch) == list(range(n))
-    assert len(batches) >= min(n, processes)
-    assert max(map(len, batches)) <= most
+    data = SimpleNamespace(batches=partial(sorted_batches, [5] * n))
+    module: Any = SimpleNamespace(
+        eval_sets={"val": [("main", data)]}, eval_batch_size=size, loader_options={}
+    )
+    found = []
+    for rank in range(processes):
+        monkeypatch.setattr(data_module, "process_rank", lambda rank=rank: (rank, processes))
+        (loader,) = data_module.TextDataModule._eval_loaders(module, "val")
+        assert 0 < max(map(len, loader.sampler)) <= most
+        found += [i for batch in loader.sampler for i in batch]
+    assert sorted(found) == list(range(n))
+    monkeypatch.setattr(data_module, "process_rank", lambda: (0, n + 1))
+    with pytest.raises(DataError, match="take fewer"):
+        data_module.TextDataModule._eval_loaders(module, "val")

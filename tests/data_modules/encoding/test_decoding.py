@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.batching.decoding import AnswerRule, WindowScores, decode_answers, decode_typed_answers
+from data_modules.batching.decoding import decode_answers, decode_typed_answers
 from data_modules.batching.sets import QASet, Question
 from data_modules.encoding.windows import Encoding
 from data_modules.schema import QAExample, Span
@@ -47,7 +47,7 @@ def test_the_window_with_the_highest_score_answers() -> None:
     data = QASet([question("TOL")], tokenizer("words_bert"), Encoding(max_length=32, doc_stride=20))
     n = len(data)
     assert n > 2
-    offsets = data.offsets(range(n))
+    offsets = [offsets_TE for _, offsets_TE in data.tokens(range(n))]
     first = torch.tensor([int((offsets_TE[:, 0] >= 0).argmax()) for offsets_TE in offsets])
     score = torch.linspace(0, 1, n)[torch.randperm(n, generator=torch.Generator().manual_seed(0))]
     (answer,) = decode_answers(data, torch.arange(n), first, first, score)
@@ -86,7 +86,7 @@ def test_without_an_allowed_span_the_answer_is_empty() -> None:
 @given(context=st.text(alphabet="ab tolkesTéß.,'\n ", min_size=1, max_size=40), data=st.data())
 def test_any_span_is_cut_from_the_context(kind: str, context: str, data: st.DataObject) -> None:
     qa = QASet([QAExample("1", context, "who?")], tokenizer(kind), Encoding())
-    inside = (qa.offsets([0])[0][:, 0] >= 0).nonzero()[0].tolist()
+    inside = (qa.tokens([0])[0][1][:, 0] >= 0).nonzero()[0].tolist()
     if not inside:
         return
     start = data.draw(st.sampled_from(inside))
@@ -107,7 +107,7 @@ def data(windows: int, question: str = "Were they red or blue?") -> Any:
     return SimpleNamespace(
         question_N=[0] * windows,
         questions=lambda index: [asked for _ in index],
-        offsets=lambda index: [OFFSETS for _ in index],
+        tokens=lambda index: [(None, OFFSETS) for _ in index],
     )
 
 
@@ -116,18 +116,18 @@ def scores(
     types: list[tuple[float, float, float]],
     numbers: list[tuple[int, float]] | None = None,
     options: list[tuple[int, float]] | None = None,
-) -> WindowScores:
+) -> list[torch.Tensor | None]:
     def column(values: Any, at: int) -> torch.Tensor | None:
         return None if values is None else torch.tensor([value[at] for value in values])
 
     score, start, end = (torch.tensor([span[i] for span in spans]) for i in range(3))
     n, ns, o, os = column(numbers, 0), column(numbers, 1), column(options, 0), column(options, 1)
-    return WindowScores(start, end, score, torch.tensor(types), n, ns, o, os)
+    return [start, end, score, torch.tensor(types), n, ns, o, os]
 
 
-def answer(found: WindowScores, rule: AnswerRule | None = None) -> tuple[str, str]:
-    windows = len(found.score_B)
-    (said,) = decode_typed_answers(data(windows), torch.arange(windows), found, rule or AnswerRule())
+def answer(found: Any, question: str = "Were they red or blue?") -> tuple[str, str]:
+    windows = len(found[0])
+    (said,) = decode_typed_answers(data(windows, question), torch.arange(windows), *found)
     return said.text, said.answer_type
 
 
@@ -165,5 +165,4 @@ def test_xlnets_heads_answer_the_most_probable_type_from_the_threshold_on(
 
 def test_an_option_of_a_question_without_or_is_the_span() -> None:
     found = scores([(-1.0, 4, 4)], [(0.0, 0.0, 0.0)], [(1, 0.0)], [(1, 0.9)])
-    (said,) = decode_typed_answers(data(1, "Which colour?"), torch.tensor([0]), found, AnswerRule())
-    assert said.text == "red"
+    assert answer(found, "Which colour?") == ("red", "option")
