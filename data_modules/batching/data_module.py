@@ -54,23 +54,13 @@ class TrainSet(Dataset):
     choices: ChoiceSet | None = None
 
     def __getitem__(self, index: BatchIndex) -> TrainBatch:
-        return TrainBatch(
-            groups=self.groups[index.groups] if self.groups and index.groups else None,
-            qa=self.qa[index.qa] if self.qa and index.qa else None,
-            choices=self.choices[index.choices] if self.choices and index.choices else None,
-        )
+        parts = {name: chosen for name, chosen in index._asdict().items() if chosen}
+        return TrainBatch(**{name: getattr(self, name)[chosen] for name, chosen in parts.items()})
 
 
 class TextDataModule(pl.LightningDataModule):
-    """The base of all DataModules. A subclass makes sets out of its sources and orders the training batches.
-
-    Args:
-        tokenizer: Hub name, folder, or `stories`.
-        architecture: row of the table of backbones.
-        eval_batch_size: rows in an evaluation batch.
-        num_workers: processes that build batches.
-        seed: of every order and draw; None counts as 0.
-    """
+    """The base of all DataModules, which say what the options are. A subclass makes sets out of its sources
+    and orders the training batches."""
 
     kinds: tuple[str, ...]
     """What evaluation sets may hold: `qa` where `data.val_qa` names some."""
@@ -146,11 +136,9 @@ class TextDataModule(pl.LightningDataModule):
         rank, world_size = process_rank()
         loaders, most = [], 0
         for _, data in self.eval_sets[stage]:
-            size = self.eval_batch_size // (4 if isinstance(data, GroupSet) else 1)  # rows of a group
-            batches = data.batches(size or 1)
-            while len(batches) < world_size and size > 1:
+            size = max(1, self.eval_batch_size // (4 if isinstance(data, GroupSet) else 1))  # rows of a group
+            while len(batches := data.batches(size)) < world_size and size > 1:
                 size //= 2
-                batches = data.batches(size)
             most = max(most, len(batches))
             loaders.append(DataLoader(data, sampler=batches[rank::world_size], **self.loader_options))
         if loaders and most < world_size:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 from torch import Tensor
@@ -20,6 +20,10 @@ from data_modules.questions.answer_spans import NUMBER_WORDS, option_words
 from data_modules.schema import AnswerType
 
 LOWEST = float("-inf")
+
+TYPE_THRESHOLD = 0.1
+"""XLNet's heads: the most probable type is the answer from this probability on, else the span. The share of
+unknown is sensitive to the authors' low value."""
 
 
 class Answer(NamedTuple):
@@ -34,20 +38,6 @@ class Answer(NamedTuple):
     """Sum of start and end logit in the best window; -inf where no window allowed an answer. Of an answer by
     type (yes, no, ...): the score of that type."""
     answer_type: AnswerType = "span"
-
-
-@dataclass(kw_only=True)
-class AnswerRule:
-    """When an answer type wins over a span.
-
-    Args:
-        unknown_threshold: Rationale heads: unknown must score higher than everything else by more than this.
-        type_threshold: XLNet's heads: the most probable type is the answer from this probability on, else the
-            span; the authors' low 0.1 makes the share of unknown sensitive to it.
-    """
-
-    unknown_threshold: float = 0.0
-    type_threshold: float = 0.1
 
 
 def best_spans(
@@ -113,42 +103,39 @@ def decode_typed_answers(
     score_B: Tensor,
     type_BC: Tensor,
     *classes_B: Tensor | None,
-    rule: AnswerRule = AnswerRule(),  # noqa: B008  never mutated
 ) -> Iterator[Answer]:
     """The answer of every question in a batch that holds all of its windows.
 
     Over windows, spans, yes, no, numbers and options take their maximum, unknown its minimum (a question is
-    unknown only if every window says so). With rationale heads the highest score wins, a span before unknown,
-    yes and no where they are equal; with XLNet's the most probable type, from `type_threshold` on.
+    unknown only if every window says so). With rationale heads the highest score wins, of equals a span, then
+    yes, no, and unknown; with XLNet's the most probable type, from TYPE_THRESHOLD on.
 
     Args:
         data: the set that the batch comes from.
         feature_B: which windows these are.
         start_B, end_B, score_B, type_BC, classes_B: the fields of models.heads.answers.AnswerPrediction, with
             positions in the unpadded window; `classes_B` are those of numbers and options.
-        rule: thresholds.
     """
-    types = type_BC.tolist()
+    types, by_score = type_BC.tolist(), attrgetter("score")
     of_xlnet = [column.tolist() for column in classes_B if column is not None]
     for span, rows in best_spans(data, feature_B, start_B, end_B, score_B):
         at = span.example
         yes, no = (max(types[row][kind] for row in rows) for kind in (0, 1))
-        unknown = Answer(at, "unknown", -1, min(types[row][2] for row in rows), "unknown")
         offered = [Answer(at, "yes", -1, yes, "yes"), Answer(at, "no", -1, no, "no")]
+        unknown = Answer(at, "unknown", -1, min(types[row][2] for row in rows), "unknown")
         if not of_xlnet:
-            best = max([span] * bool(span.text) + offered, key=lambda answer: answer.score)
-            unsure = unknown.score - best.score > rule.unknown_threshold or best.score == LOWEST
-            yield unknown if unsure else best
+            yield max([span] * bool(span.text) + [*offered, unknown], key=by_score)  # the first of equals
             continue
         (number_score, number), (option_score, option) = (
             max((score[row], found[row]) for row in rows) for found, score in (of_xlnet[:2], of_xlnet[2:])
         )
         words = option_words(data.questions([at])[0].question)
-        chosen = words[option - 1] if words else span.text
-        offered += [Answer(at, NUMBER_WORDS[number - 1], -1, number_score, "number")]
-        offered += [Answer(at, chosen, -1, option_score, "option")]
-        best = max([unknown, *offered], key=lambda answer: answer.score)  # the first of equals
-        if best.score >= rule.type_threshold and best.text:
+        offered += [
+            Answer(at, NUMBER_WORDS[number - 1], -1, number_score, "number"),
+            Answer(at, words[option - 1] if words else span.text, -1, option_score, "option"),
+        ]
+        best = max([unknown, *offered], key=by_score)
+        if best.score >= TYPE_THRESHOLD and best.text:
             yield best
         else:
             yield span if span.text else unknown

@@ -7,7 +7,7 @@ takes batches r, r + W, ... so that no group is ever split.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import chain, count
 from typing import Any, Literal, NamedTuple
 
@@ -20,6 +20,10 @@ Draw = Callable[[np.random.Generator], list["BatchIndex"]]
 """Makes all batches of an epoch out of a random generator; as many in every epoch."""
 
 
+POOL = 50
+"""Batches within which lengths are sorted."""
+
+
 class BatchIndex(NamedTuple):
     """Indices of the groups, of the QA windows and of the multiple-choice questions of one training batch."""
 
@@ -29,33 +33,29 @@ class BatchIndex(NamedTuple):
 
 
 def length_bucketed(
-    lengths: Sequence[int] | np.ndarray,
-    batch_size: int,
-    rng: np.random.Generator,
-    pool: int = 50,
-    together: int = 1,
+    lengths_N: np.ndarray, batch_size: int, rng: np.random.Generator, together: int = 1
 ) -> list[list[int]]:
-    """Shuffled batches of similar length: shuffle, sort within pools of `pool` batches, cut, shuffle again.
+    """Shuffled batches of similar length: shuffle, sort within pools of batches, cut, shuffle again.
 
     The last batch may be smaller. For `together`, see `shuffled`.
     """
-    order, size = rng.permutation(len(lengths)), np.asarray(lengths)
+    order_N = rng.permutation(len(lengths_N))
     batches: list[list[int]] = []
-    for at in range(0, len(order), batch_size * pool):
-        chunk = order[at : at + batch_size * pool]
-        chunk = chunk[np.argsort(size[chunk], kind="stable")]
-        batches += [chunk[i : i + batch_size].tolist() for i in range(0, len(chunk), batch_size)]
-    return shuffled(batches, size, rng, together)
+    for at in range(0, len(order_N), batch_size * POOL):
+        pool = order_N[at : at + batch_size * POOL]
+        pool = pool[np.argsort(lengths_N[pool], kind="stable")]
+        batches += [pool[i : i + batch_size].tolist() for i in range(0, len(pool), batch_size)]
+    return shuffled(batches, lengths_N, rng, together)
 
 
 def shuffled(
-    batches: list[list[int]], lengths: np.ndarray, rng: np.random.Generator, together: int
+    batches: list[list[int]], lengths_N: np.ndarray, rng: np.random.Generator, together: int
 ) -> list[list[int]]:
     """Batches in random order, but so that each `together` of them, which as many processes take at the same
     time, are of similar length: none of these processes waits for another's long batch."""
     order = rng.permutation(len(batches))
     if together > 1:
-        longest = np.array([max(lengths[batch]) for batch in batches])
+        longest = np.array([max(lengths_N[batch]) for batch in batches])
         # Drawn at random before sorting: what is left over at the end is not always the longest.
         spare, kept = np.split(order, [len(batches) % together])
         units = kept[np.argsort(longest[kept], kind="stable")].reshape(-1, together)
@@ -89,16 +89,8 @@ def group_batches(
     qa_every: int = 1,
     world_size: int = 1,
 ) -> list[BatchIndex]:
-    """An epoch of groups, each once, as LEI's authors do (LEI spec 4.3), some batches with questions.
-
-    Args:
-        rng: of the order.
-        class_N: class of every group.
-        per_class: a batch holds as many groups for each class that occurs.
-        questions: draws batches of questions, epoch after epoch; None: no questions.
-        qa_every: every how many steps questions take part.
-        world_size: how many processes take batches at the same time.
-    """
+    """An epoch of groups, each once, as LEI's authors do (LEI spec 4.3): a batch holds `per_class` groups for
+    each class that occurs, and every `qa_every` steps (of `world_size` processes) a batch of questions."""
     batches = by_class(rng, class_N, per_class)
     groups = [tuple(batch[np.argsort(class_N[batch], kind="stable")].tolist()) for batch in batches]
     if questions is None:

@@ -123,18 +123,10 @@ def padded(
     multiple: int = PAD_TO,
     **masks_N: np.ndarray,
 ) -> tuple[Inputs, Tensor, dict[str, Tensor]]:
-    """Rows that stand behind one another, padded as the tokenizer pads them.
-
-    Args:
-        tokenizer: tells the padding side and ids.
-        ids_N, types_N: of all tokens.
-        length_R: tokens of every row.
-        width: T; by default it follows from the longest row.
-        multiple: T is then a multiple of this.
-        masks_N: booleans of all tokens.
+    """Rows that stand behind one another, padded as the tokenizer pads them, to `width` or to a multiple.
 
     Returns:
-        Inputs, columns of padding before each row (R,), and the masks (R, T), False at padding.
+        Inputs (R, T), columns of padding before each row (R,), and masks (R, T), False at padding.
     """
     length_R = length_R.astype(np.int64)
     width = width or -(-int(length_R.max()) // multiple) * multiple
@@ -157,19 +149,11 @@ def padded(
     return inputs, torch.from_numpy(shift_R), masks
 
 
-def pad_rows(
-    rows: Sequence[EncodedRow], tokenizer: Any, multiple: int = PAD_TO
-) -> tuple[Inputs, Tensor, Tensor]:
+def pad_rows(rows: Sequence[EncodedRow], tokenizer: Any) -> tuple[Inputs, Tensor, Tensor]:
     """Inputs (R, T), context (R, T), True at context tokens, and columns of padding before each row (R,)."""
-    ids, types, offsets = zip(*(row[:3] for row in rows), strict=True)
-    inputs, shift_R, masks = padded(
-        tokenizer,
-        np.concatenate(ids),
-        np.concatenate(types),
-        np.array([len(ids_T) for ids_T in ids]),
-        multiple=multiple,
-        context=np.concatenate(offsets)[:, 0] >= 0,
-    )
+    ids_N, types_N, offsets_NE = (np.concatenate([row[column] for row in rows]) for column in range(3))
+    length_R = np.array([len(row.input_ids_T) for row in rows])
+    inputs, shift_R, masks = padded(tokenizer, ids_N, types_N, length_R, context=offsets_NE[:, 0] >= 0)
     return inputs, masks["context"], shift_R
 
 
@@ -182,13 +166,6 @@ def sorted_batches(lengths: Sequence[int] | np.ndarray, batch_size: int) -> list
     """Every index once, longest first (memory trouble shows at once), similar lengths together."""
     order = np.argsort(-np.asarray(lengths), kind="stable")
     return [order[i : i + batch_size].tolist() for i in range(0, len(order), batch_size)]
-
-
-_QA_BATCH = [
-    *("input_ids", "token_type_ids", "offsets", "cls", "start", "end"),
-    *("answer_type", "number", "option", "rationale", "max_context"),
-]
-"""Columns of a batch of questions."""
 
 
 class Question(NamedTuple):
@@ -204,15 +181,10 @@ class Question(NamedTuple):
 
 
 class QASet(Dataset):
-    """Extractive questions, tokenised into windows.
+    """Extractive questions, tokenised into windows: records, or their table.
 
-    Args:
-        data: the records, or their table.
-        tokenizer: a fast tokenizer of transformers.
-        encoding: how text becomes rows.
-        may_abstain: whether a span model may leave a question unanswered; None: where the set holds a
-            question without an answer. All variants of one source must agree, or their numbers do not
-            compare.
+    A span model may leave a question unanswered if `may_abstain`, by default where the set holds a question
+    without an answer. All variants of one source must agree, or their numbers do not compare.
     """
 
     family = "qa"
@@ -230,9 +202,6 @@ class QASet(Dataset):
             data = in_memory(data, partial(encode_questions, tokenizer=tokenizer, encoding=encoding))
         self.table, self.tokenizer = data, tokenizer
         self.row_N = np.flatnonzero(data.data.column("window").is_valid().to_numpy())
-        # Columns are selected once: that takes longer than to read some rows.
-        self._batch, self._tokens = (data.select_columns(names) for names in (_QA_BATCH, _QA_BATCH[:3:2]))
-        self._questions = data.select_columns(list(Question._fields))
         self.lengths = list_lengths(data.data, "input_ids")[self.row_N]
         """Tokens of every window, (N,)."""
         first_N = flat(data.data, "window")[self.row_N] == 0
@@ -248,28 +217,15 @@ class QASet(Dataset):
 
     def __getitem__(self, index: Sequence[int] | np.ndarray) -> QABatch:
         chosen = np.asarray(index, dtype=np.int64)
-        table = self._batch[self.row_N[chosen]]
-        inputs, shift_B, masks = padded(
-            self.tokenizer,
-            flat(table, "input_ids"),
-            flat(table, "token_type_ids"),
-            self.lengths[chosen],
-            context_BT=flat(table, "offsets")[::2] >= 0,
-            rationale_BT=flat(table, "rationale"),
-            max_context_BT=flat(table, "max_context"),
-        )
-        return QABatch(
-            inputs=inputs,
-            start_B=numbers(table, "start") + shift_B,
-            end_B=numbers(table, "end") + shift_B,
-            cls_B=numbers(table, "cls") + shift_B,
-            shift_B=shift_B,
-            feature_B=torch.from_numpy(chosen),
-            answer_type_B=numbers(table, "answer_type"),
-            number_B=numbers(table, "number"),
-            option_B=numbers(table, "option"),
-            **masks,
-        )
+        table = self.table[self.row_N[chosen]]
+        tokens_N = flat(table, "input_ids"), flat(table, "token_type_ids")
+        masks_N: dict[str, Any] = {f"{name}_BT": flat(table, name) for name in ("rationale", "max_context")}
+        masks_N["context_BT"] = flat(table, "offsets")[::2] >= 0
+        inputs, shift_B, masks = padded(self.tokenizer, *tokens_N, self.lengths[chosen], **masks_N)
+        places = {f"{name}_B": numbers(table, name) + shift_B for name in ("start", "end", "cls")}
+        classes = {f"{name}_B": numbers(table, name) for name in ("answer_type", "number", "option")}
+        where = {"shift_B": shift_B, "feature_B": torch.from_numpy(chosen)}
+        return QABatch(inputs=inputs, **where, **masks, **places, **classes)
 
     def column(self, name: str) -> list[Any]:
         """A field of every question."""
@@ -278,15 +234,15 @@ class QASet(Dataset):
 
     def questions(self, index: Sequence[int]) -> list[Question]:
         """Some of the questions."""
-        rows = self._questions[self.row_N[self.first_Q[np.asarray(index)]]]
-        return [Question(**row) for row in rows.to_pylist()]
+        table = self.table[self.row_N[self.first_Q[np.asarray(index)]]]
+        return [Question(**row) for row in table.select(Question._fields).to_pylist()]
 
     def tokens(self, index: Sequence[int] | np.ndarray) -> list[Tokens]:
         """Ids (T,) and character offsets (T, E) of the tokens of some windows."""
-        rows = self._tokens[self.row_N[np.asarray(index)]]
-        ends = np.cumsum(list_lengths(rows, "input_ids"))[:-1]
-        offsets = np.split(flat(rows, "offsets").reshape(-1, 2), ends)
-        return list(zip(np.split(flat(rows, "input_ids"), ends), offsets, strict=True))
+        table = self.table[self.row_N[np.asarray(index)]]
+        columns = flat(table, "input_ids"), flat(table, "offsets").reshape(-1, 2)
+        ends = np.cumsum(list_lengths(table, "input_ids"))[:-1]
+        return list(zip(*(np.split(values_N, ends) for values_N in columns), strict=True))
 
     def batches(self, windows_per_batch: int) -> list[list[int]]:
         """Every window once; all windows of a question stay in one batch, so that no question is split
@@ -302,16 +258,7 @@ class QASet(Dataset):
 
 
 class PairSet(Dataset):
-    """Originals beside one variant of each, in their first windows.
-
-    Args:
-        originals: questions, each id once.
-        variants: one variant of some of them.
-        variant: which.
-
-    Raises:
-        DataError: two originals have one id.
-    """
+    """Originals beside one variant of some of them. DataError where two originals have one id."""
 
     family = "shift"
     """What metrics of such sets are called."""
@@ -321,9 +268,7 @@ class PairSet(Dataset):
         ids = originals.column("id")
         first = dict(zip(ids, originals.first_Q, strict=True))
         if len(first) < len(ids):
-            raise DataError(
-                f"{len(ids) - len(first)} questions have the id of another: stories pair up by id"
-            )
+            raise DataError(f"{len(ids) - len(first)} questions have the id of another: pairs are made by id")
         self.original_N = np.array([first[name] for name in variants.column("id")])
         self._kept = variants.column("kept")
 
@@ -337,13 +282,10 @@ class PairSet(Dataset):
         common = [common_tokens(*pair, self._kept[i]) for i, pair in zip(index, tokens, strict=True)]
         row_P = torch.arange(len(common)).repeat_interleave(torch.tensor([len(found) for found in common]))
         at_PE = torch.tensor(list(chain(*common)), dtype=torch.int64).view(-1, 2)
-        return PairBatch(
-            original=original,
-            variant=variant,
-            original_P=at_PE[:, 0] + original.shift_B[row_P],
-            variant_P=at_PE[:, 1] + variant.shift_B[row_P],
-            row_P=row_P,
+        original_P, variant_P = (
+            at_PE[:, h] + half.shift_B[row_P] for h, half in enumerate((original, variant))
         )
+        return PairBatch(original, variant, original_P, variant_P, row_P)
 
     def batches(self, rows_per_batch: int) -> list[list[int]]:
         """Every pair once, similar lengths together; a pair is two rows."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from data_modules.batching.decoding import Answer, AnswerRule, decode_typed_answers
+from data_modules.batching.decoding import Answer, decode_typed_answers
 from data_modules.batching.sets import QABatch, QASet, TrainBatch
 from losses.answers import joint_answer_loss, xlnet_answer_loss
 from losses.rationale import rationale_tagging_loss
@@ -47,7 +47,6 @@ class AnswerModule(QAModule):
             equations), or all but padding (the authors' code).
         denominator: What the rationale loss is divided by: the number of tagged `tokens`, or all `positions`,
             batch x `data.encoding.max_length` (the authors' code).
-        answer_rule: Thresholds of the decision between span and answer type.
         learning_rate: Peak of the linear schedule; by default the paper's 3e-5, for RoBERTa 1e-5.
         weight_decay: Of weights; biases and normalisation weights are not decayed.
         warmup_steps: Steps in which the rate rises from 0; null goes by `warmup_ratio`.
@@ -67,7 +66,6 @@ class AnswerModule(QAModule):
         cls_source: ClsSource = "hidden",
         tagged: Tagged = "story",
         denominator: Literal["tokens", "positions"] = "tokens",
-        answer_rule: AnswerRule = AnswerRule(),  # noqa: B008  never mutated
         learning_rate: float | None = None,
         weight_decay: float = 0.01,
         warmup_steps: int | None = None,
@@ -89,7 +87,7 @@ class AnswerModule(QAModule):
             weight_decay=weight_decay,
             warmup_ratio=warmup_ratio or 0.0,
         )
-        self.rationale_weight, self.answer_rule = rationale_weight, answer_rule
+        self.rationale_weight = rationale_weight
         self.denominator: Literal["tokens", "positions"] = denominator
         if warmup_steps is None and warmup_ratio is None:
             warmup_steps = PAPER_WARMUP.get(backbone.architecture, 2000)
@@ -171,4 +169,4 @@ class AnswerModule(QAModule):
         """Windows brought together, by the rule."""
         if "texts" in outputs:
             return super().decode(data, batch, outputs)
-        return decode_typed_answers(data, batch.feature_B, *outputs["answers"], rule=self.answer_rule)
+        return decode_typed_answers(data, batch.feature_B, *outputs["answers"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,68 +17,40 @@ from data_modules.batching.samplers import BatchIndex, Draw, EpochSampler, group
 from data_modules.batching.sets import QASet, sorted_batches
 from storage.errors import DataError
 
-LENGTHS = st.lists(st.integers(1, 400), min_size=1, max_size=60)
-
 
 def batches_of(
-    classes: list[int] | None = None,
-    lengths: list[int] | None = None,
-    *,
-    per_class: int = 2,
-    batch_size: int = 4,
-    qa_every: int = 1,
-    seed: int = 0,
-    epoch: int = 0,
-    rank: int = 0,
-    world_size: int = 1,
+    classes: list[int], lengths: list[int], *, epoch: int = 0, rank: int = 0, seed: int = 0, **options: int
 ) -> list[BatchIndex]:
     """An epoch of groups, questions, or both, as the DataModules compose them."""
+    of = {"batch_size": 4, "per_class": 2, "qa_every": 1, "world_size": 1} | options
     draw: Draw | None = None
     if lengths:
-        sizes = {"batch_size": batch_size, "world_size": world_size}
+        sizes = {name: of[name] for name in ("batch_size", "world_size")}
         draw = partial(question_batches, lengths_N=np.array(lengths), **sizes)
     if classes:
-        share = {"per_class": per_class, "qa_every": qa_every, "world_size": world_size}
+        share = {name: of[name] for name in ("per_class", "qa_every", "world_size")}
         draw = partial(group_batches, class_N=np.array(classes), questions=draw, **share)
     assert draw is not None
-    sampler = EpochSampler(draw, seed=seed, rank=rank, world_size=world_size)
+    sampler = EpochSampler(draw, seed=seed, rank=rank, world_size=of["world_size"])
     sampler.set_epoch(epoch)
     found = list(sampler)
     assert len(found) == len(sampler)
     return found
 
 
-@given(
-    lengths=LENGTHS,
-    size=st.integers(1, 9),
-    order=st.sampled_from(["similar_length", "random"]),
-    world_size=st.integers(1, 4),
-)
-def test_an_epoch_takes_every_question_once(
-    lengths: list[int], size: int, order: Literal["similar_length", "random"], world_size: int
-) -> None:
-    rng, how = np.random.default_rng(0), {"batch_size": size, "world_size": world_size}
-    batches = [batch.qa for batch in question_batches(rng, np.array(lengths), order=order, **how)]
+@pytest.mark.parametrize("order", ["similar_length", "random"])
+@given(lengths=st.lists(st.integers(1, 400), min_size=1, max_size=60), size=st.integers(1, 9))
+def test_an_epoch_takes_every_question_once(lengths: list[int], size: int, order: Any) -> None:
+    rng = np.random.default_rng(0)
+    found = question_batches(rng, np.array(lengths), batch_size=size, order=order)
+    batches = [batch.qa for batch in found]
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
     assert sum(len(batch) < size for batch in batches) <= 1
 
 
-@given(lengths=LENGTHS, size=st.integers(1, 9))
-def test_sorted_batches_take_every_index_once_longest_first(lengths: list[int], size: int) -> None:
-    order = [i for batch in sorted_batches(lengths, size) for i in batch]
-    assert sorted(order) == list(range(len(lengths)))
-    assert [lengths[i] for i in order] == sorted(lengths, reverse=True)
-
-
-@given(
-    classes=st.lists(st.integers(0, 3), min_size=1, max_size=50),
-    share=st.integers(1, 5),
-    epoch=st.integers(0, 5),
-)
-def test_an_epoch_takes_every_group_once_and_spreads_the_classes(
-    classes: list[int], share: int, epoch: int
-) -> None:
-    batches = batches_of(classes, per_class=share, epoch=epoch)
+@given(classes=st.lists(st.integers(0, 3), min_size=1, max_size=50), share=st.integers(1, 5))
+def test_an_epoch_takes_every_group_once_and_spreads_the_classes(classes: list[int], share: int) -> None:
+    batches = batches_of(classes, [], per_class=share)
     present = sorted(set(classes))
     size = share * len(present)
     assert len(batches) == -(-len(classes) // size)
@@ -115,14 +87,13 @@ def test_steps_of_an_epoch_are_those_of_leis_authors(
     lengths=st.lists(st.integers(1, 99), max_size=40),
     every=st.integers(1, 3),
     world_size=st.integers(1, 4),
-    epoch=st.integers(0, 3),
 )
 def test_ranks_divide_the_single_process_list(
-    classes: list[int], lengths: list[int], every: int, world_size: int, epoch: int
+    classes: list[int], lengths: list[int], every: int, world_size: int
 ) -> None:
     if not classes and not lengths:
         return
-    batches = partial(batches_of, classes, lengths, qa_every=every, epoch=epoch)
+    batches = partial(batches_of, classes, lengths, qa_every=every, epoch=2)
     whole = batches()
     seen = Counter(dict.fromkeys(range(len(lengths)), 0))
     seen.update(window for batch in whole for window in batch.qa)
@@ -145,7 +116,7 @@ def test_ranks_divide_the_single_process_list(
 
 def test_processes_get_batches_of_similar_length_at_the_same_time() -> None:
     lengths = np.random.default_rng(0).integers(10, 400, 2000).tolist()
-    parts = [batches_of(lengths=lengths, batch_size=16, rank=rank, world_size=4) for rank in range(4)]
+    parts = [batches_of([], lengths, batch_size=16, rank=rank, world_size=4) for rank in range(4)]
     longest = [[max(lengths[i] for i in batch.qa) for batch in part] for part in parts]
     assert np.mean(np.ptp(longest, axis=0)) < 25
 
