@@ -22,8 +22,7 @@ from data_modules.schema import ChoiceQuestion
 class ChoiceSet(Dataset):
     """Questions, tokenised; indexed by the questions of a batch, which have equally many choices."""
 
-    family = "choices"
-    """What metrics of such sets are called."""
+    family = "choices"  # in the keys of metrics
 
     def __init__(
         self, questions: Sequence[ChoiceQuestion], tokenizer: Any, encoding: ChoiceEncoding, architecture: str

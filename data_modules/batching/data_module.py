@@ -136,7 +136,7 @@ class TextDataModule(pl.LightningDataModule):
         rank, world_size = process_rank()
         loaders, most = [], 0
         for _, data in self.eval_sets[stage]:
-            size = max(1, self.eval_batch_size // (4 if isinstance(data, GroupSet) else 1))  # rows of a group
+            size = self.eval_batch_size
             while len(batches := data.batches(size)) < world_size and size > 1:
                 size //= 2
             most = max(most, len(batches))

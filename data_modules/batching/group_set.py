@@ -40,8 +40,7 @@ class GroupIds(NamedTuple):
 class GroupSet(Dataset):
     """Groups, tokenised: records, or their table."""
 
-    family = "bias"
-    """What metrics of such sets are called."""
+    family = "bias"  # in the keys of metrics
 
     def __init__(self, data: Sequence[Group] | datasets.Dataset, tokenizer: Any, encoding: Encoding) -> None:
         if not isinstance(data, datasets.Dataset):
@@ -100,6 +99,7 @@ class GroupSet(Dataset):
         candidate_BSE = self._candidate_RSE[index] + shift_B.view(-1, 1, 1)
         return inputs, masks["context"], candidate_BSE.unsqueeze(1)
 
-    def batches(self, groups_per_batch: int) -> list[list[int]]:
-        """Every group once, similar lengths together."""
-        return sorted_batches(self.lengths.reshape(-1, 4).max(axis=1, initial=0), groups_per_batch)
+    def batches(self, rows_per_batch: int) -> list[list[int]]:
+        """Every group once, similar lengths together; a group is four rows."""
+        longest_N = self.lengths.reshape(-1, 4).max(axis=1, initial=0)
+        return sorted_batches(longest_N, max(1, rows_per_batch // 4))

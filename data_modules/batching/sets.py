@@ -187,8 +187,7 @@ class QASet(Dataset):
     without an answer. All variants of one source must agree, or their numbers do not compare.
     """
 
-    family = "qa"
-    """What metrics of such sets are called."""
+    family = "qa"  # in the keys of metrics
 
     def __init__(
         self,
@@ -260,8 +259,7 @@ class QASet(Dataset):
 class PairSet(Dataset):
     """Originals beside one variant of some of them. DataError where two originals have one id."""
 
-    family = "shift"
-    """What metrics of such sets are called."""
+    family = "shift"  # in the keys of metrics
 
     def __init__(self, originals: QASet, variants: QASet, variant: str = "") -> None:
         self.originals, self.variants, self.variant = originals, variants, variant
