@@ -11,9 +11,8 @@ from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from data_modules.batching.choice_set import ChoiceSet, by_count
 from data_modules.batching.data_module import EvalSet, TextDataModule, TrainSet, by_stage
-from data_modules.batching.samplers import BatchIndex, length_bucketed, shuffled
+from data_modules.batching.samplers import BatchIndex, cut, length_bucketed
 from data_modules.encoding.choices import ChoiceEncoding
-from data_modules.encoding.tables import process_rank
 from data_modules.sources import read_choices, split_labels
 from storage.errors import DataError
 
@@ -117,7 +116,6 @@ class ChoicesDataModule(TextDataModule):
             lengths_Q=train_set.choices.lengths,
             members=by_count(train_set.choices.counts),
             choices=self.choices,
-            world_size=process_rank()[1],
         )
 
 
@@ -127,7 +125,6 @@ def choice_batches(
     lengths_Q: np.ndarray,
     members: Mapping[int, list[int]],
     choices: Choices,
-    world_size: int = 1,
 ) -> list[BatchIndex]:
     """An epoch of multiple-choice questions, each once, in batches with equally many choices.
 
@@ -136,7 +133,6 @@ def choice_batches(
         lengths_Q: tokens of the longest row of every question.
         members: questions by their numbers of choices.
         choices: size of a batch, and whether the order is drawn.
-        world_size: how many processes take batches at the same time.
     """
     batches, size = list[list[int]](), choices.batch_size
     for of_count in members.values():
@@ -144,7 +140,7 @@ def choice_batches(
             drawn = length_bucketed(lengths_Q[of_count], size, rng)
             batches += [[of_count[i] for i in batch] for batch in drawn]
         else:
-            batches += [of_count[at : at + size] for at in range(0, len(of_count), size)]
+            batches += cut(of_count, size)
     if choices.shuffle:
-        batches = shuffled(batches, lengths_Q, rng, world_size)
+        batches = [batches[i] for i in rng.permutation(len(batches))]
     return [BatchIndex(choices=tuple(batch)) for batch in batches]

@@ -32,35 +32,26 @@ class BatchIndex(NamedTuple):
     choices: tuple[int, ...] = ()
 
 
+def cut(index: list[int], size: int) -> list[list[int]]:
+    """Parts of `size`; the last may be smaller."""
+    return [index[at : at + size] for at in range(0, len(index), size)]
+
+
 def length_bucketed(
-    lengths_N: np.ndarray, batch_size: int, rng: np.random.Generator, together: int = 1
+    lengths_N: np.ndarray, batch_size: int, rng: np.random.Generator, world_size: int = 1
 ) -> list[list[int]]:
-    """Shuffled batches of similar length: shuffle, sort within pools of batches, cut, shuffle again.
+    """Batches of similar length: shuffle, sort within pools of batches, cut, shuffle again.
 
-    The last batch may be smaller. For `together`, see `shuffled`.
+    So are each `world_size` of them, which as many processes take at the same time: none waits for another's
+    long batch. What is not enough for all processes is drawn at random, and comes last.
     """
-    order_N = rng.permutation(len(lengths_N))
-    batches: list[list[int]] = []
-    for at in range(0, len(order_N), batch_size * POOL):
-        pool = order_N[at : at + batch_size * POOL]
-        pool = pool[np.argsort(lengths_N[pool], kind="stable")]
-        batches += [pool[i : i + batch_size].tolist() for i in range(0, len(pool), batch_size)]
-    return shuffled(batches, lengths_N, rng, together)
-
-
-def shuffled(
-    batches: list[list[int]], lengths_N: np.ndarray, rng: np.random.Generator, together: int
-) -> list[list[int]]:
-    """Batches in random order, but so that each `together` of them, which as many processes take at the same
-    time, are of similar length: none of these processes waits for another's long batch."""
-    order = rng.permutation(len(batches))
-    if together > 1:
-        longest = np.array([max(lengths_N[batch]) for batch in batches])
-        # Drawn at random before sorting: what is left over at the end is not always the longest.
-        spare, kept = np.split(order, [len(batches) % together])
-        units = kept[np.argsort(longest[kept], kind="stable")].reshape(-1, together)
-        order = np.concatenate([units[rng.permutation(len(units))].ravel(), spare])
-    return [batches[i] for i in order]
+    order_N, together = rng.permutation(len(lengths_N)), batch_size * world_size
+    spare_N, order_N = np.split(order_N, [-(-len(order_N) // batch_size) % world_size * batch_size])
+    steps: list[list[int]] = []
+    for pool in cut(order_N.tolist(), together * POOL):
+        steps += cut(sorted(pool, key=lengths_N.__getitem__), together)
+    ordered = [steps[i] for i in rng.permutation(len(steps))]
+    return [batch for step in [*ordered, spare_N.tolist()] for batch in cut(step, batch_size)]
 
 
 def question_batches(
@@ -73,10 +64,9 @@ def question_batches(
 ) -> list[BatchIndex]:
     """An epoch of question windows, each once: those of similar length share a batch, or any."""
     if order == "random":
-        every = rng.permutation(len(lengths_N)).tolist()
-        drawn = [every[at : at + batch_size] for at in range(0, len(every), batch_size)]
+        drawn = cut(rng.permutation(len(lengths_N)).tolist(), batch_size)
     else:
-        drawn = length_bucketed(lengths_N, batch_size, rng, together=world_size)
+        drawn = length_bucketed(lengths_N, batch_size, rng, world_size)
     return [BatchIndex(qa=tuple(batch)) for batch in drawn]
 
 

@@ -19,10 +19,8 @@ def sampler(of: list[int], *, shuffle: bool = True, rank: int = 0, world_size: i
     """The batches of questions with so many choices."""
     lengths = np.array([7 * i % 13 + 1 for i in range(len(of))])
     choices = Choices(batch_size=2, shuffle=shuffle)
-    options = {"members": by_count(of), "choices": choices, "world_size": world_size}
-    return EpochSampler(
-        partial(choice_batches, lengths_Q=lengths, **options), rank=rank, world_size=world_size
-    )
+    draw = partial(choice_batches, lengths_Q=lengths, members=by_count(of), choices=choices)
+    return EpochSampler(draw, rank=rank, world_size=world_size)
 
 
 @given(counts, st.booleans(), st.integers(0, 3))
