@@ -16,10 +16,6 @@ from torch.utils.data import DataLoader, Sampler
 
 from storage.errors import DataError
 
-Draw = Callable[[np.random.Generator], list["BatchIndex"]]
-"""Makes all batches of an epoch out of a random generator; as many in every epoch."""
-
-
 POOL = 50
 """Batches within which lengths are sorted."""
 
@@ -30,6 +26,10 @@ class BatchIndex(NamedTuple):
     groups: tuple[int, ...] = ()
     qa: tuple[int, ...] = ()
     choices: tuple[int, ...] = ()
+
+
+Draw = Callable[[np.random.Generator], list[BatchIndex]]
+"""Makes all batches of an epoch out of a random generator; as many in every epoch."""
 
 
 def cut(index: list[int], size: int) -> list[list[int]]:

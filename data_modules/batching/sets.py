@@ -13,6 +13,7 @@ windows or pairs of a set, Q questions.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain
@@ -266,7 +267,8 @@ class PairSet(Dataset):
         ids = originals.column("id")
         first = dict(zip(ids, originals.first_Q, strict=True))
         if len(first) < len(ids):
-            raise DataError(f"{len(ids) - len(first)} questions have the id of another: pairs are made by id")
+            name, count = Counter(ids).most_common(1)[0]
+            raise DataError(f"{count} questions have the id {name!r}: stories and variants are paired by id")
         self.original_N = np.array([first[name] for name in variants.column("id")])
         self._kept = variants.column("kept")
 

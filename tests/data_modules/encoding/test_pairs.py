@@ -40,7 +40,7 @@ def test_common_tokens_are_the_same_words_in_the_same_places(kind: str, variant:
 
 def test_originals_of_one_id_cannot_be_told_apart() -> None:
     data = QASet(EXAMPLES[:1] * 2, tokenizer("words_bert"), Encoding())
-    with pytest.raises(DataError, match="1 questions have the id of another"):
+    with pytest.raises(DataError, match="2 questions have the id"):
         PairSet(data, data)
 
 
