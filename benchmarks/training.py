@@ -1,272 +1,263 @@
-"""Throughput of fine-tuning, ours and others', on the same questions.   python -m benchmarks training
+"""Throughput of fine-tuning: ours, Hugging Face's Trainer twice, plain Lightning.
 
-Every repetition draws new questions; every system trains on all of their windows, in a process of its own
-that has warmed up on another draw. Timed is one epoch, with its sampling, padding, clipping and optimizer
-steps; building the model is not. The share of the peak is model FLOPs utilisation on real tokens.
-
-python -m benchmarks gpu: RoBERTa shapes on one GPU against the tuned Trainer, with bfloat16, larger batches
-and worker processes for all; of two epochs the second is timed, when everything is compiled. Without a GPU it
-says so and measures nothing.
+Every turn draws new questions with SQuAD's mix of lengths, on which every system trains a fresh model for one
+epoch: sampling, padding, clipping and optimizer steps are timed.
 """
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
+import numpy as np
+import pytorch_lightning as pl
 import torch
-from torch import nn
+import transformers
+from datasets import Dataset
+from torch.utils.data import DataLoader
+from transformers import AutoConfig, AutoModelForQuestionAnswering, AutoTokenizer, DataCollatorWithPadding
 
-from benchmarks.clock import synchronise
-from benchmarks.report import Row, rows_of
-from benchmarks.trainers import SYSTEMS, Job, fit_flags, interventune, trainer_tuned
-from benchmarks.turns import Turn, in_turns, own_processes
-from benchmarks.workload import VOCABULARY, make_workload
+from benchmarks.side_by_side import Turn, in_turns, table
+from data_modules.encoding.questions import encode_questions
+from data_modules.encoding.windows import Encoding
+from data_modules.records import write_records
+from data_modules.schema import QAExample, Span
+from data_modules.sources import read_questions
+from data_modules.stories.word_tokenizer import build_tokenizer
+from training.cli import main
+from training.precision import faster_precision
 
-OURS, TUNED = "interventune", "Trainer, tuned"
-FLOAT32 = {"Trainer, run_qa's defaults", "plain Lightning"}
-"""The systems whose peak is that of float32."""
+ENCODING = Encoding(max_length=384)
+"""What run_qa.py takes by default, and what all systems get."""
+# Windows of 11,877 questions of SQuAD 1.1 (44 articles of its training part) in BERT's uncased vocabulary,
+# by `length // 8`; the last bin is 384, where long contexts are cut. Mean 160.9.
+HISTOGRAM = [
+    *(0, 0, 0, 0, 4, 54, 195, 228, 284, 383, 378, 464, 532, 557, 634, 565, 676, 597, 569, 610, 493, 505, 536),
+    *(465, 364, 385, 309, 208, 187, 224, 209, 165, 188, 166, 105, 79, 77, 80, 81, 59, 52, 45, 34, 43, 19, 24),
+    *(20, 24, 146),
+]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """An encoder with random weights.
+class Shape(NamedTuple):
+    """An encoder with random weights, how many questions a turn has, and its batch size."""
 
-    Args:
-        name: in the tables.
-        architecture: row of the table of backbones.
-        config: transformers' configuration.
-        questions: in the warm-up, and in each repetition.
-    """
-
-    name: str
+    architecture: str
     config: dict[str, Any]
     questions: int
-    architecture: str = "bert"
+    batch_size: int = 16
 
 
-def sizes(layers: int, hidden: int, heads: int, inner: int, vocabulary: int = VOCABULARY) -> dict[str, Any]:
+def sizes(layers: int, hidden: int, heads: int, vocabulary: int = 30_522, **more: int) -> dict[str, Any]:
     """A configuration of BERT or RoBERTa."""
-    return {
-        "num_hidden_layers": layers,
-        "hidden_size": hidden,
-        "num_attention_heads": heads,
-        "intermediate_size": inner,
-        "vocab_size": vocabulary,
-    }
+    names = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
+    return dict(zip(names, (layers, hidden, heads, 4 * hidden, vocabulary), strict=True)) | more
 
 
-SHAPES = (
-    Shape(name="minilm", config=sizes(6, 384, 12, 1536), questions=80),
-    Shape(name="tiny", config=sizes(2, 128, 2, 512), questions=480),
-)
-QUICK = (Shape(name="tiny", config=sizes(1, 32, 2, 64, 500), questions=10),)
-
-_ROBERTA = {"max_position_embeddings": 514, "type_vocab_size": 1, "pad_token_id": 1}
-WORKERS = 4
-BASE = Shape(
-    name="roberta-base",
-    architecture="roberta",
-    config=sizes(12, 768, 12, 3072, 50_265) | _ROBERTA,
-    questions=8192,
-)
-LARGE = Shape(
-    name="roberta-large",
-    architecture="roberta",
-    config=sizes(24, 1024, 16, 4096, 50_265) | _ROBERTA,
-    questions=4096,
-)
-BATCH_SIZES = {BASE.name: 128, LARGE.name: 64}
-VARIANTS: dict[str, tuple[str, ...]] = {
-    OURS: (),
-    f"{OURS}, sdpa": ("--backbone.attention=sdpa",),
-    f"{OURS}, flash attention": ("--backbone.attention=flash_attention_2",),
-    f"{OURS}, flex attention": ("--backbone.attention=flex_attention",),
-    f"{OURS}, compiled": ("--run.compile=true",),
+ROBERTA = {"max_position_embeddings": 514, "type_vocab_size": 1, "pad_token_id": 1}
+SHAPES = {
+    "minilm": Shape("bert", sizes(6, 384, 12), 80),
+    "tiny": Shape("bert", sizes(2, 128, 2), 480),
+    "roberta-large": Shape("roberta", sizes(24, 1024, 16, 50_265, **ROBERTA), 4096, 64),
 }
-"""Flags of ours that may pay on a GPU; the first one is what is compared."""
-
-Run = tuple[Callable[[Job, Path, int], Turn], Job]
-"""A system and its job; the tokenizer is filled in."""
 
 
-def measure(*, repeats: int, quick: bool) -> list[Row]:
-    """Samples per second of every system, for every shape; real tokens per second, share of the peak of
-    matrix products, steps and peak memory as notes."""
-    kinds = (torch.float32, torch.bfloat16)
-    peaks = {dtype: measured_peak(dtype, repeats=1 if quick else 10) for dtype in kinds}
-    rows: list[Row] = []
-    for shape in QUICK if quick else SHAPES:
-        job = Job(architecture=shape.architecture, config=shape.config)
-        runs = {name: (system, job) for name, system in SYSTEMS.items()}
-        peak = {name: peaks[torch.float32 if name in FLOAT32 else torch.bfloat16] for name in runs}
-        rows += measure_shape(f"training/{shape.name}", shape, runs, repeats, peak, apart=not quick)
-    return rows
+class Job(NamedTuple):
+    """What all systems train on: a model's shape, a folder with a tokenizer, a file of questions, a seed."""
+
+    shape: Shape
+    tokenizer: str
+    file: Path
+    seed: int
 
 
-def measure_shape(
-    benchmark: str,
-    shape: Shape,
-    runs: Mapping[str, Run],
-    repeats: int,
-    peak: Mapping[str, float],
-    *,
-    apart: bool = True,
-    extra_note: tuple[str, Callable[[Job, Path], float]] | None = None,
-) -> list[Row]:
-    """All systems on one shape, in turns, each warmed up on a draw of its own.
-
-    A variant of ours that does not run here is left out, and the screen says why. The others get the batch
-    size that ours turns out to have.
-
-    Args:
-        benchmark: its name.
-        shape: of the model.
-        runs: the systems; ours is the first.
-        repeats: how many.
-        peak: FLOP/s that each system could reach.
-        apart: each system in a process of its own.
-        extra_note: a name, and what measures it for ours.
-    """
-    with tempfile.TemporaryDirectory() as folder, own_processes(runs, apart=apart) as call:
-        work = make_workload(
-            Path(folder),
-            draws=[shape.questions] * (repeats + 1),
-            architecture=shape.architecture,
-            vocabulary=shape.config["vocab_size"],
-        )
-        jobs: dict[str, Job] = {}
-        batch_size = 0
-        for name, (system, job) in runs.items():
-            job = replace(job, tokenizer=work.tokenizer, batch_size=batch_size or job.batch_size)
-            try:
-                warm = call[name](system, job, work.files[0], 0)
-            except Exception as error:  # a kernel that is absent, a compiler that gives up: dozens of types
-                if not name.startswith(f"{OURS}, "):
-                    raise
-                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-                print(f"{benchmark}: {name} left out: {reason}", flush=True)
-                continue
-            jobs[name] = job
-            if name == OURS:
-                batch_size = max(1, round(len(work.lengths[0]) / warm.notes["steps"]))
-        extra = {extra_note[0]: call[OURS](extra_note[1], jobs[OURS], work.files[0])} if extra_note else {}
-        measured = in_turns(
-            jobs,
-            repeats,
-            lambda name, turn: call[name](runs[name][0], jobs[name], work.files[turn + 1], turn),
-        )
-    turns: dict[str, list[Turn]] = {}
-    for name, made in measured.items():
-        turns[name] = []
-        for lengths, turn in zip(work.lengths[1:], made, strict=True):
-            share = training_flops(shape.config, lengths) * turn.figure / peak[name]
-            notes = {"real tokens/s": sum(lengths) * turn.figure, "share of the measured matmul peak": share}
-            notes |= {"peak TFLOP/s": peak[name] / 1e12, "samples": len(lengths)}
-            notes |= turn.notes | (extra if name == OURS else {})
-            turns[name].append(Turn(len(lengths) * turn.figure, notes))
-    return rows_of(benchmark, "samples/s", turns)
+def measure(name: str, *, repeats: int) -> str:
+    """A table of samples a second, and on a GPU the share of its peak (model FLOPs utilisation)."""
+    if "roberta" in name and not torch.cuda.is_available():
+        return f"training/{name}: skipped, torch finds no CUDA device here"
+    with tempfile.TemporaryDirectory() as folder:
+        jobs = [(make_job(SHAPES[name], Path(folder), seed),) for seed in range(repeats + 1)]
+        return table(f"training/{name}", "samples/s", in_turns(SYSTEMS, jobs))
 
 
-def on_gpu(*, repeats: int, quick: bool) -> list[Row]:
-    """Samples per second, and as notes the share of the measured peak of bfloat16 matrix products, peak
-    memory and, for ours, how often a step waits for the GPU. Nothing where there is no GPU."""
-    if not torch.cuda.is_available():
-        print("gpu: skipped, torch finds no CUDA device here")
-        return []
-    # One GPU for every system: where there are several, Trainer would take them all.
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")
-    peak = measured_peak(torch.bfloat16, "cuda", repeats=50)
-    torch.cuda.empty_cache()
-    rows: list[Row] = []
-    for shape in (BASE, LARGE):
-        shape = replace(shape, questions=512) if quick else shape
-        found = runs(shape, BATCH_SIZES[shape.name])
-        waits = ("synchronisations per step", synchronisations)
-        peaks = dict.fromkeys(found, peak)
-        rows += measure_shape(f"gpu/{shape.name}", shape, found, repeats, peaks, extra_note=waits)
-    return rows
+def make_job(shape: Shape, folder: Path, seed: int) -> Job:
+    """Questions of made-up words with SQuAD's mix of lengths, whose answer is a word of the context."""
+    words, rng = shape.config["vocab_size"] - 7, np.random.default_rng(seed)  # 7: special tokens at most
+    path = str(folder / "tokenizer")
+    build_tokenizer(shape.architecture, (f"w{i}" for i in range(words))).save_pretrained(path)
+    special = AutoTokenizer.from_pretrained(path).num_special_tokens_to_add(pair=True)
+    bins = rng.choice(len(HISTOGRAM), shape.questions, p=np.divide(HISTOGRAM, sum(HISTOGRAM)))
+    examples = []
+    for i, length in enumerate(np.minimum(bins * 8 + rng.integers(0, 8, len(bins)), ENCODING.max_length)):
+        drawn = [f"w{word}" for word in rng.integers(0, words, length - special)]
+        question, context = drawn[:12], drawn[12:]  # the median question
+        at = int(rng.integers(len(context)))
+        start = sum(len(word) + 1 for word in context[:at])
+        answer = Span(start, start + len(context[at]), context[at])
+        examples.append(QAExample(f"q{i}", " ".join(context), " ".join(question), (answer,), dataset="squad"))
+    write_records(examples, file := folder / f"questions_{seed}.jsonl")
+    return Job(shape, path, file, seed)
 
 
-def runs(shape: Shape, batch_size: int, device: str = "cuda") -> dict[str, Run]:
-    """All variants of ours that may run here, and the tuned Trainer."""
-    job = Job(
-        architecture=shape.architecture,
-        config=shape.config,
-        device=device,
-        batch_size=batch_size,
-        epochs=2,
-        workers=WORKERS if device == "cuda" else 0,
-    )
-    ours: dict[str, Run] = {
-        name: (interventune, replace(job, flags=(*flags, f"--data.qa_batch_size={batch_size}")))
-        for name, flags in VARIANTS.items()
-        if "flash" not in name or find_spec("flash_attn")
-    }
-    return ours | {TUNED: (trainer_tuned, job)}
+class EpochClock(pl.Callback):
+    """Seconds of an epoch, from before its first batch is fetched until its last step."""
+
+    seconds = 0.0
+
+    def on_train_epoch_start(self, *_: Any) -> None:
+        """Before the first batch is fetched."""
+        self.began = now()
+
+    def on_train_epoch_end(self, *_: Any) -> None:
+        """After the last step, before checkpoints are written."""
+        self.seconds = now() - self.began
 
 
-def synchronisations(job: Job, file: Path) -> float:
-    """How often a step of ours makes the host wait for the GPU, with logging out of the way."""
-    from benchmarks.clock import SyncCounter
-    from training.cli import main
+def now() -> float:
+    """Seconds, when the GPU has done what it was told."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
 
+
+def interventune(job: Job) -> Turn:
+    """`interventune train fit` with what configs/base.yaml says, nothing that makes it faster."""
     with tempfile.TemporaryDirectory() as root:
-        flags = [*fit_flags(replace(job, epochs=1), file, 0, root), "--trainer.devices=1"]
-        flags += ["--trainer.log_every_n_steps=1000000", "--trainer.callbacks+=benchmarks.clock.SyncCounter"]
-        callbacks: list[Any] = main(flags).trainer.callbacks
-    counter = next(callback for callback in callbacks if isinstance(callback, SyncCounter))
-    return counter.found / max(1, counter.steps)
+        config = ", ".join(f"{key}: {value}" for key, value in job.shape.config.items())
+        flags = [
+            *("--model=training.modules.qa.QAModule", "--backbone.checkpoint=random"),
+            *(f"--backbone.architecture={job.shape.architecture}", f"--backbone.config={{{config}}}"),
+            *(f"--backbone.tokenizer={job.tokenizer}", f"--data.train_qa={job.file}"),
+            *(f"--data.qa_batch_size={job.shape.batch_size}", f"--seed_everything={job.seed}"),
+            *(f"--run.root={root}/runs", f"--data.cache={root}/cache", "--trainer.devices=1"),
+            "--trainer.callbacks+=benchmarks.training.EpochClock",
+        ]
+        cli = main(["fit", "--trainer.enable_progress_bar=false", *flags])
+    return measured(job, next(c for c in cli.trainer.callbacks if isinstance(c, EpochClock)).seconds)
 
 
-def matrix_weights(config: Mapping[str, Any]) -> int:
-    """Weights of an encoder that every token is multiplied with: its linear layers and the span head.
+def trainer_defaults(job: Job) -> Turn:
+    """Trainer as run_qa.py sets it up: rows padded to 384, float32, 8 a batch, shuffled."""
+    return hugging_face(job, {"padding": "max_length", "max_length": ENCODING.max_length})
 
-    Embeddings are looked up, biases and normalisation weights are next to nothing.
 
-    Args:
-        config: `num_hidden_layers`, `hidden_size` and `intermediate_size` of BERT or RoBERTa.
-    """
-    hidden, inner = config["hidden_size"], config["intermediate_size"]
-    return int(config["num_hidden_layers"] * (4 * hidden * hidden + 2 * hidden * inner) + 2 * hidden)
+def trainer_tuned(job: Job) -> Turn:
+    """Trainer as an expert sets it up: the faster precision, similar lengths together, padded to the longest
+    of the batch and a multiple of 16, our batch size, the fused optimizer."""
+    return hugging_face(
+        job,
+        {"pad_to_multiple_of": 16},
+        bf16=faster_precision() == "bf16-mixed",
+        train_sampling_strategy="group_by_length",
+        per_device_train_batch_size=job.shape.batch_size,
+        optim="adamw_torch_fused",
+    )
+
+
+def plain_lightning(job: Job) -> Turn:
+    """A LightningModule as in a tutorial: shuffled, padded to the longest of the batch, float32, AdamW."""
+
+    class PlainModule(pl.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model_of(job)
+
+        def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+            loss: torch.Tensor = self.model(**batch).loss
+            return loss
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.AdamW(self.parameters(), lr=3e-5, weight_decay=0.01)
+
+    pl.seed_everything(job.seed, verbose=False)
+    collator = DataCollatorWithPadding(AutoTokenizer.from_pretrained(job.tokenizer))
+    rows: Any = windows(job)
+    loader: Any = DataLoader(rows, batch_size=job.shape.batch_size, shuffle=True, collate_fn=collator)
+    off = dict.fromkeys(
+        ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
+    )
+    clock = EpochClock()
+    pl.Trainer(max_epochs=1, devices=1, callbacks=[clock], **off).fit(PlainModule(), loader)
+    return measured(job, clock.seconds)
+
+
+SYSTEMS: dict[str, Callable[[Job], Turn]] = {
+    "interventune": interventune,
+    "Trainer, run_qa's defaults": trainer_defaults,
+    "Trainer, tuned": trainer_tuned,
+    "plain Lightning": plain_lightning,
+}
+
+
+def windows(job: Job) -> list[dict[str, Any]]:
+    """The windows of a file as Trainer takes them: the same rows and targets that our DataModule makes."""
+    tokenizer = AutoTokenizer.from_pretrained(job.tokenizer)
+    made = encode_questions(list(read_questions(str(job.file))), tokenizer, ENCODING).to_pylist()
+    kept = [name for name in tokenizer.model_input_names if name != "attention_mask"]
+    return [
+        {name: row[name] for name in kept} | {"start_positions": row["start"], "end_positions": row["end"]}
+        for row in made
+    ]
+
+
+def model_of(job: Job) -> Any:
+    """transformers' own model of the shape."""
+    config = AutoConfig.for_model(job.shape.architecture, **job.shape.config)
+    return AutoModelForQuestionAnswering.from_config(config)
+
+
+def hugging_face(job: Job, padding: Mapping[str, Any], **options: Any) -> Turn:
+    """An epoch of Trainer."""
+    clock = EpochClock()
+
+    class Clock(transformers.TrainerCallback):
+        def on_epoch_begin(self, *_: Any, **__: Any) -> None:
+            clock.on_train_epoch_start()
+
+        def on_epoch_end(self, *_: Any, **__: Any) -> None:
+            clock.on_train_epoch_end()
+
+    transformers.set_seed(job.seed)
+    options |= dict.fromkeys(("save_strategy", "logging_strategy", "eval_strategy"), "no")
+    options |= {"num_train_epochs": 1, "seed": job.seed, "report_to": [], "disable_tqdm": True}
+    # Lengths are grouped among 50 batches, as on a data set of SQuAD's size; on a draw Trainer would make its
+    # pools smaller, and pad more.
+    pools = partial(transformers.trainer_pt_utils.get_length_grouped_indices, mega_batch_mult=50)
+    collator = DataCollatorWithPadding(AutoTokenizer.from_pretrained(job.tokenizer), **padding)
+    with (
+        tempfile.TemporaryDirectory() as root,
+        patch.object(transformers.trainer_pt_utils, "get_length_grouped_indices", pools),
+    ):
+        arguments = transformers.TrainingArguments(root, use_cpu=not torch.cuda.is_available(), **options)
+        rows = Dataset.from_list(windows(job))
+        trainer = transformers.Trainer(model_of(job), arguments, collator, rows, callbacks=[Clock()])
+        trainer.remove_callback(transformers.PrinterCallback)
+        trainer.train()
+    return measured(job, clock.seconds)
+
+
+def measured(job: Job, seconds: float) -> Turn:
+    """Windows a second; on a GPU with the share of its measured bfloat16 peak (model FLOPs utilisation)."""
+    lengths = [len(row["input_ids"]) for row in windows(job)]
+    utilisation = {}
+    if torch.cuda.is_available():
+        one, two = torch.randn(2, 8192, 8192, dtype=torch.bfloat16, device="cuda")
+        product = torch.utils.benchmark.Timer("one @ two", globals=locals()).timeit(50).mean
+        peak = 2 * 8192**3 / product
+        utilisation = {"MFU": training_flops(job.shape.config, lengths) / seconds / peak}
+    return Turn(len(lengths) / seconds, utilisation)
 
 
 def training_flops(config: Mapping[str, Any], lengths: Iterable[int]) -> int:
-    """Floating-point operations of a forward and a backward pass over rows of these lengths.
+    """Floating-point operations of a forward and a backward pass over rows of these lengths, without padding.
 
-    Two for every weight and token forwards, four backwards; attention adds the products of queries with keys
-    and of weights with values: 4 x layers x hidden x length^2 forwards, twice that backwards. Real tokens
-    only: padding is work that nobody asked for. (Kaplan et al. 2020, section 2.1, with backward passes.)
-
-    Args:
-        config: as in `matrix_weights`.
-        lengths: tokens of every row.
+    Two for every weight and token forwards, four backwards; attention adds 4 x layers x hidden x length^2
+    forwards, twice that backwards (Kaplan et al. 2020, section 2.1, with backward passes).
     """
-    rows = list(lengths)
-    attention = 12 * config["num_hidden_layers"] * config["hidden_size"] * sum(n * n for n in rows)
-    return 6 * matrix_weights(config) * sum(rows) + attention
-
-
-def measured_peak(dtype: torch.dtype, device: str = "cpu", repeats: int = 10) -> float:
-    """FLOP/s of a large matrix product as torch does it here, the best of some seconds of trying.
-
-    The product is one of a linear layer (`x @ W^T`), 2048 x 2048 on CPUs and 8192 x 8192 on GPUs.
-    """
-    N = 2048 if device == "cpu" else 8192
-    layer = nn.Linear(N, N, bias=False, dtype=dtype, device=device)
-    x_NN = torch.randn(N, N, dtype=dtype, device=device)
-    best = float("inf")
-    with torch.no_grad():
-        for _ in range(repeats):
-            synchronise()
-            began = time.perf_counter()
-            layer(x_NN)
-            synchronise()
-            best = min(best, time.perf_counter() - began)
-    return 2 * N**3 / best
+    rows, hidden, layers = list(lengths), config["hidden_size"], config["num_hidden_layers"]
+    weights = layers * (4 * hidden * hidden + 2 * hidden * config["intermediate_size"]) + 2 * hidden
+    return int(6 * weights * sum(rows) + 12 * layers * hidden * sum(n * n for n in rows))

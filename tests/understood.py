@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.__main__ import parser as benchmarks_parser
+from benchmarks.__main__ import compare
 from data_modules.__main__ import build_parser as data_parser
 from evaluation.__main__ import build_parser
 from evaluation.reproduce.tiny_classifier import save_classifier
@@ -24,7 +24,7 @@ def understood(command: list[str]) -> None:
         _, others = make_parser(Select, "select").parse_known_args(arguments[1:])
         assert all(flag.startswith("--") and "=" in flag for flag in others)
     elif module == "benchmarks":
-        benchmarks_parser().parse_args(arguments)
+        make_parser(compare, module).parse_args(arguments)
     elif module == "training" and arguments[0] != "demo":
         with pytest.raises(SystemExit) as stop:
             run_command(checked_configs([*arguments, "--print_config"]))

@@ -1,0 +1,82 @@
+"""Systems take turns, each in a process of its own that stays alive between its turns."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import re
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from importlib.metadata import version
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+import torch
+
+
+class Turn(NamedTuple):
+    """What a system did in one turn."""
+
+    rate: float
+    """Per second, of what was asked for: the same for all systems."""
+    notes: Mapping[str, float]
+    found: Any = None
+    """What systems are to agree on."""
+
+
+def in_turns(
+    systems: Mapping[str, Callable[..., Turn]], turns: Sequence[tuple[Any, ...]]
+) -> dict[str, list[Turn]]:
+    """Every system with the arguments of each turn; the first turn warms up and is dropped.
+
+    A process of its own keeps a system from the others' settings (threads, caches of kernels). It is spawned:
+    a fork would inherit threads.
+    """
+    made: dict[str, list[Turn]] = {name: [] for name in systems}
+    with ExitStack() as stack:
+        pools = {
+            name: stack.enter_context(ProcessPoolExecutor(1, mp_context=get_context("spawn")))
+            for name in systems
+        }
+        for arguments in turns:
+            for name, system in systems.items():
+                made[name].append(pools[name].submit(system, *arguments).result())
+    return {name: measured[1:] for name, measured in made.items()}
+
+
+def table(title: str, unit: str, made: Mapping[str, Sequence[Turn]]) -> str:
+    """Medians over turns with their range, and how many times as fast the first system is, turn by turn."""
+    ours, *_ = made.values()
+    rows = []
+    for system, turns in made.items():
+        ratios = [own.rate / turn.rate for own, turn in zip(ours, turns, strict=True)]
+        row: dict[str, Any] = {"system": system, unit: spread([turn.rate for turn in turns])}
+        row["ours is faster by"] = "" if turns is ours else spread(ratios)
+        row |= {key: spread([turn.notes[key] for turn in turns]) for key in turns[0].notes}
+        rows.append(row)
+    return f"\n{title}, {len(ours)} turns\n\n{pd.DataFrame(rows).to_string(index=False)}\n"
+
+
+def spread(values: Sequence[float]) -> str:
+    """The median, and the range.
+
+    >>> spread([2.0, 1.0, 4.0])
+    '2 (1 to 4)'
+    """
+    low, middle, high = (f"{x:.4g}" for x in (min(values), statistics.median(values), max(values)))
+    return middle if low == high else f"{middle} ({low} to {high})"
+
+
+def machine() -> str:
+    """The date, the processor and the versions that figures hold for."""
+    cpuinfo = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*: (.*)", cpuinfo.read_text() if cpuinfo.exists() else "")
+    name = found[1] if found else platform.machine()
+    if torch.cuda.is_available():
+        name += f", {torch.cuda.get_device_name()}"
+    versions = ", ".join(f"{package} {version(package)}" for package in ("torch", "transformers"))
+    return f"{datetime.date.today()}, {name}, {torch.get_num_threads()} threads, {versions}"
