@@ -34,11 +34,11 @@ check: $(STAMP)  ## formatting, lint, types, import direction
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(STAMP)  ## how fast, against Hugging Face's Trainer and plain ways, side by side (an hour on two cores)
+bench: $(STAMP)  ## how fast, against Hugging Face's Trainer, plain Lightning and lm-evaluation-harness, in turns
 	$(BIN)/python -m benchmarks
 
-bench-gpu: $(STAMP)  ## the same for roberta-base and roberta-large shapes; skips itself without a GPU
-	$(BIN)/python -m benchmarks gpu
+bench-gpu: $(STAMP)  ## the same for the shape of roberta-large; skips itself without a GPU
+	$(BIN)/python -m benchmarks training --shape roberta-large
 
 chaos: $(STAMP)  ## kills at random moments, full and read-only disks: what is lost?
 	$(BIN)/python -m pytest -m chaos tests/chaos

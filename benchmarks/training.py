@@ -19,6 +19,7 @@ import pytorch_lightning as pl
 import torch
 import transformers
 from datasets import Dataset
+from torch.utils.benchmark import Timer
 from torch.utils.data import DataLoader
 from transformers import AutoConfig, AutoModelForQuestionAnswering, AutoTokenizer, DataCollatorWithPadding
 
@@ -246,7 +247,7 @@ def measured(job: Job, seconds: float) -> Turn:
     utilisation = {}
     if torch.cuda.is_available():
         one, two = torch.randn(2, 8192, 8192, dtype=torch.bfloat16, device="cuda")
-        product = torch.utils.benchmark.Timer("one @ two", globals=locals()).timeit(50).mean
+        product = Timer("one @ two", globals=locals()).timeit(50).mean
         peak = 2 * 8192**3 / product
         utilisation = {"MFU": training_flops(job.shape.config, lengths) / seconds / peak}
     return Turn(len(lengths) / seconds, utilisation)

@@ -34,6 +34,7 @@ from training.callbacks.eval_sets import FinalValidation, MonitorCheck
 from training.callbacks.run_record import RunRecord
 from training.configs import CONFIGS, checked_configs, shortened
 from training.modules.fine_tuning import FineTuning
+from training.precision import Trainer, faster_precision
 from training.run import LET_GO_S, Run
 from training.stopping.checkpoint_io import AtomicCheckpointIO
 from training.stopping.finite_loss import FiniteLoss
@@ -66,6 +67,7 @@ class InterventuneCLI(LightningCLI):
         super().__init__(
             FineTuning,
             TextDataModule,
+            trainer_class=Trainer,
             subclass_mode_model=True,
             subclass_mode_data=True,
             save_config_callback=RunRecord,
@@ -124,7 +126,7 @@ class InterventuneCLI(LightningCLI):
                 )
 
     def before_instantiate_classes(self) -> None:
-        """Settle seeds and the run's folder: a new one, or the latest that can go on (`--ckpt_path auto`)."""
+        """Settle seeds, the run's folder and the precision."""
         # Late, because printing a configuration does without it.
         from transformers.utils.logging import disable_progress_bar
 
@@ -134,8 +136,12 @@ class InterventuneCLI(LightningCLI):
         config = self.config[self.subcommand]
         if "verbose" in config:
             config.verbose = False  # our lines instead of Lightning's
-        choose_precision(config)
         follow_seed(config, int(config.get("seed_everything") or 0))
+        self.settle_folder(config)
+        choose_precision(config)
+
+    def settle_folder(self, config: Any) -> None:
+        """A new folder, or the latest run that can go on."""
         run = Run(**vars(config.run))
         wanted = config.get("ckpt_path")
         self.start_over = wanted == "auto"
@@ -238,13 +244,19 @@ def heads_of(config: Any) -> str:
 
 
 def choose_precision(config: Any) -> None:
-    """Beside adapters `bf16-true` rounds the frozen weights alone, in place: what is trained would lose most
-    steps of a small learning rate to rounding.
+    """`auto` becomes what the run had before, or the faster one.
+
+    With adapters `bf16-true` rounds the frozen weights alone, in place: what is trained would lose most steps
+    of a small learning rate to rounding.
 
     Raises:
         ValueError: weights are to be kept otherwise than training allows.
     """
     backbone, precision = config.backbone, str(config.trainer.precision)
+    if precision == "auto":
+        environment = Path(config.get("ckpt_path") or "").parent.parent / "environment.json"
+        before = load_json(environment) if environment.exists() else {}
+        precision = config.trainer.precision = before.get("precision") or faster_precision()
     if not backbone.lora_rank:
         if backbone.frozen_weights != "float32":
             raise ValueError("backbone.frozen_weights: no weights are frozen; set backbone.lora_rank, 8 say")
