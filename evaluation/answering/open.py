@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 ABILITIES: dict[Kind, tuple[Ability, ...]] = {
     "file": ("spans", "types"),
-    "endpoint": ("spans", "types", "subjects", "choices"),
+    "endpoint": ("spans", "types", "choices"),
     "local": ("spans", "types", "subjects", "choices"),
     "causal": ("spans", "types", "subjects", "choices", "states"),
     "encoder": ("spans", "subjects", "mentions", "choices", "embeddings", "states"),
@@ -54,8 +54,8 @@ def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Ans
         from evaluation.answering.language_model import LanguageModel
 
         model = LanguageModel(path, how)
-        if kind == "endpoint" and (need == "subjects" or (need == "choices" and not model.by_letter)):
-            model.model.require_likelihoods()
+        if kind == "endpoint" and need == "choices" and not model.by_letter:
+            raise ValueError(f"{path}: an endpoint chooses by letter alone; add --choice-prompt letters")
         return model
     from evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
 

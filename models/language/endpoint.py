@@ -1,8 +1,8 @@
-"""HTTP endpoints: an OpenAI-compatible one as a text model, and how any is talked to.
+"""An OpenAI-compatible endpoint as a text model.
 
-Chat completions, several at once, answers in order. What concerns one prompt is a `TextFailure`; what no
-prompt can survive (a wrong key, an unknown model, an endpoint that keeps failing) ends the run in one line.
-The key never shows: not in a name, an error or a log line.
+Chat completions, several at once, answers in order; the openai client repeats what fails. What concerns one
+prompt is a `TextFailure`; what no prompt can survive (a wrong key, an unknown model, an endpoint that keeps
+failing) ends the run in one line. The key never shows: not in a name, an error or a log line.
 """
 
 from __future__ import annotations
@@ -10,23 +10,14 @@ from __future__ import annotations
 import math
 import os
 import re
-import sys
-import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import accumulate, islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import islice
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from tqdm import tqdm
-
-from models.language.text_models import Ability, PairError, Settings, TextFailure, TextModel
-from storage.json_files import half_surrogate
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from models.language.text_models import Ability, Settings, TextFailure, TextModel
 
 Answer = TypeVar("Answer")
 
@@ -34,20 +25,8 @@ MAX_LOGPROBS = {"chat": 20, "completions": 5}
 """How many tokens OpenAI's endpoints report at most."""
 MAX_FAILURES_IN_A_ROW = 25
 """After so many prompts that the endpoint failed on one after the other, going on would waste hours."""
-SECONDS_BETWEEN_LINES = 0.4
-"""Of all requests at once, at least so long between two lines about repetitions."""
-GREEDY: tuple[dict[str, float], ...] = ({"temperature": 0}, {"temperature": 1, "top_p": 1e-4})
-"""Ways to ask for the likeliest tokens. vLLM, SGLang, llama.cpp and OpenAI take the first, which TGI and
-others that divide by the temperature refuse; a nucleus of a ten thousandth holds one token."""
 OPENAI_URL = "https://api.openai.com/v1"
-TIMED_OUT, UNREACHABLE = "the endpoint timed out", "no connection to the endpoint"
-NO_LIKELIHOODS = (
-    "this server does not tell the log-probabilities of given texts (/completions with echo and logprobs, as "
-    "vLLM and SGLang do); ask by letter (--choice-prompt letters), or name a local model (hf:PATH)"
-)
 NONSENSE, EMPTY = TextFailure("the endpoint answered nonsense"), TextFailure("empty answer")
-
-_SAMPLING = re.compile(r"\b(temperature|top_p)\b")
 
 
 class EndpointTextModel(TextModel):
@@ -66,7 +45,7 @@ class EndpointTextModel(TextModel):
         ValueError: the base URL is not one, or OpenAI's own endpoint is asked without OPENAI_API_KEY.
     """
 
-    can: frozenset[Ability] = frozenset({"write", "next_token", "likelihood"})
+    can: frozenset[Ability] = frozenset({"write", "next_token"})
     is_seq2seq, chat = False, False
     """Given texts are continued, not answered."""
 
@@ -81,31 +60,32 @@ class EndpointTextModel(TextModel):
         max_retries: int = 5,
         completions: bool = False,
     ) -> None:
+        import openai
+
         self.model, self.url = model_and_url(model)
         self.name = f"openai:{self.model}@{self.url}"
         self.parallel, self.completions = parallel, completions
-        seeded = {"seed": seed} if seed else {}
-        bare = {"completions": True} if completions else {}
+        seeded, bare = {"seed": seed} if seed else {}, {"completions": True} if completions else {}
         self.settings: Settings = {"max_new_tokens": max_new_tokens, "temperature": 0, **bare, **seeded}
         host = urlsplit(self.url).hostname or ""
         is_openai = host == "openai.com" or host.endswith(".openai.com")
         # OpenAI has renamed the bound; the other endpoints know the old name.
         self._bound = "max_completion_tokens" if is_openai and not completions else "max_tokens"
-        self._request = {self._bound: max_new_tokens, **seeded}
-        self._way = 0
-        """Of GREEDY, the first that was not refused."""
-        self._key = checked_key(os.environ.get("OPENAI_API_KEY", "").strip(), "OPENAI_API_KEY")
+        self._request = {"model": self.model, "temperature": 0, self._bound: max_new_tokens, **seeded}
+        self._key = os.environ.get("OPENAI_API_KEY", "").strip()
+        if not (self._key.isascii() and self._key.isprintable()):
+            raise ValueError("OPENAI_API_KEY holds characters that no key has; set it anew")
         if is_openai and not self._key:
             raise ValueError(
                 f"{self.name}: OPENAI_API_KEY is not set; set it, or name another endpoint as "
                 "openai:MODEL@BASE_URL"
             )
-        self._client = open_client(
-            self.url, self._key or "no-key", timeout_s=timeout_s, max_retries=max_retries
+        self._client = openai.OpenAI(
+            api_key=self._key or "no-key", base_url=self.url, timeout=timeout_s, max_retries=max_retries
         )
 
     def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
-        return self._answers(prompts, self._request, _text)
+        return self._answers(prompts, {}, _text)
 
     def next_token_logprobs(
         self, prompts: Sequence[str], labels: Sequence[str], *, after: str = "", top: int = 0
@@ -131,107 +111,77 @@ class EndpointTextModel(TextModel):
             tokens = [(str(token), value + 0.0) for token, value in pairs]  # TypeError for what is no number
             return label_logprobs(tokens, labels, exact=top > 0)
 
-        return self._answers(prompts, {**self._request, self._bound: 1, **more}, read)
-
-    def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> tuple[Tensor, Tensor]:
-        """From `/completions`, which repeats the text that it gets (`echo`) with the log-probabilities of its
-        tokens (`logprobs`), as vLLM and SGLang do; one more token is asked for and left out. A token that
-        spans the end of the prompt counts. Each text is asked for once.
-
-        Raises:
-            ValueError: the server does not tell them.
-            PairError: a pair has no answer.
-        """
-        import torch
-
-        whole = [prompt + continuation for prompt, continuation in pairs]
-        different = {text: i for i, text in reversed(list(enumerate(whole)))}
-        request = {**self._request, "echo": True, "logprobs": 1, "max_tokens": 1}
-        request.pop("max_completion_tokens", None)
-
-        def read(choice: Any) -> list[tuple[str, float | None]]:
-            told = choice.logprobs
-            if told is None or not told.tokens or len(told.tokens) != len(told.token_logprobs or ()):
-                raise ValueError(f"{self.name}: {NO_LIKELIHOODS}")
-            return list(zip(map(str, told.tokens), told.token_logprobs, strict=True))
-
-        answers = self._answers(list(different), request, read, bare=True)
-        told_of = dict(zip(different, answers, strict=True))
-        sums, counts = [], []
-        for i, (prompt, _) in enumerate(pairs):
-            told = told_of[whole[i]]
-            if isinstance(told, TextFailure):
-                if " answered 4" in told.reason:
-                    raise ValueError(f"{self.name}: {NO_LIKELIHOODS} ({told})")
-                raise PairError(i, str(told))
-            # Before the text may stand a token that begins every text; behind it is what was written.
-            begin = "".join(token for token, _ in told).find(whole[i])
-            if begin < 0:
-                if sum(len(token) for token, _ in told) < len(whole[i]):  # the answer alone
-                    raise ValueError(f"{self.name}: {NO_LIKELIHOODS}")
-                raise PairError(i, "the endpoint's tokens do not spell the text")
-            ends = list(accumulate(len(token) for token, _ in told))
-            first, last = begin + len(prompt), begin + len(whole[i])
-            inside = [value for end, (token, value) in zip(ends, told, strict=True) if first < end <= last]
-            if not inside or any(value is None for value in inside):
-                raise PairError(i, "the endpoint gives a token of the continuation no log-probability")
-            sums.append(math.fsum(value for value in inside if value is not None))
-            counts.append(len(inside))
-        return torch.tensor(sums, dtype=torch.float64), torch.tensor(counts, dtype=torch.long)
-
-    def require_likelihoods(self) -> None:
-        """ValueError in one line where the server does not tell the log-probabilities of given texts."""
-        try:
-            self.log_likelihoods([("The sky is", " blue")])
-        except PairError as error:
-            raise ValueError(f"{self.name}: {NO_LIKELIHOODS} ({error.reason})") from None
+        return self._answers(prompts, {self._bound: 1, **more}, read)
 
     def _answers(
-        self,
-        prompts: Sequence[str],
-        request: dict[str, Any],
-        read: Callable[[Any], Answer | TextFailure],
-        *,
-        bare: bool = False,
+        self, prompts: Sequence[str], more: dict[str, Any], read: Callable[[Any], Answer | TextFailure]
     ) -> Iterator[Answer | TextFailure]:
-        """What `read` makes of the first choice of every reply; `bare` prompts go to `/completions`."""
+        """What `read` makes of the first choice of every reply, in order, each as soon as it is there.
 
-        def ask(prompt: str) -> Answer | TextFailure:
-            way = self._way
+        Raises:
+            ValueError: nothing answers the first prompt, or MAX_FAILURES_IN_A_ROW in a row failed.
+        """
+        pool, rest = ThreadPoolExecutor(self.parallel, thread_name_prefix="endpoint"), iter(prompts)
+        waiting = deque[Future[Answer | TextFailure]]()
+        failed, answered = 0, False
+        try:
+            while True:
+                free = islice(rest, self.parallel - len(waiting))
+                waiting.extend(pool.submit(self._ask, prompt, more, read) for prompt in free)
+                if not waiting:
+                    return
+                answer = waiting.popleft().result()
+                failure = answer if isinstance(answer, TextFailure) else None
+                failed = failed + 1 if failure else 0
+                if failure and not answered and not failure.reached:
+                    raise ValueError(f"{self.name} answers nothing: {failure}; check the endpoint")
+                answered = True
+                yield answer
+                if failed >= MAX_FAILURES_IN_A_ROW:
+                    raise ValueError(
+                        f"{self.name} failed {failed} times in a row, the last time: {failure}; check the "
+                        "endpoint and start again"
+                    )
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
-            def send() -> Any:
-                greedy = {"model": self.model, **GREEDY[way], **request}
-                if self.completions or bare:
-                    return self._client.completions.create(prompt=prompt, **greedy)
+    def _ask(
+        self, prompt: str, more: dict[str, Any], read: Callable[[Any], Answer | TextFailure]
+    ) -> Answer | TextFailure:
+        """One request."""
+        import openai
+
+        request = self._request | more
+        try:
+            if self.completions:
+                reply: Any = self._client.completions.create(prompt=prompt, **request)
+            else:
                 turns = [{"role": "user", "content": prompt}]
-                return self._client.chat.completions.create(messages=turns, **greedy)
-
-            reply = reply_or_failure(
-                send, name=self.name, key=self._key, variable="OPENAI_API_KEY", where="model and base URL"
-            )
-            if isinstance(reply, TextFailure):
-                if not reply.reason.endswith((" 400", " 422")) or not _SAMPLING.search(reply.detail):
-                    return reply
-                self._way = max(self._way, way + 1)
-                if self._way < len(GREEDY):
-                    return ask(prompt)
-                raise ValueError(
-                    f"{self.name} cannot be asked for its likeliest answer, neither by temperature nor by "
-                    f"top_p ({reply.detail}); choose another model"
-                )
-            try:  # the client checks no types: anything may be in there
-                return read(reply.choices[0])
-            except (AttributeError, IndexError, TypeError, KeyError):
-                return NONSENSE
-
-        return asked_in_order(ask, prompts, parallel=self.parallel, name=self.name)
+                reply = self._client.chat.completions.create(messages=turns, **request)
+        except openai.APITimeoutError:
+            return TextFailure("the endpoint timed out", reached=False)
+        except openai.APIConnectionError:
+            return TextFailure("no connection to the endpoint", reached=False)
+        except openai.APIStatusError as error:
+            status = error.status_code
+            # Not the endpoint's own words: they may quote the key. Google answers 400 to a wrong one.
+            if status in (401, 403) or "API_KEY_INVALID" in str(error.body):
+                raise ValueError(f"{self.name} refuses access ({status}); check OPENAI_API_KEY") from None
+            if status == 404:
+                raise ValueError(f"{self.name} is not there (404); check model and base URL") from None
+            return TextFailure(f"the endpoint answered {status}")
+        except (openai.OpenAIError, ValueError):  # among them what is not JSON
+            return NONSENSE
+        try:  # the client checks no types: anything may be in there
+            return read(reply.choices[0])
+        except (AttributeError, IndexError, TypeError, KeyError, UnicodeError):
+            return NONSENSE
 
 
 def _text(choice: Any) -> str | TextFailure:
-    text = choice.message.content if hasattr(choice, "message") else choice.text
-    if text is not None and (not isinstance(text, str) or half_surrogate(text)):
-        return NONSENSE
-    return text.strip() if text and text.strip() else EMPTY
+    text = (choice.message.content if hasattr(choice, "message") else choice.text) or ""
+    text.encode()  # half of a surrogate pair could be written to no file
+    return text.strip() or EMPTY
 
 
 def label_logprobs(
@@ -264,189 +214,20 @@ def label_logprobs(
 
 
 def model_and_url(spec: str) -> tuple[str, str]:
-    """The parts of `MODEL[@BASE_URL]`; ValueError where one of them cannot be."""
+    """The parts of `MODEL[@BASE_URL]`; a model's own name may have an @ in it, as in model@version.
+
+    Raises:
+        ValueError: one of them cannot be, or the URL carries secrets.
+    """
     model, at, url = spec.partition("@")
-    if at and "://" not in url and not re.search(r"[:/]", url):
-        model, url = spec, ""  # a model whose own name has an @ in it, as in model@version
+    if at and not re.search(r"[:/]", url):
+        model, url = spec, ""
     elif "@http" in url:
         model, url = re.split(r"@(?=https?://)", spec, maxsplit=1)
-    url = checked_url(
-        url or os.environ.get("OPENAI_BASE_URL", "") or OPENAI_URL,
-        write="openai:MODEL@http://HOST:PORT/v1",
-        key="OPENAI_API_KEY",
-    )
-    if not model:
-        raise ValueError("openai: needs the name of a model, as in openai:gpt-4o-mini")
-    return model, url
-
-
-def checked_url(url: str, *, write: str, key: str) -> str:
-    """A base URL without its last slash.
-
-    Raises:
-        ValueError: it is none (the error says what to `write`), or it carries secrets, which belong into the
-            environment variable `key`.
-    """
-    url = url.rstrip("/")
-    try:
-        parts = urlsplit(url)
-        _ = parts.port  # raises for a port that is no number
-    except ValueError as error:
-        raise ValueError(f"{url!r} is no base URL ({error}); write {write}") from None
+    url = (url or os.environ.get("OPENAI_BASE_URL", "") or OPENAI_URL).rstrip("/")
+    parts = urlsplit(url)
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise ValueError(f"a base URL carries no user, password or query; put the key into {key}")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{url!r} is no base URL; write {write}")
-    return url
-
-
-def checked_key(key: str, name: str) -> str:
-    """The key; ValueError names the environment variable where it cannot be one."""
-    if not (key.isascii() and key.isprintable()):
-        raise ValueError(f"{name} holds characters that no key has; set it anew")
-    return key
-
-
-def asked_in_order(
-    ask: Callable[[str], Answer], texts: Iterable[str], *, parallel: int, name: str
-) -> Iterator[Answer]:
-    """`ask` of each text, up to `parallel` at once; answers in order, each as soon as it is there.
-
-    Args:
-        ask: one request, whose answer may be a TextFailure; what it raises ends the run.
-        texts: what to ask, taken as it is needed.
-        parallel: requests in flight.
-        name: of the endpoint, for errors.
-
-    Raises:
-        ValueError: MAX_FAILURES_IN_A_ROW answers in a row were failures; or there is
-            nobody to answer, by the time that the first request has been repeated often enough.
-    """
-    pool = ThreadPoolExecutor(parallel, thread_name_prefix="endpoint")
-    waiting: deque[Future[Answer]] = deque()
-    rest = iter(texts)
-    in_a_row, reached = 0, threading.Event()
-
-    def answered(text: str) -> Answer:
-        answer = ask(text)
-        if not (isinstance(answer, TextFailure) and answer.reason in (TIMED_OUT, UNREACHABLE)):
-            reached.set()
-        return answer
-
-    try:
-        while True:
-            waiting.extend(pool.submit(answered, text) for text in islice(rest, parallel - len(waiting)))
-            if not waiting:
-                return
-            answer = waiting.popleft().result()
-            in_a_row = in_a_row + 1 if isinstance(answer, TextFailure) else 0
-            if not reached.is_set():
-                raise ValueError(f"{name} answers nothing: {answer}; see to the endpoint and start again")
-            yield answer
-            if in_a_row >= MAX_FAILURES_IN_A_ROW:
-                raise ValueError(
-                    f"{name} failed {in_a_row} times in a row, the last time: {answer}; "
-                    "see to the endpoint and start again"
-                )
-    finally:
-        # Whoever stops early does not wait for requests in flight.
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def reply_or_failure(send: Callable[[], Any], *, name: str, key: str, variable: str, where: str) -> Any:
-    """What one request gives: the reply, or a TextFailure where only this request went wrong.
-
-    Args:
-        send: the request, through a client of `open_client`.
-        name: of the endpoint, for errors.
-        key: never shown.
-        variable: the environment variable that holds it.
-        where: what says which endpoint it is, for errors.
-
-    Raises:
-        ValueError: the key is refused, or there is no such service.
-    """
-    import openai
-
-    try:
-        return send()
-    except openai.APITimeoutError:
-        return TextFailure(TIMED_OUT)
-    except openai.APIConnectionError as error:
-        return TextFailure(UNREACHABLE, scrubbed(str(error.__cause__ or error), key))
-    except openai.APIStatusError as error:
-        status = error.status_code
-        # Not the endpoint's own words: they may quote the key. Google answers 400 to a wrong one.
-        if status in (401, 403) or "API_KEY_INVALID" in str(error.body):
-            raise ValueError(f"{name} refuses access ({status}); check {variable}") from None
-        if status == 404:
-            reason = scrubbed(error.message, key)
-            raise ValueError(f"{name} is not there (404): {reason}; check {where}") from None
-        message = error.body.get("message") if isinstance(error.body, dict) else error.body
-        return TextFailure(f"the endpoint answered {status}", scrubbed(str(message or error.message), key))
-    except (openai.OpenAIError, ValueError):  # among them what is not JSON
-        return NONSENSE
-
-
-def scrubbed(message: str, key: str) -> str:
-    """One short line without the key, nor any six characters of it."""
-    pieces = {key[i : i + 6] for i in range(max(1, len(key) - 6 + 1)) if key}
-    words = ["***" if "**" in word or any(p in word for p in pieces) else word for word in message.split()]
-    line = " ".join(words)
-    return line if len(line) <= 200 else line[:197] + "..."
-
-
-def open_client(
-    url: str,
-    key: str,
-    *,
-    timeout_s: float,
-    max_retries: int,
-    requests_per_minute: float = 0,
-    prepare: Callable[[Any], None] | None = None,
-) -> Any:
-    """The HTTP client: repeats after a timeout, 429 or 5xx with growing pauses (or those that the endpoint
-    asks for), says so on stderr, and keeps to `requests_per_minute`, repetitions included (0: no bound).
-
-    Args:
-        url: base of all paths.
-        key: sent as a bearer token.
-        timeout_s: seconds that a request may take.
-        max_retries: repetitions of a request.
-        requests_per_minute: the bound.
-        prepare: is given every request last, as the HTTP library knows it.
-    """
-    import openai
-
-    pace, last = _Pace(60 / requests_per_minute if requests_per_minute else 0), {"at": -math.inf}
-
-    def tell(request: Any) -> None:
-        retry = int(request.headers.get("x-stainless-retry-count", 0))
-        if retry and time.monotonic() - last["at"] > SECONDS_BETWEEN_LINES:  # of many at once one is enough
-            last["at"] = time.monotonic()
-            tqdm.write(f"waiting for {url}, retry {retry} of {max_retries}", file=sys.stderr)
-
-    # A hook of the transport sees the client's repetitions too.
-    hooks = [tell, lambda request: pace.wait(), *([prepare] if prepare else [])]
-    return openai.OpenAI(
-        api_key=key,
-        base_url=url,
-        timeout=timeout_s,
-        max_retries=max_retries,
-        http_client=openai.DefaultHttpxClient(event_hooks={"request": hooks}),
-    )
-
-
-class _Pace:
-    """Lets callers through one by one, `seconds` apart."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds, self._next, self._lock = seconds, 0.0, threading.Lock()
-
-    def wait(self) -> None:
-        with self._lock:
-            now = time.monotonic()
-            at = max(now, self._next)
-            self._next = at + self.seconds
-        if at > now:
-            time.sleep(at - now)
+        raise ValueError("a base URL carries no user, password or query; put the key into OPENAI_API_KEY")
+    if parts.scheme not in ("http", "https") or not parts.hostname or not model:
+        raise ValueError(f"{spec!r}: write openai:MODEL@http://HOST:PORT/v1 (the base URL is {url!r})")
+    return model, url

@@ -30,6 +30,8 @@ class TextFailure:
     """One of a few, so that failures can be counted."""
     detail: str = ""
     """What was special about this one."""
+    reached: bool = True
+    """False where nothing answered at all."""
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.detail}" if self.detail else self.reason

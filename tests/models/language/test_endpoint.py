@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from models.language.endpoint import MAX_FAILURES_IN_A_ROW, EndpointTextModel, open_client
-from models.language.open_model import CachedTextModel, open_text_model
+from models.language.endpoint import MAX_FAILURES_IN_A_ROW, EndpointTextModel
+from models.language.open_model import open_text_model
 from models.language.text_models import TextFailure
-from tests.data_modules.fixtures.fake_endpoint import Reply, Script, serve
+from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 
 KEY = "sk-proj-SECRET0123456789"
 
@@ -65,23 +62,6 @@ def test_a_passing_failure_is_repeated_and_a_lasting_one_costs_its_prompt_only(s
     assert endpoint.prompts.count("b") == (1 if status == 400 else 3)
 
 
-def test_greedy_is_asked_for_in_a_way_that_the_endpoint_takes() -> None:
-    def strict(prompt: str, before: int) -> Reply:
-        temperature = endpoint.requests[-1]["temperature"]
-        said = json.dumps({"error": "Input validation error: `temperature` must be strictly positive"})
-        return echo(prompt, before) if temperature else Reply(status=422, body=said)
-
-    with serve(strict) as endpoint:
-        model = EndpointTextModel(f"m@{endpoint.url}", parallel=1)
-        assert list(model.complete(["a", "b"])) == ["a!", "b!"]
-        assert [request.get("top_p") for request in endpoint.requests] == [None, 1e-4, 1e-4]
-        assert model.settings["temperature"] == 0
-    said = json.dumps({"error": {"message": "Unsupported parameter: 'top_p' or 'temperature'"}})
-    refusing = serve(lambda *_: Reply(status=400, body=said))
-    with refusing as endpoint, pytest.raises(ValueError, match="neither by temperature nor by top_p"):
-        list(EndpointTextModel(f"m@{endpoint.url}").complete(["a"]))
-
-
 def test_answers_that_do_not_come_are_failures() -> None:
     texts = {"empty": "", "blank": " \n", "none": None, "late": "late"}
 
@@ -92,31 +72,21 @@ def test_answers_that_do_not_come_are_failures() -> None:
         model = EndpointTextModel(f"m@{endpoint.url}", timeout_s=0.2, max_retries=0)
         *empty, late = model.complete(list(texts))
     assert empty == [TextFailure("empty answer")] * 3
-    assert late == TextFailure("the endpoint timed out")
+    assert late == TextFailure("the endpoint timed out", reached=False)
 
 
-def test_nobody_and_a_hung_endpoint_end_the_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """As soon as the first request has been repeated often enough; stderr tells what is waited for."""
+def test_nobody_and_a_hung_endpoint_end_the_run() -> None:
+    """As soon as the first request has been repeated often enough."""
     with serve(lambda prompt, before: Reply("late", delay_s=1)) as endpoint:
         hung = EndpointTextModel(f"m@{endpoint.url}", timeout_s=0.1, max_retries=2)
         with pytest.raises(ValueError, match=f"m@{endpoint.url} answers nothing: the endpoint timed out"):
             list(hung.complete(["a", "b"]))
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == f"waiting for {endpoint.url}, retry 1 of 2"
-    assert len(lines) <= 2
     with pytest.raises(ValueError, match="answers nothing: no connection to the endpoint"):
         list(EndpointTextModel(f"m@{endpoint.url}", max_retries=0).complete(["a"]))
 
 
-def test_half_of_a_surrogate_pair_is_no_answer() -> None:
-    """It could be written to no file."""
-    with serve(lambda prompt, before: Reply("a \ud800")) as endpoint:
-        assert list(EndpointTextModel(f"m@{endpoint.url}").complete(["a"])) == [
-            TextFailure("the endpoint answered nonsense")
-        ]
-
-
 NONSENSE = [
+    '{"choices": [{"message": {"content": "a \\ud800"}}]}',
     "not JSON",
     "",
     "[]",
@@ -145,25 +115,14 @@ def test_what_no_prompt_survives_ends_the_run_at_once(status: int) -> None:
         assert len(endpoint.prompts) <= 4
 
 
-def test_an_endpoint_that_keeps_failing_ends_the_run_and_keeps_what_was_done(tmp_path: Path) -> None:
-    path = tmp_path / "cache.jsonl"
+def test_an_endpoint_that_keeps_failing_ends_the_run_after_what_was_done() -> None:
+    answers = []
     with serve(lambda prompt, before: echo(prompt, 0) if prompt < "p03" else Reply(status=500)) as endpoint:
-        model = CachedTextModel(EndpointTextModel(f"m@{endpoint.url}", max_retries=0), path)
+        model = EndpointTextModel(f"m@{endpoint.url}", max_retries=0)
         with pytest.raises(ValueError, match=f"failed {MAX_FAILURES_IN_A_ROW} times in a row.*500"):
-            list(model.complete([f"p{i:02}" for i in range(99)]))
-    assert len(path.read_text().splitlines()) == 3
+            answers.extend(model.complete([f"p{i:02}" for i in range(99)]))
+    assert answers[:3] == ["p00!", "p01!", "p02!"]
     assert len(endpoint.prompts) < 3 + MAX_FAILURES_IN_A_ROW + 10
-
-
-def test_the_rate_limit_holds_for_repetitions_too() -> None:
-    with serve(lambda prompt, before: echo(prompt, 0) if before else Reply(status=500)) as endpoint:
-        model = EndpointTextModel(f"m@{endpoint.url}")
-        model._client = open_client(
-            endpoint.url, "key", timeout_s=60, max_retries=5, requests_per_minute=60 / 0.05
-        )
-        assert list(model.complete(["a", "b", "c"])) == ["a!", "b!", "c!"]
-    assert len(endpoint.times) == 6
-    assert endpoint.times[-1] - endpoint.times[0] > 0.9 * 5 * 0.05
 
 
 def leak(status: int) -> Callable[[str, int], Reply]:
@@ -173,25 +132,20 @@ def leak(status: int) -> Callable[[str, int], Reply]:
 
 @pytest.mark.parametrize("status", [400, 401, 404, 500])
 def test_the_key_never_shows(
-    status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    status: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     seen = []
-    path = tmp_path / "cache.jsonl"
     with caplog.at_level(logging.DEBUG), serve(leak(status)) as endpoint:
-        model = CachedTextModel(EndpointTextModel(f"m@{endpoint.url}", max_retries=1), path)
         try:
+            model = EndpointTextModel(f"m@{endpoint.url}", max_retries=1)
             seen += [str(answer) + repr(answer) for answer in model.complete(["a"])]
         except ValueError as error:
             seen.append(str(error))
-    with caplog.at_level(logging.DEBUG), serve(echo) as endpoint:
-        seen += list(CachedTextModel(open_text_model(f"openai:m@{endpoint.url}"), path).complete(["b"]))  # type: ignore[arg-type]
-    ours = " ".join(record.getMessage() for record in caplog.records if record.name.startswith("models"))
-    everything = " ".join(seen) + path.read_text() + ours
     for piece in (KEY, KEY[5:15], KEY[:10], KEY[-8:]):
-        assert piece not in everything
-    assert KEY not in caplog.text  # what the client logs of its own
-    assert endpoint.authorizations == [f"Bearer {KEY}"]
+        assert piece not in " ".join(seen)
+    assert KEY not in caplog.text
+    assert endpoint.authorizations[0] == f"Bearer {KEY}"
 
 
 @pytest.mark.parametrize(
@@ -201,7 +155,7 @@ def test_the_key_never_shows(
         ("openai:gpt@https://eu.api.openai.com/v1", "", "OPENAI_API_KEY"),
         ("openai:m@localhost:8000/v1", KEY, "base URL"),
         ("openai:m@ftp://host", KEY, "base URL"),
-        ("openai:@http://host/v1", KEY, "name"),
+        ("openai:@http://host/v1", KEY, "MODEL"),
         ("openai:m@http://me:pass@host/v1", KEY, "password"),
         ("openai:m@http://host/v1?api-key=1", KEY, "query"),
         ("openai:m@http://host/v1", "sk-\u00e9", "characters"),
@@ -219,61 +173,11 @@ def test_mistakes_are_told_before_anything_is_sent(
     assert KEY not in str(raised.value)
 
 
-def echoed(begin: str, offset: int | None = 0) -> Script:
-    """A server that tells tokens of given texts (words with what stands before them), and one it writes."""
-
-    def answer(prompt: str, _: int) -> Reply:
-        tokens = [*([begin] if begin else []), *re.findall(r"\s*\S+", prompt), " more"]
-        values = [None if i == 0 else -float(len(token)) for i, token in enumerate(tokens)]
-        told = {"tokens": tokens, "token_logprobs": values, "top_logprobs": None}
-        told["text_offset"] = [offset] * len(tokens)
-        return Reply(body=json.dumps({"choices": [{"index": 0, "text": prompt, "logprobs": told}]}))
-
-    return answer
-
-
-@pytest.mark.parametrize("begin", ["<s>", ""])
-def test_likelihoods_of_given_texts_from_a_server_that_repeats_them(
-    begin: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-123456")
-    pairs = [
-        ("the sky is", " blue"),
-        ("the sky is", " not very blue"),
-        ("why ?", " so"),
-        ("the sky is", " blue"),
-    ]
-    with serve(echoed(begin), prompt_of=lambda request: str(request["prompt"])) as endpoint:
-        model = EndpointTextModel(f"m@{endpoint.url}")
-        model.require_likelihoods()
-        total, count = model.log_likelihoods(pairs)
-    assert total.tolist() == [-5, -14, -3, -5]
-    assert count.tolist() == [1, 3, 1, 1]
-    assert len(endpoint.requests) == 1 + 3, "each text once"
-    assert set(endpoint.paths) == {"/v1/completions"}
-    sent = endpoint.requests[-1]
-    assert (sent["echo"], sent["logprobs"], sent["max_tokens"], sent["temperature"]) == (True, 1, 1, 0)
-
-
-@pytest.mark.parametrize("status", [200, 201, 400])
-def test_a_server_without_likelihoods_is_told_in_one_line(status: int) -> None:
-    told = {"tokens": [" x"], "token_logprobs": [-1.0]} if status == 201 else None  # no echo
-    body = json.dumps({"choices": [{"index": 0, "text": "x", "logprobs": told}]})
-    with (
-        serve(
-            lambda _, __: Reply(status=status, body=body if status < 300 else None), prompt_of=str
-        ) as endpoint,
-        pytest.raises(ValueError, match="does not tell the log-probabilities") as error,
-    ):
-        EndpointTextModel(f"m@{endpoint.url}").require_likelihoods()
-    assert "\n" not in str(error.value)
-
-
 def test_what_an_endpoint_is_sent_and_what_it_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     own = EndpointTextModel("gpt-4o-mini", max_new_tokens=9)  # OpenAI's has a new name for the bound
     assert own.name == "openai:gpt-4o-mini@https://api.openai.com/v1"
-    assert own._request == {"max_completion_tokens": 9}
+    assert own._request["max_completion_tokens"] == 9
     model = open_text_model("openai:m@http://127.0.0.1:1/v1", batch_size=64)
     assert isinstance(model, EndpointTextModel)
-    assert (model.parallel, model.can) == (8, {"write", "next_token", "likelihood"})
+    assert (model.parallel, model.can) == (8, {"write", "next_token"})
