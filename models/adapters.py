@@ -12,10 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from models.backbones import CheckpointError, EncoderModel, FrozenWeights
+from models.backbones import CheckpointError, EncoderModel
 from models.pretrained import peft_base
 from storage.files import file_digest
 
@@ -42,33 +41,18 @@ def base_digest(base: str) -> str:
     ).hexdigest()
 
 
-def find_base(adapter: dict[str, Any], checkpoint: str) -> str:
-    """Where the base of a checkpoint's adapter is: where it was, or, when both were moved together, where the
-    end of its path is found beside the checkpoint or beside a folder above it.
-
-    Raises:
-        CheckpointError: it is gone, or not what it was.
-    """
-    base, then, parts = adapter["base"], adapter.get("digest", ""), Path(adapter["base"]).parts
+def check_base(adapter: dict[str, Any], checkpoint: str) -> None:
+    """CheckpointError where the base of a checkpoint's adapter is gone, or not what it was."""
+    base = str(adapter["base"])
     if Path(base).is_absolute() and not Path(base).exists():
-        for folder in Path(checkpoint).absolute().parents:
-            for first in range(1, len(parts)):
-                if (moved := folder.joinpath(*parts[first:])).exists() and base_digest(str(moved)) == then:
-                    return str(moved)
         raise CheckpointError(
             f"{checkpoint}: holds an adapter alone, and its base {base} is gone; put it, or a link, there"
         )
-    try:
-        now = base_digest(base)
-    except Exception as error:  # of a Hub that cannot be reached: a dozen types
-        reason = " ".join(str(error).split())[:200]
-        raise CheckpointError(f"{checkpoint}: its adapter stands on {base!r}: {reason}") from error
-    if then and now != then:
+    if base_digest(base) != adapter.get("digest"):
         raise CheckpointError(
-            f"{checkpoint}: its adapter was trained on other weights than {base} has now (sha256 {then[:8]}, "
-            f"now {now[:8]}); put those of then back, or train again"
+            f"{checkpoint}: its adapter was trained on other weights than {base} has now; put those of then "
+            "back, or train again"
         )
-    return base
 
 
 def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
@@ -79,43 +63,22 @@ def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
         adapter: see `Backbone.adapter`.
 
     Raises:
-        CheckpointError: peft is not installed, or refuses an option.
+        CheckpointError: peft is not installed.
     """
     try:
         from peft import inject_adapter_in_model
         from peft.tuners.tuners_utils import cast_adapter_dtype
     except ImportError as error:
-        raise CheckpointError("backbone.lora_rank: needs peft (pip install 'interventune[lora]')") from error
+        raise CheckpointError("backbone.lora_rank: needs peft (pip install -e '.[lora]')") from error
     head = model.encoder.get_output_embeddings()
     linear = [
         name
         for name, layer in model.encoder.named_modules()
-        if type(layer).__name__ in ("Linear", "Conv1D", "Linear4bit") and layer is not head
+        if type(layer).__name__ in ("Linear", "Conv1D") and layer is not head
     ]
-    try:
-        inject_adapter_in_model(
-            _config(model, adapter, target_modules=adapter["targets"] or linear), model.encoder
-        )
-    except ValueError as error:
-        raise CheckpointError(f"backbone.lora_targets: {' '.join(str(error).split())[:300]}") from error
+    inject_adapter_in_model(_config(model, adapter, target_modules=linear), model.encoder)
     cast_adapter_dtype(model.encoder, "default")
     model.adapter = adapter
-
-
-def round_frozen(model: EncoderModel, wanted: FrozenWeights) -> None:
-    """Keep the weights beside an adapter as `backbone.frozen_weights` says, in place.
-
-    Raises:
-        CheckpointError: they should be in 4 bits, and were not read so.
-    """
-    if wanted == "nf4" and not getattr(model.encoder, "is_loaded_in_4bit", False):
-        raise CheckpointError(
-            "backbone.frozen_weights: nf4 is for a decoder in a Hugging Face folder or on the Hub; export a "
-            "checkpoint first (interventune export)"
-        )
-    for weight in model.encoder.parameters() if wanted == "bfloat16" else ():
-        if not weight.requires_grad:
-            weight.data = weight.data.to(torch.bfloat16)
 
 
 def _config(model: EncoderModel, adapter: dict[str, Any], **options: Any) -> Any:
@@ -125,7 +88,6 @@ def _config(model: EncoderModel, adapter: dict[str, Any], **options: Any) -> Any
     return LoraConfig(
         r=adapter["rank"],
         lora_alpha=adapter["alpha"],
-        lora_dropout=adapter["dropout"],
         fan_in_fan_out=any(type(layer).__name__ == "Conv1D" for layer in model.encoder.modules()),
         **options,
     )
@@ -151,12 +113,10 @@ def adapter_disabled(model: EncoderModel) -> Iterator[None]:
             layer.enable_adapters(True)
 
 
-def merge_adapter(model: EncoderModel, *, keep: bool = True) -> None:
-    """Add the adapter to the weights (unless it is not to `keep`: what is left is the base) and take it away,
-    in place; all can be trained again."""
+def merge_adapter(model: EncoderModel) -> None:
+    """Add the adapter to the weights and take it away, in place; all can be trained again."""
     for name, layer in adapted_layers(model).items():
-        if keep:
-            layer.merge()
+        layer.merge()
         parent, _, own = name.rpartition(".")
         setattr(model.get_submodule(parent), own, layer.get_base_layer())
     if hasattr(model.encoder, "peft_config"):
@@ -177,12 +137,7 @@ def own_weights(model: EncoderModel, weights: dict[str, Tensor], prefix: str = "
         return weights
     tied = model.named_parameters(remove_duplicate=False)  # an output layer may share its weights
     frozen = {prefix + name for name, weight in tied if not weight.requires_grad}
-    # Behind "weight." stands how one of 4 bits was rounded.
-    return {
-        name: weight
-        for name, weight in weights.items()
-        if name not in frozen and name.rpartition("weight.")[0] + "weight" not in frozen
-    }
+    return {name: weight for name, weight in weights.items() if name not in frozen}
 
 
 def save_adapter(model: EncoderModel, pretrained: Any, folder: Path) -> None:

@@ -37,14 +37,14 @@ ArchitectureName = Literal[
     "gpt2",
     "causal",
 ]
-FrozenWeights = Literal["float32", "bfloat16", "nf4"]
+FrozenWeights = Literal["float32", "bfloat16"]
 Attention = Literal["auto", "eager", "sdpa", "flash_attention_2", "flex_attention"]
 
 RANDOM = "random"
 """The checkpoint name that stands for random weights."""
 
 
-ADAPTER_OPTIONS = ("rank", "alpha", "dropout", "targets")
+ADAPTER_OPTIONS = ("rank", "alpha")
 """Of LoRA; two adapters that agree in these have the same weights by name and shape."""
 
 
@@ -133,14 +133,11 @@ class Backbone:
         reading_init: Start random weights so that small models learn to read (see models/tiny_init.py).
         likelihood: Of a decoder, what stands for a subject of a group: the mean log-probability of its
             tokens, or their sum.
-        lora_rank: Train adapters of this rank (LoRA) beside frozen weights, and the heads; 0 trains all. A
-            checkpoint then holds these alone, and the name of what they stand on.
+        lora_rank: Train adapters of this rank (LoRA) on every linear layer, and the heads; 0 trains all. A
+            checkpoint then holds these alone, and the name of the base.
         lora_alpha: Their scale is this over the rank; null is twice the rank.
-        lora_dropout: Share of their input that is dropped.
-        lora_targets: Layers that get one, by the ends of their names; empty is every linear layer.
-        frozen_weights: How the weights beside adapters are kept: in float32, in bfloat16 (which
-            `trainer.precision=bf16-true` chooses), or of a decoder's linear layers in 4 bits (`nf4`, by
-            bitsandbytes, with CUDA). What is trained is float32, and so is its optimizer's state.
+        frozen_weights: Precision of the weights that are not trained (`trainer.precision=bf16-true` chooses
+            bfloat16). What is trained is float32, and so is its optimizer's state.
     """
 
     architecture: ArchitectureName
@@ -153,8 +150,6 @@ class Backbone:
     likelihood: Literal["mean", "sum"] = "mean"
     lora_rank: int = 0
     lora_alpha: float | None = None
-    lora_dropout: float = 0.0
-    lora_targets: list[str] = field(default_factory=list)
     frozen_weights: FrozenWeights = "float32"
 
     @property
@@ -173,8 +168,6 @@ class Backbone:
         return {
             "rank": self.lora_rank,
             "alpha": self.lora_alpha or 2.0 * self.lora_rank,
-            "dropout": self.lora_dropout,
-            "targets": list(self.lora_targets),
             "base": str(Path(base).absolute()) if base and Path(base).exists() else base,
         }
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from pickle import UnpicklingError
 from pkgutil import resolve_name
@@ -42,7 +42,7 @@ from models.pretrained import (
     refuse_nonfinite,
 )
 from storage.errors import DataError
-from storage.files import check_archive
+from storage.files import require_file
 from storage.json_files import load_json
 
 log = logging.getLogger(__name__)
@@ -54,9 +54,6 @@ FORMAT = 1
 RECORD = "interventune.json"
 """Beside the files of an exported folder: what transformers' own do not say of how the model reads."""
 
-BELOW = "base:"
-"""Before the path of a checkpoint: the base on which its adapter stands."""
-
 HEADS = {
     "span": "models.heads.span:SpanModel",
     "rationale": "models.heads.answers:RationaleModel",
@@ -65,9 +62,6 @@ HEADS = {
     "causal": "models.heads.causal:CausalModel",
 }
 """Where the model of each kind of heads is, by the name that checkpoints record; imported when it is used."""
-
-EARLIER_OPTIONS: dict[str, dict[str, Any]] = {"rationale": {"cls_source": "hidden", "tagged": "all"}}
-"""Options of heads as they were before there was a choice, which older checkpoints do not name."""
 
 Part = Literal["all", "span", "encoder"]
 START_FROM: dict[str, dict[str, Part]] = {
@@ -156,28 +150,29 @@ def inspect(path: str) -> CheckpointInfo:
         CheckpointError: nothing is there, it is truncated or not ours, or its architecture or heads are not
             in the tables.
     """
-    path = path.removeprefix(BELOW)
     if not _is_file(path):
-        architecture = folder_architecture(path)
-        return CheckpointInfo(path=path, architecture=architecture, tokenizer=path, **asdict(_recorded(path)))
+        own = _recorded(path)
+        return CheckpointInfo(
+            path=path,
+            architecture=folder_architecture(path),
+            tokenizer=path,
+            encoding=own.get("encoding", {}),
+            head_options=own.get("head_options", {}),
+        )
     checkpoint = _read(path, mmap=True)
     saved = checkpoint[KEY]
-    try:
-        config = dict(json.loads(saved["config"]))
-    except (ValueError, TypeError, RecursionError) as error:
-        raise CheckpointError(f"{path}: damaged: 'config': {error}") from error
-    heads = saved.get("heads", SpanModel.heads)  # checkpoints from before there were others do not say
+    config = json.loads(saved["config"])
     info = CheckpointInfo(
         path=path,
         architecture=saved["architecture"],
-        heads=heads,
-        head_options=EARLIER_OPTIONS.get(heads, {}) | saved.get("head_options", {}),
+        heads=saved["heads"],
+        head_options=saved["head_options"],
         config={k: v for k, v in config.items() if k != "transformers_version"},
         tokenizer=saved["tokenizer"],
         encoding=saved["encoding"],
         step=int(checkpoint.get("global_step", 0)),
         resumable="optimizer_states" in checkpoint,
-        adapter=saved.get("adapter", {}),
+        adapter=saved["adapter"],
     )
     for what, name, known in (
         ("architecture", info.architecture, ARCHITECTURES),
@@ -192,7 +187,7 @@ def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
     """A model in evaluation mode: of a `.ckpt` of ours, a Hugging Face folder, or a Hub name.
 
     Args:
-        path: where the checkpoint is; `base:PATH` is the base of its adapter (heads stay, if it has some).
+        path: where the checkpoint is.
         kind: the models that the caller can use, such as `QAModel` for all that answer questions about a
             text. Of a folder comes a span model, of a decoder's a causal one, or for `ChoiceModel` its
             encoder under a head of random weights, always the same: a baseline that knows nothing.
@@ -203,11 +198,8 @@ def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
     info = inspect(path)
     info.require_kind(kind)
     model: EncoderModel
-    below = path.startswith(BELOW)
-    if below and not info.adapter:
-        raise CheckpointError(f"{info.path}: has no adapter, and so no base below it")
     if info.heads:
-        model = _merged(_whole(info, heads_class(info.heads), info.head_options), keep=not below)
+        model = _merged(_whole(info, heads_class(info.heads), info.head_options))
     else:
         name = cast(ArchitectureName, info.architecture)
         causal = ARCHITECTURES[name].causal
@@ -252,11 +244,13 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
     if not same_adapter(model.adapter, wanted):
         _merged(model)
     if wanted:
-        from models.adapters import add_adapter, base_digest, round_frozen  # peft takes seconds
+        from models.adapters import add_adapter, base_digest  # peft takes seconds
 
         if not model.adapter:
             add_adapter(model, wanted | {"digest": base_digest(wanted["base"])})
-        round_frozen(model, backbone.frozen_weights)
+        for weight in model.encoder.parameters() if backbone.frozen_weights == "bfloat16" else ():
+            if not weight.requires_grad:
+                weight.data = weight.data.to(torch.bfloat16)
     return model
 
 
@@ -320,28 +314,20 @@ def fingerprint(model: nn.Module) -> str:
 def reading_order(path: str) -> str:
     """Whether a checkpoint of ours was trained to read `question_first` or `context_first`; `auto` for one
     that does not say. CheckpointError as for `inspect`."""
-    said = inspect(path) if _is_file(path) else _recorded(path)
-    return str(said.encoding.get("order", "auto"))
-
-
-@dataclass(frozen=True, slots=True)
-class _Record:
-    """The content of `RECORD`."""
-
-    encoding: dict[str, Any] = field(default_factory=dict)
-    head_options: dict[str, Any] = field(default_factory=dict)
+    encoding = inspect(path).encoding if _is_file(path) else _recorded(path).get("encoding", {})
+    return str(encoding.get("order", "auto"))
 
 
 def write_record(info: CheckpointInfo, model: EncoderModel, folder: Path) -> None:
     """Keep in a folder with an exported model how its checkpoint was trained to read, and by what its heads
     score."""
-    record = _Record(info.encoding, model.head_options)
-    (folder / RECORD).write_text(json.dumps(asdict(record), indent=1), encoding="utf-8")
+    record = {"encoding": info.encoding, "head_options": model.head_options}
+    (folder / RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 
-def _recorded(folder: str) -> _Record:
+def _recorded(folder: str) -> dict[str, dict[str, Any]]:
     file = Path(folder) / RECORD
-    return load_json(file, _Record) if file.is_file() else _Record()
+    return load_json(file, dict[str, dict[str, Any]]) if file.is_file() else {}
 
 
 def _is_file(path: str) -> bool:
@@ -356,10 +342,9 @@ def _whole(
         model = _empty(info, kind, options, backbone)
         _fill(model, info.path)
         return model
-    from models.adapters import add_adapter, find_base
+    from models.adapters import add_adapter, check_base
 
     if base := info.adapter.get("base"):
-        base = find_base(info.adapter, info.path)
         name = cast(ArchitectureName, info.architecture)
         below = Backbone(architecture=name, checkpoint=base)
         if backbone is not None:
@@ -367,8 +352,9 @@ def _whole(
             frozen = backbone.frozen_weights if goes_on else "float32"
             below = replace(backbone, checkpoint=base, lora_rank=0, frozen_weights=frozen)
         try:
+            check_base(info.adapter, info.path)
             model = start(below, kind, **options)
-        except CheckpointError as error:
+        except (CheckpointError, OSError) as error:  # OSError: of a Hub that cannot be reached
             raise CheckpointError(f"{info.path}: its adapter stands on {base!r}: {error}") from error
     else:
         model = _empty(info, kind, options, backbone)
@@ -377,12 +363,12 @@ def _whole(
     return model
 
 
-def _merged(model: M, *, keep: bool = True) -> M:
+def _merged(model: M) -> M:
     """The same model without an adapter, see `models.adapters.merge_adapter`."""
     if model.adapter:
         from models.adapters import merge_adapter
 
-        merge_adapter(model, keep=keep)
+        merge_adapter(model)
     return model
 
 
@@ -427,7 +413,7 @@ def _fill(model: nn.Module, path: str, *, partly: bool = False) -> None:
 
 
 def read_archive(path: str | Path, *, mmap: bool = False) -> Any:
-    """What `torch.save` wrote, compared with its checksums: tensors and plain values; nothing in it is run.
+    """What `torch.save` wrote: tensors and plain values; nothing in it is run.
 
     Args:
         path: the file.
@@ -437,10 +423,10 @@ def read_archive(path: str | Path, *, mmap: bool = False) -> Any:
         DataError: the file is damaged, or holds other objects; the message names it.
         OSError: it is not there, or cannot be read.
     """
-    check_archive(path)
+    require_file(path)
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
-    except OSError:
+    except (FileNotFoundError, PermissionError):
         raise
     except UnpicklingError as error:  # whose advice would be to run what the file says
         raise DataError(f"{path}: holds objects other than tensors and plain values") from error
@@ -460,17 +446,10 @@ def _read(path: str, *, mmap: bool = False) -> dict[str, Any]:
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get(KEY), dict):
         raise CheckpointError(f"{path}: not a checkpoint of this project (it has no {KEY!r} entry)")
     saved = checkpoint[KEY]
-    if (found := saved.get("format")) != FORMAT or isinstance(found, bool):
-        raise CheckpointError(f"{path}: of format {found!r}; this version reads format {FORMAT}")
-    parts: dict[str, Any] = {"architecture": str, "config": str, "tokenizer": dict | str, "encoding": dict}
-    later = {"heads": str, "head_options": dict, "adapter": dict}  # absent from old checkpoints
-    parts |= {name: kind for name, kind in later.items() if name in saved}
-    wrong = [name for name, kind in parts.items() if not isinstance(saved.get(name), kind)]
-    files = saved.get("tokenizer")
-    if isinstance(files, dict) and not all(isinstance(text, str) for text in files.values()):
-        wrong.append("tokenizer")
+    if saved.get("format") != FORMAT:
+        raise CheckpointError(
+            f"{path}: of format {saved.get('format')!r}; this version reads format {FORMAT}"
+        )
     if not isinstance(checkpoint.get("state_dict"), dict):
-        wrong.append("state_dict")
-    if wrong:
-        raise CheckpointError(f"{path}: damaged: {wrong[0]!r} is absent or of a wrong type")
+        raise CheckpointError(f"{path}: damaged: 'state_dict' is absent or of a wrong type")
     return checkpoint

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import copy
 import logging
-import os
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +74,7 @@ def backbone_config(backbone: Backbone) -> PreTrainedConfig:
             raise CheckpointError(f"backbone.config: {' '.join(str(error).split())}") from error
     base = peft_base(backbone.checkpoint)
     try:
-        config = AutoConfig.from_pretrained(base)
+        config = AutoConfig.from_pretrained(base, trust_remote_code=False)
     except Exception as error:  # OSError, ValueError, huggingface_hub's validation errors
         raise CheckpointError(
             f"backbone.checkpoint: cannot load {base!r}: {_first_line(error)} "
@@ -140,7 +138,7 @@ def folder_architecture(path: str) -> str:
 
     path = peft_base(path)
     try:
-        config = AutoConfig.from_pretrained(path)
+        config = AutoConfig.from_pretrained(path, trust_remote_code=False)
     except Exception as error:  # OSError, ValueError, huggingface_hub's validation errors
         if (Path(path) / "config.json").is_file():
             raise CheckpointError(f"{path}: config.json: {_first_line(error)}") from error
@@ -190,6 +188,7 @@ def load_pretrained(backbone: Backbone, *, new_head: int = logging.INFO) -> PreT
             config=config,
             output_loading_info=True,
             ignore_mismatched_sizes=True,
+            trust_remote_code=False,
             **_options(backbone),
         )
         if base != path:
@@ -212,6 +211,12 @@ def load_pretrained(backbone: Backbone, *, new_head: int = logging.INFO) -> PreT
         raise CheckpointError(
             f"backbone.checkpoint: {path!r} lacks {len(encoder)} encoder weights (first: {encoder[0]}); "
             f"is it complete, and of architecture {backbone.architecture!r}?"
+        )
+    unexpected = sorted(key for key in info["unexpected_keys"] if ".layer" in key and ".pooler." not in key)
+    if unexpected:
+        raise CheckpointError(
+            f"backbone.checkpoint: {path!r} holds {len(unexpected)} weights of layers that its config.json "
+            f"does not have (first: {unexpected[0]})"
         )
     refuse_nonfinite(model.state_dict(), path)
     if backbone.causal:
@@ -281,32 +286,9 @@ def _options(backbone: Backbone) -> dict[str, Any]:
     options: dict[str, Any] = {"dtype": torch.float32}
     if backbone.causal and backbone.checkpoint != RANDOM and backbone.frozen_weights != "float32":
         options["dtype"] = torch.bfloat16  # of an encoder a head is read with them, which stays float32
-        if backbone.frozen_weights == "nf4":
-            options |= _four_bits()
     if backbone.attention != "auto":
         options["attn_implementation"] = backbone.attention
     return options
-
-
-def _four_bits() -> dict[str, Any]:
-    """Linear layers in NF4 (Dettmers et al. 2023), computed in bfloat16, on this process's GPU."""
-    if not torch.cuda.is_available():
-        raise CheckpointError(
-            "backbone.frozen_weights: nf4 needs a GPU with CUDA, and there is none; take bfloat16"
-        )
-    if find_spec("bitsandbytes") is None:
-        raise CheckpointError(
-            "backbone.frozen_weights: nf4 needs bitsandbytes (pip install 'interventune[nf4]')"
-        )
-    from transformers import BitsAndBytesConfig
-
-    four = BitsAndBytesConfig(
-        load_in_4bit=True,
-        bnb_4bit_quant_type="nf4",
-        bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=torch.bfloat16,
-    )
-    return {"quantization_config": four, "device_map": {"": int(os.environ.get("LOCAL_RANK", 0))}}
 
 
 def _first_line(error: Exception) -> str:

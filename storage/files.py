@@ -10,10 +10,8 @@ import shutil
 import signal
 import stat
 import threading
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
@@ -133,34 +131,6 @@ def require_file(path: str | Path) -> None:
     if not stat.S_ISREG(mode):
         found = "folder" if stat.S_ISDIR(mode) else "pipe" if stat.S_ISFIFO(mode) else "device or socket"
         raise DataError(f"{path}: is a {found}; name a file")
-
-
-def check_archive(path: str | Path) -> None:
-    """Compare every record of a zip archive, such as torch.save writes, with its checksum, which torch.load
-    never does. It takes a third of a second for a gigabyte; a file that was checked is not read again.
-
-    Raises:
-        DataError: a record is not what was written, or the file is no archive at all, or no ordinary file.
-        OSError: nothing is there, or it cannot be read.
-    """
-    require_file(path)
-    found = os.stat(path)
-    _check_archive(str(path), found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-
-
-@lru_cache(maxsize=64)
-def _check_archive(path: str, *_: int) -> None:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
-    except OSError:
-        raise
-    except (
-        Exception
-    ) as error:  # BadZipFile, zlib.error, NotImplementedError, RuntimeError, UnicodeDecodeError
-        raise DataError(f"{path}: is damaged or cut off ({error})") from None
-    if damaged:
-        raise DataError(f"{path}: is damaged: {damaged} is not what was written (its checksum differs)")
 
 
 def read_bytes(path: str | Path) -> bytes:

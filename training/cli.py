@@ -263,14 +263,10 @@ def choose_precision(config: Any) -> None:
         return
     if precision == "16-true":
         raise ValueError("trainer.precision: 16-true rounds adapters to 16 bits; take bf16-true or 16-mixed")
-    if backbone.frozen_weights == "nf4" and config.trainer.strategy == "fsdp":
-        raise ValueError(
-            "backbone.frozen_weights: weights of 4 bits are not shared out; take trainer.strategy=ddp"
-        )
     if precision == "bf16-true":
         config.trainer.precision = "32-true"
         for part in (backbone, config.model.init_args.backbone):
-            part.frozen_weights = "bfloat16" if part.frozen_weights == "float32" else part.frozen_weights
+            part.frozen_weights = "bfloat16"
 
 
 def follow_seed(config: Any, seed: int) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import DataError
-from storage.files import check_archive
+from storage.files import require_file
 
 EMBEDDED = "stories"
 """The tokenizer name that stands for the words of the embedded stories."""
@@ -63,7 +63,7 @@ def _files_in_checkpoint(path: Path) -> dict[str, str]:
     import torch
 
     try:
-        check_archive(path)
+        require_file(path)
         # Mapped, so that the weights stay on disk.
         files = torch.load(path, weights_only=True, mmap=True)["interventune"]["tokenizer"]
     except Exception as error:  # what an unpickler makes of bytes that are no checkpoint: a dozen types

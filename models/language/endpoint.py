@@ -71,7 +71,12 @@ class EndpointTextModel(TextModel):
         is_openai = host == "openai.com" or host.endswith(".openai.com")
         # OpenAI has renamed the bound; the other endpoints know the old name.
         self._bound = "max_completion_tokens" if is_openai and not completions else "max_tokens"
-        self._request = {"model": self.model, "temperature": 0, self._bound: max_new_tokens, **seeded}
+        self._request: dict[str, Any] = {
+            "model": self.model,
+            "temperature": 0,
+            self._bound: max_new_tokens,
+            **seeded,
+        }
         self._key = os.environ.get("OPENAI_API_KEY", "").strip()
         if not (self._key.isascii() and self._key.isprintable()):
             raise ValueError("OPENAI_API_KEY holds characters that no key has; set it anew")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,18 +76,10 @@ def test_a_checkpoint_with_other_contents_is_refused(
     check(tmp_path / "bad.ckpt", named)
 
 
-def one_flipped_bit(raw: bytes) -> bytes:
-    found = bytearray(raw)
-    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-        weights = max(archive.infolist(), key=lambda entry: entry.file_size)
-    found[weights.header_offset + 200] ^= 4
-    return bytes(found)
-
-
 @pytest.mark.parametrize(
     "damage",
-    [lambda raw: b"", lambda raw: raw[: len(raw) // 3], lambda raw: b"garbage" * 99, one_flipped_bit],
-    ids=["empty", "cut off", "text", "one flipped bit"],
+    [lambda raw: b"", lambda raw: raw[: len(raw) // 3], lambda raw: b"garbage" * 99],
+    ids=["empty", "cut off", "text"],
 )
 def test_damaged_bytes_are_refused(
     damage: Callable[[bytes], bytes], given_files: Path, tmp_path: Path

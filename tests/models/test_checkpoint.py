@@ -11,10 +11,9 @@ import torch
 from transformers import AutoModel, AutoModelForQuestionAnswering
 
 from models.__main__ import export
-from models.backbones import ARCHITECTURES, CheckpointError, EncoderModel
+from models.backbones import CheckpointError, EncoderModel
 from models.checkpoint import (
     HEADS,
-    KEY,
     RECORD,
     START_FROM,
     describe,
@@ -36,7 +35,6 @@ from tests.models.tiny import (
     TOKENIZER,
     asked,
     at,
-    content,
     model,
     rows,
     save,
@@ -227,31 +225,6 @@ def test_another_kind_or_architecture_is_named(tmp_path: Path) -> None:
     for source in ("nothing.ckpt", "/no/such/last.ckpt", "no-such-user/no-such-model"):
         refused(source)
         refused(source, lambda source=source: start(at(source), SpanModel))  # type: ignore[misc]
-
-
-def test_names_of_weights_and_old_checkpoints_last(tmp_path: Path) -> None:
-    """Files of every earlier version load: these names stand in them."""
-    qa = model("bert")
-    ours = content(qa)
-    names = {"model.encoder.embeddings.word_embeddings.weight", "model.span_head.layers.0.weight"}
-    assert names <= ours["state_dict"].keys()
-    old = {key: value for key, value in ours[KEY].items() if key not in ("heads", "head_options")}
-    path = save(tmp_path, ours | {KEY: old})
-    assert fingerprint(load(str(path), QAModel)[0]) == fingerprint(qa)
-    for heads, name in (
-        ("rationale", "answer_heads.rationale.0.weight"),
-        ("xlnet", "answer_heads.end_state.weight"),
-        ("choice", "choice_head.weight"),
-    ):
-        assert name in model("bert", heads).state_dict()
-    # Those from before only the story was tagged go on as they were trained.
-    tagger = model("bert", "rationale", tagged="all")
-    ours = content(tagger)
-    ours[KEY] |= {"head_options": {"cls_source": "hidden"}}
-    read, _ = load(str(save(tmp_path, ours)), RationaleModel)
-    assert read.tagged == "all"
-    assert HEADS.keys() == START_FROM.keys()
-    assert len({row.model_type for row in ARCHITECTURES.values()}) == len(ARCHITECTURES)
 
 
 def test_fingerprints_tell_models_apart() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from storage.errors import DataError
-from storage.files import atomic, atomic_text, check_archive, read_bytes
+from storage.files import atomic, atomic_text, read_bytes
 from storage.json_files import json_lines, load_json, stream_object
 
 
@@ -49,7 +49,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "JSON": load_json,
     "lines": lambda path: list(json_lines(path)),
     "object": lambda path: list(stream_object(path)),
-    "archive": check_archive,
 }
 
 

@@ -105,7 +105,6 @@ def test_a_fresh_adapter_changes_nothing() -> None:
     [
         ((*LORA, "--trainer.precision=16-true"), "take bf16-true or 16-mixed"),
         (("--backbone.frozen_weights=bfloat16",), "set backbone.lora_rank"),
-        ((*LORA, "--backbone.frozen_weights=nf4", "--trainer.strategy=fsdp"), "take trainer.strategy=ddp"),
     ],
 )
 def test_precisions_that_do_not_go_with_adapters(
@@ -113,12 +112,3 @@ def test_precisions_that_do_not_go_with_adapters(
 ) -> None:
     with pytest.raises(ValueError, match=told):
         lei(commands, "none", *flags)
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_four_bits_need_a_gpu(tmp_path: Path) -> None:
-    whole = Backbone(architecture="gpt2", checkpoint="random", config={"vocab_size": 50})
-    start(whole, CausalModel).to_pretrained().save_pretrained(tmp_path / "base")
-    four = replace(whole, checkpoint=str(tmp_path / "base"), config={}, lora_rank=2, frozen_weights="nf4")
-    with pytest.raises(CheckpointError, match="nf4 needs a GPU with CUDA"):
-        start(four, CausalModel)
