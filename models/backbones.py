@@ -210,7 +210,9 @@ class EncoderModel(nn.Module):
     def max_tokens(self) -> int | None:
         """The longest row that the position table allows; None where positions are relative."""
         positions = getattr(self.config, "max_position_embeddings", None)
-        if positions is None or self.architecture == "xlnet":
+        # DeBERTa-v3 counts a table that it does not use.
+        unused = not getattr(self.config, "position_biased_input", True)
+        if positions is None or self.architecture == "xlnet" or unused:
             return None
         # RoBERTa counts positions from padding_idx + 1.
         return positions - self.config.pad_token_id - 1 if self.architecture == "roberta" else positions

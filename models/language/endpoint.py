@@ -161,7 +161,7 @@ class EndpointTextModel(TextModel):
             if self.completions:
                 reply: Any = self._client.completions.create(prompt=prompt, **request)
             else:
-                turns = [{"role": "user", "content": prompt}]
+                turns: Any = [{"role": "user", "content": prompt}]
                 reply = self._client.chat.completions.create(messages=turns, **request)
         except openai.APITimeoutError:
             return TextFailure("the endpoint timed out", reached=False)

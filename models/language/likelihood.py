@@ -1,10 +1,9 @@
-"""How likely continuations are behind a prompt: one function, for losses and for evaluation.
+"""How likely continuations are after a prompt: one function, for losses and for evaluation.
 
-A row is packed: its prompt, then all continuations behind one another. Each continuation sees the prompt and
-itself, at the positions that it would have alone, so that the prompt is read once however many there are, and
-gradients of all continuations meet in it. (A cache of keys and values would do the same in two passes, and
-gradient checkpointing switches caches off.) A continuation may also stand behind another one: what several
-begin with is read once too (`packed`). Logits are computed where a token of a continuation is told, only.
+A row is a prompt with all its continuations after it. Each continuation sees the prompt and itself, at the
+positions that it would have alone: the prompt is read once however many there are, and gradients of all
+continuations meet in it. (A cache of keys and values would do the same in two passes, and gradient
+checkpointing switches caches off.) Logits are computed only where they predict a token of a continuation.
 
 Shape letters: B rows, T tokens of a row, C continuations, K tokens with logits, D hidden, V vocabulary, E the
 two boundaries (first, last token).
@@ -15,13 +14,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby, takewhile
 from threading import get_ident
 from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear, pad
+from torch.nn.functional import linear
 
 VOCABULARY_PART = 16_384
 """Rows of the output embeddings that are cast to float32 at once."""
@@ -64,22 +62,8 @@ class Likelihoods(NamedTuple):
         return self.total_BC / self.count_BC
 
 
-class Past(NamedTuple):
-    """Tokens that all rows begin with, read before."""
-
-    length: int
-    cache: Any
-    """Their keys and values, a `DynamicCache` with a row for each of B."""
-
-
-def log_likelihoods(
-    model: Any,
-    inputs: Mapping[str, Tensor],
-    continuation_BCE: Tensor,
-    follows_BC: Tensor | None = None,
-    past: Past | None = None,
-) -> Likelihoods:
-    """log P(continuation | what it stands behind) of all continuations; differentiable.
+def log_likelihoods(model: Any, inputs: Mapping[str, Tensor], continuation_BCE: Tensor) -> Likelihoods:
+    """log P(continuation | prompt) of all continuations; differentiable.
 
     Args:
         model: a causal language model of transformers.
@@ -87,55 +71,32 @@ def log_likelihoods(
             the first continuation begins.
         continuation_BCE: columns of the first and the last token of each continuation, which follow one
             another without a gap; continuations have at least one token, and prompts too. (T, T - 1) is none.
-        follows_BC: the continuation that each stands behind, one before it in the row; -1, or no tensor at
-            all, is the prompt.
-        past: what the rows begin with besides.
     """
     ids_BT, mask_BT = inputs["input_ids"], inputs["attention_mask"]
     start_BC, end_BC = continuation_BCE.unbind(-1)
-    (rows, width), count = ids_BT.shape, start_BC.shape[1]
-    behind = past.length if past else 0
-    column_T = torch.arange(width, device=ids_BT.device)
-    # Part 0 is the prompt, part 1 + c continuation c. Of each: its last column, by how much its positions are
-    # less than columns tell, and which parts it sees.
-    last_BP = torch.cat((start_BC[:, :1] - 1, end_BC), 1)
-    less_BP = torch.zeros_like(last_BP)
-    sees_BPP = torch.eye(count + 1, dtype=torch.bool, device=ids_BT.device).repeat(rows, 1, 1)
-    before_BC = torch.zeros_like(start_BC) if follows_BC is None else follows_BC + 1
-    for c in range(count):
-        before_B1 = before_BC[:, c : c + 1]
-        gap_B = start_BC[:, c] - last_BP.gather(1, before_B1)[:, 0] - 1
-        less_BP[:, c + 1] = less_BP.gather(1, before_B1)[:, 0] + gap_B
-        sees_BPP[:, c + 1] |= sees_BPP[torch.arange(rows, device=ids_BT.device), before_B1[:, 0]]
+    column_T = torch.arange(ids_BT.shape[1], device=ids_BT.device)
+    # Part 0 is the prompt, part 1 + c continuation c.
     part_BT = (column_T[None, :, None] >= start_BC[:, None, :]).sum(-1)
-    position_BT = (mask_BT.cumsum(1) - 1 - less_BP.gather(1, part_BT)).clamp(min=0) + behind
-    options: dict[str, Any] = {"attention_mask": mask_BT, "use_cache": past is not None}
+    begin_B1 = start_BC[:, :1]
+    begin_BT = torch.cat((begin_B1, start_BC), 1).gather(1, part_BT)  # where a column's own part begins
+    options: dict[str, Any] = {"attention_mask": mask_BT, "use_cache": False}
     if takes(model, "position_ids"):
-        options["position_ids"] = position_BT
-    if count > 1:
-        seen_BTP = sees_BPP.gather(1, part_BT[..., None].expand(-1, -1, count + 1))
-        own_BTT = seen_BTP.gather(2, part_BT[:, None, :].expand(-1, width, -1))
+        options["position_ids"] = (mask_BT.cumsum(1) - 1 - begin_BT + begin_B1).clamp(min=0)
+    if start_BC.shape[1] > 1:
+        own_BTT = (part_BT[:, :, None] == part_BT[:, None, :]) | (part_BT[:, None, :] == 0)
         seen_BTT = own_BTT & mask_BT[:, None, :].bool() & (column_T[None, :] <= column_T[:, None])
         # Padding sees itself: a softmax over nothing would be NaN.
-        seen_BTT = seen_BTT | torch.eye(width, dtype=torch.bool, device=ids_BT.device)
-        options["attention_mask"] = additive(pad(seen_BTT, (behind, 0), value=True)[:, None], model.dtype)
-    elif past:
-        options["attention_mask"] = pad(mask_BT, (behind, 0), value=1)
-    if past:
-        options["past_key_values"] = past.cache
-    # A continuation's first token is told by the last one of what it stands behind, any other by the one
-    # before it.
-    first_BT = column_T == torch.cat((start_BC[:, :1], start_BC), 1).gather(1, part_BT)
-    teller_BT = torch.where(
-        first_BT, last_BP.gather(1, before_BC.gather(1, (part_BT - 1).clamp(min=0))), column_T - 1
-    ).clamp(min=0)
+        seen_BTT = seen_BTT | torch.eye(len(column_T), dtype=torch.bool, device=ids_BT.device)
+        options["attention_mask"] = additive(seen_BTT[:, None], model.dtype)
+    # The prompt's last token predicts a continuation's first one, and each token the next.
+    from_BT = torch.where(column_T == begin_BT, begin_B1 - 1, column_T - 1).clamp(min=0)
     inside_BCT = (column_T >= start_BC[..., None]) & (column_T <= end_BC[..., None])
-    told_BT = torch.zeros_like(mask_BT).scatter_add_(1, teller_BT, inside_BCT.any(1).to(mask_BT.dtype)) > 0
-    with _logits_at(model, told_BT.flatten().nonzero()[:, 0]):
+    wanted_BT = torch.zeros_like(mask_BT).scatter_add_(1, from_BT, inside_BCT.any(1).to(mask_BT.dtype)) > 0
+    with _logits_at(model, wanted_BT.flatten().nonzero()[:, 0]):
         logits_KV = model(ids_BT, **options).logits
     if logits_KV.dtype != torch.float64:
         logits_KV = logits_KV.float()
-    row_BT = (told_BT.flatten().cumsum(0) - 1).clamp(min=0).view_as(told_BT).gather(1, teller_BT)
+    row_BT = (wanted_BT.flatten().cumsum(0) - 1).clamp(min=0).view_as(wanted_BT).gather(1, from_BT)
     log_prob_BT = logits_KV[row_BT, ids_BT] - logits_KV.logsumexp(-1)[row_BT]
     total_BC = torch.where(inside_BCT, log_prob_BT[:, None, :], 0.0).sum(-1)
     return Likelihoods(total_BC, end_BC - start_BC + 1)
@@ -166,63 +127,20 @@ def additive(seen: Tensor, dtype: torch.dtype) -> Tensor:
 
 @torch.no_grad()
 def reads_side_by_side(model: Any) -> bool:
-    """Whether two continuations behind one prompt score as each does alone."""
+    """Whether two continuations after one prompt score as each does alone."""
     training = model.training
-    model.eval()
     rows = torch.arange(6, device=model.device)[None] % model.config.vocab_size
     mask, spans = torch.ones_like(rows), torch.tensor([[[3, 3], [4, 5]]], device=model.device)
+    row = {"input_ids": rows[:, [0, 1, 2, 4, 5]], "attention_mask": mask[:, 1:]}
     try:
+        model.eval()
         both_C = log_likelihoods(model, {"input_ids": rows, "attention_mask": mask}, spans).total_BC[0]
+        alone = log_likelihoods(model, row, spans[:, 1:] - 1).total_BC[0, 0]
     except Exception:  # one that takes neither such masks nor positions fails in its own way
         return False
-    row = {"input_ids": rows[:, [0, 1, 2, 4, 5]], "attention_mask": mask[:, 1:]}
-    alone = log_likelihoods(model, row, spans[:, 1:] - 1).total_BC[0, 0]
-    model.train(training)
+    finally:
+        model.train(training)
     return bool((both_C[1] - alone).abs() <= (1e-3 if model.dtype.itemsize >= 4 else 0.25))
-
-
-class PackedRow(NamedTuple):
-    """A prompt with continuations behind it; what some of them begin with stands there once."""
-
-    ids: list[int]
-    spans: list[tuple[int, int]]
-    """First and last token of each piece."""
-    follows: list[int]
-    """The piece that each stands behind; -1 is the prompt."""
-    paths: dict[int, list[int]]
-    """The pieces of each continuation, by its number."""
-
-
-def packed(prompt: Sequence[int], continuations: Mapping[int, Sequence[int]]) -> PackedRow:
-    """One row of a prompt and its continuations.
-
-    >>> row = packed([7, 7], {0: [1, 2, 3], 1: [1, 2, 4], 2: [5]})
-    >>> row.ids, row.follows
-    ([7, 7, 1, 2, 3, 4, 5], [-1, 0, 0, -1])
-    >>> row.paths
-    {0: [0, 1], 1: [0, 2], 2: [3]}
-
-    Args:
-        prompt: token ids.
-        continuations: token ids by number, no two the same.
-    """
-    row = PackedRow(list(prompt), [], [], {})
-
-    def add(rest: list[tuple[Sequence[int], int]], path: list[int]) -> None:
-        for _, group in groupby(rest, key=lambda item: item[0][0]):
-            items = list(group)
-            columns = zip(*(tokens for tokens, _ in items), strict=False)
-            common = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
-            here = [*path, len(row.spans)]
-            row.spans.append((len(row.ids), len(row.ids) + common - 1))
-            row.follows.append(path[-1] if path else -1)
-            row.ids.extend(items[0][0][:common])
-            if len(items[0][0]) == common:  # it ends here: the first in the order of tokens
-                row.paths[items.pop(0)[1]] = here
-            add([(tokens[common:], number) for tokens, number in items], here)
-
-    add(sorted((tokens, number) for number, tokens in continuations.items()), [])
-    return row
 
 
 def takes(model: Any, name: str) -> bool:

@@ -8,33 +8,24 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from itertools import takewhile
+from itertools import accumulate, chain, pairwise, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-import xxhash
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from models.backbones import pick_device
 from models.cpu_kernels import use_linear_kernels
-from models.language.likelihood import (
-    PackedRow,
-    Past,
-    float32_logits,
-    log_likelihoods,
-    packed,
-    padded,
-    reads_side_by_side,
-)
-from models.language.next_token import first_tokens, log_probabilities, repeated, shared_start
+from models.language.likelihood import float32_logits, log_likelihoods, padded, reads_side_by_side
+from models.language.next_token import first_tokens, log_probabilities
 from models.language.self_debiasing import DECAY, FLOOR, continued
 from models.language.text_models import Ability, PairError, Settings, TextFailure, TextModel
 from models.pretrained import refuse_nonfinite
+from storage.files import file_digest
 
 logger = logging.getLogger(__name__)
 
@@ -43,11 +34,9 @@ TEMPLATE_OPTIONS = {"enable_thinking": False, "date_string": "26 Jul 2024"}
 train of thought, and no prompt changes with the day."""
 
 TOKENS_AT_ONCE = {"cpu": 1024, "cuda": 32_768}
-"""Tokens of a batch whose likelihoods are wanted, to begin with: on a CPU more gain nothing."""
+"""Tokens of a batch whose likelihoods are wanted: on a CPU more gain nothing."""
 _Behind = dict[tuple[int, ...], dict[tuple[int, ...], list[int]]]
 """Of each prompt what stands behind it, with the numbers of these pairs."""
-_SORTED_BATCHES = 4
-"""Prompts are sorted by length within so many batches: little padding, and answers still come as they go."""
 
 
 class Loaded(NamedTuple):
@@ -92,7 +81,6 @@ class LocalTextModel(TextModel):
         self.tokens_at_once = TOKENS_AT_ONCE.get(self.device.type, TOKENS_AT_ONCE["cuda"])
         self.head: tuple[list[int], Any] = ([], None)
         """What all prompts of the last call begin with, and its keys and values."""
-        self._halved = False
         self._side_by_side: bool | None = None
         if loaded:
             model, self.tokenizer = loaded.model.to(self.device), loaded.tokenizer
@@ -159,23 +147,24 @@ class LocalTextModel(TextModel):
             logger.warning(
                 "%d of %d prompts do not fit: %s", len(failures), len(ids), next(iter(failures.values()))
             )
-        for first in range(0, len(ids), window := _SORTED_BATCHES * self.batch_size):
-            at = [i for i in range(first, min(first + window, len(ids))) if i not in failures]
-            at.sort(key=lambda i: -len(ids[i]))
-            texts: dict[int, str | TextFailure] = {}
-            for start in range(0, len(at), self.batch_size):
-                batch = at[start : start + self.batch_size]
-                # A causal model gets padding on the left: every prompt ends where its answer begins.
-                inputs = self.padded([ids[i] for i in batch], left=not self.is_seq2seq)
-                with torch.inference_mode():
-                    out_BT = self.model.generate(**inputs, max_new_tokens=self.max_new_tokens)
-                new_BT = out_BT if self.is_seq2seq else out_BT[:, inputs["input_ids"].shape[1] :]
-                for i, text in zip(
-                    batch, self.tokenizer.batch_decode(new_BT, skip_special_tokens=True), strict=True
-                ):
-                    texts[i] = text.strip() or TextFailure("empty answer")
-            for i in range(first, min(first + window, len(ids))):
-                yield failures.get(i) or texts[i]
+        for start in range(0, len(ids), self.batch_size):
+            batch = range(start, min(start + self.batch_size, len(ids)))
+            fitting = [i for i in batch if i not in failures]
+            texts = dict(zip(fitting, self._written([ids[i] for i in fitting]), strict=True))
+            for i in batch:
+                yield failures.get(i) or texts[i].strip() or TextFailure("empty answer")
+
+    def _written(self, ids: list[list[int]]) -> list[str]:
+        """The new texts behind some prompts."""
+        if not ids:
+            return []
+        # A causal model gets padding on the left: every prompt ends where its answer begins.
+        inputs = self.padded(ids, left=not self.is_seq2seq)
+        with torch.inference_mode():
+            out_BT = self.model.generate(**inputs, max_new_tokens=self.max_new_tokens)
+        new_BT = out_BT if self.is_seq2seq else out_BT[:, inputs["input_ids"].shape[1] :]
+        written: list[str] = self.tokenizer.batch_decode(new_BT, skip_special_tokens=True)
+        return written
 
     def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> tuple[Tensor, Tensor]:
         """Of the continuation's tokens.
@@ -184,8 +173,7 @@ class LocalTextModel(TextModel):
         space, and gets white space from the end of the prompt. Its tokens are those behind the prompt's, as
         lm-evaluation-harness has it; where a token spans the boundary, its own. An end token is not counted.
         A sequence-to-sequence model reads the prompt and writes the continuation, with the end token that it
-        was trained to write. What pairs have in common is read once: a pair that repeats, a prompt, what
-        continuations behind it begin with, and what all prompts of a call begin with (demonstrations).
+        was trained to write. A prompt is read once for all its continuations, and a pair that repeats once.
 
         Returns:
             Sums of their log-probabilities in nats, (N,) float64, and how many they are, (N,); on the CPU.
@@ -329,71 +317,43 @@ class LocalTextModel(TextModel):
 
     def read_in_batches(self, lengths: Sequence[int], read: Callable[[list[int]], None]) -> None:
         """Have all rows read, longest first, as many at once as `tokens_at_once` allows, padding included.
-        Where memory does not suffice, half as many for the rest of the run.
 
         Args:
             lengths: tokens of each row.
             read: reads the rows of these numbers.
-
-        Raises:
-            ValueError: one row alone does not fit into memory.
         """
         order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
         while order:
-            longest = max(1, lengths[order[0]])
-            batch = order[: max(1, self.tokens_at_once // longest)]
-            try:
-                read(batch)
-            except RuntimeError as error:
-                if not isinstance(error, torch.OutOfMemoryError) and "allocate memory" not in str(error):
-                    raise
-                if len(batch) == 1:
-                    raise ValueError(
-                        f"{self.name}: {self.device} has no memory for one text of {longest} tokens; choose "
-                        "one with more, or a smaller model"
-                    ) from None
-                if not self._halved:
-                    logger.warning(
-                        "%s: %d tokens at once do not fit into memory; going on with half as many",
-                        self.name,
-                        len(batch) * longest,
-                    )
-                self._halved, self.tokens_at_once = True, len(batch) * longest // 2
-            else:
-                order = order[len(batch) :]
-                continue
-            if self.device.type == "cuda":  # the error is gone, and what it held with it
-                torch.cuda.empty_cache()
+            count = max(1, self.tokens_at_once // max(1, lengths[order[0]]))
+            read(order[:count])
+            order = order[count:]
 
     def _score_causal(self, behind: _Behind) -> list[tuple[list[int], float]]:
         """The numbers of equal pairs, and log P of their second part."""
-        rows, numbers = list[PackedRow](), list[list[list[int]]]()
+        rows = list[tuple[tuple[int, ...], list[tuple[int, ...]]]]()
         for prompt, continuations in behind.items():
-            together = dict(enumerate(continuations))
-            parts = (
-                [together] if self._packs(prompt, continuations) else [{i: x} for i, x in together.items()]
-            )
-            rows += [packed(prompt, part) for part in parts]
-            numbers += [list(continuations.values())] * len(parts)
-        length, cache = shared_start(self, [row.ids for row in rows], [row.spans[0][0] - 1 for row in rows])
+            together = self._packs(prompt, list(continuations))
+            rows += [
+                (prompt, part) for part in ([[*continuations]] if together else [[x] for x in continuations])
+            ]
         found: list[tuple[list[int], float]] = []
 
         def read(batch: list[int]) -> None:
             some = [rows[r] for r in batch]
-            inputs = self.padded([row.ids[length:] for row in some])
-            width, most = inputs["input_ids"].shape[1], max(len(row.spans) for row in some)
-            none = (width + length, width + length - 1)
-            spans = [[*row.spans, *[none] * (most - len(row.spans))] for row in some]
-            follows = [[*row.follows, *[-1] * (most - len(row.spans))] for row in some]
-            past = Past(length, repeated(cache, len(some))) if cache is not None else None
-            continuation_BCE = torch.tensor(spans, device=self.device) - length
-            follows_BC = torch.tensor(follows, device=self.device)
-            scores = log_likelihoods(self.model, inputs, continuation_BCE, follows_BC, past).total_BC
-            for r, row, score_C in zip(batch, some, scores.double().tolist(), strict=True):
-                for number, path in row.paths.items():
-                    found.append((numbers[r][number], math.fsum(score_C[piece] for piece in path)))
+            inputs = self.padded([[*prompt, *chain.from_iterable(parts)] for prompt, parts in some])
+            width, most = inputs["input_ids"].shape[1], max(len(parts) for _, parts in some)
+            spans = []
+            for prompt, parts in some:
+                ends = list(accumulate((len(part) for part in parts), initial=len(prompt)))
+                spans.append([(a, b - 1) for a, b in pairwise(ends)])
+                spans[-1] += [(width, width - 1)] * (most - len(parts))
+            total_BC = log_likelihoods(self.model, inputs, torch.tensor(spans, device=self.device)).total_BC
+            for (prompt, parts), total_C in zip(some, total_BC.double().tolist(), strict=True):
+                found.extend(
+                    (behind[prompt][part], value) for part, value in zip(parts, total_C, strict=False)
+                )
 
-        self.read_in_batches([len(row.ids) - length for row in rows], read)
+        self.read_in_batches([len(prompt) + sum(map(len, parts)) for prompt, parts in rows], read)
         return found
 
     def _packs(self, prompt: Sequence[int], continuations: Collection[Sequence[int]]) -> bool:
@@ -433,7 +393,7 @@ def _load(path: str, device: torch.device, dtype: str) -> tuple[Any, Any]:
         dtype = "float32"
     kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path)
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
         model = kind.from_pretrained(
             path,
             dtype=dtype,
@@ -467,17 +427,12 @@ def _unusable(path: str, error: Exception) -> ValueError:
 
 
 def weights_id(path: str, config: Any) -> str:
-    """The Hub's revision; for a folder or a file a digest of settings and weights, so that answers of a model
-    that was trained on in the same place are not taken for its own."""
+    """The Hub's revision; of a folder a digest of settings and weights, so that answers of a model that was
+    trained on in the same place are not taken for its own."""
     folder = Path(path)
     if not folder.exists():
         return str(getattr(config, "_commit_hash", None) or "")
-    digest = xxhash.xxh3_128()
     settings = [folder / name for name in ("config.json", "generation_config.json")]
-    weights_of = [folder] if folder.is_file() else sorted(folder.glob("*.safetensors"))
-    for file in (*filter(Path.is_file, settings), *weights_of):
-        digest.update(f"{file.name}:{file.stat().st_size}:".encode())
-        with open(file, "rb") as content:
-            while part := content.read(1 << 24):
-                digest.update(part)
-    return digest.hexdigest()
+    weights = [folder] if folder.is_file() else sorted(folder.glob("*.safetensors"))
+    files = [*filter(Path.is_file, settings), *weights]
+    return hashlib.sha256("".join(map(file_digest, files)).encode()).hexdigest()[:32]

@@ -14,7 +14,7 @@ from models.backbones import ARCHITECTURES, Backbone, CheckpointError
 from models.checkpoint import start
 from models.heads.causal import CausalModel
 from models.heads.choice import ChoiceModel
-from models.language.likelihood import Past, log_likelihoods, packed
+from models.language.likelihood import log_likelihoods
 from models.pretrained import load_pretrained
 
 NAMES = ("llama", "qwen2", "qwen3", "gpt2")
@@ -95,25 +95,6 @@ def test_one_continuation_is_a_plain_row() -> None:
     inputs, spans = padded_rows("right")
     alone = log_likelihoods(model.encoder, inputs, spans[:, :1])
     torch.testing.assert_close(alone.total_BC, naive(model)[:, :1], rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize("name", ["llama", "gpt2"])
-def test_what_continuations_begin_with_and_what_rows_begin_with_is_read_once(name: str) -> None:
-    """A tree behind a prompt, whose start comes out of a cache: the same numbers as whole rows."""
-    model = decoder(name).double()
-    prompt, texts = [5, 6, 7, 8, 9], [[20, 21, 22], [20, 21, 24, 25], [20, 21], [30], [20, 26]]
-    row = packed(prompt, dict(enumerate(texts)))
-    assert len(row.ids) == 5 + 2 + 1 + 2 + 1 + 1
-    past = Past(3, model.encoder(torch.tensor([prompt[:3]]), use_cache=True).past_key_values)
-    for known, cached in ((0, None), (3, past)):
-        ids = torch.tensor([row.ids[known:]])
-        spans, follows = torch.tensor([row.spans]) - known, torch.tensor([row.follows])
-        inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        found = log_likelihoods(model.encoder, inputs, spans, follows, cached).total_BC[0]
-        for number, tokens in enumerate(texts):
-            log_prob_TV = model.encoder(torch.tensor([prompt + tokens])).logits[0].log_softmax(-1)
-            expected = log_prob_TV[torch.arange(4, 4 + len(tokens)), torch.tensor(tokens)].sum()
-            torch.testing.assert_close(found[row.paths[number]].sum(), expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["mean", "sum"])
