@@ -16,14 +16,13 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-demo: $(STAMP)  ## both halves: advice against bias, deletion against unfaithful answers (6 minutes, no download)
-	$(BIN)/python -m training demo
+demo: demo-lei demo-ibt  ## both halves: advice against bias, deletion against unfaithful answers (6 minutes, no download)
 
 demo-lei: $(STAMP)  ## a tiny model learns to read, shows its bias, learns to follow advice
-	$(BIN)/python -m training demo --half lei
+	$(BIN)/interventune reproduce demo_lei
 
 demo-ibt: $(STAMP)  ## a tiny model learns to read, answers without evidence, learns to say unknown
-	$(BIN)/python -m training demo --half ibt
+	$(BIN)/interventune reproduce demo_ibt
 
 test: $(STAMP)  ## all tests (no network, CPU)
 	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -n logical --dist worksteal

@@ -22,7 +22,6 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "reproduce": ("evaluation.__main__", ("reproduce",), "a paper's table: ours beside theirs"),
     "data": ("data_modules.__main__", (), "write data sets, perturbed stories, advised questions"),
     "export": ("models.__main__", ("export",), "a checkpoint as a Hugging Face folder"),
-    "demo": ("training.__main__", ("demo",), "both halves of the project in minutes, no download"),
 }
 """The module of each command, the arguments that come first there, and its line in the help."""
 

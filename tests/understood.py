@@ -25,7 +25,7 @@ def understood(command: list[str]) -> None:
         assert all(flag.startswith("--") and "=" in flag for flag in others)
     elif module == "benchmarks":
         make_parser(compare, module).parse_args(arguments)
-    elif module == "training" and arguments[0] != "demo":
+    elif module == "training":
         with pytest.raises(SystemExit) as stop:
             run_command(checked_configs([*arguments, "--print_config"]))
         assert stop.value.code in (0, None)
@@ -37,6 +37,5 @@ def understood(command: list[str]) -> None:
         make_parser(save_classifier, module).parse_args(arguments)
     else:
         assert (module, arguments[0]) in {
-            ("training", "demo"),
             ("models", "export"),
         }

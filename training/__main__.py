@@ -2,7 +2,6 @@
 
   fit, validate, test, predict   -c EXPERIMENT -c BACKBONE [--key=value ...]
   sweep, select                  many runs, and the best of them
-  demo                           both halves of the project in minutes
 
 Each command has its own --help.
 """
@@ -24,10 +23,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     command, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     if command in CLI_COMMANDS:
         return run(arguments)
-    if command == "demo":
-        from training.demo import main as demo
-
-        return demo(rest)
     if command == "sweep":
         from training.sweep.run import main as sweep
 
@@ -39,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command in ("-h", "--help", ""):
         print(__doc__)
         return 0
-    commands = ", ".join((*CLI_COMMANDS, "sweep", "select", "demo"))
+    commands = ", ".join((*CLI_COMMANDS, "sweep", "select"))
     print(f"error: {command}: expected one of {commands}", file=sys.stderr)
     return 2
 

@@ -53,7 +53,7 @@ def compared(work: Path) -> pd.DataFrame:
 
 @pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize(
-    "name", ["confusion_unifiedqa", "consistency_methods", "lei_zero_shot", "sf_coqa", "sf_statistics"]
+    "name", ["confusion_unifiedqa", "consistency_methods", "demo_ibt", "demo_lei", "sf_coqa", "sf_statistics"]
 )
 def test_recipe_runs_with_tiny_models_on_embedded_data(name: str, tmp_path: Path) -> None:
     run(name, tiny=True, work=tmp_path)

@@ -30,4 +30,4 @@ def test_an_unknown_command_names_those_there_are() -> None:
     done = subprocess.run([sys.executable, "-m", "training", "fti"], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert all(name in line for name in ("fti", "fit", "validate", "test", "predict", "sweep", "demo"))
+    assert all(name in line for name in ("fti", "fit", "validate", "test", "predict", "sweep", "select"))
