@@ -17,6 +17,9 @@ from typing import BinaryIO, TextIO
 
 from storage.errors import DataError
 
+MARKS = {b"\x1f\x8b": "compressed by gzip", b"PK\x03\x04": "a zip archive"}
+MARKS |= {b"\xff\xfe": "text in UTF-16", b"\xfe\xff": "text in UTF-16"}
+"""How files begin that cannot be read as they are."""
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of writing that do not name the file."""
 
@@ -119,6 +122,11 @@ def open_file(path: str | Path) -> Iterator[BinaryIO]:
     try:
         require_file(path)
         with open(path, "rb") as file:
+            head = file.read(4)
+            for mark, kind in MARKS.items():
+                if head.startswith(mark):
+                    raise DataError(f"{path}: is {kind}; make it a plain file in UTF-8")
+            file.seek(0)
             yield file
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None

@@ -45,7 +45,7 @@ def test_read_groups_names_line_and_fault_or_skips(tmp_path: Path) -> None:
     del lacking["category"]
     moved["variants"][3]["candidates"][1]["start"] += 1
     path = tmp_path / "groups"
-    for wrong, named in ((lacking, "the field 'category' is missing"), (moved, "offset 1 cuts 'lban'")):
+    for wrong, named in ((lacking, "the field 'category'"), (moved, "offset 1 cuts 'lban'")):
         path.write_text("".join(json.dumps(row) + "\n" for row in (asdict(make_group()), wrong)))
         with pytest.raises(DataError, match=f"groups, line 2: .*{named}"):
             list(read_groups(path))

@@ -121,7 +121,7 @@ def test_domains_of_a_file_of_ones_own(tmp_path: Path) -> None:
         ("groups=60&classes=none", "ribbon has fewer than 30 groups of class none"),
         ("number=3", "number=3, but there are 2"),
         ("number=1&classes=wise", r"classes\[0\]"),
-        ("speed=1", "'speed' is no field"),
+        ("speed=1", "the field 'speed'"),
     ):
         with pytest.raises(DataError, match=named):
             list(read_groups(f"{source}&{options}"))

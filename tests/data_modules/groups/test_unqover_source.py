@@ -93,10 +93,10 @@ def test_the_layout_of_the_authors_fine_tuning_holds_the_same(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("change", "names"),
     [
-        (lambda parts: parts[:3], "'q1' is missing"),
-        (lambda parts: [parts[0], parts[2], parts[1], parts[3]], "'q1' is missing"),
+        (lambda parts: parts[:3], "field 'q1'"),
+        (lambda parts: [parts[0], parts[2], parts[1], parts[3]], "field 'q1'"),
         (lambda parts: [*parts[:2], *parts[:2]], "second time"),
-        (lambda parts: [1, *parts[1:]], "this should be a"),
+        (lambda parts: [1, *parts[1:]], "should be a valid dictionary"),
     ],
 )
 def test_four_records_that_are_no_group_name_the_id(tmp_path: Path, change: Any, names: str) -> None:

@@ -62,7 +62,7 @@ def test_read_prompts_reads_both_shapes(tmp_path: Path) -> None:
 
 def test_read_prompts_names_the_line(tmp_path: Path) -> None:
     (path := tmp_path / "prompts.jsonl").write_text('{"text": "A"}\n{"text": " "}')
-    with pytest.raises(DataError, match=r"line 2.*empty"):
+    with pytest.raises(DataError, match=r"line 2: the field"):
         read_prompts(path, limit=1)  # all lines are checked
 
 
