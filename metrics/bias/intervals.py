@@ -19,16 +19,14 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from metrics.bias.group_bias import BiasResult, BiasSums, aggregate
 from metrics.bias.group_scores import GroupScores
-from metrics.bias.sums import BiasResult, BiasSums, aggregate
 from metrics.intervals import RESAMPLES, percentiles_of_each, resamples
 
 WORK = 200_000_000
 """Groups and cells of all resamples: with very many groups, fewer resamples are drawn."""
 FEWEST = 200
-MAXIMA = frozenset(
-    f"{name}_K" for name in ("mu", "eta", "theta", "mu_normalised", "eta_normalised", "theta_normalised")
-)
+MAXIMA = ("mu_K", "eta_K", "theta_K", "mu_normalised_K")
 """Means of maxima and of absolute values, which resampling inflates, as few groups do: their intervals are
 moved so that the median of the resamples lies on the value."""
 MOST_KEPT = 20_000_000
@@ -126,9 +124,9 @@ def resampled_bias(groups: ClassGroups, fields: Collection[str] = BiasResult._fi
     order_N, ends = np.argsort(cell_N, kind="stable"), np.cumsum(np.bincount(cell_N, minlength=P * A))
     value_of = {"c_KPA": c_N, "c_normalised_KPA": c_normalised_N}
     if any(field.startswith("eta") for field in fields):
-        value_of |= {"sign_KPA": np.sign(c_N), "sign_normalised_KPA": np.sign(c_normalised_N)}
-    if not any("normalised" in field for field in fields):
-        value_of = {name: value_N for name, value_N in value_of.items() if "normalised" not in name}
+        value_of["sign_KPA"] = np.sign(c_N)
+    if "mu_normalised_K" not in fields:
+        del value_of["c_normalised_KPA"]
     signed = {name: value_N * side_N for name, value_N in value_of.items()}
     by_cell = {
         name: csr_array((value_N[order_N], order_N, np.concatenate([[0], ends])), shape=(P * A, N))

@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from metrics.bias.group_bias import GroupBias
+from metrics.bias.group_bias import BiasResult, GroupBias, num_pairs, pair_index, pair_members
 from metrics.bias.group_scores import score_groups, span_score
 from metrics.bias.intervals import ClassGroups, bias_change, estimate_bias, num_resamples, resampled_bias
 from metrics.bias.readings import dominant_subject, planted_correlation, pushed_subject
-from metrics.bias.sums import BiasResult, num_pairs, pair_index, pair_members
 from metrics.intervals import RESAMPLES, mean_interval, percentiles, resamples
 from tests.metrics.batches import Batch, naive_c, naive_class, naive_delta, naive_eps, random_batch
 
@@ -68,7 +67,7 @@ def test_mu_is_at_least_the_mean_size_of_gamma(seed: int, n: int) -> None:
 def test_aggregates_equal_naive_loops() -> None:
     batch = random_batch(200, 3, 5, 4)
     result = metric_of(batch).compute()
-    names = [f"{name}{suffix}" for name in ("mu", "eta", "theta") for suffix in ("", "_normalised")]
+    names = ("mu", "eta", "theta", "mu_normalised")
     for k in range(3):
         naive = naive_class(batch, k)
         for name in (*names, "n", "mean_abs_c", "delta", "eps", "mass"):
@@ -108,19 +107,6 @@ def test_bf16_scores_are_summed_in_float64() -> None:
     half = batch._replace(score_NVS=batch.score_NVS.bfloat16())
     exact = batch._replace(score_NVS=half.score_NVS.double())
     assert_same(metric_of(half, shape=(1, 2, 1)).compute(), metric_of(exact, shape=(1, 2, 1)).compute())
-
-
-def test_wrong_ids_and_scores_are_refused() -> None:
-    metric, good = GroupBias(3, 5, 4), random_batch(2, 3, 5, 4)
-    for bad in (
-        good._replace(class_N=torch.tensor([0, 3])),
-        good._replace(subject_NS=torch.tensor([[0, 1], [2, 2]])),
-        good._replace(score_NVS=good.score_NVS[:, :3]),
-        good._replace(score_NVS=good.score_NVS * torch.nan),
-    ):
-        with pytest.raises(ValueError, match="_N"):
-            metric.update(*bad)
-    assert metric.sums.count_KPA.sum() == 0
 
 
 def test_many_subjects_fit() -> None:
@@ -224,7 +210,7 @@ def test_groups_of_a_unit_are_drawn_together() -> None:
     )
 
 
-@pytest.mark.parametrize("fields", [["mu_K"], ["eta_KX", "delta_K"], ["theta_normalised_K", "gamma_KXA"]])
+@pytest.mark.parametrize("fields", [["mu_K"], ["eta_KX", "delta_K"], ["mu_normalised_K", "gamma_KXA"]])
 def test_some_aggregates_are_those_among_all(fields: list[str]) -> None:
     groups = groups_of(random_batch(20, 1, 4, 3), 4, 3)
     for some, every in zip(resampled_bias(groups, fields), resampled_bias(groups), strict=True):

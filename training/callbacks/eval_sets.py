@@ -128,9 +128,8 @@ def new_metric(data: Any, module: Any) -> Metric:
         from metrics.choices import ChoiceScores
 
         return ChoiceScores()
-    # The ids come from the set itself, so checking them would only stall the device.
     sizes = len(data.ids.subjects), len(data.ids.attributes)
-    return GroupBias(len(ADVICE_CLASSES), *sizes, validate_ids=False)
+    return GroupBias(len(ADVICE_CLASSES), *sizes)
 
 
 def update_metric(metric: Any, data: Any, batch: Any, outputs: Any, module: Any) -> None:

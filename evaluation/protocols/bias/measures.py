@@ -29,10 +29,7 @@ Frames = Mapping[str, "DataFrame"]
 """Scored groups by checkpoint; the first is what the others are compared with."""
 Place = Mapping[str, Any]
 
-OF_CLASSES = (
-    *("mu_K", "eta_K", "theta_K", "mean_abs_c_K", "mass_K", "delta_K", "eps_K"),
-    *("mu_normalised_K", "eta_normalised_K", "theta_normalised_K", "average_probability_K"),
-)
+OF_CLASSES = (*("mu_K", "eta_K", "theta_K", "mean_abs_c_K", "mass_K", "delta_K", "eps_K", "mu_normalised_K"),)
 """Fields of `BiasResult`, which are named MEASURE_AXES."""
 OF_SUBJECTS = ("gamma_KX", "eta_KX", "gamma_KXA", "eta_KXA")
 OF_ADVICE = ("mu_K", "mean_abs_c_K", "mass_K", "delta_K", "eps_K")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 CELL = ("data", "class")
 EFFECTS = {"carry": "carry", "kept": "kept", "scope_gap": "scope gap"}
 MEASURES = {name: name for name in ("mu", "eta", "theta", "mean_abs_c", "delta", "eps", "mass")}
-NORMALISED = {f"{name}_normalised": f"{name} (normalised)" for name in ("mu", "eta", "theta")}
+NORMALISED = {"mu_normalised": "mu (normalised)"}
 LITTLE_MASS = 0.5
 """Of S(x1) + S(x2): below it a headline says so."""
 
@@ -33,7 +33,7 @@ ACCURACY_NOTE = (
     "accuracy: the share of both orders in which the answer holds the right subject's name (LEI, Figure 6)."
 )
 NORMALISED_NOTE = (
-    "Scores of language models and of spans differ in scale: compare them by eta and normalised scores alone."
+    "Scores of language models and of spans differ in scale: compare them by eta and normalised mu alone."
 )
 
 
