@@ -64,6 +64,6 @@ def test_checkpoint_and_exported_folder_give_the_same_numbers(
 
 @pytest.mark.parametrize("case", ASKED, ids=lambda case: case.protocol)
 def test_every_protocol_asks_base_and_adapter(case: Case, room: Path, tmp_path: Path) -> None:
-    cells = run(case, room, tmp_path / "r", f"base=base:{room}/adapter.ckpt", f"tuned={room}/adapter.ckpt")
+    cells = run(case, room, tmp_path / "r", f"base={room}/plain.ckpt", f"tuned={room}/adapter.ckpt")
     cells.check()
     assert {"base", "tuned"} <= set(cells.frame["checkpoint"])
