@@ -15,7 +15,7 @@ from data_modules.batching.data_module import EvalSet, TrainSet, by_stage
 from data_modules.batching.group_set import GroupSet
 from data_modules.batching.samplers import BatchIndex, group_batches
 from data_modules.encoding.groups import encode_groups
-from data_modules.encoding.tables import Work, process_rank
+from data_modules.encoding.tables import process_rank
 from data_modules.encoding.windows import Encoding
 from data_modules.groups.advice import by_class, spread, unadvised, with_unadvised
 from data_modules.groups.lei import read_scored
@@ -114,14 +114,14 @@ class GroupsDataModule(QuestionsDataModule):
         options |= {"limit": self.limit_train_groups, "seed": self.seed, "everything": everything}
         options["anchor"] = self.anchor_unadvised
 
-        def work() -> Work:
+        def read() -> list[Group]:
             cells = {(group.subjects, group.category, group.attribute) for group in trained}
             more = self._read(self.train_groups) if everything else ()
             alike = [g for g in more if (g.subjects, g.category, g.attribute) in cells]
-            groups = unadvised([*trained, *alike])
-            return Work(groups, partial(encode_groups, tokenizer=self.tokenizer, encoding=encoding))
+            return unadvised([*trained, *alike])
 
-        table = self.tables.get(self.train_groups, options, work)
+        encode = partial(encode_groups, tokenizer=self.tokenizer, encoding=encoding)
+        table = self.tables.get(self.train_groups, options, encode, read)
         return GroupSet(table, self.tokenizer, encoding)
 
     def written_targets(self) -> dict[str, Targets]:
@@ -148,16 +148,15 @@ class GroupsDataModule(QuestionsDataModule):
         else:
             options |= {"limit": limit, "unadvised": self.watch_unadvised}
 
-        def work() -> Work:
+        def read() -> list[Group]:
             groups = self._read(sources)
             if train:
-                groups = self._to_train_on(groups, sources)
-            else:
-                groups = spread(groups, limit) if limit else groups
-                groups = with_unadvised(groups) if self.watch_unadvised else groups
-            return Work(groups, partial(encode_groups, tokenizer=self.tokenizer, encoding=self.encoding))
+                return self._to_train_on(groups, sources)
+            groups = spread(groups, limit) if limit else groups
+            return with_unadvised(groups) if self.watch_unadvised else groups
 
-        table = self.tables.get(sources, options, work)
+        encode = partial(encode_groups, tokenizer=self.tokenizer, encoding=self.encoding)
+        table = self.tables.get(sources, options, encode, read)
         return GroupSet(table, self.tokenizer, self.encoding)
 
     def _to_train_on(self, every: list[Group], sources: Sequence[str]) -> list[Group]:

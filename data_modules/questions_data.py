@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from data_modules.batching.data_module import EvalSet, TextDataModule, TrainSet,
 from data_modules.batching.samplers import BatchIndex, question_batches
 from data_modules.batching.sets import PairSet, QASet
 from data_modules.encoding.questions import encode_questions
-from data_modules.encoding.tables import Encode, Tables, Work, process_rank
+from data_modules.encoding.tables import Tables, process_rank
 from data_modules.encoding.windows import Encoding
 from data_modules.interventions.variants import report_rejected, variants_of
 from data_modules.schema import QAExample, Rejected, Variant
@@ -161,19 +161,18 @@ class QuestionsDataModule(TextDataModule):
     ) -> dict[Variant, datasets.Dataset]:
         """Variants of the first `limit` questions of a source (0: of all). They are read once, and only if a
         table is missing. DataError where no question is left."""
-        originals: list[QAExample] = []
+
+        @cache
+        def read() -> list[QAExample]:
+            return list(islice(read_questions(source, skip_bad=self.skip_bad), limit or None))
+
         tables = {}
         for variant in dict.fromkeys(variants):
             options = {"limit": limit, "skip_bad": self.skip_bad, "encoding": asdict(self.encoding)}
             options |= {"variant": variant}
             encode = partial(encode_variant, variant, self.tokenizer, self.encoding)
 
-            def work(encode: Encode = encode) -> Work:
-                if not originals:
-                    originals.extend(islice(read_questions(source, skip_bad=self.skip_bad), limit or None))
-                return Work(originals, encode)
-
-            table = self.tables.get([source], options, work)
+            table = self.tables.get([source], options, encode, read)
             found = table.data.column("id")  # which first windows have
             reasons = table.data.column("rejected").drop_null().value_counts().to_pylist()
             rejected = Counter({reason["values"]: reason["counts"] for reason in reasons})

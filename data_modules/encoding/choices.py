@@ -1,22 +1,21 @@
 """Multiple choice to tokens: every choice is a row of its own, paired with the prompt; of a decoder all stand
-behind their prompt in one row.
-
-Shape letters: Q questions, B questions of a batch, R all their rows, N all rows of a set, T tokens.
-"""
+behind their prompt in one row."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain, islice
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 
 from data_modules.encoding.prompts import CHOOSE, Prompt, encode_prompts
-from data_modules.encoding.tables import list_column
+from data_modules.encoding.tables import BYTES, INTS
 from data_modules.schema import DECODERS, ChoiceQuestion
+
+TOKENS = {"input_ids": INTS, "token_type_ids": BYTES, "length": INTS}
+NAMES = {"id": pa.string(), "label": pa.int64(), "unknown": pa.bool_()}
 
 
 @dataclass(kw_only=True)
@@ -40,9 +39,9 @@ class ChoiceEncoding:
 def encode_choices(
     questions: Sequence[ChoiceQuestion], tokenizer: Any, encoding: ChoiceEncoding, architecture: str
 ) -> pa.Table:
-    """A row for every question: `input_ids` and `token_type_ids` of its choices behind one another, `length`
-    of each; `id`, `label`, and whether its target is `unknown`. Of a decoder `input_ids` of the
-    prompt and all choices, and `candidate`, the first and last token of each choice.
+    """A row for every question: `input_ids` and `token_type_ids` of its choices one after the other, `length`
+    of each; `id`, `label`, and whether its target is `unknown`. Of a decoder `input_ids` of the prompt and
+    all choices, and `candidate`, the first and last token of each choice.
 
     An empty prompt stays an empty first segment: `<s></s></s> choice </s>`. RoBERTa gets a space before each
     text that is not empty and does not begin with one, as in the middle of a sentence.
@@ -50,23 +49,18 @@ def encode_choices(
     Raises:
         DataError: a decoder's row is too long.
     """
+    names = [{"id": q.id, "label": q.label, "unknown": q.target == "unknown"} for q in questions]
     if architecture in DECODERS:
-        columns = _behind_prompts(questions, tokenizer, encoding)
+        rows, columns = _behind_prompts(questions, tokenizer, encoding), TOKENS | {"candidate": INTS}
     else:
-        columns = _pairs(questions, tokenizer, encoding, spaced=architecture == "roberta")
-    return pa.table(
-        columns
-        | {
-            "id": pa.array([question.id for question in questions], pa.string()),
-            "label": pa.array([question.label for question in questions], pa.int64()),
-            "unknown": pa.array([question.target == "unknown" for question in questions], pa.bool_()),
-        }
-    )
+        rows, columns = _pairs(questions, tokenizer, encoding, spaced=architecture == "roberta"), TOKENS
+    found = [row | name for row, name in zip(rows, names, strict=True)]
+    return pa.Table.from_pylist(found, pa.schema(columns | NAMES))
 
 
 def _behind_prompts(
     questions: Sequence[ChoiceQuestion], tokenizer: Any, encoding: ChoiceEncoding
-) -> dict[str, pa.Array]:
+) -> list[dict[str, Any]]:
     prompts = []
     for question in questions:
         text = CHOOSE.format(prompt=question.prompt.strip()).strip()
@@ -74,34 +68,30 @@ def _behind_prompts(
         message = {"role": "user", "content": text}
         prompts.append(Prompt([message], text, 0, choices, f"question {question.id}"))
     chat = encoding.chat == "auto" and bool(getattr(tokenizer, "chat_template", None))
-    rows = list(encode_prompts(prompts, tokenizer, encoding.max_length, chat=chat))
-    return {
-        "input_ids": list_column([row.input_ids_T for row in rows], np.int32),
-        "token_type_ids": list_column([row.token_type_ids_T for row in rows], np.uint8),
-        "length": list_column([[len(row.input_ids_T)] for row in rows], np.int32),
-        "candidate": list_column([list(chain(*row.spans)) for row in rows], np.int32),
-    }
+    return [
+        {"input_ids": row.input_ids_T, "token_type_ids": row.token_type_ids_T}
+        | {"length": [len(row.input_ids_T)], "candidate": list(chain(*row.spans))}
+        for row in encode_prompts(prompts, tokenizer, encoding.max_length, chat=chat)
+    ]
 
 
 def _pairs(
     questions: Sequence[ChoiceQuestion], tokenizer: Any, encoding: ChoiceEncoding, *, spaced: bool
-) -> dict[str, pa.Array]:
-    pairs = [(question.prompt, choice) for question in questions for choice in question.choices]
-    if spaced:
-        pairs = [(_spaced(prompt), _spaced(choice)) for prompt, choice in pairs]
+) -> list[dict[str, Any]]:
+    def written(text: str) -> str:
+        return f" {text}" if spaced and text and not text[0].isspace() else text
+
+    if not questions:  # tokenizers refuse to read nothing
+        return []
+    pairs = [
+        (written(question.prompt), written(choice)) for question in questions for choice in question.choices
+    ]
     how = {"truncation": "longest_first", "max_length": encoding.max_length, "return_token_type_ids": True}
-    rows = tokenizer(pairs, **how) if pairs else {"input_ids": [], "token_type_ids": []}
-    lengths = [len(ids) for ids in rows["input_ids"]]
-    ends = np.cumsum([0, *(len(question.choices) for question in questions)]).tolist()
-    of_question = [slice(start, end) for start, end in pairwise(ends)]
-    return {
-        "input_ids": list_column([list(chain(*rows["input_ids"][at])) for at in of_question], np.int32),
-        "token_type_ids": list_column(
-            [list(chain(*rows["token_type_ids"][at])) for at in of_question], np.uint8
-        ),
-        "length": list_column([lengths[at] for at in of_question], np.int32),
-    }
-
-
-def _spaced(text: str) -> str:
-    return f" {text}" if text and not text[0].isspace() else text
+    rows = tokenizer(pairs, **how)
+    ids, types = iter(rows["input_ids"]), iter(rows["token_type_ids"])
+    found = []
+    for question in questions:
+        ids_C, types_C = (list(islice(column, len(question.choices))) for column in (ids, types))
+        tokens = {"input_ids": list(chain(*ids_C)), "token_type_ids": list(chain(*types_C))}
+        found.append(tokens | {"length": [len(row) for row in ids_C]})
+    return found

@@ -1,29 +1,35 @@
-"""Groups to a table: a row holds the four variants of a group in tokens, and the group itself.
-
-Columns: the group's names; `context`, `question` and `advice` of its four variants; `span`, the characters of
-both subjects in every context, 16 numbers; `input_ids` and `token_type_ids` of all four variants behind one
-another, `is_context` of each token, `length` of each variant; `candidate`, the tokens of both subjects in
-every variant, 16 numbers; in the rows of a decoder they stand behind the prompt, and `unknown` behind them
-where it is offered (24 numbers).
-"""
+"""Groups to a table, and back: a row holds a group, and its four variants in tokens, one after the other."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Any
 
 import datasets
 import numpy as np
 import pyarrow as pa
 
-from data_modules.encoding.tables import list_column
+from data_modules.encoding.tables import BYTES, INTS, MASK, TEXTS
 from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, token_span
 from data_modules.schema import Group, Span, UnderspecifiedQuestion, query_text
 from storage.errors import DataError
 
 NAMES = ("template", "category", "attribute", "advice_class", "advice_id", "domain", "advice_domain")
-TEXTS = ("context", "question", "advice")
+PARTS = ("context", "question", "advice")
+"""Of every variant."""
+
+ROWS = pa.schema(
+    {
+        **dict.fromkeys(("first", "second", *NAMES), pa.string()),
+        **dict.fromkeys(PARTS, TEXTS),
+        "span": INTS,  # characters of both subjects in every context, 16 numbers
+        "input_ids": INTS,
+        "token_type_ids": BYTES,
+        "is_context": MASK,
+        "length": INTS,
+        "candidate": INTS,  # tokens of both subjects in every variant, and of `unknown` where it is offered
+    }
+)
 
 
 def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -> pa.Table:
@@ -38,7 +44,7 @@ def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -
         from data_modules.encoding.prompts import group_rows
 
         rows = list(group_rows(groups, tokenizer, encoding))
-        spans_of = [row.spans for row in rows]
+        spans = [row.spans for row in rows]
     else:
         texts = ((v.context, query_text(v.question, v.advice), key) for v, key in variants)
         rows = []
@@ -49,56 +55,48 @@ def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -
                     "with its question; raise encoding.max_length"
                 )
             rows.append(row)
-        spans_of = [
+        spans = [
             tuple(whole_span(span, variant.context, row, key) for span in variant.candidates)
             for (variant, key), row in zip(variants, rows, strict=True)
         ]
-
-    def columns_of_groups(parts: Sequence[Any], dtype: Any) -> pa.Array:
-        """Each group's four parts, behind one another."""
-        return list_column([np.concatenate(parts[at : at + 4]) for at in range(0, len(parts), 4)], dtype)
-
-    characters = [[(span.start, span.end) for span in variant.candidates] for variant, _ in variants]
-    return pa.table(
-        {
-            "first": pa.array([group.subjects[0] for group in groups], pa.string()),
-            "second": pa.array([group.subjects[1] for group in groups], pa.string()),
-            **{name: pa.array([getattr(g, name) for g in groups], pa.string()) for name in NAMES},
-            **{
-                name: pa.array(
-                    [[getattr(v, name) for v in g.variants] for g in groups], pa.list_(pa.string())
-                )
-                for name in TEXTS
-            },
-            "span": columns_of_groups([list(chain(*ends)) for ends in characters], np.int32),
-            "input_ids": columns_of_groups([row.input_ids_T for row in rows], np.int32),
-            "token_type_ids": columns_of_groups([row.token_type_ids_T for row in rows], np.uint8),
-            "is_context": columns_of_groups([row.offsets_TE[:, 0] >= 0 for row in rows], np.uint8),
-            "length": columns_of_groups([[len(row.input_ids_T)] for row in rows], np.int32),
-            "candidate": columns_of_groups([list(chain(*spans)) for spans in spans_of], np.int32),
-        }
-    )
+    found = []
+    for g, group in enumerate(groups):
+        of_group = rows[4 * g : 4 * g + 4]
+        characters = [(span.start, span.end) for v in group.variants for span in v.candidates]
+        found.append(
+            {
+                "first": group.subjects[0],
+                "second": group.subjects[1],
+                **{name: getattr(group, name) for name in NAMES},
+                **{name: [getattr(v, name) for v in group.variants] for name in PARTS},
+                "span": np.ravel(characters),
+                "input_ids": np.concatenate([row.input_ids_T for row in of_group]),
+                "token_type_ids": np.concatenate([row.token_type_ids_T for row in of_group]),
+                "is_context": np.concatenate([row.offsets_TE[:, 0] >= 0 for row in of_group]),
+                "length": [len(row.input_ids_T) for row in of_group],
+                "candidate": np.ravel(spans[4 * g : 4 * g + 4]),
+            }
+        )
+    return pa.Table.from_pylist(found, ROWS)
 
 
 def whole_span(span: Span, context: str, row: EncodedRow, name: str) -> tuple[int, int]:
     """First and last token of a subject; `name` is its record's, for errors."""
     found = token_span(row.offsets_TE, span)
-    if found is None:
-        raise DataError(f"{name}: the window does not hold the subject {span.text!r} of {context!r}")
-    covered = context[row.offsets_TE[found[0], 0] : row.offsets_TE[found[1], 1]]
-    if covered.strip() != span.text.strip():
+    covered = context[row.offsets_TE[found[0], 0] : row.offsets_TE[found[1], 1]] if found else ""
+    if found is None or covered.strip() != span.text.strip():
         raise DataError(
-            f"{name}: the tokenizer cuts {span.text!r}: its tokens cover {covered!r} in {context!r}"
+            f"{name}: no tokens of the window cover just the subject {span.text!r} of {context!r}"
         )
     return found
 
 
 def decode_groups(table: datasets.Dataset) -> Iterator[Group]:
     """The groups of a table, in order."""
-    for row in table.select_columns(["first", "second", *NAMES, *TEXTS, "span"]).with_format(None):
+    for row in table.select_columns(["first", "second", *NAMES, *PARTS, "span"]).with_format(None):
         variants = []
         for v in range(4):
-            context, question, advice = (row[name][v] for name in TEXTS)
+            context, question, advice = (row[name][v] for name in PARTS)
             at = row["span"][4 * v : 4 * v + 4]
             one, two = (Span(start, end, context[start:end]) for start, end in (at[:2], at[2:]))
             variants.append(UnderspecifiedQuestion(context, question, (one, two), advice))

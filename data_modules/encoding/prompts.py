@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from jinja2 import TemplateError
 
-from data_modules.encoding.windows import CHUNK, HISTORY_TURNS, UNKNOWN, EncodedRow, Encoding, Messages
+from data_modules.encoding.tables import chunks
+from data_modules.encoding.windows import HISTORY_TURNS, UNKNOWN, EncodedRow, Encoding, Messages
 from data_modules.schema import Group, QAExample
 from storage.errors import DataError
 
@@ -62,34 +62,19 @@ def fill(
 def question_rows(
     examples: Sequence[QAExample], tokenizer: Any, encoding: Encoding, *, answers: bool
 ) -> Iterator[EncodedRow]:
-    """The prompts of questions with their last turns; with `answers`, what shall be written behind them."""
+    """The prompts of questions with their last turns; with `answers`, what a decoder is trained to write
+    behind them: the first answer of the context, yes, no, or unknown."""
 
     def prompt(example: QAExample) -> Prompt:
         turns = example.history[-HISTORY_TURNS:]
         earlier = "".join(f"{turn.question}\nAnswer: {turn.answer}\nQuestion: " for turn in turns)
-        return fill(
-            encoding.prompts.prompt,
-            example.id,
-            [target_text(example)] if answers else [],
-            advice=example.advice,
-            context=example.context,
-            question=earlier + example.question,
-        )
+        slots = {"context": example.context, "question": earlier + example.question}
+        in_text = example.answer_type not in ("yes", "no", UNKNOWN)
+        written = [example.answers[0].text if in_text else example.answer_type] if answers else []
+        return fill(encoding.prompts.prompt, example.id, written, advice=example.advice, **slots)
 
-    return encode_prompts(
-        map(prompt, examples),
-        tokenizer,
-        encoding.max_length,
-        chat=encoding.prompts.chat == "always",
-        end=answers,
-    )
-
-
-def target_text(example: QAExample) -> str:
-    """What a decoder is trained to write: the first answer of the context, yes, no, or unknown."""
-    if example.answer_type in ("yes", "no", UNKNOWN):
-        return example.answer_type
-    return example.answers[0].text
+    chat = encoding.prompts.chat == "always"
+    return encode_prompts(map(prompt, examples), tokenizer, encoding.max_length, chat=chat, end=answers)
 
 
 def group_rows(groups: Iterable[Group], tokenizer: Any, encoding: Encoding) -> Iterator[EncodedRow]:
@@ -100,15 +85,10 @@ def group_rows(groups: Iterable[Group], tokenizer: Any, encoding: Encoding) -> I
         for group in groups:
             for variant in group.variants:
                 offered = sorted(variant.candidates, key=lambda span: span.start)
-                yield fill(
-                    encoding.prompts.choice_prompt,
-                    group.key,
-                    [*(span.text for span in variant.candidates), UNKNOWN][: encoding.candidates],
-                    advice=variant.advice,
-                    context=variant.context,
-                    question=variant.question,
-                    options=" or ".join(span.text for span in offered),
-                )
+                texts = [*(span.text for span in variant.candidates), UNKNOWN][: encoding.candidates]
+                slots = {"context": variant.context, "question": variant.question}
+                slots |= {"advice": variant.advice, "options": " or ".join(span.text for span in offered)}
+                yield fill(encoding.prompts.choice_prompt, group.key, texts, **slots)
 
     chat = encoding.prompts.chat == "always"
     return encode_prompts(prompts(), tokenizer, encoding.max_length, chat=chat)
@@ -117,12 +97,10 @@ def group_rows(groups: Iterable[Group], tokenizer: Any, encoding: Encoding) -> I
 def written(tokenizer: Any, messages: Messages, **options: Any) -> str:
     """Messages in the tokenizer's chat template."""
     try:
-        text: str = tokenizer.apply_chat_template(messages, tokenize=False, **TEMPLATE_OPTIONS, **options)
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, **TEMPLATE_OPTIONS, **options))
     except TemplateError as error:  # as Gemma's: "System role not supported"
-        raise DataError(
-            f"the tokenizer's chat template fails: {error}; set encoding.prompts.chat=never"
-        ) from error
-    return text
+        said = f"the tokenizer's chat template fails: {error}; set encoding.prompts.chat=never"
+        raise DataError(said) from error
 
 
 @cache
@@ -172,24 +150,25 @@ def encode_prompts(
     space, ending = around_answer(tokenizer, chat)
     ending = ending if end else []
     tokens = partial(tokenizer, add_special_tokens=not chat, verbose=False)
-    numbered = enumerate(prompts)
-    while items := list(islice(numbered, CHUNK)):
+    for items in chunks(enumerate(prompts)):
         texts = [prompt_text(prompt, tokenizer, chat) for _, prompt in items]
-        encoded = tokens([text for text, _ in texts], return_offsets_mapping=True)
-        followed, alone = [], []
-        for (_, prompt), (text, _) in zip(items, texts, strict=True):
-            followed += [f"{text}{space}{behind}" for behind in prompt.continuations]
-            alone += [f"{space}{behind}" for behind in prompt.continuations]
-        wholes = iter(tokens(followed)["input_ids"] if followed else ())
-        apart = iter(tokenizer(alone, add_special_tokens=False)["input_ids"] if alone else ())
-        rows = zip(items, texts, encoded["input_ids"], encoded["offset_mapping"], strict=True)
-        for (example, prompt), (text, context_at), ids, offsets in rows:
-            row, spans = list(ids), []
-            for behind in prompt.continuations:
-                whole, second = next(wholes), next(apart)
-                second = whole[len(ids) :] if whole[: len(ids)] == ids else second
+        behind = [
+            f"{text}{space}{continuation}"
+            for (_, prompt), (text, _) in zip(items, texts, strict=True)
+            for continuation in prompt.continuations
+        ]
+        encoded = tokens([*(text for text, _ in texts), *behind], return_offsets_mapping=True)
+        wholes = iter(encoded["input_ids"][len(items) :])
+        for n, ((example, prompt), (text, context_at)) in enumerate(zip(items, texts, strict=True)):
+            ids, row, spans = encoded["input_ids"][n], [*encoded["input_ids"][n]], []
+            for continuation in prompt.continuations:
+                second = next(wholes)
+                if second[: len(ids)] == ids:
+                    second = second[len(ids) :]
+                else:
+                    second = tokenizer(space + continuation, add_special_tokens=False)["input_ids"]
                 if not second:
-                    raise DataError(f"{prompt.name}: {behind!r} has no tokens")
+                    raise DataError(f"{prompt.name}: {continuation!r} has no tokens")
                 spans.append((len(row), len(row) + len(second) + len(ending) - 1))
                 row += [*second, *ending]
             if len(row) > max_length:
@@ -198,12 +177,10 @@ def encode_prompts(
                     "raise encoding.max_length"
                 )
             offsets_TE = np.full((len(row), 2), -1, dtype=np.int32)
-            offset_NE = np.array(offsets, dtype=np.int32).reshape(-1, 2) - context_at
+            start_T, end_T = np.reshape(encoded["offset_mapping"][n], (-1, 2)).astype(np.int32).T - context_at
             if text[:context_at][-1:].isspace():  # byte-level tokens begin with it
-                offset_NE[(offset_NE[:, 0] == -1) & (offset_NE[:, 1] > 0), 0] = 0
-            inside = (offset_NE[:, 0] >= 0) & (offset_NE[:, 1] <= prompt.context_length)
-            inside &= offset_NE[:, 0] < offset_NE[:, 1]
-            offsets_TE[: len(ids)][inside] = offset_NE[inside]
-            ids_T = np.array(row, dtype=np.int32)
-            types_T = np.zeros(len(row), dtype=np.uint8)
+                start_T[(start_T == -1) & (end_T > 0)] = 0
+            inside = (start_T >= 0) & (start_T < end_T) & (end_T <= prompt.context_length)
+            offsets_TE[: len(ids)][inside] = np.stack([start_T, end_T], axis=1)[inside]
+            ids_T, types_T = np.array(row, dtype=np.int32), np.zeros(len(row), dtype=np.uint8)
             yield EncodedRow(ids_T, types_T, offsets_TE, len(ids) - 1, example, tuple(spans))

@@ -1,12 +1,7 @@
 """Questions to a table: a row holds a window in tokens with its targets, and a question's first window the
 question itself.
 
-Columns: `input_ids`, `token_type_ids`, `offsets` (two numbers a token), `cls`; the targets `start`, `end`,
-`answer_type`, `number`, `option`, `rationale`, `max_context`; `window`, which of its question's it is. The
-first also holds `id`, `context`, `question`, `gold`, `kind` (of the answer), `dataset` and `kept`. A row with
-a reason in `rejected` holds nothing else: an intervention could not be applied to that question.
-
-Shape letters: T tokens, N windows, K targets.
+Shape letters: T tokens.
 """
 
 from __future__ import annotations
@@ -18,22 +13,31 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from data_modules.encoding.tables import list_column
-from data_modules.encoding.windows import (
-    EncodedRow,
-    Encoding,
-    encode_texts,
-    full_query,
-    token_columns,
-    token_span,
-)
+from data_modules.encoding.tables import BYTES, INTS, MASK, TEXTS
+from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, full_query, token_span
 from data_modules.questions.answer_spans import answer_classes
 from data_modules.schema import AnswerType, QAExample
 
 WINDOW_TYPES: tuple[AnswerType, ...] = ("yes", "no", "unknown", "span")
 """The targets of a window, in the order of the models' type scores; numbers and options are spans."""
 
-TARGETS = ("start", "end", "answer_type", "number", "option", "window")
+TARGETS = ("start", "end", "answer_type", "number", "option")
+
+ROWS = pa.schema(
+    {
+        "input_ids": INTS,
+        "token_type_ids": BYTES,
+        "offsets": INTS,  # two a token
+        "cls": pa.int32(),
+        **dict.fromkeys(TARGETS, pa.int32()),
+        "rationale": MASK,
+        "max_context": MASK,
+        "window": pa.int32(),  # which of its question's
+        **dict.fromkeys(("id", "context", "question", "dataset", "kind"), pa.string()),
+        "gold": TEXTS,
+        "kept": pa.list_(INTS),
+    }
+)
 
 
 def encode_examples(
@@ -56,28 +60,28 @@ def encode_questions(examples: Sequence[QAExample], tokenizer: Any, encoding: En
     classes. `rationale` marks the tokens of all rationales, if the window holds each of them whole. A
     decoder's rows hold the answer behind the prompt: what it shall write, and an end token.
     """
-    rows: list[EncodedRow] = []
-    targets: list[tuple[int, ...]] = []
-    best: list[np.ndarray] = []
-    firsts: list[QAExample | None] = []
+    rows: list[dict[str, Any]] = []
     encoded = encode_examples(examples, tokenizer, encoding, answers=True)
     for number, found in groupby(encoded, key=lambda row: row.example):
-        windows = list(found)
-        rows += windows
-        targets += [(*_target(examples[number], row), window) for window, row in enumerate(windows)]
-        best += max_context(windows) if len(windows) > 1 else [windows[0].offsets_TE[:, 0] >= 0]
-        firsts += [examples[number], *[None] * (len(windows) - 1)]
-    target_NK = np.array(targets, dtype=np.int32).reshape(-1, len(TARGETS))
-    columns = token_columns(rows)
-    columns |= {name: target_NK[:, k] for k, name in enumerate(TARGETS)}
-    rationales = [_rationale(examples[row.example], row) for row in rows]
-    columns |= {"rationale": list_column(rationales, np.uint8), "max_context": list_column(best, np.uint8)}
-    fields = {name: name for name in ("id", "context", "question", "dataset")} | {"kind": "answer_type"}
-    for name, attribute in fields.items():
-        columns[name] = pa.array([q and getattr(q, attribute) for q in firsts], pa.string())
-    columns["gold"] = pa.array([q and q.gold for q in firsts], pa.list_(pa.string()))
-    columns["kept"] = pa.array([q and q.kept for q in firsts], pa.list_(pa.list_(pa.int32())))
-    return pa.table(columns)
+        example, windows = examples[number], list(found)
+        for window, (row, best_T) in enumerate(zip(windows, max_context(windows), strict=True)):
+            rows.append(
+                {
+                    "input_ids": row.input_ids_T,
+                    "token_type_ids": row.token_type_ids_T,
+                    "offsets": row.offsets_TE.reshape(-1),
+                    "cls": row.cls,
+                    **dict(zip(TARGETS, _target(example, row), strict=True)),
+                    "rationale": _rationale(example, row),
+                    "max_context": best_T,
+                    "window": window,
+                }
+            )
+        whole = {
+            name: getattr(example, name) for name in ("id", "context", "question", "dataset", "gold", "kept")
+        }
+        rows[-len(windows)] |= {**whole, "kind": example.answer_type}
+    return pa.Table.from_pylist(rows, ROWS)
 
 
 def _target(example: QAExample, row: EncodedRow) -> tuple[int, ...]:
@@ -91,13 +95,8 @@ def _target(example: QAExample, row: EncodedRow) -> tuple[int, ...]:
     span = token_span(row.offsets_TE, example.answers[0]) if example.answers else None
     if span is not None:
         return (*span, WINDOW_TYPES.index("span"), number, option)
-    return (
-        row.cls,
-        row.cls,
-        WINDOW_TYPES.index(kind if kind in ("yes", "no") else "unknown"),
-        number,
-        option,
-    )
+    kind = kind if kind in ("yes", "no") else "unknown"
+    return (row.cls, row.cls, WINDOW_TYPES.index(kind), number, option)
 
 
 def _rationale(example: QAExample, row: EncodedRow) -> np.ndarray:
@@ -113,17 +112,17 @@ def _rationale(example: QAExample, row: EncodedRow) -> np.ndarray:
 def max_context(windows: Sequence[EncodedRow]) -> list[np.ndarray]:
     """Per window, boolean (T,): the context tokens that this window shows best (SQuAD's rule): with the
     largest smaller margin to its two ends, plus a hundredth of its length; the first of equals."""
+    starts = [row.offsets_TE[:, 0] for row in windows]
+    if len(windows) == 1:
+        return [starts[0] >= 0]
     best: dict[int, tuple[float, int]] = {}
-    inside = [np.flatnonzero(row.offsets_TE[:, 0] >= 0) for row in windows]
-    for w, (row, at) in enumerate(zip(windows, inside, strict=True)):
-        for i, token in enumerate(at):
-            score = min(i, len(at) - 1 - i) + 0.01 * len(at)
-            key = int(row.offsets_TE[token, 0])
-            if key not in best or score > best[key][0]:
-                best[key] = (score, w)
-    result = []
-    for w, (row, at) in enumerate(zip(windows, inside, strict=True)):
-        mask_T = np.zeros(len(row.offsets_TE), dtype=bool)
-        mask_T[[t for t in at if best[int(row.offsets_TE[t, 0])][1] == w]] = True
-        result.append(mask_T)
-    return result
+    for w, start_T in enumerate(starts):
+        inside = start_T[start_T >= 0].tolist()
+        for i, start in enumerate(inside):
+            score = min(i, len(inside) - 1 - i) + 0.01 * len(inside)
+            if start not in best or score > best[start][0]:
+                best[start] = score, w
+    return [
+        np.array([start >= 0 and best[start][1] == w for start in start_T.tolist()])
+        for w, start_T in enumerate(starts)
+    ]

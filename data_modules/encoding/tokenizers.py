@@ -24,22 +24,19 @@ def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
     Raises:
         DataError: nothing usable is there, or it is not a fast tokenizer (offsets are needed).
     """
-    if isinstance(source, dict):
-        with tempfile.TemporaryDirectory() as folder:
-            for name, text in source.items():
-                (Path(folder) / Path(name).name).write_text(text, encoding="utf-8")
-            return _pretrained(folder, "the tokenizer inside the checkpoint")
     if source == EMBEDDED:
         from data_modules.stories.questions import vocabulary
         from data_modules.stories.word_tokenizer import build_tokenizer
 
         return build_tokenizer(architecture, vocabulary())
-    if Path(source).suffix == ".ckpt":
-        try:
-            return load_tokenizer(_files_in_checkpoint(Path(source)))
-        except DataError as error:
-            raise DataError(f"{source}: {error}") from error
-    return _pretrained(source, f"tokenizer {source!r}")
+    if isinstance(source, str) and not source.endswith(".ckpt"):
+        return _pretrained(source, f"tokenizer {source!r}")
+    files = source if isinstance(source, dict) else _files_in_checkpoint(Path(source))
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            (Path(folder) / Path(name).name).write_text(text, encoding="utf-8")
+        where = "the checkpoint" if isinstance(source, dict) else source
+        return _pretrained(folder, f"the tokenizer inside {where}")
 
 
 def _pretrained(source: str, what: str) -> Any:
@@ -65,12 +62,9 @@ def _files_in_checkpoint(path: Path) -> dict[str, str]:
     try:
         require_file(path)
         # Mapped, so that the weights stay on disk.
-        files = torch.load(path, weights_only=True, mmap=True)["interventune"]["tokenizer"]
+        return dict(torch.load(path, weights_only=True, mmap=True)["interventune"]["tokenizer"])
     except Exception as error:  # what an unpickler makes of bytes that are no checkpoint: a dozen types
-        raise DataError("no tokenizer can be read from this checkpoint") from error
-    if not isinstance(files, dict) or not all(isinstance(text, str) for text in files.values()):
-        raise DataError("the checkpoint holds no tokenizer files")
-    return dict(files)
+        raise DataError(f"{path}: no tokenizer can be read from this checkpoint") from error
 
 
 def tokenizer_id(tokenizer: Any) -> str:
@@ -85,11 +79,8 @@ def tokenizer_files(tokenizer: Any) -> dict[str, str]:
     _forget_calls(tokenizer)
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save_pretrained(folder)
-        return {
-            path.name: path.read_text(encoding="utf-8")
-            for path in sorted(Path(folder).iterdir())
-            if path.suffix in (".json", ".txt", ".jinja")
-        }
+        files = sorted(path for path in Path(folder).iterdir() if path.suffix in (".json", ".txt", ".jinja"))
+        return {path.name: path.read_text(encoding="utf-8") for path in files}
 
 
 def _forget_calls(tokenizer: Any) -> None:

@@ -1,23 +1,21 @@
 """Text to tokens: windows of a long context, and character spans to token spans.
 
-Offsets decide everything: a span is found in a window by the characters that its tokens cover, never by
-searching for its text.
+A span is found in a window by the characters that its tokens cover, never by searching for its text.
 
-Shape letters: T tokens, E the two boundaries (start, end), N the tokens of several rows together.
+Shape letters: T tokens, E the two boundaries (start, end).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from itertools import chain
 from string import Formatter
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from data_modules.encoding.tables import list_column
+from data_modules.encoding.tables import chunks
 from data_modules.questions.answer_spans import answer_type
 from data_modules.schema import DECODERS, QAExample, Span, query_text
 from storage.errors import DataError
@@ -36,9 +34,6 @@ HISTORY_TURNS = 2
 
 UNMARKED = frozenset({"", "squad", "stories"})
 """Data sets whose questions without history stay as they are for every model."""
-
-CHUNK = 512
-"""Texts per tokenizer call: enough to keep its threads busy, few enough to stream."""
 
 
 @dataclass(kw_only=True)
@@ -107,8 +102,7 @@ class Encoding:
     @property
     def candidates(self) -> int:
         """How many answers to a question between two subjects are scored."""
-        offers_unknown = any(UNKNOWN in message["content"] for message in self.prompts.choice_prompt)
-        return 3 if offers_unknown else 2
+        return 2 + any(UNKNOWN in message["content"] for message in self.prompts.choice_prompt)
 
     def resolved(self, architecture: str, tokenizer: Any = None) -> Encoding:
         """The same with every `auto` replaced by what it means for an architecture and a tokenizer.
@@ -116,17 +110,17 @@ class Encoding:
         Raises:
             DataError: an encoder has prompts; or there is no chat template.
         """
-        order, max_query, prompts = self.order, self.max_query, self.prompts
+        order, max_query, prompts, xlnet = self.order, self.max_query, self.prompts, architecture == "xlnet"
         if order == "auto":
-            order = "context_first" if architecture == "xlnet" else "question_first"
+            order = "context_first" if xlnet else "question_first"
         if max_query == "auto":
-            max_query = 128 if architecture == "xlnet" else 64
+            max_query = 128 if xlnet else 64
         if architecture in DECODERS:
-            has_template = bool(getattr(tokenizer, "chat_template", None))
-            if prompts.chat == "always" and not has_template:
+            template = getattr(tokenizer, "chat_template", None)
+            if prompts.chat == "always" and not template:
                 raise DataError("encoding.prompts.chat: always, but the tokenizer has no chat template")
             if prompts.chat == "auto":
-                prompts = replace(prompts, chat="always" if has_template else "never")
+                prompts = replace(prompts, chat="always" if template else "never")
         elif prompts != Prompts():
             raise DataError(f"encoding.prompts: are for decoders, and {architecture} is an encoder")
         return replace(self, order=order, max_query=max_query, prompts=prompts, architecture=architecture)
@@ -157,16 +151,14 @@ def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
     query, turns = query_text(example.question, example.advice), example.history
     if not turns and example.dataset in UNMARKED:
         return query
-    xlnet = encoding.architecture == "xlnet"
-    if xlnet:
-        turns = tuple(turn for turn in turns if answer_type(turn.answer, turn.question) != "unknown")
+    if encoding.architecture == "xlnet":
+        known = [turn for turn in turns if answer_type(turn.answer, turn.question) != "unknown"]
+        bos, eos = tokenizer.bos_token, tokenizer.eos_token
+        earlier = "".join(f"{bos} {turn.question} {eos} {turn.answer} " for turn in known[-HISTORY_TURNS:])
+        return f"{earlier}{bos} {query}"
     turns = turns[-HISTORY_TURNS:]
     if encoding.architecture == "roberta":
         return "".join(f"|Q| {turn.question}|A| {turn.answer}" for turn in turns) + f"|Q| {query}"
-    if xlnet:
-        bos, eos = tokenizer.bos_token, tokenizer.eos_token
-        earlier = "".join(f"{bos} {turn.question} {eos} {turn.answer} " for turn in turns)
-        return f"{earlier}{bos} {query}"
     return " ".join([f"{turn.question} {turn.answer}" for turn in turns] + [query])
 
 
@@ -179,41 +171,29 @@ def encode_texts(
     Raises:
         DataError: a query that leaves no room for its context, by the name of its record.
     """
-    question_first = encoding.order != "context_first"
+    context = int(encoding.order != "context_first")  # which text of a pair that is
     # RoBERTa's classification token is also its begin of sequence, XLNet's stands at the end.
     which_cls = -1 if tokenizer.padding_side == "left" else 0
-    numbered = enumerate(texts)
-    while items := list(islice(numbered, CHUNK)):
-        contexts, queries = ([text[k] for _, text in items] for k in (0, 1))
-        pairs = (queries, contexts) if question_first else (contexts, queries)
+    for items in chunks(enumerate(texts)):
+        contexts, queries, names = map(list, zip(*(text for _, text in items), strict=True))
+        pairs = (queries, contexts) if context else (contexts, queries)
         wholes = tokenizer(*pairs, return_token_type_ids=True, verbose=False).encodings
-        # Converting all rows at once is several times faster than each by itself.
-        lengths = [len(whole.ids) for whole in wholes]
-        count = sum(lengths)
-        ids_N = np.fromiter(chain.from_iterable(whole.ids for whole in wholes), np.int32, count)
-        types_N = np.fromiter(chain.from_iterable(whole.type_ids for whole in wholes), np.uint8, count)
-        ends = chain.from_iterable(chain.from_iterable(whole.offsets for whole in wholes))
-        offsets_NE = np.fromiter(ends, np.int32, 2 * count).reshape(-1, 2)
-        sides = chain.from_iterable(whole.sequence_ids for whole in wholes)
-        side_N = np.fromiter((-1 if side is None else side for side in sides), np.int8, count)
-        offsets_NE[side_N != int(question_first)] = -1
-        is_cls_N = (ids_N == tokenizer.cls_token_id) & (side_N == -1)
-        start = 0
-        for (example, (_, _, name)), length in zip(items, lengths, strict=True):
-            for place_T in _windows(side_N[start : start + length], int(question_first), encoding, name):
-                at = start + place_T
-                cls = int(np.flatnonzero(is_cls_N[at])[which_cls])
-                yield EncodedRow(ids_N[at], types_N[at], offsets_NE[at], cls, example)
-            start += length
+        for (example, _), name, whole in zip(items, names, wholes, strict=True):
+            ids_T, types_T = np.array(whole.ids, np.int32), np.array(whole.type_ids, np.uint8)
+            side_T = np.array([-1 if side is None else side for side in whole.sequence_ids], np.int8)
+            offsets_TE = np.fromiter(chain.from_iterable(whole.offsets), np.int32).reshape(-1, 2)
+            offsets_TE[side_T != context] = -1
+            is_cls_T = (ids_T == tokenizer.cls_token_id) & (side_T == -1)
+            for at in _windows(side_T, context, encoding, name):
+                cls = int(np.flatnonzero(is_cls_T[at])[which_cls])
+                yield EncodedRow(ids_T[at], types_T[at], offsets_TE[at], cls, example)
 
 
 def _windows(side_T: np.ndarray, context: int, encoding: Encoding, name: str) -> Iterator[np.ndarray]:
     """The places of each window's tokens in a whole row; `side_T` is `context` in the context, -1 at special
     tokens."""
-    assert encoding.max_query != "auto", "an Encoding is used once it is resolved"
     context_T, query_T = np.flatnonzero(side_T == context), np.flatnonzero(side_T == 1 - context)
-    if encoding.max_query:
-        query_T = query_T[-encoding.max_query :]
+    query_T = query_T[-int(encoding.max_query) :]
     others_T = np.concatenate([np.flatnonzero(side_T == -1), query_T])
     room = encoding.max_length - len(others_T)
     if room < 1:
@@ -231,22 +211,8 @@ def token_span(offsets_TE: np.ndarray, span: Span) -> tuple[int, int] | None:
     ends does not count: it may belong to no token."""
     start = span.start + len(span.text) - len(span.text.lstrip())
     end = start + len(span.text.strip())
-    inside = np.flatnonzero(
-        (offsets_TE[:, 0] < end) & (offsets_TE[:, 1] > start) & (offsets_TE[:, 1] > offsets_TE[:, 0])
-    )
-    if not len(inside):
+    start_T, end_T = offsets_TE.T
+    inside = np.flatnonzero((start_T < end) & (end_T > start) & (end_T > start_T))
+    if not len(inside) or start_T[inside[0]] > start or end_T[inside[-1]] < end:
         return None
-    first, last = int(inside[0]), int(inside[-1])
-    if offsets_TE[first, 0] > start or offsets_TE[last, 1] < end:
-        return None
-    return first, last
-
-
-def token_columns(rows: Sequence[EncodedRow], prefix: str = "") -> dict[str, pa.Array]:
-    """The columns of rows of tokens, their names with a prefix."""
-    return {
-        f"{prefix}input_ids": list_column([row.input_ids_T for row in rows], np.int32),
-        f"{prefix}token_type_ids": list_column([row.token_type_ids_T for row in rows], np.uint8),
-        f"{prefix}offsets": list_column([row.offsets_TE.reshape(-1) for row in rows], np.int32),
-        f"{prefix}cls": pa.array([row.cls for row in rows], pa.int32()),
-    }
+    return int(inside[0]), int(inside[-1])

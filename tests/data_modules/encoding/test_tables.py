@@ -18,7 +18,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from data_modules.encoding import tables
-from data_modules.encoding.tables import Tables, Work, in_memory, source_digest
+from data_modules.encoding.tables import Tables, in_memory, source_digest
 from data_modules.encoding.windows import Encoding
 from data_modules.groups_data import GroupsDataModule
 from data_modules.questions_data import Interventions, encode_variant
@@ -86,7 +86,7 @@ def test_several_processes_encode_as_one(kind: str, tmp_path: Path, monkeypatch:
     examples, encode = conversations(), partial(encode_variant, "ts_r", tokenizer(kind), BERT)
     monkeypatch.setattr(tables, "cores", lambda: 2)
     monkeypatch.setattr(tables, "CHUNK", 8)
-    made = Tables(str(tmp_path), tokenizer(kind)).get([], {}, lambda: Work(examples, encode))
+    made = Tables(str(tmp_path), tokenizer(kind)).get([], {}, encode, lambda: examples)
     assert len(list(tmp_path.rglob("*.arrow"))) == 2
     assert made.to_list() == in_memory(examples, encode).to_list()
 
@@ -101,15 +101,15 @@ def test_a_table_is_made_once_by_whoever_comes_first_and_never_by_half(
         monkeypatch.setattr(tables, "CHUNK", chunk)
         monkeypatch.setattr(tables, "cores", lambda: 2)
         with pytest.raises(DataError, match="40': is a variant already"):
-            Tables(str(tmp_path), tokenizer("words_bert")).get([], {}, lambda: Work(bad, encode))
+            Tables(str(tmp_path), tokenizer("words_bert")).get([], {}, encode, lambda: bad)
 
-    def work() -> Work:
+    def read() -> list[Any]:
         made.append(1)
-        return Work(examples, encode)
+        return examples
 
     stores = [Tables(str(tmp_path), tokenizer("words_bert")) for _ in range(4)]  # before it is in use
     with ThreadPoolExecutor(4) as pool:
-        found = pool.map(lambda store: store.get([], {}, work), stores)
+        found = pool.map(lambda store: store.get([], {}, encode, read), stores)
         assert [len(table) for table in found] == [60] * 4
     assert len(made) == 1
 
@@ -146,7 +146,7 @@ def test_what_is_left_out_is_told_at_every_start(
         caplog.clear()
         module(cache, train_qa=source, interventions=Interventions(train=["ts_r"]))
         assert f"{source}, ts_r: kept 20 of 25 (5 no rationale)" in caplog.messages
-    with pytest.raises(DataError, match=r"data\.cache: .*/cache cannot be written"):
+    with pytest.raises(NotADirectoryError, match=r"questions\.jsonl/cache"):
         module(f"{source}/cache", train_qa=source)
 
 
@@ -163,7 +163,7 @@ def test_a_source_is_told_by_its_content(tmp_path: Path, monkeypatch: pytest.Mon
     assert source_digest(f"{folder}:train") == whole
     file.rename(folder / "b.json")
     assert source_digest(str(folder)) != whole
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(DataError, match="No such file"):
         source_digest(str(tmp_path / "c.json"))
     monkeypatch.setattr("data_modules.sources.table_rows", lambda _: SimpleNamespace(_fingerprint="one"))
     assert source_digest("hub:owner/name:train") == "one"
