@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from data_modules.encoding.prompts import CHOOSE, Prompt, encode_prompts
 from data_modules.encoding.tables import BYTES, INTS
+from data_modules.encoding.windows import Encoding, Prompts
 from data_modules.schema import DECODERS, ChoiceQuestion
 
 TOKENS = {"input_ids": INTS, "token_type_ids": BYTES, "length": INTS}
@@ -51,7 +52,9 @@ def encode_choices(
     """
     names = [{"id": q.id, "label": q.label, "unknown": q.target == "unknown"} for q in questions]
     if architecture in DECODERS:
-        rows, columns = _behind_prompts(questions, tokenizer, encoding), TOKENS | {"candidate": INTS}
+        how = Encoding(max_length=encoding.max_length, prompts=Prompts(chat=encoding.chat))
+        rows = _behind_prompts(questions, tokenizer, how.resolved(architecture, tokenizer))
+        columns = TOKENS | {"candidate": INTS}
     else:
         rows, columns = _pairs(questions, tokenizer, encoding, spaced=architecture == "roberta"), TOKENS
     found = [row | name for row, name in zip(rows, names, strict=True)]
@@ -59,7 +62,7 @@ def encode_choices(
 
 
 def _behind_prompts(
-    questions: Sequence[ChoiceQuestion], tokenizer: Any, encoding: ChoiceEncoding
+    questions: Sequence[ChoiceQuestion], tokenizer: Any, encoding: Encoding
 ) -> list[dict[str, Any]]:
     prompts = []
     for question in questions:
@@ -67,11 +70,10 @@ def _behind_prompts(
         choices = [choice.strip() for choice in question.choices]
         message = {"role": "user", "content": text}
         prompts.append(Prompt([message], text, 0, choices, f"question {question.id}"))
-    chat = encoding.chat == "auto" and bool(getattr(tokenizer, "chat_template", None))
     return [
         {"input_ids": row.input_ids_T, "token_type_ids": row.token_type_ids_T}
         | {"length": [len(row.input_ids_T)], "candidate": list(chain(*row.spans))}
-        for row in encode_prompts(prompts, tokenizer, encoding.max_length, chat=chat)
+        for row in encode_prompts(prompts, tokenizer, encoding)
     ]
 
 

@@ -8,21 +8,20 @@ from typing import Any
 import datasets
 import numpy as np
 import pyarrow as pa
+from pydantic import TypeAdapter
 
-from data_modules.encoding.tables import BYTES, INTS, MASK, TEXTS
+from data_modules.encoding.prompts import encode_prompts, group_prompts
+from data_modules.encoding.tables import BYTES, INTS, MASK
 from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, token_span
-from data_modules.schema import Group, Span, UnderspecifiedQuestion, query_text
+from data_modules.schema import Group, Span, query_text
 from storage.errors import DataError
 
-NAMES = ("template", "category", "attribute", "advice_class", "advice_id", "domain", "advice_domain")
-PARTS = ("context", "question", "advice")
-"""Of every variant."""
-
+RECORD = TypeAdapter(Group)
+NAMES = ("category", "attribute", "advice_class")
 ROWS = pa.schema(
     {
+        "group": pa.binary(),  # the record as JSON
         **dict.fromkeys(("first", "second", *NAMES), pa.string()),
-        **dict.fromkeys(PARTS, TEXTS),
-        "span": INTS,  # characters of both subjects in every context, 16 numbers
         "input_ids": INTS,
         "token_type_ids": BYTES,
         "is_context": MASK,
@@ -41,43 +40,36 @@ def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -
     """
     variants = [(variant, group.key) for group in groups for variant in group.variants]
     if encoding.is_decoder:
-        from data_modules.encoding.prompts import group_rows
-
-        rows = list(group_rows(groups, tokenizer, encoding))
-        spans = [row.spans for row in rows]
+        encoded = list(encode_prompts(group_prompts(groups, encoding), tokenizer, encoding))
     else:
         texts = ((v.context, query_text(v.question, v.advice), key) for v, key in variants)
-        rows = []
+        encoded = []
         for row in encode_texts(texts, tokenizer, encoding):
-            if row.example != len(rows):
+            variant, key = variants[row.example]
+            if row.example != len(encoded):
                 raise DataError(
-                    f"{variants[row.example][1]}: the context does not fit into {encoding.max_length} tokens "
-                    "with its question; raise encoding.max_length"
+                    f"{key}: the context does not fit into {encoding.max_length} tokens with its question; "
+                    "raise encoding.max_length"
                 )
-            rows.append(row)
-        spans = [
-            tuple(whole_span(span, variant.context, row, key) for span in variant.candidates)
-            for (variant, key), row in zip(variants, rows, strict=True)
-        ]
-    found = []
+            spans = tuple(whole_span(span, variant.context, row, key) for span in variant.candidates)
+            encoded.append(row._replace(spans=spans))
+    rows = []
     for g, group in enumerate(groups):
-        of_group = rows[4 * g : 4 * g + 4]
-        characters = [(span.start, span.end) for v in group.variants for span in v.candidates]
-        found.append(
+        of_group = encoded[4 * g : 4 * g + 4]
+        rows.append(
             {
+                "group": RECORD.dump_json(group),
                 "first": group.subjects[0],
                 "second": group.subjects[1],
                 **{name: getattr(group, name) for name in NAMES},
-                **{name: [getattr(v, name) for v in group.variants] for name in PARTS},
-                "span": np.ravel(characters),
                 "input_ids": np.concatenate([row.input_ids_T for row in of_group]),
                 "token_type_ids": np.concatenate([row.token_type_ids_T for row in of_group]),
                 "is_context": np.concatenate([row.offsets_TE[:, 0] >= 0 for row in of_group]),
                 "length": [len(row.input_ids_T) for row in of_group],
-                "candidate": np.ravel(spans[4 * g : 4 * g + 4]),
+                "candidate": np.ravel([row.spans for row in of_group]),
             }
         )
-    return pa.Table.from_pylist(found, ROWS)
+    return pa.Table.from_pylist(rows, ROWS)
 
 
 def whole_span(span: Span, context: str, row: EncodedRow, name: str) -> tuple[int, int]:
@@ -93,16 +85,4 @@ def whole_span(span: Span, context: str, row: EncodedRow, name: str) -> tuple[in
 
 def decode_groups(table: datasets.Dataset) -> Iterator[Group]:
     """The groups of a table, in order."""
-    for row in table.select_columns(["first", "second", *NAMES, *PARTS, "span"]).with_format(None):
-        variants = []
-        for v in range(4):
-            context, question, advice = (row[name][v] for name in PARTS)
-            at = row["span"][4 * v : 4 * v + 4]
-            one, two = (Span(start, end, context[start:end]) for start, end in (at[:2], at[2:]))
-            variants.append(UnderspecifiedQuestion(context, question, (one, two), advice))
-        asked, negated, asked_again, negated_again = variants
-        yield Group(
-            subjects=(row["first"], row["second"]),
-            variants=(asked, negated, asked_again, negated_again),
-            **{name: row[name] for name in NAMES},
-        )
+    return map(RECORD.validate_json, table.data.column("group").to_pylist())

@@ -59,39 +59,29 @@ def fill(
     return Prompt(filled, shown, len(context), continuations, name)
 
 
-def question_rows(
-    examples: Sequence[QAExample], tokenizer: Any, encoding: Encoding, *, answers: bool
-) -> Iterator[EncodedRow]:
+def question_prompts(examples: Iterable[QAExample], encoding: Encoding, *, answers: bool) -> Iterator[Prompt]:
     """The prompts of questions with their last turns; with `answers`, what a decoder is trained to write
     behind them: the first answer of the context, yes, no, or unknown."""
-
-    def prompt(example: QAExample) -> Prompt:
+    for example in examples:
         turns = example.history[-HISTORY_TURNS:]
         earlier = "".join(f"{turn.question}\nAnswer: {turn.answer}\nQuestion: " for turn in turns)
-        slots = {"context": example.context, "question": earlier + example.question}
         in_text = example.answer_type not in ("yes", "no", UNKNOWN)
-        written = [example.answers[0].text if in_text else example.answer_type] if answers else []
-        return fill(encoding.prompts.prompt, example.id, written, advice=example.advice, **slots)
-
-    chat = encoding.prompts.chat == "always"
-    return encode_prompts(map(prompt, examples), tokenizer, encoding.max_length, chat=chat, end=answers)
+        answer = [example.answers[0].text if in_text else example.answer_type] if answers else []
+        slots = {"context": example.context, "question": earlier + example.question}
+        yield fill(encoding.prompts.prompt, example.id, answer, advice=example.advice, **slots)
 
 
-def group_rows(groups: Iterable[Group], tokenizer: Any, encoding: Encoding) -> Iterator[EncodedRow]:
+def group_prompts(groups: Iterable[Group], encoding: Encoding) -> Iterator[Prompt]:
     """The prompts of all variants, which offer the subjects in the order of the context, with these behind in
     their own, and `unknown` where the prompt names it."""
-
-    def prompts() -> Iterator[Prompt]:
-        for group in groups:
-            for variant in group.variants:
-                offered = sorted(variant.candidates, key=lambda span: span.start)
-                texts = [*(span.text for span in variant.candidates), UNKNOWN][: encoding.candidates]
-                slots = {"context": variant.context, "question": variant.question}
-                slots |= {"advice": variant.advice, "options": " or ".join(span.text for span in offered)}
-                yield fill(encoding.prompts.choice_prompt, group.key, texts, **slots)
-
-    chat = encoding.prompts.chat == "always"
-    return encode_prompts(prompts(), tokenizer, encoding.max_length, chat=chat)
+    for group in groups:
+        for variant in group.variants:
+            subjects = [span.text for span in variant.candidates]
+            offered = [span.text for span in sorted(variant.candidates, key=lambda span: span.start)]
+            slots = {"context": variant.context, "question": variant.question, "advice": variant.advice}
+            slots["options"] = " or ".join(offered)
+            texts = [*subjects, UNKNOWN][: encoding.candidates]
+            yield fill(encoding.prompts.choice_prompt, group.key, texts, **slots)
 
 
 def written(tokenizer: Any, messages: Messages, **options: Any) -> str:
@@ -133,22 +123,17 @@ def prompt_text(item: Prompt, tokenizer: Any, chat: bool) -> tuple[str, int]:
 
 
 def encode_prompts(
-    prompts: Iterable[Prompt], tokenizer: Any, max_length: int, *, chat: bool = False, end: bool = False
+    prompts: Iterable[Prompt], tokenizer: Any, encoding: Encoding, *, end: bool = False
 ) -> Iterator[EncodedRow]:
-    """The rows of prompts, in order.
-
-    Args:
-        prompts: with their continuations.
-        tokenizer: a fast tokenizer of transformers.
-        max_length: most tokens of a row.
-        chat: whether the tokenizer's chat template is used, which writes all special tokens itself.
-        end: whether an end token belongs to each continuation.
+    """The rows of prompts, in order; with `end`, an end token belongs to each continuation.
 
     Raises:
-        DataError: a row is longer, or a text has no tokens; names the record. Nothing is cut.
+        DataError: a row is longer than allowed, or a text has no tokens; names the record. Nothing is cut.
     """
+    chat = encoding.prompts.chat == "always"
     space, ending = around_answer(tokenizer, chat)
     ending = ending if end else []
+    # Chat templates write all special tokens themselves.
     tokens = partial(tokenizer, add_special_tokens=not chat, verbose=False)
     for items in chunks(enumerate(prompts)):
         texts = [prompt_text(prompt, tokenizer, chat) for _, prompt in items]
@@ -171,10 +156,10 @@ def encode_prompts(
                     raise DataError(f"{prompt.name}: {continuation!r} has no tokens")
                 spans.append((len(row), len(row) + len(second) + len(ending) - 1))
                 row += [*second, *ending]
-            if len(row) > max_length:
+            if len(row) > encoding.max_length:
                 raise DataError(
-                    f"{prompt.name}: prompt and answers take {len(row)} tokens, {max_length} are allowed; "
-                    "raise encoding.max_length"
+                    f"{prompt.name}: prompt and answers take {len(row)} tokens, {encoding.max_length} are "
+                    "allowed; raise encoding.max_length"
                 )
             offsets_TE = np.full((len(row), 2), -1, dtype=np.int32)
             start_T, end_T = np.reshape(encoded["offset_mapping"][n], (-1, 2)).astype(np.int32).T - context_at

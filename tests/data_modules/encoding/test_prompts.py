@@ -77,7 +77,7 @@ def test_tokens_behind_the_prompt_are_those_of_one_text() -> None:
     tokenizer.pre_tokenizer = pre_tokenizers.Split("x", "isolated")
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[U]")
     prompts = [plain("x", "x", ("b", "a"), "1"), plain("xa", "x", ("b",), "2"), plain("x b", "b", (), "3")]
-    one, two, three = encode_prompts(prompts, fast, 10)
+    one, two, three = encode_prompts(prompts, fast, Encoding(max_length=10))
     assert [pieces[i] for i in one.input_ids_T] == ["x", " b", " ", "a"]
     assert one.spans == ((1, 1), (2, 3))
     assert [pieces[i] for i in two.input_ids_T] == ["x", "a", " b"]
