@@ -3,20 +3,18 @@ behind their prompt in one row."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 
 from data_modules.encoding.prompts import CHOOSE, Prompt, encode_prompts
 from data_modules.encoding.tables import BYTES, INTS
 from data_modules.encoding.windows import Encoding, Prompts
 from data_modules.schema import DECODERS, ChoiceQuestion
-
-TOKENS = {"input_ids": INTS, "token_type_ids": BYTES, "length": INTS}
-NAMES = {"id": pa.string(), "label": pa.int64(), "unknown": pa.bool_()}
 
 
 @dataclass(kw_only=True)
@@ -50,50 +48,45 @@ def encode_choices(
     Raises:
         DataError: a decoder's row is too long.
     """
-    names = [{"id": q.id, "label": q.label, "unknown": q.target == "unknown"} for q in questions]
+    columns = {"input_ids": INTS, "token_type_ids": BYTES, "length": INTS}
     if architecture in DECODERS:
+        columns["candidate"] = INTS
         how = Encoding(max_length=encoding.max_length, prompts=Prompts(chat=encoding.chat))
         rows = _behind_prompts(questions, tokenizer, how.resolved(architecture, tokenizer))
-        columns = TOKENS | {"candidate": INTS}
     else:
-        rows, columns = _pairs(questions, tokenizer, encoding, spaced=architecture == "roberta"), TOKENS
-    found = [row | name for row, name in zip(rows, names, strict=True)]
-    return pa.Table.from_pylist(found, pa.schema(columns | NAMES))
+        rows = _pairs(questions, tokenizer, encoding.max_length, spaced=architecture == "roberta")
+    found = [
+        {**row, "id": question.id, "label": question.label, "unknown": question.target == "unknown"}
+        for question, row in zip(questions, rows, strict=True)
+    ]
+    columns |= {"id": pa.string(), "label": pa.int64(), "unknown": pa.bool_()}
+    return pa.Table.from_pylist(found, pa.schema(columns))
 
 
 def _behind_prompts(
-    questions: Sequence[ChoiceQuestion], tokenizer: Any, encoding: Encoding
-) -> list[dict[str, Any]]:
+    questions: Iterable[ChoiceQuestion], tokenizer: Any, encoding: Encoding
+) -> Iterator[dict[str, Any]]:
     prompts = []
     for question in questions:
         text = CHOOSE.format(prompt=question.prompt.strip()).strip()
         choices = [choice.strip() for choice in question.choices]
-        message = {"role": "user", "content": text}
-        prompts.append(Prompt([message], text, 0, choices, f"question {question.id}"))
-    return [
-        {"input_ids": row.input_ids_T, "token_type_ids": row.token_type_ids_T}
-        | {"length": [len(row.input_ids_T)], "candidate": list(chain(*row.spans))}
-        for row in encode_prompts(prompts, tokenizer, encoding)
-    ]
+        prompts.append(
+            Prompt([{"role": "user", "content": text}], text, 0, choices, f"question {question.id}")
+        )
+    for row in encode_prompts(prompts, tokenizer, encoding):
+        tokens = {"input_ids": row.input_ids_T, "token_type_ids": row.token_type_ids_T}
+        yield tokens | {"length": [len(row.input_ids_T)], "candidate": np.ravel(row.spans)}
 
 
 def _pairs(
-    questions: Sequence[ChoiceQuestion], tokenizer: Any, encoding: ChoiceEncoding, *, spaced: bool
-) -> list[dict[str, Any]]:
+    questions: Iterable[ChoiceQuestion], tokenizer: Any, max_length: int, *, spaced: bool
+) -> Iterator[dict[str, Any]]:
     def written(text: str) -> str:
         return f" {text}" if spaced and text and not text[0].isspace() else text
 
-    if not questions:  # tokenizers refuse to read nothing
-        return []
-    pairs = [
-        (written(question.prompt), written(choice)) for question in questions for choice in question.choices
-    ]
-    how = {"truncation": "longest_first", "max_length": encoding.max_length, "return_token_type_ids": True}
-    rows = tokenizer(pairs, **how)
-    ids, types = iter(rows["input_ids"]), iter(rows["token_type_ids"])
-    found = []
+    options = {"truncation": "longest_first", "max_length": max_length, "return_token_type_ids": True}
     for question in questions:
-        ids_C, types_C = (list(islice(column, len(question.choices))) for column in (ids, types))
-        tokens = {"input_ids": list(chain(*ids_C)), "token_type_ids": list(chain(*types_C))}
-        found.append(tokens | {"length": [len(row) for row in ids_C]})
-    return found
+        pairs = [(written(question.prompt), written(choice)) for choice in question.choices]
+        rows = tokenizer(pairs, **options)
+        tokens = {name: list(chain(*rows[name])) for name in ("input_ids", "token_type_ids")}
+        yield tokens | {"length": [len(row) for row in rows["input_ids"]]}

@@ -1,8 +1,4 @@
-"""Tables of encoded records: one `datasets.Dataset` each, in memory, or made once and mapped from a folder.
-
-A stored table lies under a digest of everything that its content follows from. Delete the folder at any time
-to get its room back.
-"""
+"""Tables of encoded records: a `datasets.Dataset` each, in memory, or made once and mapped from a folder."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ import hashlib
 import json
 import os
 import pickle
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
@@ -23,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch.distributed as dist
+from filelock import FileLock
 
 from data_modules.encoding.tokenizers import tokenizer_files
 from storage.errors import DataError
@@ -31,6 +29,8 @@ from storage.provenance import cores
 
 Encode = Callable[[Sequence[Any]], pa.Table]
 """Rows of a few records; without any, a table with all columns and no rows."""
+
+Read = Callable[[], Sequence[Any]]
 
 INTS, BYTES, MASK, TEXTS = (pa.list_(kind) for kind in (pa.int32(), pa.uint8(), pa.bool_(), pa.string()))
 """Types of columns of lists."""
@@ -50,6 +50,8 @@ T = TypeVar("T")
 class Tables:
     """Finds tables in a folder, and makes those that are missing.
 
+    A table lies under a digest of all that its content follows from; it may be deleted at any time.
+
     Args:
         folder: of all tables; empty makes every table in memory.
         tokenizer: encodes all of them.
@@ -62,11 +64,7 @@ class Tables:
         self._digest = cache(source_digest)  # several tables are made of one source
 
     def get(
-        self,
-        sources: Sequence[str],
-        options: Mapping[str, Any],
-        encode: Encode,
-        read: Callable[[], Sequence[Any]],
+        self, sources: Sequence[str], options: Mapping[str, Any], encode: Encode, read: Read
     ) -> datasets.Dataset:
         """The table of some sources. One process of a machine makes it, the others wait for it.
 
@@ -80,47 +78,33 @@ class Tables:
             return in_memory(read(), encode)
         content = [[source, self._digest(source)] for source in sources]
         key = hashlib.sha256(json.dumps([content, options, self.code], sort_keys=True).encode()).hexdigest()
-        rows = Rows(read, encode, cache_dir=self.folder, config_id=key[:32])
-        rows.download_and_prepare()
-        return rows.as_dataset("train").with_format("arrow")
+        path = Path(self.folder, key[:32])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_suffix(".lock")):
+            if not path.exists():
+                side_by_side(read(), encode).save_to_disk(f"{path}.part")
+                Path(f"{path}.part").rename(path)
+        return datasets.load_from_disk(path).with_format("arrow")
 
 
-class RecordError(DataError, datasets.exceptions.DatasetGenerationError):
-    """A mistake in a record, as the library lets it through."""
-
-
-class Rows(datasets.ArrowBasedBuilder):
-    """Encodes records on several cores. The library keeps the table under its key, whole or not at all, and
-    locks it while it is made."""
-
-    def __init__(self, read: Callable[[], Sequence[Any]], encode: Encode, **settings: Any) -> None:
-        self.read, self.encode = read, encode
-        super().__init__(**settings)
-
-    def _info(self) -> datasets.DatasetInfo:
-        return datasets.DatasetInfo()
-
-    def _split_generators(self, _: Any) -> list[datasets.SplitGenerator]:
-        records = self.read()
-        del self.read  # does not travel to other processes
-        self.info.features = datasets.Features.from_arrow_schema(self.encode([]).schema)
-        processes = min(cores(), len(records) // (CHUNKS_PER_PROCESS * CHUNK)) or 1
-        size = -(-len(records) // processes)
-        parts = [pickle.dumps(records[k * size : (k + 1) * size]) for k in range(processes)]
-        return [datasets.SplitGenerator("train", gen_kwargs={"parts": parts})]
-
-    def _prepare_split(self, split: Any, **settings: Any) -> None:
-        processes = len(split.gen_kwargs["parts"])
-        if processes > 1:  # a forked process waits for ever for threads of a tokenizer that was in use
-            os.environ["TOKENIZERS_PARALLELISM"] = "false"
-        super()._prepare_split(split, num_proc=processes, **settings)
-
-    def _generate_tables(self, parts: list[bytes]) -> Iterator[tuple[int, pa.Table]]:
-        try:
-            for part in parts:
-                yield from enumerate(encoded(pickle.loads(part), self.encode))
-        except ValueError as error:
-            raise RecordError(str(error)) from error
+def side_by_side(records: Sequence[Any], encode: Encode) -> datasets.Dataset:
+    """A table of records, made by as many processes as are worth their start."""
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+    parts = [pickle.dumps(part) for part in chunks(records)] or [pickle.dumps([])]
+    processes = min(cores(), len(parts) // CHUNKS_PER_PROCESS)
+    if processes > 1:  # a forked process would wait for ever for the threads of a tokenizer that was in use
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    return datasets.Dataset.from_dict({"records": parts}).map(
+        lambda part: encode(pickle.loads(part["records"][0])),
+        batched=True,
+        batch_size=1,
+        remove_columns="records",
+        features=datasets.Features.from_arrow_schema(encode([]).schema),
+        num_proc=processes if processes > 1 else None,
+        new_fingerprint="encoded",
+        desc="Preparing data",
+    )
 
 
 def chunks(items: Iterable[T]) -> Iterator[list[T]]:
@@ -130,15 +114,10 @@ def chunks(items: Iterable[T]) -> Iterator[list[T]]:
         yield part
 
 
-def encoded(records: Sequence[Any], encode: Encode) -> Iterator[pa.Table]:
-    """One table at least, if without rows."""
-    return map(encode, chunks(records) if len(records) else [[]])
-
-
 def in_memory(records: Sequence[Any], encode: Encode) -> datasets.Dataset:
     """A table of records, made by this process alone."""
-    table = pa.concat_tables(encoded(records, encode))
-    return datasets.Dataset(table, fingerprint="in memory").with_format("arrow")
+    parts = [encode(part) for part in chunks(records)] or [encode([])]
+    return datasets.Dataset(pa.concat_tables(parts), fingerprint="in memory").with_format("arrow")
 
 
 def flat(table: pa.Table, name: str) -> np.ndarray:
@@ -157,8 +136,7 @@ def list_lengths(table: pa.Table, name: str) -> np.ndarray:
 
 @cache
 def code_digest() -> str:
-    """Of the code of this room and the versions of the libraries that treat text: a changed reader makes
-    tables anew."""
+    """Of the code of this room and the versions of libraries: a changed reader makes tables anew."""
     versions = [f"{name} {version(name)}" for name in _PACKAGES]
     return " ".join([content_digest(Path(__file__).parents[1]), *versions])
 
@@ -166,11 +144,7 @@ def code_digest() -> str:
 def source_digest(source: str) -> str:
     """What tells two states of a source apart: the content of a file, or of all files of a folder; of a
     dataset of the Hub, the library's own fingerprint. Of embedded data, whose code is in every key, that of
-    the files that its options name.
-
-    Raises:
-        DataError: the file is not there, or the dataset cannot be loaded.
-    """
+    the files that its options name. DataError where nothing is."""
     if source.startswith("stories:"):
         return ""
     if source.startswith("domains:"):
@@ -181,11 +155,10 @@ def source_digest(source: str) -> str:
 
         return str(getattr(table_rows(source.removeprefix("hub:")), "_fingerprint", ""))
     path, (folder, colon, _) = Path(source), source.rpartition(":")
-    try:
-        return content_digest(Path(folder) if colon and not path.exists() else path)  # FOLDER:SPLIT
-    except OSError as error:
-        said = f"{source}: {error.strerror} (other sources begin with hub:, stories: or domains:)"
-        raise DataError(said) from None
+    path = Path(folder) if colon and not path.exists() else path  # FOLDER:SPLIT
+    if not path.exists():
+        raise DataError(f"{source}: no such file (other sources begin with hub:, stories: or domains:)")
+    return content_digest(path)
 
 
 def content_digest(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -31,12 +32,23 @@ def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
         return build_tokenizer(architecture, vocabulary())
     if isinstance(source, str) and not source.endswith(".ckpt"):
         return _pretrained(source, f"tokenizer {source!r}")
-    files = source if isinstance(source, dict) else _files_in_checkpoint(Path(source))
+    files = _files_in_checkpoint(source) if isinstance(source, str) else source
     with tempfile.TemporaryDirectory() as folder:
         for name, text in files.items():
             (Path(folder) / Path(name).name).write_text(text, encoding="utf-8")
-        where = "the checkpoint" if isinstance(source, dict) else source
+        where = source if isinstance(source, str) else "the checkpoint"
         return _pretrained(folder, f"the tokenizer inside {where}")
+
+
+def _files_in_checkpoint(path: str) -> dict[str, str]:
+    import torch
+
+    try:
+        require_file(path)
+        # Mapped, so that the weights stay on disk.
+        return dict(torch.load(path, weights_only=True, mmap=True)["interventune"]["tokenizer"])
+    except Exception as error:  # what an unpickler makes of bytes that are no checkpoint: a dozen types
+        raise DataError(f"{path}: no tokenizer can be read from this checkpoint") from error
 
 
 def _pretrained(source: str, what: str) -> Any:
@@ -56,34 +68,17 @@ def _pretrained(source: str, what: str) -> Any:
     return tokenizer
 
 
-def _files_in_checkpoint(path: Path) -> dict[str, str]:
-    import torch
-
-    try:
-        require_file(path)
-        # Mapped, so that the weights stay on disk.
-        return dict(torch.load(path, weights_only=True, mmap=True)["interventune"]["tokenizer"])
-    except Exception as error:  # what an unpickler makes of bytes that are no checkpoint: a dozen types
-        raise DataError(f"{path}: no tokenizer can be read from this checkpoint") from error
-
-
-def tokenizer_id(tokenizer: Any) -> str:
-    """Changes when the tokenizer of a folder does: part of the key of whatever its model made."""
-    _forget_calls(tokenizer)
-    text = tokenizer.backend_tokenizer.to_str() + str(tokenizer.chat_template or "")
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
 def tokenizer_files(tokenizer: Any) -> dict[str, str]:
     """The tokenizer's files as text by name, to be stored inside a checkpoint."""
-    _forget_calls(tokenizer)
+    # They would hold the settings of its last call too; transformers sets them anew in every call.
+    tokenizer.backend_tokenizer.no_truncation()
+    tokenizer.backend_tokenizer.no_padding()
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save_pretrained(folder)
         files = sorted(path for path in Path(folder).iterdir() if path.suffix in (".json", ".txt", ".jinja"))
         return {path.name: path.read_text(encoding="utf-8") for path in files}
 
 
-def _forget_calls(tokenizer: Any) -> None:
-    # The backend would store the settings of its last call too; transformers sets them anew in every call.
-    tokenizer.backend_tokenizer.no_truncation()
-    tokenizer.backend_tokenizer.no_padding()
+def tokenizer_id(tokenizer: Any) -> str:
+    """Changes when the tokenizer of a folder does: part of the key of whatever its model made."""
+    return hashlib.sha256(json.dumps(tokenizer_files(tokenizer)).encode()).hexdigest()[:16]

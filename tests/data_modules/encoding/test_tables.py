@@ -163,7 +163,7 @@ def test_a_source_is_told_by_its_content(tmp_path: Path, monkeypatch: pytest.Mon
     assert source_digest(f"{folder}:train") == whole
     file.rename(folder / "b.json")
     assert source_digest(str(folder)) != whole
-    with pytest.raises(DataError, match="No such file"):
+    with pytest.raises(DataError, match="no such file"):
         source_digest(str(tmp_path / "c.json"))
     monkeypatch.setattr("data_modules.sources.table_rows", lambda _: SimpleNamespace(_fingerprint="one"))
     assert source_digest("hub:owner/name:train") == "one"
