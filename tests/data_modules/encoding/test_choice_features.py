@@ -12,20 +12,12 @@ from hypothesis import strategies as st
 from data_modules.batching.choice_set import ChoiceSet
 from data_modules.encoding.choices import ChoiceEncoding
 from data_modules.schema import ChoiceQuestion
-from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
+from tests.data_modules.fixtures.small_tokenizers import tokenizer
 
-ARCHITECTURES = {
-    "wordpiece": "bert",
-    "bytes": "roberta",
-    "xlnet_pieces": "xlnet",
-    "deberta_pieces": "deberta-v3",
-    "words_bert": "bert",
-    "words_roberta": "roberta",
-    "words_xlnet": "xlnet",
-}
+ARCHITECTURES = {"wordpiece": "bert", "bytes": "roberta", "xlnet_pieces": "xlnet", "words_xlnet": "xlnet"}
 TWO = ChoiceQuestion("two", "who was rude?", ("the tolin met a", "a kessar"), 1)
-THREE = ChoiceQuestion("three", "who", ("a", "was rude", "met"), 2)
 EMPTY = ChoiceQuestion("empty", "", ("a tolin", "a"), 0)
+LONG = ChoiceQuestion("long", "who was " * 30, ("met a " * 20, "a"), 0)
 
 
 def choice_set(kind: str, *examples: ChoiceQuestion, **encoding: Any) -> ChoiceSet:
@@ -39,47 +31,25 @@ def unpadded(data: ChoiceSet, *index: int) -> list[list[list[int]]]:
     return [[ids[mask == 1].tolist() for ids, mask in zip(*pair, strict=True)] for pair in pairs]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ARCHITECTURES)
 def test_rows_are_the_tokenizers_pairs(kind: str) -> None:
-    data = choice_set(kind, TWO, EMPTY)
-    single = tokenizer(kind)
-    space = " " if ARCHITECTURES[kind] == "roberta" else ""
-    for example, rows in zip((TWO, EMPTY), unpadded(data, 0, 1), strict=True):
-        prompt = example.prompt and space + example.prompt
+    """RoBERTa's with a space before each text; of a longer pair the longer text is cut."""
+    data, space = choice_set(kind, TWO, EMPTY, LONG, max_length=24), " " if kind == "bytes" else ""
+    for example, rows in zip((TWO, EMPTY, LONG), unpadded(data, 0, 1, 2), strict=True):
         for choice, row in zip(example.choices, rows, strict=True):
-            assert row == single(prompt, space + choice)["input_ids"]
+            pair = example.prompt and space + example.prompt, space + choice
+            assert row == tokenizer(kind)(*pair, truncation="longest_first", max_length=24)["input_ids"]
 
 
-def test_an_empty_prompt_keeps_its_separators() -> None:
-    """`<s></s></s> choice </s>` (probes spec B1)."""
-    roberta = tokenizer("bytes")
+def test_rows_of_roberta() -> None:
+    """An empty prompt keeps its separators (probes spec B1), and a space is not doubled."""
     ((first, _),) = unpadded(choice_set("bytes", EMPTY), 0)
-    assert "".join(roberta.convert_ids_to_tokens(first)) == "<s></s></s>ĠaĠtolin</s>"
-
-
-def test_robertas_space_is_not_doubled() -> None:
+    assert "".join(tokenizer("bytes").convert_ids_to_tokens(first)) == "<s></s></s>ĠaĠtolin</s>"
     spaced = ChoiceQuestion("s", " who was rude?", (" the tolin met a", " a kessar"), 1)
     assert unpadded(choice_set("bytes", TWO), 0) == unpadded(choice_set("bytes", spaced), 0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_longer_text_is_cut(kind: str) -> None:
-    """By turns token by token, until the row fits: what transformers calls longest_first."""
-    long = ChoiceQuestion("long", "who was " * 30, ("met a " * 20, "a"), 0)
-    data = choice_set(kind, long, max_length=16)
-    (rows,) = unpadded(data, 0)
-    assert [len(row) for row in rows] == [16, 16]
-    space = " " if ARCHITECTURES[kind] == "roberta" else ""
-    for choice, row in zip(long.choices, rows, strict=True):
-        encoded = tokenizer(kind)(
-            space + long.prompt, space + choice, truncation="longest_first", max_length=16
-        )
-        assert row == encoded["input_ids"]
-    sides = [side for side in encoded.sequence_ids(0) if side is not None]
-    assert sides.count(1) == len(tokenizer(kind)(space + "a", add_special_tokens=False)["input_ids"])
-
-
-@pytest.mark.parametrize("kind", ["words_bert", "words_xlnet"])
+@pytest.mark.parametrize("kind", ["wordpiece", "words_xlnet"])
 def test_padding(kind: str) -> None:
     dynamic, parity = choice_set(kind, TWO, EMPTY), choice_set(kind, TWO, EMPTY, padding="parity")
     longest = max(len(row) for rows in unpadded(dynamic, 0, 1) for row in rows)

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from torch.utils._pytree import tree_leaves
@@ -25,17 +27,14 @@ from data_modules.questions_data import Interventions, encode_variant
 from data_modules.records import write_records
 from data_modules.stories import questions as stories
 from storage.errors import DataError
-from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
+from tests.data_modules.fixtures.small_tokenizers import tokenizer
 
 LONG = Encoding(max_length=160)
 """Has room for a conversation before the question, and for advice."""
 
-
-BERT = LONG.resolved("bert")
-
-
-def conversations(number: int = 60) -> list[Any]:
-    return list(islice(stories.qa_examples("conversation_train"), number))
+EXAMPLES = list(islice(stories.qa_examples("conversation_train"), 60))
+BYTES = tokenizer("bytes")
+ENCODE = partial(encode_variant, "ts_r", BYTES, LONG.resolved("bert"))
 
 
 def module(cache: Path | str, **options: Any) -> GroupsDataModule:
@@ -49,15 +48,15 @@ def module(cache: Path | str, **options: Any) -> GroupsDataModule:
 @pytest.fixture
 def source(tmp_path: Path) -> str:
     """A file of questions."""
-    write_records(conversations(), tmp_path / "questions.jsonl")
+    write_records(EXAMPLES, tmp_path / "questions.jsonl")
     return str(tmp_path / "questions.jsonl")
 
 
 def same(first: Any, second: Any) -> bool:
     """Whether two batches hold the same tensors."""
-    one, two = tree_leaves(first), tree_leaves(second)
-    pairs = [(a, b) for a, b in zip(one, two, strict=True) if isinstance(a, torch.Tensor)]
-    return bool(pairs) and all(torch.equal(a, b) for a, b in pairs)
+    pairs = zip(tree_leaves(first), tree_leaves(second), strict=True)
+    tensors = [(a, b) for a, b in pairs if isinstance(a, torch.Tensor)]
+    return bool(tensors) and all(torch.equal(a, b) for a, b in tensors)
 
 
 def test_batches_are_those_of_data_made_in_memory_and_read_once(
@@ -68,10 +67,10 @@ def test_batches_are_those_of_data_made_in_memory_and_read_once(
     options |= {"train_groups": ["stories:train"], "limit_train_groups": 12, "limit_val_groups": 3}
     options |= {"val_groups": {"groups": "stories:heldout"}}
     plain, stored = module("", **options), module(tmp_path / "cache", **options)
-    monkeypatch.delattr("data_modules.encoding.questions.encode_texts")
-    monkeypatch.delattr("data_modules.encoding.groups.encode_texts")
-    monkeypatch.delattr("data_modules.questions_data.read_questions")
-    monkeypatch.delattr("data_modules.groups_data.read_groups")
+    for name in ("encoding.questions.encode_texts", "encoding.groups.encode_texts"):
+        monkeypatch.delattr(f"data_modules.{name}")
+    for name in ("questions_data.read_questions", "groups_data.read_groups"):
+        monkeypatch.delattr(f"data_modules.{name}")
     for data in (stored, module(tmp_path / "cache", **options)):
         assert all(map(same, data.train_dataloader(), plain.train_dataloader()))
         for (name, one), (other, two) in zip(plain.eval_sets["val"], data.eval_sets["val"], strict=True):
@@ -81,36 +80,37 @@ def test_batches_are_those_of_data_made_in_memory_and_read_once(
             assert len(pickle.dumps(kept)) < 30_000 < len(pickle.dumps(whole))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_several_processes_encode_as_one(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    examples, encode = conversations(), partial(encode_variant, "ts_r", tokenizer(kind), BERT)
+def test_several_processes_encode_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def encode(records: Any) -> Any:
+        table = ENCODE(records)
+        return table.append_column("process", pa.array(np.full(len(table), os.getpid())))
+
     monkeypatch.setattr(tables, "cores", lambda: 2)
     monkeypatch.setattr(tables, "CHUNK", 8)
-    made = Tables(str(tmp_path), tokenizer(kind)).get([], {}, encode, lambda: examples)
-    assert len(list(tmp_path.rglob("*.arrow"))) == 2
-    assert made.to_list() == in_memory(examples, encode).to_list()
+    made = Tables(str(tmp_path), BYTES).get([], {}, encode, lambda: EXAMPLES)
+    assert len({*made.with_format(None)["process"], os.getpid()}) == 3
+    assert made.remove_columns("process").to_list() == in_memory(EXAMPLES, ENCODE).to_list()
 
 
 def test_a_table_is_made_once_by_whoever_comes_first_and_never_by_half(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    examples, made = conversations(), list[int]()
-    encode = partial(encode_variant, "ts", tokenizer("words_bert"), BERT)
-    bad = [*examples[:40], replace(examples[40], variant="ts"), *examples[41:]]
+    bad = [*EXAMPLES[:40], replace(EXAMPLES[40], variant="ts"), *EXAMPLES[41:]]
+    monkeypatch.setattr(tables, "cores", lambda: 2)
     for chunk in (4, 512):  # on two processes, and on one
         monkeypatch.setattr(tables, "CHUNK", chunk)
-        monkeypatch.setattr(tables, "cores", lambda: 2)
         with pytest.raises(DataError, match="40': is a variant already"):
-            Tables(str(tmp_path), tokenizer("words_bert")).get([], {}, encode, lambda: bad)
+            Tables(str(tmp_path), BYTES).get([], {}, ENCODE, lambda: bad)
+    made = []
 
     def read() -> list[Any]:
         made.append(1)
-        return examples
+        return EXAMPLES
 
-    stores = [Tables(str(tmp_path), tokenizer("words_bert")) for _ in range(4)]  # before it is in use
+    stores = [Tables(str(tmp_path), BYTES) for _ in range(4)]  # before it is in use
     with ThreadPoolExecutor(4) as pool:
-        found = pool.map(lambda store: store.get([], {}, encode, read), stores)
-        assert [len(table) for table in found] == [60] * 4
+        found = pool.map(lambda store: store.get([], {}, ENCODE, read), stores)
+        assert [len(table) for table in found] == [len(in_memory(EXAMPLES, ENCODE))] * 4
     assert len(made) == 1
 
 
@@ -125,7 +125,7 @@ def test_changed_options_files_and_code_make_tables_anew(
     assert count(limit_train_qa=24) == 2
     assert count(encoding=Encoding(max_length=160, doc_stride=8)) == 3
     assert count(interventions=Interventions(train=["os", "ts"])) == 4
-    write_records(conversations(50), source)
+    write_records(EXAMPLES[:50], source)
     assert count() == 5
     room = tmp_path / "data_modules"
     shutil.copytree(Path(tables.__file__).parents[1], room)
@@ -139,18 +139,16 @@ def test_changed_options_files_and_code_make_tables_anew(
 def test_what_is_left_out_is_told_at_every_start(
     source: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bare = [replace(example, rationale=()) for example in conversations(5)]
-    write_records([*bare, *conversations(25)[5:]], source)
+    bare = [replace(example, rationale=()) for example in EXAMPLES[:5]]
+    write_records([*bare, *EXAMPLES[5:25]], source)
     caplog.set_level("INFO", logger="data_modules")
     for cache in (tmp_path / "cache", tmp_path / "cache", ""):
         caplog.clear()
         module(cache, train_qa=source, interventions=Interventions(train=["ts_r"]))
         assert f"{source}, ts_r: kept 20 of 25 (5 no rationale)" in caplog.messages
-    with pytest.raises(NotADirectoryError, match=r"questions\.jsonl/cache"):
-        module(f"{source}/cache", train_qa=source)
 
 
-def test_a_source_is_told_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_digest_follows_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "with:colon"
     folder.mkdir()
     file = folder / "a.json"
@@ -164,6 +162,6 @@ def test_a_source_is_told_by_its_content(tmp_path: Path, monkeypatch: pytest.Mon
     file.rename(folder / "b.json")
     assert source_digest(str(folder)) != whole
     with pytest.raises(DataError, match="no such file"):
-        source_digest(str(tmp_path / "c.json"))
+        source_digest(str(file))
     monkeypatch.setattr("data_modules.sources.table_rows", lambda _: SimpleNamespace(_fingerprint="one"))
     assert source_digest("hub:owner/name:train") == "one"
