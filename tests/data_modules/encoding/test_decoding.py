@@ -17,6 +17,7 @@ from data_modules.encoding.windows import Encoding
 from data_modules.schema import QAExample, Span
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
+BERT = tokenizer("words_bert")
 CONTEXT = "A  TOL, met Kess.  " * 8 + "a rude tol"
 
 
@@ -44,7 +45,7 @@ def test_gold_spans_come_back_as_written_after_padding(kind: str) -> None:
 
 
 def test_the_window_with_the_highest_score_answers() -> None:
-    data = QASet([question("TOL")], tokenizer("words_bert"), Encoding(max_length=32, doc_stride=20))
+    data = QASet([question("TOL")], BERT, Encoding(max_length=32, doc_stride=20))
     n = len(data)
     assert n > 2
     offsets = [offsets_TE for _, offsets_TE in data.tokens(range(n))]
@@ -58,27 +59,20 @@ def test_the_window_with_the_highest_score_answers() -> None:
 
 @pytest.mark.parametrize(("null", "text"), [([5.0, 5.0], ""), ([5.0, 0.5], "TOL"), ([-9.0, 9.0], "TOL")])
 def test_no_answer_must_win_in_every_window(null: list[float], text: str) -> None:
-    unanswerable = QAExample("2", CONTEXT, "Who slept?")
-    data = QASet(
-        [question("TOL"), unanswerable], tokenizer("words_bert"), Encoding(max_length=40, doc_stride=28)
-    )
-    windows = [i for i, question in enumerate(data.question_N) if question == 0][:2]
-    assert len(windows) == 2
+    examples = [question("TOL"), QAExample("2", CONTEXT, "Who slept?")]  # a set that may abstain
+    data = QASet(examples, BERT, Encoding(max_length=40, doc_stride=28))
+    windows = np.flatnonzero(data.question_N == 0)[:2]
     batch = data[windows]
-    spans = list(zip(batch.start_B.tolist(), batch.end_B.tolist(), strict=True))
-    answered = max(range(2), key=lambda i: spans[i] != (int(batch.cls_B[i]),) * 2)
-    score = torch.tensor([-1.0, -1.0])
-    score[answered] = 1.0
-    start, end = (torch.tensor([span[k] for span in spans]) for k in (0, 1))
-    (answer,) = decode_answers(data, torch.tensor(windows), start, end, score, torch.tensor(null))
+    score = torch.where(batch.start_B == batch.cls_B, -1.0, 1.0)
+    assert sorted(score.tolist()) == [-1, 1]
+    places = (torch.from_numpy(windows), batch.start_B, batch.end_B)
+    (answer,) = decode_answers(data, *places, score, torch.tensor(null))
     assert answer.text == text
 
 
 def test_without_an_allowed_span_the_answer_is_empty() -> None:
-    data = QASet([question("TOL")], tokenizer("words_bert"), Encoding())
-    (answer,) = decode_answers(
-        data, torch.tensor([0]), torch.tensor([-5]), torch.tensor([-5]), torch.tensor([float("-inf")])
-    )
+    data, nowhere = QASet([question("TOL")], BERT, Encoding()), torch.tensor([-5])
+    (answer,) = decode_answers(data, torch.tensor([0]), nowhere, nowhere, torch.tensor([float("-inf")]))
     assert (answer.text, answer.start) == ("", -1)
 
 
@@ -102,52 +96,44 @@ STORY = "He had 5 red or blue kites."
 OFFSETS = np.array([[-1, -1], [0, 2], [3, 6], [7, 8], [9, 12], [16, 20], [21, 26]])
 
 
-def data(windows: int, question: str = "Were they red or blue?") -> Any:
+def said(
+    spans: list[tuple[float, int, int]],
+    types: list[tuple[float, float, float]],
+    *classes: tuple[int, float],
+    question: str = "Were they red or blue?",
+) -> tuple[str, str]:
+    """The answer to windows with a best span (score, start, end), scores of yes, no and unknown, and classes
+    of number and option with their scores."""
     asked = Question("q", STORY, question, ["5"], "span", "")
-    return SimpleNamespace(
-        question_N=[0] * windows,
+    data: Any = SimpleNamespace(
+        question_N=[0] * len(spans),
         questions=lambda index: [asked for _ in index],
         tokens=lambda index: [(None, OFFSETS) for _ in index],
     )
-
-
-def scores(
-    spans: list[tuple[float, int, int]],
-    types: list[tuple[float, float, float]],
-    numbers: list[tuple[int, float]] | None = None,
-    options: list[tuple[int, float]] | None = None,
-) -> list[torch.Tensor | None]:
-    def column(values: Any, at: int) -> torch.Tensor | None:
-        return None if values is None else torch.tensor([value[at] for value in values])
-
-    score, start, end = (torch.tensor([span[i] for span in spans]) for i in range(3))
-    n, ns, o, os = column(numbers, 0), column(numbers, 1), column(options, 0), column(options, 1)
-    return [start, end, score, torch.tensor(types), n, ns, o, os]
-
-
-def answer(found: Any, question: str = "Were they red or blue?") -> tuple[str, str]:
-    windows = len(found[0])
-    (said,) = decode_typed_answers(data(windows, question), torch.arange(windows), *found)
-    return said.text, said.answer_type
+    score, start, end = (torch.tensor(column) for column in zip(*spans, strict=True))
+    of_class = [torch.tensor([value]) for pair in classes for value in pair] or [None] * 4
+    columns = torch.arange(len(spans)), start, end, score, torch.tensor(types), *of_class
+    (answer,) = decode_typed_answers(data, *columns)
+    return answer.text, answer.answer_type
 
 
 def test_the_highest_score_wins_and_a_span_where_scores_are_equal() -> None:
-    assert answer(scores([(3.0, 4, 6)], [(1.0, 2.0, 0.0)])) == ("red or blue kites", "span")
-    assert answer(scores([(1.0, 4, 4)], [(1.5, 2.0, 0.0)])) == ("no", "no")
-    assert answer(scores([(1.0, 4, 4)], [(2.5, 2.0, 0.0)])) == ("yes", "yes")
-    assert answer(scores([(1.0, 4, 4)], [(1.5, 2.0, 5.0)])) == ("unknown", "unknown")
-    assert answer(scores([(2.0, 3, 3)], [(2.0, 2.0, 2.0)])) == ("5", "span")  # one character is an answer
+    assert said([(3.0, 4, 6)], [(1.0, 2.0, 0.0)]) == ("red or blue kites", "span")
+    assert said([(1.0, 4, 4)], [(1.5, 2.0, 0.0)]) == ("no", "no")
+    assert said([(1.0, 4, 4)], [(2.5, 2.0, 0.0)]) == ("yes", "yes")
+    assert said([(1.0, 4, 4)], [(1.5, 2.0, 5.0)]) == ("unknown", "unknown")
+    assert said([(2.0, 3, 3)], [(2.0, 2.0, 2.0)]) == ("5", "span")  # one character is an answer
 
 
 def test_a_question_is_unknown_only_if_every_window_says_so() -> None:
     spans = [(1.0, 4, 4), (2.0, 6, 6)]
-    assert answer(scores(spans, [(0.0, 0.0, 9.0), (0.0, 0.0, 1.0)])) == ("kites", "span")
-    assert answer(scores(spans, [(0.0, 0.0, 9.0), (0.0, 0.0, 3.0)])) == ("unknown", "unknown")
-    assert answer(scores(spans, [(9.0, 0.0, 9.0), (0.0, 0.0, 1.0)])) == ("yes", "yes")
+    assert said(spans, [(0.0, 0.0, 9.0), (0.0, 0.0, 1.0)]) == ("kites", "span")
+    assert said(spans, [(0.0, 0.0, 9.0), (0.0, 0.0, 3.0)]) == ("unknown", "unknown")
+    assert said(spans, [(9.0, 0.0, 9.0), (0.0, 0.0, 1.0)]) == ("yes", "yes")
 
 
 @pytest.mark.parametrize(
-    ("types", "number", "option", "said"),
+    ("types", "number", "option", "answer"),
     [
         ((0.01, 0.02, 0.03), (2, 0.05), (1, 0.05), ("red", "span")),
         ((0.01, 0.5, 0.03), (2, 0.05), (1, 0.05), ("no", "no")),
@@ -157,12 +143,11 @@ def test_a_question_is_unknown_only_if_every_window_says_so() -> None:
     ],
 )
 def test_xlnets_heads_answer_the_most_probable_type_from_the_threshold_on(
-    types: tuple[float, float, float], number: tuple[int, float], option: tuple[int, float], said: Any
+    types: tuple[float, float, float], number: tuple[int, float], option: tuple[int, float], answer: Any
 ) -> None:
-    found = scores([(-1.0, 4, 4)], [types], [number], [option])
-    assert answer(found) == said
+    assert said([(-1.0, 4, 4)], [types], number, option) == answer
 
 
 def test_an_option_of_a_question_without_or_is_the_span() -> None:
-    found = scores([(-1.0, 4, 4)], [(0.0, 0.0, 0.0)], [(1, 0.0)], [(1, 0.9)])
-    assert answer(found, "Which colour?") == ("red", "option")
+    found = said([(-1.0, 4, 4)], [(0.0, 0.0, 0.0)], (1, 0.0), (1, 0.9), question="Which colour?")
+    assert found == ("red", "option")
