@@ -63,12 +63,6 @@ def test_targets_of_a_row(architecture: str) -> None:
         assert feature.start == feature.end == feature.row.cls
 
 
-def test_auto_follows_the_architecture() -> None:
-    found = [Encoding(order="auto", max_query="auto").resolved(name) for name in ("bert", "roberta", "xlnet")]
-    assert [encoding.max_query for encoding in found] == [64, 64, 128]
-    assert [encoding.order for encoding in found] == ["question_first"] * 2 + ["context_first"]
-
-
 def test_numbers_and_options_are_spans_with_a_class() -> None:
     asked = {"question": "Is it red or blue?", "references": ("red",), "answer_type": "option"}
     (option,) = windows_of([example(**asked)], BERT, Encoding())

@@ -12,9 +12,10 @@ from transformers import PreTrainedTokenizerFast
 
 from data_modules.batching.group_set import GroupSet
 from data_modules.batching.sets import QASet
+from data_modules.encoding.choices import ChoiceEncoding, encode_choices
 from data_modules.encoding.prompts import TEMPLATE_OPTIONS, Prompt, encode_prompts, fill, prompt_text
 from data_modules.encoding.windows import CHOICE, QUESTION, Encoding, Messages, Prompts
-from data_modules.schema import QAExample, Span, Turn
+from data_modules.schema import ChoiceQuestion, QAExample, Span, Turn
 from data_modules.stories import groups as story_groups
 from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
@@ -24,50 +25,38 @@ from storage.errors import DataError
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("offers_unknown", [False, True])
 def test_subjects_stand_behind_the_prompt_in_the_groups_order(side: str, offers_unknown: bool) -> None:
-    tokenizer = build_tokenizer("llama", [*vocabulary(), "reply", "with", "or", "unknown"])
-    tokenizer.padding_side = side
+    words = build_tokenizer("llama", [*vocabulary(), "reply", "with", "or", "unknown"])
+    words.padding_side = side
     groups = list(islice(story_groups.groups("train"), 3))
-    encoding = Encoding()
-    if offers_unknown:
-        content = CHOICE.replace("{options}", "{options} or unknown")
-        encoding = Encoding(prompts=Prompts(choice_prompt=[{"role": "user", "content": content}]))
-    batch = GroupSet(groups, tokenizer, encoding.resolved("llama"))[[2, 0, 1]]
+    content = CHOICE.replace("{options}", "{options} or unknown") if offers_unknown else CHOICE
+    encoding = Encoding(prompts=Prompts(choice_prompt=[{"role": "user", "content": content}]))
+    batch = GroupSet(groups, words, encoding.resolved("llama"))[[2, 0, 1]]
     assert batch.candidate_BVSE.shape == (3, 4, 2 + offers_unknown, 2)
     for b, i in enumerate((2, 0, 1)):
         for v, variant in enumerate(groups[i].variants):
             ids_T = batch.inputs["input_ids"][4 * b + v]
-            behind = [tokenizer.decode(ids_T[s : e + 1]) for s, e in batch.candidate_BVSE[b, v].tolist()]
+            behind = [words.decode(ids_T[s : e + 1]) for s, e in batch.candidate_BVSE[b, v].tolist()]
             wanted = [*groups[i].subjects, "unknown"][: len(behind)]
             assert [text.replace(" ", "") for text in behind] == [text.replace(" ", "") for text in wanted]
-            context = tokenizer.decode(ids_T[batch.context_BT[4 * b + v]])
-            whole = tokenizer.decode(tokenizer(variant.context)["input_ids"]).split()
-            assert context.split() == whole[-len(context.split()) :]
+            context = words.decode(ids_T[batch.context_BT[4 * b + v]]).split()
+            assert context == words.decode(words(variant.context)["input_ids"]).split()[-len(context) :]
             offered = [span.text.lower() for span in sorted(variant.candidates, key=lambda c: c.start)]
-            assert f"reply with {offered[0]} or {offered[1]}" in tokenizer.decode(ids_T)
+            assert f"reply with {offered[0]} or {offered[1]}" in words.decode(ids_T)
 
 
 def test_what_is_written_ends_with_an_end_token() -> None:
-    tokenizer = build_tokenizer(
-        "gpt2", ["text", "question", "answer", "unknown", "anna", "sits", "who", "yes"]
-    )
+    words = build_tokenizer("gpt2", ["text", "question", "answer", "unknown", "anna", "sits", "who", "yes"])
     examples = [
         QAExample("1", "Anna sits", "Who?", (Span(0, 4, "Anna"),), references=("somebody",)),
         QAExample("2", "Anna sits", "Who?", references=("somebody",), variant="ts_r"),
         QAExample("3", "Anna sits", "Who?", answer_type="yes", history=(Turn("Anna?", "Yes"),)),
     ]
-    batch = QASet(examples, tokenizer, Encoding().resolved("gpt2"))[[0, 1, 2]]
-    written = [
-        tokenizer.decode(ids_T[start : end + 1])
-        for ids_T, start, end in zip(batch.inputs["input_ids"], batch.start_B, batch.end_B, strict=True)
-    ]
+    batch = QASet(examples, words, Encoding().resolved("gpt2"))[[0, 1, 2]]
+    rows = zip(batch.inputs["input_ids"], batch.start_B, batch.end_B, strict=True)
+    written = [words.decode(ids_T[start : end + 1]) for ids_T, start, end in rows]
     assert written == ["anna </s>", "unknown </s>", "yes </s>"]
     assert batch.answer_type_B.tolist() == [3, 2, 0]
-    assert "answer <unk> yes question" in tokenizer.decode(batch.inputs["input_ids"][2])
-
-
-def plain(text: str, context: str, continuations: tuple[str, ...], name: str) -> Prompt:
-    shown = text[: text.index(context) + len(context)]
-    return Prompt([{"role": "user", "content": text}], shown, len(context), continuations, name)
+    assert "answer <unk> yes question" in words.decode(batch.inputs["input_ids"][2])
 
 
 def test_tokens_behind_the_prompt_are_those_of_one_text() -> None:
@@ -76,7 +65,8 @@ def test_tokens_behind_the_prompt_are_those_of_one_text() -> None:
     tokenizer = Tokenizer(models.BPE({piece: i for i, piece in enumerate(pieces)}, [(" ", "b"), ("a", " b")]))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("x", "isolated")
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[U]")
-    prompts = [plain("x", "x", ("b", "a"), "1"), plain("xa", "x", ("b",), "2"), plain("x b", "b", (), "3")]
+    asked = [("x", "x", ("b", "a")), ("xa", "x", ("b",)), ("x b", "x b", ())]
+    prompts = [Prompt([{"content": text}], shown, 1, behind, text) for text, shown, behind in asked]
     one, two, three = encode_prompts(prompts, fast, Encoding(max_length=10))
     assert [pieces[i] for i in one.input_ids_T] == ["x", " b", " ", "a"]
     assert one.spans == ((1, 1), (2, 3))
@@ -99,11 +89,12 @@ def test_a_prompt_needs_each_of_its_slots_once(content: str) -> None:
         Prompts(prompt=[{"role": "user", "content": content}])
 
 
+BO = QAExample("1", "Anna met Bo.", "Who?", (Span(9, 11, "Bo"),), advice="Be fair.")
 TEMPLATES = {
-    "system": "{{ bos_token }}{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + '<|end|>\\n' }}"
+    "chat": "{{ bos_token }}{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + '<|end|>\\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}",
     # As Gemma's: no system message, texts are stripped, a word of its own for the assistant.
-    "none": "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('none') }}"
+    "plain": "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('none') }}"
     "{% endif %}{{ '<|' + m.role + '|>\\n' + m.content | trim + '<|end|>\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}",
     # As Llama 2's: white space before the answer, and nothing between the turns.
@@ -130,29 +121,28 @@ def chat_tokenizer(template: str) -> PreTrainedTokenizerFast:
     return fast
 
 
-SYSTEM = [
-    {"role": "system", "content": "{advice}"},
-    {"role": "user", "content": "{context}\n\nQuestion: {question}"},
-]
+def of_user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def of_system(text: str) -> dict[str, str]:
+    return {"role": "system", "content": text}
+
+
+ASKED = "Anna met Bo.\n\nQuestion: Who?"
+SYSTEM = [of_system("{advice}"), of_user("{context}\n\nQuestion: {question}")]
 PLACES: dict[str, tuple[Messages, Messages, Messages]] = {
     "user": (
-        [{"role": "user", "content": QUESTION}],
-        [{"role": "user", "content": "Text: Anna met Bo.\n\nQuestion: Be fair. Who?\nAnswer:"}],
-        [{"role": "user", "content": "Text: Anna met Bo.\n\nQuestion: Who?\nAnswer:"}],
+        [of_user(QUESTION)],
+        [of_user("Text: Anna met Bo.\n\nQuestion: Be fair. Who?\nAnswer:")],
+        [of_user(f"Text: {ASKED}\nAnswer:")],
     ),
     "context": (
-        [{"role": "user", "content": "{context} {advice}\n{question} "}],
-        [{"role": "user", "content": "Anna met Bo. Be fair.\nWho?"}],
-        [{"role": "user", "content": "Anna met Bo.\nWho?"}],
+        [of_user("{context} {advice}\n{question} ")],
+        [of_user("Anna met Bo. Be fair.\nWho?")],
+        [of_user("Anna met Bo.\nWho?")],
     ),
-    "system": (
-        SYSTEM,
-        [
-            {"role": "system", "content": "Be fair."},
-            {"role": "user", "content": "Anna met Bo.\n\nQuestion: Who?"},
-        ],
-        [{"role": "user", "content": "Anna met Bo.\n\nQuestion: Who?"}],
-    ),
+    "system": (SYSTEM, [of_system("Be fair."), of_user(ASKED)], [of_user(ASKED)]),
 }
 """Messages with slots, and what they are with advice and without."""
 
@@ -168,16 +158,20 @@ def test_messages_filled_in(place: str) -> None:
         assert text[context_at:].startswith("Anna met Bo.")
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("template", ["system", "none", "space"])
+@pytest.mark.parametrize(
+    ("template", "place"),
+    [
+        (name, place)
+        for name in ("chat", "plain", "space")
+        for place in PLACES
+        if name != "plain" or place != "system"
+    ],
+)
 def test_a_row_is_the_conversation_in_the_chat_template(template: str, place: str) -> None:
-    if (template, place) == ("none", "system"):
-        pytest.skip("the template has no system message")
     tokenizer, (messages, turns, _) = chat_tokenizer(template), PLACES[place]
-    example = QAExample("1", "Anna met Bo.", "Who?", (Span(9, 11, "Bo"),), advice="Be fair.")
     encoding = Encoding(prompts=Prompts(prompt=messages)).resolved("llama", tokenizer)
     assert encoding.prompts.chat == "always"
-    batch = QASet([example], tokenizer, encoding)[[0]]
+    batch = QASet([BO], tokenizer, encoding)[[0]]
 
     def ids(turns: Messages, **options: Any) -> list[int]:
         return tokenizer.apply_chat_template(turns, return_dict=False, **TEMPLATE_OPTIONS, **options)
@@ -192,21 +186,24 @@ def test_a_row_is_the_conversation_in_the_chat_template(template: str, place: st
     assert tokenizer.decode(batch.inputs["input_ids"][0][batch.context_BT[0]]) == "Anna met Bo."
 
 
+@pytest.mark.parametrize(("chat", "prompt"), [("auto", "<s><|user|>Who?"), ("never", "<s>Who?")])
+def test_choices_stand_behind_a_prompt_in_the_chat_template_or_not(chat: Any, prompt: str) -> None:
+    tokenizer, question = chat_tokenizer("chat"), ChoiceQuestion("1", "Who?", ("Bo", "Anna"), 0)
+    (row,) = encode_choices([question], tokenizer, ChoiceEncoding(chat=chat), "llama").to_pylist()
+    assert tokenizer.decode(row["input_ids"]).startswith(prompt)
+    behind = [tokenizer.decode(row["input_ids"][s : e + 1]) for s, e in np.reshape(row["candidate"], (2, 2))]
+    assert [text.strip() for text in behind] == ["Bo", "Anna"]
+
+
 def test_chat_that_cannot_be_is_refused() -> None:
-    words, gemma = build_tokenizer("llama", vocabulary()), chat_tokenizer("none")
+    words, always = build_tokenizer("llama", vocabulary()), Encoding(prompts=Prompts(chat="always"))
     assert Encoding().resolved("llama", words).prompts.chat == "never"
-    assert Encoding(prompts=Prompts(chat="never")).resolved("llama", gemma).prompts.chat == "never"
-    always = Encoding(prompts=Prompts(chat="always"))
     with pytest.raises(DataError, match=r"prompts\.chat: always, but the tokenizer has no chat template"):
         always.resolved("llama", words)
     with pytest.raises(DataError, match=r"encoding\.prompts: are for decoders, and bert is an encoder"):
         always.resolved("bert", words)
-    example = QAExample("1", "Anna met Bo.", "Who?", advice="Be fair.")
-    for template, messages, said in (
-        ("none", SYSTEM, "the tokenizer's chat template fails: none; set"),
-        ("loud", [{"role": "user", "content": QUESTION}], "1: the chat template changes the text"),
-    ):
+    for template, messages in (("plain", SYSTEM), ("loud", [of_user(QUESTION)])):
         tokenizer = chat_tokenizer(template)
         encoding = Encoding(prompts=Prompts(prompt=messages)).resolved("llama", tokenizer)
-        with pytest.raises(DataError, match=said):
-            QASet([example], tokenizer, encoding)
+        with pytest.raises(DataError, match=r"the chat template|chat template fails"):
+            QASet([BO], tokenizer, encoding)
