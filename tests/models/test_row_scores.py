@@ -50,7 +50,7 @@ def test_scores_belong_to_their_rows_in_the_order_of_the_groups(name: str, token
     found = score_rows(data.rows, data.lengths, read_off, tokens=tokens, device=CPU, multiple=16)
     found = found.unflatten(0, (-1, 4))
     assert found.shape == (count, 4, 2, 2)
-    for n, (ids_V, _, candidate_VSE) in enumerate(rows_of_groups(groups, tok, Encoding())):
+    for n, (ids_V, candidate_VSE) in enumerate(rows_of_groups(groups, tok, Encoding())):
         for v, ids_T in enumerate(ids_V):
             context = tok(groups[n].variants[v].context, add_special_tokens=False)["input_ids"]
             expected = ids_T[candidate_VSE[v]] * 1000 + len(ids_T) + len(context) / 100

@@ -31,7 +31,7 @@ def scored(domains: list[str], shares: dict[str, float], *, mass: float = 1.0) -
     found = []
     for domain in domains:
         for i in range(6):
-            question = replace(make_group(*DOMAINS[domain], template=str(i)), domain=domain)
+            question = replace(make_group(*DOMAINS[domain]), template=str(i), domain=domain)
             make = random.Random(f"{domain}/{i}")
             c = make.uniform(0.4, 0.8)
             advice: list[tuple[AdviceClass, str, int]] = [("none", "", 0)]
