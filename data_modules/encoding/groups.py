@@ -19,15 +19,10 @@ from storage.errors import DataError
 RECORD = TypeAdapter(Group)
 NAMES = ("category", "attribute", "advice_class")
 ROWS = pa.schema(
-    {
-        "group": pa.binary(),  # the record as JSON
-        **dict.fromkeys(("first", "second", *NAMES), pa.string()),
-        "input_ids": INTS,
-        "token_type_ids": BYTES,
-        "is_context": MASK,
-        "length": INTS,
-        "candidate": INTS,  # tokens of both subjects in every variant, and of `unknown` where it is offered
-    }
+    {"group": pa.binary()}  # the record as JSON
+    | dict.fromkeys(("first", "second", *NAMES), pa.string())
+    | {"input_ids": INTS, "token_type_ids": BYTES, "is_context": MASK, "length": INTS}
+    | {"candidate": INTS}  # tokens of both subjects in every variant, and of `unknown` where it is offered
 )
 
 

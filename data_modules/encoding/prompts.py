@@ -135,16 +135,12 @@ def encode_prompts(
     ending = ending if end else []
     # Chat templates write all special tokens themselves.
     tokens = partial(tokenizer, add_special_tokens=not chat, verbose=False)
-    for items in chunks(enumerate(prompts)):
-        texts = [prompt_text(prompt, tokenizer, chat) for _, prompt in items]
-        behind = [
-            f"{text}{space}{continuation}"
-            for (_, prompt), (text, _) in zip(items, texts, strict=True)
-            for continuation in prompt.continuations
-        ]
-        encoded = tokens([*(text for text, _ in texts), *behind], return_offsets_mapping=True)
+    for part in chunks(enumerate(prompts)):
+        items = [(example, prompt, *prompt_text(prompt, tokenizer, chat)) for example, prompt in part]
+        behind = [f"{text}{space}{more}" for _, prompt, text, _ in items for more in prompt.continuations]
+        encoded = tokens([*(text for _, _, text, _ in items), *behind], return_offsets_mapping=True)
         wholes = iter(encoded["input_ids"][len(items) :])
-        for n, ((example, prompt), (text, context_at)) in enumerate(zip(items, texts, strict=True)):
+        for n, (example, prompt, text, context_at) in enumerate(items):
             ids, row, spans = encoded["input_ids"][n], [*encoded["input_ids"][n]], []
             for continuation in prompt.continuations:
                 second = next(wholes)

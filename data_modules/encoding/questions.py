@@ -25,19 +25,11 @@ WINDOW_TYPES: tuple[AnswerType, ...] = ("yes", "no", "unknown", "span")
 TARGETS = ("start", "end", "answer_type", "number", "option")
 
 ROWS = pa.schema(
-    {
-        "input_ids": INTS,
-        "token_type_ids": BYTES,
-        "offsets": INTS,  # two a token
-        "cls": pa.int32(),
-        **dict.fromkeys(TARGETS, pa.int32()),
-        "rationale": MASK,
-        "max_context": MASK,
-        "window": pa.int32(),  # which of its question's
-        **dict.fromkeys(("id", "context", "question", "dataset", "kind"), pa.string()),
-        "gold": TEXTS,
-        "kept": pa.list_(INTS),
-    }
+    {"input_ids": INTS, "token_type_ids": BYTES, "offsets": INTS}  # of offsets two a token
+    | dict.fromkeys(("cls", *TARGETS, "window"), pa.int32())  # which of its question's windows it is
+    | {"rationale": MASK, "max_context": MASK}
+    | dict.fromkeys(("id", "context", "question", "dataset", "kind"), pa.string())
+    | {"gold": TEXTS, "kept": pa.list_(INTS)}
 )
 
 

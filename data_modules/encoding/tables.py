@@ -59,8 +59,8 @@ class Tables:
 
     def __init__(self, folder: str, tokenizer: Any) -> None:
         self.folder = folder
-        files = {"class": type(tokenizer).__name__, **tokenizer_files(tokenizer)} if folder else {}
-        self.code = [files, code_digest()] if folder else []
+        code = [type(tokenizer).__name__, tokenizer_files(tokenizer), code_digest()] if folder else []
+        self.code: list[Any] = code
         self._digest = cache(source_digest)  # several tables are made of one source
 
     def get(
@@ -89,19 +89,20 @@ class Tables:
 
 def side_by_side(records: Sequence[Any], encode: Encode) -> datasets.Dataset:
     """A table of records, made by as many processes as are worth their start."""
+    processes = min(cores(), len(records) // (CHUNKS_PER_PROCESS * CHUNK))
+    if processes < 2:
+        return in_memory(records, encode)
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
-    parts = [pickle.dumps(part) for part in chunks(records)] or [pickle.dumps([])]
-    processes = min(cores(), len(parts) // CHUNKS_PER_PROCESS)
-    if processes > 1:  # a forked process would wait for ever for the threads of a tokenizer that was in use
-        os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    return datasets.Dataset.from_dict({"records": parts}).map(
+    # A forked process would wait for ever for the threads of a tokenizer that was in use.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    parts = {"records": [pickle.dumps(part) for part in chunks(records)]}
+    return datasets.Dataset.from_dict(parts).map(
         lambda part: encode(pickle.loads(part["records"][0])),
         batched=True,
         batch_size=1,
         remove_columns="records",
-        features=datasets.Features.from_arrow_schema(encode([]).schema),
-        num_proc=processes if processes > 1 else None,
+        num_proc=processes,
         new_fingerprint="encoded",
         desc="Preparing data",
     )
@@ -124,21 +125,18 @@ def flat(table: pa.Table, name: str) -> np.ndarray:
     """All values of a column of lists behind one another, or of a column of numbers."""
     column = table.column(name).combine_chunks()
     values = column.flatten() if pa.types.is_list(column.type) else column
-    array: np.ndarray = values.to_numpy(zero_copy_only=False)
-    return array
+    return np.asarray(values.to_numpy(zero_copy_only=False))
 
 
 def list_lengths(table: pa.Table, name: str) -> np.ndarray:
     """How many values each list of a column has, as int64; none where the list is missing."""
-    lengths = pc.fill_null(pc.list_value_length(table.column(name)), 0)
-    return lengths.to_numpy().astype(np.int64)
+    return np.asarray(pc.fill_null(pc.list_value_length(table.column(name)), 0), dtype=np.int64)
 
 
 @cache
 def code_digest() -> str:
     """Of the code of this room and the versions of libraries: a changed reader makes tables anew."""
-    versions = [f"{name} {version(name)}" for name in _PACKAGES]
-    return " ".join([content_digest(Path(__file__).parents[1]), *versions])
+    return " ".join([content_digest(Path(__file__).parents[1]), *map(version, _PACKAGES)])
 
 
 def source_digest(source: str) -> str:
