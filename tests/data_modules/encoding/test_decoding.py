@@ -31,30 +31,23 @@ def test_gold_spans_come_back_as_written_after_padding(kind: str) -> None:
     examples = [question("TOL"), question("Kess"), question("rude tol"), question("Kess", "met  Kess .")]
     data = QASet(examples, tokenizer(kind), Encoding(max_length=64, doc_stride=32))
     batch = data[list(range(len(data)))]
-    has_answer_B = (batch.start_B != batch.cls_B).float()
-    answers = decode_answers(
-        data, batch.feature_B, batch.start_B - batch.shift_B, batch.end_B - batch.shift_B, has_answer_B
-    )
-    found = {answer.example: answer for answer in answers}
-    assert sorted(found) == [0, 1, 2, 3]
-    for i, example in enumerate(examples):
-        assert found[i].text == example.answers[0].text
-        assert example.context[found[i].start :].startswith(found[i].text)
-        assert found[i].score == 1
+    places = batch.feature_B, batch.start_B - batch.shift_B, batch.end_B - batch.shift_B
+    found = sorted(decode_answers(data, *places, (batch.start_B != batch.cls_B).float()))
+    for i, (answer, example) in enumerate(zip(found, examples, strict=True)):
+        assert (answer.example, answer.text, answer.score) == (i, example.answers[0].text, 1)
+        assert example.context[answer.start :].startswith(answer.text)
     assert found[2].start == CONTEXT.rindex("rude tol")
 
 
 def test_the_window_with_the_highest_score_answers() -> None:
     data = QASet([question("TOL")], BERT, Encoding(max_length=32, doc_stride=20))
-    n = len(data)
-    assert n > 2
-    offsets = [offsets_TE for _, offsets_TE in data.tokens(range(n))]
+    offsets = [offsets_TE for _, offsets_TE in data.tokens(range(len(data)))]
     first = torch.tensor([int((offsets_TE[:, 0] >= 0).argmax()) for offsets_TE in offsets])
-    score = torch.linspace(0, 1, n)[torch.randperm(n, generator=torch.Generator().manual_seed(0))]
-    (answer,) = decode_answers(data, torch.arange(n), first, first, score)
-    best = int(score.argmax())
-    assert answer.score == pytest.approx(1.0)
-    assert answer.start == offsets[best][first[best], 0]
+    for best in range(len(data)):
+        score = torch.full((len(data),), -1.0)
+        score[best] = 1
+        (answer,) = decode_answers(data, torch.arange(len(data)), first, first, score)
+        assert (answer.score, answer.start) == (1, offsets[best][first[best], 0])
 
 
 @pytest.mark.parametrize(("null", "text"), [([5.0, 5.0], ""), ([5.0, 0.5], "TOL"), ([-9.0, 9.0], "TOL")])

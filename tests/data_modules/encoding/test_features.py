@@ -1,4 +1,4 @@
-"""Windows and the places of character spans in them."""
+"""Windows, the places of character spans in them, and the targets of questions and groups."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_modules.batching.group_set import GroupSet
 from data_modules.encoding.groups import encode_groups, whole_span
-from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, token_span
-from data_modules.schema import QAExample, Span
+from data_modules.encoding.questions import WINDOW_TYPES, max_context
+from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, full_query, token_span
+from data_modules.schema import ADVICE_CLASSES, QAExample, Span, Turn
 from data_modules.stories.groups import groups
 from storage.errors import DataError
 from tests.data_modules.fixtures.encoded import windows_of
@@ -23,6 +25,7 @@ CONTEXTS = st.text(alphabet="ab tolkesTéß.,'\n  ", min_size=1, max_size=40)
 Order = Literal["question_first", "context_first"]
 ORDERS: tuple[Order, ...] = ("question_first", "context_first")
 BERT = tokenizer("words_bert")
+GROUPS = list(islice(groups("heldout"), 11))
 
 
 def rows_of(context: str, kind: str, query: str = "who?", **options: Any) -> list[EncodedRow]:
@@ -145,9 +148,114 @@ def test_chunks_keep_the_order() -> None:
 
 
 def test_a_group_that_does_not_fit_is_named() -> None:
-    first, group = islice(groups("heldout"), 2)
+    first, group = GROUPS[:2]
     longer = replace(group.variants[3], context=group.variants[3].context + " a baker" * 100)
     long_group = replace(group, variants=(*group.variants[:3], longer))
     with pytest.raises(DataError, match="does not fit into 96 tokens") as caught:
         encode_groups([first, long_group, first], BERT, Encoding(max_length=96))
     assert str(caught.value).startswith(group.key)
+
+
+def test_group_ids_name_subjects_attributes_and_classes() -> None:
+    data = GroupSet(GROUPS, BERT, Encoding())
+    assert data.groups == GROUPS
+    assert data.ids.subjects == sorted(data.ids.subjects)
+    batch = data[[3, 0]]
+    assert batch.inputs["input_ids"].shape[0] == 8
+    for b, i in enumerate((3, 0)):
+        group = GROUPS[i]
+        assert tuple(data.ids.subjects[x] for x in batch.subject_BS[b]) == group.subjects
+        assert data.ids.attributes[batch.attribute_B[b]] == (group.category, group.attribute)
+        assert ADVICE_CLASSES[batch.advice_class_B[b]] == group.advice_class
+        assert batch.group_B[b] == i
+
+
+STORY = "Anna is in the kitchen. Ben has a red ball. Clara is in the garden."
+TURNS = (Turn("Where is Anna?", "kitchen"), Turn("Who is rude?", "unknown"), Turn("Who has the ball?", "Ben"))
+SMALL = Encoding(max_length=22, doc_stride=12)
+
+
+def example(**changes: object) -> QAExample:
+    fields = {
+        "id": "q",
+        "context": STORY,
+        "question": "What colour is it?",
+        "answers": (Span.locate("red", STORY, "q"),),
+        "history": TURNS,
+        "rationale": (Span.locate("Ben has a red ball.", STORY, "q"),),
+        "references": ("red",),
+        "dataset": "coqa",
+    }
+    return QAExample(**(fields | changes))  # type: ignore[arg-type]
+
+
+def test_history_is_written_as_each_paper_model_reads_it() -> None:
+    """XLNet leaves out turns without an answer; RoBERTa marks a first turn too, but not SQuAD's questions."""
+
+    def written(architecture: str, **changes: object) -> str:
+        encoding = Encoding().resolved(architecture)
+        return full_query(example(**changes), encoding, tokenizer(f"words_{architecture}"))
+
+    earlier = "|Q| Who is rude?|A| unknown|Q| Who has the ball?|A| Ben"
+    assert written("bert") == "Who is rude? unknown Who has the ball? Ben What colour is it?"
+    assert written("roberta") == f"{earlier}|Q| What colour is it?"
+    assert written("xlnet") == (
+        "<s> Where is Anna? </s> kitchen <s> Who has the ball? </s> Ben <s> What colour is it?"
+    )
+    assert written("roberta", history=()) == "|Q| What colour is it?"
+    assert written("roberta", history=(), dataset="squad") == "What colour is it?"
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
+def test_targets_of_a_row(architecture: str) -> None:
+    words = tokenizer(f"words_{architecture}")
+    encoding = Encoding(order="auto").resolved(architecture)
+    (span,) = windows_of([example()], words, encoding)
+    assert WINDOW_TYPES[span.answer_type] == "span"
+    assert words.decode(span.row.input_ids_T[span.start : span.end + 1]) == "red"
+    assert words.decode(span.row.input_ids_T[span.rationale_T]) == "ben has a red ball ."
+    assert (span.max_context_T == (span.row.offsets_TE[:, 0] >= 0)).all()
+    for kind in ("yes", "no", "unknown"):
+        (feature,) = windows_of([example(answers=(), answer_type=kind)], words, encoding)
+        assert WINDOW_TYPES[feature.answer_type] == kind
+        assert feature.start == feature.end == feature.row.cls
+
+
+def test_numbers_and_options_are_spans_with_a_class() -> None:
+    asked = {"question": "Is it red or blue?", "references": ("red",), "answer_type": "option"}
+    (option,) = windows_of([example(**asked)], BERT, Encoding())
+    assert (WINDOW_TYPES[option.answer_type], option.number, option.option) == ("span", 0, 1)
+    (number,) = windows_of([example(references=("two",), answer_type="number")], BERT, Encoding())
+    assert (number.number, number.option) == (3, 0)
+
+
+def test_a_window_without_the_answer_is_unknown_but_yes_stays_yes() -> None:
+    kinds = [WINDOW_TYPES[w.answer_type] for w in windows_of([example(history=())], BERT, SMALL)]
+    assert (kinds.count("span"), set(kinds)) == (1, {"span", "unknown"})
+    yes = windows_of([example(answers=(), answer_type="yes")], BERT, SMALL)
+    assert {WINDOW_TYPES[window.answer_type] for window in yes} == {"yes"}
+
+
+def test_a_rationale_that_a_window_cuts_is_not_tagged() -> None:
+    pieces = tuple(Span.locate(text, STORY, "q") for text in ("Anna is", "has a red"))
+    tagged = 0
+    for window in windows_of([example(rationale=pieces, history=())], BERT, SMALL):
+        shown = window.row.offsets_TE[window.row.offsets_TE[:, 0] >= 0]
+        whole = all(shown[0, 0] <= piece.start and shown[-1, 1] >= piece.end for piece in pieces)
+        assert window.rationale_T.sum() == (5 if whole else 0)
+        tagged += whole
+    assert tagged == 1
+
+
+def test_max_context_follows_squads_rule() -> None:
+    """Against the rule as a loop: smaller margin, plus a hundredth of the window's length."""
+    starts, length = (0, 4, 8), 8
+    zeros = np.zeros(length)
+    windows = [
+        EncodedRow(zeros, zeros, np.array([[t, t + 1] for t in range(s, s + length)]), 0, 0) for s in starts
+    ]
+    found = max_context(windows)
+    for token in range(16):
+        shown = [(w, token - s) for w, s in enumerate(starts) if s <= token < s + length]
+        best = max(shown, key=lambda at: (min(at[1], length - 1 - at[1]) + 0.01 * length, -at[0]))
+        assert all(found[w][i] == ((w, i) == best) for w, i in shown)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from dataclasses import replace
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from data_modules.batching.group_set import GroupSet
 from data_modules.batching.sets import QASet
 from data_modules.encoding.choices import ChoiceEncoding, encode_choices
-from data_modules.encoding.prompts import TEMPLATE_OPTIONS, Prompt, encode_prompts, fill, prompt_text
+from data_modules.encoding.prompts import TEMPLATE_OPTIONS, Prompt, encode_prompts
 from data_modules.encoding.windows import CHOICE, QUESTION, Encoding, Messages, Prompts
 from data_modules.schema import ChoiceQuestion, QAExample, Span, Turn
 from data_modules.stories import groups as story_groups
@@ -73,12 +74,6 @@ def test_tokens_behind_the_prompt_are_those_of_one_text() -> None:
     assert [pieces[i] for i in two.input_ids_T] == ["x", "a", " b"]
     np.testing.assert_array_equal(one.offsets_TE[:, 0], [0, -1, -1, -1])
     np.testing.assert_array_equal(three.offsets_TE, [[-1, -1], [0, 1]])
-
-
-def test_rows_are_never_cut() -> None:
-    groups = list(islice(story_groups.groups("train"), 1))
-    with pytest.raises(DataError, match=r"prompt and answers take \d+ tokens, 20 are allowed; raise"):
-        GroupSet(groups, build_tokenizer("llama", vocabulary()), Encoding(max_length=20).resolved("llama"))
 
 
 @pytest.mark.parametrize(
@@ -147,43 +142,26 @@ PLACES: dict[str, tuple[Messages, Messages, Messages]] = {
 """Messages with slots, and what they are with advice and without."""
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_messages_filled_in(place: str) -> None:
-    messages, advised, unadvised = PLACES[place]
-    for advice, wanted in (("Be fair.", advised), ("", unadvised)):
-        found = fill(messages, "key", [], advice=advice, context="Anna met Bo.", question="Who?")
-        assert found.messages == wanted
-        text, context_at = prompt_text(found, None, chat=False)
-        assert text == "\n\n".join(message["content"] for message in wanted)
-        assert text[context_at:].startswith("Anna met Bo.")
-
-
 @pytest.mark.parametrize(
-    ("template", "place"),
-    [
-        (name, place)
-        for name in ("chat", "plain", "space")
-        for place in PLACES
-        if name != "plain" or place != "system"
-    ],
+    ("template", "place"), sorted(set(product(("chat", "plain", "space"), PLACES)) - {("plain", "system")})
 )
 def test_a_row_is_the_conversation_in_the_chat_template(template: str, place: str) -> None:
-    tokenizer, (messages, turns, _) = chat_tokenizer(template), PLACES[place]
+    tokenizer, (messages, *turns_of) = chat_tokenizer(template), PLACES[place]
     encoding = Encoding(prompts=Prompts(prompt=messages)).resolved("llama", tokenizer)
-    assert encoding.prompts.chat == "always"
-    batch = QASet([BO], tokenizer, encoding)[[0]]
 
     def ids(turns: Messages, **options: Any) -> list[int]:
         return tokenizer.apply_chat_template(turns, return_dict=False, **TEMPLATE_OPTIONS, **options)
 
-    row_T = batch.inputs["input_ids"][0][batch.inputs["attention_mask"][0] != 0].tolist()
-    assert row_T[: int(batch.cls_B) + 1] == ids(turns, add_generation_prompt=True)
-    answered = ids([*turns, {"role": "assistant", "content": "Bo"}])
-    if template == "space":  # the white space before its end token belongs to no answer
-        del answered[-2]
-    assert row_T == answered[: len(row_T)]
-    assert tokenizer.decode(row_T[int(batch.start_B) :]).strip() == "Bo<|end|>"
-    assert tokenizer.decode(batch.inputs["input_ids"][0][batch.context_BT[0]]) == "Anna met Bo."
+    for example, turns in zip((BO, replace(BO, advice="")), turns_of, strict=True):
+        batch = QASet([example], tokenizer, encoding)[[0]]
+        row_T = batch.inputs["input_ids"][0][batch.inputs["attention_mask"][0] != 0].tolist()
+        assert row_T[: int(batch.cls_B) + 1] == ids(turns, add_generation_prompt=True)
+        answered = ids([*turns, {"role": "assistant", "content": "Bo"}])
+        if template == "space":  # the white space before its end token belongs to no answer
+            del answered[-2]
+        assert row_T == answered[: len(row_T)]
+        assert tokenizer.decode(row_T[int(batch.start_B) :]).strip() == "Bo<|end|>"
+        assert tokenizer.decode(batch.inputs["input_ids"][0][batch.context_BT[0]]) == "Anna met Bo."
 
 
 @pytest.mark.parametrize(("chat", "prompt"), [("auto", "<s><|user|>Who?"), ("never", "<s>Who?")])
@@ -202,6 +180,8 @@ def test_chat_that_cannot_be_is_refused() -> None:
         always.resolved("llama", words)
     with pytest.raises(DataError, match=r"encoding\.prompts: are for decoders, and bert is an encoder"):
         always.resolved("bert", words)
+    with pytest.raises(DataError, match=r"1: prompt and answers take \d+ tokens, 9 are allowed; raise"):
+        QASet([BO], words, Encoding(max_length=9).resolved("llama"))
     for template, messages in (("plain", SYSTEM), ("loud", [of_user(QUESTION)])):
         tokenizer = chat_tokenizer(template)
         encoding = Encoding(prompts=Prompts(prompt=messages)).resolved("llama", tokenizer)
