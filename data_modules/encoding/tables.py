@@ -59,8 +59,7 @@ class Tables:
 
     def __init__(self, folder: str, tokenizer: Any) -> None:
         self.folder = folder
-        code = [type(tokenizer).__name__, tokenizer_files(tokenizer), code_digest()] if folder else []
-        self.code: list[Any] = code
+        self.code = [tokenizer_files(tokenizer), code_digest()] if folder else []
         self._digest = cache(source_digest)  # several tables are made of one source
 
     def get(
@@ -82,7 +81,9 @@ class Tables:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_suffix(".lock")):
             if not path.exists():
-                side_by_side(read(), encode).save_to_disk(f"{path}.part")
+                if not sys.stderr.isatty():
+                    datasets.disable_progress_bars()
+                side_by_side(read(), encode).save_to_disk(f"{path}.part", num_shards=1)
                 Path(f"{path}.part").rename(path)
         return datasets.load_from_disk(path).with_format("arrow")
 
@@ -92,8 +93,6 @@ def side_by_side(records: Sequence[Any], encode: Encode) -> datasets.Dataset:
     processes = min(cores(), len(records) // (CHUNKS_PER_PROCESS * CHUNK))
     if processes < 2:
         return in_memory(records, encode)
-    if not sys.stderr.isatty():
-        datasets.disable_progress_bars()
     # A forked process would wait for ever for the threads of a tokenizer that was in use.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     parts = {"records": [pickle.dumps(part) for part in chunks(records)]}

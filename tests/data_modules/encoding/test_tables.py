@@ -114,6 +114,7 @@ def test_a_table_is_made_once_by_whoever_comes_first_and_never_by_half(
         found = pool.map(lambda store: store.get([], {}, ENCODE, read), stores)
         assert [len(table) for table in found] == [len(in_memory(EXAMPLES, ENCODE))] * 4
     assert len(made) == 1
+    assert len(stores[0].get([], {"limit": 1}, ENCODE, list)) == 0
 
 
 def test_changed_options_files_and_code_make_tables_anew(
