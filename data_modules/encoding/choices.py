@@ -16,6 +16,9 @@ from data_modules.encoding.tables import BYTES, INTS
 from data_modules.encoding.windows import Encoding, Prompts
 from data_modules.schema import DECODERS, ChoiceQuestion
 
+COLUMNS = {"input_ids": INTS, "token_type_ids": BYTES, "length": INTS}
+COLUMNS |= {"id": pa.string(), "label": pa.int64(), "unknown": pa.bool_()}
+
 
 @dataclass(kw_only=True)
 class ChoiceEncoding:
@@ -38,9 +41,8 @@ class ChoiceEncoding:
 def encode_choices(
     questions: Sequence[ChoiceQuestion], tokenizer: Any, encoding: ChoiceEncoding, architecture: str
 ) -> pa.Table:
-    """A row for every question: `input_ids` and `token_type_ids` of its choices one after the other, `length`
-    of each; `id`, `label`, and whether its target is `unknown`. Of a decoder `input_ids` of the prompt and
-    all choices, and `candidate`, the first and last token of each choice.
+    """A row for every question: the tokens of its choices one after the other, and `length` of each; of a
+    decoder those of the prompt and all choices, and `candidate`, the first and last token of each choice.
 
     An empty prompt stays an empty first segment: `<s></s></s> choice </s>`. RoBERTa gets a space before each
     text that is not empty and does not begin with one, as in the middle of a sentence.
@@ -48,9 +50,9 @@ def encode_choices(
     Raises:
         DataError: a decoder's row is too long.
     """
-    columns = {"input_ids": INTS, "token_type_ids": BYTES, "length": INTS}
+    columns = COLUMNS
     if architecture in DECODERS:
-        columns["candidate"] = INTS
+        columns = COLUMNS | {"candidate": INTS}
         how = Encoding(max_length=encoding.max_length, prompts=Prompts(chat=encoding.chat))
         rows = _behind_prompts(questions, tokenizer, how.resolved(architecture, tokenizer))
     else:
@@ -59,7 +61,6 @@ def encode_choices(
         {**row, "id": question.id, "label": question.label, "unknown": question.target == "unknown"}
         for question, row in zip(questions, rows, strict=True)
     ]
-    columns |= {"id": pa.string(), "label": pa.int64(), "unknown": pa.bool_()}
     return pa.Table.from_pylist(found, pa.schema(columns))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,8 +22,7 @@ from tests.data_modules.fixtures.encoded import windows_of
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
 CONTEXTS = st.text(alphabet="ab tolkesTéß.,'\n  ", min_size=1, max_size=40)
-Order = Literal["question_first", "context_first"]
-ORDERS: tuple[Order, ...] = ("question_first", "context_first")
+ORDERS = ("question_first", "context_first")
 BERT = tokenizer("words_bert")
 GROUPS = list(islice(groups("heldout"), 11))
 
@@ -68,7 +67,7 @@ def test_token_span_is_the_shortest_that_covers_its_characters(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("order", ORDERS)
-def test_windows_are_those_of_transformers(kind: str, order: Order) -> None:
+def test_windows_are_those_of_transformers(kind: str, order: Any) -> None:
     context, query = " ".join(f"a tol met kess{'.' * (i % 3)}" for i in range(30)) + " rude", "who was?"
     rows = rows_of(context, kind, query, order=order, max_length=48, doc_stride=12)
     single, first = tokenizer(kind), order == "question_first"
@@ -99,7 +98,7 @@ def test_last_tokens_of_a_query_are_kept_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_windows_are_a_doc_stride_apart_whatever_the_question(order: Order) -> None:
+def test_windows_are_a_doc_stride_apart_whatever_the_question(order: Any) -> None:
     """The faithfulness specification's worked example (7): 700 words, a question of 5, and one of 9."""
     context = " ".join(["tol"] * 600 + ["kess"] + ["tol"] * 99)
     questions = "who was met ? ?", "who was met ? who was met ? ?"
