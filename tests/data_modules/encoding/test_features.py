@@ -116,11 +116,9 @@ def test_windows_are_a_doc_stride_apart_whatever_the_question(order: Any) -> Non
 
 
 def test_advice_stands_right_before_the_question() -> None:
-    (row,) = windows_of(
-        [QAExample("1", "a rude tol", "Who was rude?", advice="Met a tol.")], BERT, Encoding()
-    )
-    text = BERT.decode(row.row.input_ids_T)
-    assert text.startswith("[CLS] met a [UNK] . who was rude ? [SEP] a rude")
+    example = QAExample("1", "a rude tol", "Who was rude?", advice="Met a tol.")
+    (window,) = windows_of([example], BERT, Encoding())
+    assert BERT.decode(window.row.input_ids_T).startswith("[CLS] met a [UNK] . who was rude ? [SEP] a rude")
 
 
 @pytest.mark.parametrize("kind", KINDS)
