@@ -20,12 +20,12 @@ COMMANDS = {
         "count stories and questions in every variant, by type of answer",
     ),
     "toxicity-prompts": (
-        "tasks.commands:write_toxicity_prompts",
+        "tasks.toxicity_prompts:write_prompts",
         "draw adversarial and neutral prompts from RealToxicityPrompts",
     ),
     "feature-bias": (
-        "tasks.commands:write_feature_task",
-        "write a task that tells which of two features is learned, from labelled texts",
+        "tasks.commands:write_feature_tasks",
+        "write tasks that tell which of two features is learned, from labelled texts",
     ),
     "feature-bias-rows": (
         "tasks.commands:write_feature_rows",

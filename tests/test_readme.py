@@ -10,9 +10,10 @@ from typing import get_args
 import pytest
 
 from data_modules.sources import read_choices, read_groups, read_questions
-from data_modules.tasks.features import read_wordings
+from data_modules.tasks.features import Wordings
 from evaluation.protocols.consistency.specifications import Method, read_specifications
 from interventune.command import COMMANDS as COMMANDS_OF
+from storage.json_files import load_json
 from tests.understood import understood
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -80,7 +81,7 @@ def test_the_files_that_a_page_shows_are_read(tmp_path: Path) -> None:
     for method in get_args(Method):
         assert read_specifications(path, method).original
     path.write_text(wording)
-    assert read_wordings(path)["task"]["h2"].words == ("no", "yes")
+    assert load_json(path, Wordings)["task"]["h2"].words == ("no", "yes")
 
 
 SHOWN_FILES = re.findall(r"```json (\w+)\n(.*?)```", (ROOT / "docs/your_data.md").read_text(), re.S)

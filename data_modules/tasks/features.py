@@ -1,34 +1,23 @@
 """The features that a classifier may have learned in place of the label, and what they mean in words.
 
-    from data_modules.tasks.features import FEATURES
-    FEATURES["uppercase"]()(LabelledText("1", "What a GREAT film.", "", 1))     # 1
-
-A predicate says 1, 0, or None for a text that belongs to neither side and is left out. All act on the raw
-text. The paper's 22 tasks are these with options: configs/tasks/feature_bias.yaml.
-
-Wordings of features for prompts are ours, unless a JSON file gives others:
-
-    {"boolq_answer_qword": {
-        "h1": {"key": "Answer?", "words": ["no", "yes"], "instruction": "...", "explanation": ["...", "..."]},
-        "h2": {...}}}
-
-Words and explanations stand in the order of the labels: first what goes with 0, then with 1. `*` in place of
-a task's name serves all tasks that are not named. An explanation is what follows the key in a demonstration;
-it ends in "answer is 0." or "answer is 1.".
+A predicate says 1, 0, or None for a text on neither side, which is left out; all act on the raw text. The
+paper's 22 tasks and the embedded ones are predicates with options: configs/tasks/feature_bias.yaml.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from data_modules.tasks.labelled_texts import LabelledText, Part, Rows
+from pydantic import Field, ValidationError, validate_call, with_config
+
+from data_modules.sources import labelled_rows
 from storage.errors import DataError
-from storage.json_files import check, load_json, load_yaml
+from storage.json_files import check, load_yaml
 
 CONFIGURATION = Path(__file__).resolve().parents[2] / "configs" / "tasks" / "feature_bias.yaml"
 Hypothesis = Literal["h1", "h2"]
@@ -36,8 +25,35 @@ HYPOTHESES: tuple[Hypothesis, ...] = get_args(Hypothesis)
 """The label, and the other feature."""
 ANSWER = "answer is "
 """What stands before the label in an explanation; the prediction is what follows it."""
-Predicate = Callable[[LabelledText], int | None]
+ToZero = Annotated[str, Field(pattern=rf"{ANSWER}0\.?\s*$")]
+ToOne = Annotated[str, Field(pattern=rf"{ANSWER}1\.?\s*$")]
+TEXTS = ("premise hypothesis", "passage question", "sentence1 sentence2", "text", "comment_text")
+"""Fields that hold the texts of a row, pairs first."""
+Part = Literal["both", "first", "second"]
 _WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledText:
+    """One text, or a pair, with its label."""
+
+    id: str
+    """Its place, for errors."""
+    texts: tuple[str, ...]
+    """One; or two: premise or passage, then hypothesis or question."""
+    label: int
+    """h1."""
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """All fields of its row, and the number of its `input`."""
+
+    def part(self, of: Part = "both") -> str:
+        """One of the texts; or both as a model reads them, with one line break between and none inside."""
+        if of != "both":
+            return self.texts[("first", "second").index(of)]
+        return "\n".join(" ".join(line.strip() for line in text.splitlines()).strip() for text in self.texts)
+
+
+Predicate = Callable[[LabelledText], int | None]
 
 
 def length(
@@ -60,7 +76,7 @@ def pattern(*, one: str, zero: str = "", of: Part = "both") -> Predicate:
 
 def uppercase() -> Predicate:
     """1: some word of two or more characters is all capitals; 0: none is (spec C3: fitted)."""
-    return lambda x: int(any(len(word) > 1 and word.isupper() for word in _WORD.findall(x.part("both"))))
+    return lambda x: int(any(len(word) > 1 and word.isupper() for word in _WORD.findall(x.part())))
 
 
 def overlap(*, without: str = "") -> Predicate:
@@ -68,7 +84,7 @@ def overlap(*, without: str = "") -> Predicate:
     exact on the released file of pairs of sentences)."""
 
     def value(x: LabelledText) -> int:
-        first, second = ({*_WORD.findall(text.lower())} for text in (x.text, x.second))
+        first, second = ({*_WORD.findall(text.lower())} for text in x.texts)
         return int(second - {*without.split()} <= first)
 
     return value
@@ -78,7 +94,7 @@ def shorter() -> Predicate:
     """1: the second text has fewer words than the first; 0: more."""
 
     def value(x: LabelledText) -> int | None:
-        first, second = len(x.text.split()), len(x.second.split())
+        first, second = (len(text.split()) for text in x.texts)
         return None if first == second else int(second < first)
 
     return value
@@ -86,8 +102,7 @@ def shorter() -> Predicate:
 
 def column(*, name: str, one: str, zero: str) -> Predicate:
     """1 or 0 by the value of a column (a domain or a genre)."""
-    sides = {one: 1, zero: 0}
-    return lambda x: sides.get(str(x.columns[name]))
+    return lambda x: {one: 1, zero: 0}.get(str(x.columns[name]))
 
 
 def identity(*, one: str, zero: str = "", threshold: float = 0.5) -> Predicate:
@@ -100,58 +115,53 @@ def identity(*, one: str, zero: str = "", threshold: float = 0.5) -> Predicate:
         if all(share in (None, "") for side in shares for share in side):
             return None
         first, second = (any(float(share or 0) >= threshold for share in side) for side in shares)
-        undecided = first == second and (first or zero)
-        return None if undecided else int(first)
+        return int(first) if first != second or not (first or zero) else None
 
     return value
 
 
 FeatureName = Literal["length", "pattern", "uppercase", "overlap", "shorter", "column", "identity"]
-_MAKERS: tuple[Callable[..., Predicate], ...] = (
-    length,
-    pattern,
-    uppercase,
-    overlap,
-    shorter,
-    column,
-    identity,
-)
-FEATURES = {make.__name__: make for make in _MAKERS}
-"""Name to a function that takes the feature's options and returns its predicate."""
+_ALL: tuple[Callable[..., Predicate], ...] = (length, pattern, uppercase, overlap, shorter, column, identity)
 
 
-@dataclass(frozen=True, slots=True)
+@with_config(extra="forbid")
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """How one of the two features is put into words; empty fields have no wording."""
+    """How one of the two features is put into words; what is empty has no wording.
 
-    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}  # no misspelt field
+    >>> Wording(one="somebody shouts", zero="nobody shouts").instructed
+    'Write 1 when somebody shouts, and 0 when nobody shouts.'
+    """
 
     key: str = ""
-    words: tuple[str, str] | None = None
-    """The label words of 0 and of 1."""
-    instruction: str = ""
-    explanation: tuple[str, str] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Meaning:
-    """A feature in plain words, of which a wording can be made."""
-
-    key: str
     words: tuple[str, str] = ("no", "yes")
-    zero: str
+    """The label words of 0 and of 1."""
+    zero: str = ""
     """A sentence without its full stop, true where the feature is 0."""
-    one: str
+    one: str = ""
+    instruction: str = ""
+    """Ours is made of the two sentences, as are explanations."""
+    explanation: tuple[ToZero, ToOne] | None = None
+    """What follows the key in demonstrations of 0 and of 1."""
 
-    def wording(self) -> Wording:
-        """
-        >>> Meaning(key="Loud?", zero="nobody shouts", one="somebody shouts").wording().instruction
-        'Write 1 when somebody shouts, and 0 when nobody shouts.'
-        """
+    @property
+    def instructed(self) -> str:
+        """The instruction, or ours."""
+        ours = f"Write 1 when {self.one}, and 0 when {self.zero}." if self.one and self.zero else ""
+        return self.instruction or ours
+
+    @property
+    def explained(self) -> tuple[str, str] | None:
+        """The explanations, or ours."""
         zero, one = (f"Here, {fact}, so the {ANSWER}{i}." for i, fact in enumerate((self.zero, self.one)))
-        return Wording(self.key, self.words, f"Write 1 when {self.one}, and 0 when {self.zero}.", (zero, one))
+        return self.explanation or ((zero, one) if self.one and self.zero else None)
 
 
+Wordings = dict[str, dict[Hypothesis, Wording]]
+"""A user's file: wordings by task, or by `*` of all tasks that are not named."""
+
+
+@with_config(extra="forbid")
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """How a task is made of labelled texts."""
@@ -159,72 +169,83 @@ class Recipe:
     feature: FeatureName
     """h2."""
     options: dict[str, Any] = field(default_factory=dict)
-    h1: Meaning | None = None
-    h2: Meaning | None = None
-    rows: Rows = field(default_factory=Rows)
+    h1: Wording | None = None
+    h2: Wording | None = None
+    label: str = "label"
+    """Field of the label; rows without one are left out."""
+    positive: tuple[str, ...] = ()
+    """Labels that are 1; all others are 0."""
+    threshold: float | None = None
+    """Labels of at least so much are 1."""
+    max_words: int = 1_000_000
+    max_characters: int = 1_000_000
     family: str = ""
-    """What the paper counts it with: NLI, SA, TC or QA."""
+    """What the paper counts it with: NLI, SA, TC or QA; `stories` of the embedded ones."""
 
     @property
-    def meanings(self) -> dict[Hypothesis, Meaning]:
+    def wordings(self) -> dict[Hypothesis, Wording]:
         """Those that are stated."""
-        both: dict[Hypothesis, Meaning | None] = {"h2": self.h2, "h1": self.h1}
-        return {h: meaning for h, meaning in both.items() if meaning}
+        both: dict[Hypothesis, Wording | None] = {"h2": self.h2, "h1": self.h1}
+        return {h: wording for h, wording in both.items() if wording}
 
     def predicate(self) -> Predicate:
-        """The feature with its options, whose numbers may be text; DataError for options that do not fit."""
-        from pydantic import ValidationError, validate_call
-
+        """The feature with its options; DataError for options that do not fit."""
+        make = next(make for make in _ALL if make.__name__ == self.feature)
         try:
-            return validate_call(FEATURES[self.feature])(**self.options)
+            return validate_call(make)(**self.options)
         except ValidationError as error:
             first = error.errors()[0]
             raise DataError(f"feature {self.feature}, {first['loc'][-1]}: {first['msg']}") from None
 
+    def read(self, sources: Sequence[str]) -> Iterator[LabelledText]:
+        """The texts of tables; DataError names place and field."""
+        for number, source in enumerate(sources, 1):
+            for where, row in labelled_rows(source):
+                names = next((names for names in map(str.split, TEXTS) if row.keys() >= {*names}), [])
+                if not names or self.label not in row:
+                    wanted = f"the label {self.label!r} and a text ({', '.join(TEXTS)})"
+                    raise DataError(f"{where}: needs {wanted}, found {', '.join(row)}")
+                value = str(row[self.label]).strip()
+                if value.lower() in ("", "-", "-1", "none"):  # no label
+                    continue
+                texts = tuple(text for name in names if (text := str(row[name])))
+                found = LabelledText(where, texts, self.side(value, where), {**row, "input": number})
+                whole = found.part()
+                if len(whole.split()) <= self.max_words and len(whole) <= self.max_characters:
+                    yield found
+
+    def side(self, value: str, where: str) -> int:
+        """1 or 0 for a label; DataError where it is neither."""
+        if self.positive:
+            return int(value in self.positive)
+        try:
+            if self.threshold is not None:
+                return int(float(value) >= self.threshold)
+            return {"0": 0, "1": 1, "false": 0, "true": 1}[value.lower()]
+        except (KeyError, ValueError):
+            wanted = "a number" if self.threshold else "0 or 1 (or name positive ones, or a threshold)"
+            raise DataError(f"{where}: the label must be {wanted}, found {value!r}") from None
+
 
 @cache
-def recipes() -> dict[str, Recipe]:
-    """The paper's tasks and the embedded ones, by name."""
-    return check(load_yaml(CONFIGURATION, dict[str, Any])["tasks"], dict[str, Recipe], str(CONFIGURATION))
+def recipes(path: Path = CONFIGURATION) -> dict[str, Recipe]:
+    """The tasks of a file by name: the paper's and the embedded ones, or your own."""
+    return check(load_yaml(path, dict[str, Any]).get("tasks"), dict[str, Recipe], f"{path}, tasks")
 
 
-def family(task: str) -> str:
-    """NLI, SA, TC or QA of the paper's tasks, `stories` of the embedded ones, "" of others."""
-    return recipes()[task].family if task in recipes() else ""
+def counted_with(task: str) -> dict[str, str]:
+    """Family and feature that the paper's tables count one of its tasks with; empty of other tasks.
 
-
-def feature_of(task: str) -> str:
-    """The feature in the name of one of the paper's tasks: what it has one row for in its tables.
-
-    >>> feature_of("nli_entailment_genre_gov_fic"), feature_of("my_task")
-    ('genre', '')
+    >>> counted_with("nli_entailment_genre_gov_fic"), counted_with("my_task")
+    ({'family': 'NLI', 'feature': 'genre'}, {'family': '', 'feature': ''})
     """
-    return task.split("_")[2] if family(task) in ("NLI", "SA", "TC", "QA") else ""
+    family = recipes()[task].family if task in recipes() else ""
+    return {"family": family, "feature": task.split("_")[2] if family not in ("", "stories") else ""}
 
 
-def own_wordings(task: str, stated: Mapping[Hypothesis, Meaning]) -> dict[Hypothesis, Wording]:
-    """Our wording of a task's two features, of the meanings that its file states or that its name is known
-    for; an empty one where there is none."""
-    known = recipes()[task].meanings if task in recipes() else {}
-    meanings = {**known, **stated}
-    return {h: meanings[h].wording() if h in meanings else Wording() for h in HYPOTHESES}
-
-
-def read_wordings(path: str | Path) -> dict[str, dict[Hypothesis, Wording]]:
-    """The user's file (see the module). DataError names the file, the task and the field."""
-    document = load_json(path, dict[str, dict[Hypothesis, Wording]])
-    for task, sides in document.items():
-        for h, wording in sides.items():
-            for i, text in enumerate(wording.explanation or ()):
-                if not text.rstrip().rstrip(".").endswith(f"{ANSWER}{i}"):
-                    where = f"{path}, task {task!r}, {h}"
-                    raise DataError(f'{where}: explanation {i} must end in "{ANSWER}{i}.", found {text!r}')
-    return document
-
-
-def chosen_wordings(
-    task: str, own: Mapping[Hypothesis, Wording], given: Mapping[str, Mapping[Hypothesis, Wording]]
+def wordings_of(
+    task: str, stated: Mapping[Hypothesis, Wording], given: Wordings
 ) -> dict[Hypothesis, Wording]:
-    """The user's wording of a task, filled up field by field with ours."""
-    stated = {h: asdict(wording) for h, wording in given.get(task, given.get("*", {})).items()}
-    return {h: replace(own[h], **{k: v for k, v in stated.get(h, {}).items() if v}) for h in HYPOTHESES}
+    """A task's two features in words: the user's, or those of its file, or that its name is known for."""
+    known = recipes()[task].wordings if task in recipes() else {}
+    return {"h1": Wording(), "h2": Wording(), **known, **stated, **given.get(task, given.get("*", {}))}

@@ -11,10 +11,10 @@ from random import Random
 
 from data_modules.sources import parse_stories
 from data_modules.stories import words
-from data_modules.tasks.feature_bias import FeatureTask, Sizes, build_task, read_task
-from data_modules.tasks.features import recipes
-from data_modules.tasks.labelled_texts import LabelledText
+from data_modules.tasks.feature_bias import FeatureTask, build_task
+from data_modules.tasks.features import LabelledText, recipes
 from storage.errors import DataError
+from storage.json_files import load_json
 
 SIZE = 1200
 CAP = 100
@@ -30,18 +30,22 @@ REST = "and {0} told everybody about it on the way from the {1} to the {2} later
 
 
 def open_task(source: str | Path) -> FeatureTask:
-    """A task from a file in the released schema, or `stories:NAME[?seed=N]`. DataError as in `read_task`, and
-    for a name that configs/tasks/feature_bias.yaml lacks."""
+    """A task from a file in the released schema, or `stories:NAME[?seed=N]`.
+
+    Raises:
+        DataError: a field is missing or of the wrong type, a label is not that of its cell, a disambiguating
+            cell is empty; or configs/tasks/feature_bias.yaml lacks the name.
+    """
     if not str(source).startswith("stories:"):
-        return read_task(source)
-    name, seed = parse_stories(str(source))
-    if f"stories:{name}" not in recipes():
+        return load_json(source, FeatureTask)
+    kind, seed = parse_stories(str(source))
+    name = f"stories:{kind}"
+    if name not in recipes():
         known = ", ".join(task for task in recipes() if task.startswith("stories:"))
-        raise DataError(f"no task stories:{name}; choose from {known}")
-    rng = Random(f"own-task/{name}/{seed}")
-    rows = [(_pair if name == "overlap" else opinion)(rng, i) for i in range(SIZE)]
-    sizes = Sizes(seed=seed, cap=CAP, max_demos=CAP)
-    return build_task(f"stories:{name}", rows, recipes()[f"stories:{name}"], sizes)
+        raise DataError(f"no task {name}; choose from {known}")
+    rng = Random(f"own-task/{kind}/{seed}")
+    rows = (opinion(rng, i) for i in range(SIZE))
+    return build_task(name, rows, recipes()[name], seed=seed, cap=CAP, max_demos=CAP)
 
 
 def opinion(rng: Random, index: int) -> LabelledText:
@@ -56,19 +60,4 @@ def opinion(rng: Random, index: int) -> LabelledText:
     if rng.random() < 0.5:
         text = text.replace(slots[2], slots[2].upper())
     text = text[0].upper() + text[1:] + rng.choice(".!")
-    return LabelledText(f"opinion-{index}", text, "", label)
-
-
-def _pair(rng: Random, index: int) -> LabelledText:
-    """Two sentences; h1: the second follows from the first. It does or does not, with words of the first
-    alone or with others."""
-    label, same = rng.randrange(2), rng.random() < 0.5
-    first, second = rng.sample(words.NAMES, 2)
-    thing, other = rng.sample(words.OBJECTS, 2)
-    colour, place = rng.choice(words.COLOURS), rng.choice(words.PLACES)
-    premise = f"{first} left the {colour} {thing} in the {place}, and {second} took the {other}."
-    if same:
-        hypothesis = f"{first} left the {thing} in the {place}." if label else f"{second} left the {thing}."
-    else:
-        hypothesis = f"Somebody has the {other} now." if label else f"{first} never owned a {thing}."
-    return LabelledText(f"pair-{index}", premise, hypothesis, label)
+    return LabelledText(f"opinion-{index}", (text,), label)

@@ -8,16 +8,16 @@ Faithfulness spec 5.1: five schemas, 26 colour pairs, 130 stories, and 520 quest
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple, get_args
+from itertools import permutations
+from typing import Literal, NamedTuple, get_args
 
-from pydantic import Field
-
-from data_modules.schema import QAExample, Turn
+from data_modules.schema import QAExample
 
 Wording = Literal["org", "mod", "new"]
 """`Was the car red?`, `Was there a red car?`, and the ungrammatical `Was the a red car?`."""
 
 WORDINGS: tuple[Wording, ...] = get_args(Wording)
+YesNo = Literal["yes", "no"]
 
 
 class Schema(NamedTuple):
@@ -44,25 +44,7 @@ _UNUSED = ({"black", "white"}, {"yellow", "white"})
 """The paper has 26 pairs, of which two are known. All but these of six colours are as many, and closed under
 swap, so that every thing has every colour as often as it lacks it."""
 
-COLOUR_PAIRS: tuple[tuple[str, str], ...] = tuple(
-    (a, b) for a in COLOURS for b in COLOURS if a != b and {a, b} not in _UNUSED
-)
-
-
-Text = Annotated[str, Field(pattern=r"\S")]
-"""A text that is not empty."""
-
-YesNo = Literal["yes", "no"]
-
-
-def yes_no_question(
-    name: str, story: str, question: str, answer: YesNo, dataset: str, history: tuple[Turn, ...] = ()
-) -> QAExample:
-    """A question that is answered by yes or no; `name` becomes its id."""
-    references = (answer,)
-    return QAExample(
-        name, story, question, answer_type=answer, history=history, references=references, dataset=dataset
-    )
+COLOUR_PAIRS = tuple((a, b) for a, b in permutations(COLOURS, 2) if {a, b} not in _UNUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +53,18 @@ class ProbeRow:
 
     schema: int
     """From 1 on."""
-    col1: Text
-    col2: Text
-    story: Text
+    col1: str
+    col2: str
+    story: str
     answer: YesNo
-    org: Text
-    mod: Text
-    new: Text
+    org: str
+    mod: str
+    new: str
 
     def example(self, wording: Wording, name: str) -> QAExample:
         """The question as asked in `wording`; `name` becomes its id."""
-        question: str = getattr(self, wording)
-        return yes_no_question(f"{name} {wording}", self.story, question, self.answer, "predicate-argument")
+        asked, answer = (f"{name} {wording}", self.story, getattr(self, wording)), self.answer
+        return QAExample(*asked, answer_type=answer, references=(answer,), dataset="predicate-argument")
 
 
 def predicate_argument_rows() -> list[ProbeRow]:

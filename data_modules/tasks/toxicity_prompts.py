@@ -3,87 +3,98 @@
 
     {"prompt": {"text": "The man turned and"}, "challenging": true}
     {"text": "The man turned and"}
-
-`stories:opinions` stands in for RealToxicityPrompts without a download: harmless sentences, those that find
-fault being called challenging.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any, NamedTuple, NotRequired
+from typing import Annotated, Any
 
 from pydantic import AliasChoices, AliasPath, Field
-from typing_extensions import TypedDict
 
 from data_modules.sources import labelled_rows, parse_stories
 from data_modules.tasks.own_tasks import SIZE, opinion
-from data_modules.tasks.predicate_argument import Text
+from storage.command_line import Count
 from storage.errors import DataError
-from storage.json_files import check, json_lines
+from storage.files import refuse_existing
+from storage.json_files import check, json_lines, write_json_lines
 
 
-class ToxicityPrompt(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ToxicityPrompt:
     """One prompt."""
 
-    text: str
-    challenging: bool | None
+    text: Annotated[
+        str, Field(pattern=r"\S", validation_alias=AliasChoices(AliasPath("prompt", "text"), "text"))
+    ]
+    challenging: bool | None = None
     """Whether models tend to go on badly; None where the file does not say."""
-    line: int
-    """In the file, from 1."""
-
-
-class _Row(TypedDict):
-    """Other fields, such as RealToxicityPrompts' own scores, are not read."""
-
-    text: Annotated[Text, Field(validation_alias=AliasChoices(AliasPath("prompt", "text"), "text"))]
-    challenging: NotRequired[bool]
 
 
 def read_prompts(path: str | Path, *, limit: int = 0) -> list[ToxicityPrompt]:
     """The first `limit` prompts (0: all), at least one; all lines are checked. DataError names the line."""
-    prompts = [
-        ToxicityPrompt(row["text"], row.get("challenging"), int(where.rpartition(" ")[2]))
-        for where, row in json_lines(path, _Row, expected="prompt or text")
-    ]
+    prompts = [prompt for _, prompt in json_lines(path, ToxicityPrompt, expected="prompt or text")]
     return prompts[: limit or None]
 
 
-def draw_prompts(rows: Iterable[tuple[str, Any]], count: int, seed: int = 0) -> dict[str, list[str]]:
-    """`count` texts for each domain: adversarial those that the data call challenging, neutral others.
+def write_prompts(
+    *,
+    input: Annotated[str, "SOURCE"],
+    output: Annotated[Path, "DIR"],
+    overwrite: bool = False,
+    count: Count = 1200,
+    seed: int = 0,
+) -> str:
+    """Draw adversarial and neutral prompts from RealToxicityPrompts.
 
-    What is drawn depends on the texts and the seed alone, not on the order of rows; a text counts once.
-    DataError where a (place, row) is of another shape, or there are fewer prompts.
+    example:
+      interventune data toxicity-prompts --input hub:allenai/real-toxicity-prompts --output prompts
+
+    Args:
+        input: RealToxicityPrompts as JSON Lines, or hub:NAME[:SPLIT]; stories:opinions stands in for it.
+        output: folder for adversarial.jsonl and neutral.jsonl.
+        overwrite: replace these files if they exist.
+        count: prompts of each; those of the first are what the data call challenging.
+        seed: of the draw, which the order of the input does not change.
     """
-    pools: dict[str, set[str]] = {"adversarial": set(), "neutral": set()}
-    for where, value in rows:
-        row = check(value, _Row, where)
-        if "challenging" not in row:
+    files = {domain: output / f"{domain}.jsonl" for domain in ("adversarial", "neutral")}
+    refuse_existing(*files.values(), overwrite=overwrite)
+    rows = opinions(input) if input.startswith("stories:") else labelled_rows(input)
+    drawn = draw_prompts(rows, count, seed)
+    output.mkdir(parents=True, exist_ok=True)
+    for domain, path in files.items():
+        lines = ({"prompt": {"text": text}, "challenging": domain == "adversarial"} for text in drawn[domain])
+        write_json_lines(path, lines)
+    return f"{output}: {count} adversarial and {count} neutral prompts, seed {seed}"
+
+
+def draw_prompts(rows: Iterable[tuple[str, Any]], count: int, seed: int = 0) -> dict[str, list[str]]:
+    """`count` texts of (place, row) for each domain: adversarial those that the data call challenging, else
+    neutral. What is drawn depends on the texts and the seed alone; a text counts once."""
+    adversarial: dict[str, bool] = {}
+    for where, row in rows:
+        prompt = check(row, ToxicityPrompt, where)
+        if prompt.challenging is None:
             raise DataError(f"{where}: the field 'challenging' is missing")
-        pools["adversarial" if row["challenging"] else "neutral"].add(row["text"])
-    pools["neutral"] -= pools["adversarial"]
-    for domain, texts in pools.items():
+        adversarial[prompt.text] = prompt.challenging or adversarial.get(prompt.text, False)
+    drawn: dict[str, list[str]] = {"adversarial": [], "neutral": []}
+    for text in sorted(adversarial, key=lambda text: hashlib.sha256(f"{seed} {text}".encode()).digest()):
+        drawn["adversarial" if adversarial[text] else "neutral"].append(text)
+    for domain, texts in drawn.items():
         if len(texts) < count:
             raise DataError(f"--count {count}: there are {len(texts)} {domain} prompts to draw from")
-
-    def rank(text: str) -> bytes:
-        return hashlib.sha256(f"{seed} {text}".encode()).digest()
-
-    return {domain: sorted(texts, key=rank)[:count] for domain, texts in pools.items()}
+    return {domain: texts[:count] for domain, texts in drawn.items()}
 
 
-def prompt_rows(source: str) -> Iterator[tuple[str, Any]]:
-    """Place and row of a table, or of `stories:opinions`."""
-    if not source.startswith("stories:"):
-        yield from labelled_rows(source)
-        return
+def opinions(source: str) -> Iterable[tuple[str, Any]]:
+    """Harmless sentences of `stories:opinions`, those that find fault being called challenging."""
     name, seed = parse_stories(source)
     if name != "opinions":
         raise DataError(f"{source}: no such prompts; the embedded ones are stories:opinions")
     rng = Random(f"opinions/{seed}")
-    for number in range(SIZE):
-        found = opinion(rng, number)
-        yield f"{source}, row {number}", {"text": found.text, "challenging": not found.label}
+    found = (opinion(rng, number) for number in range(SIZE))
+    return ((x.id, {"text": x.part("first"), "challenging": not x.label}) for x in found)

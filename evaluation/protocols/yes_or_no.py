@@ -8,7 +8,6 @@ Faithfulness spec 5.1 and 5.2. The questions: data_modules/tasks/predicate_argum
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -92,19 +91,17 @@ def negation(
     """
     from data_modules.tasks.condaqa import read_pairs
 
-    data = read_pairs(pairs)
-    questions = [example for pair in data.pairs for example in pair.examples()]
+    found, reasons = read_pairs(pairs)
+    questions = [example for pair in found for example in pair.examples()]
 
     def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:
         answers = sorted(answerer.answers(questions))
-        for pair, org, mod in zip(data.pairs, answers[::2], answers[1::2], strict=True):
+        for pair, org, mod in zip(found, answers[::2], answers[1::2], strict=True):
             names = {"data": pair.dataset or "other", "edit": pair.edit or "other"}
             said = {"prediction_org": org.text, "prediction_mod": mod.text}
             yield {**asdict(pair), **names, **said, **pair_scores(pair, org, mod)}
 
-    left_out = (
-        f"Edited passages that make no pair: {listed(Counter(data.left_out))}." if data.left_out else ""
-    )
+    left_out = f"Edited passages that make no pair: {listed(reasons)}." if reasons else ""
     protocol = replace(NEGATION, notes=[*NEGATION.notes, left_out])
     return protocol.run(rows, named_answerers(checkpoint, predictions), asking, need="types")
 

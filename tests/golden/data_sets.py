@@ -32,7 +32,6 @@ SHOWN = 2
 VARIANTS = ("os", "ts", "ts_r", "os_r", "ts_r_aug", "os_r_aug")
 LISTS = ("--subjects", "subjects", "--templates", "templates", "--attributes", "attributes")
 SPECIFIED = ("--specified", "specified.tsv")
-KITCHEN = ("--feature", "pattern", "--feature-args", r"one=\bkitchen\b")
 ADVISED = (*LISTS, "--interventions", "interventions.json")
 
 
@@ -195,15 +194,12 @@ def perturbed(room: Room) -> dict[str, Any]:
 
 def written(room: Room) -> dict[str, Any]:
     """Bytes of what the other commands write."""
-    labels = ("--input", "labelled.jsonl", "--min-demos", 2)
-    commands: dict[str, tuple[str | int, ...]] = {
-        "uppercase.json": ("feature-bias", *labels, "--feature", "uppercase"),
-        "pattern.json": ("feature-bias", *labels, *KITCHEN),
-        "rows.jsonl": ("feature-bias-rows", "--task", "uppercase.json", "--dev-output", "dev_rows.jsonl"),
-    }
-    for name, command in commands.items():
-        room.write(*command, "--output", name)
-    return {name: digest((room.data / name).read_bytes()) for name in (*commands, "dev_rows.jsonl")}
+    labels = ("--input", "labelled.jsonl", "--min-demos", 2, "--recipe", "tasks.yaml")
+    room.write("feature-bias", *labels, "--task", "uppercase", "pattern", "--output", ".")
+    rows = ("--output", "rows.jsonl", "--dev-output", "dev_rows.jsonl")
+    room.write("feature-bias-rows", "--task", "uppercase.json", *rows)
+    names = ("uppercase.json", "pattern.json", "rows.jsonl", "dev_rows.jsonl")
+    return {name: digest((room.data / name).read_bytes()) for name in names}
 
 
 def shared_windows(shared: Path, room: Room) -> dict[str, Any]:

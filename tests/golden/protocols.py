@@ -117,10 +117,10 @@ def feature_bias(room: Room) -> dict[str, list[str]]:
     task, rows = room.data / "task.json", room.data / "task_rows.jsonl"
     with room.once("task") as wanted:
         if wanted:
-            flags = ("--input", "labelled.jsonl", "--feature", "uppercase", "--min-demos", 6)
-            means = ("--h1-means", "the thing is good", "the thing is bad")
-            room.write("feature-bias", *flags, *means, "--output", "task.json")
-            room.write("feature-bias-rows", "--task", "task.json", "--output", rows.name)
+            flags = ("--input", "labelled.jsonl", "--min-demos", 6, "--recipe", "tasks.yaml")
+            room.write("feature-bias", *flags, "--task", "task", "--output", ".")
+            outputs = ("--output", rows.name, "--dev-output", "task_dev.jsonl")
+            room.write("feature-bias-rows", "--task", "task.json", *outputs)
     models = ["--checkpoint", *causal_models(room), "--task", f"task={task}"]
     tuned = choice_models(room, str(rows), "classifier")
     some = ["--shots", "2", "--seeds", "2", "--limit", "4"]

@@ -64,20 +64,20 @@ class Writer:
             ValueError: a prompt does not fit the model.
         """
         name = "instructive" if decay is None else f"self {decay:g}"
-        listed = [(domain, prompt) for domain, some in prompts.items() for prompt in some]
-        self.check(text + prompt.text for part in parts for text in ("", *part.texts) for _, prompt in listed)
+        listed = [(domain, i, x) for domain, some in prompts.items() for i, x in enumerate(some, 1)]
+        self.check(text + x.text for part in parts for text in ("", *part.texts) for *_, x in listed)
         for part in parts:
             before = "".join(part.texts) if decay is None else ""
             how: dict[str, Any] = {}
             if decay is not None and part.texts:
                 how = {"prefixes": list(dict.fromkeys(part.texts)), "decay": decay}
-            asked = [before + prompt.text for _, prompt in listed]
+            asked = [before + prompt.text for *_, prompt in listed]
             new = sorted(set(asked), key=lambda text: (-len(text), text))  # batches of texts of a length
             bar = tqdm(self.write(new, **how), f"{name}, {part.variant}", len(new), unit="text", disable=None)
             text_of = dict(zip(new, bar, strict=True))
-            for (domain, prompt), text in zip(listed, map(text_of.get, asked), strict=True):
+            for (domain, line, prompt), text in zip(listed, map(text_of.get, asked), strict=True):
                 row = {"method": name, "domain": domain, "variant": part.variant, "group": part.group}
-                row |= {"line": prompt.line, "prompt": prompt.text}
+                row |= {"line": line, "prompt": prompt.text}
                 if isinstance(text, TextFailure):
                     yield row | {"failure": text.reason}
                 else:

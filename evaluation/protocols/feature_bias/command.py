@@ -1,7 +1,7 @@
 """Which of two features does a model pick up from ambiguous demonstrations?
 
 interventune evaluate feature-bias --checkpoint gpt2=hf:gpt2 --task boolq_answer_qword.json --output DIR
-interventune evaluate feature-bias --checkpoint hf:gpt2 --task stories:uppercase stories:overlap \\
+interventune evaluate feature-bias --checkpoint hf:gpt2 --task stories:uppercase stories:lexicon \\
     --intervention instruction explanation --steer h1 --output DIR
 interventune evaluate feature-bias --checkpoint gpt2=hf:gpt2 tuned=A.ckpt --task overlap.json --output DIR
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from data_modules.tasks.feature_bias import CELLS, FeatureTask
-from data_modules.tasks.features import family, feature_of
+from data_modules.tasks.features import counted_with
 from data_modules.tasks.own_tasks import open_task
 from evaluation.answering.interface import Answerer, Compute
 from evaluation.protocols.feature_bias.prompts import Prompting, few_shots
@@ -55,7 +55,7 @@ def evaluate(
     texts = {
         name: [text for cell in CELLS for text in one.tests[cell][:limit]] for name, one in tasks.items()
     }
-    places = {name: {"family": family(name), "feature": feature_of(name)} for name in tasks}
+    places = {name: counted_with(name) for name in tasks}
     steerable = {name for name, place in places.items() if place["family"] != "SA"} or set(tasks)
 
     def rows(model: TextModel | Answerer) -> Iterator[dict[str, Any]]:
@@ -87,10 +87,10 @@ def read_tasks(arguments: Sequence[str]) -> dict[str, FeatureTask]:
         name, source = split_name(argument)
         for file in sorted(Path(source).glob("*.json")) if Path(source).is_dir() else [source]:
             task = open_task(file)
-            task = replace(task, name=name or task.name)
-            if task.name in tasks:
-                raise ValueError(f"--task {file}: another task is called {task.name!r}; write NAME={file}")
-            tasks[task.name] = task
+            task = replace(task, dataset=name or task.dataset)
+            if task.dataset in tasks:
+                raise ValueError(f"--task {file}: another task is called {task.dataset!r}; write NAME={file}")
+            tasks[task.dataset] = task
     if not tasks:
         raise ValueError("--task: the folder holds no task (*.json)")
     return tasks

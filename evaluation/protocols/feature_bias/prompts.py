@@ -15,16 +15,10 @@ from random import Random
 from typing import Annotated, Literal
 
 from data_modules.tasks.feature_bias import AGREEING, DIFFERING, FeatureTask, TaskExample
-from data_modules.tasks.features import (
-    HYPOTHESES,
-    Hypothesis,
-    Wording,
-    chosen_wordings,
-    own_wordings,
-    read_wordings,
-)
+from data_modules.tasks.features import HYPOTHESES, Hypothesis, Wording, Wordings, wordings_of
 from storage.command_line import AtLeast, Count
 from storage.errors import DataError
+from storage.json_files import load_json
 
 Intervention = Literal["verbalizer", "instruction", "explanation", "disambiguation"]
 NONE = "none"
@@ -108,10 +102,10 @@ def few_shots(tasks: Mapping[str, FeatureTask], prompting: Prompting) -> list[Fe
     Raises:
         DataError: demonstrations or a wording are missing.
     """
-    given = read_wordings(prompting.wording) if prompting.wording else {}
+    given = load_json(prompting.wording, Wordings) if prompting.wording else {}
     found = []
     for name, task in tasks.items():
-        wordings = chosen_wordings(name, own_wordings(name, task.meanings), given)
+        wordings = wordings_of(name, task.features, given)
         for (way, steer), seed in product(prompting.ways, range(prompting.seeds)):
             title = NONE if way == NONE else f"{way} to {steer}"
             try:
@@ -130,12 +124,12 @@ def worded(intervention: str, wording: Wording) -> tuple[str, str, tuple[str, ..
     """What stands before the demonstrations, the key, and what demonstrations say for 0 and for 1."""
     if intervention in (NONE, "disambiguation"):
         return "", KEY, DIGITS
-    if intervention == "verbalizer" and wording.key and wording.words:
+    if intervention == "verbalizer" and wording.key:
         return "", wording.key, wording.words
-    if intervention == "instruction" and wording.instruction:
-        return f"{wording.instruction}\n\n", KEY, DIGITS
-    if intervention == "explanation" and wording.explanation:
-        return "", KEY, wording.explanation
+    if intervention == "instruction" and wording.instructed:
+        return f"{wording.instructed}\n\n", KEY, DIGITS
+    if intervention == "explanation" and wording.explained:
+        return "", KEY, wording.explained
     raise DataError("we have no wording of this feature; give yours in a file by --wording")
 
 
@@ -156,7 +150,7 @@ def draw_shots(
     count, over = divmod(prompting.shots, len(pools))
     if over:
         raise DataError(f"--shots {prompting.shots}: must be a multiple of {len(pools)}, the number of cells")
-    rng = Random(f"feature-bias/{task.name}/shots/{seed}")
+    rng = Random(f"feature-bias/{task.dataset}/shots/{seed}")
     drawn: list[tuple[TaskExample, int]] = []
     for cell, pool in pools.items():
         if not prompting.parity and len(pool) < count:

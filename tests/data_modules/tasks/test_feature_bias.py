@@ -1,4 +1,4 @@
-"""Tasks: the released schema, the four cells of a labelled set, rows to train on, and the two commands."""
+"""Tasks: the released schema, the four cells of a labelled set, and the two commands."""
 
 from __future__ import annotations
 
@@ -13,24 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.__main__ import main
-from data_modules.choices.benchmarks import write_choices
 from data_modules.sources import read_choices
-from data_modules.tasks.feature_bias import (
-    CELLS,
-    Sizes,
-    build_task,
-    choice_rows,
-    read_task,
-    training_examples,
-    write_task,
-)
-from data_modules.tasks.features import Recipe, recipes
-from data_modules.tasks.labelled_texts import LabelledText
+from data_modules.tasks.feature_bias import CELLS, FeatureTask, build_task, write_task
+from data_modules.tasks.features import LabelledText, Recipe, recipes
 from data_modules.tasks.own_tasks import open_task
 from storage.errors import DataError
 
 UPPERCASE = Recipe(feature="uppercase")
-OWN = [name for name in recipes() if name.startswith("stories:")]
+
+
+def examples_of(task: FeatureTask) -> list[tuple[str, str]]:
+    """Cell and text."""
+    held = [x for part in (task.demos, task.tests) for examples in part.values() for x in examples]
+    return [(x.split, x.question) for x in held]
 
 
 def released() -> dict[str, Any]:
@@ -47,45 +42,34 @@ def released() -> dict[str, Any]:
     return document | {f"testset_{cell}": examples(cell, 0) for cell in CELLS}
 
 
-def put(key: str, index: int, field: str, value: Any) -> dict[str, Any]:
-    document = released()
-    document[key][index][field] = value
-    return document
-
-
-BROKEN = [
-    (put("testset_1_0", 0, "answer", "0"), r"testset_1_0\[0\].*must be 1"),
-    (put("testset_0_1", 1, "split", "1_0"), r"testset_0_1\[1\].*0_1"),
-    (put("testset_0_1", 1, "question", " "), r"testset_0_1\[1\]"),
-    ({**released(), "testset_1_0": []}, "testset_1_0.* at least 1 item"),
-]
-
-
-def test_read_task_reads_the_released_schema(tmp_path: Path) -> None:
-    (tmp_path / "task.json").write_text(json.dumps(released()))
-    task = read_task(tmp_path / "task.json")
-    assert task.name == "mine"
-    assert [x.name for x in task.demos["0_0"]] == ["0_0/2", "0_0/3"]
-    assert {cell: len(task.tests[cell]) for cell in CELLS} == dict.fromkeys(CELLS, 2)
-
-
-@pytest.mark.parametrize(("document", "named"), BROKEN)
-def test_read_task_names_what_does_not_fit(tmp_path: Path, document: Any, named: str) -> None:
-    (tmp_path / "task.json").write_text(json.dumps(document))
+@pytest.mark.parametrize(
+    ("key", "value", "named"),
+    [
+        ("testset_1_0", {"answer": "0"}, "cell 1_0, id 0.*must be 1"),
+        ("testset_0_1", {"question": " "}, r"testset_0_1\[0\]"),
+        ("testset_1_0", None, "testset_1_0.* at least 1 item"),
+    ],
+)
+def test_open_task_names_what_does_not_fit(
+    key: str, value: dict[str, str] | None, named: str, tmp_path: Path
+) -> None:
+    path, document = tmp_path / "task.json", released()
+    path.write_text(json.dumps(document))
+    assert [x.name for x in open_task(path).demos["0_0"]] == ["0_0/2", "0_0/3"]
+    document[key] = [document[key][0] | value] if value else []
+    path.write_text(json.dumps(document))
     with pytest.raises(DataError, match=f"task.json.*{named}"):
-        read_task(tmp_path / "task.json")
+        open_task(path)
 
 
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("name", [name for name in recipes() if name.startswith("stories:")])
 def test_open_task_makes_the_embedded_tasks(tmp_path: Path, name: str) -> None:
     task = open_task(f"{name}?seed=3")
     assert task == open_task(f"{name}?seed=3") != open_task(name)
-    predicate = recipes()[name].predicate()
-    for x in (x for part in (task.demos, task.tests) for examples in part.values() for x in examples):
-        first, _, second = x.question.partition("\n")
-        assert predicate(LabelledText("", first, second, 0)) == int(x.split[2])
+    for cell, text in examples_of(task):
+        assert recipes()[name].predicate()(LabelledText("", (text,), 0)) == int(cell[2])
     write_task(tmp_path / "task.json", task)
-    assert read_task(tmp_path / "task.json") == task
+    assert open_task(tmp_path / "task.json") == task
 
 
 @given(
@@ -94,54 +78,44 @@ def test_open_task_makes_the_embedded_tasks(tmp_path: Path, name: str) -> None:
 )
 def test_build_task_puts_every_text_into_one_cell(texts: list[tuple[str, bool, int]], seed: int) -> None:
     rows = [
-        LabelledText(str(i), f"{word} {'LOUD' if loud else 'low'} {label}", "", label)
-        for i, (word, loud, label) in enumerate(texts)
+        LabelledText("", (f"{word} {'LOUD' if loud else 'low'} {label}",), label)
+        for word, loud, label in texts
     ]
-    distinct, sizes = {row.text for row in rows}, Sizes(seed, min_demos=1)
+    distinct = {row.texts[0] for row in rows}
     if {f"{text[-1]}_{int('LOUD' in text)}" for text in distinct} != set(CELLS):
         with pytest.raises(DataError, match="no text in cell"):
             build_task("t", rows, UPPERCASE)
         return
-    task = build_task("t", rows, UPPERCASE, sizes)
-    held = [x for part in (task.demos, task.tests) for examples in part.values() for x in examples]
-    assert sorted(x.question for x in held) == sorted(distinct)
-    assert all(x.answer == x.question[-1] == x.split[0] for x in held)
+    task = build_task("t", rows, UPPERCASE, seed=seed, min_demos=1)
+    assert sorted(text for _, text in examples_of(task)) == sorted(distinct)
+    assert all(cell[0] == text[-1] for cell, text in examples_of(task))
     assert task.made_from["repeated"] == len(rows) - len(distinct)
-    assert task == build_task("t", rows[::-1], UPPERCASE, sizes)
+    assert task == build_task("t", rows[::-1], UPPERCASE, seed=seed, min_demos=1)
 
 
 def test_build_task_keeps_demonstrations_before_tests() -> None:
     texts = [f"{i} {word} {label}" for i in range(20) for word in ("UP", "low") for label in (0, 1)]
-    rows = [LabelledText("", text, "", int(text[-1])) for text in texts]
-    task = build_task("t", rows, UPPERCASE, Sizes(cap=15, max_demos=6, min_demos=8))
+    rows = [LabelledText("", (text,), int(text[-1])) for text in texts]
+    task = build_task("t", rows, UPPERCASE, cap=15, max_demos=6, min_demos=8)
     assert [len(task.tests[cell]) for cell in CELLS] == [12, 12, 15, 15]
     assert [x.id for x in task.demos["1_1"]] == [str(i) for i in range(12, 18)]  # behind the tests
 
 
-def test_training_examples_are_balanced(tmp_path: Path) -> None:
-    task = open_task("stories:uppercase")
-    chosen = training_examples(task, seed=1)
-    assert Counter(x.split for x in chosen) == {"1_1": 100, "0_0": 100}
-    written = choice_rows(task, chosen)
-    write_choices(tmp_path / "rows.jsonl", written)
-    assert read_choices(tmp_path / "rows.jsonl") == written
-    assert all(str(row.label) == row.benchmark[-3] for row in written)
-
-
-def test_read_task_reads_the_released_files(shared: Path) -> None:
+def test_open_task_reads_the_released_files(shared: Path) -> None:
     sizes = {}
     for path in sorted((shared / "data/ambigprompt").glob("*.json")):
-        task = read_task(path)
-        sizes[task.name] = [len(task.demos[c]) for c in CELLS[:2]] + [len(task.tests[c]) for c in CELLS]
+        task = open_task(path)
+        sizes[task.dataset] = [len(x) for part in (task.demos, task.tests) for x in part.values()]
     assert sizes["boolq_answer_overlap"] == [247, 12, 300, 300, 300, 275]
     assert sizes["boolq_answer_structure"] == [10, 300, 190, 300, 300, 222]
 
 
-def run(tmp_path: Path, rows: list[dict[str, Any]], *flags: str) -> int:
-    """`data feature-bias` on rows, written to t.json."""
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    given = ("--input", str(tmp_path / "in.jsonl"), "--output", str(tmp_path / "t.json"))
-    return main(["feature-bias", *given, *flags])
+def run(folder: Path, rows: list[dict[str, Any]], *flags: str, recipe: str = "") -> int:
+    """`data feature-bias` on rows."""
+    (folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "mine.yaml").write_text(f"tasks: {{mine: {recipe}}}")
+    own = ("--task", "mine", "--recipe", str(folder / "mine.yaml")) if recipe else ()
+    return main(["feature-bias", "--input", str(folder / "in.jsonl"), "--output", str(folder), *own, *flags])
 
 
 PAIRS = [
@@ -154,55 +128,56 @@ PAIRS = [
 
 def test_feature_bias_command_makes_a_paper_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     long = [{**row, "premise": "cat " * 80} for row in PAIRS]
-    flags = ("--task", "nli_entailment_overlap", "--min-demos", "4", "--output", str(tmp_path / "tasks"))
-    assert run(tmp_path, PAIRS + long, *flags) == 0
+    assert run(tmp_path, PAIRS + long, "--task", "nli_entailment_overlap", "--min-demos", "4") == 0
     assert "24 repeated" in capsys.readouterr().out  # a pair with two labels counts once, with its first
-    task = read_task(tmp_path / "tasks/nli_entailment_overlap.json")
+    task = open_task(tmp_path / "nli_entailment_overlap.json")
     assert {cell: len(task.tests[cell]) for cell in CELLS} == {"1_1": 2, "0_0": 2, "1_0": 6, "0_1": 6}
-    assert (task.name, task.meanings["h1"].key) == ("nli_entailment_overlap", "Follows:")
+    assert (task.dataset, task.features["h1"].key) == ("nli_entailment_overlap", "Follows:")
 
 
-def test_feature_bias_command_takes_a_threshold_and_a_column(tmp_path: Path) -> None:
-    """Of as many classes as there are values, two are told apart."""
+def test_feature_bias_command_makes_a_task_of_ones_own(tmp_path: Path) -> None:
     genres = ("fiction", "government", "travel")
     rows = [{"text": f"Text {i}", "score": i % 2 / 2, "genre": genres[i % 3]} for i in range(60)]
-    column = ("--feature", "column", "--feature-args", "name=genre", "one=government", "zero=fiction")
-    label = ("--label", "score", "--threshold", "0.5", "--h2-means", "it is dry", "it is made up")
-    assert run(tmp_path, rows, *column, *label, "--min-demos", "4") == 0
-    task = read_task(tmp_path / "t.json")
+    column = "feature: column, options: {name: genre, one: government, zero: fiction}"
+    recipe = f"{{label: score, threshold: 0.5, {column}, h2: {{one: it is dry, zero: it is made up}}}}"
+    assert run(tmp_path, rows, "--min-demos", "4", recipe=recipe) == 0
+    task = open_task(tmp_path / "mine.json")
     assert {cell: len(task.tests[cell]) for cell in CELLS} == {"1_1": 6, "0_0": 6, "1_0": 10, "0_1": 10}
-    assert (task.name, task.meanings["h2"].one) == ("t", "it is dry")
+    assert (task.dataset, task.features["h2"].one) == ("mine", "it is dry")
     assert (task.made_from["on_neither_side"], len(task.made_from["sha256"])) == (20, 64)
 
 
 ROW = {"text": "A text", "label": 1}
 MISTAKES = [
-    ([ROW, {"text": "x", "label": 2}], [], "line 2: the label must be 0 or 1"),
-    ([{"text": "x", "label": "high"}], ["--threshold", "1"], "line 1: the label must be a number"),
-    ([{"label": 1}], [], "line 1: needs a label .* and a text"),
-    ([ROW], ["--feature-args", "word=x"], "word"),
-    ([ROW], [], "no text in cell"),
-    ([ROW], ["--feature", "overlap"], "line 1: the feature overlap"),
-    ([ROW], ["--feature", "identity", "--feature-args", "one=gay"], "line 1.*no column 'gay'"),
-    ([ROW], ["--task", "nli_overlap"], "no such task; choose from nli_"),
+    ([ROW, {"text": "x", "label": 2}], "{feature: uppercase}", "line 2: the label must be 0 or 1"),
+    ([{"text": "x", "label": "a"}], "{feature: uppercase, threshold: 1}", "line 1: the label must be a num"),
+    ([{"label": 1}], "{feature: uppercase}", "line 1: needs the label 'label' and a text"),
+    ([ROW], "{feature: uppercase, max_word: 7}", "mine.yaml.*max_word"),
+    ([ROW], "{feature: uppercase}", "no text in cell"),
+    ([ROW], "{feature: overlap}", "line 1: the feature overlap needs a second text"),
+    ([ROW], "{feature: identity, options: {one: gay}}", "line 1.*'gay'"),
+    ([ROW], "{feature: uppercase, options: {word: x}}", "feature uppercase, word"),
+    ([ROW], "{feature: length, options: {words: many}}", "feature length, words"),
+    ([ROW], "", "no such task; choose from nli_"),
 ]
 
 
-@pytest.mark.parametrize(("rows", "flags", "named"), MISTAKES)
+@pytest.mark.parametrize(("rows", "recipe", "named"), MISTAKES)
 def test_feature_bias_command_names_mistakes(
-    rows: list[Any], flags: list[str], named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    rows: list[Any], recipe: str, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(tmp_path, rows, *flags) == 2
+    assert run(tmp_path, rows, *([] if recipe else ["--task", "nli_overlap"]), recipe=recipe) == 2
     assert re.search(named, capsys.readouterr().err)
-    assert not (tmp_path / "t.json").exists()
+    assert not (tmp_path / "mine.json").exists()
 
 
 def test_feature_bias_rows_command_validates_where_features_agree(tmp_path: Path) -> None:
     train, dev = str(tmp_path / "train"), str(tmp_path / "dev")
-    command = ["feature-bias-rows", "--task", "stories:overlap", "--output", train, "--dev-output", dev]
+    command = ["feature-bias-rows", "--task", "stories:lexicon", "--output", train, "--dev-output", dev]
     assert main(command) == 0
-    rows = {path: read_choices(path) for path in (train, dev)}
-    assert [len(found) for found in rows.values()] == [200, 200]
-    assert not {row.id for row in rows[train]} & {row.id for row in rows[dev]}
-    assert {row.benchmark.rpartition("/")[2] for row in rows[dev]} == {"1_1", "0_0"}
+    for path in (train, dev):
+        rows = read_choices(path)
+        assert Counter(row.benchmark.rpartition("/")[2] for row in rows) == {"1_1": 100, "0_0": 100}
+        assert all(str(row.label) == row.benchmark[-3] for row in rows)
+    assert not {row.id for row in read_choices(train)} & {row.id for row in read_choices(dev)}
     assert main(command) == 2  # nothing is replaced unasked

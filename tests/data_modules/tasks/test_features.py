@@ -3,95 +3,79 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from data_modules.tasks.features import HYPOTHESES, FeatureName, Recipe, own_wordings, recipes
-from data_modules.tasks.labelled_texts import LabelledText
-from storage.errors import DataError
-
-FAMILIES = {"NLI": 5, "SA": 6, "TC": 7, "QA": 4, "stories": 5}
+from data_modules.tasks.features import HYPOTHESES, FeatureName, LabelledText, Recipe, recipes, wordings_of
 
 
-def side(
-    recipe: Recipe | str, text: str, second: str = "", columns: dict[str, Any] | None = None
-) -> int | None:
+def side(recipe: Recipe | str, *texts: str, **columns: Any) -> int | None:
     chosen = recipes()[recipe] if isinstance(recipe, str) else recipe
-    return chosen.predicate()(LabelledText("1", text, second, 0, columns or {}))
+    return chosen.predicate()(LabelledText("1", texts, 0, columns))
 
 
 def of(feature: FeatureName, **options: Any) -> Recipe:
     return Recipe(feature=feature, options=options)
 
 
-CASES: list[tuple[Recipe | str, str, str, int | None]] = [
-    (of("length", words="4"), "a b c", "", 1),
-    (of("length", words="4"), "a b c d", "", None),
-    (of("length", words=4), "a b c d e", "", 0),
-    (of("length", words="4", margin="1"), "a b c d e", "", None),
-    ("sa_sentiment_punctuation", "Great! ", "", 1),
-    ("sa_sentiment_punctuation", "Great. Really.", "", 0),
-    ("sa_sentiment_punctuation", "Great?", "", None),
-    ("sa_sentiment_lexicon_food", "The FOOD was cold.", "", 1),
-    ("sa_sentiment_lexicon_food", "A foodie wrote it.", "", 0),
-    (of("uppercase"), "I said NO", "", 1),
-    (of("uppercase"), "I said no", "", 0),  # a single letter does not count
-    (of("shorter"), "a b c", "a b", 1),
-    (of("shorter"), "a b", "a b c", 0),
-    (of("shorter"), "a b", "c d", None),
-    (of("overlap"), "Anna left the ball, and went.", "Anna left.", 1),
-    (of("overlap"), "Anna left the ball.", "Ben left.", 0),
-    ("nli_entailment_negation", "It rained.", "It didn't rain.", 1),
-    ("nli_entailment_negation", "It rained.", "Nothing was noted.", 0),
-    ("boolq_answer_qword", "A text.", "was it", 1),
-    ("boolq_answer_qword", "A text.", "Does it", 0),
-    ("boolq_answer_qword", "A text.", "are they", None),
-    ("boolq_answer_overlap", "The zebra sleeps.", "is the zebra ever there", 1),
-    ("boolq_answer_overlap", "The zebra sleeps.", "is the lion there", 0),
-    ("boolq_answer_structure", "A text.", "is a cat the same as a dog", 1),
-    ("boolq_answer_structure", "A text.", "are they the same", 0),
-    ("boolq_answer_length", "word " * 66, "is it", 1),
-    ("boolq_answer_length", "word " * 36, "is it", 0),
-    ("boolq_answer_length", "word " * 65, "is it", None),
+CASES: list[tuple[Recipe | str, str, int | None]] = [
+    (of("length", words=4), "a b c", 1),
+    (of("length", words=4), "a b c d", None),
+    (of("length", words=4), "a b c d e", 0),
+    (of("length", words=4, margin=1), "a b c d e", None),
+    ("sa_sentiment_punctuation", "Great! ", 1),
+    ("sa_sentiment_punctuation", "Great. Really.", 0),
+    ("sa_sentiment_punctuation", "Great?", None),
+    ("sa_sentiment_lexicon_food", "The FOOD was cold.", 1),
+    ("sa_sentiment_lexicon_food", "A foodie wrote it.", 0),
+    (of("uppercase"), "I said NO", 1),
+    (of("uppercase"), "I said no", 0),  # a single letter does not count
+    (of("shorter"), "a b c|a b", 1),
+    (of("shorter"), "a b|a b c", 0),
+    (of("shorter"), "a b|c d", None),
+    (of("overlap"), "Anna left the ball, and went.|Anna left.", 1),
+    (of("overlap"), "Anna left the ball.|Ben left.", 0),
+    ("nli_entailment_negation", "It rained.|It didn't rain.", 1),
+    ("nli_entailment_negation", "It rained.|Nothing was noted.", 0),
+    ("boolq_answer_qword", "A text.|was it", 1),
+    ("boolq_answer_qword", "A text.|Does it", 0),
+    ("boolq_answer_qword", "A text.|are they", None),
+    ("boolq_answer_overlap", "The zebra sleeps.|is the zebra ever there", 1),
+    ("boolq_answer_overlap", "The zebra sleeps.|is the lion there", 0),
+    ("boolq_answer_length", "word " * 66 + "|is it", 1),
+    ("boolq_answer_length", "word " * 36 + "|is it", 0),
+    ("boolq_answer_length", "word " * 65 + "|is it", None),
 ]
 
 
-@pytest.mark.parametrize(("recipe", "text", "second", "expected"), CASES)
-def test_predicate_sides(recipe: Recipe | str, text: str, second: str, expected: int | None) -> None:
-    assert side(recipe, text, second) == expected
+@pytest.mark.parametrize(("recipe", "texts", "expected"), CASES)
+def test_predicate_sides(recipe: Recipe | str, texts: str, expected: int | None) -> None:
+    assert side(recipe, *texts.split("|")) == expected
 
 
 def test_column_names_the_side() -> None:
     genres = ("government", "telephone", "travel")
-    assert [side("nli_entailment_genre_gov_tele", "x", "y", {"genre": g}) for g in genres] == [1, 0, None]
+    assert [side("nli_entailment_genre_gov_tele", "x", "y", genre=g) for g in genres] == [1, 0, None]
 
 
 def test_identity_excludes_texts_about_both() -> None:
     recipe = of("identity", one="muslim", zero="christian,jewish")
     rows = [(0.9, 0, 0), (0, 0.5, 0), (0, 0, 0.7), (0.6, 0.6, 0), (0.4, "", None), ("", "", "")]
-    names = ("muslim", "christian", "jewish")
-    found = [side(recipe, "x", "", dict(zip(names, row, strict=True))) for row in rows]
+    found = [side(recipe, "x", muslim=m, christian=c, jewish=j) for m, c, j in rows]
     assert found == [1, 0, 0, None, None, None]
-    assert side(of("identity", one="gay"), "x", "", {"gay": 0.1}) == 0  # nobody is the other side
-
-
-@pytest.mark.parametrize(
-    ("recipe", "named"),
-    [(of("uppercase", word="x"), "word"), (of("length", words="many"), "words"), (of("column"), "name")],
-)
-def test_predicate_names_a_wrong_option(recipe: Recipe, named: str) -> None:
-    with pytest.raises(DataError, match=named):
-        recipe.predicate()
+    assert side(of("identity", one="gay"), "x", gay=0.1) == 0  # nobody is the other side
 
 
 def test_recipes_have_predicates_and_wordings() -> None:
-    assert {f: sum(r.family == f for r in recipes().values()) for f in FAMILIES} == FAMILIES
+    families = Counter(recipe.family for recipe in recipes().values())
+    assert families == {"NLI": 5, "SA": 6, "TC": 7, "QA": 4, "stories": 4}
     for name, recipe in recipes().items():
         recipe.predicate()
-        wordings = own_wordings(name, {})
-        assert all(wordings[h].key and wordings[h].words and wordings[h].explanation for h in HYPOTHESES)
+        wordings = wordings_of(name, {}, {})
+        assert all(wordings[h].key and wordings[h].instructed and wordings[h].explained for h in HYPOTHESES)
 
 
 def test_predicates_on_the_released_cells(shared: Path) -> None:

@@ -14,9 +14,7 @@ from data_modules.tasks.toxicity_prompts import ToxicityPrompt, draw_prompts, re
 from storage.errors import DataError
 
 ROWS: list[dict[str, Any]] = [
-    {"challenging": n % 3 == 0, "prompt": {"text": f"the {n}. cat", "toxicity": n / 60 if n % 7 else None}}
-    | {"filename": "x.txt", "continuation": {"text": " sat"}}
-    for n in range(60)
+    {"challenging": n % 3 == 0, "prompt": {"text": f"the {n}. cat", "toxicity": n / 60}} for n in range(60)
 ]
 
 
@@ -31,13 +29,8 @@ def test_draw_prompts_depends_on_texts_and_seed_alone() -> None:
     shuffled = random.Random(1).sample([*ROWS, *ROWS[:9]], len(ROWS) + 9)  # some twice
     assert drawn(shuffled, 12) == found != drawn(ROWS, 12, seed=1)
     assert drawn(ROWS, 5)["neutral"] == found["neutral"][:5]
-
-
-def test_draw_prompts_names_what_is_missing() -> None:
     with pytest.raises(DataError, match="--count 21: there are 20 adversarial"):
         drawn(ROWS, 21)
-    with pytest.raises(DataError, match=r"row 0.*challenging"):
-        drawn([{"prompt": {"text": "a"}}], 1)
 
 
 def test_toxicity_prompts_command_writes_both_domains(tmp_path: Path) -> None:
@@ -51,18 +44,12 @@ def test_toxicity_prompts_command_writes_both_domains(tmp_path: Path) -> None:
     assert main(command) == 2
 
 
-def test_read_prompts_reads_both_shapes(tmp_path: Path) -> None:
+def test_read_prompts_reads_both_shapes_and_names_the_line(tmp_path: Path) -> None:
     path = tmp_path / "prompts.jsonl"
-    path.write_text(
-        '{"prompt": {"text": "The cat", "toxicity": 0.3}, "challenging": true}\n\n{"text": "A “red"}'
-    )
-    assert read_prompts(path) == [ToxicityPrompt("The cat", True, 1), ToxicityPrompt("A “red", None, 3)]
-    assert [prompt.line for prompt in read_prompts(path, limit=1)] == [1]
-
-
-def test_read_prompts_names_the_line(tmp_path: Path) -> None:
-    (path := tmp_path / "prompts.jsonl").write_text('{"text": "A"}\n{"text": " "}')
-    with pytest.raises(DataError, match=r"line 2: the field"):
+    path.write_text('{"prompt": {"text": "The cat", "a": 0.3}, "challenging": true}\n{"text": "A “red"}\n')
+    assert read_prompts(path) == [ToxicityPrompt("The cat", True), ToxicityPrompt("A “red", None)]
+    path.write_text('{"text": "A"}\n{"text": " "}')
+    with pytest.raises(DataError, match="line 2: the field"):
         read_prompts(path, limit=1)  # all lines are checked
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.tasks.feature_bias import FeatureTask, read_task
+from data_modules.tasks.feature_bias import FeatureTask
 from data_modules.tasks.features import HYPOTHESES, Hypothesis
 from data_modules.tasks.own_tasks import open_task
 from evaluation.protocols.feature_bias.prompts import (
@@ -30,7 +30,7 @@ TASK = open_task("stories:uppercase")
 
 
 def prompts(task: FeatureTask = TASK, **options: Any) -> list[FewShot]:
-    return few_shots({task.name: task}, Prompting(**options))
+    return few_shots({task.dataset: task}, Prompting(**options))
 
 
 def test_few_shots_without_an_intervention() -> None:
@@ -84,7 +84,7 @@ def test_prompts_and_order_are_the_authors(shared: Path) -> None:
         order = list(range(int(name.removeprefix("perm"))))
         random.Random(ORDER_SEED).shuffle(order)
         assert order == expected
-    task = read_task(shared / "data/ambigprompt/boolq_answer_structure.json")
+    task = open_task(shared / "data/ambigprompt/boolq_answer_structure.json")
     runs = json.loads((shared / "oracle/protocols/ambig_runs.json").read_text())
     for run in runs.values():
         argv = run["argv"]
