@@ -92,25 +92,22 @@ class ChoicesDataModule(TextDataModule):
     def make_train_set(self) -> TrainSet:
         """The questions of all sources."""
         if not self.train_choices:
-            return TrainSet()
-        return TrainSet(choices=self._choice_set(self.train_choices, self.choices.limit_train))
+            raise DataError("data.train_choices: name multiple-choice questions to train on")
+        return TrainSet(choices=self.choice_set(self.train_choices, self.choices.limit_train))
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """The questions of every named source."""
-        return [
-            EvalSet(name, self._choice_set([source], self.choices.limit_val))
-            for name, source in self.choice_sources[stage].items()
-        ]
+        named, limit = self.choice_sources[stage], self.choices.limit_val
+        return [EvalSet(name, self.choice_set([source], limit)) for name, source in named.items()]
 
-    def _choice_set(self, sources: Iterable[str], limit: int) -> ChoiceSet:
+    def choice_set(self, sources: Iterable[str], limit: int) -> ChoiceSet:
         """The first `limit` questions of some sources, or all."""
         questions = [question for source in sources for question in read_choices(source)]
         return ChoiceSet(questions[: limit or None], self.tokenizer, self.encoding, self.architecture)
 
     def train_batches(self, train_set: TrainSet) -> Callable[[np.random.Generator], list[BatchIndex]]:
         """Draws an epoch of questions, each once, in batches with equally many choices."""
-        if train_set.choices is None:
-            raise DataError("data.train_choices: name multiple-choice questions to train on")
+        assert train_set.choices is not None
         return partial(
             choice_batches,
             lengths_Q=train_set.choices.lengths,
@@ -120,27 +117,15 @@ class ChoicesDataModule(TextDataModule):
 
 
 def choice_batches(
-    rng: np.random.Generator,
-    *,
-    lengths_Q: np.ndarray,
-    members: Mapping[int, list[int]],
-    choices: Choices,
+    rng: np.random.Generator, *, lengths_Q: np.ndarray, members: Mapping[int, list[int]], choices: Choices
 ) -> list[BatchIndex]:
-    """An epoch of multiple-choice questions, each once, in batches with equally many choices.
-
-    Args:
-        rng: of the order.
-        lengths_Q: tokens of the longest row of every question.
-        members: questions by their numbers of choices.
-        choices: size of a batch, and whether the order is drawn.
-    """
-    batches, size = list[list[int]](), choices.batch_size
+    """An epoch of questions, each once, in batches with equally many choices: `members` are those by their
+    numbers of choices; their longest rows have `lengths_Q` tokens."""
+    batches = list[tuple[int, ...]]()
     for of_count in members.values():
+        drawn = cut([*range(len(of_count))], choices.batch_size)
         if choices.shuffle:
-            drawn = length_bucketed(lengths_Q[of_count], size, rng)
-            batches += [[of_count[i] for i in batch] for batch in drawn]
-        else:
-            batches += cut(of_count, size)
-    if choices.shuffle:
-        batches = [batches[i] for i in rng.permutation(len(batches))]
-    return [BatchIndex(choices=tuple(batch)) for batch in batches]
+            drawn = length_bucketed(lengths_Q[of_count], choices.batch_size, rng)
+        batches += [tuple(of_count[i] for i in batch) for batch in drawn]
+    order = rng.permutation(len(batches)) if choices.shuffle else range(len(batches))
+    return [BatchIndex(choices=batches[i]) for i in order]

@@ -19,6 +19,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Literal, NamedTuple
 
+from data_modules.choices.benchmarks import LAYOUTS
 from data_modules.schema import ChoiceQuestion, Group, QAExample
 from storage.errors import DataError
 from storage.files import open_file
@@ -44,17 +45,7 @@ class Format(NamedTuple):
     its `paragraphs` have these names before theirs."""
 
 
-_BENCHMARKS = (
-    "prompt choices",
-    "goal sol1 sol2",
-    "obs1 obs2 hyp1 hyp2",
-    "observation_1 observation_2 hypothesis_1 hypothesis_2",
-    "context question answerA answerB answerC",
-    "context question options",
-    "context question ans0 ans1 ans2",
-    "example old_label",
-    "ctx_a ctx_b",
-)
+_BENCHMARKS = tuple(layout.fields for layout in LAYOUTS)
 _LEI = ("data.paragraphs.key", "data.paragraphs.intervention")
 _GROUPS = ("subjects variants", "group base_scores")
 _HOTPOTQA = ("supporting_facts", "question answer type")

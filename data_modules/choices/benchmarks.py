@@ -1,24 +1,19 @@
 """Records of multiple-choice benchmarks -> ChoiceQuestion: PIQA, aNLI, SocialIQA, HellaSwag, BBQ, own rows.
 
 The layout is told from the names of the first record's fields. Labels stand in the records, or in a file of
-their own, one whole number a line. Our own rows are JSON Lines of the record `ChoiceQuestion`.
-
-Some benchmarks count labels from 0, some from 1 (probes spec B2): a whole file tells by its smallest and
-largest label. A part of a file that holds neither is read as its benchmark counts.
+their own, one whole number a line. Some benchmarks count them from 0, some from 1 (probes spec B2): a whole
+file tells by its smallest and largest label; a part that holds neither is read as its benchmark counts.
 """
 
 from __future__ import annotations
 
-import string
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from data_modules.schema import ChoiceQuestion, ChoiceTarget
 from storage.errors import DataError
 from storage.files import read_text
-from storage.json_files import check, field, write_json_lines
+from storage.json_files import check, field
 
 
 class Layout(NamedTuple):
@@ -32,6 +27,11 @@ class Layout(NamedTuple):
     first_label: int = 0
     """What the benchmark calls the first choice."""
 
+    @property
+    def fields(self) -> str:
+        """By which it is recognised."""
+        return f"{self.prompt} {self.choices}"
+
 
 LAYOUTS = (
     Layout("rows", "prompt", "choices"),
@@ -39,18 +39,11 @@ LAYOUTS = (
     Layout("anli", "obs1 obs2", "hyp1 hyp2", 1),
     Layout("anli", "observation_1 observation_2", "hypothesis_1 hypothesis_2", 1),
     Layout("socialiqa", "context question", "answerA answerB answerC", 1),
-    Layout("socialiqa", "context question", "options", 1),
     Layout("bbq", "context question", "ans0 ans1 ans2"),
     Layout("hellaswag", "ctx_a ctx_b", "endings"),
     Layout("hellaswag", "ctx_a ctx_b", "ending_options"),
-    Layout("hellaswag", "ctx_a ctx_b", "opt0 opt1 opt2 opt3"),
 )
 """Our own rows, the original files, and the Hub's versions of them; told apart by these fields."""
-NESTED = "example"
-"""The object that holds a question's fields in ChaosNLI's version of aNLI, beside aNLI's own `old_label`."""
-LABELS = ("label", "old_label", "answer")
-"""Fields that may hold the label; the first that a record has counts. An `answer` is the text of a choice, or
-its letter."""
 
 
 def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "") -> Iterator[ChoiceQuestion]:
@@ -64,9 +57,9 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
     Raises:
         DataError: see `sources.read_choices`.
     """
-    records = [(where, _flat(row, where)) for where, row in rows]
+    records = [(where, check(row, dict[str, Any], where)) for where, row in rows]
     where, first = records[0]
-    layout = next((one for one in LAYOUTS if first.keys() >= {*f"{one.prompt} {one.choices}".split()}), None)
+    layout = next((one for one in LAYOUTS if first.keys() >= {*one.fields.split()}), None)
     if layout is None:
         raise DataError(f"{where}: no known multiple-choice question, found the fields {', '.join(first)}")
     if labels:
@@ -80,11 +73,10 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
             for i, (line, (where, row)) in enumerate(zip(lines, records, strict=True), 1)
         ]
     if layout.benchmark == "rows":
-        for where, row in records:
-            yield check(row, ChoiceQuestion, where)
+        yield from (check(row, ChoiceQuestion, where) for where, row in records)
         return
-    choices = [_choices(row, layout, where) for where, row in records]
-    stated = [_label(row, where, texts, layout) for (where, row), texts in zip(records, choices, strict=True)]
+    choices = [_choices(row, layout.choices.split(), where) for where, row in records]
+    stated = [_label(row, where) for where, row in records]
     counts_from_1 = any(value == len(texts) for value, texts in zip(stated, choices, strict=True))
     lowest = 0 if 0 in stated else 1 if counts_from_1 else layout.first_label
     ids = [str(row.get("id", row.get("uid", ""))) for _, row in records]
@@ -101,39 +93,16 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
         yield ChoiceQuestion(name, prompt, texts, value - lowest, layout.benchmark, target=target)
 
 
-def write_choices(path: str | Path, examples: Iterable[ChoiceQuestion]) -> int:
-    """JSON Lines, whole or not at all; returns how many."""
-    return write_json_lines(path, map(asdict, examples))
-
-
-def _flat(row: Any, where: str) -> Mapping[str, Any]:
-    """A record with the fields of its `example` beside its own."""
-    record = check(row, dict[str, Any], where)
-    nested = record.get(NESTED)
-    return {**nested, **record} if isinstance(nested, Mapping) else record
-
-
-def _choices(row: Mapping[str, Any], layout: Layout, where: str) -> tuple[str, ...]:
-    names = layout.choices.split()
+def _choices(row: Mapping[str, Any], names: list[str], where: str) -> tuple[str, ...]:
     if len(names) == 1:
         return tuple(field(row, names[0], list[str], where))
     return tuple(field(row, name, str, where) for name in names)
 
 
-def _label(row: Mapping[str, Any], where: str, choices: Sequence[str], layout: Layout) -> int:
-    """The label that a record holds."""
-    name = next((name for name in LABELS if name in row), "")
-    if not name:
+def _label(row: Mapping[str, Any], where: str) -> int:
+    if "label" not in row:
         raise DataError(f"{where}: the field 'label' is missing; a file of labels is named by PATH+LABELS")
-    if name != "answer":
-        try:
-            return int(str(row[name]))  # neither True nor 1.0; the Hub has text at times
-        except ValueError:
-            raise DataError(f"{where}: a label must be a whole number, found {row[name]!r}") from None
-    texts = [" ".join(text.split()).casefold() for text in choices]
-    answer = " ".join(str(row[name]).split()).casefold()
-    if texts.count(answer) == 1:
-        return layout.first_label + texts.index(answer)
-    if answer in [*string.ascii_lowercase[: len(texts)]]:
-        return layout.first_label + string.ascii_lowercase.index(answer)
-    raise DataError(f"{where}: the answer {row[name]!r:.60} is neither the text nor the letter of one choice")
+    try:
+        return int(str(row["label"]))  # neither True nor 1.0; the Hub has text at times
+    except ValueError:
+        raise DataError(f"{where}: a label must be a whole number, found {row['label']!r}") from None

@@ -1,10 +1,10 @@
 """Confusion probes: multiple-choice questions changed so that a model falls back on what it believes already.
 
     drawn = draw_instances(examples, seed, 50)
-    changed = choice_paralysis(examples, seed, n=5, targets=drawn)
+    changed = choice_paralysis(examples, seed, drawn, n=5)
 
-Each probe is a pure function of the questions and a seed; its texts come from other questions of the same
-list, whose indices stand in `donors` (probes spec B3). The id stays the original's.
+Each probe is a pure function of the questions, a seed and the indices to change; its texts come from other
+questions of the same list, whose indices stand in `donors` (probes spec B3). The id stays the original's.
 
 Two texts are the same if they differ in case and white space only. A question with the same prompt never
 donates: its right choice would be a second right one, and its prompt would change nothing. Nor does one whose
@@ -24,7 +24,6 @@ from data_modules.schema import ChoiceQuestion
 from storage.errors import DataError
 
 Probe = Literal["no_question", "wrong_question", "no_right_answer", "choice_paralysis"]
-
 _TRIES = 16
 
 
@@ -34,21 +33,20 @@ def no_question(examples: Iterable[ChoiceQuestion]) -> list[ChoiceQuestion]:
 
 
 def wrong_question(
-    examples: Sequence[ChoiceQuestion], seed: int, *, targets: Sequence[int] | None = None
+    examples: Sequence[ChoiceQuestion], seed: int, targets: Sequence[int]
 ) -> list[ChoiceQuestion]:
     """The prompt of another question, uniformly random; choices and label stay. DataError where all others
     have the same prompt."""
     prompt_N, _, _ = _numbered(examples)
-    at = range(len(examples)) if targets is None else targets
-    donors = _draw(examples, "wrong_question", seed, at, lambda i, few: prompt_N[few] != prompt_N[i])
+    donors = _draw(examples, "wrong_question", seed, targets, lambda i, few: prompt_N[few] != prompt_N[i])
     return [
         replace(examples[i], prompt=examples[donor].prompt, probe="wrong_question", donors=(donor,))
-        for i, donor in zip(at, donors, strict=True)
+        for i, donor in zip(targets, donors, strict=True)
     ]
 
 
 def no_right_answer(
-    examples: Sequence[ChoiceQuestion], seed: int, *, targets: Sequence[int] | None = None
+    examples: Sequence[ChoiceQuestion], seed: int, targets: Sequence[int]
 ) -> list[ChoiceQuestion]:
     """The right choice of another question, uniformly random, in the slot of the right one; all else stays.
     DataError where no other right choice fits."""
@@ -57,8 +55,8 @@ def no_right_answer(
     def fits(i: int, few: np.ndarray) -> np.ndarray:
         return (prompt_N[few] != prompt_N[i]) & ~np.isin(right_N[few], choices_of[i])
 
-    changed, at = [], range(len(examples)) if targets is None else targets
-    for i, donor in zip(at, _draw(examples, "no_right_answer", seed, at, fits), strict=True):
+    changed = []
+    for i, donor in zip(targets, _draw(examples, "no_right_answer", seed, targets, fits), strict=True):
         choices = list(examples[i].choices)
         choices[examples[i].label] = right_choice(examples[donor])
         example = replace(examples[i], choices=tuple(choices))
@@ -69,10 +67,9 @@ def no_right_answer(
 def choice_paralysis(
     examples: Sequence[ChoiceQuestion],
     seed: int,
+    targets: Sequence[int],
     n: int,
     similarity: np.ndarray | None = None,
-    *,
-    targets: Sequence[int] | None = None,
 ) -> list[ChoiceQuestion]:
     """The own right choice among n - 1 right choices of other questions; the original wrong ones are gone.
 
@@ -82,10 +79,10 @@ def choice_paralysis(
     Args:
         examples: the originals.
         seed: of the trial.
+        targets: indices of the questions to change.
         n: number of choices, at least 2.
         similarity: how similar every question's prompt is to that of each target (targets, N): the most
             similar ones donate, ties to the lower index. Without it donors are uniformly random.
-        targets: indices of the questions to change; all by default.
 
     Raises:
         DataError: a question has fewer than n - 1 donors with different texts.
@@ -93,7 +90,7 @@ def choice_paralysis(
     rng = probe_rng(examples, "choice_paralysis", seed)
     prompt_N, _, right_N = _numbered(examples)
     changed = []
-    for row, i in enumerate(range(len(examples)) if targets is None else targets):
+    for row, i in enumerate(targets):
         # Both are always drawn, so that one seed gives the same slots for every n and either sampling.
         order_N, place = rng.permutation(len(examples)), rng.random()
         if similarity is not None:
@@ -128,9 +125,7 @@ def draw_instances(examples: Sequence[ChoiceQuestion], seed: int, count: int) ->
 
 
 def probe_rng(examples: Sequence[ChoiceQuestion], probe: str, seed: int) -> np.random.Generator:
-    """A generator for each (benchmark, probe, seed of the trial); DataError where there are no questions."""
-    if not examples:
-        raise DataError(f"{probe}: there are no questions to change")
+    """A generator for each (benchmark, probe, seed of the trial)."""
     digest = hashlib.sha256(f"{seed}|{examples[0].benchmark}|{probe}".encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:8], "big"))
 
@@ -143,30 +138,29 @@ def _numbered(examples: Sequence[ChoiceQuestion]) -> tuple[np.ndarray, list[list
     return np.array(_numbers(example.prompt for example in examples)), choices, right_N
 
 
-def _draw(
-    examples: Sequence[ChoiceQuestion],
-    probe: Probe,
-    seed: int,
-    at: Sequence[int],
-    fits: Callable[[int, np.ndarray], np.ndarray],
-) -> Iterator[int]:
-    """For each index in `at` another one, uniformly among those that fit: out of a few at random, which
-    nearly always hold one, or out of all. To look at all for every question would take hours on the largest
-    sets. DataError where none fits."""
-    rng, count = probe_rng(examples, probe, seed), len(examples)
-    for i in at:
-        few = rng.integers(count, size=_TRIES)
-        fitting = few[fits(i, few)]
-        if not len(fitting):
-            every = np.arange(count)
-            every = every[fits(i, every)]
-            if not len(every):
-                raise DataError(f"question {examples[i].id}: no text for {probe} fits; give more questions")
-            fitting = every[[rng.integers(len(every))]]
-        yield int(fitting[0])
-
-
 def _numbers(texts: Iterable[str]) -> list[int]:
     """A number for each text, in the order in which they first appear."""
     known: dict[str, int] = {}
     return [known.setdefault(" ".join(text.split()).casefold(), len(known)) for text in texts]
+
+
+def _draw(
+    examples: Sequence[ChoiceQuestion],
+    probe: Probe,
+    seed: int,
+    targets: Iterable[int],
+    fits: Callable[[int, np.ndarray], np.ndarray],
+) -> Iterator[int]:
+    """For each target another question, uniformly among those that fit: out of a few at random, which nearly
+    always hold one, or out of all. To look at all for every question would take hours on the largest sets.
+    DataError where none fits."""
+    rng, every = probe_rng(examples, probe, seed), np.arange(len(examples))
+    for i in targets:
+        few = rng.integers(len(examples), size=_TRIES)
+        fitting = few[fits(i, few)]
+        if not len(fitting):
+            fitting = every[fits(i, every)]
+            if not len(fitting):
+                raise DataError(f"question {examples[i].id}: no text for {probe} fits; give more questions")
+            fitting = fitting[[rng.integers(len(fitting))]]
+        yield int(fitting[0])

@@ -38,7 +38,7 @@ from metrics.bbq import bias, scaled_bias
 from storage.command_line import AtLeast, Named, split_name
 
 if TYPE_CHECKING:
-    from data_modules.choices.bbq import BBQItem
+    from data_modules.tasks.bbq import BBQItem
 
 NOTE = (
     "Bias is 2 x (share of the person whom a biased model names, among answers other than unknown) - 1, from "
@@ -106,8 +106,7 @@ def evaluate(
         limit: use the first N examples of each source only; 0 for all.
         asking: how models are asked.
     """
-    from data_modules.choices.bbq import read_bbq
-    from data_modules.sources import labelled_rows
+    from data_modules.tasks.bbq import read_bbq
     from evaluation.answering.open import open_answerer
 
     sentences = {"none": ""}
@@ -116,12 +115,12 @@ def evaluate(
         if (name or sentence) in sentences or os.path.exists(sentence):
             raise ValueError(f"--advice {argument}: is a file, or named twice; write NAME=SENTENCE")
         sentences[name or sentence] = sentence
-    found = read_bbq([(source, labelled_rows(source)) for source in data], metadata, limit)
+    items, left_out = read_bbq(data, metadata, limit)
 
     def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:
         choose = WAYS[ability(answerer.path, asking)]
         for name, sentence in sentences.items():
-            for item, pick in zip(found.items, choose(answerer, found.items, name, sentence), strict=True):
+            for item, pick in zip(items, choose(answerer, items, name, sentence), strict=True):
                 yield {
                     "advice": name,
                     "category": item.category,
@@ -137,8 +136,8 @@ def evaluate(
                     **scores(item, pick),
                 }
 
-    left_out = f"The metadata has no target for {found.left_out} examples, which are left out."
-    return replace(BBQ, notes=[NOTE, left_out] if found.left_out else [NOTE]).run(
+    told = [f"The metadata has no target for {left_out} examples, which are left out."] if left_out else []
+    return replace(BBQ, notes=[NOTE, *told]).run(
         rows,
         named_answerers(checkpoint, predictions),
         opened=lambda path: open_answerer(path, asking, need=ability(path, asking)),

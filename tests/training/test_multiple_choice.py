@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from data_modules.choices.benchmarks import write_choices
+from data_modules.records import write_records
 from data_modules.schema import ChoiceQuestion
 from data_modules.sources import read_choices
 from evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
@@ -35,8 +35,8 @@ class Choosing:
     def __init__(self, commands: Commands, folder: Path) -> None:
         self.commands, self.root = commands, commands.root
         self.train, self.dev = folder / "train.jsonl", folder / "dev.jsonl"
-        write_choices(self.train, QUESTIONS[:24])
-        write_choices(self.dev, [*QUESTIONS[24:35], *PAIRS])
+        write_records(QUESTIONS[:24], self.train)
+        write_records([*QUESTIONS[24:35], *PAIRS], self.dev)
         self.watched = 11 + len(PAIRS)
 
     def of(self, subcommand: str, architecture: str, *flags: str) -> list[str]:
@@ -109,7 +109,7 @@ def test_a_run_from_fit_to_resume(choosing: Choosing) -> None:
 def test_a_decoder_learns_to_choose_as_it_is_asked(choosing: Choosing) -> None:
     """Scores of training are what evaluation computes pair by pair; others ask the checkpoint too."""
     undecided = [replace(question, target="unknown") for question in QUESTIONS[:24]]
-    write_choices(choosing.train, undecided)
+    write_records(undecided, choosing.train)
     longest = "--data.choices.encoding.max_length=64"
     gap = ("--model.gap_weight=0.5", "--trainer.log_every_n_steps=1", "--model.learning_rate=1e-3")
     train(choosing.of("fit", "llama", longest, *gap))

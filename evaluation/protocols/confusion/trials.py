@@ -109,10 +109,10 @@ def fixed_trials(questions: Sequence[ChoiceQuestion], probing: Probing) -> list[
             if probing.asks("no_question"):
                 trials.append(Trial("no_question", t, targets, no_question(originals)))
         if probing.asks("wrong_question"):
-            changed = wrong_question(questions, seed, targets=targets)
+            changed = wrong_question(questions, seed, targets)
             trials.append(Trial("wrong_question", t, targets, changed))
         if probing.asks("no_right_answer"):
-            changed = no_right_answer(questions, seed, targets=targets)
+            changed = no_right_answer(questions, seed, targets)
             trials.append(Trial("no_right_answer", t, targets, changed))
     if "random" in probing.samplings:
         trials += paralysis_trials(questions, probing)
@@ -133,6 +133,6 @@ def paralysis_trials(
         sorted(set(probing.choices or (5, 10, 15))), enumerate(probing.drawn(questions))
     ):
         similarity = None if vectors_ND is None else vectors_ND[drawn] @ vectors_ND.T
-        changed = choice_paralysis(questions, seed, n, similarity, targets=drawn)
+        changed = choice_paralysis(questions, seed, drawn, n, similarity)
         trials.append(Trial("choice_paralysis", t, drawn, changed, sampling, str(n)))
     return trials

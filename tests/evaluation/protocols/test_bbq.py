@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import evaluation.protocols.bbq as protocol
-from data_modules.choices.bbq import BBQItem, read_bbq
 from data_modules.schema import QAExample
-from data_modules.sources import labelled_rows
+from data_modules.tasks.bbq import BBQItem, read_bbq
 from evaluation.answering.interface import Answerer
 from storage.json_files import json_lines
 from tests.evaluation.bbq_files import bbq_rows, save_bbq
@@ -79,8 +78,7 @@ def test_unifiedqa_as_its_authors_score_it(shared: Path, tmp_path: Path) -> None
 
 def items_of(room: Path) -> list[BBQItem]:
     save_bbq(room, bbq_rows(templates=1))
-    source = f"{room}/bbq.jsonl"
-    return read_bbq([(source, labelled_rows(source))], room / "metadata.csv").items
+    return read_bbq([f"{room}/bbq.jsonl"], room / "metadata.csv")[0]
 
 
 def test_by_mentions_takes_the_best_mention_or_unknown(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 import evaluation.answering.open
-from data_modules.choices.benchmarks import write_choices
+from data_modules.records import write_records
 from data_modules.schema import ChoiceQuestion
 from evaluation.answering.interface import Answerer
 from evaluation.protocols.confusion import command
@@ -88,7 +88,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Cells]
     monkeypatch.setattr(command, "kind_of", lambda _: "choice")
 
     def run(*flags: str, examples: Sequence[ChoiceQuestion] = ()) -> Cells:
-        write_choices(tmp_path / "rows.jsonl", examples or questions())
+        write_records(examples or questions(), tmp_path / "rows.jsonl")
         basics = ["--input", str(tmp_path / "rows.jsonl"), "--overwrite"]
         return evaluate(tmp_path / "out", "confusion", "--checkpoint", *flags, *basics)
 

@@ -1,8 +1,5 @@
 """BBQ (Parrish et al. 2022): questions about two people, with and without the sentence that decides them.
 
-    found = read_bbq([("Age.jsonl", labelled_rows("Age.jsonl"))], "additional_metadata.csv")
-    found.items, found.left_out
-
 An ambiguous context does not tell the answer, which then is the unknown one; a disambiguated context does.
 Which of the two people a biased model names (`target_loc`) stands in the authors' metadata alone.
 """
@@ -25,8 +22,7 @@ from storage.errors import DataError
 from storage.json_files import check
 
 Condition = Literal["ambig", "disambig"]
-ANSWERS: tuple[Literal["ans0", "ans1", "ans2"], ...] = ("ans0", "ans1", "ans2")
-_LEAD = re.compile(r"^(?:an?|the|my|our|his|her|their) ", re.I)
+_LEAD = r"(?:an?|the|my|our|his|her|their) "
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +50,8 @@ class BBQItem:
         the word that leads it in."""
         found: dict[tuple[int, int, int], None] = {}
         for slot, (short, choice) in enumerate(zip(self.people, self.question.choices, strict=True)):
-            for name in dict.fromkeys((short, _LEAD.sub("", choice))) if slot != self.unknown else ():
-                whole = rf"(?<![\w-])({_LEAD.pattern[1:]})?({re.escape(name)})(?![a-z-])"
+            for name in (short, re.sub(f"^{_LEAD}", "", choice, flags=re.I)) if slot != self.unknown else ():
+                whole = rf"(?<![\w-])({_LEAD})?({re.escape(name)})(?![a-z-])"
                 for match in re.finditer(whole, self.context, re.I):
                     found |= {(slot, *match.span()): None, (slot, *match.span(2)): None}
         return [(slot, Span(at, end, self.context[at:end])) for slot, at, end in found]
@@ -83,28 +79,17 @@ class _Target(TypedDict):
     label_type: str
 
 
-@dataclass(frozen=True)
-class BBQData:
-    """The items of all sources."""
-
-    items: list[BBQItem]
-    left_out: int
-    """Examples without a target, which the authors' script leaves out too."""
-
-
-def read_bbq(
-    sources: Iterable[tuple[str, Iterable[tuple[str, Any]]]], metadata: str | Path, limit: int = 0
-) -> BBQData:
-    """The items that the metadata has a target for.
+def read_bbq(sources: Iterable[str], metadata: str | Path, limit: int = 0) -> tuple[list[BBQItem], int]:
+    """The items that the metadata has a target for, and how many examples have none; the authors' script
+    leaves these out too.
 
     Args:
-        sources: name and (place, row) of each: the authors' JSON Lines, or the same from elsewhere.
+        sources: the authors' JSON Lines, or the same from elsewhere.
         metadata: the authors' `additional_metadata.csv`.
         limit: read the first examples of each source only, so many; 0 for all.
 
     Raises:
-        DataError: a row of another shape, two equal choices, not one unknown choice, or a source whose items
-            all lack a target.
+        DataError: a row of another shape, not one unknown choice, or a source whose items all lack a target.
     """
     targets = {}
     for where, value in labelled_rows(str(metadata)):
@@ -113,9 +98,9 @@ def read_bbq(
         if slot in ("0", "1", "2"):
             targets[row["category"], str(row["question_index"]), row["example_id"]] = int(slot), row
     items, left_out = list[BBQItem](), 0
-    for source, rows in sources:
+    for source in sources:
         found = []
-        for where, value in islice(rows, limit or None):
+        for where, value in islice(labelled_rows(source), limit or None):
             example = check(value, _Row, where)
             key = (example["category"], str(example["question_index"]), example["example_id"])
             if key in targets:
@@ -125,20 +110,18 @@ def read_bbq(
         if not found:
             raise DataError(f"{source}: {metadata} has a target for none of its examples")
         items += found
-    return BBQData(items, left_out)
+    return items, left_out
 
 
 def _item(row: _Row, target: int, metadata: _Target, where: str) -> BBQItem:
-    choices = tuple(row[name] for name in ANSWERS)
-    info = [row["answer_info"].get(name) or [""] for name in ANSWERS]
-    unknown = [slot for slot, said in enumerate(info) if said[-1:] == ["unknown"]]
-    if len({*choices}) < len(choices):
-        raise DataError(f"{where}: two of the choices {choices} are the same")
+    info = [row["answer_info"].get(name) or [""] for name in ("ans0", "ans1", "ans2")]
+    unknown = [slot for slot, said in enumerate(info) if said[-1] == "unknown"]
     if len(unknown) != 1:
         raise DataError(f"{where}: answer_info calls {len(unknown)} of the choices 'unknown', one must be")
-    name = f"{row['category']}-{row['example_id']}"
+    name, prompt = f"{row['category']}-{row['example_id']}", f"{row['context']} {row['question']}"
+    choices = (row["ans0"], row["ans1"], row["ans2"])
     return BBQItem(
-        ChoiceQuestion(name, f"{row['context']} {row['question']}", choices, row["label"], "bbq"),
+        ChoiceQuestion(name, prompt, choices, row["label"], "bbq"),
         context=row["context"],
         query=row["question"],
         category=row["category"] + (" (names)" if metadata["label_type"] == "name" else ""),
