@@ -11,9 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import Field, StrictInt
 from typing_extensions import TypedDict
 
 from data_modules.schema import ChoiceQuestion, Span
@@ -68,14 +67,14 @@ class _Row(TypedDict):
     ans0: str
     ans1: str
     ans2: str
-    label: Annotated[StrictInt, Field(ge=0, le=2)]
+    label: int
 
 
 class _Target(TypedDict):
     category: str
     question_index: str | int
     example_id: int
-    target_loc: Any
+    target_loc: str
     label_type: str
 
 
@@ -94,9 +93,8 @@ def read_bbq(sources: Iterable[str], metadata: str | Path, limit: int = 0) -> tu
     targets = {}
     for where, value in labelled_rows(str(metadata)):
         row = check(value, _Target, where)
-        slot = str(row["target_loc"]).removesuffix(".0")
-        if slot in ("0", "1", "2"):
-            targets[row["category"], str(row["question_index"]), row["example_id"]] = int(slot), row
+        if row["target_loc"] in ("0", "1", "2"):
+            targets[row["category"], str(row["question_index"]), row["example_id"]] = row
     items, left_out = list[BBQItem](), 0
     for source in sources:
         found = []
@@ -104,7 +102,7 @@ def read_bbq(sources: Iterable[str], metadata: str | Path, limit: int = 0) -> tu
             example = check(value, _Row, where)
             key = (example["category"], str(example["question_index"]), example["example_id"])
             if key in targets:
-                found.append(_item(example, *targets[key], where))
+                found.append(_item(example, targets[key], where))
             else:
                 left_out += 1
         if not found:
@@ -113,7 +111,7 @@ def read_bbq(sources: Iterable[str], metadata: str | Path, limit: int = 0) -> tu
     return items, left_out
 
 
-def _item(row: _Row, target: int, metadata: _Target, where: str) -> BBQItem:
+def _item(row: _Row, metadata: _Target, where: str) -> BBQItem:
     info = [row["answer_info"].get(name) or [""] for name in ("ans0", "ans1", "ans2")]
     unknown = [slot for slot, said in enumerate(info) if said[-1] == "unknown"]
     if len(unknown) != 1:
@@ -129,5 +127,5 @@ def _item(row: _Row, target: int, metadata: _Target, where: str) -> BBQItem:
         template=str(row["question_index"]),
         people=tuple(said[0] for said in info),
         unknown=unknown[0],
-        target=target,
+        target=int(metadata["target_loc"]),
     )

@@ -22,7 +22,6 @@ def write_feature_tasks(
     task: list[str],
     recipe: Annotated[Path, "YAML"] | None = None,
     min_demos: Count = 32,
-    seed: int = 0,
 ) -> str:
     """Write tasks that tell which of two features is learned, from labelled texts.
 
@@ -35,10 +34,9 @@ def write_feature_tasks(
             JSON Lines, CSV, parquet, a dataset's folder or hub:NAME:SPLIT.
         output: folder, in which each task becomes NAME.json.
         overwrite: replace files that exist.
-        task: of configs/tasks/feature_bias.yaml (the paper's), which says all but the sizes.
+        task: of configs/tasks/feature_bias.yaml (the paper's).
         recipe: a file of your own in its place.
         min_demos: demonstrations that each agreeing cell keeps before it gets any test.
-        seed: of the order of texts.
     """
     known = recipes(recipe or CONFIGURATION)
     if unknown := [name for name in task if name not in known]:
@@ -50,7 +48,7 @@ def write_feature_tasks(
     lines = []
     for name, path in files.items():
         how, about = known[name], made_from | {"label": known[name].label}
-        built = build_task(name, how.read(input), how, about, seed=seed, min_demos=min_demos)
+        built = build_task(name, how.read(input), how, about, min_demos=min_demos)
         output.mkdir(parents=True, exist_ok=True)
         write_task(path, built)
         tests = ", ".join(f"{len(examples)} in {cell}" for cell, examples in built.tests.items())
@@ -65,7 +63,6 @@ def write_feature_rows(
     output: Annotated[Path, "FILE"],
     dev_output: Annotated[Path, "FILE"],
     overwrite: bool = False,
-    seed: int = 0,
 ) -> str:
     """Write the demonstrations of such a task as rows to fine-tune on, both labels equally often.
 
@@ -75,13 +72,11 @@ def write_feature_rows(
     Args:
         task: a task (its file, or stories:NAME) to train on.
         output: file to write.
-        dev_output: likewise of the tests on which both features agree: for validation, where nothing may tell
-            which feature is meant.
+        dev_output: likewise of the tests on which both features agree, to validate on.
         overwrite: replace the outputs if they exist.
-        seed: of the choice of rows and their order.
     """
     refuse_existing(output, dev_output, overwrite=overwrite)
     whole = open_task(task)
-    trained = write_records(choice_rows(whole, training_examples(whole, seed)), output)
+    trained = write_records(choice_rows(whole, training_examples(whole)), output)
     tests = [example for cell in AGREEING for example in whole.tests[cell]]
     return f"{output}: {trained} rows; {dev_output}: {write_records(choice_rows(whole, tests), dev_output)}"

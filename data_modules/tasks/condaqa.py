@@ -8,8 +8,7 @@ The negation probe asks both (faithfulness spec 5.2). dataset, turn_id, history 
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,10 +20,9 @@ from data_modules.tasks.predicate_argument import YesNo
 from storage.errors import DataError
 from storage.json_files import check, json_lines
 
-EDITS = {1: "paraphrase", 2: "scope", 3: "affirmative"}
-"""CondaQA's PassageEditID; 0 is the original. A paraphrase keeps the meaning. A scope edit moves what the
-negation reaches, an affirmative edit takes it back; either may turn an answer or not."""
-
+EDITS = {2: "scope", 3: "affirmative"}
+"""CondaQA's PassageEditID; 0 is the original, 1 a paraphrase. A scope edit moves what the negation reaches,
+an affirmative edit takes it back; either may turn an answer or not."""
 Text = Annotated[str, Field(pattern=r"\S")]
 _Id = Annotated[str, BeforeValidator(lambda name: str(name) if type(name) is int else name)]
 _Answer = BeforeValidator(lambda text: str(text).strip().rstrip(".").lower())
@@ -56,14 +54,11 @@ class ContrastPair:
         history = tuple(Turn(*turn) for turn in self.history)
 
         def example(side: str, story: str, answer: YesNo) -> QAExample:
-            asked, dataset = (f"{name} {side}", story, self.question), self.dataset
-            return QAExample(
-                *asked, answer_type=answer, references=(answer,), history=history, dataset=dataset
-            )
+            asked = QAExample(f"{name} {side}", story, self.question, answer_type=answer, history=history)
+            return replace(asked, references=(answer,), dataset=self.dataset)
 
-        return example("org", self.story_org, self.answer_org), example(
-            "mod", self.story_mod, self.answer_mod
-        )
+        org = example("org", self.story_org, self.answer_org)
+        return org, example("mod", self.story_mod, self.answer_mod)
 
 
 class _EditRow(TypedDict):
@@ -77,9 +72,9 @@ class _EditRow(TypedDict):
     label: Annotated[str, _Answer]
 
 
-def read_pairs(path: str | Path) -> tuple[list[ContrastPair], Counter[str]]:
+def read_pairs(path: str | Path) -> tuple[list[ContrastPair], int]:
     """The pairs of a file of pairs, or those that CondaQA's file makes, and how many of CondaQA's edited
-    passages make none, by reason. DataError names line and field; and where there is no pair at all."""
+    passages make none. DataError names line and field; and where there is no pair at all."""
     _, first = next(json_lines(path, dict[str, Any], expected="the fields of a pair, or of CondaQA"))
     if "PassageEditID" in first:
         return read_condaqa(path)
@@ -88,36 +83,25 @@ def read_pairs(path: str | Path) -> tuple[list[ContrastPair], Counter[str]]:
         key = (pair.dataset, pair.id, pair.turn_id)  # CoQA's ids are those of stories
         if pairs.setdefault(key, pair) is not pair:
             raise DataError(f"{where}: a second pair {pair.id} with the turn_id {pair.turn_id}")
-    return [*pairs.values()], Counter()
+    return [*pairs.values()], 0
 
 
-def read_condaqa(path: str | Path) -> tuple[list[ContrastPair], Counter[str]]:
+def read_condaqa(path: str | Path) -> tuple[list[ContrastPair], int]:
     """CondaQA's original passages against their edits: a scope or an affirmative edit makes a pair if the
     original was asked the same question, and one of the two labels is yes and the other no."""
     rows = {
         (row["PassageID"], row["QuestionID"], row["sentence2"], row["PassageEditID"]): row
         for _, row in json_lines(path, _EditRow)
     }
-    pairs, left_out = list[ContrastPair](), Counter[str]()
-    for (passage, number, question, edit), row in rows.items():
-        original = rows.get((passage, number, question, 0))
-        if edit == 0:
-            continue
-        if EDITS[edit] == "paraphrase":
-            left_out["paraphrases"] += 1
-        elif original is None:
-            left_out["without the original's answer"] += 1
-        elif original["sentence1"] == row["sentence1"]:
-            left_out["that change nothing"] += 1
-        elif not {original["label"], row["label"]} <= {"yes", "no"}:
-            left_out["with an answer other than yes and no"] += 1
-        elif original["label"] == row["label"]:
-            left_out["with the original's answer unchanged"] += 1
-        else:
+    edits = [(key, row) for key, row in rows.items() if key[-1] > 0]
+    pairs = []
+    for (passage, number, question, edit), row in edits:
+        original = rows.get((passage, number, question, 0), row)  # itself, whose answer is the same
+        if edit in EDITS and {original["label"], row["label"]} == {"yes", "no"}:
             made = {"id": f"{passage}-{number}-{EDITS[edit]}", "dataset": "condaqa", "edit": EDITS[edit]}
             made |= {"question": question, "story_org": original["sentence1"], "story_mod": row["sentence1"]}
             made |= {"answer_org": original["label"], "answer_mod": row["label"]}
-            pairs.append(check(made, ContrastPair, str(path)))
+            pairs.append(check(made, ContrastPair, f"{path}, PassageID {passage}"))
     if not pairs:
-        raise DataError(f"{path}: makes no pair; edited passages left out: {dict(left_out)}")
-    return pairs, left_out
+        raise DataError(f"{path}: none of {len(edits)} edited passages makes a pair")
+    return pairs, len(edits) - len(pairs)

@@ -153,9 +153,9 @@ def choice_rows(task: FeatureTask, examples: Iterable[TaskExample]) -> list[Choi
     ]
 
 
-def training_examples(task: FeatureTask, seed: int = 0) -> list[TaskExample]:
+def training_examples(task: FeatureTask) -> list[TaskExample]:
     """Demonstrations to train on, both labels equally often; DataError where a label has none."""
-    rng = Random(f"feature-bias/{task.dataset}/train/{seed}")
+    rng = Random(f"feature-bias/{task.dataset}/train/0")
     each = min(len(task.demos[cell]) for cell in AGREEING)
     if not each:
         raise DataError(f"{task.dataset}: a label has no demonstration to train on")

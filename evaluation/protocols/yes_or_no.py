@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from evaluation.answering.interface import Answer, Answerer, AnswerFile, Asking, named_answerers
 from evaluation.figures import Bars
 from evaluation.frame import Protocol
-from evaluation.headlines import Said, listed
+from evaluation.headlines import Said
 from evaluation.report import Evaluation
 from evaluation.views import View
 from storage.command_line import Named
@@ -91,7 +91,7 @@ def negation(
     """
     from data_modules.tasks.condaqa import read_pairs
 
-    found, reasons = read_pairs(pairs)
+    found, none = read_pairs(pairs)
     questions = [example for pair in found for example in pair.examples()]
 
     def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:
@@ -101,7 +101,9 @@ def negation(
             said = {"prediction_org": org.text, "prediction_mod": mod.text}
             yield {**asdict(pair), **names, **said, **pair_scores(pair, org, mod)}
 
-    left_out = f"Edited passages that make no pair: {listed(reasons)}." if reasons else ""
+    left_out = (
+        f"{none} edited passages make no pair: paraphrases, and where the answer stays." if none else ""
+    )
     protocol = replace(NEGATION, notes=[*NEGATION.notes, left_out])
     return protocol.run(rows, named_answerers(checkpoint, predictions), asking, need="types")
 
