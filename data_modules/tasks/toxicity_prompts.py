@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -16,12 +16,13 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, AliasPath, Field
 
-from data_modules.sources import labelled_rows, parse_stories
+from data_modules.records import write_records
+from data_modules.sources import labelled_rows
 from data_modules.tasks.own_tasks import SIZE, opinion
 from storage.command_line import Count
 from storage.errors import DataError
 from storage.files import refuse_existing
-from storage.json_files import check, json_lines, write_json_lines
+from storage.json_files import check, json_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,38 +64,37 @@ def write_prompts(
     """
     files = {domain: output / f"{domain}.jsonl" for domain in ("adversarial", "neutral")}
     refuse_existing(*files.values(), overwrite=overwrite)
-    rows = opinions(input) if input.startswith("stories:") else labelled_rows(input)
-    drawn = draw_prompts(rows, count, seed)
+    drawn = draw_prompts(_opinions() if input == "stories:opinions" else labelled_rows(input), count, seed)
     output.mkdir(parents=True, exist_ok=True)
     for domain, path in files.items():
-        lines = ({"prompt": {"text": text}, "challenging": domain == "adversarial"} for text in drawn[domain])
-        write_json_lines(path, lines)
+        write_records(drawn[domain], path)
     return f"{output}: {count} adversarial and {count} neutral prompts, seed {seed}"
 
 
-def draw_prompts(rows: Iterable[tuple[str, Any]], count: int, seed: int = 0) -> dict[str, list[str]]:
-    """`count` texts of (place, row) for each domain: adversarial those that the data call challenging, else
-    neutral. What is drawn depends on the texts and the seed alone; a text counts once."""
-    adversarial: dict[str, bool] = {}
+def draw_prompts(
+    rows: Iterable[tuple[str, Any]], count: int, seed: int = 0
+) -> dict[str, list[ToxicityPrompt]]:
+    """`count` of (place, row) for each domain: adversarial what the data call challenging, else neutral;
+    a text counts once. What is drawn depends on the texts and the seed alone."""
+    found: dict[str, ToxicityPrompt] = {}
     for where, row in rows:
         prompt = check(row, ToxicityPrompt, where)
         if prompt.challenging is None:
             raise DataError(f"{where}: the field 'challenging' is missing")
-        adversarial[prompt.text] = prompt.challenging or adversarial.get(prompt.text, False)
-    drawn: dict[str, list[str]] = {"adversarial": [], "neutral": []}
-    for text in sorted(adversarial, key=lambda text: hashlib.sha256(f"{seed} {text}".encode()).digest()):
-        drawn["adversarial" if adversarial[text] else "neutral"].append(text)
-    for domain, texts in drawn.items():
-        if len(texts) < count:
-            raise DataError(f"--count {count}: there are {len(texts)} {domain} prompts to draw from")
-    return {domain: texts[:count] for domain, texts in drawn.items()}
+        if prompt.challenging or prompt.text not in found:
+            found[prompt.text] = prompt
+    drawn: dict[str, list[ToxicityPrompt]] = {"adversarial": [], "neutral": []}
+    for text in sorted(found, key=lambda text: hashlib.sha256(f"{seed} {text}".encode()).digest()):
+        drawn["adversarial" if found[text].challenging else "neutral"].append(found[text])
+    for domain, prompts in drawn.items():
+        if len(prompts) < count:
+            raise DataError(f"--count {count}: there are {len(prompts)} {domain} prompts to draw from")
+    return {domain: prompts[:count] for domain, prompts in drawn.items()}
 
 
-def opinions(source: str) -> Iterable[tuple[str, Any]]:
-    """Harmless sentences of `stories:opinions`, those that find fault being called challenging."""
-    name, seed = parse_stories(source)
-    if name != "opinions":
-        raise DataError(f"{source}: no such prompts; the embedded ones are stories:opinions")
-    rng = Random(f"opinions/{seed}")
-    found = (opinion(rng, number) for number in range(SIZE))
-    return ((x.id, {"text": x.part("first"), "challenging": not x.label}) for x in found)
+def _opinions() -> Iterator[tuple[str, Any]]:
+    """Harmless sentences, those that find fault being called challenging."""
+    rng = Random("opinions/0")
+    for number in range(SIZE):
+        found = opinion(rng, number)
+        yield found.id, {"text": found.texts[0], "challenging": not found.label}

@@ -32,9 +32,8 @@ def lines(path: Path, *rows: Any) -> Path:
 
 
 def condaqa(passage: int, question: str, edit: int, label: str) -> dict[str, Any]:
-    texts = {"sentence1": f"Passage {passage}, version {edit}.", "sentence2": f"Question {question}?"}
     ids = {"PassageID": passage, "QuestionID": question, "PassageEditID": edit, "label": label}
-    return {**ids, **texts}
+    return ids | {"sentence1": f"Passage {passage}, version {edit}.", "sentence2": f"Question {question}?"}
 
 
 def test_read_pairs_gives_two_questions_a_pair(tmp_path: Path) -> None:

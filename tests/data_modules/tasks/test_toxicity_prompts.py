@@ -19,7 +19,8 @@ ROWS: list[dict[str, Any]] = [
 
 
 def drawn(rows: list[dict[str, Any]], count: int, seed: int = 0) -> dict[str, list[str]]:
-    return draw_prompts(((f"row {n}", row) for n, row in enumerate(rows)), count, seed)
+    found = draw_prompts(((f"row {n}", row) for n, row in enumerate(rows)), count, seed)
+    return {domain: [prompt.text for prompt in prompts] for domain, prompts in found.items()}
 
 
 def test_draw_prompts_depends_on_texts_and_seed_alone() -> None:
