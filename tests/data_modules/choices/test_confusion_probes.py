@@ -87,16 +87,11 @@ def test_choice_paralysis_holds_the_right_choice_once_among_donors(
             assert scores == sorted(scores, reverse=True)
 
 
-@given(examples=sets())
-def test_no_question_changes_nothing_but_the_prompt(examples: list[ChoiceQuestion]) -> None:
-    for old, new in zip(examples, no_question(examples), strict=True):
-        assert new == replace(old, prompt="", probe="no_question")
-
-
 MANY = [ChoiceQuestion(str(i), f"how to {i}", (f"right {i}", f"wrong {i}"), 0, "toy") for i in range(200)]
 
 
 def test_probes_draw_by_seed_benchmark_and_probe() -> None:
+    assert no_question(MANY) == [replace(old, prompt="", probe="no_question") for old in MANY]
     other = [replace(example, benchmark="other") for example in MANY]
     drawn = [(MANY, 0, wrong_question), (MANY, 1, wrong_question), (other, 0, wrong_question)]
     first, *rest = (

@@ -24,8 +24,6 @@ def of(feature: FeatureName, **options: Any) -> Recipe:
 CASES: list[tuple[Recipe | str, str, int | None]] = [
     (of("length", words=4), "a b c", 1),
     (of("length", words=4), "a b c d", None),
-    (of("length", words=4), "a b c d e", 0),
-    (of("length", words=4, margin=1), "a b c d e", None),
     ("sa_sentiment_punctuation", "Great! ", 1),
     ("sa_sentiment_punctuation", "Great. Really.", 0),
     ("sa_sentiment_punctuation", "Great?", None),
@@ -56,12 +54,9 @@ def test_predicate_sides(recipe: Recipe | str, texts: str, expected: int | None)
     assert side(recipe, *texts.split("|")) == expected
 
 
-def test_column_names_the_side() -> None:
+def test_columns_name_the_side_and_identities_exclude_texts_about_both() -> None:
     genres = ("government", "telephone", "travel")
     assert [side("nli_entailment_genre_gov_tele", "x", "y", genre=g) for g in genres] == [1, 0, None]
-
-
-def test_identity_excludes_texts_about_both() -> None:
     recipe = of("identity", one="muslim", zero="christian,jewish")
     rows = [(0.9, 0, 0), (0, 0.5, 0), (0, 0, 0.7), (0.6, 0.6, 0), (0.4, "", None), ("", "", "")]
     found = [side(recipe, "x", muslim=m, christian=c, jewish=j) for m, c, j in rows]
