@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from benchmarks import likelihoods, training
@@ -36,10 +35,5 @@ def compare(
             print(likelihoods.measure(questions, model, repeats=repeats), flush=True)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run benchmarks; 2 after a user's mistake."""
-    return run(compare, "python -m benchmarks", None if argv is None else list(argv))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(compare, "python -m benchmarks"))

@@ -5,17 +5,18 @@ from __future__ import annotations
 import datetime
 import platform
 import re
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
-from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import torch
+
+from storage.provenance import versions
 
 
 class Turn(NamedTuple):
@@ -24,8 +25,6 @@ class Turn(NamedTuple):
     rate: float
     """Per second, of what was asked for: the same for all systems."""
     notes: Mapping[str, float]
-    found: Any = None
-    """What systems are to agree on."""
 
 
 def in_turns(
@@ -51,14 +50,13 @@ def in_turns(
 def table(title: str, unit: str, made: Mapping[str, Sequence[Turn]]) -> str:
     """Medians over turns with their range, and how many times as fast the first system is, turn by turn."""
     ours, *_ = made.values()
-    rows = []
-    for system, turns in made.items():
-        ratios = [own.rate / turn.rate for own, turn in zip(ours, turns, strict=True)]
-        row: dict[str, Any] = {"system": system, unit: spread([turn.rate for turn in turns])}
-        row["ours is faster by"] = "" if turns is ours else spread(ratios)
-        row |= {key: spread([turn.notes[key] for turn in turns]) for key in turns[0].notes}
-        rows.append(row)
-    return f"\n{title}, {len(ours)} turns\n\n{pd.DataFrame(rows).to_string(index=False)}\n"
+    rows = [
+        {"system": system, unit: turn.rate, "ours is faster by": own.rate / turn.rate, **turn.notes}
+        for system, turns in made.items()
+        for own, turn in zip(ours, turns, strict=True)
+    ]
+    lines = pd.DataFrame(rows).groupby("system", sort=False).agg(spread)
+    return f"\n{title}, {len(ours)} turns\n\n{lines.reset_index().to_string(index=False)}\n"
 
 
 def spread(values: Sequence[float]) -> str:
@@ -67,7 +65,7 @@ def spread(values: Sequence[float]) -> str:
     >>> spread([2.0, 1.0, 4.0])
     '2 (1 to 4)'
     """
-    low, middle, high = (f"{x:.4g}" for x in (min(values), statistics.median(values), max(values)))
+    low, middle, high = (f"{value:.4g}" for value in np.quantile(values, [0, 0.5, 1]))
     return middle if low == high else f"{middle} ({low} to {high})"
 
 
@@ -78,5 +76,5 @@ def machine() -> str:
     name = found[1] if found else platform.machine()
     if torch.cuda.is_available():
         name += f", {torch.cuda.get_device_name()}"
-    versions = ", ".join(f"{package} {version(package)}" for package in ("torch", "transformers"))
-    return f"{datetime.date.today()}, {name}, {torch.get_num_threads()} threads, {versions}"
+    packages = ", ".join(f"{package} {version}" for package, version in versions().items())
+    return f"{datetime.date.today()}, {name}, {torch.get_num_threads()} threads, {packages}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -80,13 +80,14 @@ def measure(name: str, *, repeats: int) -> str:
     """A table of samples a second, and on a GPU the share of its peak (model FLOPs utilisation)."""
     if "roberta" in name and not torch.cuda.is_available():
         return f"training/{name}: skipped, torch finds no CUDA device here"
+    precision = faster_precision()  # chosen once: the systems' processes inherit it
     with tempfile.TemporaryDirectory() as folder:
         jobs = [(make_job(SHAPES[name], Path(folder), seed),) for seed in range(repeats + 1)]
-        return table(f"training/{name}", "samples/s", in_turns(SYSTEMS, jobs))
+        return table(f"training/{name}, {precision}", "samples/s", in_turns(SYSTEMS, jobs))
 
 
 def make_job(shape: Shape, folder: Path, seed: int) -> Job:
-    """Questions of made-up words with SQuAD's mix of lengths, whose answer is a word of the context."""
+    """Questions of made-up words with SQuAD's mix of lengths; the answer is the context's first word."""
     words, rng = shape.config["vocab_size"] - 7, np.random.default_rng(seed)  # 7: special tokens at most
     path = str(folder / "tokenizer")
     build_tokenizer(shape.architecture, (f"w{i}" for i in range(words))).save_pretrained(path)
@@ -96,25 +97,19 @@ def make_job(shape: Shape, folder: Path, seed: int) -> Job:
     for i, length in enumerate(np.minimum(bins * 8 + rng.integers(0, 8, len(bins)), ENCODING.max_length)):
         drawn = [f"w{word}" for word in rng.integers(0, words, length - special)]
         question, context = drawn[:12], drawn[12:]  # the median question
-        at = int(rng.integers(len(context)))
-        start = sum(len(word) + 1 for word in context[:at])
-        answer = Span(start, start + len(context[at]), context[at])
+        answer = Span(0, len(context[0]), context[0])
         examples.append(QAExample(f"q{i}", " ".join(context), " ".join(question), (answer,), dataset="squad"))
     write_records(examples, file := folder / f"questions_{seed}.jsonl")
     return Job(shape, path, file, seed)
 
 
 class EpochClock(pl.Callback):
-    """Seconds of an epoch, from before its first batch is fetched until its last step."""
-
-    seconds = 0.0
+    """Seconds from before an epoch's first batch is fetched until its last step, without checkpoints."""
 
     def on_train_epoch_start(self, *_: Any) -> None:
-        """Before the first batch is fetched."""
         self.began = now()
 
     def on_train_epoch_end(self, *_: Any) -> None:
-        """After the last step, before checkpoints are written."""
         self.seconds = now() - self.began
 
 
@@ -176,8 +171,7 @@ def plain_lightning(job: Job) -> Turn:
 
     pl.seed_everything(job.seed, verbose=False)
     collator = DataCollatorWithPadding(AutoTokenizer.from_pretrained(job.tokenizer))
-    rows: Any = windows(job)
-    loader: Any = DataLoader(rows, batch_size=job.shape.batch_size, shuffle=True, collate_fn=collator)
+    loader = DataLoader(windows(job), batch_size=job.shape.batch_size, shuffle=True, collate_fn=collator)
     off = dict.fromkeys(
         ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
     )
@@ -194,15 +188,13 @@ SYSTEMS: dict[str, Callable[[Job], Turn]] = {
 }
 
 
-def windows(job: Job) -> list[dict[str, Any]]:
+def windows(job: Job) -> Dataset:
     """The windows of a file as Trainer takes them: the same rows and targets that our DataModule makes."""
     tokenizer = AutoTokenizer.from_pretrained(job.tokenizer)
-    made = encode_questions(list(read_questions(str(job.file))), tokenizer, ENCODING).to_pylist()
-    kept = [name for name in tokenizer.model_input_names if name != "attention_mask"]
-    return [
-        {name: row[name] for name in kept} | {"start_positions": row["start"], "end_positions": row["end"]}
-        for row in made
-    ]
+    made = encode_questions(list(read_questions(str(job.file))), tokenizer, ENCODING)
+    targets = {"start": "start_positions", "end": "end_positions"}
+    inputs = [name for name in tokenizer.model_input_names if name != "attention_mask"]
+    return Dataset(made).rename_columns(targets).select_columns([*inputs, *targets.values()])
 
 
 def model_of(job: Job) -> Any:
@@ -229,21 +221,18 @@ def hugging_face(job: Job, padding: Mapping[str, Any], **options: Any) -> Turn:
     # pools smaller, and pad more.
     pools = partial(transformers.trainer_pt_utils.get_length_grouped_indices, mega_batch_mult=50)
     collator = DataCollatorWithPadding(AutoTokenizer.from_pretrained(job.tokenizer), **padding)
-    with (
-        tempfile.TemporaryDirectory() as root,
-        patch.object(transformers.trainer_pt_utils, "get_length_grouped_indices", pools),
-    ):
-        arguments = transformers.TrainingArguments(root, use_cpu=not torch.cuda.is_available(), **options)
-        rows = Dataset.from_list(windows(job))
-        trainer = transformers.Trainer(model_of(job), arguments, collator, rows, callbacks=[Clock()])
-        trainer.remove_callback(transformers.PrinterCallback)
+    options |= {"output_dir": str(job.file.parent), "use_cpu": not torch.cuda.is_available()}
+    arguments = transformers.TrainingArguments(**options)
+    trainer = transformers.Trainer(model_of(job), arguments, collator, windows(job), callbacks=[Clock()])
+    trainer.remove_callback(transformers.PrinterCallback)
+    with patch.object(transformers.trainer_pt_utils, "get_length_grouped_indices", pools):
         trainer.train()
     return measured(job, clock.seconds)
 
 
 def measured(job: Job, seconds: float) -> Turn:
     """Windows a second; on a GPU with the share of its measured bfloat16 peak (model FLOPs utilisation)."""
-    lengths = [len(row["input_ids"]) for row in windows(job)]
+    lengths = list(map(len, windows(job)["input_ids"]))
     utilisation = {}
     if torch.cuda.is_available():
         one, two = torch.randn(2, 8192, 8192, dtype=torch.bfloat16, device="cuda")
@@ -253,12 +242,12 @@ def measured(job: Job, seconds: float) -> Turn:
     return Turn(len(lengths) / seconds, utilisation)
 
 
-def training_flops(config: Mapping[str, Any], lengths: Iterable[int]) -> int:
+def training_flops(config: Mapping[str, Any], lengths: Sequence[int]) -> int:
     """Floating-point operations of a forward and a backward pass over rows of these lengths, without padding.
 
     Two for every weight and token forwards, four backwards; attention adds 4 x layers x hidden x length^2
     forwards, twice that backwards (Kaplan et al. 2020, section 2.1, with backward passes).
     """
-    rows, hidden, layers = list(lengths), config["hidden_size"], config["num_hidden_layers"]
+    hidden, layers = config["hidden_size"], config["num_hidden_layers"]
     weights = layers * (4 * hidden * hidden + 2 * hidden * config["intermediate_size"]) + 2 * hidden
-    return int(6 * weights * sum(rows) + 12 * layers * hidden * sum(n * n for n in rows))
+    return int(6 * weights * sum(lengths) + 12 * layers * hidden * sum(n * n for n in lengths))

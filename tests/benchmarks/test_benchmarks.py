@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -18,6 +20,7 @@ from transformers import AutoConfig, AutoModelForQuestionAnswering, LlamaConfig,
 
 from benchmarks import likelihoods, training
 from benchmarks.side_by_side import Turn, table
+from data_modules.schema import ChoiceQuestion
 from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 
@@ -44,29 +47,42 @@ def rows_seen() -> Iterator[Counter[tuple[int, ...]]]:
 @pytest.mark.parametrize("name", training.SYSTEMS)
 def test_every_system_trains_once_on_every_window(name: str, tmp_path: Path) -> None:
     job = training.make_job(training.Shape("bert", CONFIG, 13, 4), tmp_path, 0)
-    wanted = Counter(tuple(row["input_ids"]) for row in training.windows(job))
+    wanted = Counter(tuple(ids) for ids in training.windows(job)["input_ids"])
     with rows_seen() as seen:
         assert training.SYSTEMS[name](job).rate > 0
     assert seen == wanted
 
 
-@pytest.mark.parametrize(("rows", "tokens"), [(1, 7), (3, 64)])
-def test_flops_are_counted_as_torch_counts_them(rows: int, tokens: int) -> None:
-    model = AutoModelForQuestionAnswering.from_config(
-        AutoConfig.for_model("bert", **CONFIG), attn_implementation="eager"
-    )
-    at_B = torch.zeros(rows, dtype=torch.int64)
+def test_flops_are_counted_as_torch_counts_them() -> None:
+    config = AutoConfig.for_model("bert", **CONFIG)
+    model = AutoModelForQuestionAnswering.from_config(config, attn_implementation="eager")
+    at_B = torch.zeros(3, dtype=torch.int64)
     with FlopCounterMode(display=False) as counter:
-        model(torch.ones(rows, tokens).long(), start_positions=at_B, end_positions=at_B).loss.backward()
-    assert training.training_flops(CONFIG, [tokens] * rows) == counter.get_total_flops()
+        model(torch.ones(3, 64).long(), start_positions=at_B, end_positions=at_B).loss.backward()
+    assert training.training_flops(CONFIG, [64] * 3) == counter.get_total_flops()
 
 
 def test_ratios_compare_turn_by_turn() -> None:
     """Noise that halves the rates of both systems in one turn cancels out."""
     rates = {"ours": (6.0, 3.0), "theirs": (2.0, 1.0)}
     made = {name: [Turn(rate, {}) for rate in values] for name, values in rates.items()}
-    assert "1.5 (1 to 2)" in table("t", "rows/s", made).splitlines()[-1]
-    assert table("t", "rows/s", made).splitlines()[-1].endswith(" 3")
+    *_, ours, theirs = (" ".join(line.split()) for line in table("t", "rows/s", made).splitlines())
+    assert (ours, theirs) == ("ours 4.5 (3 to 6) 1", "theirs 1.5 (1 to 2) 3")
+
+
+@pytest.mark.parametrize("name", likelihoods.SYSTEMS)
+def test_rates_count_the_questions_that_were_asked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rival's was 300 in its seconds, whatever was asked."""
+    asked = [ChoiceQuestion(str(n), "Why?", ("a", "b", "c")[:n], 0) for n in (2, 3)]
+    exact, clock = [[-1.0] * len(question.choices) for question in asked], iter([10.0, 10.5])
+    model = Mock(choice_logits=lambda asked: [np.full(len(q.choices), -1.0) for q in asked])
+    model.loglikelihood = lambda requests, **_: [(-1.0, True)] * len(requests)
+    monkeypatch.setattr(likelihoods, "our_model", lambda *_: model)
+    monkeypatch.setattr(likelihoods, "their_model", lambda *_: model)
+    monkeypatch.setattr(likelihoods, "import_module", Mock())
+    monkeypatch.setattr(likelihoods, "time", Mock(perf_counter=lambda: next(clock)))
+    turn = likelihoods.answered(likelihoods.SYSTEMS[name], "", asked, exact)
+    assert turn == (4.0, {"questions": 2, "accuracy": 1.0, likelihoods.APART: 0.0})
 
 
 @pytest.mark.skipif(find_spec("lm_eval") is None, reason="lm-eval is not installed")
