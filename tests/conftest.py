@@ -6,14 +6,12 @@ import gc
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 from hypothesis import settings
-
-from tests import forking
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before any test imports transformers
 settings.register_profile("tests", max_examples=25, deadline=None)
@@ -28,15 +26,6 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"needs {folder}")
     return folder
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """One server of processes for all workers."""
-    if not hasattr(config, "workerinput"):
-        running = ExitStack()
-        running.enter_context(forking.server())
-        config.add_cleanup(running.close)
-        config.option.tx = [f"{spec}//python={forking.python()}" for spec in getattr(config.option, "tx", [])]
 
 
 @pytest.fixture(autouse=True, scope="module")

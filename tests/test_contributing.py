@@ -6,10 +6,8 @@ A block opens with its language and file: the whole file, or (`diff`) lines of i
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ import pytest
 from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 from tests.evaluation.cells import Cells
-from tests.forking import python
+from tests.support.processes import Started, run_module
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("configs", "data_modules", "evaluation", "losses", "metrics", "models", "storage", "training")
@@ -51,10 +49,9 @@ class Copy:
 
     def run(self, *arguments: str) -> None:
         """`python -m ...`, as a user of the copy."""
-        command = [python(), "-m", "tests.elsewhere", str(self.root), *arguments]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+        module, *words = arguments
+        code, said = Started(run_module, module, words, self.root, OMP_NUM_THREADS="1").end()
+        assert code == 0, said
 
 
 @pytest.fixture(scope="module")

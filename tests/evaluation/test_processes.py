@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from models.language.text_models import TextFailure
 from storage.finished_work import read_work
 from tests.evaluation.conftest import undrawn
 from tests.evaluation.protocol_cases import CASES, Forwards
-from tests.forking import ended_on_two_ranks, python
+from tests.support.processes import end_on_two_ranks
 
 STOP = 400
 """Calls of modules, about two thirds of what a process makes for consistency-write."""
@@ -113,9 +114,9 @@ def home(room: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With what two processes left in it."""
     root = tmp_path_factory.mktemp("processes")
     (root / "room").symlink_to(room)
-    codes, said = ended_on_two_ranks(both, root, limit_s=300)
-    assert codes == [2, -signal.SIGKILL], "\n".join(said)
-    assert "another process has ended" in said[0]
+    (first, said), (second, _) = end_on_two_ranks(both, root, limit_s=300)
+    assert (first, second) == (2, -signal.SIGKILL), said
+    assert "another process has ended" in said
     return root
 
 
@@ -167,7 +168,10 @@ def test_kept_answers_are_asked_for_once(tmp_path: Path) -> None:
 def test_torchrun_leaves_one_report(home: Path, tmp_path: Path) -> None:
     words = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "evaluation"]
     done = subprocess.run(
-        [python(), *words, *commands(home, tmp_path)["negation"]], capture_output=True, text=True, timeout=120
+        [sys.executable, *words, *commands(home, tmp_path)["negation"]],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count("report: ") == 1

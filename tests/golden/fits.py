@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 import yaml
 
-from tests.forking import python
 from tests.golden.commands import CONFIGS, ROOT, TINY, Room, curves, environment, validated
 
 STEPS = 20
@@ -91,7 +91,7 @@ def sweep(room: Room) -> dict[str, Any]:
         ("sweep", str(file), "--output", str(study), "--workers", "2"),
         ("select", "--study", str(study), "--top", "2", *tests),
     ):
-        command = (python(), "-m", "training", *arguments)
+        command = (sys.executable, "-m", "training", *arguments)
         done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
     points = {}

@@ -23,8 +23,8 @@ from metrics.choices import ChoiceScores
 from metrics.cka import LinearCKA
 from metrics.shift import EmbeddingShift
 from metrics.sum_metric import SumMetric
-from tests.forking import on_two_ranks
 from tests.metrics.batches import answers_batch, embeddings, random_batch, shift_batch, shift_part
+from tests.support.processes import on_two_ranks
 
 N = 31
 Arguments = tuple[Any, ...]

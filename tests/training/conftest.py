@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import subprocess
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,7 +14,7 @@ from data_modules.records import write_records
 from data_modules.stories import groups as story_groups
 from data_modules.stories import questions as stories
 from tests.data_modules.fixtures.squad_files import write_squad
-from tests.forking import python
+from tests.support.processes import launch as start_processes
 from training.cli import main as train
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -44,17 +42,9 @@ def resolved(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return captured.out
 
 
-def launch(command: list[str]) -> tuple[int, str]:
-    """A command in a process of its own: its exit code, and what it said on stderr."""
-    done = subprocess.run(
-        [python(), "-m", "training", *command],
-        cwd=CONFIGS.parent,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    return done.returncode, done.stderr
+def launch(command: list[str], processes: int = 1) -> tuple[int, str]:
+    """A command in processes of its own: its exit code, and what it printed."""
+    return start_processes("training", command, processes)
 
 
 def failing(**options: object) -> str:

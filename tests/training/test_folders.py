@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.forking import python
-from tests.training.conftest import CONFIGS, Commands, metrics_of
+from tests.support.processes import Started, run_module
+from tests.training.conftest import Commands, metrics_of
 from training.cli import main as train
 from training.run import Run
 
@@ -27,18 +26,16 @@ def test_no_version_is_given_twice(tmp_path: Path) -> None:
     assert sorted(versions) == sorted(f"version_{n}" for n in range(160))
 
 
-def start(command: list[str]) -> subprocess.Popen[str]:
-    words = [python(), "-m", "training", *command]
-    return subprocess.Popen(words, cwd=CONFIGS.parent, stderr=subprocess.PIPE, text=True)
+def start(command: list[str]) -> Started:
+    return Started(run_module, "training", command)
 
 
 def test_of_two_fits_of_one_version_one_is_refused(commands: Commands) -> None:
     fit = commands.of("fit", "squad", "bert", "--trainer.max_steps=3", "--run.version=mine")
     together = [start(fit) for _ in range(2)]
-    said = [process.communicate(timeout=300)[1] for process in together]
-    codes = [process.returncode for process in together]
-    assert sorted(codes) == [0, 2], said
-    assert "error: " in said[codes.index(2)]
+    (done, _), (refused, said) = sorted(process.end() for process in together)
+    assert (done, refused) == (0, 2), said
+    assert "error: " in said
     assert metrics_of(commands.root / "squad" / "mine")["step"] == 3
     assert len(list((commands.root / "squad").iterdir())) == 1
 
@@ -51,7 +48,7 @@ def test_a_run_that_is_still_training_is_not_gone_on_with(
     try:
         last = commands.root / "squad" / "version_0" / "checkpoints" / "last.ckpt"
         end = time.monotonic() + 120
-        while not last.exists() and time.monotonic() < end and first.poll() is None:
+        while not last.exists() and time.monotonic() < end and first.is_alive():
             time.sleep(0.1)
         assert last.exists()
         for command in ("fit", "validate"):
@@ -62,7 +59,7 @@ def test_a_run_that_is_still_training_is_not_gone_on_with(
                     train(arguments)
     finally:
         first.kill()
-        first.communicate()
+        first.join()
     # Its death lets the folder go.
     train([*fit, "--trainer.max_epochs=-1", "--trainer.max_steps=100", "--ckpt_path=auto"])
     assert [path.name for path in (commands.root / "squad").iterdir()] == ["version_0"]

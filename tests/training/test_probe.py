@@ -16,7 +16,7 @@ from data_modules.groups_data import GroupsDataModule
 from data_modules.questions_data import Interventions
 from models.backbones import Backbone
 from models.pretrained import load_pretrained
-from tests.forking import on_two_ranks
+from tests.support.processes import on_two_ranks
 from training.probe import LightningProbe, TransformersProbe, probe
 
 LIMIT_S = 120

@@ -31,7 +31,7 @@ TWO = ("--trainer.devices=2", "--trainer.max_epochs=2", "--data.eval_batch_size=
 
 def run(commands: Commands, version: str, *flags: str) -> tuple[int, str]:
     """`fit` on two processes; its exit code, and what it said on stderr."""
-    return launch(arguments(commands, version, *TWO, *flags))
+    return launch(arguments(commands, version, *TWO, *flags), processes=2)
 
 
 def assert_metrics_of_one_process(commands: Commands, home: Path) -> None:
@@ -126,7 +126,7 @@ def test_fsdp_trains_adapters_of_decoders_as_ddp_does(commands: Commands, tmp_pa
     saved = []
     for strategy in ("ddp", "fsdp"):
         own = (*TWO, f"--run.version={strategy}", f"--trainer.strategy={strategy}", "--trainer.max_epochs=1")
-        code, said = launch(commands.of("fit", "lei_few_shot", "llama", *flags, *own))
+        code, said = launch(commands.of("fit", "lei_few_shot", "llama", *flags, *own), processes=2)
         assert code == 0, said
         path = commands.root / "lei_few_shot" / strategy / "checkpoints/last.ckpt"
         saved.append(torch.load(path, weights_only=True)["state_dict"])
@@ -152,7 +152,7 @@ def test_a_failing_process_ends_the_run_with_its_message(
     flags = commands.of("fit", "squad", architecture, *TWO, "--data.qa_batch_size=4")
     flags += [f"--trainer.strategy={strategy}", failing(where=where, rank=rank, kind="mistake", batch=3)]
     began = time.monotonic()
-    code, said = launch(flags)
+    code, said = launch(flags, processes=2)
     assert code != 0, said[-2000:]
     assert time.monotonic() - began < 250  # not the half hour of a collective operation's time limit
     assert f"error: no luck in {where} on process {max(rank, 0)}" in said.splitlines()

@@ -60,7 +60,7 @@ def test_metrics_are_strict_json(commands: Commands, monkeypatch: pytest.MonkeyP
 
 def test_two_processes_end_together(commands: Commands) -> None:
     flags = ("--model.learning_rate=1e30", "--data.qa_batch_size=4", "--trainer.devices=2")
-    code, said = launch(commands.of("fit", "squad", "bert", *flags))
+    code, said = launch(commands.of("fit", "squad", "bert", *flags), processes=2)
     assert code == 1
     assert [
         line

@@ -21,7 +21,6 @@ import pytest
 import yaml
 from optuna.trial import TrialState
 
-from tests.forking import python
 from training.sweep import run as module
 from training.sweep.run import main, shares, sweep_of
 
@@ -83,10 +82,11 @@ def storage(request: pytest.FixtureRequest) -> Iterator[list[str]]:
             subprocess.run([*ctl, "-m", "immediate", "stop"], **options)
 
 
+@pytest.mark.chaos
 def test_a_killed_worker_costs_no_point(tmp_path: Path, storage: list[str]) -> None:
     """Workers train six tiny models; one and its `fit` are killed in the middle of a point."""
     study = tmp_path / "study"
-    command = [python(), "-m", "training", "sweep", written(tmp_path, TINY), f"--output={study}"]
+    command = [sys.executable, "-m", "training", "sweep", written(tmp_path, TINY), f"--output={study}"]
     command += ["--dead-after=4", f"--data.cache={tmp_path}/prepared", *storage]
     workers = [subprocess.Popen(command, cwd=ROOT)]
     wait_for(lambda: list(study.glob("points/*/run/checkpoints/last.ckpt")))
