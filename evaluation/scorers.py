@@ -57,8 +57,7 @@ class Scorer:
 
         from data_modules.encoding.tokenizers import tokenizer_id
         from models.backbones import pick_device
-        from models.checkpoint import fingerprint
-        from models.pretrained import refuse_nonfinite
+        from models.pretrained import fingerprint, refuse_nonfinite
 
         source, _, mapping = name.removeprefix("hf:").partition("?")
         path, _, revision = source.partition("@")

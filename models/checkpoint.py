@@ -20,7 +20,6 @@ from pkgutil import resolve_name
 from typing import Any, Literal, TypeVar, cast
 
 import torch
-import xxhash
 from torch import nn
 
 from models.backbones import (
@@ -300,15 +299,6 @@ def _start(backbone: Backbone, kind: type[M], options: dict[str, Any]) -> M:
     whole = _merged(_whole(info, heads_class(info.heads), info.head_options, backbone))
     log.info("%s: encoder taken over, the heads (%s) start random", path, kind.heads)
     return kind(whole.encoder, info.architecture, **options).train()
-
-
-def fingerprint(model: nn.Module) -> str:
-    """A digest of the names, shapes, dtypes and values of all weights: equal exactly when the model is."""
-    digest = xxhash.xxh3_128()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    return digest.hexdigest()
 
 
 def reading_order(path: str) -> str:

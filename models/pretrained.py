@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+import xxhash
+from torch import Tensor, nn
 
 from models.backbones import ARCHITECTURES, RANDOM, Backbone, CheckpointError
 from storage.json_files import load_json
@@ -50,6 +51,15 @@ def refuse_nonfinite(weights: Mapping[str, Tensor], path: str) -> None:
             f"{path}: {len(wrong)} of {len(weights)} weights are not finite numbers (first: {wrong[0]}): its "
             "training diverged; choose an earlier checkpoint, or train again with a smaller learning rate"
         )
+
+
+def fingerprint(model: nn.Module) -> str:
+    """A digest of the names, shapes, dtypes and values of all weights: equal exactly when the model is."""
+    digest = xxhash.xxh3_128()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def backbone_config(backbone: Backbone) -> PreTrainedConfig:

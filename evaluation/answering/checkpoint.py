@@ -32,9 +32,10 @@ from data_modules.schema import ChoiceQuestion, Group, QAExample
 from evaluation.answering.interface import Ability, Answer, Answerer, Asking, Compute
 from evaluation.processes import kept, shared
 from models.backbones import EncoderModel, pick_device
-from models.checkpoint import fingerprint, load
+from models.checkpoint import load
 from models.heads.choice import ChoiceModel, masked_mean
 from models.heads.span import QAModel, SpanModel
+from models.pretrained import fingerprint
 from models.row_scores import score_rows
 
 GROUPS_AT_ONCE = 16_384

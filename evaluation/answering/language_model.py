@@ -25,17 +25,18 @@ from data_modules.encoding.tokenizers import load_tokenizer
 from data_modules.schema import ChoiceQuestion, Group, QAExample
 from evaluation.answering import prompts
 from evaluation.answering.checkpoint import hold_weights
-from evaluation.answering.interface import LANGUAGE_MODELS, Answer, Answerer, Choosing, Compute, kind_of
+from evaluation.answering.interface import Answer, Answerer, Choosing, Compute, kind_of
 from evaluation.processes import kept, shared
-from models.checkpoint import fingerprint, load
+from models.checkpoint import load
 from models.heads.causal import CausalModel
-from models.language.local_model import Loaded, LocalTextModel
-from models.language.open_model import open_text_model
+from models.language.local_model import LocalTextModel, load_text_model
 from models.language.text_models import PairError, TextFailure, TextModel
 from storage.errors import DataError
 
 UNREPORTED = -100.0
 """The log-probability of a letter that is not among the most probable tokens."""
+REQUESTS_AT_ONCE = 8
+"""Requests that an endpoint gets at the same time."""
 GROUPS_AT_ONCE = 512
 """Groups whose pairs are sorted by length and scored in batches of similar ones."""
 
@@ -51,10 +52,18 @@ def open_language_model(
     Raises:
         ValueError: there is no such model.
     """
+    if path.startswith("openai:"):
+        from models.language.endpoint import EndpointTextModel
+
+        parallel = min(compute.batch_size, REQUESTS_AT_ONCE)
+        return EndpointTextModel(
+            path.removeprefix("openai:"), max_new_tokens=max_new_tokens, parallel=parallel
+        )
     how: dict[str, Any] = {"device": compute.device, "batch_size": compute.batch_size}
     how["max_new_tokens"] = max_new_tokens
-    if path.startswith(LANGUAGE_MODELS):
-        return open_text_model(path, dtype=compute.dtype, chat_template=chat_template is not False, **how)
+    if path.startswith("hf:"):
+        local = path.removeprefix("hf:")
+        return load_text_model(local, dtype=compute.dtype, chat_template=chat_template is not False, **how)
     if kind_of(path) != "causal":
         raise ValueError(f"{path}: is no language model; name a decoder, hf:PATH or openai:MODEL[@URL]")
     model, info = load(path, CausalModel)
@@ -63,8 +72,7 @@ def open_language_model(
     if chat_template is None:
         chat_template = info.encoding.get("prompts", {}).get("chat") != "never"
     tokenizer = load_tokenizer(info.tokenizer, model.architecture)
-    loaded = Loaded(model.encoder, tokenizer, fingerprint(model))
-    return LocalTextModel(path, chat_template=chat_template, loaded=loaded, **how)
+    return LocalTextModel(model.encoder, tokenizer, path, chat_template=chat_template, **how)
 
 
 class LanguageModel(Answerer):

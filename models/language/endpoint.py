@@ -21,7 +21,7 @@ from models.language.text_models import Ability, Settings, TextFailure, TextMode
 
 Answer = TypeVar("Answer")
 
-MAX_LOGPROBS = {"chat": 20, "completions": 5}
+MAX_LOGPROBS = 20
 """How many tokens OpenAI's endpoints report at most."""
 MAX_FAILURES_IN_A_ROW = 25
 """After so many prompts that the endpoint failed on one after the other, going on would waste hours."""
@@ -35,11 +35,9 @@ class EndpointTextModel(TextModel):
     Args:
         model: `MODEL` or `MODEL@BASE_URL`; without one the base URL is OPENAI_BASE_URL or OpenAI's own.
         max_new_tokens: bound on an answer.
-        seed: sent unless 0 (not every endpoint knows it).
         parallel: requests in flight.
         timeout_s: seconds a request may take.
         max_retries: repetitions of a request, with growing pauses, after a timeout, 429 or 5xx.
-        completions: send bare prompts to be continued (`/completions`), not a user's turns.
 
     Raises:
         ValueError: the base URL is not one, or OpenAI's own endpoint is asked without OPENAI_API_KEY.
@@ -54,29 +52,21 @@ class EndpointTextModel(TextModel):
         model: str,
         *,
         max_new_tokens: int = 64,
-        seed: int = 0,
         parallel: int = 8,
         timeout_s: float = 60,
         max_retries: int = 5,
-        completions: bool = False,
     ) -> None:
         import openai
 
         self.model, self.url = model_and_url(model)
         self.name = f"openai:{self.model}@{self.url}"
-        self.parallel, self.completions = parallel, completions
-        seeded, bare = {"seed": seed} if seed else {}, {"completions": True} if completions else {}
-        self.settings: Settings = {"max_new_tokens": max_new_tokens, "temperature": 0, **bare, **seeded}
+        self.parallel = parallel
+        self.settings: Settings = {"max_new_tokens": max_new_tokens, "temperature": 0}
         host = urlsplit(self.url).hostname or ""
         is_openai = host == "openai.com" or host.endswith(".openai.com")
         # OpenAI has renamed the bound; the other endpoints know the old name.
-        self._bound = "max_completion_tokens" if is_openai and not completions else "max_tokens"
-        self._request: dict[str, Any] = {
-            "model": self.model,
-            "temperature": 0,
-            self._bound: max_new_tokens,
-            **seeded,
-        }
+        self._bound = "max_completion_tokens" if is_openai else "max_tokens"
+        self._request: dict[str, Any] = {"model": self.model, "temperature": 0, self._bound: max_new_tokens}
         self._key = os.environ.get("OPENAI_API_KEY", "").strip()
         if not (self._key.isascii() and self._key.isprintable()):
             raise ValueError("OPENAI_API_KEY holds characters that no key has; set it anew")
@@ -99,21 +89,16 @@ class EndpointTextModel(TextModel):
 
         With `top` a token must be the label itself; without, what begins one label alone counts for it.
         """
-        count = top or MAX_LOGPROBS["completions" if self.completions else "chat"]
-        more = {"logprobs": count} if self.completions else {"logprobs": True, "top_logprobs": count}
+        more = {"logprobs": True, "top_logprobs": top or MAX_LOGPROBS}
 
         def read(choice: Any) -> tuple[float, ...] | TextFailure:
             if choice.logprobs is None:
                 raise ValueError(
                     f"{self.name} reports no log-probabilities; choose a model or an endpoint that does"
                 )
-            chat = getattr(choice.logprobs, "content", None)
-            places = choice.logprobs.top_logprobs if chat is None else chat
-            if not len(places):
+            if not choice.logprobs.content:
                 return EMPTY
-            first = places[0]
-            pairs = first.items() if chat is None else [(t.token, t.logprob) for t in first.top_logprobs]
-            tokens = [(str(token), value + 0.0) for token, value in pairs]  # TypeError for what is no number
+            tokens = [(t.token, t.logprob) for t in choice.logprobs.content[0].top_logprobs]
             return label_logprobs(tokens, labels, exact=top > 0)
 
         return self._answers(prompts, {self._bound: 1, **more}, read)
@@ -156,13 +141,9 @@ class EndpointTextModel(TextModel):
         """One request."""
         import openai
 
-        request = self._request | more
+        turns: Any = [{"role": "user", "content": prompt}]
         try:
-            if self.completions:
-                reply: Any = self._client.completions.create(prompt=prompt, **request)
-            else:
-                turns: Any = [{"role": "user", "content": prompt}]
-                reply = self._client.chat.completions.create(messages=turns, **request)
+            reply = self._client.chat.completions.create(messages=turns, **{**self._request, **more})
         except openai.APITimeoutError:
             return TextFailure("the endpoint timed out", reached=False)
         except openai.APIConnectionError:
@@ -184,7 +165,7 @@ class EndpointTextModel(TextModel):
 
 
 def _text(choice: Any) -> str | TextFailure:
-    text = (choice.message.content if hasattr(choice, "message") else choice.text) or ""
+    text = choice.message.content or ""
     text.encode()  # half of a surrogate pair could be written to no file
     return text.strip() or EMPTY
 
@@ -224,12 +205,8 @@ def model_and_url(spec: str) -> tuple[str, str]:
     Raises:
         ValueError: one of them cannot be, or the URL carries secrets.
     """
-    model, at, url = spec.partition("@")
-    if at and not re.search(r"[:/]", url):
-        model, url = spec, ""
-    elif "@http" in url:
-        model, url = re.split(r"@(?=https?://)", spec, maxsplit=1)
-    url = (url or os.environ.get("OPENAI_BASE_URL", "") or OPENAI_URL).rstrip("/")
+    model, *urls = re.split(r"@(?=\w+://|[\w.-]+:\d)", spec, maxsplit=1)
+    url = ("".join(urls) or os.environ.get("OPENAI_BASE_URL", "") or OPENAI_URL).rstrip("/")
     parts = urlsplit(url)
     if parts.username or parts.password or parts.query or parts.fragment:
         raise ValueError("a base URL carries no user, password or query; put the key into OPENAI_API_KEY")

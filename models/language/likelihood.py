@@ -24,6 +24,9 @@ from torch.nn.functional import linear
 VOCABULARY_PART = 16_384
 """Rows of the output embeddings that are cast to float32 at once."""
 
+AT_ONCE = 16
+"""Tokens whose logits are summed at once."""
+
 M = TypeVar("M")
 
 
@@ -97,7 +100,9 @@ def log_likelihoods(model: Any, inputs: Mapping[str, Tensor], continuation_BCE: 
     if logits_KV.dtype != torch.float64:
         logits_KV = logits_KV.float()
     row_BT = (wanted_BT.flatten().cumsum(0) - 1).clamp(min=0).view_as(wanted_BT).gather(1, from_BT)
-    log_prob_BT = logits_KV[row_BT, ids_BT] - logits_KV.logsumexp(-1)[row_BT]
+    # In parts that stay in a CPU's caches.
+    normaliser_K = torch.cat([part_KV.logsumexp(-1) for part_KV in logits_KV.split(AT_ONCE)])
+    log_prob_BT = logits_KV[row_BT, ids_BT] - normaliser_K[row_BT]
     total_BC = torch.where(inside_BCT, log_prob_BT[:, None, :], 0.0).sum(-1)
     return Likelihoods(total_BC, end_BC - start_BC + 1)
 

@@ -6,13 +6,11 @@ Tensor suffixes: N pairs, B batch, T tokens, V vocabulary.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import accumulate, chain, pairwise, takewhile
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,10 +20,9 @@ from models.backbones import pick_device
 from models.cpu_kernels import use_linear_kernels
 from models.language.likelihood import float32_logits, log_likelihoods, padded, reads_side_by_side
 from models.language.next_token import first_tokens, log_probabilities
-from models.language.self_debiasing import DECAY, FLOOR, continued
+from models.language.self_debiasing import DECAY, continued
 from models.language.text_models import Ability, PairError, Settings, TextFailure, TextModel
-from models.pretrained import refuse_nonfinite
-from storage.files import file_digest
+from models.pretrained import fingerprint, refuse_nonfinite
 
 logger = logging.getLogger(__name__)
 
@@ -33,59 +30,45 @@ TEMPLATE_OPTIONS = {"enable_thinking": False, "date_string": "26 Jul 2024"}
 """What chat templates are told, as in training (data_modules/encoding/prompts.py): answers come without a
 train of thought, and no prompt changes with the day."""
 
-TOKENS_AT_ONCE = {"cpu": 1024, "cuda": 32_768}
-"""Tokens of a batch whose likelihoods are wanted: on a CPU more gain nothing."""
+TOKENS_AT_ONCE = {"cpu": 256, "cuda": 32_768}
+"""Tokens of a batch whose likelihoods are wanted: on a CPU more leave the caches, and take more padding."""
 _Behind = dict[tuple[int, ...], dict[tuple[int, ...], list[int]]]
 """Of each prompt what stands behind it, with the numbers of these pairs."""
 
 
-class Loaded(NamedTuple):
-    """A model that was read elsewhere."""
-
-    model: Any
-    tokenizer: Any
-    weights: str
-    """What tells them from others, for remembered answers."""
-
-
 class LocalTextModel(TextModel):
-    """A causal or sequence-to-sequence model of transformers, from a folder or the Hub (safetensors only), or
-    one that is `loaded` already.
+    """A causal or sequence-to-sequence model of transformers, with logits in float32. Its generation settings
+    (such as a repetition penalty) hold, except that decoding is greedy.
 
-    `dtype` is of the weights: auto is float32 on a CPU, where answers then do not depend on the batch, and on
-    a GPU what the model was saved in. Logits are float32 always.
-    Generation settings of the model (such as a repetition penalty) hold, except that decoding is greedy.
-
-    `loaded` is a model with its tokenizer, as of a checkpoint of ours; `path` then is its name.
-
-    Raises:
-        ValueError: the model or its tokenizer cannot be loaded, or there is no such device.
+    Args:
+        model, tokenizer: of transformers.
+        name: what answers are kept under, with a digest of the weights.
+        device: `auto`, or a device of torch; ValueError where there is no such device.
+        max_new_tokens: bound on the length of an answer.
+        batch_size: prompts that are answered at once.
+        chat_template: present prompts as a user's turn, if the tokenizer has a template.
     """
 
     can: frozenset[Ability] = frozenset({"write", "next_token", "likelihood"})
 
     def __init__(
         self,
-        path: str,
+        model: Any,
+        tokenizer: Any,
+        name: str,
         *,
-        max_new_tokens: int = 64,
         device: str = "auto",
-        dtype: str = "auto",
+        max_new_tokens: int = 64,
         batch_size: int = 8,
         chat_template: bool = True,
-        loaded: Loaded | None = None,
     ) -> None:
-        self.name = path if loaded else f"hf:{path}"
+        self.name, self.tokenizer = name, tokenizer
         self.max_new_tokens, self.batch_size = max_new_tokens, batch_size
         self.device = pick_device(device)
         self.tokens_at_once = TOKENS_AT_ONCE.get(self.device.type, TOKENS_AT_ONCE["cuda"])
         self.head: tuple[list[int], Any] = ([], None)
         """What all prompts of the last call begin with, and its keys and values."""
         self._side_by_side: bool | None = None
-        if loaded:
-            model, self.tokenizer = loaded.model.to(self.device), loaded.tokenizer
-        else:
-            model, self.tokenizer = _load(path, self.device, dtype)
         if self.device.type == "cpu" and model.dtype == torch.float32:
             use_linear_kernels(model)
         self.model = float32_logits(model.to(self.device).eval())
@@ -101,16 +84,8 @@ class LocalTextModel(TextModel):
             "temperature": 0,
             "chat_template": self.chat,
             "dtype": str(self.model.dtype).removeprefix("torch."),
-            "weights": loaded.weights if loaded else weights_id(path, self.config),
+            "weights": fingerprint(model),
         }
-        # It would store the settings of its last call too; transformers sets them anew in every call.
-        backend = self.tokenizer.backend_tokenizer
-        backend.no_truncation()
-        backend.no_padding()
-        self.settings["tokenizer"] = hashlib.sha256(backend.to_str().encode()).hexdigest()[:16]
-        if self.chat:
-            template = json.dumps([self.tokenizer.chat_template, TEMPLATE_OPTIONS], sort_keys=True)
-            self.settings["template"] = hashlib.sha256(template.encode()).hexdigest()[:16]
         row = self.tokenizer("a", return_special_tokens_mask=True)
         mask, ids = row["special_tokens_mask"], row["input_ids"]
         self.lead: list[int] = ids[: sum(1 for _ in takewhile(bool, mask))]
@@ -125,6 +100,14 @@ class LocalTextModel(TextModel):
         chosen.do_sample, chosen.num_beams, chosen.max_length = False, 1, None
         chosen.temperature = chosen.top_p = chosen.top_k = None
         chosen.pad_token_id = self.pad
+        # It would store the settings of its last call too; transformers sets them anew in every call.
+        backend = self.tokenizer.backend_tokenizer
+        backend.no_truncation()
+        backend.no_padding()
+        template = self.tokenizer.chat_template if self.chat else None
+        texts = (backend.to_str(), str((template, TEMPLATE_OPTIONS)), chosen.to_json_string())
+        for what, text in zip(("tokenizer", "template", "generation"), texts, strict=True):
+            self.settings[what] = hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def _require_finite(self, _: Any, __: Any, output: Any) -> None:
         """Raise ValueError where a row's last logits overflow: a model would write on, one token for ever."""
@@ -212,14 +195,7 @@ class LocalTextModel(TextModel):
             yield failures.get(i) or found[i]
 
     def continuations(
-        self,
-        prompts: Sequence[str],
-        prefixes: Sequence[Sequence[str]],
-        *,
-        beams: int = 1,
-        seeds: Sequence[int] | None = None,
-        decay: float = DECAY,
-        floor: float = FLOOR,
+        self, prompts: Sequence[str], prefixes: Sequence[str], *, beams: int = 1, decay: float = DECAY
     ) -> Iterator[str]:
         """Exactly `max_new_tokens` more tokens of each prompt, special ones among them; causal models only.
 
@@ -228,27 +204,20 @@ class LocalTextModel(TextModel):
 
         Args:
             prompts: texts that fit the model's context.
-            prefixes: of each prompt what self-debiasing puts before it; as many for all prompts.
-            beams: at least 1; with seeds 1.
-            seeds: one for each prompt, to draw tokens; None takes the likeliest.
-            decay, floor: of self-debiasing, see `self_debiasing.debiased`.
+            prefixes: what self-debiasing puts before each prompt; none is the model as it is.
+            beams: 1 is greedy.
+            decay: of self-debiasing, see `self_debiasing.debiased`.
         """
         for start in range(0, len(prompts), self.batch_size):
-            part = slice(start, start + self.batch_size)
-            prefixed = [
-                self.text_ids([*map("".join, zip(column, prompts[part], strict=True))])
-                for column in zip(*prefixes[part], strict=True)
-            ]
+            part = prompts[start : start + self.batch_size]
             rows = continued(
                 self.model,
-                self.text_ids(prompts[part]),
-                prefixed,
+                self.text_ids(part),
+                [self.text_ids([prefix + prompt for prompt in part]) for prefix in prefixes],
                 new_tokens=self.max_new_tokens,
                 pad=self.pad,
                 beams=beams,
-                seeds=None if seeds is None else seeds[part],
                 decay=decay,
-                floor=floor,
             )
             # Special tokens stay, as the authors' do.
             yield from self.tokenizer.batch_decode(rows, skip_special_tokens=False)
@@ -265,10 +234,6 @@ class LocalTextModel(TextModel):
     def text_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """The same behind what the tokenizer begins texts with: texts that a causal model goes on with."""
         return [[*self.lead, *ids] for ids in self.plain_ids(texts)]
-
-    def token_counts(self, prompts: Sequence[str]) -> list[int]:
-        """How many tokens each prompt has, special ones included."""
-        return [len(ids) for ids in self._prompt_ids(prompts)]
 
     def _prompt_ids(self, prompts: Sequence[str]) -> list[list[int]]:
         if not prompts:
@@ -387,52 +352,33 @@ class LocalTextModel(TextModel):
         return found
 
 
-def _load(path: str, device: torch.device, dtype: str) -> tuple[Any, Any]:
-    config = model_config(path)
-    if dtype == "auto" and device.type == "cpu":
+def load_text_model(
+    path: str, *, device: str = "auto", dtype: str = "auto", **options: Any
+) -> LocalTextModel:
+    """A model of a folder or the Hub (safetensors only).
+
+    Args:
+        path: where it is.
+        device: as of `LocalTextModel`.
+        dtype: of the weights: auto is float32 on a CPU, where answers then do not depend on the batch, and on
+            a GPU what the model was saved in.
+        options: of `LocalTextModel`.
+
+    Raises:
+        ValueError: the model or its tokenizer cannot be loaded, or there is no such device.
+    """
+    if dtype == "auto" and pick_device(device).type == "cpu":
         dtype = "float32"
-    kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     try:
+        config = AutoConfig.from_pretrained(path, trust_remote_code=False)
+        kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-        model = kind.from_pretrained(
-            path,
-            dtype=dtype,
-            use_safetensors=True,
-            trust_remote_code=False,
-        )
+        model = kind.from_pretrained(path, dtype=dtype, use_safetensors=True, trust_remote_code=False)
     except Exception as error:  # OSError, ValueError, KeyError, the bare Exception of tokenizers
-        raise _unusable(path, error) from error
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(f"model {path!r} cannot be loaded: {reason}") from error
     refuse_nonfinite(model.state_dict(), f"hf:{path}")
     if not tokenizer.is_fast or not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):
         # Without a vocabulary transformers makes one up in which every word is unknown.
         raise ValueError(f"model {path!r} has no fast tokenizer with a vocabulary; add the tokenizer's files")
-    return model, tokenizer
-
-
-def model_config(path: str) -> Any:
-    """The configuration of a model, which tells within a blink whether there is one.
-
-    Raises:
-        ValueError: there is none, or transformers does not know its kind.
-    """
-    try:
-        return AutoConfig.from_pretrained(path, trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
-        raise _unusable(path, error) from error
-
-
-def _unusable(path: str, error: Exception) -> ValueError:
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return ValueError(f"model {path!r} cannot be loaded: {reason}")
-
-
-def weights_id(path: str, config: Any) -> str:
-    """The Hub's revision; of a folder a digest of settings and weights, so that answers of a model that was
-    trained on in the same place are not taken for its own."""
-    folder = Path(path)
-    if not folder.exists():
-        return str(getattr(config, "_commit_hash", None) or "")
-    settings = [folder / name for name in ("config.json", "generation_config.json")]
-    weights = [folder] if folder.is_file() else sorted(folder.glob("*.safetensors"))
-    files = [*filter(Path.is_file, settings), *weights]
-    return hashlib.sha256("".join(map(file_digest, files)).encode()).hexdigest()[:32]
+    return LocalTextModel(model, tokenizer, f"hf:{path}", device=device, **options)

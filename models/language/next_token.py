@@ -50,21 +50,6 @@ def first_tokens(tokenizer: Any, labels: Sequence[str], after: str) -> list[int]
     return found
 
 
-def last_tokens(tokenizer: Any, prompt: str, count: int) -> str:
-    """The end of a prompt that has at most `count` tokens, special ones included."""
-    text = prompt
-    while True:
-        row = tokenizer(text, return_offsets_mapping=True, verbose=False)
-        surplus = len(row["input_ids"]) - count
-        if surplus <= 0:
-            return text
-        starts = sorted({start for start, end in row["offset_mapping"] if end > start})
-        if len(starts) <= surplus:
-            return ""
-        # What is left may be tokenised differently, by a token more: then once again.
-        text = text[max(1, starts[surplus]) :]
-
-
 def log_probabilities(
     local: Any, rows: Sequence[list[int]], labels: Sequence[int], top: int
 ) -> list[tuple[float, ...]]:

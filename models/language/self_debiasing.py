@@ -26,8 +26,6 @@ DECAY = 50.0
 """The authors' lambda; the paper's grid is 10, 50, 100."""
 FLOOR = 0.01
 """Nothing gets less than this share of its probability, before normalisation (the authors' epsilon)."""
-TOP_K = 5
-"""How many tokens sampling draws from (the authors' setting)."""
 
 Ids = Sequence[int]
 
@@ -68,39 +66,22 @@ class SelfDebiasing(LogitsProcessor):
         prefixed: K lists of the B texts' token ids, each behind that prefix; the prefix and the text were
             joined before they were tokenised (spec A2). With K = 0 scores pass unchanged.
         pad: any token id; padding stands on the left and is masked.
-        decay, floor: see `debiased`.
-
-    Raises:
-        ValueError: a prefix does not have as many texts as the first, a text has no tokens, or decay or floor
-            are out of range.
+        decay: see `debiased`.
     """
 
     def __init__(
-        self,
-        model: Any,
-        prefixed: Sequence[Sequence[Ids]],
-        *,
-        pad: int,
-        decay: float = DECAY,
-        floor: float = FLOOR,
+        self, model: Any, prefixed: Sequence[Sequence[Ids]], *, pad: int, decay: float = DECAY
     ) -> None:
-        if decay < 0 or not 0 <= floor <= 1:
-            raise ValueError(f"decay must not be below 0 and floor lie in [0, 1], not {decay} and {floor}")
-        if len({len(texts) for texts in prefixed}) > 1 or not all(ids for texts in prefixed for ids in texts):
-            raise ValueError("every prefix needs the same texts, none of them empty")
-        self.model, self.prefixed, self.pad = model, prefixed, pad
-        self.decay, self.floor = decay, floor
+        self.model, self.prefixed, self.pad, self.decay = model, prefixed, pad, decay
         self._cache: Any = None
-        self._mask_KRT: Tensor | None = None
-        self._seen_RT: Tensor | None = None
+        self._mask_KRT: Any = None
+        self._seen_RT: Any = None
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """Scores (R, V) of the next token to log q (R, V)."""
         if not self.prefixed:
             return scores
         count, texts = len(self.prefixed), len(self.prefixed[0])
-        if len(input_ids) % texts:
-            raise ValueError(f"{len(input_ids)} rows of {texts} texts: give generate the plain texts alone")
         if self._seen_RT is None:  # the prefixed texts are read once for all beams of a text
             beams = len(input_ids) // texts
             ids = [row for column in self.prefixed for row in column]
@@ -114,12 +95,10 @@ class SelfDebiasing(LogitsProcessor):
         logits_KRV = logits_MV.view(count, len(input_ids), -1).to(scores.device)
         logits_KRV = logits_KRV.masked_fill(scores == float("-inf"), float("-inf"))
         self._seen_RT = input_ids
-        return debiased(scores, logits_KRV, decay=self.decay, floor=self.floor)
+        return debiased(scores, logits_KRV, decay=self.decay)
 
     def _next(self, input_ids_RT: Tensor) -> Tensor:
         """Reads the newest token behind every prefix: logits ((K * R), V)."""
-        assert self._mask_KRT is not None
-        assert self._seen_RT is not None
         count = len(self.prefixed)
         parent_R = parents(self._seen_RT, input_ids_RT[:, :-1], texts=len(self.prefixed[0]))
         if parent_R is not None:
@@ -135,33 +114,6 @@ class SelfDebiasing(LogitsProcessor):
         return logits_MTV[:, -1]
 
 
-class SeededDraw(LogitsProcessor):
-    """Makes the greedy choice an exact draw from the `top_k` likeliest tokens (the Gumbel-max trick).
-
-    Each text draws from a generator of its own, so that what it gets depends neither on its batch nor on
-    where an interrupted run stopped. To be the last processor.
-
-    Args:
-        seeds: one per text.
-        top_k: how many tokens to draw from; 0 for all.
-    """
-
-    def __init__(self, seeds: Sequence[int], *, top_k: int = TOP_K) -> None:
-        self.top_k = top_k
-        self._generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Scores (B, V) to scores whose largest is the token drawn."""
-        scores_BV = scores.float()
-        if 0 < self.top_k < scores_BV.shape[1]:
-            least_B1 = scores_BV.topk(self.top_k, -1).values[:, -1:]
-            scores_BV = scores_BV.masked_fill(scores_BV < least_B1, float("-inf"))
-        noise_BV = torch.stack(
-            [torch.empty(scores.shape[1]).exponential_(generator=each) for each in self._generators]
-        )
-        return scores_BV - noise_BV.log().to(scores.device)
-
-
 def continued(
     model: Any,
     texts: Sequence[Ids],
@@ -171,14 +123,9 @@ def continued(
     pad: int,
     beams: int = 1,
     decay: float = DECAY,
-    floor: float = FLOOR,
-    seeds: Sequence[int] | None = None,
-    top_k: int = TOP_K,
 ) -> list[list[int]]:
-    """Exactly `new_tokens` more token ids for each text (the end is suppressed), with self-debiasing.
-
-    Greedy, with beams, or with `seeds` (one per text) drawn. The model's own generation settings, such as a
-    repetition penalty, are set aside. The tokens are those of each text on its own.
+    """Exactly `new_tokens` more token ids for each text (the end is suppressed), greedy or with beams. The
+    model's own generation settings, such as a repetition penalty, are set aside.
 
     Args:
         model: a causal model, in evaluation mode.
@@ -186,20 +133,9 @@ def continued(
         prefixed: see `SelfDebiasing`; none is the model as it is.
         new_tokens: at least 1.
         pad: see `SelfDebiasing`.
-        beams: at least 1; with seeds 1.
-        decay, floor: see `debiased`.
-        seeds, top_k: see `SeededDraw`.
-
-    Raises:
-        ValueError: beams with seeds, or as in `SelfDebiasing`.
+        beams: 1 is greedy.
+        decay: see `debiased`.
     """
-    if seeds is not None and beams > 1:
-        raise ValueError("beams are not drawn: choose sampling or beams")
-    processors: list[LogitsProcessor] = []
-    if prefixed:
-        processors.append(SelfDebiasing(model, prefixed, pad=pad, decay=decay, floor=floor))
-    if seeds is not None:
-        processors.append(SeededDraw(seeds, top_k=top_k))
     ids_BT, mask_BT = padded(texts, pad, model.device, left=True)
     own = model.generation_config
     try:
@@ -211,7 +147,7 @@ def continued(
             max_new_tokens=new_tokens,
             num_beams=beams,
             do_sample=False,
-            logits_processor=LogitsProcessorList(processors),
+            logits_processor=LogitsProcessorList([SelfDebiasing(model, prefixed, pad=pad, decay=decay)]),
         )
     finally:
         model.generation_config = own
@@ -226,7 +162,6 @@ def parents(old_RT: Tensor, new_RT: Tensor, *, texts: int) -> Tensor | None:
         return None
     old_BNT, new_BNT = (rows.view(texts, -1, rows.shape[1]) for rows in (old_RT, new_RT))
     same_BNN = (new_BNT[:, :, None] == old_BNT[:, None]).all(-1)
-    assert bool(same_BNN.any(-1).all()), "a row continues none of its text"
     beams = old_BNT.shape[1]
     first_B1 = torch.arange(texts, device=old_RT.device)[:, None] * beams
     return (first_B1 + same_BNN.int().argmax(-1)).flatten()

@@ -33,8 +33,9 @@ from losses.group import ADVERSARIAL, GroupLoss
 from metrics.bias import group_scores
 from metrics.bias.readings import DominantSubject, dominant_subject, pushed_subject
 from models.backbones import Backbone
-from models.checkpoint import fingerprint, load, read_archive, reading_order
+from models.checkpoint import load, read_archive, reading_order
 from models.heads.span import QAModel
+from models.pretrained import fingerprint
 from models.row_scores import score_rows
 from training.modules.qa import QAModule
 from training.stopping.checkpoint_io import AtomicCheckpointIO

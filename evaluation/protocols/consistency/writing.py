@@ -19,7 +19,7 @@ from evaluation.answering.language_model import open_language_model
 from evaluation.processes import kept
 from evaluation.protocols.consistency.specifications import Part
 from models.language.local_model import LocalTextModel
-from models.language.perplexity import RESERVED, chunk_loss, chunks
+from models.language.perplexity import RESERVED, chunk_loss
 from models.language.text_models import TextFailure
 
 WINDOW = 2048 - RESERVED
@@ -103,8 +103,7 @@ class Writer:
     ) -> Iterator[str | TextFailure]:
         """The continuation of each, in order, without the prompt."""
         if self.local is not None:
-            each = [prefixes] * len(prompts)
-            yield from self.local.continuations(prompts, each, beams=self.beams, decay=decay)
+            yield from self.local.continuations(prompts, prefixes, beams=self.beams, decay=decay)
             return
         for answer in self.model.complete(prompts):
             empty = isinstance(answer, TextFailure) and answer.reason == "empty answer"
@@ -125,18 +124,18 @@ class Writer:
             raise ValueError(
                 f"--perplexity: {len(ids)} tokens in chunks of {window}; both must be at least 2"
             )
-        pieces = [(ids[piece.begin : piece.end], piece.targets) for piece in chunks(len(ids), window, window)]
+        pieces = [ids[start : start + window] for start in range(0, len(ids), window)]
         found = self.chunk_losses(pieces, prefixes=self.local.plain_ids(part.texts), decay=decay)
         bar = tqdm(found, f"perplexity, {part.variant}", len(pieces), unit="chunk", disable=None)
         frame = pd.DataFrame([*bar], columns=["default", part.variant])
-        return frame.assign(targets=[targets for _, targets in pieces], unit=frame.index)
+        return frame.assign(targets=[len(piece) for piece in pieces], unit=frame.index)
 
     @kept
     def chunk_losses(
-        self, pieces: Sequence[tuple[list[int], int]], *, prefixes: Sequence[Sequence[int]], decay: float
+        self, pieces: Sequence[list[int]], *, prefixes: Sequence[Sequence[int]], decay: float
     ) -> Iterator[tuple[float, float]]:
-        """The loss of each chunk (ids, and how many of the last ones count) without and with debiasing."""
+        """The loss of each chunk of ids without and with debiasing."""
         local = self.local
         assert local is not None
-        for ids, targets in pieces:
-            yield chunk_loss(local.model, ids, targets, prefixes, pad=local.pad, lead=local.lead, decay=decay)
+        for ids in pieces:
+            yield chunk_loss(local.model, ids, prefixes, pad=local.pad, lead=local.lead, decay=decay)

@@ -40,9 +40,9 @@ class Scripted(TextModel):
 
 def test_failures_carry_their_reason_and_silence_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     model = Scripted("Red.", TextFailure("the endpoint timed out", "60 s"), "Answer:", "No.")
-    monkeypatch.setattr("evaluation.answering.language_model.open_text_model", lambda *_, **__: model)
+    monkeypatch.setattr("evaluation.answering.language_model.load_text_model", lambda *_, **__: model)
     examples = [replace(EXAMPLE, question=f"{i}?") for i in range(4)]
-    answers = list(LanguageModel("openai:scripted", Choosing()).answers(examples))
+    answers = list(LanguageModel("hf:scripted", Choosing()).answers(examples))
     failures = [Answer(1, "", "the endpoint timed out"), Answer(2, "", "empty answer")]
     assert answers == [Answer(0, "Red"), *failures, Answer(3, "no")]
 

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 from transformers import AutoModel, AutoModelForQuestionAnswering
 
-from models.checkpoint import fingerprint, start
+from models.checkpoint import start
 from models.heads.choice import ChoiceModel, Pooling, masked_mean
 from models.heads.span import SpanModel
+from models.pretrained import fingerprint
 from tests.models.tiny import MODELS, NAMES, asked, backbone, call, cls_of, context_of, model, rows, tensors
 
 LOW = torch.finfo(torch.float32).min

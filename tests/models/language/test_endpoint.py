@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 
 from models.language.endpoint import MAX_FAILURES_IN_A_ROW, EndpointTextModel
-from models.language.open_model import open_text_model
 from models.language.text_models import TextFailure
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 
@@ -26,12 +25,12 @@ def test_answers_come_in_order_and_without_a_key() -> None:
         return Reply(f"{prompt}!", delay_s=0.1 if prompt == "prompt 0" else 0)
 
     with serve(slow_first) as endpoint:
-        model = open_text_model(f"openai:m@{endpoint.url}/", max_new_tokens=7, seed=3)
+        model = EndpointTextModel(f"m@{endpoint.url}/", max_new_tokens=7)
         assert list(model.complete(prompts)) == [f"{prompt}!" for prompt in prompts]
         assert model.name == f"openai:m@{endpoint.url}"
-        assert model.settings == {"max_new_tokens": 7, "temperature": 0, "seed": 3}
+        assert model.settings == {"max_new_tokens": 7, "temperature": 0}
         sent = endpoint.requests[0]
-        assert (sent["model"], sent["max_tokens"], sent["temperature"], sent["seed"]) == ("m", 7, 0, 3)
+        assert (sent["model"], sent["max_tokens"], sent["temperature"]) == ("m", 7, 0)
     assert sorted(endpoint.prompts) == sorted(prompts)
 
 
@@ -39,7 +38,7 @@ def test_the_base_url_and_the_key_may_come_from_the_environment(monkeypatch: pyt
     with serve(echo) as endpoint:
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
         monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
-        model = open_text_model("openai:publisher@v2")  # an @ of the model's own
+        model = EndpointTextModel("publisher@v2")  # an @ of the model's own
         assert list(model.complete(["a"])) == ["a!"]
         assert endpoint.requests[0]["model"] == "publisher@v2"
         assert endpoint.authorizations == [f"Bearer {KEY}"]
@@ -109,7 +108,7 @@ def test_nonsense_is_a_failure() -> None:
 @pytest.mark.parametrize("status", [401, 403, 404])
 def test_what_no_prompt_survives_ends_the_run_at_once(status: int) -> None:
     with serve(lambda prompt, before: Reply(status=status)) as endpoint:
-        model = open_text_model(f"openai:m@{endpoint.url}", batch_size=2)
+        model = EndpointTextModel(f"m@{endpoint.url}", parallel=2)
         with pytest.raises(ValueError, match=endpoint.url):
             list(model.complete(["x"] * 50))
         assert len(endpoint.prompts) <= 4
@@ -151,16 +150,15 @@ def test_the_key_never_shows(
 @pytest.mark.parametrize(
     ("spec", "key", "word"),
     [
-        ("openai:gpt", "", "OPENAI_API_KEY"),
-        ("openai:gpt@https://eu.api.openai.com/v1", "", "OPENAI_API_KEY"),
-        ("openai:m@localhost:8000/v1", KEY, "base URL"),
-        ("openai:m@ftp://host", KEY, "base URL"),
-        ("openai:@http://host/v1", KEY, "MODEL"),
-        ("openai:m@http://me:pass@host/v1", KEY, "password"),
-        ("openai:m@http://host/v1?api-key=1", KEY, "query"),
-        ("openai:m@http://host/v1", "sk-\u00e9", "characters"),
-        ("openai:", KEY, "openai:"),
-        ("claude:x", KEY, "claude:x"),
+        ("gpt", "", "OPENAI_API_KEY"),
+        ("gpt@https://eu.api.openai.com/v1", "", "OPENAI_API_KEY"),
+        ("m@localhost:8000/v1", KEY, "base URL"),
+        ("m@ftp://host", KEY, "base URL"),
+        ("@http://host/v1", KEY, "MODEL"),
+        ("m@http://me:pass@host/v1", KEY, "password"),
+        ("m@http://host/v1?api-key=1", KEY, "query"),
+        ("m@http://host/v1", "sk-\u00e9", "characters"),
+        ("", KEY, "MODEL"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_sent(
@@ -168,7 +166,7 @@ def test_mistakes_are_told_before_anything_is_sent(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", key)
     with pytest.raises(ValueError, match=word) as raised:
-        open_text_model(spec)
+        EndpointTextModel(spec)
     assert "pass@" not in str(raised.value)
     assert KEY not in str(raised.value)
 
@@ -178,6 +176,3 @@ def test_what_an_endpoint_is_sent_and_what_it_can_do(monkeypatch: pytest.MonkeyP
     own = EndpointTextModel("gpt-4o-mini", max_new_tokens=9)  # OpenAI's has a new name for the bound
     assert own.name == "openai:gpt-4o-mini@https://api.openai.com/v1"
     assert own._request["max_completion_tokens"] == 9
-    model = open_text_model("openai:m@http://127.0.0.1:1/v1", batch_size=64)
-    assert isinstance(model, EndpointTextModel)
-    assert (model.parallel, model.can) == (8, {"write", "next_token"})

@@ -12,10 +12,9 @@ import torch
 from transformers import AutoTokenizer, MambaConfig, MambaForCausalLM
 
 from models.language import next_token
-from models.language.endpoint import label_logprobs
-from models.language.local_model import LocalTextModel
-from models.language.next_token import first_tokens, last_tokens
-from models.language.open_model import open_text_model
+from models.language.endpoint import EndpointTextModel, label_logprobs
+from models.language.local_model import load_text_model
+from models.language.next_token import first_tokens
 from models.language.text_models import TextFailure
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT
@@ -38,7 +37,7 @@ def test_a_local_model_tells_what_it_tells_of_each_prompt_alone(
 ) -> None:
     """Also where the common beginning of all prompts is read once."""
     monkeypatch.setattr(next_token, "_WORTH_SHARING", sharing)
-    model = LocalTextModel(str(folders[kind]), device="cpu", batch_size=2)
+    model = load_text_model(str(folders[kind]), device="cpu", batch_size=2)
     ids = first_tokens(model.tokenizer, LABELS, "")
     found = list(model.next_token_logprobs(PROMPTS, LABELS))
     found += model.next_token_logprobs(PROMPTS[:4], LABELS)  # one of them is what all begin with
@@ -57,14 +56,14 @@ def test_a_model_without_keys_and_values_reads_every_prompt_whole(
     config = MambaConfig(vocab_size=32, hidden_size=16, num_hidden_layers=1, state_size=4)
     MambaForCausalLM(config).save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(folders["gpt2"]).save_pretrained(tmp_path)
-    model = LocalTextModel(str(tmp_path), device="cpu", batch_size=2)
+    model = load_text_model(str(tmp_path), device="cpu", batch_size=2)
     together = list(model.next_token_logprobs(PROMPTS, LABELS))
     one_by_one = [next(iter(model.next_token_logprobs([prompt], LABELS))) for prompt in PROMPTS]
     assert together == [pytest.approx(found, abs=1e-5) for found in one_by_one]
 
 
 def test_only_the_most_probable_tokens_count_in_parity(folders: dict[str, Path]) -> None:
-    model = LocalTextModel(str(folders["gpt2"]), device="cpu")
+    model = load_text_model(str(folders["gpt2"]), device="cpu")
     tokenizer = model.tokenizer
     for prompt in PROMPTS:
         log_V = next_log_probs(folders["gpt2"], prompt)
@@ -78,16 +77,13 @@ def test_only_the_most_probable_tokens_count_in_parity(folders: dict[str, Path])
 def test_prompts_that_do_not_fit_fail_alone_and_labels_must_begin_differently(
     folders: dict[str, Path],
 ) -> None:
-    model = LocalTextModel(str(folders["gpt2"]), device="cpu")
+    model = load_text_model(str(folders["gpt2"]), device="cpu")
     answers = list(model.next_token_logprobs(["the " * CONTEXT, "the " * (CONTEXT + 1), ""], LABELS))
     assert [isinstance(answer, TextFailure) for answer in answers] == [False, True, True]
     with pytest.raises(ValueError, match="'red' and 'red dog'"):
         list(model.next_token_logprobs(["the cat"], ["red", "red dog"]))
     with pytest.raises(ValueError, match="no tokens"):
         first_tokens(model.tokenizer, ["red", " "], "")
-    tokenizer = AutoTokenizer.from_pretrained(folders["t5"])  # adds </s>
-    assert last_tokens(tokenizer, "the cat sat on the mat", 4).strip() == "on the mat"
-    assert last_tokens(tokenizer, "the cat", 9) == "the cat"
 
 
 def test_tokens_that_begin_one_label_add_up() -> None:
@@ -113,7 +109,7 @@ def test_an_endpoint_tells_the_most_probable_tokens_or_ends_the_run() -> None:
     with serve(
         lambda prompt, before: chat_reply({"0": -0.5, " 1": -1.5} if prompt == "a" else {})
     ) as endpoint:
-        model = open_text_model(f"openai:m@{endpoint.url}")
+        model = EndpointTextModel(f"m@{endpoint.url}")
         answers = list(model.next_token_logprobs(["a", "b"], ("0", "1")))
         assert answers == [pytest.approx((-0.5, -1.5)), TextFailure("empty answer")]
         assert next(iter(model.next_token_logprobs(["a"], ("0", "1"), top=5))) == (-0.5, -math.inf)
@@ -121,24 +117,6 @@ def test_an_endpoint_tells_the_most_probable_tokens_or_ends_the_run() -> None:
     assert (first["logprobs"], first["top_logprobs"], first["max_tokens"]) == (True, 20, 1)
     assert last["top_logprobs"] == 5
     with serve(lambda prompt, before: chat_reply(None)) as endpoint:
-        model = open_text_model(f"openai:m@{endpoint.url}")
+        model = EndpointTextModel(f"m@{endpoint.url}")
         with pytest.raises(ValueError, match="log-probabilities"):
             list(model.next_token_logprobs(["a"], ("0", "1")))
-
-
-def test_bare_prompts_go_to_completions() -> None:
-    told = {
-        "tokens": ["1"],
-        "token_logprobs": [-0.1],
-        "text_offset": [0],
-        "top_logprobs": [{"1": -0.1, "0": -3}],
-    }
-    choice = {"index": 0, "finish_reason": "length", "text": "1 is it", "logprobs": told}
-    body = {"id": "1", "object": "text_completion", "created": 1, "model": "m", "choices": [choice]}
-    with serve(lambda *_: Reply(body=json.dumps(body)), prompt_of=lambda asked: asked["prompt"]) as endpoint:
-        model = open_text_model(f"openai:m@{endpoint.url}", completions=True)
-        assert list(model.next_token_logprobs(["a"], ("0", "1"))) == [pytest.approx((-3, -0.1))]
-        assert list(model.complete(["b"])) == ["1 is it"]
-    assert endpoint.paths == ["/v1/completions"] * 2
-    assert (endpoint.requests[0]["logprobs"], endpoint.requests[0]["max_tokens"]) == (5, 1)
-    assert model.settings["completions"] is True

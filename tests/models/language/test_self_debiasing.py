@@ -28,7 +28,7 @@ from transformers import (
 )
 
 from models.language.likelihood import float32_logits, padded
-from models.language.self_debiasing import SeededDraw, SelfDebiasing, continued, debiased
+from models.language.self_debiasing import SelfDebiasing, continued, debiased
 
 SIZE, END = 31, 30
 TEXTS = [[3, 4, 5, 6], [7, 8], [9, 3, 3, 12, 5]]
@@ -206,24 +206,12 @@ def test_beams_are_those_of_the_authors_rows(beams: int, seed: int) -> None:
     assert all(END not in row for row in expected)  # the end is suppressed, all have the same length
 
 
-@pytest.mark.parametrize("how", [{}, {"beams": 3}, {"seeds": [5, 6, 7]}])
-def test_a_batch_gives_what_each_text_gives_alone(model: Any, how: dict[str, Any]) -> None:
-    together = continued(model, TEXTS, PREFIXED, new_tokens=NEW, pad=END, **how)
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_batch_gives_what_each_text_gives_alone(model: Any, beams: int) -> None:
+    together = continued(model, TEXTS, PREFIXED, new_tokens=NEW, pad=END, beams=beams)
     for i, text in enumerate(TEXTS):
-        own = {"seeds": how["seeds"][i : i + 1]} if "seeds" in how else how
-        alone = continued(model, [text], [[c[i]] for c in PREFIXED], new_tokens=NEW, pad=END, **own)
+        alone = continued(model, [text], [[c[i]] for c in PREFIXED], new_tokens=NEW, pad=END, beams=beams)
         assert alone == together[i : i + 1]
-
-
-def test_seeded_draws_are_exact_and_of_the_likeliest_only() -> None:
-    p = torch.tensor([0.4, 0.3, 0.2, 0.1])
-    count = 4000
-    draw = SeededDraw(range(count), top_k=3)
-    chosen = draw(torch.zeros(count, 1), p.log().repeat(count, 1)).argmax(-1)
-    found = torch.bincount(chosen, minlength=4) / count
-    assert found.tolist() == pytest.approx([4 / 9, 3 / 9, 2 / 9, 0], abs=0.03)
-    again = SeededDraw(range(count), top_k=3)
-    assert torch.equal(chosen, again(torch.zeros(count, 1), p.log().repeat(count, 1)).argmax(-1))
 
 
 def test_a_models_own_settings_are_set_aside_and_put_back(
@@ -236,19 +224,11 @@ def test_a_models_own_settings_are_set_aside_and_put_back(
     assert model.generation_config is own
 
 
-def test_mistakes_are_told(model: Any) -> None:
+def test_a_model_without_keys_and_values_is_refused() -> None:
     recurrent = MambaForCausalLM(MambaConfig(vocab_size=20, hidden_size=8, num_hidden_layers=1)).eval()
     assert len(continued(recurrent, [[3, 4]], new_tokens=2, pad=0)[0]) == 2
-    processor = SelfDebiasing(model, [[[1], [2]]], pad=END)
-    for mistake, word in (
-        (lambda: SelfDebiasing(model, [[[1], [2]], [[1]]], pad=END), "prefix"),
-        (lambda: SelfDebiasing(model, [[[]]], pad=END), "prefix"),
-        (lambda: continued(model, TEXTS, new_tokens=2, pad=END, beams=2, seeds=[1, 2, 3]), "beams"),
-        (lambda: processor(torch.zeros(3, 1, dtype=torch.long), torch.zeros(3, SIZE)), "3 rows"),
-        (lambda: continued(recurrent, [[3, 4]], [[[5, 3, 4]]], new_tokens=2, pad=0), "MambaForCausalLM"),
-    ):
-        with pytest.raises(ValueError, match=word):
-            mistake()
+    with pytest.raises(ValueError, match="MambaForCausalLM"):
+        continued(recurrent, [[3, 4]], [[[5, 3, 4]]], new_tokens=2, pad=0)
 
 
 def test_a_prefix_without_effect_changes_nothing_in_float32() -> None:
