@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation.results import Results
 from evaluation.views import Table, View, make_table, markdown_table
-from storage.files import atomic, file_digest, tidy_end
+from storage.files import atomic, file_digest
 from storage.json_files import plain_json
 from storage.provenance import revision, versions
 
@@ -100,8 +100,7 @@ def claimed(output: Path, *, overwrite: bool) -> Iterator[None]:
                 strangers -= set(report["about"]["files"])
         if strangers:
             raise ValueError(f"--output {output}: {problem} ({', '.join(sorted(strangers)[:3])})")
-        with tidy_end():
-            yield
+        yield
     finally:
         os.close(handle)
         if new:

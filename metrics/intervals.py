@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -36,69 +36,6 @@ class Interval(NamedTuple):
 
 
 NONE = Interval(math.nan, math.nan)
-
-
-def mean_interval(values: Sequence[float], units: Sequence[Any]) -> tuple[float, Interval, int]:
-    """The mean over all values, its bootstrap interval over units, and how many values there are.
-
-    >>> mean_interval([0.0, 1.0], ["a", "b"])
-    (0.5, Interval(low=0.0, high=1.0), 2)
-    """
-    if not len(values):
-        return math.nan, NONE, 0
-    value_N = np.asarray(values, dtype=np.float64)
-    number: dict[Any, int] = {}
-    unit_N = np.array([number.setdefault(unit, len(number)) for unit in units])
-    sums_UC = np.stack([np.bincount(unit_N, value_N), np.bincount(unit_N).astype(float)], axis=1)
-    return float(value_N.mean()), ratio_interval(sums_UC), len(value_N)
-
-
-def ratio_interval(sums_UC: NDArray[np.float64]) -> Interval:
-    """The interval of sum(column 0) / sum(column 1) over units."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return bootstrap(sums_UC, lambda total_RC: total_RC[:, 0] / total_RC[:, 1])
-
-
-def correlation_interval(pairs_N2: Sequence[Sequence[float]]) -> tuple[float, Interval, int]:
-    """Pearson's correlation of two values of each unit, its bootstrap interval over units, and their number.
-
-    NaN where either does not vary. No interval where so few units differ that more than a resample in twenty
-    holds none of them: what is left would look surer than it is.
-
-    >>> correlation_interval([(1, 2), (2, 4), (3, 6)])[0]
-    1.0
-    """
-    if len(pairs_N2) < 2:
-        return math.nan, NONE, len(pairs_N2)
-    values_N2 = np.asarray(pairs_N2, dtype=np.float64)
-    x_N, y_N = (values_N2 - values_N2.mean(0)).T
-    least = 1e-12 * np.maximum(np.array([x_N @ x_N, y_N @ y_N]) / len(x_N), np.finfo(float).tiny)
-    sums_NC, statistic = correlation_sums(x_N, y_N), partial(pearson, least=least)
-    drawn_R = np.concatenate([statistic(w_RN @ sums_NC) for w_RN in resamples(len(sums_NC))])
-    interval = percentiles(drawn_R) if np.isfinite(drawn_R).mean() >= LEVEL else NONE
-    return float(statistic(sums_NC.sum(0, keepdims=True))[0]), interval, len(x_N)
-
-
-def correlation_sums(x_N: NDArray[np.float64], y_N: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What each pair adds to the sums of `pearson`, (N, 6); values around their mean keep most digits."""
-    return np.stack([np.ones_like(x_N), x_N, y_N, x_N**2, y_N**2, x_N * y_N], axis=1)
-
-
-def pearson(
-    total_RC: NDArray[np.float64], least: Sequence[float] | NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Pearson's correlation of sums (R, 6): (R,).
-
-    Args:
-        total_RC: of `correlation_sums`.
-        least: a variance of x, and of y, up to this is rounding: the correlation is NaN.
-    """
-    with np.errstate(invalid="ignore", divide="ignore"):
-        x, y, xx, yy, xy = (total_RC[:, 1:] / total_RC[:, :1]).T
-    x_variance, y_variance = xx - x**2, yy - y**2
-    varies = (x_variance > least[0]) & (y_variance > least[1])
-    r: NDArray[np.float64] = (xy - x * y) / np.sqrt(np.where(varies, x_variance * y_variance, np.nan))
-    return r
 
 
 def bootstrap(sums_UC: NDArray[np.float64], statistic: Statistic) -> Interval:

@@ -4,7 +4,7 @@ The embedding of a whole input is the last hidden state of its CLS token; those 
 states of the story tokens that both inputs share. Source: the paper's h_CLS and h_t; faithfulness spec 4.2.
 
 Shape letters: N examples (B pairs of stories in a batch), T tokens of a half, P pairs of aligned tokens,
-L layers, D hidden, H bins.
+L layers, D hidden.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ from torch.nn.functional import cosine_similarity
 from metrics.sum_metric import SumMetric, check_shapes
 
 
-def cosine(a_ND: Tensor, b_ND: Tensor, eps: float = 1e-8) -> Tensor:
+def cosine(a_ND: Tensor, b_ND: Tensor) -> Tensor:
     """Cosine of the angle between rows, in [-1, 1], as float32 whatever the type of the embeddings.
 
-    bfloat16 keeps three digits and could not tell 0.99 from 0.995. A row shorter than `eps` counts as
-    `eps` long, so the cosine of a zero vector is 0.
+    bfloat16 keeps three digits and could not tell 0.99 from 0.995. The cosine of a zero vector is 0.
 
     Args:
         a_ND: shape (..., D), any float type; b_ND likewise.
-        eps: least length.
 
     Returns:
         Shape (...).
@@ -36,13 +34,8 @@ def cosine(a_ND: Tensor, b_ND: Tensor, eps: float = 1e-8) -> Tensor:
         >>> a_ND, b_ND = torch.tensor([[1., 0.], [3., 4.]]), torch.tensor([[0., 2.], [4., 3.]])
         >>> [round(value, 6) for value in cosine(a_ND, b_ND).tolist()]
         [0.0, 0.96]
-
-    Raises:
-        ValueError: two different shapes.
     """
-    if a_ND.shape != b_ND.shape:
-        raise ValueError(f"embeddings of two shapes: {tuple(a_ND.shape)} and {tuple(b_ND.shape)}")
-    return cosine_similarity(a_ND.float(), b_ND.float(), dim=-1, eps=eps).clamp(-1, 1)
+    return cosine_similarity(a_ND.float(), b_ND.float(), dim=-1).clamp(-1, 1)
 
 
 def pair_cosines(
@@ -63,12 +56,7 @@ def pair_cosines(
         original_cls_B, variant_cls_B: where the classification token stands in either half.
         original_P, variant_P: token index of every common token in either half.
         row_P: which pair it belongs to.
-
-    Raises:
-        ValueError: different numbers of layers.
     """
-    if len(original_LBTD) != len(variant_LBTD):
-        raise ValueError(f"{len(original_LBTD)} and {len(variant_LBTD)} layers of hidden states")
     rows_B = torch.arange(len(original_cls_B), device=original_cls_B.device)
     pairs = list(zip(original_LBTD, variant_LBTD, strict=True))
     cls_cos = [cosine(o[rows_B, original_cls_B], v[rows_B, variant_cls_B]) for o, v in pairs]
@@ -76,17 +64,8 @@ def pair_cosines(
     return torch.stack(cls_cos, -1), torch.stack(token_cos, -1)
 
 
-def histogram_edges(bins: int, device: torch.device | None = None) -> Tensor:
-    """The bins + 1 edges from -1 to 1, float64; the last bin includes 1.
-
-    >>> histogram_edges(4).tolist()
-    [-1.0, -0.5, 0.0, 0.5, 1.0]
-    """
-    return torch.linspace(-1, 1, bins + 1, dtype=torch.float64, device=device)
-
-
 class ShiftSums(NamedTuple):
-    """Sums of u = 1 - cosine: float64, counts and histograms int64.
+    """Sums of u = 1 - cosine: float64, counts int64.
 
     Cosines are close to 1; their squares would cancel in the variance, those of u do not.
     """
@@ -101,8 +80,6 @@ class ShiftSums(NamedTuple):
     pairs: Tensor
     paired: Tensor
     skipped: Tensor
-    cls_histogram_LH: Tensor
-    token_histogram_LH: Tensor
 
 
 class ShiftResult(NamedTuple):
@@ -115,9 +92,6 @@ class ShiftResult(NamedTuple):
     token_std_L: Tensor
     token_macro_L: Tensor
     """Mean over examples of the mean of their token pairs."""
-    cls_histogram_LH: Tensor
-    """Counts in bins over [-1, 1], int64; edges by `histogram_edges`."""
-    token_histogram_LH: Tensor
     n: Tensor
     """Examples; int64, as the next three."""
     pairs: Tensor
@@ -128,14 +102,13 @@ class ShiftResult(NamedTuple):
     """Examples and token pairs left out, since a cosine of theirs is not a finite number in some layer."""
 
 
-def shift_sums(cls_cos_NL: Tensor, token_cos_PL: Tensor, example_P: Tensor, edges_H: Tensor) -> ShiftSums:
+def shift_sums(cls_cos_NL: Tensor, token_cos_PL: Tensor, example_P: Tensor) -> ShiftSums:
     """The sums of one batch. No value travels to the host.
 
     Args:
         cls_cos_NL: cosines of N examples, shape (N, L).
         token_cos_PL: cosines of all their token pairs, shape (P, L).
         example_P: whose pair it is, 0 .. N-1 in any order, shape (P,).
-        edges_H: the H + 1 edges of the histograms' bins.
     """
     fine_N, fine_P = (cos.isfinite().all(1) for cos in (cls_cos_NL, token_cos_PL))
     cls_u_NL, token_u_PL = (
@@ -154,23 +127,7 @@ def shift_sums(cls_cos_NL: Tensor, token_cos_PL: Tensor, example_P: Tensor, edge
         pairs=fine_P.sum(),
         paired=(count_N > 0).sum(),
         skipped=(~fine_N).sum() + (~fine_P).sum(),
-        cls_histogram_LH=histogram(cls_cos_NL, fine_N, edges_H),
-        token_histogram_LH=histogram(token_cos_PL, fine_P, edges_H),
     )
-
-
-def histogram(cos_NL: Tensor, counted_N: Tensor, edges_H: Tensor) -> Tensor:
-    """Counts (L, H) of the counted rows between the H + 1 edges, int64.
-
-    Bins are closed below and open above, but the last one, which includes 1.
-    """
-    layers, bins = cos_NL.shape[1], len(edges_H) - 1
-    bin_NL = torch.bucketize(cos_NL.double().contiguous(), edges_H[1:-1], right=True)
-    place_NL = bin_NL + bins * torch.arange(layers, device=cos_NL.device)
-    counts = torch.zeros(layers * bins, dtype=torch.int64, device=cos_NL.device)
-    # bincount would wait for the device: the size of its result depends on values.
-    counts.index_add_(0, place_NL.flatten(), counted_N.long()[:, None].expand_as(bin_NL).flatten())
-    return counts.view(layers, bins)
 
 
 def shift_result(sums: ShiftSums) -> ShiftResult:
@@ -181,8 +138,6 @@ def shift_result(sums: ShiftSums) -> ShiftResult:
         1 - sums.token_u_L / sums.pairs,
         population_std(sums.token_u_L, sums.token_square_L, sums.pairs),
         1 - sums.macro_u_L / sums.paired,
-        cls_histogram_LH=sums.cls_histogram_LH,
-        token_histogram_LH=sums.token_histogram_LH,
         n=sums.n,
         pairs=sums.pairs,
         paired=sums.paired,
@@ -198,14 +153,11 @@ def population_std(sum_L: Tensor, square_L: Tensor, n: Tensor) -> Tensor:
 class EmbeddingShift(SumMetric):
     """Cosine similarity per layer between original stories and one variant of them, on all processes.
 
-    Micro and macro means, deviations and histograms from sums of fixed size: 16 bytes for each layer and bin.
-
     Args:
         layers: L, 1 for the last layer alone.
-        bins: H, bins over [-1, 1].
 
     Example:
-        >>> metric = EmbeddingShift(layers=1, bins=4)
+        >>> metric = EmbeddingShift(layers=1)
         >>> whose = torch.tensor([0, 0, 1])
         >>> metric.update(torch.tensor([[1.], [.5]]), torch.tensor([[1.], [.8], [.2]]), whose, 2)
         >>> result = metric.compute()
@@ -213,17 +165,15 @@ class EmbeddingShift(SumMetric):
         [0.75, 0.25]
         >>> [round(value.item(), 4) for value in (result.token_mean_L, result.token_macro_L)]
         [0.6667, 0.55]
-        >>> result.cls_histogram_LH.tolist()
-        [[0, 0, 0, 2]]
     """
 
     higher_is_better = None
 
-    def __init__(self, layers: int, bins: int = 100, **kwargs: Any) -> None:
+    def __init__(self, layers: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.layers, self.bins = layers, bins
+        self.layers = layers
         empty, no_rows = torch.zeros(0, layers), torch.zeros(0, dtype=torch.long)
-        like = shift_sums(empty, empty, no_rows, histogram_edges(bins))
+        like = shift_sums(empty, empty, no_rows)
         for name, value in zip(ShiftSums._fields, like, strict=True):
             self.add_sum(name, value.shape, value.dtype)
 
@@ -253,11 +203,10 @@ class EmbeddingShift(SumMetric):
         )
         if example_P.device.type == "cpu" and bool(((example_P < 0) | (example_P >= n_examples)).any()):
             raise ValueError(f"example_P: expected numbers from 0 to {n_examples - 1}")
-        edges_H = histogram_edges(self.bins, cls_cos_NL.device)
-        batch = shift_sums(cls_cos_NL, token_cos_PL, example_P.long(), edges_H)
+        batch = shift_sums(cls_cos_NL, token_cos_PL, example_P.long())
         for state, value in zip(self.sums, batch, strict=True):
             state += value
 
     def compute(self) -> ShiftResult:
-        """Means, deviations and histograms of everything seen."""
+        """Means and deviations of everything seen."""
         return shift_result(self.sums)

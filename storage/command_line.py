@@ -78,9 +78,7 @@ def make_parser(function: Callable[..., Any], prog: str) -> Parser:
 def add_arguments(parser: argparse.ArgumentParser, function: Callable[..., Any]) -> None:
     """Add the parameters of `function` to a parser, and `--debug`."""
     _add(parser, function, {})
-    name, older = DEBUG
-    parser.add_argument(name, action="store_true", help="show where in the code an error arose")
-    parser.add_argument(older, action="store_true", dest="debug", help=argparse.SUPPRESS)
+    parser.add_argument("--debug", action="store_true", help="show where in the code an error arose")
 
 
 def call(function: Callable[..., Any], arguments: argparse.Namespace) -> Any:
@@ -103,10 +101,6 @@ def run(function: Callable[..., Any], prog: str, argv: list[str] | None = None) 
     """Parse and call; returns the exit code of `guarded`."""
     arguments = make_parser(function, prog).parse_args(argv)
     return guarded(lambda: call(function, arguments), arguments.debug)
-
-
-DEBUG = ("--debug", "--traceback")
-"""The flag of every command that shows where in the code an error arose, and its older name."""
 
 
 def guarded(action: Callable[[], Any], debug: bool = False) -> int:

@@ -7,9 +7,7 @@ import errno
 import hashlib
 import os
 import shutil
-import signal
 import stat
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -39,8 +37,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     older = path.with_name(f".{path.name}.{os.getpid()}.old")
     try:
-        with tidy_end():
-            yield temporary
+        yield temporary
         for part in (*temporary.rglob("*"), temporary):
             sync(part)
         if temporary.is_dir() and path.exists():
@@ -61,25 +58,6 @@ def atomic(path: str | Path) -> Iterator[Path]:
                 shutil.rmtree(leftover, ignore_errors=True)
             with suppress(OSError):  # a read-only folder says so even where there is no such file
                 leftover.unlink(missing_ok=True)
-
-
-@contextmanager
-def tidy_end() -> Iterator[None]:
-    """SIGTERM ends the block by SystemExit with the exit code that shells give it, so that what the block has
-    begun is removed; nothing changes where somebody else handles the signal."""
-    main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-
-    def end(*_: object) -> None:
-        raise SystemExit(128 + signal.SIGTERM)
-
-    signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager

@@ -19,9 +19,6 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from storage.errors import DataError
 from storage.files import read_bytes
 from storage.json_files import parse_json
@@ -44,15 +41,14 @@ class FinishedWork:
 
     Args:
         path: the JSONL file, made with the first piece; None remembers for the lifetime of the object.
-        required: fields of text that every record has.
 
     Raises:
         DataError: the file is no such store, or cannot be read or written.
     """
 
-    def __init__(self, path: Path | None, *, required: tuple[str, ...] = ()) -> None:
+    def __init__(self, path: Path | None) -> None:
         self.path = path
-        self._records = {} if path is None else read_work(path, required)
+        self._records = {} if path is None else read_work(path)
         self.found = len(self._records)
         """How many pieces earlier runs left."""
 
@@ -97,23 +93,6 @@ class FinishedWork:
                 self.add(key, **{name: result})
             yield key, self._records[key].get(name)
 
-    def array(self, record: dict[str, Any], name: str, *shape: int) -> NDArray[np.float64]:
-        """Numbers that a record keeps as lists of `shape`; NaN where one is null.
-
-        Raises:
-            DataError: the record holds something else, as after somebody edited the file.
-        """
-        try:
-            numbers = np.array(record.get(name), dtype=np.float64)
-        except (ValueError, TypeError, OverflowError):  # texts, objects, lists of several lengths
-            numbers = np.empty(0)
-        if numbers.shape != shape:
-            raise DataError(
-                f"{self.path}, the record with key {record['key'][:12]}...: the field {name!r} must hold "
-                f"{' x '.join(map(str, shape))} numbers; remove this line"
-            )
-        return numbers
-
 
 def _append(path: Path, line: str) -> None:
     """Append at once, past any buffer: on a full disk (DataError) all lines before this one are there."""
@@ -126,7 +105,7 @@ def _append(path: Path, line: str) -> None:
         raise DataError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def read_work(path: Path, required: tuple[str, ...] = ()) -> dict[str, dict[str, Any]]:
+def read_work(path: Path) -> dict[str, dict[str, Any]]:
     """Records by key; nothing for a file that does not exist. A last line that was cut off while it was
     written is removed from the file, with a warning.
 
@@ -151,9 +130,8 @@ def read_work(path: Path, required: tuple[str, ...] = ()) -> dict[str, dict[str,
                 os.truncate(path, sum(map(len, lines[:-1])))
                 break
             raise DataError(f"{error}; repair or remove the line, or name another file") from None
-        for name in ("key", *required):
-            if not isinstance(record.get(name), str):
-                raise DataError(f"{where}: the field {name!r} must be a text; remove this line")
+        if not isinstance(record.get("key"), str):
+            raise DataError(f"{where}: the field 'key' must be a text; remove this line")
         records[record["key"]] = record
         if not line.endswith(b"\n"):
             _append(path, "")

@@ -9,17 +9,16 @@ not list is a DataError that names the file, the line and the field.
 
 from __future__ import annotations
 
-import json
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from storage.errors import DataError
-from storage.files import open_file, read_bytes, read_text, write_text
+from storage.files import open_file, read_bytes, read_text
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -70,13 +69,6 @@ def json_lines(path: str | Path, kind: Any = Any, *, expected: str = "") -> Iter
                 yield where, parse_json(line.strip(), kind, where)
     if expected and empty:
         raise DataError(f"{path}: holds no rows; expected lines of JSON with {expected}")
-
-
-def write_json_lines(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
-    """Write a file of JSON Lines, whole or not at all; returns how many."""
-    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
-    write_text(Path(path), "".join(lines))
-    return len(lines)
 
 
 def parse_json(text: bytes, kind: type[T], where: str) -> T:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from storage.command_line import DEBUG, one_line
+from storage.command_line import one_line
 from training.configs import checked_configs
 
 CLI_COMMANDS = ("fit", "validate", "test", "predict")
@@ -41,8 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(arguments: list[str]) -> int:
     """The commands of Lightning. `--debug` shows where in the code an error arose."""
-    debug = not set(DEBUG).isdisjoint(arguments)
-    arguments = [argument for argument in arguments if argument not in DEBUG]
+    debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
     try:
         arguments = checked_configs(arguments)
         # After that check, because to import them takes seconds.

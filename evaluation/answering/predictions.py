@@ -13,15 +13,26 @@ JSON Lines, a row an answer:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NotRequired
+
+from typing_extensions import TypedDict
 
 from data_modules.schema import VARIANTS, QAExample
 from evaluation.answering.interface import Answer, Answerer
 from storage.errors import DataError
 from storage.files import file_digest
-from storage.json_files import field, json_lines
+from storage.json_files import json_lines
 
 MISSING = "not among the predictions"
+
+
+class Row(TypedDict):
+    """An answer, or a row of a report."""
+
+    id: str | int
+    answer: str
+    variant: NotRequired[str]
+    prediction: NotRequired[Any]
 
 
 class Predictions(Answerer):
@@ -33,9 +44,8 @@ class Predictions(Answerer):
     def __init__(self, path: str) -> None:
         self.path = path
         self.text_of: dict[tuple[str, str], str] = {}
-        for where, row in json_lines(path, expected="id, variant and answer"):
-            name, text = str(field(row, "id", str | int, where)), field(row, "answer", str, where)
-            variant = str(row.get("variant", "os"))
+        for where, row in json_lines(path, Row, expected="id, variant and answer"):
+            name, variant = str(row["id"]), row.get("variant", "os")
             # The probes' questions are named after their wording.
             key = (name, variant) if variant in VARIANTS else (f"{name} {variant}", "os")
             # examples.jsonl has the right answer as `answer`, the model's as `prediction`.
@@ -43,7 +53,7 @@ class Predictions(Answerer):
                 raise DataError(
                     f"{where}: a second answer to {name!r} in variant {variant}; keep the model's"
                 )
-            self.text_of[key] = text
+            self.text_of[key] = row["answer"]
 
     @property
     def identity(self) -> dict[str, Any]:

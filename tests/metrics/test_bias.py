@@ -15,7 +15,7 @@ from metrics.bias.group_bias import BiasResult, GroupBias, num_pairs, pair_index
 from metrics.bias.group_scores import score_groups, span_score
 from metrics.bias.intervals import ClassGroups, bias_change, estimate_bias, num_resamples, resampled_bias
 from metrics.bias.readings import dominant_subject, planted_correlation, pushed_subject
-from metrics.intervals import RESAMPLES, mean_interval, percentiles, resamples
+from metrics.intervals import RESAMPLES, bootstrap, percentiles, resamples
 from tests.metrics.batches import Batch, naive_c, naive_class, naive_delta, naive_eps, random_batch
 
 EX1 = torch.tensor([[[0.56, 0.30], [0.45, 0.20], [0.28, 0.36], [0.15, 0.56]]], dtype=torch.float64)
@@ -169,7 +169,8 @@ def test_intervals_hold_the_value_and_are_those_of_a_mean() -> None:
         if value.is_floating_point():
             assert bool((low <= value).logical_and(value <= high)[~value.isnan()].all()), name
             assert not low[~value.isnan()].isnan().any()
-    interval = mean_interval(groups.scores.mass_N.tolist(), range(60))[1]
+    sums_UC = np.stack([groups.scores.mass_N.numpy(), np.ones(60)], axis=1)
+    interval = bootstrap(sums_UC, lambda total_RC: total_RC[:, 0] / total_RC[:, 1])
     assert (estimate.low.mass_K.item(), estimate.high.mass_K.item()) == pytest.approx(tuple(interval))
 
 

@@ -57,7 +57,7 @@ def cases() -> dict[str, Case]:
         "bias": Case(lambda: GroupBias(3, 5, 4), tuple(random_batch(N, 3, 5, 4))),
         "answers": Case(lambda: AnswerScores(["yes", "no", "span", "x", "y"]), answers_batch(0, N)),
         "choices": Case(ChoiceScores, (logits, labels, losses.double())),
-        "shift": Case(lambda: EmbeddingShift(3, 20), tuple(shift_batch(N)), shift_part),
+        "shift": Case(lambda: EmbeddingShift(3), tuple(shift_batch(N)), shift_part),
         "cka": Case(lambda: LinearCKA(2, 4, 3), embeddings(N, 4, 3), columns),
     }
 

@@ -8,14 +8,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metrics.shift import EmbeddingShift, cosine, histogram_edges
+from metrics.shift import EmbeddingShift, cosine
 from tests.metrics.batches import SHIFT_LAYERS, ShiftBatch, shift_batch
 
-LAYERS, BINS = SHIFT_LAYERS, 20
+LAYERS = SHIFT_LAYERS
 
 
 def metric_of(*batches: ShiftBatch) -> EmbeddingShift:
-    metric = EmbeddingShift(LAYERS, BINS)
+    metric = EmbeddingShift(LAYERS)
     for batch in batches:
         metric.update(*batch)
     return metric
@@ -24,7 +24,6 @@ def metric_of(*batches: ShiftBatch) -> EmbeddingShift:
 def naive(batch: ShiftBatch) -> dict[str, np.ndarray]:
     cls, token = batch.cls_NL.double().numpy(), batch.token_PL.double().numpy()
     owner = batch.example_P.numpy()
-    edges = histogram_edges(BINS).numpy()
     means = [token[owner == i].mean(0) for i in range(batch.n) if (owner == i).any()]
     return {
         "cls_mean_L": cls.mean(0),
@@ -32,8 +31,6 @@ def naive(batch: ShiftBatch) -> dict[str, np.ndarray]:
         "token_mean_L": token.mean(0),
         "token_std_L": token.std(0),
         "token_macro_L": np.mean(means, axis=0),
-        "cls_histogram_LH": np.stack([np.histogram(cls[:, i], edges)[0] for i in range(LAYERS)]),
-        "token_histogram_LH": np.stack([np.histogram(token[:, i], edges)[0] for i in range(LAYERS)]),
         "n": np.array(batch.n),
         "pairs": np.array(len(token)),
         "paired": np.array(len(means)),
@@ -47,7 +44,7 @@ def test_equals_numpy() -> None:
     for name, expected in naive(batch).items():
         value = getattr(result, name)
         np.testing.assert_allclose(value.numpy(), expected, rtol=0, atol=1e-12, err_msg=name)
-    assert result.cls_histogram_LH.dtype == result.pairs.dtype == torch.int64
+    assert result.pairs.dtype == torch.int64
 
 
 def test_deviation_of_cosines_close_to_1_is_kept() -> None:
@@ -80,7 +77,6 @@ def test_what_is_not_a_number_is_left_out_and_counted() -> None:
     expected = naive(ShiftBatch(batch.cls_NL, token_PL[kept], batch.example_P[kept], 12))
     np.testing.assert_allclose(result.cls_mean_L.numpy(), batch.cls_NL[1:].double().mean(0), atol=1e-12)
     np.testing.assert_allclose(result.token_macro_L.numpy(), expected["token_macro_L"], atol=1e-12)
-    np.testing.assert_array_equal(result.token_histogram_LH.numpy(), expected["token_histogram_LH"])
     assert (result.n, result.pairs, result.skipped) == (11, len(kept), 3)
 
 
@@ -113,7 +109,7 @@ def test_cosine_of_nothing_is_0_and_what_does_not_fit_is_refused() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_update_does_not_wait_for_the_device() -> None:
     batch = shift_batch(40)
-    metric = EmbeddingShift(LAYERS, BINS).to("cuda")
+    metric = EmbeddingShift(LAYERS).to("cuda")
     on_device = ShiftBatch(*(value.cuda() for value in batch[:3]), batch.n)
     torch.cuda.set_sync_debug_mode("error")
     try:

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,20 +60,3 @@ def test_only_files_are_read(reader: str, tmp_path: Path) -> None:
             READERS[reader](path)
     with pytest.raises(DataError, match="/dev/zero: is a device"):
         READERS[reader](Path("/dev/zero"))
-
-
-def test_sigterm_leaves_no_temporary_file(tmp_path: Path) -> None:
-    program = (
-        "import pathlib, sys, time; from storage.files import atomic_text\n"
-        "with atomic_text(sys.argv[1]) as file:\n"
-        "    file.write('half'); print('begun', flush=True); time.sleep(60)\n"
-    )
-    command = [sys.executable, "-c", program, str(tmp_path / "out.txt")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "begun\n"
-    assert len(list(tmp_path.iterdir())) == 1
-    process.terminate()
-    process.communicate(timeout=30)
-    assert process.returncode == 143
-    assert not list(tmp_path.iterdir())

@@ -86,18 +86,3 @@ def test_a_file_that_is_no_store_is_told_and_left_alone(tmp_path: Path, text: st
     with pytest.raises(DataError, match="line 1"):
         FinishedWork(path)
     assert path.read_text() == text
-
-
-def test_numbers_come_back_in_their_shape() -> None:
-    work = FinishedWork(None)
-    record = work.add("k", logits=[[1, 0.1], [None, -2]])
-    assert str(work.array(record, "logits", 2, 2).tolist()) == "[[1.0, 0.1], [nan, -2.0]]"
-
-
-@pytest.mark.parametrize(
-    "value", [[], [1], [[1, 2]], ["x", "y"], [[1], [2, 3]], [{}, {}], [10**400, 1], "ab"]
-)
-def test_numbers_of_another_shape_are_told(value: object) -> None:
-    work = FinishedWork(None)
-    with pytest.raises(DataError, match="logits"):
-        work.array(work.add("k", logits=value), "logits", 2)

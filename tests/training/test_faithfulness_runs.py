@@ -51,8 +51,6 @@ def test_from_fit_to_faithfulness_and_back(
         assert -1 <= after_fit[f"val/shift/cls/{variant}/mean"] <= 1
         assert -1 <= after_fit[f"val/shift/tokens/{variant}/macro"] <= 1
     assert after_fit["val/qa/n"] == 13
-    histograms = json.loads(next((home / "shift").glob("val-*.json")).read_text())
-    assert sum(histograms["val/shift/ts"]["cls"][-1]) == after_fit["val/shift/cls/ts/n"]
 
     # From the checkpoint file alone, in another room, the same numbers.
     report = tmp_path / "report"

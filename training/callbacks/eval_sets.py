@@ -7,16 +7,14 @@
 - bias: <class>/{mu,eta,theta,mean_abs_c,mu_normalised,mass,delta,eps,n}, `unknown` (1 - mass) where it is
   offered, and `selection` where groups of ethical and adversarial advice are there.
 - shift: {cls,tokens}/<variant>/{mean,std} of the last layer (faithfulness spec 4.2), `.../layer_03/...` of
-  the others where every layer is watched; histograms in `shift/<stage>-<step>.json` in the run's folder.
+  the others where every layer is watched.
 - choices: accuracy, loss, n; the loss is that of training, without weights.
 """
 
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -32,7 +30,6 @@ from data_modules.batching.sets import PairSet, QASet
 from data_modules.schema import ADVICE_CLASSES, ANSWER_TYPES
 from metrics.answers import AnswerScores, reference_note, scoring_of
 from metrics.bias.group_bias import GroupBias
-from storage.files import write_text
 
 QA_NAMES = ("em", "f1", "unknown", "n")
 BIAS_NAMES = ("mu", "eta", "theta", "mean_abs_c", "mu_normalised", "mass", "delta", "eps", "n")
@@ -79,22 +76,12 @@ class EvalSetMetrics(pl.Callback):
         update_metric(metric, data, batch, outputs, pl_module)
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Log all values; write the histograms of embedding shift."""
-        stage, histograms = _stage(trainer), {}
+        """Log all values."""
+        stage = _stage(trainer)
         for (name, data), metric in zip(trainer.datamodule.eval_sets[stage], self.metrics, strict=True):
-            result = metric.compute()
-            for value_name, value in named_values(data, result):
+            for value_name, value in named_values(data, metric.compute()):
                 key = metric_key(stage, data.family, name, value_name)
                 pl_module.log(key, value.float(), prog_bar=value_name in IN_PROGRESS_BAR)
-            if isinstance(data, PairSet):
-                histograms[metric_key(stage, "shift", name, data.variant)] = {
-                    "cls": result.cls_histogram_LH.tolist(),
-                    "tokens": result.token_histogram_LH.tolist(),
-                }
-        folder = trainer.log_dir if histograms else None  # asks all processes
-        if folder is not None and trainer.is_global_zero:
-            path = Path(folder) / "shift" / f"{stage}-{trainer.global_step}.json"
-            write_text(path, json.dumps(histograms) + "\n")
 
     on_test_epoch_start = on_validation_epoch_start
     on_test_batch_end = on_validation_batch_end
