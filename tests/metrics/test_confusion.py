@@ -45,9 +45,9 @@ def test_a_worked_example_of_no_right_answer_hits_and_maxprob() -> None:
     assert (found.right_original.tolist(), found.right_changed.tolist()) == ([False, False], [True, True])
 
 
-def test_numbers_of_the_oracle_file(shared: Path) -> None:
-    oracle = json.loads((shared / "oracle/protocols/probes_toy.json").read_text())
-    pre, post = oracle["pre"], oracle["post_noquestion"]
+def test_numbers_of_the_oracle_file(oracle: Path) -> None:
+    toy = json.loads((oracle / "probes_toy.json").read_text())
+    pre, post = toy["pre"], toy["post_noquestion"]
     label = np.array(pre["labels"])
     pre_c, post_c = (softmax(np.array(part["logits"]), axis=1) for part in (pre, post))
     assert pre_c == pytest.approx(np.array(pre["conf"]), abs=1e-14)
@@ -57,11 +57,11 @@ def test_numbers_of_the_oracle_file(shared: Path) -> None:
     assert of.t_against(own, 0.5)[:2] == pytest.approx(post["ttest_conf_vs_1_over_n"])
     lost = of.at_label(pre_c, label) - own
     assert of.t_against(lost, 0)[:2] == pytest.approx(post["paired_t_pre_vs_post"])
-    nra = oracle["no_right_answer"]
+    nra = toy["no_right_answer"]
     found = of.substitution(np.array(nra["pre"]), np.array(nra["post"]), np.array(nra["slot"]))
     for name, values in zip(("ANC", "ANC'", "RAC", "SAC"), found, strict=True):
         assert values == pytest.approx(nra[name]), name
-    paralysed = oracle["def2_choice_paralysis_cp_minus_c"]
+    paralysed = toy["def2_choice_paralysis_cp_minus_c"]
     lost = of.paralysis(np.array([paralysed["c"]]), np.array([paralysed["cp"]]))
     assert lost == pytest.approx(-paralysed["value"])
 

@@ -47,8 +47,8 @@ def test_mean_over_strata_has_no_value_without_a_stratum() -> None:
     np.testing.assert_equal(mean_R, [0.5, np.nan])
 
 
-def test_published_examples(shared: Path) -> None:
-    toy = json.loads((shared / "oracle/protocols/probes_toy.json").read_text())
+def test_published_examples(oracle: Path) -> None:
+    toy = json.loads((oracle / "probes_toy.json").read_text())
     numbers = toy["C_h_acc"]
     ones = {cell: np.array(shares) / 100 for cell, shares in numbers["freq1"].items()}
     for name, in_1_0 in (("h1", ones["1_0"]), ("h2", 1 - ones["1_0"])):

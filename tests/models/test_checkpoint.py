@@ -17,7 +17,6 @@ from models.checkpoint import (
     RECORD,
     START_FROM,
     describe,
-    fingerprint,
     heads_class,
     inspect,
     load,
@@ -28,6 +27,7 @@ from models.heads.answers import RationaleModel
 from models.heads.choice import ChoiceModel
 from models.heads.span import QAModel, SpanModel
 from models.heads.xlnet import XLNetModel
+from models.pretrained import fingerprint
 from tests.models.tiny import (
     ENCODING,
     MODELS,

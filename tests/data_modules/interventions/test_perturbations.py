@@ -64,10 +64,9 @@ def squeezed(text: str) -> str:
         ("hotpot_tiny.json", "os_r", "hotpot/OS-R"),
     ],
 )
-def test_the_worked_examples(shared: Path, source: str, variant: Variant, rows: str) -> None:
-    folder = shared / "oracle" / "semantic_faithfulness"
-    expected = {row["id"]: row for row in json.loads((folder / "expected_words.json").read_text())[rows]}
-    results = [perturb(original, variant) for original in read_questions(folder / source)]
+def test_the_worked_examples(oracle: Path, source: str, variant: Variant, rows: str) -> None:
+    expected = {row["id"]: row for row in json.loads((oracle / "expected_words.json").read_text())[rows]}
+    results = [perturb(original, variant) for original in read_questions(oracle / source)]
     kept = {result.id: result for result in results if isinstance(result, QAExample)}
     assert kept.keys() == expected.keys()
     for name, row in expected.items():

@@ -125,8 +125,7 @@ def test_the_hubs_rows_are_the_same_examples(
         list(read_rows([("hub: row 0", row | {"questions": row["questions"][1:]})], "hub"))
 
 
-def test_the_worked_examples(shared: Path) -> None:
-    oracle = shared / "oracle/semantic_faithfulness"
+def test_the_worked_examples(oracle: Path) -> None:
     rows = json.loads((oracle / "expected_words.json").read_text())["coqa/OS"]
     examples = list(read_questions(oracle / "coqa_tiny.json"))
     assert [example.id for example in examples] == [row["id"] for row in rows]

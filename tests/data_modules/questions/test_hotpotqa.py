@@ -146,8 +146,7 @@ def test_the_offsets_cut_the_sentences_and_the_story_is_their_plain_join(paragra
         assert cuts == [" ".join(sentence.split()) for sentence in sentences]
 
 
-def test_the_worked_examples(shared: Path) -> None:
-    oracle = shared / "oracle/semantic_faithfulness"
+def test_the_worked_examples(oracle: Path) -> None:
     examples = list(read_questions(oracle / "hotpot_tiny.json"))
     documents = json.loads((oracle / "hotpot_tiny.json").read_text())
     rows = json.loads((oracle / "expected_words.json").read_text())["hotpot/OS"]

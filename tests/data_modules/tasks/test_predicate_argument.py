@@ -12,8 +12,8 @@ from data_modules.tasks.predicate_argument import predicate_argument_rows
 ROWS = predicate_argument_rows()
 
 
-def test_predicate_argument_rows_are_the_proposed_stimuli(shared: Path) -> None:
-    path = shared / "oracle" / "semantic_faithfulness" / "predicate_argument_proposal.json"
+def test_predicate_argument_rows_are_the_proposed_stimuli(oracle: Path) -> None:
+    path = oracle / "predicate_argument_proposal.json"
     assert [asdict(row) for row in ROWS] == json.loads(path.read_text())
 
 

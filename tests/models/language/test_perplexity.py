@@ -15,16 +15,15 @@ from tests.models.language.test_self_debiasing import END, PREFIXES, SIZE, naive
 IDS = [5, 9, 2, 2, 17, 4, 8, 1, 23, 11, 0, 7]
 
 
-def test_the_numbers_of_the_oracle(shared: Path) -> None:
-    folder = shared / "oracle/protocols"
-    oracle = json.loads((folder / "selfdebias_tiny_gpt2.json").read_text())
-    model = AutoModelForCausalLM.from_pretrained(folder / "tiny_gpt2").eval()
-    ids = oracle["text"]
-    for row in oracle["ppl"]:
+def test_the_numbers_of_the_oracle(oracle: Path) -> None:
+    numbers = json.loads((oracle / "selfdebias_tiny_gpt2.json").read_text())
+    model = AutoModelForCausalLM.from_pretrained(oracle / "tiny_gpt2").eval()
+    ids = numbers["text"]
+    for row in numbers["ppl"]:
         if row["max_len"] == row["stride"]:  # chunks do not overlap here
             pieces = [ids[at : at + row["stride"]] for at in range(0, len(ids), row["stride"])]
-            how = {"pad": oracle["pad_eos"], "decay": row["lambda"]}
-            losses = [chunk_loss(model, piece, oracle["prefixes"], **how) for piece in pieces]
+            how = {"pad": numbers["pad_eos"], "decay": row["lambda"]}
+            losses = [chunk_loss(model, piece, numbers["prefixes"], **how) for piece in pieces]
             for side, loss in zip(("regular", "debiased"), zip(*losses, strict=True), strict=True):
                 assert math.exp(sum(loss) / len(ids)) == pytest.approx(row[f"ppl_{side}"], rel=1e-5)
 

@@ -132,14 +132,14 @@ def test_a_worked_example() -> None:
     assert ruled_out.tolist() == [[-math.inf, 0.0]]
 
 
-def test_the_toys_of_the_oracle(shared: Path) -> None:
-    oracle = json.loads((shared / "oracle/protocols/selfdebias_toy.json").read_text())
+def test_the_toys_of_the_oracle(oracle: Path) -> None:
+    toys = json.loads((oracle / "selfdebias_toy.json").read_text())
     for decay in (10, 50, 100):
-        toy = oracle[f"toy1_lambda{decay}"]
+        toy = toys[f"toy1_lambda{decay}"]
         plain, prefixed = logs(toy["p_regular"]), logs(*toy["p_biased"])[:, None]
         log_q = debiased(plain, prefixed, decay=decay, floor=toy["epsilon"])[0]
         assert log_q.tolist() == pytest.approx(toy["out_row0_logprob"], abs=1e-5)
-    rows = oracle["toy2_batch2_prefix2_lambda50"]
+    rows = toys["toy2_batch2_prefix2_lambda50"]
     found = RowLayout(2)(torch.zeros(6, 1), torch.tensor(rows["scores_in"]))
     assert torch.allclose(found, torch.tensor(rows["scores_out"]), atol=1e-5)
 
@@ -171,16 +171,15 @@ def test_greedy_tokens_are_those_of_a_naive_loop(kind: str) -> None:
     assert expected != continued(model, TEXTS, new_tokens=NEW, pad=END)  # debiasing does something
 
 
-def test_tokens_and_scores_of_the_oracle(shared: Path) -> None:
-    folder = shared / "oracle/protocols"
-    oracle = json.loads((folder / "selfdebias_tiny_gpt2.json").read_text())
-    model = AutoModelForCausalLM.from_pretrained(folder / "tiny_gpt2").eval()
-    texts, pad = oracle["prompts"], oracle["pad_eos"]
-    prefixed = [[prefix + text for text in texts] for prefix in oracle["prefixes"]]
-    assert continued(model, texts, new_tokens=8, pad=pad) == oracle["default"]["tokens"]
+def test_tokens_and_scores_of_the_oracle(oracle: Path) -> None:
+    found_by = json.loads((oracle / "selfdebias_tiny_gpt2.json").read_text())
+    model = AutoModelForCausalLM.from_pretrained(oracle / "tiny_gpt2").eval()
+    texts, pad = found_by["prompts"], found_by["pad_eos"]
+    prefixed = [[prefix + text for text in texts] for prefix in found_by["prefixes"]]
+    assert continued(model, texts, new_tokens=8, pad=pad) == found_by["default"]["tokens"]
     for decay in (10, 50, 100):
         found = continued(model, texts, prefixed, new_tokens=8, pad=pad, decay=decay)
-        assert found == oracle[f"lambda{decay}"]["tokens"]
+        assert found == found_by[f"lambda{decay}"]["tokens"]
     ids_BT, mask_BT = padded(texts, pad, left=True)
     out = model.generate(
         input_ids=ids_BT,
@@ -194,7 +193,7 @@ def test_tokens_and_scores_of_the_oracle(shared: Path) -> None:
         logits_processor=[SelfDebiasing(model, prefixed, pad=pad, decay=50)],
     )
     found_TB = torch.stack([scores_BV.amax(-1) for scores_BV in out.scores])
-    assert torch.allclose(found_TB, torch.tensor(oracle["lambda50"]["logp"]), atol=1e-4)
+    assert torch.allclose(found_TB, torch.tensor(found_by["lambda50"]["logp"]), atol=1e-4)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

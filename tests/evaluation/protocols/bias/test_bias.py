@@ -99,10 +99,9 @@ def of_class(name: str, checkpoint: str = "a", data: str = "dev") -> dict[str, A
 
 
 @pytest.mark.parametrize("name", ["ex1_unqover_minimal", "ex2_unqover_3subj"])
-def test_measures_equal_unqovers_own(name: str, shared: Path, tmp_path: Path) -> None:
-    folder = shared / "oracle/unqover"
-    expected = json.loads((folder / "expected_full_precision.json").read_text())[name]
-    cells = cells_of(tmp_path, "--predictions", folder / f"{name}.json")
+def test_measures_equal_unqovers_own(name: str, oracle: Path, tmp_path: Path) -> None:
+    expected = json.loads((oracle / "expected_full_precision.json").read_text())[name]
+    cells = cells_of(tmp_path, "--predictions", oracle / f"{name}.json")
     place = {"checkpoint": name, "class": "none"}
     theirs = {"mu": "model_mu", "eta": "model_eta", "delta": "delta_pos_err", "eps": "eps_attr_err"}
     for ours, key in theirs.items():
