@@ -110,7 +110,7 @@ class QuestionsDataModule(TextDataModule):
             seed=seed,
         )
         self.train_qa, self.qa_sources = train_qa, by_stage(val_qa, test_qa, predict_qa)
-        self.encoding, self.interventions = encoding.resolved(architecture, self.tokenizer), interventions
+        self.encoding, self.interventions = encoding.resolved(architecture), interventions
         self.qa_batch_size = qa_batch_size
         self.qa_batches: Literal["similar_length", "random"] = qa_batches
         self.limit_train_qa, self.limit_val_qa = limit_train_qa, limit_val_qa

@@ -54,7 +54,7 @@ def encode_choices(
     if architecture in DECODERS:
         columns = COLUMNS | {"candidate": INTS}
         how = Encoding(max_length=encoding.max_length, prompts=Prompts(chat=encoding.chat))
-        rows = _behind_prompts(questions, tokenizer, how.resolved(architecture, tokenizer))
+        rows = _behind_prompts(questions, tokenizer, how.resolved(architecture))
     else:
         rows = _pairs(questions, tokenizer, encoding.max_length, spaced=architecture == "roberta")
     found = [

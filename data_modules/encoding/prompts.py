@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jinja2 import TemplateError
@@ -94,9 +94,9 @@ def written(tokenizer: Any, messages: Messages, **options: Any) -> str:
 
 
 @cache
-def around_answer(tokenizer: Any, chat: bool) -> tuple[str, list[int]]:
+def around_answer(tokenizer: Any, chat: Literal["auto", "never"]) -> tuple[str, list[int]]:
     """The white space before an answer, and the token that ends it, if there is one."""
-    if not chat:
+    if chat == "never" or not tokenizer.chat_template:
         return " ", [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
     user = {"role": "user", "content": "?"}
     asked = written(tokenizer, [user], add_generation_prompt=True)
@@ -130,8 +130,8 @@ def encode_prompts(
     Raises:
         DataError: a row is longer than allowed, or a text has no tokens; names the record. Nothing is cut.
     """
-    chat = encoding.prompts.chat == "always"
-    space, ending = around_answer(tokenizer, chat)
+    space, ending = around_answer(tokenizer, encoding.prompts.chat)
+    chat = encoding.prompts.chat == "auto" and bool(tokenizer.chat_template)
     ending = ending if end else []
     # Chat templates write all special tokens themselves.
     tokens = partial(tokenizer, add_special_tokens=not chat, verbose=False)

@@ -48,13 +48,13 @@ class Prompts:
         prompt: Messages of a question.
         choice_prompt: Messages of a question between two subjects. If they name `unknown`, it is an answer
             too, and scores are shares among three.
-        chat: Whether the tokenizer's chat template writes them: `auto` where it has one, `always` (an error
-            where it has none), or `never`: they stand behind one another.
+        chat: Whether the tokenizer's chat template writes them: `auto` where it has one, or `never`: they
+            stand behind one another.
     """
 
     prompt: Messages = field(default_factory=lambda: [{"role": "user", "content": QUESTION}])
     choice_prompt: Messages = field(default_factory=lambda: [{"role": "user", "content": CHOICE}])
-    chat: Literal["auto", "always", "never"] = "auto"
+    chat: Literal["auto", "never"] = "auto"
 
     def __post_init__(self) -> None:
         slots = ["advice", "context", "question"]
@@ -104,26 +104,17 @@ class Encoding:
         """How many answers to a question between two subjects are scored."""
         return 2 + any(UNKNOWN in message["content"] for message in self.prompts.choice_prompt)
 
-    def resolved(self, architecture: str, tokenizer: Any = None) -> Encoding:
-        """The same with every `auto` replaced by what it means for an architecture and a tokenizer.
-
-        Raises:
-            DataError: an encoder has prompts; or there is no chat template.
-        """
-        order, max_query, prompts, xlnet = self.order, self.max_query, self.prompts, architecture == "xlnet"
+    def resolved(self, architecture: str) -> Encoding:
+        """The same for an architecture, `order` and `max_query` as this has them. DataError for prompts of an
+        encoder."""
+        order, max_query, xlnet = self.order, self.max_query, architecture == "xlnet"
         if order == "auto":
             order = "context_first" if xlnet else "question_first"
         if max_query == "auto":
             max_query = 128 if xlnet else 64
-        if architecture in DECODERS:
-            template = getattr(tokenizer, "chat_template", None)
-            if prompts.chat == "always" and not template:
-                raise DataError("encoding.prompts.chat: always, but the tokenizer has no chat template")
-            if prompts.chat == "auto":
-                prompts = replace(prompts, chat="always" if template else "never")
-        elif prompts != Prompts():
+        if architecture not in DECODERS and self.prompts != Prompts():
             raise DataError(f"encoding.prompts: are for decoders, and {architecture} is an encoder")
-        return replace(self, order=order, max_query=max_query, prompts=prompts, architecture=architecture)
+        return replace(self, order=order, max_query=max_query, architecture=architecture)
 
 
 class EncodedRow(NamedTuple):

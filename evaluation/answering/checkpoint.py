@@ -118,7 +118,7 @@ class QuestionCheckpoint(Checkpoint):
         encoding: Encoding = self.encoding
         if asking.chat == "never" and self.is_decoder:
             encoding = replace(encoding, prompts=replace(encoding.prompts, chat="never"))
-        self.encoding = encoding.resolved(self.model.architecture, self.tokenizer)
+        self.encoding = encoding.resolved(self.model.architecture)
         self.offers_unknown = self.encoding.candidates == 3
         self.max_new_tokens = asking.max_new_tokens
         lacks: dict[str, set[Ability]] = {"span": {"types"}, "causal": {"mentions"}}
@@ -147,7 +147,7 @@ class QuestionCheckpoint(Checkpoint):
         from data_modules.encoding.prompts import around_answer
 
         data = QASet(examples, self.tokenizer, self.encoding)
-        _, ends = around_answer(self.tokenizer, self.encoding.prompts.chat == "always")
+        _, ends = around_answer(self.tokenizer, self.encoding.prompts.chat)
         texts = [""] * len(examples)
         for index in tqdm(data.batches(self.batch_size), desc=what, unit="batch", disable=None):
             batch = data[index]

@@ -130,7 +130,7 @@ class LEIModule(QAModule):
             )
         data, pushes = self.datamodule, ADVERSARIAL in codes
         encoding = replace(self.encoding, order=self.reference_order)
-        encoding = encoding.resolved(data.architecture, data.tokenizer)
+        encoding = encoding.resolved(data.architecture)
         bare = data.without_advice(encoding, everything=pushes and self.dominance == "sources")
         written = self.dominance == "file"
         self.reference = reference_pass(

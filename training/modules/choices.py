@@ -83,7 +83,7 @@ class ChoiceModule(FineTuning):
         if isinstance(self.model, ChoiceModel):
             return own
         encoding = Encoding(max_length=own.max_length, prompts=Prompts(chat=own.chat))
-        return encoding.resolved(self.model.architecture, self.datamodule.tokenizer)
+        return encoding.resolved(self.model.architecture)
 
     def check_data(self, stage: str) -> None:
         """ValueError for data that no choice is made in, and for rows that do not fit the pooling."""

@@ -121,7 +121,7 @@ class QAModule(FineTuning):
         from data_modules.encoding.prompts import around_answer  # encoders do without it
 
         tokenizer = self.datamodule.tokenizer
-        _, ends = around_answer(tokenizer, self.encoding.prompts.chat == "always")
+        _, ends = around_answer(tokenizer, self.encoding.prompts.chat)
         return decoder.write(batch.inputs, batch.start_B, self.max_answer_tokens, tokenizer, ends)
 
     def decode(self, data: QASet, batch: QABatch, outputs: Mapping[str, Any]) -> Iterator[Answer]:

@@ -147,7 +147,7 @@ PLACES: dict[str, tuple[Messages, Messages, Messages]] = {
 )
 def test_a_row_is_the_conversation_in_the_chat_template(template: str, place: str) -> None:
     tokenizer, (messages, *turns_of) = chat_tokenizer(template), PLACES[place]
-    encoding = Encoding(prompts=Prompts(prompt=messages)).resolved("llama", tokenizer)
+    encoding = Encoding(prompts=Prompts(prompt=messages)).resolved("llama")
 
     def ids(turns: Messages, **options: Any) -> list[int]:
         return tokenizer.apply_chat_template(turns, return_dict=False, **TEMPLATE_OPTIONS, **options)
@@ -174,16 +174,13 @@ def test_choices_stand_behind_a_prompt_in_the_chat_template_or_not(chat: Any, pr
 
 
 def test_chat_that_cannot_be_is_refused() -> None:
-    words, always = build_tokenizer("llama", vocabulary()), Encoding(prompts=Prompts(chat="always"))
-    assert Encoding().resolved("llama", words).prompts.chat == "never"
-    with pytest.raises(DataError, match=r"prompts\.chat: always, but the tokenizer has no chat template"):
-        always.resolved("llama", words)
+    words, never = build_tokenizer("llama", vocabulary()), Encoding(prompts=Prompts(chat="never"))
     with pytest.raises(DataError, match=r"encoding\.prompts: are for decoders, and bert is an encoder"):
-        always.resolved("bert", words)
+        never.resolved("bert")
     with pytest.raises(DataError, match=r"1: prompt and answers take \d+ tokens, 9 are allowed; raise"):
         QASet([BO], words, Encoding(max_length=9).resolved("llama"))
     for template, messages in (("plain", SYSTEM), ("loud", [of_user(QUESTION)])):
         tokenizer = chat_tokenizer(template)
-        encoding = Encoding(prompts=Prompts(prompt=messages)).resolved("llama", tokenizer)
+        encoding = Encoding(prompts=Prompts(prompt=messages)).resolved("llama")
         with pytest.raises(DataError, match=r"the chat template|chat template fails"):
             QASet([BO], tokenizer, encoding)
