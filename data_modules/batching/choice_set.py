@@ -6,16 +6,15 @@ Shape letters: Q questions, N rows (choices), B questions of a batch, C choices,
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from data_modules.batching.sets import ChoiceBatch, numbers, padded, sorted_batches
+from data_modules.batching.sets import ChoiceBatch, pad_rows, sorted_batches
 from data_modules.encoding.choices import ChoiceEncoding, encode_choices
-from data_modules.encoding.tables import flat, in_memory, list_lengths
 from data_modules.schema import ChoiceQuestion
 
 
@@ -27,33 +26,28 @@ class ChoiceSet(Dataset):
     def __init__(
         self, questions: Sequence[ChoiceQuestion], tokenizer: Any, encoding: ChoiceEncoding, architecture: str
     ) -> None:
-        options = {"tokenizer": tokenizer, "encoding": encoding, "architecture": architecture}
-        self.table = in_memory(questions, partial(encode_choices, **options))
-        self.tokenizer = tokenizer
+        self.questions, self.tokenizer = questions, tokenizer
+        self.rows = list(encode_choices(questions, tokenizer, encoding, architecture))
         self.width = encoding.max_length if encoding.padding == "parity" else 0
-        self.behind_prompts = "candidate" in self.table.column_names
-        """Whether all choices of a question stand in one row, as a decoder reads them."""
-        rows_Q = list_lengths(self.table.data, "length")
-        self.counts = list_lengths(self.table.data, "candidate") // 2 if self.behind_prompts else rows_Q
+        self.counts = np.array([len(question.choices) for question in questions], np.int64)
         """Choices of every question."""
-        starts, length_N = np.cumsum(rows_Q) - rows_Q, flat(self.table.data, "length").astype(np.int64)
-        self.lengths = np.maximum.reduceat(length_N, starts) if len(starts) else starts
+        longest = [max(len(row.input_ids_T) for row in rows) for rows in self.rows]
+        self.lengths = np.array(longest, np.int64)
         """Tokens of the longest row of every question."""
 
     def __len__(self) -> int:
-        return len(self.table)
+        return len(self.questions)
 
     def __getitem__(self, index: Sequence[int]) -> ChoiceBatch:
-        table, B = self.table[list(index)], len(index)
-        columns_N = (flat(table, name) for name in ("input_ids", "token_type_ids", "length"))
-        inputs, shift_R, _ = padded(self.tokenizer, *columns_N, width=self.width)
+        asked, rows = [self.questions[i] for i in index], [*chain(*(self.rows[i] for i in index))]
+        inputs, _, shift_R = pad_rows(rows, self.tokenizer, width=self.width)
         candidate_BCE = None
-        if self.behind_prompts:
-            candidate_BCE = numbers(table, "candidate").view(B, -1, 2) + shift_R.view(B, 1, 1)
+        if rows[0].spans:
+            candidate_BCE = torch.tensor([row.spans for row in rows]) + shift_R.view(-1, 1, 1)
         return ChoiceBatch(
-            inputs={name: rows.view(B, -1, rows.shape[-1]) for name, rows in inputs.items()},
-            label_B=numbers(table, "label"),
-            unknown_B=torch.tensor(table.column("unknown").to_pylist()),
+            inputs={name: rows_RT.unflatten(0, (len(index), -1)) for name, rows_RT in inputs.items()},
+            label_B=torch.tensor([question.label for question in asked]),
+            unknown_B=torch.tensor([question.target == "unknown" for question in asked]),
             candidate_BCE=candidate_BCE,
             example_B=torch.tensor(index),
         )

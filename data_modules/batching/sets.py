@@ -150,11 +150,11 @@ def padded(
     return inputs, torch.from_numpy(shift_R), masks
 
 
-def pad_rows(rows: Sequence[EncodedRow], tokenizer: Any) -> tuple[Inputs, Tensor, Tensor]:
+def pad_rows(rows: Sequence[EncodedRow], tokenizer: Any, *, width: int = 0) -> tuple[Inputs, Tensor, Tensor]:
     """Inputs (R, T), context (R, T), True at context tokens, and columns of padding before each row (R,)."""
     ids_N, types_N, offsets_NE = (np.concatenate([row[column] for row in rows]) for column in range(3))
-    length_R = np.array([len(row.input_ids_T) for row in rows])
-    inputs, shift_R, masks = padded(tokenizer, ids_N, types_N, length_R, context=offsets_NE[:, 0] >= 0)
+    columns = ids_N, types_N, np.array([len(row.input_ids_T) for row in rows])
+    inputs, shift_R, masks = padded(tokenizer, *columns, width=width, context=offsets_NE[:, 0] >= 0)
     return inputs, masks["context"], shift_R
 
 

@@ -3,21 +3,15 @@ behind their prompt in one row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 
 from data_modules.encoding.prompts import CHOOSE, Prompt, encode_prompts
-from data_modules.encoding.tables import BYTES, INTS
-from data_modules.encoding.windows import Encoding, Prompts
+from data_modules.encoding.windows import EncodedRow, Encoding, Prompts
 from data_modules.schema import DECODERS, ChoiceQuestion
-
-COLUMNS = {"input_ids": INTS, "token_type_ids": BYTES, "length": INTS}
-COLUMNS |= {"id": pa.string(), "label": pa.int64(), "unknown": pa.bool_()}
 
 
 @dataclass(kw_only=True)
@@ -37,12 +31,15 @@ class ChoiceEncoding:
     padding: Literal["dynamic", "parity"] = "dynamic"
     chat: Literal["auto", "never"] = "auto"
 
+    def of_decoder(self, architecture: str) -> Encoding:
+        """The same, as all checkpoints of decoders have it."""
+        return Encoding(max_length=self.max_length, prompts=Prompts(chat=self.chat)).resolved(architecture)
+
 
 def encode_choices(
     questions: Sequence[ChoiceQuestion], tokenizer: Any, encoding: ChoiceEncoding, architecture: str
-) -> pa.Table:
-    """A row for every question: the tokens of its choices one after the other, and `length` of each; of a
-    decoder those of the prompt and all choices, and `candidate`, the first and last token of each choice.
+) -> Iterator[list[EncodedRow]]:
+    """The rows of every question: one for each choice; of a decoder a single one, with the `spans` of all.
 
     An empty prompt stays an empty first segment: `<s></s></s> choice </s>`. RoBERTa gets a space before each
     text that is not empty and does not begin with one, as in the middle of a sentence.
@@ -50,44 +47,24 @@ def encode_choices(
     Raises:
         DataError: a decoder's row is too long.
     """
-    columns = COLUMNS
     if architecture in DECODERS:
-        columns = COLUMNS | {"candidate": INTS}
-        how = Encoding(max_length=encoding.max_length, prompts=Prompts(chat=encoding.chat))
-        rows = _behind_prompts(questions, tokenizer, how.resolved(architecture))
-    else:
-        rows = _pairs(questions, tokenizer, encoding.max_length, spaced=architecture == "roberta")
-    found = [
-        {**row, "id": question.id, "label": question.label, "unknown": question.target == "unknown"}
-        for question, row in zip(questions, rows, strict=True)
-    ]
-    return pa.Table.from_pylist(found, pa.schema(columns))
+        prompts = map(_prompt, questions)
+        for row in encode_prompts(prompts, tokenizer, encoding.of_decoder(architecture)):
+            yield [row]
+        return
 
-
-def _behind_prompts(
-    questions: Iterable[ChoiceQuestion], tokenizer: Any, encoding: Encoding
-) -> Iterator[dict[str, Any]]:
-    prompts = []
-    for question in questions:
-        text = CHOOSE.format(prompt=question.prompt.strip()).strip()
-        choices = [choice.strip() for choice in question.choices]
-        prompts.append(
-            Prompt([{"role": "user", "content": text}], text, 0, choices, f"question {question.id}")
-        )
-    for row in encode_prompts(prompts, tokenizer, encoding):
-        tokens = {"input_ids": row.input_ids_T, "token_type_ids": row.token_type_ids_T}
-        yield tokens | {"length": [len(row.input_ids_T)], "candidate": np.ravel(row.spans)}
-
-
-def _pairs(
-    questions: Iterable[ChoiceQuestion], tokenizer: Any, max_length: int, *, spaced: bool
-) -> Iterator[dict[str, Any]]:
     def written(text: str) -> str:
-        return f" {text}" if spaced and text and not text[0].isspace() else text
+        spaced = architecture == "roberta" and text and not text[0].isspace()
+        return f" {text}" if spaced else text
 
-    options = {"truncation": "longest_first", "max_length": max_length, "return_token_type_ids": True}
-    for question in questions:
+    for example, question in enumerate(questions):
         pairs = [(written(question.prompt), written(choice)) for choice in question.choices]
-        rows = tokenizer(pairs, **options)
-        tokens = {name: list(chain(*rows[name])) for name in ("input_ids", "token_type_ids")}
-        yield tokens | {"length": [len(row) for row in rows["input_ids"]]}
+        rows = tokenizer(pairs, truncation="longest_first", max_length=encoding.max_length).encodings
+        tokens = ((np.array(row.ids, np.int32), np.array(row.type_ids, np.uint8)) for row in rows)
+        yield [EncodedRow(*both, np.full((len(both[0]), 2), -1), 0, example) for both in tokens]
+
+
+def _prompt(question: ChoiceQuestion) -> Prompt:
+    text = CHOOSE.format(prompt=question.prompt.strip()).strip()
+    choices = [choice.strip() for choice in question.choices]
+    return Prompt([{"role": "user", "content": text}], text, 0, choices, f"question {question.id}")

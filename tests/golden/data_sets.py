@@ -91,10 +91,8 @@ def choice_windows(source: str, kind: str) -> list[Any]:
     examples = read_choices(source)[:QUESTIONS]
     encoded = encode_choices(examples, tokenizer(kind), ChoiceEncoding(max_length=96), ARCHITECTURES[kind])
     found = []
-    for example, row in zip(examples, encoded.to_pylist(), strict=True):
-        ends = np.cumsum(row["length"])[:-1]
-        columns = (np.split(row[name], ends) for name in ("input_ids", "token_type_ids"))
-        rows = [{"ids": ids.tolist(), "types": types.tolist()} for ids, types in zip(*columns, strict=True)]
+    for example, choices in zip(examples, encoded, strict=True):
+        rows = [{"ids": r.input_ids_T.tolist(), "types": r.token_type_ids_T.tolist()} for r in choices]
         found.append({"id": example.id, "label": example.label, "benchmark": example.benchmark, "rows": rows})
     return found
 

@@ -91,11 +91,10 @@ def write_predictions(evaluated: EvalSet, predictions: dict[int, Any], path: Pat
         content = {question.id: predictions[i] for i, question in questions}
     else:
         assert not isinstance(data, PairSet)
-        ids, labels = (data.table.data.column(name).to_pylist() for name in ("id", "label"))
         content = [
             {
-                "id": ids[i],
-                "label": labels[i],
+                "id": data.questions[i].id,
+                "label": data.questions[i].label,
                 "choice": predictions[i].index(max(predictions[i])),
                 "logits": predictions[i],
             }

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from data_modules.batching.sets import ChoiceBatch, TrainBatch
 from data_modules.choices_data import ChoicesDataModule
-from data_modules.encoding.windows import Encoding, Prompts
 from losses.choices import choice_cross_entropy, choice_gap, choice_loss
 from models.backbones import ARCHITECTURES, Backbone
 from models.checkpoint import start
@@ -82,8 +81,7 @@ class ChoiceModule(FineTuning):
         own = self.datamodule.encoding
         if isinstance(self.model, ChoiceModel):
             return own
-        encoding = Encoding(max_length=own.max_length, prompts=Prompts(chat=own.chat))
-        return encoding.resolved(self.model.architecture)
+        return own.of_decoder(self.model.architecture)
 
     def check_data(self, stage: str) -> None:
         """ValueError for data that no choice is made in, and for rows that do not fit the pooling."""

@@ -167,9 +167,9 @@ def test_a_row_is_the_conversation_in_the_chat_template(template: str, place: st
 @pytest.mark.parametrize(("chat", "prompt"), [("auto", "<s><|user|>Who?"), ("never", "<s>Who?")])
 def test_choices_stand_behind_a_prompt_in_the_chat_template_or_not(chat: Any, prompt: str) -> None:
     tokenizer, question = chat_tokenizer("chat"), ChoiceQuestion("1", "Who?", ("Bo", "Anna"), 0)
-    (row,) = encode_choices([question], tokenizer, ChoiceEncoding(chat=chat), "llama").to_pylist()
-    assert tokenizer.decode(row["input_ids"]).startswith(prompt)
-    behind = [tokenizer.decode(row["input_ids"][s : e + 1]) for s, e in np.reshape(row["candidate"], (2, 2))]
+    ((row,),) = encode_choices([question], tokenizer, ChoiceEncoding(chat=chat), "llama")
+    assert tokenizer.decode(row.input_ids_T).startswith(prompt)
+    behind = [tokenizer.decode(row.input_ids_T[start : end + 1]) for start, end in row.spans]
     assert [text.strip() for text in behind] == ["Bo", "Anna"]
 
 
