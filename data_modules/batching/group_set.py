@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import datasets
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
 from data_modules.batching.sets import PAD_TO, GroupBatch, Inputs, numbers, padded, sorted_batches
-from data_modules.encoding.groups import decode_groups, encode_groups
+from data_modules.encoding.groups import RECORD, encode_groups
 from data_modules.encoding.tables import flat, in_memory
 from data_modules.encoding.windows import Encoding
 from data_modules.schema import ADVICE_CLASSES, Group
+
+T = TypeVar("T", str, tuple[str, str])
 
 
 class GroupIds(NamedTuple):
@@ -58,20 +59,16 @@ class GroupSet(Dataset):
     @cached_property
     def groups(self) -> list[Group]:
         """The records."""
-        return list(decode_groups(self.table))
+        return [RECORD.validate_json(group) for group in self.table.data.column("group").to_pylist()]
 
     @cached_property
     def ids(self) -> GroupIds:
         """What the metrics sum over, as integers."""
-        names = ["first", "second", "category", "attribute", "advice_class"]
-        frame = self.table.select_columns(names).to_pandas()
-        subject_X, subjects = pd.factorize(frame[["first", "second"]].to_numpy().ravel(), sort=True)
-        named = pd.MultiIndex.from_frame(frame[["category", "attribute"]])
-        attribute_N, attributes = pd.factorize(named, sort=True)
-        class_N = pd.Categorical(frame["advice_class"], ADVICE_CLASSES).codes.astype(np.int64)
-        return GroupIds(
-            list(subjects), list(attributes), class_N, subject_X.reshape(-1, 2), attribute_N.astype(np.int64)
-        )
+        subjects, subject_X = numbered([name for group in self.groups for name in group.subjects])
+        attributes, attribute_N = numbered([(group.category, group.attribute) for group in self.groups])
+        classes = [ADVICE_CLASSES.index(group.advice_class) for group in self.groups]
+        class_N = np.array(classes, np.int64)
+        return GroupIds(subjects, attributes, class_N, subject_X.reshape(-1, 2), attribute_N)
 
     def __getitem__(self, index: Sequence[int]) -> GroupBatch:
         chosen = np.asarray(index, dtype=np.int64)
@@ -103,3 +100,9 @@ class GroupSet(Dataset):
         """Every group once, similar lengths together; a group is four rows."""
         longest_N = self.lengths.reshape(-1, 4).max(axis=1, initial=0)
         return sorted_batches(longest_N, max(1, rows_per_batch // 4))
+
+
+def numbered(names: Sequence[T]) -> tuple[list[T], np.ndarray]:
+    """The distinct names in alphabetical order, and the number of each name."""
+    number = {name: i for i, name in enumerate(sorted(set(names)))}
+    return list(number), np.array([number[name] for name in names], np.int64)

@@ -1,11 +1,10 @@
-"""Groups to a table, and back: a row holds a group, and its four variants in tokens, one after the other."""
+"""Groups to a table: a row holds a group, and its four variants in tokens, one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import datasets
 import numpy as np
 import pyarrow as pa
 from pydantic import TypeAdapter
@@ -17,10 +16,8 @@ from data_modules.schema import Group, Span, query_text
 from storage.errors import DataError
 
 RECORD = TypeAdapter(Group)
-NAMES = ("category", "attribute", "advice_class")
 ROWS = pa.schema(
     {"group": pa.binary()}  # the record as JSON
-    | dict.fromkeys(("first", "second", *NAMES), pa.string())
     | {"input_ids": INTS, "token_type_ids": BYTES, "is_context": MASK, "length": INTS}
     | {"candidate": INTS}  # tokens of both subjects in every variant, and of `unknown` where it is offered
 )
@@ -54,9 +51,6 @@ def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -
         rows.append(
             {
                 "group": RECORD.dump_json(group),
-                "first": group.subjects[0],
-                "second": group.subjects[1],
-                **{name: getattr(group, name) for name in NAMES},
                 "input_ids": np.concatenate([row.input_ids_T for row in of_group]),
                 "token_type_ids": np.concatenate([row.token_type_ids_T for row in of_group]),
                 "is_context": np.concatenate([row.offsets_TE[:, 0] >= 0 for row in of_group]),
@@ -76,8 +70,3 @@ def whole_span(span: Span, context: str, row: EncodedRow, name: str) -> tuple[in
             f"{name}: no tokens of the window cover just the subject {span.text!r} of {context!r}"
         )
     return found
-
-
-def decode_groups(table: datasets.Dataset) -> Iterator[Group]:
-    """The groups of a table, in order."""
-    return map(RECORD.validate_json, table.data.column("group").to_pylist())
