@@ -1,9 +1,4 @@
-"""The original story beside a variant of it, token by token: what the embedding shift is measured on.
-
-A variant's context begins with pieces of the original (`QAExample.kept`), so each of its tokens there has a
-place in the original. Tokens are common if the same characters and the same token stand there (faithfulness
-spec 4.2).
-"""
+"""The original story beside a variant of it, token by token: what the embedding shift is measured on."""
 
 from __future__ import annotations
 
@@ -18,8 +13,9 @@ Tokens = tuple[np.ndarray, np.ndarray]
 def common_tokens(
     original: Tokens, variant: Tokens, kept: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """Where each token that two stories share stands in the original and in the variant; `kept` is the
-    variant's."""
+    """Where each token that two stories share stands in the original and in the variant: the same token of
+    the same characters (faithfulness spec 4.2). The variant's context begins with pieces of the original,
+    which are `kept`."""
     place = {token: t for t, token in enumerate(spelled(original)) if token[0] >= 0}
     moved = ((*in_original(start, end, kept), token) for start, end, token in spelled(variant))
     return [(place[token], t) for t, token in enumerate(moved) if token in place]
