@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partialmethod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,13 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from data_modules.batching.choice_set import ChoiceSet
 from data_modules.batching.group_set import GroupSet
-from data_modules.batching.samplers import (
-    BatchIndex,
-    Draw,
-    EpochSampler,
-    ResumableLoader,
-    outlive_first_signal,
-)
+from data_modules.batching.samplers import BatchIndex, Draw, EpochSampler, ResumableLoader, outlive_signal
 from data_modules.batching.sets import PairSet, QASet, TrainBatch
 from data_modules.encoding.tables import process_rank
 from data_modules.encoding.tokenizers import load_tokenizer
@@ -77,7 +72,7 @@ class TextDataModule(pl.LightningDataModule):
         self.eval_batch_size, self.seed = eval_batch_size, seed or 0
         workers = {"num_workers": num_workers, "persistent_workers": num_workers > 0}
         self.loader_options: dict[str, Any] = {"batch_size": None, "pin_memory": True, **workers}
-        self.loader_options["worker_init_fn"] = outlive_first_signal
+        self.loader_options["worker_init_fn"] = outlive_signal
         self.tokenizer = load_tokenizer(tokenizer, architecture)
         self.train_set: TrainSet | None = None
         self.eval_sets: dict[str, list[EvalSet]] = {}
@@ -118,21 +113,10 @@ class TextDataModule(pl.LightningDataModule):
         assert self.train_set is not None
         return ResumableLoader(self.train_set, sampler=self.train_sampler, **self.loader_options)
 
-    def val_dataloader(self) -> list[DataLoader]:
-        """One loader for every set of `eval_sets["val"]`."""
-        return self._eval_loaders("val")
-
-    def test_dataloader(self) -> list[DataLoader]:
-        """One loader for every set of `eval_sets["test"]`."""
-        return self._eval_loaders("test")
-
-    def predict_dataloader(self) -> list[DataLoader]:
-        """One loader for every set of `eval_sets["predict"]`."""
-        return self._eval_loaders("predict")
-
-    def _eval_loaders(self, stage: str) -> list[DataLoader]:
-        """This process's share of the batches of every set; DataError where none has one for each process:
-        Lightning leaves out the whole evaluation on one without any, and the others wait for its sums."""
+    def eval_loaders(self, stage: str) -> list[DataLoader]:
+        """A loader for every set of `eval_sets[stage]`, with this process's share of its batches. DataError
+        where no set has a batch for each process: Lightning leaves out the whole evaluation on one without
+        any, and the others wait for its sums."""
         rank, world_size = process_rank()
         loaders, most = [], 0
         for _, data in self.eval_sets[stage]:
@@ -147,6 +131,10 @@ class TextDataModule(pl.LightningDataModule):
                 "(trainer.devices)"
             )
         return loaders
+
+    val_dataloader = partialmethod(eval_loaders, "val")
+    test_dataloader = partialmethod(eval_loaders, "test")
+    predict_dataloader = partialmethod(eval_loaders, "predict")
 
     def fingerprints(self) -> dict[str, str]:
         """SHA-256 of every local file that the run reads, by its source; other sources by name alone."""

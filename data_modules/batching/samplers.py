@@ -165,7 +165,7 @@ class ResumableLoader(DataLoader):
             yield batch
 
 
-def outlive_first_signal(worker: int) -> None:
+def outlive_signal(worker: int) -> None:
     """Let a worker process live on when a cluster or Ctrl-C tells all processes to stop: the main process
     finishes its step first, and then ends its workers itself (`worker_init_fn` of a DataLoader), by a second
     SIGTERM where they do not stop by themselves."""

@@ -1,10 +1,4 @@
-"""Sets: a table of encoded records, and its batches.
-
-    data = QASet(examples, tokenizer, encoding)      # encoded in memory
-    data = QASet(table, tokenizer, encoding)         # a table that is there already
-    data[[0, 4, 7]]                                  # a padded batch
-
-A batch is a NamedTuple of tensors, which Lightning moves to the device and pins field by field.
+"""Sets of questions, and the batches of all sets: tuples of tensors, which Lightning moves to the device.
 
 Shape letters: R rows, T tokens, B batch (questions, groups or pairs), V variants (4), S subjects (2),
 C choices, E the two boundaries (start, end), P common tokens, N the tokens of several rows together, or the
@@ -185,7 +179,7 @@ class QASet(Dataset):
     """Extractive questions, tokenised into windows: records, or their table.
 
     A span model may leave a question unanswered if `may_abstain`, by default where the set holds a question
-    without an answer. All variants of one source must agree, or their numbers do not compare.
+    without an answer.
     """
 
     family = "qa"  # in the keys of metrics
@@ -240,9 +234,8 @@ class QASet(Dataset):
     def tokens(self, index: Sequence[int] | np.ndarray) -> list[Tokens]:
         """Ids (T,) and character offsets (T, E) of the tokens of some windows."""
         table = self.table[self.row_N[np.asarray(index)]]
-        columns = flat(table, "input_ids"), flat(table, "offsets").reshape(-1, 2)
-        ends = np.cumsum(list_lengths(table, "input_ids"))[:-1]
-        return list(zip(*(np.split(values_N, ends) for values_N in columns), strict=True))
+        rows = zip(table["input_ids"], table["offsets"], strict=True)
+        return [(ids.values.to_numpy(), at.values.to_numpy().reshape(-1, 2)) for ids, at in rows]
 
     def batches(self, windows_per_batch: int) -> list[list[int]]:
         """Every window once; all windows of a question stay in one batch, so that no question is split

@@ -142,9 +142,7 @@ def source_digest(source: str) -> str:
     """What tells two states of a source apart: the content of a file, or of all files of a folder; of a
     dataset of the Hub, the library's own fingerprint. Of embedded data, whose code is in every key, that of
     the files that its options name. DataError where nothing is."""
-    if source.startswith("stories:"):
-        return ""
-    if source.startswith("domains:"):
+    if source.startswith(("stories:", "domains:")):
         named = (part for _, value in parse_qsl(source.partition("?")[2]) for part in value.split(","))
         return "".join(content_digest(Path(part)) for part in named if Path(part).is_file())
     if source.startswith("hub:"):

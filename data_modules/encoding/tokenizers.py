@@ -16,11 +16,8 @@ EMBEDDED = "stories"
 
 
 def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
-    """A fast tokenizer of transformers.
-
-    Args:
-        source: a Hub name, a folder, a `.ckpt` of ours, `stories`, or tokenizer files as text by name.
-        architecture: row of the table of backbones; needed for `stories` only.
+    """A fast tokenizer of transformers, of a Hub name, a folder, a `.ckpt` of ours, `stories` (which needs an
+    architecture), or of tokenizer files as text by name. Code of a folder or of the Hub is never run.
 
     Raises:
         DataError: nothing usable is there, or it is not a fast tokenizer (offsets are needed).
@@ -55,7 +52,7 @@ def _pretrained(source: str, what: str) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source)
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     except Exception as error:  # OSError, ValueError, and the bare Exception of the tokenizers library
         raise DataError(f"{what}: {(str(error).strip() or type(error).__name__).splitlines()[0]}") from error
     if not tokenizer.is_fast:

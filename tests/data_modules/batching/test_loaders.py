@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from torch.utils.data import Dataset
 
-from data_modules.batching.samplers import BatchIndex, EpochSampler, ResumableLoader, outlive_first_signal
+from data_modules.batching.samplers import BatchIndex, EpochSampler, ResumableLoader, outlive_signal
 
 BATCHES = 7
 
@@ -32,7 +32,7 @@ def expected(epoch: int) -> list[str]:
 
 def loader(workers: int) -> ResumableLoader:
     options: Any = {"num_workers": workers, "persistent_workers": workers > 0, "batch_size": None}
-    return ResumableLoader(Echo(), sampler=EpochSampler(draw), worker_init_fn=outlive_first_signal, **options)
+    return ResumableLoader(Echo(), sampler=EpochSampler(draw), worker_init_fn=outlive_signal, **options)
 
 
 def epoch_of(made: ResumableLoader, epoch: int) -> Any:

@@ -156,7 +156,7 @@ def test_every_process_gets_a_batch_where_there_are_enough(
 
     def share(rank: int, world_size: int) -> Any:
         monkeypatch.setattr(data_module, "process_rank", lambda: (rank, world_size))
-        return data_module.TextDataModule._eval_loaders(module, "val")[0].sampler
+        return data_module.TextDataModule.eval_loaders(module, "val")[0].sampler
 
     shares = [share(rank, processes) for rank in range(processes)]
     assert all(shares)
