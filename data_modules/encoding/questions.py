@@ -1,7 +1,7 @@
 """Questions to a table: a row holds a window in tokens with its targets, and a question's first window the
 question itself.
 
-Shape letters: T tokens.
+Shape letters: T tokens, W windows, C characters.
 """
 
 from __future__ import annotations
@@ -105,16 +105,11 @@ def max_context(windows: Sequence[EncodedRow]) -> list[np.ndarray]:
     """Per window, boolean (T,): the context tokens that this window shows best (SQuAD's rule): with the
     largest smaller margin to its two ends, plus a hundredth of its length; the first of equals."""
     starts = [row.offsets_TE[:, 0] for row in windows]
-    if len(windows) == 1:
-        return [starts[0] >= 0]
-    best: dict[int, tuple[float, int]] = {}
-    for w, start_T in enumerate(starts):
-        inside = start_T[start_T >= 0].tolist()
-        for i, start in enumerate(inside):
-            score = min(i, len(inside) - 1 - i) + 0.01 * len(inside)
-            if start not in best or score > best[start][0]:
-                best[start] = score, w
-    return [
-        np.array([start >= 0 and best[start][1] == w for start in start_T.tolist()])
-        for w, start_T in enumerate(starts)
-    ]
+    score_WC = np.full((len(windows), max(start_T.max() for start_T in starts) + 2), -1.0)
+    for score_C, start_T in zip(score_WC, starts, strict=True):
+        inside_T = start_T[start_T >= 0]
+        place_T = np.arange(len(inside_T))
+        margin_T = np.minimum(place_T, place_T[::-1])
+        np.maximum.at(score_C, inside_T, margin_T + 0.01 * len(inside_T))
+    best_C = score_WC.argmax(axis=0)
+    return [(start_T >= 0) & (best_C[start_T] == w) for w, start_T in enumerate(starts)]

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import pickle
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
@@ -25,7 +22,6 @@ from filelock import FileLock
 from data_modules.encoding.tokenizers import tokenizer_files
 from storage.errors import DataError
 from storage.files import file_digest
-from storage.provenance import cores
 
 Encode = Callable[[Sequence[Any]], pa.Table]
 """Rows of a few records; without any, a table with all columns and no rows."""
@@ -38,9 +34,6 @@ INTS, BYTES, MASK, TEXTS = (pa.list_(kind) for kind in (pa.int32(), pa.uint8(), 
 CHUNK = 512
 """Records or texts that are encoded together: tokenizers are busy, and memory holds little else."""
 
-CHUNKS_PER_PROCESS = 3
-"""At least so many for a process to be worth its start."""
-
 _PACKAGES = ("tokenizers", "transformers", "sentencex", "datasets")
 """Whose versions decide what text becomes."""
 
@@ -48,13 +41,9 @@ T = TypeVar("T")
 
 
 class Tables:
-    """Finds tables in a folder, and makes those that are missing.
+    """Finds tables in a folder, and makes those that are missing; without a folder, all in memory.
 
     A table lies under a digest of all that its content follows from; it may be deleted at any time.
-
-    Args:
-        folder: of all tables; empty makes every table in memory.
-        tokenizer: encodes all of them.
     """
 
     def __init__(self, folder: str, tokenizer: Any) -> None:
@@ -81,30 +70,16 @@ class Tables:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_suffix(".lock")):
             if not path.exists():
-                if not sys.stderr.isatty():
-                    datasets.disable_progress_bars()
-                side_by_side(read(), encode).save_to_disk(f"{path}.part", num_shards=1)
+                datasets.disable_progress_bars()
+                in_memory(read(), encode).save_to_disk(f"{path}.part", num_shards=1)
                 Path(f"{path}.part").rename(path)
         return datasets.load_from_disk(path).with_format("arrow")
 
 
-def side_by_side(records: Sequence[Any], encode: Encode) -> datasets.Dataset:
-    """A table of records, made by as many processes as are worth their start."""
-    processes = min(cores(), len(records) // (CHUNKS_PER_PROCESS * CHUNK))
-    if processes < 2:
-        return in_memory(records, encode)
-    # A forked process would wait for ever for the threads of a tokenizer that was in use.
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    parts = {"records": [pickle.dumps(part) for part in chunks(records)]}
-    return datasets.Dataset.from_dict(parts).map(
-        lambda part: encode(pickle.loads(part["records"][0])),
-        batched=True,
-        batch_size=1,
-        remove_columns="records",
-        num_proc=processes,
-        new_fingerprint="encoded",
-        desc="Preparing data",
-    )
+def in_memory(records: Sequence[Any], encode: Encode) -> datasets.Dataset:
+    """The table of some records."""
+    parts = [encode(part) for part in chunks(records)] or [encode([])]
+    return datasets.Dataset(pa.concat_tables(parts), fingerprint="in memory").with_format("arrow")
 
 
 def chunks(items: Iterable[T]) -> Iterator[list[T]]:
@@ -112,12 +87,6 @@ def chunks(items: Iterable[T]) -> Iterator[list[T]]:
     left = iter(items)
     while part := list(islice(left, CHUNK)):
         yield part
-
-
-def in_memory(records: Sequence[Any], encode: Encode) -> datasets.Dataset:
-    """A table of records, made by this process alone."""
-    parts = [encode(part) for part in chunks(records)] or [encode([])]
-    return datasets.Dataset(pa.concat_tables(parts), fingerprint="in memory").with_format("arrow")
 
 
 def flat(table: pa.Table, name: str) -> np.ndarray:

@@ -13,8 +13,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 from torch.utils._pytree import tree_leaves
@@ -45,25 +43,22 @@ def module(cache: Path | str, **options: Any) -> GroupsDataModule:
     return data
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> str:
-    """A file of questions."""
-    write_records(EXAMPLES, tmp_path / "questions.jsonl")
-    return str(tmp_path / "questions.jsonl")
-
-
 def same(first: Any, second: Any) -> bool:
     """Whether two batches hold the same tensors."""
     pairs = zip(tree_leaves(first), tree_leaves(second), strict=True)
-    tensors = [(a, b) for a, b in pairs if isinstance(a, torch.Tensor)]
-    return bool(tensors) and all(torch.equal(a, b) for a, b in tensors)
+    return all(torch.equal(a, b) for a, b in pairs if isinstance(a, torch.Tensor))
 
 
 def test_batches_are_those_of_data_made_in_memory_and_read_once(
-    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     how = Interventions(train=["os", "ts_r"], watch=["os", "ts_r_aug"], shift=["ts"])
-    options = {"train_qa": source, "val_qa": {"main": "stories:conversation_dev"}, "interventions": how}
+    options = {
+        "train_qa": "stories:conversation_train",
+        "limit_train_qa": 60,
+        "val_qa": {"main": "stories:conversation_dev"},
+        "interventions": how,
+    }
     options |= {"train_groups": ["stories:train"], "limit_train_groups": 12, "limit_val_groups": 3}
     options |= {"val_groups": {"groups": "stories:heldout"}}
     plain, stored = module("", **options), module(tmp_path / "cache", **options)
@@ -82,47 +77,33 @@ def test_batches_are_those_of_data_made_in_memory_and_read_once(
             assert len(pickle.dumps(kept)) < 30_000 < len(pickle.dumps(whole))
 
 
-def test_several_processes_encode_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def encode(records: Any) -> Any:
-        table = ENCODE(records)
-        return table.append_column("process", pa.array(np.full(len(table), os.getpid())))
-
-    monkeypatch.setattr(tables, "cores", lambda: 2)
-    monkeypatch.setattr(tables, "CHUNK", 8)
-    made = Tables(str(tmp_path), BYTES).get([], {}, encode, lambda: EXAMPLES)
-    assert len({*made.with_format(None)["process"], os.getpid()}) == 3
-    assert made.remove_columns("process").to_list() == in_memory(EXAMPLES, ENCODE).to_list()
-
-
-def test_a_table_is_made_once_by_whoever_comes_first_and_never_by_half(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bad = [*EXAMPLES[:40], replace(EXAMPLES[40], variant="ts"), *EXAMPLES[41:]]
-    monkeypatch.setattr(tables, "cores", lambda: 2)
-    for chunk in (4, 512):  # on two processes, and on one
-        monkeypatch.setattr(tables, "CHUNK", chunk)
-        with pytest.raises(DataError, match="40': is a variant already"):
-            Tables(str(tmp_path), BYTES).get([], {}, ENCODE, lambda: bad)
+def test_a_table_is_made_once_by_whoever_comes_first_and_never_by_half(tmp_path: Path) -> None:
+    stores = [Tables(str(tmp_path), BYTES) for _ in range(4)]  # before it is in use
+    bad = [*EXAMPLES[:40], replace(EXAMPLES[40], variant="ts")]
+    with pytest.raises(DataError, match="40': is a variant already"):
+        stores[0].get([], {}, ENCODE, lambda: bad)
     made = []
 
     def read() -> list[Any]:
         made.append(1)
         return EXAMPLES
 
-    stores = [Tables(str(tmp_path), BYTES) for _ in range(4)]  # before it is in use
     with ThreadPoolExecutor(4) as pool:
         found = pool.map(lambda store: store.get([], {}, ENCODE, read), stores)
-        assert [len(table) for table in found] == [len(in_memory(EXAMPLES, ENCODE))] * 4
+        assert [table.to_list() for table in found] == [in_memory(EXAMPLES, ENCODE).to_list()] * 4
     assert len(made) == 1
     assert len(stores[0].get([], {"limit": 1}, ENCODE, list)) == 0
 
 
 def test_changed_options_files_and_code_make_tables_anew(
-    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    source, cache = str(tmp_path / "questions.jsonl"), tmp_path / "cache"
+    write_records(EXAMPLES, source)
+
     def count(**changed: Any) -> int:
-        module(tmp_path / "cache", train_qa=source, **changed)
-        return len(list((tmp_path / "cache").rglob("*.arrow")))
+        module(cache, train_qa=source, **changed)
+        return len(list(cache.rglob("*.arrow")))
 
     assert count() == count(eval_batch_size=3) == 1
     assert count(limit_train_qa=24) == 2
@@ -143,10 +124,9 @@ def test_what_is_left_out_is_told_at_every_start(tmp_path: Path, caplog: pytest.
     source = str(tmp_path / "some.jsonl")
     write_records([replace(EXAMPLES[0], rationale=()), *EXAMPLES[1:25]], source)
     caplog.set_level("INFO", logger="data_modules")
-    for _ in range(2):
-        caplog.clear()
+    for time in (1, 2):
         module(tmp_path / "cache", train_qa=source, interventions=Interventions(train=["ts_r"]))
-        assert f"{source}, ts_r: kept 24 of 25 (1 no rationale)" in caplog.messages
+        assert caplog.messages.count(f"{source}, ts_r: kept 24 of 25 (1 no rationale)") == time
 
 
 def test_source_digest_follows_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,15 +134,12 @@ def test_source_digest_follows_content(tmp_path: Path, monkeypatch: pytest.Monke
     folder.mkdir()
     file = folder / "a.json"
     file.write_text("{}")
-    first, stat = source_digest(str(file)), file.stat()
+    one, whole, stat = source_digest(str(file)), source_digest(str(folder)), file.stat()
     file.write_text("[]")  # the same size and time
     os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    assert source_digest(str(file)) != first
-    whole = source_digest(str(folder))
-    assert source_digest(f"{folder}:train") == whole
-    file.rename(folder / "b.json")
-    assert source_digest(str(folder)) != whole
+    assert source_digest(str(file)) != one
+    assert source_digest(f"{folder}:train") == source_digest(str(folder)) != whole
     with pytest.raises(DataError, match="no such file"):
-        source_digest(str(file))
+        source_digest("/no/such/file")
     monkeypatch.setattr("data_modules.sources.table_rows", lambda _: SimpleNamespace(_fingerprint="one"))
     assert source_digest("hub:owner/name:train") == "one"
