@@ -1,9 +1,7 @@
 """Token spans back to answer texts, cut from the raw context; the windows of a question brought together.
 
-Models that also say yes, no and unknown follow faithfulness spec 2.2 (rationale heads) and 2.3 (XLNet's
-heads), without their accidents: an answer of one character stays an answer.
-
-Shape letters: B windows in a batch, C answer types (yes, no, unknown).
+Shape letters: B windows of a batch, which holds all windows of its questions; C answer types (yes, no,
+unknown).
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ from data_modules.questions.answer_spans import NUMBER_WORDS, option_words
 from data_modules.schema import AnswerType
 
 LOWEST = float("-inf")
-
 TYPE_THRESHOLD = 0.1
 """XLNet's heads: the most probable type is the answer from this probability on, else the span. The share of
 unknown is sensitive to the authors' low value."""
@@ -50,16 +47,12 @@ def best_spans(
         rows[int(data.question_N[window])].append(row)
     best = [max(of_question, key=score.__getitem__) for of_question in rows.values()]
     columns = data.questions(list(rows)), data.tokens([windows[row] for row in best])
-    for (example, of_question), row, question, (_, offsets_TE) in zip(
-        rows.items(), best, *columns, strict=True
-    ):
+    for (example, same), row, question, (_, offsets_TE) in zip(rows.items(), best, *columns, strict=True):
         at = int(offsets_TE[start[row], 0])
         text = question.context[at : offsets_TE[end[row], 1]] if score[row] > LOWEST else ""
         at = at + len(text) - len(text.lstrip()) if text else -1
-        yield (
-            Answer(example, text.strip(), at, score[row], "span" if text.strip() else "unknown"),
-            of_question,
-        )
+        kind: AnswerType = "span" if text.strip() else "unknown"
+        yield Answer(example, text.strip(), at, score[row], kind), same
 
 
 def decode_answers(
@@ -70,17 +63,11 @@ def decode_answers(
     score_B: Tensor,
     null_B: Tensor | None = None,
 ) -> Iterator[Answer]:
-    """The best window's answer of every question in a batch that holds all of its windows.
+    """The best window's answer of every question: of windows `feature_B` of a set, the first and last answer
+    token of the unpadded row, and what to compare windows by.
 
     Where the set allows it (`may_abstain`), a question is left unanswered (the empty text) where "no answer"
-    scores higher than the best span in every window (SQuAD 2.0, with a threshold of 0).
-
-    Args:
-        data: the set that the batch comes from.
-        feature_B: which windows these are.
-        start_B, end_B: first and last answer token, in the unpadded window.
-        score_B: what to compare windows by.
-        null_B: score of "no answer" in the window; without it every question is answered.
+    (`null_B`) scores higher than the best span in every window (SQuAD 2.0, with a threshold of 0).
     """
     null = null_B.tolist() if null_B is not None and data.may_abstain else [LOWEST] * len(score_B)
     for span, rows in best_spans(data, feature_B, start_B, end_B, score_B):
@@ -104,17 +91,12 @@ def decode_typed_answers(
     type_BC: Tensor,
     *classes_B: Tensor | None,
 ) -> Iterator[Answer]:
-    """The answer of every question in a batch that holds all of its windows.
+    """The answer of every question (faithfulness spec 2.2, 2.3), from windows `feature_B` of a set and the
+    fields of models.heads.answers.AnswerPrediction, with positions in the unpadded row.
 
     Over windows, spans, yes, no, numbers and options take their maximum, unknown its minimum (a question is
     unknown only if every window says so). With rationale heads the highest score wins, of equals a span, then
     yes, no, and unknown; with XLNet's the most probable type, from TYPE_THRESHOLD on.
-
-    Args:
-        data: the set that the batch comes from.
-        feature_B: which windows these are.
-        start_B, end_B, score_B, type_BC, classes_B: the fields of models.heads.answers.AnswerPrediction, with
-            positions in the unpadded window; `classes_B` are those of numbers and options.
     """
     types, by_score = type_BC.tolist(), attrgetter("score")
     of_xlnet = [column.tolist() for column in classes_B if column is not None]

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jinja2 import TemplateError
 
-from data_modules.encoding.tables import chunks
 from data_modules.encoding.windows import HISTORY_TURNS, UNKNOWN, EncodedRow, Encoding, Messages
 from data_modules.schema import Group, QAExample
 from storage.errors import DataError
@@ -28,14 +27,13 @@ TEMPLATE_OPTIONS = {"enable_thinking": False, "date_string": "26 Jul 2024"}
 
 
 class Prompt(NamedTuple):
-    """What a decoder reads."""
+    """What a decoder reads of a record, and the texts behind it."""
 
     messages: Messages
     shown: str
     """The message that holds the context, up to the context's end."""
     context_length: int
     continuations: Sequence[str]
-    """Texts behind the prompt."""
     name: str
     """Of the record, for errors."""
 
@@ -60,8 +58,8 @@ def fill(
 
 
 def question_prompts(examples: Iterable[QAExample], encoding: Encoding, *, answers: bool) -> Iterator[Prompt]:
-    """The prompts of questions with their last turns; with `answers`, what a decoder is trained to write
-    behind them: the first answer of the context, yes, no, or unknown."""
+    """The prompts of questions with their last turns; with `answers`, behind them what a decoder is trained
+    to write: the first answer of the context, yes, no, or unknown."""
     for example in examples:
         turns = example.history[-HISTORY_TURNS:]
         earlier = "".join(f"{turn.question}\nAnswer: {turn.answer}\nQuestion: " for turn in turns)
@@ -72,8 +70,8 @@ def question_prompts(examples: Iterable[QAExample], encoding: Encoding, *, answe
 
 
 def group_prompts(groups: Iterable[Group], encoding: Encoding) -> Iterator[Prompt]:
-    """The prompts of all variants, which offer the subjects in the order of the context, with these behind in
-    their own, and `unknown` where the prompt names it."""
+    """The prompts of all variants, which offer the subjects in the order of the context; behind them stand
+    the subjects in the group's order, and `unknown` where the prompt names it."""
     for group in groups:
         for variant in group.variants:
             subjects = [span.text for span in variant.candidates]
@@ -131,37 +129,33 @@ def encode_prompts(
         DataError: a row is longer than allowed, or a text has no tokens; names the record. Nothing is cut.
     """
     space, ending = around_answer(tokenizer, encoding.prompts.chat)
-    chat = encoding.prompts.chat == "auto" and bool(tokenizer.chat_template)
     ending = ending if end else []
+    chat = encoding.prompts.chat == "auto" and bool(tokenizer.chat_template)
     # Chat templates write all special tokens themselves.
-    tokens = partial(tokenizer, add_special_tokens=not chat, verbose=False)
-    for part in chunks(enumerate(prompts)):
-        items = [(example, prompt, *prompt_text(prompt, tokenizer, chat)) for example, prompt in part]
-        behind = [f"{text}{space}{more}" for _, prompt, text, _ in items for more in prompt.continuations]
-        encoded = tokens([*(text for _, _, text, _ in items), *behind], return_offsets_mapping=True)
-        wholes = iter(encoded["input_ids"][len(items) :])
-        for n, (example, prompt, text, context_at) in enumerate(items):
-            ids, row, spans = encoded["input_ids"][n], [*encoded["input_ids"][n]], []
-            for continuation in prompt.continuations:
-                second = next(wholes)
-                if second[: len(ids)] == ids:
-                    second = second[len(ids) :]
-                else:
-                    second = tokenizer(space + continuation, add_special_tokens=False)["input_ids"]
-                if not second:
-                    raise DataError(f"{prompt.name}: {continuation!r} has no tokens")
-                spans.append((len(row), len(row) + len(second) + len(ending) - 1))
-                row += [*second, *ending]
-            if len(row) > encoding.max_length:
-                raise DataError(
-                    f"{prompt.name}: prompt and answers take {len(row)} tokens, {encoding.max_length} are "
-                    "allowed; raise encoding.max_length"
-                )
-            offsets_TE = np.full((len(row), 2), -1, dtype=np.int32)
-            start_T, end_T = np.reshape(encoded["offset_mapping"][n], (-1, 2)).astype(np.int32).T - context_at
-            if text[:context_at][-1:].isspace():  # byte-level tokens begin with it
-                start_T[(start_T == -1) & (end_T > 0)] = 0
-            inside = (start_T >= 0) & (start_T < end_T) & (end_T <= prompt.context_length)
-            offsets_TE[: len(ids)][inside] = np.stack([start_T, end_T], axis=1)[inside]
-            ids_T, types_T = np.array(row, dtype=np.int32), np.zeros(len(row), dtype=np.uint8)
-            yield EncodedRow(ids_T, types_T, offsets_TE, len(ids) - 1, example, tuple(spans))
+    options = {"add_special_tokens": not chat, "return_offsets_mapping": True, "verbose": False}
+    for example, prompt in enumerate(prompts):
+        text, context_at = prompt_text(prompt, tokenizer, chat)
+        encoded = tokenizer([text, *(f"{text}{space}{more}" for more in prompt.continuations)], **options)
+        ids, *wholes = encoded["input_ids"]
+        row, spans = [*ids], []
+        for continuation, whole in zip(prompt.continuations, wholes, strict=True):
+            behind = whole[len(ids) :]
+            if whole[: len(ids)] != ids:
+                behind = tokenizer(space + continuation, add_special_tokens=False)["input_ids"]
+            if not behind:
+                raise DataError(f"{prompt.name}: {continuation!r} has no tokens")
+            spans.append((len(row), len(row) + len(behind) + len(ending) - 1))
+            row += [*behind, *ending]
+        if len(row) > encoding.max_length:
+            raise DataError(
+                f"{prompt.name}: prompt and answers take {len(row)} tokens, {encoding.max_length} are "
+                "allowed; raise encoding.max_length"
+            )
+        offsets_TE = np.full((len(row), 2), -1, dtype=np.int32)
+        start_T, end_T = np.array(encoded["offset_mapping"][0], np.int32).T - context_at
+        if text[:context_at][-1:].isspace():  # byte-level tokens begin with it
+            start_T[(start_T == -1) & (end_T > 0)] = 0
+        inside = (start_T >= 0) & (start_T < end_T) & (end_T <= prompt.context_length)
+        offsets_TE[: len(ids)][inside] = np.stack([start_T, end_T], axis=1)[inside]
+        types_T = np.zeros(len(row), np.uint8)
+        yield EncodedRow(np.array(row, np.int32), types_T, offsets_TE, len(ids) - 1, example, tuple(spans))

@@ -1,7 +1,5 @@
 """Text to tokens: windows of a long context, and character spans to token spans.
 
-A span is found in a window by the characters that its tokens cover, never by searching for its text.
-
 Shape letters: T tokens, E the two boundaries (start, end).
 """
 
@@ -14,6 +12,7 @@ from string import Formatter
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from jsonargparse.typing import PositiveInt
 
 from data_modules.encoding.tables import chunks
 from data_modules.questions.answer_spans import answer_type
@@ -32,7 +31,7 @@ UNKNOWN = "unknown"
 HISTORY_TURNS = 2
 """Earlier turns of a conversation that stand before the question, as in the papers."""
 
-UNMARKED = frozenset({"", "squad", "stories"})
+UNMARKED = ("", "squad", "stories")
 """Data sets whose questions without history stay as they are for every model."""
 
 
@@ -83,7 +82,7 @@ class Encoding:
 
     order: Literal["auto", "question_first", "context_first"] = "question_first"
     max_length: int = 384
-    doc_stride: int = 128
+    doc_stride: PositiveInt = 128
     max_query: int | Literal["auto"] = 0
     prompts: Prompts = field(default_factory=Prompts)
     architecture: str = ""
@@ -91,8 +90,6 @@ class Encoding:
     def __post_init__(self) -> None:
         if isinstance(self.prompts, dict):  # as a checkpoint holds them
             self.prompts = Prompts(**self.prompts)
-        if self.doc_stride < 1:
-            raise DataError(f"encoding.doc_stride must be at least 1, got {self.doc_stride}")
 
     @property
     def is_decoder(self) -> bool:
@@ -105,16 +102,16 @@ class Encoding:
         return 2 + any(UNKNOWN in message["content"] for message in self.prompts.choice_prompt)
 
     def resolved(self, architecture: str) -> Encoding:
-        """The same for an architecture, `order` and `max_query` as this has them. DataError for prompts of an
-        encoder."""
-        order, max_query, xlnet = self.order, self.max_query, architecture == "xlnet"
-        if order == "auto":
-            order = "context_first" if xlnet else "question_first"
-        if max_query == "auto":
-            max_query = 128 if xlnet else 64
+        """The same with every `auto` replaced by what it means for an architecture. DataError where an
+        encoder has prompts."""
         if architecture not in DECODERS and self.prompts != Prompts():
             raise DataError(f"encoding.prompts: are for decoders, and {architecture} is an encoder")
-        return replace(self, order=order, max_query=max_query, architecture=architecture)
+        xlnet, found = architecture == "xlnet", replace(self, architecture=architecture)
+        if self.order == "auto":
+            found.order = "context_first" if xlnet else "question_first"
+        if self.max_query == "auto":
+            found.max_query = 128 if xlnet else 64
+        return found
 
 
 class EncodedRow(NamedTuple):
@@ -125,8 +122,8 @@ class EncodedRow(NamedTuple):
     offsets_TE: np.ndarray
     """Character offsets into the context, end-exclusive; (-1, -1) outside the context."""
     cls: int
-    """Where the classification token stands: the target of questions without an answer in the window. Of a
-    decoder, the prompt's last token."""
+    """Place of the classification token, the target where the window holds no answer; of a decoder, of the
+    prompt's last token."""
     example: int
     """Index of the question among those encoded together."""
     spans: tuple[tuple[int, int], ...] = ()
