@@ -1,7 +1,7 @@
 """Groups, tokenised, as batches of whole groups or of rows of any groups.
 
 Shape letters: N groups, V variants (4), S subjects (2), E the two boundaries (start, end), B groups or rows
-of a batch, R all rows, M the tokens of several rows, T tokens.
+of a batch, R all rows, M the tokens of several rows, T tokens, X names.
 """
 
 from __future__ import annotations

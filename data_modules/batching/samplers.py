@@ -1,14 +1,14 @@
 """Which questions and groups make up each batch, and the loader that goes on in the middle of an epoch.
 
-Every order is a pure function of (seed, epoch, number of ranks), the same on all ranks; rank r of W then
-takes batches r, r + W, ... so that no group is ever split.
+Every order is a pure function of (seed, epoch, number of ranks), the same on all ranks; rank r of W takes
+batches r, r + W, ...
 """
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from itertools import chain, count
+from itertools import chain, count, repeat
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ POOL = 50
 
 
 class BatchIndex(NamedTuple):
-    """Indices of the groups, of the QA windows and of the multiple-choice questions of one training batch."""
+    """Indices of the groups, question windows and multiple-choice questions of one training batch."""
 
     groups: tuple[int, ...] = ()
     qa: tuple[int, ...] = ()
@@ -40,10 +40,9 @@ def cut(index: list[int], size: int) -> list[list[int]]:
 def length_bucketed(
     lengths_N: np.ndarray, batch_size: int, rng: np.random.Generator, world_size: int = 1
 ) -> list[list[int]]:
-    """Batches of similar length: shuffle, sort within pools of batches, cut, shuffle again.
-
-    So are each `world_size` of them, which as many processes take at the same time: none waits for another's
-    long batch. What is not enough for all processes is drawn at random, and comes last.
+    """Batches of similar length: shuffle, sort within pools of batches, cut, shuffle again. So are each
+    `world_size` of them, which as many processes take at the same time. What is not enough for all processes
+    is drawn at random, and comes last.
     """
     order_N, together = rng.permutation(len(lengths_N)), batch_size * world_size
     spare_N, order_N = np.split(order_N, [-(-len(order_N) // batch_size) % world_size * batch_size])
@@ -81,15 +80,12 @@ def group_batches(
 ) -> list[BatchIndex]:
     """An epoch of groups, each once, as LEI's authors do (LEI spec 4.3): a batch holds `per_class` groups for
     each class that occurs, and every `qa_every` steps (of `world_size` processes) a batch of questions."""
-    batches = by_class(rng, class_N, per_class)
-    groups = [tuple(batch[np.argsort(class_N[batch], kind="stable")].tolist()) for batch in batches]
-    if questions is None:
-        return [BatchIndex(index) for index in groups]
-    turn = chain.from_iterable(questions(rng) for _ in count())
-    return [
-        BatchIndex(index, next(turn).qa if i // world_size % qa_every == 0 else ())
-        for i, index in enumerate(groups)
-    ]
+    batches = []
+    turn = chain.from_iterable(questions(rng) for _ in count()) if questions else repeat(BatchIndex())
+    for i, batch in enumerate(by_class(rng, class_N, per_class)):
+        groups = tuple(batch[np.argsort(class_N[batch], kind="stable")].tolist())
+        batches.append(BatchIndex(groups, next(turn).qa if i // world_size % qa_every == 0 else ()))
+    return batches
 
 
 def by_class(rng: np.random.Generator, class_N: np.ndarray, per_class: int) -> list[np.ndarray]:
@@ -138,11 +134,10 @@ class EpochSampler(Sampler[BatchIndex]):
 
 
 class ResumableLoader(DataLoader):
-    """A DataLoader over an `EpochSampler` that knows how many batches its reader has taken.
+    """A DataLoader over an `EpochSampler` that knows how many batches its reader has taken: those that
+    workers hold ready do not count. Lightning keeps the state in its checkpoints.
 
-    Batches that workers hold ready do not count, so that a state that is saved at any moment names the first
-    batch that was not trained on. Lightning keeps the state in its checkpoints. An epoch begins when its
-    first batch is asked for: earlier, the sampler would not know yet which epoch it is.
+    An epoch begins when its first batch is asked for: earlier, the sampler does not know which epoch it is.
     """
 
     consumed = 0
@@ -166,8 +161,7 @@ class ResumableLoader(DataLoader):
 
 
 def outlive_signal(worker: int) -> None:
-    """Let a worker process live on when a cluster or Ctrl-C tells all processes to stop: the main process
-    finishes its step first, and then ends its workers itself (`worker_init_fn` of a DataLoader), by a second
-    SIGTERM where they do not stop by themselves."""
+    """`worker_init_fn` of a DataLoader: a worker lives on when a cluster or Ctrl-C tells all processes to
+    stop. The main process finishes its step first, and ends its workers, if need be by a second SIGTERM."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))
