@@ -18,7 +18,7 @@ from torch.utils.data import Dataset
 
 from data_modules.batching.sets import PAD_TO, GroupBatch, Inputs, numbers, padded, sorted_batches
 from data_modules.encoding.groups import RECORD, encode_groups
-from data_modules.encoding.tables import flat, in_memory
+from data_modules.encoding.tables import flat, in_memory, list_lengths
 from data_modules.encoding.windows import Encoding
 from data_modules.schema import ADVICE_CLASSES, Group
 
@@ -47,19 +47,17 @@ class GroupSet(Dataset):
         if not isinstance(data, datasets.Dataset):
             data = in_memory(data, partial(encode_groups, tokenizer=tokenizer, encoding=encoding))
         self.table, self.tokenizer, self.encoding = data, tokenizer, encoding
-        self._tokens_M = [flat(data.data, name) for name in ("input_ids", "token_type_ids", "is_context")]
-        self.lengths = flat(data.data, "length").astype(np.int64)
+        self.lengths = list_lengths(data.data, "input_ids")
         """Tokens of every row, (R,); row 4 n + v is variant v of group n."""
-        self._start_R = np.cumsum(self.lengths) - self.lengths
-        self._candidate_RSE = numbers(data.data, "candidate").view(-1, encoding.candidates, 2)
 
     def __len__(self) -> int:
-        return len(self.table)
+        return len(self.table) // 4
 
     @cached_property
     def groups(self) -> list[Group]:
         """The records."""
-        return [RECORD.validate_json(group) for group in self.table.data.column("group").to_pylist()]
+        found = self.table.data.column("group").drop_null().to_pylist()
+        return [RECORD.validate_json(group) for group in found]
 
     @cached_property
     def ids(self) -> GroupIds:
@@ -86,14 +84,11 @@ class GroupSet(Dataset):
 
     def rows(self, index: np.ndarray, multiple: int) -> tuple[Inputs, Tensor, Tensor]:
         """Some rows, padded to a multiple: inputs and context, each (B, T), and candidates (B, 1, S, 2)."""
-        length_B = self.lengths[index]
-        before_B = np.cumsum(length_B) - length_B
-        at_M = np.repeat(self._start_R[index] - before_B, length_B) + np.arange(length_B.sum())
-        ids_M, types_M, context_M = (values_M[at_M] for values_M in self._tokens_M)
-        inputs, shift_B, masks = padded(
-            self.tokenizer, ids_M, types_M, length_B, multiple=multiple, context=context_M
-        )
-        candidate_BSE = self._candidate_RSE[index] + shift_B.view(-1, 1, 1)
+        table = self.table[index]
+        columns_M = flat(table, "input_ids"), flat(table, "token_type_ids"), self.lengths[index]
+        context_M = flat(table, "is_context")
+        inputs, shift_B, masks = padded(self.tokenizer, *columns_M, multiple=multiple, context=context_M)
+        candidate_BSE = numbers(table, "candidate").view(len(index), -1, 2) + shift_B.view(-1, 1, 1)
         return inputs, masks["context"], candidate_BSE.unsqueeze(1)
 
     def batches(self, rows_per_batch: int) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""Groups to a table: a row holds a group, and its four variants in tokens, one after the other."""
+"""Groups to a table: a row holds a variant in tokens, and a group's first row the group itself."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from storage.errors import DataError
 RECORD = TypeAdapter(Group)
 ROWS = pa.schema(
     {"group": pa.binary()}  # the record as JSON
-    | {"input_ids": INTS, "token_type_ids": BYTES, "is_context": MASK, "length": INTS}
-    | {"candidate": INTS}  # tokens of both subjects in every variant, and of `unknown` where it is offered
+    | {"input_ids": INTS, "token_type_ids": BYTES, "is_context": MASK}
+    | {"candidate": INTS}  # first and last token of both subjects, and of `unknown` where it is offered
 )
 
 
@@ -45,19 +45,17 @@ def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -
                 )
             spans = tuple(whole_span(span, variant.context, row, key) for span in variant.candidates)
             encoded.append(row._replace(spans=spans))
-    rows = []
-    for g, group in enumerate(groups):
-        of_group = encoded[4 * g : 4 * g + 4]
-        rows.append(
-            {
-                "group": RECORD.dump_json(group),
-                "input_ids": np.concatenate([row.input_ids_T for row in of_group]),
-                "token_type_ids": np.concatenate([row.token_type_ids_T for row in of_group]),
-                "is_context": np.concatenate([row.offsets_TE[:, 0] >= 0 for row in of_group]),
-                "length": [len(row.input_ids_T) for row in of_group],
-                "candidate": np.ravel([row.spans for row in of_group]),
-            }
-        )
+    rows: list[dict[str, Any]] = [
+        {
+            "input_ids": row.input_ids_T,
+            "token_type_ids": row.token_type_ids_T,
+            "is_context": row.offsets_TE[:, 0] >= 0,
+            "candidate": np.ravel(row.spans),
+        }
+        for row in encoded
+    ]
+    for first, group in zip(rows[::4], groups, strict=True):
+        first["group"] = RECORD.dump_json(group)
     return pa.Table.from_pylist(rows, ROWS)
 
 

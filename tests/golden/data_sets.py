@@ -81,7 +81,7 @@ def group_windows(source: str, kind: str) -> list[Any]:
     table = encode_groups(groups, tokenizer(kind), how).to_pylist()
     return [
         {"key": group.key, "class": group.advice_class, "rows": rows[4 * g : 4 * g + 4]}
-        | {"candidates": np.reshape(table[g]["candidate"], (4, 2, 2)).tolist()}
+        | {"candidates": [np.reshape(row["candidate"], (2, 2)).tolist() for row in table[4 * g : 4 * g + 4]]}
         for g, group in enumerate(groups)
     ]
 
