@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from data_modules.batching.sets import ChoiceBatch, pad_rows, sorted_batches
+from data_modules.batching.sets import PAD_TO, ChoiceBatch, pad_rows, sorted_batches
 from data_modules.encoding.choices import ChoiceEncoding, encode_choices
 from data_modules.schema import ChoiceQuestion
 
@@ -28,7 +28,7 @@ class ChoiceSet(Dataset):
     ) -> None:
         self.questions, self.tokenizer = questions, tokenizer
         self.rows = list(encode_choices(questions, tokenizer, encoding, architecture))
-        self.width = encoding.max_length if encoding.padding == "parity" else 0
+        self.multiple = encoding.max_length if encoding.padding == "parity" else PAD_TO
         self.counts = np.array([len(question.choices) for question in questions], np.int64)
         """Choices of every question."""
         longest = [max(len(row.input_ids_T) for row in rows) for rows in self.rows]
@@ -40,7 +40,7 @@ class ChoiceSet(Dataset):
 
     def __getitem__(self, index: Sequence[int]) -> ChoiceBatch:
         asked, rows = [self.questions[i] for i in index], [*chain(*(self.rows[i] for i in index))]
-        inputs, _, shift_R = pad_rows(rows, self.tokenizer, width=self.width)
+        inputs, _, shift_R = pad_rows(rows, self.tokenizer, self.multiple)
         candidate_BCE = None
         if rows[0].spans:
             candidate_BCE = torch.tensor([row.spans for row in rows]) + shift_R.view(-1, 1, 1)

@@ -114,17 +114,16 @@ def padded(
     types_N: np.ndarray,
     length_R: np.ndarray,
     *,
-    width: int = 0,
     multiple: int = PAD_TO,
     **masks_N: np.ndarray,
 ) -> tuple[Inputs, Tensor, dict[str, Tensor]]:
-    """Rows that stand behind one another, padded as the tokenizer pads them, to `width` or to a multiple.
+    """Rows that stand behind one another, padded as the tokenizer pads them, to a multiple in length.
 
     Returns:
         Inputs (R, T), columns of padding before each row (R,), and masks (R, T), False at padding.
     """
     length_R = length_R.astype(np.int64)
-    width = width or -(-int(length_R.max()) // multiple) * multiple
+    width = -(-int(length_R.max()) // multiple) * multiple
     left = tokenizer.padding_side == "left"
     shift_R = width - length_R if left else np.zeros(len(length_R), dtype=np.int64)
     column_T = np.arange(width)
@@ -144,11 +143,13 @@ def padded(
     return inputs, torch.from_numpy(shift_R), masks
 
 
-def pad_rows(rows: Sequence[EncodedRow], tokenizer: Any, *, width: int = 0) -> tuple[Inputs, Tensor, Tensor]:
+def pad_rows(
+    rows: Sequence[EncodedRow], tokenizer: Any, multiple: int = PAD_TO
+) -> tuple[Inputs, Tensor, Tensor]:
     """Inputs (R, T), context (R, T), True at context tokens, and columns of padding before each row (R,)."""
     ids_N, types_N, offsets_NE = (np.concatenate([row[column] for row in rows]) for column in range(3))
     columns = ids_N, types_N, np.array([len(row.input_ids_T) for row in rows])
-    inputs, shift_R, masks = padded(tokenizer, *columns, width=width, context=offsets_NE[:, 0] >= 0)
+    inputs, shift_R, masks = padded(tokenizer, *columns, multiple=multiple, context=offsets_NE[:, 0] >= 0)
     return inputs, masks["context"], shift_R
 
 

@@ -8,11 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from storage.errors import DataError
-from storage.files import require_file
+import torch
 
-EMBEDDED = "stories"
-"""The tokenizer name that stands for the words of the embedded stories."""
+from storage.errors import DataError
 
 
 def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
@@ -22,30 +20,24 @@ def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
     Raises:
         DataError: nothing usable is there, or it is not a fast tokenizer (offsets are needed).
     """
-    if source == EMBEDDED:
+    if source == "stories":
         from data_modules.stories.questions import vocabulary
         from data_modules.stories.word_tokenizer import build_tokenizer
 
         return build_tokenizer(architecture, vocabulary())
-    if isinstance(source, str) and not source.endswith(".ckpt"):
+    where = source if isinstance(source, str) else "the checkpoint"
+    if where.endswith(".ckpt"):
+        try:
+            # Mapped, so that the weights stay on disk.
+            source = dict(torch.load(where, weights_only=True, mmap=True)["interventune"]["tokenizer"])
+        except Exception as error:  # what an unpickler makes of bytes that are no checkpoint: a dozen types
+            raise DataError(f"{where}: no tokenizer can be read from this checkpoint") from error
+    if isinstance(source, str):
         return _pretrained(source, f"tokenizer {source!r}")
-    files = _files_in_checkpoint(source) if isinstance(source, str) else source
     with tempfile.TemporaryDirectory() as folder:
-        for name, text in files.items():
-            (Path(folder) / Path(name).name).write_text(text, encoding="utf-8")
-        where = source if isinstance(source, str) else "the checkpoint"
+        for name, text in source.items():
+            Path(folder, Path(name).name).write_text(text, encoding="utf-8")
         return _pretrained(folder, f"the tokenizer inside {where}")
-
-
-def _files_in_checkpoint(path: str) -> dict[str, str]:
-    import torch
-
-    try:
-        require_file(path)
-        # Mapped, so that the weights stay on disk.
-        return dict(torch.load(path, weights_only=True, mmap=True)["interventune"]["tokenizer"])
-    except Exception as error:  # what an unpickler makes of bytes that are no checkpoint: a dozen types
-        raise DataError(f"{path}: no tokenizer can be read from this checkpoint") from error
 
 
 def _pretrained(source: str, what: str) -> Any:

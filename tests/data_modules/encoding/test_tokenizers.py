@@ -15,7 +15,7 @@ from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
 from data_modules.stories.questions import qa_examples
 from data_modules.stories.word_tokenizer import build_tokenizer
 from storage.errors import DataError
-from tests.data_modules.fixtures.small_tokenizers import KINDS, WORD_LEVEL, tokenizer
+from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
 TEXTS = ("Who was rude?", "A Velan baker met a Kessar, and it isn't far. tol")
 
@@ -46,9 +46,8 @@ def test_stored_files_do_not_depend_on_what_was_tokenised_last() -> None:
     assert tokenizer_files(tok) == before
 
 
-@pytest.mark.parametrize("architecture", WORD_LEVEL)
-def test_embedded_words_cover_the_stories(architecture: str) -> None:
-    tok = load_tokenizer("stories", architecture)
+def test_embedded_words_cover_the_stories() -> None:
+    tok = load_tokenizer("stories", "roberta")
     for example in islice(qa_examples("dev"), 5):
         assert tok.unk_token_id not in tok(example.question, example.context)["input_ids"]
 
@@ -65,7 +64,14 @@ def test_what_is_no_tokenizer_is_named_in_one_line(tmp_path: Path) -> None:
     BertConfig().save_pretrained(tmp_path)
     (tmp_path / "tokenizer.json").write_text('{"model": 3}')
     for source in (str(tmp_path), "/no/such/folder", "no-such-user/no-such-model", "nothing.ckpt"):
-        with pytest.raises(DataError) as caught:
+        with pytest.raises(DataError, match=rf"^.*{source}.*\Z"):
             load_tokenizer(source)
-        assert source in str(caught.value)
-        assert "\n" not in str(caught.value)
+
+
+def test_code_of_a_folder_is_never_run_nor_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("raise SystemExit('it ran')")
+    classes = {"auto_map": {"AutoTokenizer": [None, "own.Own"], "AutoConfig": "own.Config"}}
+    (tmp_path / "config.json").write_text(json.dumps(classes | {"model_type": "own"}))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(classes | {"tokenizer_class": "Own"}))
+    with pytest.raises(DataError, match=str(tmp_path)):
+        load_tokenizer(str(tmp_path))
