@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from data_modules.batching.sets import PAD_TO, QASet, pad_rows
 from data_modules.encoding.windows import EncodedRow, Encoding
 from data_modules.stories.questions import qa_examples
-from tests.data_modules.fixtures.encoded import windows_of
 from tests.data_modules.fixtures.small_tokenizers import tokenizer
 
 
@@ -52,25 +51,19 @@ def test_unpadding_gives_back_the_rows(lengths: list[int], side: str, seed: int)
 
 
 @pytest.mark.parametrize("kind", ["words_bert", "words_xlnet"])  # padding behind, and before
-def test_positions_of_a_question_batch_point_into_the_padded_rows(kind: str) -> None:
-    encoding = Encoding(max_length=64, order="auto")
-    examples = list(islice(qa_examples("conversation_dev"), 9))
-    windows = windows_of(examples, tokenizer(kind), encoding)
-    index = [4, 0, len(windows) - 1]
-    batch = QASet(examples, tokenizer(kind), encoding)[index]
-    assert batch.feature_B.tolist() == index
-    for b, window in enumerate(windows[i] for i in index):
-        row, shift = window.row, int(batch.shift_B[b])
-        shown = slice(shift, shift + len(row.input_ids_T))
-        assert batch.inputs["input_ids"][b, shown].tolist() == row.input_ids_T.tolist()
-        positions = (batch.start_B[b], batch.end_B[b], batch.cls_B[b])
-        assert [int(at) - shift for at in positions] == [window.start, window.end, row.cls]
-        for mask_BT, mask_T in (
-            (batch.rationale_BT, window.rationale_T),
-            (batch.max_context_BT, window.max_context_T),
-            (batch.context_BT, row.offsets_TE[:, 0] >= 0),
-        ):
-            assert mask_BT[b, shown].tolist() == mask_T.tolist()
-            assert mask_BT[b].sum() == mask_T.sum()
-        targets = (batch.answer_type_B[b], batch.number_B[b], batch.option_B[b])
-        assert targets == (window.answer_type, window.number, window.option)
+def test_a_batch_holds_the_rows_of_the_table(kind: str) -> None:
+    data = QASet(list(islice(qa_examples("conversation_dev"), 9)), tokenizer(kind), Encoding(max_length=64))
+    index = [4, 0, len(data) - 1]
+    batch, rows = data[index], data.table.with_format(None)
+    for b, (window, shift) in enumerate(zip(index, batch.shift_B.tolist(), strict=True)):
+        row = rows[window]
+        shown = slice(shift, shift + len(row["input_ids"]))
+        assert batch.inputs["input_ids"][b, shown].tolist() == row["input_ids"]
+        for name in ("start", "end", "cls"):
+            assert getattr(batch, f"{name}_B")[b] - shift == row[name]
+        for name in ("rationale", "max_context"):
+            mask_T = getattr(batch, f"{name}_BT")[b]
+            assert mask_T[shown].tolist() == row[name]
+            assert mask_T.sum() == sum(row[name])
+        classes = [getattr(batch, f"{name}_B")[b] for name in ("answer_type", "number", "option", "feature")]
+        assert classes == [row["answer_type"], row["number"], row["option"], window]

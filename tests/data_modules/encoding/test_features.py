@@ -56,13 +56,6 @@ def test_token_span_is_the_shortest_that_covers_its_characters(
         assert start_T[first] <= start < end_T[first]
         assert start_T[last] < end <= end_T[last]
         assert first == 0 or end_T[first - 1] <= start
-    span = Span(start, end, context[start:end])
-    tokens = token_span(row.offsets_TE, span)
-    if tokens and context[start_T[tokens[0]] : end_T[tokens[1]]].strip() == span.text.strip():
-        assert whole_span(span, context, row, "record") == tokens
-    else:
-        with pytest.raises(DataError, match=r"^record: no tokens of the window cover just"):
-            whole_span(span, context, row, "record")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -104,13 +97,12 @@ def test_windows_are_a_doc_stride_apart_whatever_the_question(order: Any) -> Non
     questions = "who was met ? ?", "who was met ? who was met ? ?"
     examples = [
         QAExample("long", context, questions[0], (Span.locate("kess", context, "t"),)),
-        QAExample("short", "a tol met kess", questions[0]),
         QAExample("longer", context, questions[1]),
     ]
     windows = windows_of(examples, BERT, Encoding(order=order, max_length=512, doc_stride=128))
-    assert [window.row.example for window in windows] == [0] * 3 + [1] + [2] * 3
-    assert {int(context_of(window.row)[0, 0]) for window in windows} == {0, 4 * 128, 4 * 256}
-    assert [len(window.row.input_ids_T) for window in windows] == [512, 512, 452, 12, 512, 512, 456]
+    assert [window.row.example for window in windows] == [0] * 3 + [1] * 3
+    assert [int(context_of(window.row)[0, 0]) for window in windows] == [0, 4 * 128, 4 * 256] * 2
+    assert [len(window.row.input_ids_T) for window in windows] == [512, 512, 452, 512, 512, 456]
     if order == "question_first":
         assert [window.start for window in windows[:3]] == [0, 479, 351]
 
@@ -137,18 +129,15 @@ def test_a_query_without_room_for_its_context_is_named() -> None:
         windows_of(examples, BERT, Encoding(max_length=32))
 
 
-def test_chunks_keep_the_order() -> None:
-    rows = list(encode_texts([("tol " * (i % 5 + 1), "who?", "") for i in range(1100)], BERT, Encoding()))
-    assert [(row.example, len(context_of(row))) for row in rows] == [(i, i % 5 + 1) for i in range(1100)]
-
-
-def test_a_group_that_does_not_fit_is_named() -> None:
+def test_a_group_that_cannot_be_scored_is_named() -> None:
     first, group = GROUPS[:2]
     longer = replace(group.variants[3], context=group.variants[3].context + " a baker" * 100)
     long_group = replace(group, variants=(*group.variants[:3], longer))
-    with pytest.raises(DataError, match="does not fit into 96 tokens") as caught:
+    with pytest.raises(DataError, match=rf"^{group.key}: .*does not fit into 96 tokens"):
         encode_groups([first, long_group, first], BERT, Encoding(max_length=96))
-    assert str(caught.value).startswith(group.key)
+    (row,) = rows_of("a tol", "words_bert")
+    with pytest.raises(DataError, match=r"^record: no tokens of the window cover just"):
+        whole_span(Span(2, 4, "to"), "a tol", row, "record")
 
 
 def test_group_ids_name_subjects_attributes_and_classes() -> None:
@@ -156,13 +145,11 @@ def test_group_ids_name_subjects_attributes_and_classes() -> None:
     assert data.groups == GROUPS
     assert data.ids.subjects == sorted(data.ids.subjects)
     batch = data[[3, 0]]
-    assert batch.inputs["input_ids"].shape[0] == 8
-    for b, i in enumerate((3, 0)):
-        group = GROUPS[i]
+    assert batch.group_B.tolist() == [3, 0]
+    for b, group in enumerate((GROUPS[3], GROUPS[0])):
         assert tuple(data.ids.subjects[x] for x in batch.subject_BS[b]) == group.subjects
         assert data.ids.attributes[batch.attribute_B[b]] == (group.category, group.attribute)
         assert ADVICE_CLASSES[batch.advice_class_B[b]] == group.advice_class
-        assert batch.group_B[b] == i
 
 
 STORY = "Anna is in the kitchen. Ben has a red ball. Clara is in the garden."
@@ -201,7 +188,7 @@ def test_history_is_written_as_each_paper_model_reads_it() -> None:
     assert written("roberta", history=(), dataset="squad") == "What colour is it?"
 
 
-@pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
+@pytest.mark.parametrize("architecture", ["bert", "xlnet"])
 def test_targets_of_a_row(architecture: str) -> None:
     words = tokenizer(f"words_{architecture}")
     encoding = Encoding(order="auto").resolved(architecture)
@@ -209,24 +196,20 @@ def test_targets_of_a_row(architecture: str) -> None:
     assert WINDOW_TYPES[span.answer_type] == "span"
     assert words.decode(span.row.input_ids_T[span.start : span.end + 1]) == "red"
     assert words.decode(span.row.input_ids_T[span.rationale_T]) == "ben has a red ball ."
-    assert (span.max_context_T == (span.row.offsets_TE[:, 0] >= 0)).all()
     for kind in ("yes", "no", "unknown"):
         (feature,) = windows_of([example(answers=(), answer_type=kind)], words, encoding)
         assert WINDOW_TYPES[feature.answer_type] == kind
         assert feature.start == feature.end == feature.row.cls
-
-
-def test_numbers_and_options_are_spans_with_a_class() -> None:
     asked = {"question": "Is it red or blue?", "references": ("red",), "answer_type": "option"}
-    (option,) = windows_of([example(**asked)], BERT, Encoding())
+    (option,) = windows_of([example(**asked)], words, encoding)
     assert (WINDOW_TYPES[option.answer_type], option.number, option.option) == ("span", 0, 1)
-    (number,) = windows_of([example(references=("two",), answer_type="number")], BERT, Encoding())
+    (number,) = windows_of([example(references=("two",), answer_type="number")], words, encoding)
     assert (number.number, number.option) == (3, 0)
 
 
 def test_a_window_without_the_answer_is_unknown_but_yes_stays_yes() -> None:
     kinds = [WINDOW_TYPES[w.answer_type] for w in windows_of([example(history=())], BERT, SMALL)]
-    assert (kinds.count("span"), set(kinds)) == (1, {"span", "unknown"})
+    assert sorted(kinds) == ["span", *["unknown"] * (len(kinds) - 1)]
     yes = windows_of([example(answers=(), answer_type="yes")], BERT, SMALL)
     assert {WINDOW_TYPES[window.answer_type] for window in yes} == {"yes"}
 

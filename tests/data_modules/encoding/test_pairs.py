@@ -29,8 +29,9 @@ def test_common_tokens_are_the_same_words_in_the_same_places(kind: str, variant:
     assert made
     data = PairSet(QASet(EXAMPLES, tok, encoding), QASet(made, tok, encoding))
     batch = data[range(len(data))]
-    original, changed = batch.original.inputs["input_ids"], batch.variant.inputs["input_ids"]
-    assert torch.equal(original[batch.row_P, batch.original_P], changed[batch.row_P, batch.variant_P])
+    places = (batch.original, batch.original_P), (batch.variant, batch.variant_P)
+    original_P, changed_P = (half.inputs["input_ids"][batch.row_P, at_P] for half, at_P in places)
+    assert torch.equal(original_P, changed_P)
     counts = torch.bincount(batch.row_P, minlength=len(data)).tolist()
     contexts = {example.id: example.context for example in EXAMPLES}
     for example, count in zip(made, counts, strict=True):
