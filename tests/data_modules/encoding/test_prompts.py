@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import islice, product
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -23,24 +23,22 @@ from data_modules.stories.word_tokenizer import build_tokenizer
 from storage.errors import DataError
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("offers_unknown", [False, True])
+@pytest.mark.parametrize(("side", "offers_unknown"), [("left", False), ("right", True)])
 def test_subjects_stand_behind_the_prompt_in_the_groups_order(side: str, offers_unknown: bool) -> None:
     words = build_tokenizer("llama", [*vocabulary(), "reply", "with", "or", "unknown"])
     words.padding_side = side
     groups = list(islice(story_groups.groups("train"), 3))
     content = CHOICE.replace("{options}", "{options} or unknown") if offers_unknown else CHOICE
-    encoding = Encoding(prompts=Prompts(choice_prompt=[{"role": "user", "content": content}]))
+    encoding = Encoding(prompts=Prompts(choice_prompt=said(content)))
     batch = GroupSet(groups, words, encoding.resolved("llama"))[[2, 0, 1]]
     assert batch.candidate_BVSE.shape == (3, 4, 2 + offers_unknown, 2)
     for b, i in enumerate((2, 0, 1)):
         for v, variant in enumerate(groups[i].variants):
             ids_T = batch.inputs["input_ids"][4 * b + v]
             behind = [words.decode(ids_T[s : e + 1]) for s, e in batch.candidate_BVSE[b, v].tolist()]
-            wanted = [*groups[i].subjects, "unknown"][: len(behind)]
-            assert [text.replace(" ", "") for text in behind] == [text.replace(" ", "") for text in wanted]
-            context = words.decode(ids_T[batch.context_BT[4 * b + v]]).split()
-            assert context == words.decode(words(variant.context)["input_ids"]).split()[-len(context) :]
+            assert behind == [*groups[i].subjects, "unknown"][: len(behind)]
+            context = words.decode(words(variant.context, add_special_tokens=False)["input_ids"])
+            assert words.decode(ids_T[batch.context_BT[4 * b + v]]) == context
             offered = [span.text.lower() for span in sorted(variant.candidates, key=lambda c: c.start)]
             assert f"reply with {offered[0]} or {offered[1]}" in words.decode(ids_T)
 
@@ -67,7 +65,7 @@ def test_tokens_behind_the_prompt_are_those_of_one_text() -> None:
     tokenizer.pre_tokenizer = pre_tokenizers.Split("x", "isolated")
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[U]")
     asked = [("x", "x", ("b", "a")), ("xa", "x", ("b",)), ("x b", "x b", ())]
-    prompts = [Prompt([{"content": text}], shown, 1, behind, text) for text, shown, behind in asked]
+    prompts = [Prompt(said(text), shown, 1, behind, text) for text, shown, behind in asked]
     one, two, three = encode_prompts(prompts, fast, Encoding(max_length=10))
     assert [pieces[i] for i in one.input_ids_T] == ["x", " b", " ", "a"]
     assert one.spans == ((1, 1), (2, 3))
@@ -81,7 +79,7 @@ def test_tokens_behind_the_prompt_are_those_of_one_text() -> None:
 )
 def test_a_prompt_needs_each_of_its_slots_once(content: str) -> None:
     with pytest.raises(DataError, match=r"encoding\.prompts\.prompt: needs each of"):
-        Prompts(prompt=[{"role": "user", "content": content}])
+        Prompts(prompt=said(content))
 
 
 BO = QAExample("1", "Anna met Bo.", "Who?", (Span(9, 11, "Bo"),), advice="Be fair.")
@@ -116,36 +114,30 @@ def chat_tokenizer(template: str) -> PreTrainedTokenizerFast:
     return fast
 
 
-def of_user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
-
-
-def of_system(text: str) -> dict[str, str]:
-    return {"role": "system", "content": text}
+def said(user: str, system: str = "") -> Messages:
+    system_says = [{"role": "system", "content": system}] if system else []
+    return [*system_says, {"role": "user", "content": user}]
 
 
 ASKED = "Anna met Bo.\n\nQuestion: Who?"
-SYSTEM = [of_system("{advice}"), of_user("{context}\n\nQuestion: {question}")]
-PLACES: dict[str, tuple[Messages, Messages, Messages]] = {
-    "user": (
-        [of_user(QUESTION)],
-        [of_user("Text: Anna met Bo.\n\nQuestion: Be fair. Who?\nAnswer:")],
-        [of_user(f"Text: {ASKED}\nAnswer:")],
+SYSTEM = said("{context}\n\nQuestion: {question}", "{advice}")
+FAIR = said("Text: Anna met Bo.\n\nQuestion: Be fair. Who?\nAnswer:")
+PLACES = [
+    (said(QUESTION), FAIR, said(f"Text: {ASKED}\nAnswer:")),
+    (
+        said("{context} {advice}\n{question} "),
+        said("Anna met Bo. Be fair.\nWho?"),
+        said("Anna met Bo.\nWho?"),
     ),
-    "context": (
-        [of_user("{context} {advice}\n{question} ")],
-        [of_user("Anna met Bo. Be fair.\nWho?")],
-        [of_user("Anna met Bo.\nWho?")],
-    ),
-    "system": (SYSTEM, [of_system("Be fair."), of_user(ASKED)], [of_user(ASKED)]),
-}
+    (SYSTEM, said(ASKED, "Be fair."), said(ASKED)),
+]
 """Messages with slots, and what they are with advice and without."""
 
 
 @pytest.mark.parametrize(
-    ("template", "place"), sorted(set(product(("chat", "plain", "space"), PLACES)) - {("plain", "system")})
+    ("template", "place"), [("chat", 1), ("chat", 2), ("plain", 0), ("plain", 1), ("space", 0), ("space", 2)]
 )
-def test_a_row_is_the_conversation_in_the_chat_template(template: str, place: str) -> None:
+def test_a_row_is_the_conversation_in_the_chat_template(template: str, place: int) -> None:
     tokenizer, (messages, *turns_of) = chat_tokenizer(template), PLACES[place]
     encoding = Encoding(prompts=Prompts(prompt=messages)).resolved("llama")
 
@@ -179,7 +171,7 @@ def test_chat_that_cannot_be_is_refused() -> None:
         never.resolved("bert")
     with pytest.raises(DataError, match=r"1: prompt and answers take \d+ tokens, 9 are allowed; raise"):
         QASet([BO], words, Encoding(max_length=9).resolved("llama"))
-    for template, messages in (("plain", SYSTEM), ("loud", [of_user(QUESTION)])):
+    for template, messages in (("plain", SYSTEM), ("loud", said(QUESTION))):
         tokenizer = chat_tokenizer(template)
         encoding = Encoding(prompts=Prompts(prompt=messages)).resolved("llama")
         with pytest.raises(DataError, match=r"the chat template|chat template fails"):
