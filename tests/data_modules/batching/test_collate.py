@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.batching.sets import PAD_TO, QASet, pad_rows
-from data_modules.encoding.windows import EncodedRow, Encoding
-from data_modules.stories.questions import qa_examples
-from tests.data_modules.fixtures.small_tokenizers import tokenizer
+from data_modules.batching.sets import PAD_TO, pad_rows
+from data_modules.encoding.windows import EncodedRow
 
 
 def made_row(length: int, rng: np.random.Generator) -> EncodedRow:
@@ -48,22 +44,3 @@ def test_unpadding_gives_back_the_rows(lengths: list[int], side: str, seed: int)
             (context_BT, inside, False),
         ):
             assert found_BT[r].tolist() == np.pad(values_T, columns, constant_values=padding).tolist()
-
-
-@pytest.mark.parametrize("kind", ["words_bert", "words_xlnet"])  # padding behind, and before
-def test_a_batch_holds_the_rows_of_the_table(kind: str) -> None:
-    data = QASet(list(islice(qa_examples("conversation_dev"), 9)), tokenizer(kind), Encoding(max_length=64))
-    index = [4, 0, len(data) - 1]
-    batch, rows = data[index], data.table.with_format(None)
-    for b, (window, shift) in enumerate(zip(index, batch.shift_B.tolist(), strict=True)):
-        row = rows[window]
-        shown = slice(shift, shift + len(row["input_ids"]))
-        assert batch.inputs["input_ids"][b, shown].tolist() == row["input_ids"]
-        for name in ("start", "end", "cls"):
-            assert getattr(batch, f"{name}_B")[b] - shift == row[name]
-        for name in ("rationale", "max_context"):
-            mask_T = getattr(batch, f"{name}_BT")[b]
-            assert mask_T[shown].tolist() == row[name]
-            assert mask_T.sum() == sum(row[name])
-        classes = [getattr(batch, f"{name}_B")[b] for name in ("answer_type", "number", "option", "feature")]
-        assert classes == [row["answer_type"], row["number"], row["option"], window]

@@ -6,11 +6,8 @@ from itertools import islice
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from data_modules.batching.sets import PairSet, QASet
-from data_modules.encoding.pairs import in_original
 from data_modules.encoding.windows import Encoding
 from data_modules.interventions.variants import perturb
 from data_modules.schema import QAExample, Variant
@@ -43,18 +40,3 @@ def test_originals_of_one_id_cannot_be_told_apart() -> None:
     data = QASet(EXAMPLES[:1] * 2, tokenizer("words_bert"), Encoding())
     with pytest.raises(DataError, match="2 questions have the id"):
         PairSet(data, data)
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 5)), min_size=1, max_size=4), st.data())
-def test_places_in_a_variant_are_places_of_the_same_characters(
-    gaps: list[tuple[int, int]], data: st.DataObject
-) -> None:
-    kept, at = [], 0
-    for gap, length in gaps:
-        kept.append((at + gap, at + gap + length))
-        at += gap + length
-    variant = [i for a, b in kept for i in range(a, b)]
-    start = data.draw(st.integers(0, len(variant) - 1))
-    end = data.draw(st.integers(start + 1, len(variant)))
-    moved = in_original(start, end, kept)
-    assert moved == (-1, -1) or list(range(*moved)) == variant[start:end]
