@@ -1,5 +1,5 @@
-"""Questions to a table: a row holds a window in tokens with its targets, and a question's first window the
-question itself.
+"""Questions to a table: a row holds a window in tokens with its targets, and the first row of a question
+itself too.
 
 Shape letters: T tokens, W windows, C characters.
 """
@@ -48,9 +48,8 @@ def encode_questions(examples: Sequence[QAExample], tokenizer: Any, encoding: En
     """Windows of every example, with the first answer as target.
 
     A question whose answer is not in the window is unknown there, and its span the classification token
-    (faithfulness spec 1.3). `answer_type` is an index into WINDOW_TYPES; `number` and `option` are XLNet's
-    classes. `rationale` marks the tokens of all rationales, if the window holds each of them whole. A
-    decoder's rows hold the answer behind the prompt: what it shall write, and an end token.
+    (faithfulness spec 1.3). A decoder's rows hold the answer behind the prompt: what it shall write, and an
+    end token.
     """
     rows: list[dict[str, Any]] = []
     encoded = encode_examples(examples, tokenizer, encoding, answers=True)
@@ -69,10 +68,9 @@ def encode_questions(examples: Sequence[QAExample], tokenizer: Any, encoding: En
                     "window": window,
                 }
             )
-        whole = {
-            name: getattr(example, name) for name in ("id", "context", "question", "dataset", "gold", "kept")
-        }
-        rows[-len(windows)] |= {**whole, "kind": example.answer_type}
+        names = ("id", "context", "question", "dataset", "gold", "kept")
+        rows[-len(windows)] |= {name: getattr(example, name) for name in names}
+        rows[-len(windows)]["kind"] = example.answer_type
     return pa.Table.from_pylist(rows, ROWS)
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
-from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import parse_qsl
 
 import datasets
@@ -37,8 +36,6 @@ CHUNK = 512
 _PACKAGES = ("tokenizers", "transformers", "sentencex", "datasets")
 """Whose versions decide what text becomes."""
 
-T = TypeVar("T")
-
 
 class Tables:
     """Finds tables in a folder, and makes those that are missing; without a folder, all in memory.
@@ -57,10 +54,8 @@ class Tables:
         """The table of some sources. One process of a machine makes it, the others wait for it.
 
         Args:
-            sources: whose content is read.
-            options: all else that the table follows from besides the tokenizer and this code, as JSON.
-            encode: makes rows of records.
-            read: reads the records; only asked where there is no table yet.
+            sources, options: what it follows from, besides the tokenizer and this code; options as JSON.
+            encode, read: only asked where there is no table yet.
         """
         if not self.folder:
             return in_memory(read(), encode)
@@ -78,15 +73,8 @@ class Tables:
 
 def in_memory(records: Sequence[Any], encode: Encode) -> datasets.Dataset:
     """The table of some records."""
-    parts = [encode(part) for part in chunks(records)] or [encode([])]
+    parts = [encode(records[at : at + CHUNK]) for at in range(0, max(1, len(records)), CHUNK)]
     return datasets.Dataset(pa.concat_tables(parts), fingerprint="in memory").with_format("arrow")
-
-
-def chunks(items: Iterable[T]) -> Iterator[list[T]]:
-    """Lists of at most CHUNK items."""
-    left = iter(items)
-    while part := list(islice(left, CHUNK)):
-        yield part
 
 
 def flat(table: pa.Table, name: str) -> np.ndarray:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jsonargparse.typing import PositiveInt
 
-from data_modules.encoding.tables import chunks
+from data_modules.encoding.tables import CHUNK
 from data_modules.questions.answer_spans import answer_type
 from data_modules.schema import DECODERS, QAExample, Span, query_text
 from storage.errors import DataError
@@ -162,11 +162,12 @@ def encode_texts(
     context = int(encoding.order != "context_first")  # which text of a pair that is
     # RoBERTa's classification token is also its begin of sequence, XLNet's stands at the end.
     which_cls = -1 if tokenizer.padding_side == "left" else 0
-    for items in chunks(enumerate(texts)):
-        contexts, queries, names = map(list, zip(*(text for _, text in items), strict=True))
+    every = list(texts)
+    for at_text in range(0, len(every), CHUNK):
+        contexts, queries, names = map(list, zip(*every[at_text : at_text + CHUNK], strict=True))
         pairs = (queries, contexts) if context else (contexts, queries)
         wholes = tokenizer(*pairs, return_token_type_ids=True, verbose=False).encodings
-        for (example, _), name, whole in zip(items, names, wholes, strict=True):
+        for example, (name, whole) in enumerate(zip(names, wholes, strict=True), at_text):
             ids_T, types_T = np.array(whole.ids, np.int32), np.array(whole.type_ids, np.uint8)
             side_T = np.array([-1 if side is None else side for side in whole.sequence_ids], np.int8)
             offsets_TE = np.fromiter(chain.from_iterable(whole.offsets), np.int32).reshape(-1, 2)
