@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -10,8 +10,8 @@ import numpy as np
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from data_modules.batching.choice_set import ChoiceSet, by_count
-from data_modules.batching.data_module import EvalSet, TextDataModule, TrainSet, by_stage
-from data_modules.batching.samplers import BatchIndex, cut, length_bucketed
+from data_modules.batching.data_module import EvalSet, TextDataModule, by_stage
+from data_modules.batching.samplers import Draw, cut, length_bucketed
 from data_modules.encoding.choices import ChoiceEncoding
 from data_modules.sources import read_choices, split_labels
 from storage.errors import DataError
@@ -89,11 +89,11 @@ class ChoicesDataModule(TextDataModule):
         watched = [source for named in self.choice_sources.values() for source in named.values()]
         return [part for source in (*self.train_choices, *watched) for part in split_labels(source)]
 
-    def make_train_set(self) -> TrainSet:
+    def make_train_set(self) -> ChoiceSet:
         """The questions of all sources."""
         if not self.train_choices:
             raise DataError("data.train_choices: name multiple-choice questions to train on")
-        return TrainSet(choices=self.choice_set(self.train_choices, self.choices.limit_train))
+        return self.choice_set(self.train_choices, self.choices.limit_train)
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """The questions of every named source."""
@@ -105,27 +105,22 @@ class ChoicesDataModule(TextDataModule):
         questions = [question for source in sources for question in read_choices(source)]
         return ChoiceSet(questions[: limit or None], self.tokenizer, self.encoding, self.architecture)
 
-    def train_batches(self, train_set: TrainSet) -> Callable[[np.random.Generator], list[BatchIndex]]:
+    def train_batches(self, train_set: ChoiceSet) -> Draw:
         """Draws an epoch of questions, each once, in batches with equally many choices."""
-        assert train_set.choices is not None
-        return partial(
-            choice_batches,
-            lengths_Q=train_set.choices.lengths,
-            members=by_count(train_set.choices.counts),
-            choices=self.choices,
-        )
+        lengths_Q, members = train_set.lengths, by_count(train_set.counts)
+        return partial(choice_batches, lengths_Q=lengths_Q, members=members, choices=self.choices)
 
 
 def choice_batches(
     rng: np.random.Generator, *, lengths_Q: np.ndarray, members: Mapping[int, list[int]], choices: Choices
-) -> list[BatchIndex]:
+) -> list[list[int]]:
     """An epoch of questions, each once, in batches with equally many choices: `members` are those by their
     numbers of choices; their longest rows have `lengths_Q` tokens."""
-    batches = list[tuple[int, ...]]()
+    batches: list[list[int]] = []
     for of_count in members.values():
         drawn = cut([*range(len(of_count))], choices.batch_size)
         if choices.shuffle:
             drawn = length_bucketed(lengths_Q[of_count], choices.batch_size, rng)
-        batches += [tuple(of_count[i] for i in batch) for batch in drawn]
+        batches += [[of_count[i] for i in batch] for batch in drawn]
     order = rng.permutation(len(batches)) if choices.shuffle else range(len(batches))
-    return [BatchIndex(choices=batches[i]) for i in order]
+    return [batches[i] for i in order]

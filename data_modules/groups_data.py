@@ -107,8 +107,6 @@ class GroupsDataModule(QuestionsDataModule):
     def without_advice(self, encoding: Encoding, *, everything: bool) -> GroupSet:
         """What is trained on, each group once and without its advice; with `everything` also all that the
         training sources hold of its subject pairs and attributes, whatever `limit_train_groups` left."""
-        assert self.train_set is not None
-        assert self.train_set.groups is not None
         trained = self.train_set.groups.groups
         options: dict[str, Any] = {"skip_bad": self.skip_bad, "encoding": asdict(encoding)}
         options |= {"limit": self.limit_train_groups, "seed": self.seed, "everything": everything}

@@ -41,16 +41,14 @@ def variant_name(name: str, variant: Variant) -> str:
 
 @dataclass
 class TrainSet(Dataset):
-    """Groups and questions to train on together, or multiple-choice questions; indexed by what the training
-    samplers yield."""
+    """Groups and questions to train on together."""
 
     groups: GroupSet | None = None
     qa: QASet | None = None
-    choices: ChoiceSet | None = None
 
     def __getitem__(self, index: BatchIndex) -> TrainBatch:
-        parts = {name: chosen for name, chosen in index._asdict().items() if chosen}
-        return TrainBatch(**{name: getattr(self, name)[chosen] for name, chosen in parts.items()})
+        groups = self.groups[index.groups] if self.groups and index.groups else None
+        return TrainBatch(groups, self.qa[index.qa] if self.qa and index.qa else None)
 
 
 class TextDataModule(pl.LightningDataModule):
@@ -74,7 +72,7 @@ class TextDataModule(pl.LightningDataModule):
         self.loader_options: dict[str, Any] = {"batch_size": None, "pin_memory": True, **workers}
         self.loader_options["worker_init_fn"] = outlive_signal
         self.tokenizer = load_tokenizer(tokenizer, architecture)
-        self.train_set: TrainSet | None = None
+        self.train_set: Any = None
         self.eval_sets: dict[str, list[EvalSet]] = {}
 
     @abstractmethod
@@ -82,7 +80,7 @@ class TextDataModule(pl.LightningDataModule):
         """Every source that the run may read."""
 
     @abstractmethod
-    def make_train_set(self) -> TrainSet:
+    def make_train_set(self) -> Dataset:
         """Read, or find prepared, what is trained on."""
 
     @abstractmethod
@@ -90,7 +88,7 @@ class TextDataModule(pl.LightningDataModule):
         """The same for the sets of `val`, `test` or `predict`."""
 
     @abstractmethod
-    def train_batches(self, train_set: TrainSet) -> Draw:
+    def train_batches(self, train_set: Any) -> Draw:
         """What draws the training batches of an epoch. DataError where there is nothing to train on."""
 
     def setup(self, stage: str) -> None:
@@ -109,8 +107,7 @@ class TextDataModule(pl.LightningDataModule):
             raise DataError(f"{options}: name a set to {stage}")
 
     def train_dataloader(self) -> DataLoader:
-        """Batches of `TrainBatch`."""
-        assert self.train_set is not None
+        """The batches of this process."""
         return ResumableLoader(self.train_set, sampler=self.train_sampler, **self.loader_options)
 
     def eval_loaders(self, stage: str) -> list[DataLoader]:

@@ -21,15 +21,14 @@ POOL = 50
 
 
 class BatchIndex(NamedTuple):
-    """Indices of the groups, question windows and multiple-choice questions of one training batch."""
+    """Indices of the groups and question windows of one training batch."""
 
     groups: tuple[int, ...] = ()
     qa: tuple[int, ...] = ()
-    choices: tuple[int, ...] = ()
 
 
-Draw = Callable[[np.random.Generator], list[BatchIndex]]
-"""Makes all batches of an epoch out of a random generator; as many in every epoch."""
+Draw = Callable[[np.random.Generator], list[Any]]
+"""Makes all batches of an epoch, as indices, out of a random generator; as many in every epoch."""
 
 
 def cut(index: list[int], size: int) -> list[list[int]]:
@@ -104,7 +103,7 @@ def by_class(rng: np.random.Generator, class_N: np.ndarray, per_class: int) -> l
     return list(order_N.reshape(-1, size))
 
 
-class EpochSampler(Sampler[BatchIndex]):
+class EpochSampler(Sampler[Any]):
     """The batches of one process, epoch by epoch; it can `start` in the middle of one.
 
     DataError where there are fewer batches than processes.
@@ -128,7 +127,7 @@ class EpochSampler(Sampler[BatchIndex]):
         """Batches of a full epoch, wherever this one starts."""
         return self.batches
 
-    def __iter__(self) -> Iterator[BatchIndex]:
+    def __iter__(self) -> Iterator[Any]:
         every = self.draw(np.random.default_rng([self.seed, self.epoch]))
         yield from every[self.rank : self.batches * self.world_size : self.world_size][self.start :]
 

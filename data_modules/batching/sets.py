@@ -105,7 +105,6 @@ class TrainBatch(NamedTuple):
 
     groups: GroupBatch | None = None
     qa: QABatch | None = None
-    choices: ChoiceBatch | None = None
 
 
 def padded(

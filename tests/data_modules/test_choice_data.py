@@ -25,7 +25,7 @@ def sampler(of: list[int], *, shuffle: bool = True, rank: int = 0, world_size: i
 def test_an_epoch_takes_each_question_once(of: list[int], shuffle: bool, epoch: int) -> None:
     order = sampler(of, shuffle=shuffle)
     order.set_epoch(epoch)
-    batches = [index.choices for index in order]
+    batches = list(order)
     taken = [i for batch in batches for i in batch]
     assert len(batches) == len(order)
     assert sorted(taken) == list(range(len(of)))
@@ -43,6 +43,5 @@ def test_limits_cut_what_all_sources_hold_together() -> None:
         choices=Choices(limit_train=310, limit_val=7),
     )
     data.setup("fit")
-    assert data.train_set is not None
-    assert len(data.train_set.choices or ()) == 310
+    assert len(data.train_set) == 310
     assert [len(named.data) for named in data.eval_sets["val"]] == [7]

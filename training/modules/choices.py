@@ -11,7 +11,7 @@ from typing import Any
 import pytorch_lightning as pl
 from torch import Tensor
 
-from data_modules.batching.sets import ChoiceBatch, TrainBatch
+from data_modules.batching.sets import ChoiceBatch
 from data_modules.choices_data import ChoicesDataModule
 from losses.choices import choice_cross_entropy, choice_gap, choice_loss
 from models.backbones import ARCHITECTURES, Backbone
@@ -97,8 +97,6 @@ class ChoiceModule(FineTuning):
                 "model.pooling=parity counts padding in; rows must be padded alike everywhere: set "
                 "data.choices.encoding.padding=parity"
             )
-        if stage == "fit" and (data.train_set is None or data.train_set.choices is None):
-            raise ValueError("data.train_choices: name multiple-choice questions to train on")
 
     def logits(self, batch: ChoiceBatch) -> Tensor:
         """One number for each choice, (B, N) float32."""
@@ -109,11 +107,9 @@ class ChoiceModule(FineTuning):
         rows = {name: value.squeeze(1) for name, value in batch.inputs.items()}
         return self.model.log_shares(rows, batch.candidate_BCE)
 
-    def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
+    def training_step(self, batch: ChoiceBatch, batch_idx: int) -> Tensor:
         """Mean cross-entropy, with gaps where these have a weight."""
-        assert batch.choices is not None
-        logits_BN, label_B = self.logits(batch.choices), batch.choices.label_B
-        unknown_B = batch.choices.unknown_B
+        logits_BN, label_B, unknown_B = self.logits(batch), batch.label_B, batch.unknown_B
         loss = choice_loss(logits_BN, label_B, unknown_B, gap_weight=self.gap_weight)
         self.log("train/loss/choices", loss, prog_bar=True)
         if self.gap_weight:
