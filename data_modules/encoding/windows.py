@@ -12,7 +12,6 @@ from string import Formatter
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from jsonargparse.typing import PositiveInt
 
 from data_modules.encoding.tables import CHUNK
 from data_modules.questions.answer_spans import answer_type
@@ -82,7 +81,7 @@ class Encoding:
 
     order: Literal["auto", "question_first", "context_first"] = "question_first"
     max_length: int = 384
-    doc_stride: PositiveInt = 128
+    doc_stride: int = 128
     max_query: int | Literal["auto"] = 0
     prompts: Prompts = field(default_factory=Prompts)
     architecture: str = ""
@@ -90,6 +89,8 @@ class Encoding:
     def __post_init__(self) -> None:
         if isinstance(self.prompts, dict):  # as a checkpoint holds them
             self.prompts = Prompts(**self.prompts)
+        if self.doc_stride < 1:  # no PositiveInt: checkpoints hold plain values
+            raise DataError(f"encoding.doc_stride must be at least 1, got {self.doc_stride}")
 
     @property
     def is_decoder(self) -> bool:

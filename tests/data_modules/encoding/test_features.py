@@ -127,6 +127,8 @@ def test_a_query_without_room_for_its_context_is_named() -> None:
     examples = [QAExample("short", "a tol", "who?"), QAExample("too long", "a tol", "who " * 60)]
     with pytest.raises(DataError, match=r"^too long: .*no room.*32 tokens; raise encoding\.max_length"):
         windows_of(examples, BERT, Encoding(max_length=32))
+    with pytest.raises(DataError, match=r"encoding\.doc_stride"):
+        Encoding(doc_stride=0)
 
 
 def test_a_group_that_cannot_be_scored_is_named() -> None:
