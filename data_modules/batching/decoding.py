@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from data_modules.batching.sets import QASet
+from data_modules.batching.sets import QABatch, QASet
 from data_modules.questions.answer_spans import NUMBER_WORDS, option_words
 from data_modules.schema import AnswerType
 
@@ -37,41 +37,33 @@ class Answer(NamedTuple):
     answer_type: AnswerType = "span"
 
 
-def best_spans(
-    data: QASet, feature_B: Tensor, start_B: Tensor, end_B: Tensor, score_B: Tensor
-) -> Iterator[tuple[Answer, list[int]]]:
+def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[Answer, list[int]]]:
     """The best span of every question in a batch, the first of equals, and the rows of its windows."""
-    windows, start, end, score = (column.tolist() for column in (feature_B, start_B, end_B, score_B))
+    start, end, score = (column.tolist() for column in spans)
+    windows, shift = batch.feature_B.tolist(), batch.shift_B.tolist()
     rows: defaultdict[int, list[int]] = defaultdict(list)
     for row, window in enumerate(windows):
         rows[int(data.question_N[window])].append(row)
     best = [max(of_question, key=score.__getitem__) for of_question in rows.values()]
     columns = data.questions(list(rows)), data.tokens([windows[row] for row in best])
     for (example, same), row, question, (_, offsets_TE) in zip(rows.items(), best, *columns, strict=True):
-        at = int(offsets_TE[start[row], 0])
-        text = question.context[at : offsets_TE[end[row], 1]] if score[row] > LOWEST else ""
+        at = int(offsets_TE[start[row] - shift[row], 0])
+        text = question.context[at : offsets_TE[end[row] - shift[row], 1]] if score[row] > LOWEST else ""
         at = at + len(text) - len(text.lstrip()) if text else -1
         kind: AnswerType = "span" if text.strip() else "unknown"
         yield Answer(example, text.strip(), at, score[row], kind), same
 
 
-def decode_answers(
-    data: QASet,
-    feature_B: Tensor,
-    start_B: Tensor,
-    end_B: Tensor,
-    score_B: Tensor,
-    null_B: Tensor | None = None,
-) -> Iterator[Answer]:
-    """The best window's answer of every question: of windows `feature_B` of a set, the first and last answer
-    token of the unpadded row, and what to compare windows by.
+def decode_answers(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[Answer]:
+    """The best window's answer of every question; `spans` are the fields of models.heads.span.SpanPrediction.
 
     Where the set allows it (`may_abstain`), a question is left unanswered (the empty text) where "no answer"
-    (`null_B`) scores higher than the best span in every window (SQuAD 2.0, with a threshold of 0).
+    scores higher than the best span in every window (SQuAD 2.0, with a threshold of 0).
     """
-    null = null_B.tolist() if null_B is not None and data.may_abstain else [LOWEST] * len(score_B)
-    for span, rows in best_spans(data, feature_B, start_B, end_B, score_B):
-        abstains = min(null[row] for row in rows) > span.score
+    *best, null_B = spans
+    null = null_B.tolist()
+    for span, rows in best_spans(data, batch, *best):
+        abstains = data.may_abstain and min(null[row] for row in rows) > span.score
         yield Answer(span.example, "", -1, span.score, "unknown") if abstains else span
 
 
@@ -82,25 +74,18 @@ def written_answers(data: QASet, feature_B: Tensor, texts: Iterable[str]) -> Ite
         yield Answer(int(data.question_N[feature]), "unknown" if kind == "unknown" else text, -1, 0.0, kind)
 
 
-def decode_typed_answers(
-    data: QASet,
-    feature_B: Tensor,
-    start_B: Tensor,
-    end_B: Tensor,
-    score_B: Tensor,
-    type_BC: Tensor,
-    *classes_B: Tensor | None,
-) -> Iterator[Answer]:
-    """The answer of every question (faithfulness spec 2.2, 2.3), from windows `feature_B` of a set and the
-    fields of models.heads.answers.AnswerPrediction, with positions in the unpadded row.
+def decode_typed_answers(data: QASet, batch: QABatch, *found: Tensor | None) -> Iterator[Answer]:
+    """The answer of every question (faithfulness spec 2.2, 2.3); `found` are the fields of
+    models.heads.answers.AnswerPrediction.
 
     Over windows, spans, yes, no, numbers and options take their maximum, unknown its minimum (a question is
     unknown only if every window says so). With rationale heads the highest score wins, of equals a span, then
     yes, no, and unknown; with XLNet's the most probable type, from TYPE_THRESHOLD on.
     """
-    types, by_score = type_BC.tolist(), attrgetter("score")
-    of_xlnet = [column.tolist() for column in classes_B if column is not None]
-    for span, rows in best_spans(data, feature_B, start_B, end_B, score_B):
+    start_B, end_B, score_B, *rest = (column for column in found if column is not None)
+    types, *of_xlnet = (column.tolist() for column in rest)
+    by_score = attrgetter("score")
+    for span, rows in best_spans(data, batch, start_B, end_B, score_B):
         at = span.example
         yes, no = (max(types[row][kind] for row in rows) for kind in (0, 1))
         offered = [Answer(at, "yes", -1, yes, "yes"), Answer(at, "no", -1, no, "no")]

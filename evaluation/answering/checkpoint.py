@@ -170,21 +170,17 @@ class QuestionCheckpoint(Checkpoint):
         for index in tqdm(data.batches(self.batch_size), desc=what, unit="batch", disable=None):
             batch = data[index]
             inputs, device = self.moved(batch.inputs), self.device
-            context_BT, cls_B, shift_B = (
-                value.to(device) for value in (batch.context_BT, batch.cls_B, batch.shift_B)
-            )
+            context_BT, cls_B = batch.context_BT.to(device), batch.cls_B.to(device)
             with self.autocast():
                 if isinstance(self.model, SpanModel):
                     best = self.model.predict_spans(inputs, context_BT, cls_B, longest)
                     self.require_finite(best.score_B, best.null_B.abs())
-                    ends = best.start_B - shift_B, best.end_B - shift_B
-                    spans += decode_answers(data, batch.feature_B, *ends, best.score_B, best.null_B)
+                    spans += decode_answers(data, batch, *best)
                 else:
                     may_start_BT = batch.max_context_BT.to(device)
                     found = self.model.predict_answers(inputs, context_BT, may_start_BT, cls_B, longest)
                     self.require_finite(found.score_B, found.type_BC.abs())
-                    ends = found.start_B - shift_B, found.end_B - shift_B
-                    spans += decode_typed_answers(data, batch.feature_B, *ends, *found[2:])
+                    spans += decode_typed_answers(data, batch, *found)
         return sorted(spans, key=lambda span: span.example)
 
     @shared

@@ -156,17 +156,16 @@ class AnswerModule(QAModule):
         return total
 
     def answer_step(self, batch: QABatch) -> dict[str, Any]:
-        """Scores of every window, in tokens of the unpadded row."""
+        """Scores of every window."""
         if self.decoder is not None:
             return super().answer_step(batch)
         found = self.model.predict_answers(
             batch.inputs, batch.context_BT, batch.max_context_BT, batch.cls_B, self.max_answer_tokens
         )
-        shift_B = batch.shift_B
-        return {"answers": found._replace(start_B=found.start_B - shift_B, end_B=found.end_B - shift_B)}
+        return {"answers": found}
 
     def decode(self, data: QASet, batch: QABatch, outputs: Mapping[str, Any]) -> Iterator[Answer]:
         """Windows brought together, by the rule."""
         if "texts" in outputs:
             return super().decode(data, batch, outputs)
-        return decode_typed_answers(data, batch.feature_B, *outputs["answers"])
+        return decode_typed_answers(data, batch, *outputs["answers"])

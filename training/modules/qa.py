@@ -111,10 +111,9 @@ class QAModule(FineTuning):
         return self.model.group_log_probs(batch.inputs, batch.context_BT, batch.candidate_BVSE)
 
     def predict_spans(self, batch: QABatch) -> SpanPrediction:
-        """The best span of every window, in tokens of the unpadded row."""
+        """The best span of every window."""
         assert isinstance(self.model, SpanModel)
-        spans = self.model.predict_spans(batch.inputs, batch.context_BT, batch.cls_B, self.max_answer_tokens)
-        return spans._replace(start_B=spans.start_B - batch.shift_B, end_B=spans.end_B - batch.shift_B)
+        return self.model.predict_spans(batch.inputs, batch.context_BT, batch.cls_B, self.max_answer_tokens)
 
     def written(self, decoder: CausalModel, batch: QABatch) -> list[str]:
         """What a decoder answers."""
@@ -128,7 +127,7 @@ class QAModule(FineTuning):
         """The answers of a batch, from what `validation_step` returned for it."""
         if "texts" in outputs:
             return written_answers(data, batch.feature_B, outputs["texts"])
-        return decode_answers(data, batch.feature_B, *outputs["spans"])
+        return decode_answers(data, batch, *outputs["spans"])
 
     def watched_layers(self) -> int:
         """Of how many layers the embedding shift is measured: the last, or the embeddings and every layer."""

@@ -27,12 +27,12 @@ def question(text: str, context: str = CONTEXT) -> QAExample:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_gold_spans_come_back_as_written_after_padding(kind: str) -> None:
-    """Round trip on both padding sides: batch positions less the shift are the windows' own."""
+    """Round trip on both padding sides."""
     examples = [question("TOL"), question("Kess"), question("rude tol"), question("Kess", "met  Kess .")]
     data = QASet(examples, tokenizer(kind), Encoding(max_length=64, doc_stride=32))
     batch = data[list(range(len(data)))]
-    places = batch.feature_B, batch.start_B - batch.shift_B, batch.end_B - batch.shift_B
-    found = sorted(decode_answers(data, *places, (batch.start_B != batch.cls_B).float()))
+    score = (batch.start_B != batch.cls_B).float()
+    found = sorted(decode_answers(data, batch, batch.start_B, batch.end_B, score, score - 1))
     for i, (answer, example) in enumerate(zip(found, examples, strict=True)):
         assert (answer.example, answer.text, answer.score) == (i, example.answers[0].text, 1)
         assert example.context[answer.start :].startswith(answer.text)
@@ -43,10 +43,8 @@ def test_the_window_with_the_highest_score_answers() -> None:
     data = QASet([question("TOL")], BERT, Encoding(max_length=32, doc_stride=20))
     offsets = [offsets_TE for _, offsets_TE in data.tokens(range(len(data)))]
     first = torch.tensor([int((offsets_TE[:, 0] >= 0).argmax()) for offsets_TE in offsets])
-    for best in range(len(data)):
-        score = torch.full((len(data),), -1.0)
-        score[best] = 1
-        (answer,) = decode_answers(data, torch.arange(len(data)), first, first, score)
+    for best, score in enumerate(2 * torch.eye(len(data)) - 1):
+        (answer,) = decode_answers(data, data[range(len(data))], first, first, score, score - 1)
         assert (answer.score, answer.start) == (1, offsets[best][first[best], 0])
 
 
@@ -58,8 +56,7 @@ def test_no_answer_must_win_in_every_window(null: list[float], text: str) -> Non
     batch = data[windows]
     score = torch.where(batch.start_B == batch.cls_B, -1.0, 1.0)
     assert sorted(score.tolist()) == [-1, 1]
-    places = (torch.from_numpy(windows), batch.start_B, batch.end_B)
-    (answer,) = decode_answers(data, *places, score, torch.tensor(null))
+    (answer,) = decode_answers(data, batch, batch.start_B, batch.end_B, score, torch.tensor(null))
     assert answer.text == text
 
 
@@ -73,7 +70,8 @@ def test_any_span_is_cut_from_the_context(kind: str, context: str, data: st.Data
     start = data.draw(st.sampled_from(inside))
     end = data.draw(st.sampled_from([i for i in inside if i >= start]))
     score = data.draw(st.sampled_from([0.0, float("-inf")]))  # where no span is allowed: no answer
-    (answer,) = decode_answers(qa, *(torch.tensor([value]) for value in (0, start, end, score)))
+    batch, columns = qa[[0]], (torch.tensor([value]) for value in (start, end, score, score))
+    (answer,) = decode_answers(qa, batch._replace(shift_B=torch.tensor([0])), *columns)
     assert answer.text == (answer.text.strip() if score == 0 else "")
     assert not answer.text or context[answer.start :].startswith(answer.text)
 
@@ -98,8 +96,8 @@ def said(
     )
     score, start, end = (torch.tensor(column) for column in zip(*spans, strict=True))
     of_class = [torch.tensor([value]) for pair in classes for value in pair] or [None] * 4
-    columns = torch.arange(len(spans)), start, end, score, torch.tensor(types), *of_class
-    (answer,) = decode_typed_answers(data, *columns)
+    batch: Any = SimpleNamespace(feature_B=torch.arange(len(spans)), shift_B=torch.zeros_like(start))
+    (answer,) = decode_typed_answers(data, batch, start, end, score, torch.tensor(types), *of_class)
     return answer.text, answer.answer_type
 
 
