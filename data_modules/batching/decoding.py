@@ -17,7 +17,6 @@ from data_modules.batching.sets import QABatch, QASet
 from data_modules.questions.answer_spans import NUMBER_WORDS, option_words
 from data_modules.schema import AnswerType
 
-LOWEST = float("-inf")
 TYPE_THRESHOLD = 0.1
 """XLNet's heads: the most probable type is the answer from this probability on, else the span. The share of
 unknown is sensitive to the authors' low value."""
@@ -46,9 +45,9 @@ def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[An
         rows[int(data.question_N[window])].append(row)
     best = [max(of_question, key=score.__getitem__) for of_question in rows.values()]
     columns = data.questions(list(rows)), data.tokens([windows[row] for row in best])
-    for (example, same), row, question, (_, offsets_TE) in zip(rows.items(), best, *columns, strict=True):
-        at = int(offsets_TE[start[row] - shift[row], 0])
-        text = question.context[at : offsets_TE[end[row] - shift[row], 1]] if score[row] > LOWEST else ""
+    for (example, same), row, question, tokens in zip(rows.items(), best, *columns, strict=True):
+        at, last = tokens[start[row] - shift[row]][0], tokens[end[row] - shift[row]][1]
+        text = question.context[at:last] if score[row] > float("-inf") else ""
         at = at + len(text) - len(text.lstrip()) if text else -1
         kind: AnswerType = "span" if text.strip() else "unknown"
         yield Answer(example, text.strip(), at, score[row], kind), same

@@ -232,10 +232,10 @@ class QASet(Dataset):
         return [Question(**row) for row in table.select(Question._fields).to_pylist()]
 
     def tokens(self, index: Sequence[int] | np.ndarray) -> list[Tokens]:
-        """Ids (T,) and character offsets (T, E) of the tokens of some windows."""
+        """The tokens of some windows."""
         table = self.table[self.row_N[np.asarray(index)]]
-        rows = zip(table["input_ids"], table["offsets"], strict=True)
-        return [(ids.values.to_numpy(), at.values.to_numpy().reshape(-1, 2)) for ids, at in rows]
+        rows = zip(table["offsets"].to_pylist(), table["input_ids"].to_pylist(), strict=True)
+        return [list(zip(at[::2], at[1::2], ids, strict=True)) for at, ids in rows]
 
     def batches(self, windows_per_batch: int) -> list[list[int]]:
         """Every window once; all windows of a question stay in one batch, so that no question is split

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-Tokens = tuple[np.ndarray, np.ndarray]
-"""Ids (T,) and character offsets (T, 2) of a row; (-1, -1) outside the context."""
+Tokens = list[tuple[int, int, int]]
+"""Start, end and id of every token of a row; start and end are -1 outside the context."""
 
 
 def common_tokens(
@@ -16,15 +14,9 @@ def common_tokens(
     """Where each token that two stories share stands in the original and in the variant: the same token of
     the same characters (faithfulness spec 4.2). The variant's context begins with pieces of the original,
     which are `kept`."""
-    place = {token: t for t, token in enumerate(spelled(original)) if token[0] >= 0}
-    moved = ((*in_original(start, end, kept), token) for start, end, token in spelled(variant))
+    place = {token: t for t, token in enumerate(original) if token[0] >= 0}
+    moved = ((*in_original(start, end, kept), token) for start, end, token in variant)
     return [(place[token], t) for t, token in enumerate(moved) if token in place]
-
-
-def spelled(row: Tokens) -> list[tuple[int, int, int]]:
-    """Start, end and id of every token."""
-    ids_T, offsets_TE = row
-    return list(zip(*offsets_TE.T.tolist(), ids_T.tolist(), strict=True))
 
 
 def in_original(start: int, end: int, kept: Sequence[tuple[int, int]]) -> tuple[int, int]:
