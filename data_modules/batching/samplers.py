@@ -116,7 +116,7 @@ class EpochSampler(Sampler[Any]):
         self.batches = total // world_size
         if not self.batches:
             raise DataError(
-                f"an epoch has {total} batches, too few for {world_size} processes; lower their size"
+                f"an epoch has {total} batches, too few for {world_size} processes; lower the size"
             )
 
     def set_epoch(self, epoch: int) -> None:

@@ -1,8 +1,7 @@
 """Sets of questions, and the batches of all sets: tuples of tensors, which Lightning moves to the device.
 
 Shape letters: R rows, T tokens, B batch (questions, groups or pairs), V variants (4), S subjects (2),
-C choices, E the two boundaries (start, end), P common tokens, N the tokens of several rows together, or the
-windows or pairs of a set, Q questions.
+C choices, E start and end, P common tokens, N tokens of several rows, or windows of a set, Q questions.
 """
 
 from __future__ import annotations
@@ -238,8 +237,8 @@ class QASet(Dataset):
         return [list(zip(at[::2], at[1::2], ids, strict=True)) for at, ids in rows]
 
     def batches(self, windows_per_batch: int) -> list[list[int]]:
-        """Every window once; all windows of a question stay in one batch, so that no question is split
-        over ranks. Batches hold `windows_per_batch` windows, or a few more for the last question."""
+        """Every window once, all windows of a question in one batch: `windows_per_batch`, or a few more for
+        the last question."""
         longest_Q = np.maximum.reduceat(self.lengths, self.first_Q) if len(self) else self.first_Q
         windows_Q = np.split(np.arange(len(self)), self.first_Q[1:])
         batches: list[list[int]] = []
@@ -274,11 +273,9 @@ class PairSet(Dataset):
         tokens = zip(self.originals.tokens(one), self.variants.tokens(two), strict=True)
         common = [common_tokens(*pair, self._kept[i]) for i, pair in zip(index, tokens, strict=True)]
         row_P = torch.arange(len(common)).repeat_interleave(torch.tensor([len(found) for found in common]))
-        at_PE = torch.tensor(list(chain(*common)), dtype=torch.int64).view(-1, 2)
-        original_P, variant_P = (
-            at_PE[:, h] + half.shift_B[row_P] for h, half in enumerate((original, variant))
-        )
-        return PairBatch(original, variant, original_P, variant_P, row_P)
+        original_P, variant_P = torch.tensor(list(chain(*common)), dtype=torch.int64).view(-1, 2).T
+        shifted = original_P + original.shift_B[row_P], variant_P + variant.shift_B[row_P]
+        return PairBatch(original, variant, *shifted, row_P)
 
     def batches(self, rows_per_batch: int) -> list[list[int]]:
         """Every pair once, similar lengths together; a pair is two rows."""

@@ -25,16 +25,11 @@ from storage.files import file_digest
 Encode = Callable[[Sequence[Any]], pa.Table]
 """Rows of a few records; without any, a table with all columns and no rows."""
 
-Read = Callable[[], Sequence[Any]]
-
 INTS, BYTES, MASK, TEXTS = (pa.list_(kind) for kind in (pa.int32(), pa.uint8(), pa.bool_(), pa.string()))
 """Types of columns of lists."""
 
 CHUNK = 512
 """Records or texts that are encoded together: tokenizers are busy, and memory holds little else."""
-
-_PACKAGES = ("tokenizers", "transformers", "sentencex", "datasets")
-"""Whose versions decide what text becomes."""
 
 
 class Tables:
@@ -49,7 +44,11 @@ class Tables:
         self._digest = cache(source_digest)  # several tables are made of one source
 
     def get(
-        self, sources: Sequence[str], options: Mapping[str, Any], encode: Encode, read: Read
+        self,
+        sources: Sequence[str],
+        options: Mapping[str, Any],
+        encode: Encode,
+        read: Callable[[], Sequence[Any]],
     ) -> datasets.Dataset:
         """The table of some sources. One process of a machine makes it, the others wait for it.
 
@@ -92,7 +91,8 @@ def list_lengths(table: pa.Table, name: str) -> np.ndarray:
 @cache
 def code_digest() -> str:
     """Of the code of this room and the versions of libraries: a changed reader makes tables anew."""
-    return " ".join([content_digest(Path(__file__).parents[1]), *map(version, _PACKAGES)])
+    libraries = ("tokenizers", "transformers", "sentencex", "datasets")
+    return " ".join([content_digest(Path(__file__).parents[1]), *map(version, libraries)])
 
 
 def source_digest(source: str) -> str:

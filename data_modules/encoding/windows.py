@@ -30,9 +30,6 @@ UNKNOWN = "unknown"
 HISTORY_TURNS = 2
 """Earlier turns of a conversation that stand before the question, as in the papers."""
 
-UNMARKED = ("", "squad", "stories")
-"""Data sets whose questions without history stay as they are for every model."""
-
 
 @dataclass(kw_only=True)
 class Prompts:
@@ -57,8 +54,8 @@ class Prompts:
     def __post_init__(self) -> None:
         slots = ["advice", "context", "question"]
         for name, wanted in {"prompt": slots, "choice_prompt": [*slots, "options"]}.items():
-            contents = [message.get("content", "") for message in getattr(self, name)]
-            found = [slot for text in contents for _, slot, *_ in Formatter().parse(text) if slot is not None]
+            text = "".join(message.get("content", "") for message in getattr(self, name))
+            found = [slot for _, slot, *_ in Formatter().parse(text) if slot is not None]
             if sorted(found) != sorted(wanted):
                 raise DataError(f"encoding.prompts.{name}: needs each of {wanted} once, names {found}")
 
@@ -138,8 +135,8 @@ def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
     XLNet, which leaves out those whose answer is unknown, and one after the other for the others.
     """
     query, turns = query_text(example.question, example.advice), example.history
-    if not turns and example.dataset in UNMARKED:
-        return query
+    if not turns and example.dataset in ("", "squad", "stories"):
+        return query  # not of a conversation: nothing to mark
     if encoding.architecture == "xlnet":
         known = [turn for turn in turns if answer_type(turn.answer, turn.question) != "unknown"]
         bos, eos = tokenizer.bos_token, tokenizer.eos_token
