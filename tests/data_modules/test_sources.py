@@ -13,7 +13,6 @@ from data_modules.records import write_records
 from data_modules.schema import QAExample, Span
 from data_modules.sources import format_of, parse_stories, read_choices, read_groups, read_questions
 from storage.errors import DataError
-from tests.data_modules.fixtures.squad_files import write_squad
 from tests.data_modules.fixtures.tiny_lists import make_group, name_expansion
 
 EXAMPLE = QAExample("1", "Ann lives in Rome.", "Where?", (Span(13, 17, "Rome"),), dataset="squad")
@@ -46,7 +45,9 @@ SQUAD = {
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     """A file of each format, named after another."""
-    write_squad([EXAMPLE], tmp_path / "lei.json")
+    qa = {"id": "1", "question": "Where?", "answers": [{"text": "Rome", "answer_start": 13}]}
+    squad = {"data": [{"title": "t", "paragraphs": [{"context": EXAMPLE.context, "qas": [qa]}]}]}
+    (tmp_path / "lei.json").write_text(json.dumps(squad))
     write_records([make_group()], tmp_path / "squad")
     write_source(name_expansion(tmp_path), tmp_path / "data.txt")
     (tmp_path / "a").write_text(json.dumps({"version": "1.0", "data": [COQA]}, indent=1))

@@ -27,7 +27,6 @@ from evaluation.__main__ import main
 from models.backbones import Backbone, EncoderModel
 from models.checkpoint import KEY, describe, start
 from models.heads.span import SpanModel
-from tests.data_modules.fixtures.squad_files import write_squad
 from tests.evaluation.cells import Cells
 
 GROUPS: list[Group] = list(islice(groups("heldout"), 13))
@@ -79,7 +78,7 @@ def save_groups(path: Path, records: Sequence[Group] = GROUPS) -> Path:
 
 
 def save_questions(path: Path) -> Path:
-    write_squad(QUESTIONS, path)
+    write_records(QUESTIONS, path)
     return path
 
 

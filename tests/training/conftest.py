@@ -13,7 +13,6 @@ import pytest
 from data_modules.records import write_records
 from data_modules.stories import groups as story_groups
 from data_modules.stories import questions as stories
-from tests.data_modules.fixtures.squad_files import write_squad
 from tests.support.processes import launch as start_processes
 from training.cli import main as train
 
@@ -95,8 +94,8 @@ class SmallData:
 def small_data(tmp_path_factory: pytest.TempPathFactory) -> SmallData:
     folder = tmp_path_factory.mktemp("data")
     data = SmallData(*(folder / f"{name}.json" for name in ("qa_train", "qa_dev", "g_train", "g_dev")))
-    write_squad(islice(stories.qa_examples("train"), 40), data.qa_train)
-    write_squad(islice(stories.qa_examples("dev"), 13), data.qa_dev)
+    write_records(islice(stories.qa_examples("train"), 40), data.qa_train)
+    write_records(islice(stories.qa_examples("dev"), 13), data.qa_dev)
     write_records(islice(story_groups.groups("train"), 24), data.groups_train)
     write_records(islice(story_groups.groups("heldout"), 9), data.groups_dev)
     return data
