@@ -159,7 +159,7 @@ def _opened(source: str, kind: Kind | None) -> tuple[Format, tuple[Any, ...]]:
             if found.reader.endswith(":read_file"):
                 return found, (source,)
             if rows is None:
-                return found, (_listed(path) if is_list else json_lines(source), name)
+                return found, (_listed(source) if is_list else json_lines(source), name)
             every = enumerate(chain([first], remaining))
             return found, (((f"{name}: row {i}", row) for i, row in every), name)
     raise DataError(f"{name}: unknown format; expected {expected}")
@@ -168,23 +168,23 @@ def _opened(source: str, kind: Kind | None) -> tuple[Format, tuple[Any, ...]]:
 def labelled_rows(source: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """(place, row) of a table of any fields: from the Hub, a folder, parquet, JSON Lines, a JSON list, or CSV
     (with tabs too). DataError as in `_table`, and for a file without rows."""
-    rows, path = _table(source), Path(source)
-    if rows is not None:
-        yield from ((f"{source.removeprefix('hub:')}: row {i}", row) for i, row in enumerate(rows))
-        return
-    with open_file(path) as file:
-        head = file.read(_HEAD).decode("utf-8-sig", errors="ignore").lstrip()
-    if head[:1] in ("{", "["):
-        yield from _listed(path) if head[0] == "[" else json_lines(path, dict[str, Any])
-        return
-    first = head.partition("\n")[0]
-    tabs: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if "\t" in first else {}
-    with open(path, encoding="utf-8-sig", newline="") as text:
+    rows = _table(source)
+    if rows is None:
+        with open_file(source) as file:
+            head = file.read(_HEAD).decode("utf-8-sig", errors="ignore").lstrip()
+        if head[:1] in ("{", "["):
+            yield from _listed(source) if head[0] == "[" else json_lines(source, dict[str, Any])
+            return
+        import pandas as pd
+
+        tabs = "\t" in head.partition("\n")[0]
+        how: dict[str, Any] = {"sep": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
         try:
-            for number, row in enumerate(csv.DictReader(text, **tabs), 1):
-                yield f"{path}: row {number}", row
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise DataError(f"{path}: not a table in JSON Lines, CSV or parquet: {error}") from None
+            frame = pd.read_csv(source, dtype=str, keep_default_na=False, encoding="utf-8-sig", **how)
+        except ValueError as error:  # of pandas, and of texts that are not UTF-8
+            raise DataError(f"{source}: not a table in JSON Lines, CSV or parquet: {error}") from None
+        rows = frame.to_dict("records")
+    yield from ((f"{source.removeprefix('hub:')}: row {i}", row) for i, row in enumerate(rows, 1))
 
 
 def _table(source: str) -> Iterable[Mapping[str, Any]] | None:
@@ -208,9 +208,9 @@ def _table(source: str) -> Iterable[Mapping[str, Any]] | None:
     return parquet
 
 
-def _listed(path: Path) -> Iterator[tuple[str, Any]]:
-    for i, row in enumerate(load_json(path, list[Any])):
-        yield f"{path}: [{i}]", row
+def _listed(source: str) -> Iterator[tuple[str, Any]]:
+    for i, row in enumerate(load_json(source, list[Any])):
+        yield f"{source}: [{i}]", row
 
 
 def _first_fields(path: Path) -> tuple[set[str], bool]:
@@ -247,41 +247,33 @@ def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
     A slice such as `validation[:100]` is a split too. Without a split there must be only one. A third part of
     a NAME of the Hub chooses among its configurations: `hotpotqa/hotpot_qa/distractor:validation`.
     """
-    folder, colon, _ = name.rpartition(":")
-    of_folder = colon and not Path(name).exists() and Path(folder).is_dir()
-    repository, _, split = name.rpartition(":") if of_folder else name.partition(":")
+    import datasets
+
+    folder, _, split = name.rpartition(":")
     if Path(name).is_dir():
-        repository, split = name, ""
-    if not repository:
+        folder, split = name, ""
+    elif not folder or not Path(folder).is_dir():
+        folder, _, split = name.partition(":")
+    if not folder:
         raise DataError(
             "hub: a dataset name is missing; write hub:NAME[:SPLIT], as hub:rajpurkar/squad:train"
         )
-    import datasets
-
-    local, parts = Path(repository), repository.split("/")
+    parts = folder.split("/") if not Path(folder).exists() else [folder]
     try:
-        if (local / "dataset_dict.json").is_file() or (local / "state.json").is_file():
-            loaded = datasets.load_from_disk(repository)
-            if split and isinstance(loaded, datasets.DatasetDict) and split in loaded:
-                loaded = loaded[split]
-            elif split:
-                raise DataError(f"{repository}: no split {split!r}; write the folder's own or leave it out")
-        elif len(parts) == 3 and all(parts) and not local.exists():
-            loaded = datasets.load_dataset("/".join(parts[:2]), parts[2], split=split or None)
+        if any((Path(folder) / file).is_file() for file in ("dataset_dict.json", "state.json")):
+            loaded = datasets.load_from_disk(folder)
+            loaded = loaded[split] if split else loaded
         else:
-            loaded = datasets.load_dataset(repository, split=split or None)
-    except DataError:
-        raise
+            names = ("/".join(parts[:2]), parts[2]) if len(parts) == 3 else (folder,)
+            loaded = datasets.load_dataset(*names, split=split or None)
     except Exception as error:  # the library raises a dozen types: offline, unknown name, bad split, ...
         reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise DataError(f"{repository}:{split}: cannot load this dataset: {reason}") from error
-    if not isinstance(loaded, dict):
-        return loaded
-    if len(loaded) == 1:
-        return next(iter(loaded.values()))
-    raise DataError(
-        f"{repository}: name one of its splits, as {repository}:{next(iter(loaded))} ({', '.join(loaded)})"
-    )
+        raise DataError(f"{name}: cannot load this dataset: {reason}") from error
+    if isinstance(loaded, dict) and len(loaded) > 1:
+        splits = ", ".join(loaded)
+        raise DataError(f"{folder}: name one of its splits, as {folder}:{next(iter(loaded))} ({splits})")
+    rows: Iterable[Mapping[str, Any]] = next(iter(loaded.values())) if isinstance(loaded, dict) else loaded
+    return rows
 
 
 def split_labels(source: str) -> tuple[str, str]:

@@ -121,7 +121,7 @@ def test_tables_in_the_hubs_layouts_are_told_from_their_columns(
     assert [(example.dataset, example.answers) for example in found[0]] == [(name, EXAMPLE.answers)]
     with pytest.raises(DataError, match="train"):
         list(read_questions(tmp_path / "t:wo"))
-    with pytest.raises(DataError, match="no split 'test'"):
+    with pytest.raises(DataError, match="t:wo:test: cannot load"):
         list(read_questions(f"{tmp_path / 't:wo'}:test"))
 
 
