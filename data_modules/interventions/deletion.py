@@ -61,8 +61,6 @@ def truncate(example: QAExample) -> QAExample | Rejected:
         context=context,
         answers=answers,
         rationale=rationale,
-        references=example.gold,
-        variant="ts",
         kept=((0, end),),
     )
 
@@ -110,8 +108,6 @@ def delete(
         answers=(),
         answer_type="unknown",
         rationale=(),
-        references=example.gold,
-        variant=variant,
         appended=appended,
         kept=pieces,
     )

@@ -65,7 +65,7 @@ def _spaced(example: QAExample) -> QAExample | Rejected:
     if not points and question == example.question:
         return Rejected(example.id, NO_SPACE)
     context = _BETWEEN_SENTENCES.sub("  ", example.context)
-    return _edited(example, "spaced", context, question, inserted=points)
+    return _edited(example, context, question, inserted=points)
 
 
 def _quoted(example: QAExample) -> QAExample | Rejected:
@@ -73,7 +73,7 @@ def _quoted(example: QAExample) -> QAExample | Rejected:
     if both == straight_quotes(both) and not _STRAIGHT.search(both):
         return Rejected(example.id, NO_QUOTES)
     change = curly_quotes if _STRAIGHT.search(both) else straight_quotes
-    return _edited(example, "quoted", change(example.context), change(example.question))
+    return _edited(example, change(example.context), change(example.question))
 
 
 def curly_quotes(text: str) -> str:
@@ -94,13 +94,11 @@ def _reworded(example: QAExample) -> QAExample | Rejected:
             if not match[0]:  # only preceded
                 rest = rest[:1].lower() + rest[1:]
             first = words if question[:1].isupper() else words[:1].lower() + words[1:]
-            return _edited(example, "reworded", example.context, first + rest)
+            return _edited(example, example.context, first + rest)
     return Rejected(example.id, NO_QUESTION_WORD)
 
 
-def _edited(
-    example: QAExample, variant: Variant, context: str, question: str, *, inserted: Sequence[int] = ()
-) -> QAExample:
+def _edited(example: QAExample, context: str, question: str, *, inserted: Sequence[int] = ()) -> QAExample:
     """The example with another question, and a context that differs letter by letter, but for one character
     more before each of the old places `inserted`."""
 
@@ -115,7 +113,5 @@ def _edited(
         question=question,
         answers=tuple(map(moved, example.answers)),
         rationale=tuple(map(moved, example.rationale)),
-        references=example.gold,
-        variant=variant,
         kept=((0, len(context)),) if context == example.context else (),
     )

@@ -52,6 +52,14 @@ def perturb(
         return replace(example, kept=((0, len(example.context)),)) if example.variant == "os" else example
     if example.variant != "os":
         raise DataError(f"question {example.id!r}: is a variant already ({example.variant}); name originals")
+    made = _made(example, variant, sentences)
+    if isinstance(made, Rejected):
+        return made
+    return replace(made, variant=variant, references=example.gold)
+
+
+def _made(example: QAExample, variant: Variant, sentences: Mapping[str, str] | None) -> QAExample | Rejected:
+    """The edited example, which `perturb` names after its variant."""
     if variant in REFORMATTED:
         return reformat(example, variant)
     if variant == "ts":
