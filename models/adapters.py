@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from models.backbones import CheckpointError, EncoderModel
-from models.pretrained import peft_base
+from models.pretrained import peft_base, read_config
 from storage.files import file_digest
 
 
@@ -27,32 +27,17 @@ def base_digest(base: str) -> str:
     """
     if not base:
         return ""
-    if not (path := Path(base)).exists():
-        from transformers import AutoConfig
-
-        return str(getattr(AutoConfig.from_pretrained(base), "_commit_hash", None) or "")
+    path = Path(base)
     if path.is_file():
         return file_digest(path)
-    files = sorted(file for file in path.iterdir() if file.suffix in (".safetensors", ".bin"))
-    parts = [f"{file.name} {file_digest(file)}" for file in files]
+    if not path.is_dir():
+        return str(getattr(read_config(base), "_commit_hash", None) or "")
+    digests = [
+        file_digest(file) for file in sorted(path.iterdir()) if file.suffix in (".safetensors", ".bin")
+    ]
     below = peft_base(base)
-    return hashlib.sha256(
-        "\n".join([*parts, base_digest(below) if below != base else ""]).encode()
-    ).hexdigest()
-
-
-def check_base(adapter: dict[str, Any], checkpoint: str) -> None:
-    """CheckpointError where the base of a checkpoint's adapter is gone, or not what it was."""
-    base = str(adapter["base"])
-    if Path(base).is_absolute() and not Path(base).exists():
-        raise CheckpointError(
-            f"{checkpoint}: holds an adapter alone, and its base {base} is gone; put it, or a link, there"
-        )
-    if base_digest(base) != adapter.get("digest"):
-        raise CheckpointError(
-            f"{checkpoint}: its adapter was trained on other weights than {base} has now; put those of then "
-            "back, or train again"
-        )
+    digests.append(base_digest(below) if below != base else "")
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
@@ -114,13 +99,14 @@ def adapter_disabled(model: EncoderModel) -> Iterator[None]:
 
 
 def merge_adapter(model: EncoderModel) -> None:
-    """Add the adapter to the weights and take it away, in place; all can be trained again."""
+    """Add the adapter, if any, to the weights and take it away, in place; all can be trained again."""
+    if not model.adapter:
+        return
     for name, layer in adapted_layers(model).items():
         layer.merge()
         parent, _, own = name.rpartition(".")
         setattr(model.get_submodule(parent), own, layer.get_base_layer())
-    if hasattr(model.encoder, "peft_config"):
-        del model.encoder.peft_config
+    del model.encoder.peft_config
     model.adapter = {}
     model.requires_grad_(True)
 
@@ -151,15 +137,10 @@ def save_adapter(model: EncoderModel, pretrained: Any, folder: Path) -> None:
     from safetensors.torch import save_file
 
     own = {name: weight for name, weight in pretrained.named_parameters() if weight.requires_grad}
-    layers, ends = (
-        adapted_layers(pretrained),
-        {name.rpartition(".")[2] for name in adapted_layers(pretrained)},
-    )
-    named_so = {name for name, _ in pretrained.named_modules() if name.rpartition(".")[2] in ends}
     _config(
         model,
         model.adapter,
-        target_modules=sorted(ends if named_so == layers.keys() else layers),
+        target_modules=sorted(adapted_layers(pretrained)),
         modules_to_save=sorted({name.partition(".")[0] for name in own if "lora_" not in name}) or None,
         base_model_name_or_path=model.adapter["base"],
         task_type="CAUSAL_LM" if model.heads == "causal" else "QUESTION_ANS",

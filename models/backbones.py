@@ -38,7 +38,6 @@ ArchitectureName = Literal[
     "causal",
 ]
 FrozenWeights = Literal["float32", "bfloat16"]
-Attention = Literal["auto", "eager", "sdpa", "flash_attention_2", "flex_attention"]
 
 RANDOM = "random"
 """The checkpoint name that stands for random weights."""
@@ -127,8 +126,6 @@ class Backbone:
         tokenizer: Where the tokenizer comes from, when not from the checkpoint: a Hub name, a folder, or
             `stories` for the words of the embedded stories.
         config: Values that replace those of the checkpoint's transformers configuration.
-        attention: The attention kernel; `auto` is transformers' own choice, and on a machine without a GPU
-            ours (models/cpu_kernels.py).
         gradient_checkpointing: Recompute activations in the backward pass to save memory.
         reading_init: Start random weights so that small models learn to read (see models/tiny_init.py).
         likelihood: Of a decoder, what stands for a subject of a group: the mean log-probability of its
@@ -144,7 +141,6 @@ class Backbone:
     checkpoint: str
     tokenizer: str = ""
     config: dict[str, Any] = field(default_factory=dict)
-    attention: Attention = "auto"
     gradient_checkpointing: bool = False
     reading_init: bool = False
     likelihood: Literal["mean", "sum"] = "mean"

@@ -1,12 +1,7 @@
-"""Trained models in files: look at one, load one to ask it, start training from one.
-
-    info = inspect(path)                     # no weights are read
-    model, info = load(path, QAModel)
-    model = start(backbone, RationaleModel)  # from the Hub, a folder, or a checkpoint of ours
+"""Trained models in files: `inspect` one, `load` one to ask it, `start` training from one.
 
 A `.ckpt` is a Lightning checkpoint that also carries, under one key, the architecture, the transformers
-configuration, the tokenizer's files and how text was encoded. It loads with `weights_only=True` and needs
-neither the Hub nor the experiment's configuration.
+configuration, the tokenizer's files and how text was encoded. It loads with `weights_only=True`.
 """
 
 from __future__ import annotations
@@ -17,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from pickle import UnpicklingError
 from pkgutil import resolve_name
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
-from torch import nn
 
+from models.adapters import add_adapter, base_digest, merge_adapter, own_weights
 from models.backbones import (
     ARCHITECTURES,
     RANDOM,
@@ -33,11 +28,10 @@ from models.backbones import (
 )
 from models.heads.span import SpanModel
 from models.pretrained import (
-    apply_settings,
     build,
+    configured,
     folder_architecture,
     load_pretrained,
-    prepare_training,
     refuse_nonfinite,
 )
 from storage.errors import DataError
@@ -62,16 +56,15 @@ HEADS = {
 }
 """Where the model of each kind of heads is, by the name that checkpoints record; imported when it is used."""
 
-Part = Literal["all", "span", "encoder"]
-START_FROM: dict[str, dict[str, Part]] = {
-    "span": {"span": "all", "rationale": "span"},
-    "rationale": {"rationale": "all", "span": "span"},
-    "xlnet": {"xlnet": "all", "span": "span"},
-    "choice": {"choice": "all", "span": "encoder", "rationale": "encoder", "xlnet": "encoder"},
-    "causal": {"causal": "all"},
+START_FROM = {
+    "span": ("rationale",),
+    "rationale": ("span",),
+    "xlnet": ("span",),
+    "choice": ("span", "rationale", "xlnet"),
+    "causal": (),
 }
-"""What a model with the heads of the first name takes over from a checkpoint with those of the second: all
-of it, encoder and span head, or the encoder. What is not here is refused."""
+"""Heads of checkpoints from which a model with others can start: it takes over the encoder and, but for
+`choice`, the span head."""
 
 M = TypeVar("M", bound=EncoderModel)
 
@@ -112,14 +105,6 @@ class CheckpointInfo:
             )
         return self
 
-    def require_kind(self, kind: type[EncoderModel]) -> None:
-        """CheckpointError unless `load` makes a model of `kind` of this checkpoint."""
-        if self.heads and not issubclass(found := heads_class(self.heads), kind):
-            raise CheckpointError(
-                f"{self.path}: the checkpoint {found.purpose} ({self.heads!r} heads); "
-                f"give one that {kind.purpose}"
-            )
-
 
 def heads_class(name: str) -> type[EncoderModel]:
     """The model with heads of this name, a key of `HEADS`."""
@@ -150,7 +135,8 @@ def inspect(path: str) -> CheckpointInfo:
             in the tables.
     """
     if not _is_file(path):
-        own = _recorded(path)
+        file = Path(path) / RECORD
+        own = load_json(file, dict[str, dict[str, Any]]) if file.is_file() else {}
         return CheckpointInfo(
             path=path,
             architecture=folder_architecture(path),
@@ -160,26 +146,23 @@ def inspect(path: str) -> CheckpointInfo:
         )
     checkpoint = _read(path, mmap=True)
     saved = checkpoint[KEY]
-    config = json.loads(saved["config"])
-    info = CheckpointInfo(
+    for what, known in (("architecture", ARCHITECTURES), ("heads", HEADS)):
+        if saved[what] not in known:
+            raise CheckpointError(
+                f"{path}: unknown {what} {saved[what]!r}; this version knows {', '.join(known)}"
+            )
+    return CheckpointInfo(
         path=path,
         architecture=saved["architecture"],
         heads=saved["heads"],
         head_options=saved["head_options"],
-        config={k: v for k, v in config.items() if k != "transformers_version"},
+        config=json.loads(saved["config"]),
         tokenizer=saved["tokenizer"],
         encoding=saved["encoding"],
         step=int(checkpoint.get("global_step", 0)),
         resumable="optimizer_states" in checkpoint,
         adapter=saved["adapter"],
     )
-    for what, name, known in (
-        ("architecture", info.architecture, ARCHITECTURES),
-        ("heads", info.heads, HEADS),
-    ):
-        if name not in known:
-            raise CheckpointError(f"{path}: unknown {what} {name!r}; this version knows {', '.join(known)}")
-    return info
 
 
 def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
@@ -195,30 +178,29 @@ def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
         CheckpointError: nothing usable is there; the message names the path and the reason.
     """
     info = inspect(path)
-    info.require_kind(kind)
-    model: EncoderModel
-    if info.heads:
-        model = _merged(_whole(info, heads_class(info.heads), info.head_options))
-    else:
-        name = cast(ArchitectureName, info.architecture)
-        causal = ARCHITECTURES[name].causal
-        plain = heads_class("causal") if causal else SpanModel
-        asked_for_plain = issubclass(plain, kind)
-        if causal and not asked_for_plain:
-            raise CheckpointError(f"{path}: is a decoder; give a model that {kind.purpose}")
-        pretrained = load_pretrained(
-            Backbone(architecture=name, checkpoint=path),
-            new_head=logging.WARNING if asked_for_plain else logging.INFO,
+    architecture = cast(ArchitectureName, info.architecture)
+    backbone = Backbone(architecture=architecture, checkpoint=path)
+    plain = "causal" if backbone.causal else "span"
+    found = heads_class(info.heads or plain)
+    fits = issubclass(found, kind)
+    of_encoder = not (fits or info.heads or backbone.causal)
+    if not (fits or of_encoder):
+        raise CheckpointError(
+            f"{path}: the checkpoint {found.purpose} ({found.heads!r} heads); give one that {kind.purpose}"
         )
-        if asked_for_plain:
-            try:
-                model = plain(pretrained, name, **info.head_options)
-            except TypeError as error:
-                raise CheckpointError(f"{Path(path) / RECORD}: head_options: {error}") from error
-        else:
-            info = replace(info, encoding={}, head_options={})  # of other heads
-            options: dict[str, Any] = {"generator": torch.Generator().manual_seed(0)}
-            model = kind(pretrained, name, **options)
+    if info.heads:
+        model = _whole(info, found, info.head_options, backbone)
+        merge_adapter(model)
+    elif of_encoder:
+        info = replace(info, encoding={}, head_options={})  # of other heads
+        random = {"generator": torch.Generator().manual_seed(0)}
+        model = kind(load_pretrained(backbone), architecture, **random)
+    else:
+        pretrained = load_pretrained(backbone, new_head=logging.WARNING)
+        try:
+            model = found(pretrained, architecture, **info.head_options)
+        except TypeError as error:
+            raise CheckpointError(f"{Path(path) / RECORD}: head_options: {error}") from error
     return cast(M, model.eval()), info
 
 
@@ -238,73 +220,61 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
         CheckpointError: nothing usable is there, or the checkpoint has heads, or options of them, from which
             this model cannot start.
     """
-    model = _start(backbone, kind, options)
-    wanted = backbone.adapter
-    if not same_adapter(model.adapter, wanted):
-        _merged(model)
-    if wanted:
-        from models.adapters import add_adapter, base_digest  # peft takes seconds
-
-        if not model.adapter:
-            add_adapter(model, wanted | {"digest": base_digest(wanted["base"])})
-        for weight in model.encoder.parameters() if backbone.frozen_weights == "bfloat16" else ():
-            if not weight.requires_grad:
-                weight.data = weight.data.to(torch.bfloat16)
-    return model
-
-
-def _start(backbone: Backbone, kind: type[M], options: dict[str, Any]) -> M:
-    """The same with the adapter of the checkpoint, if it has one."""
-    path = backbone.checkpoint
     if backbone.causal != (kind.heads == "causal"):
         what = "a decoder" if backbone.causal else "an encoder"
         raise CheckpointError(
             f"backbone.architecture: {backbone.architecture} is {what}, on which {kind.heads!r} heads do not "
             "go"
         )
-    if not _is_file(path):
-        pretrained = prepare_training(load_pretrained(backbone), backbone)
-        model = kind(pretrained, backbone.architecture, **options)
+    path = backbone.checkpoint
+    if _is_file(path):
+        model = _go_on(inspect(path).require(architecture=backbone.architecture), kind, options, backbone)
+    else:
+        model = kind(load_pretrained(backbone), backbone.architecture, **options)
         if path != RANDOM:
             model.take_pooler(path)
-        if kind.heads not in (SpanModel.heads, "causal"):
-            log.info("%s: the heads (%s) start random", path, kind.heads)
-        return model
-    info = inspect(path).require(architecture=backbone.architecture)
-    part = START_FROM[kind.heads].get(info.heads)
-    if part is None:
-        known = " or ".join(map(repr, START_FROM[kind.heads]))
-        raise CheckpointError(
-            f"{path}: the checkpoint has {info.heads!r} heads, from which {kind.heads!r} heads cannot start; "
-            f"give one with {known} heads"
-        )
-    if part == "all":
+    wanted = backbone.adapter
+    if not same_adapter(model.adapter, wanted):
+        merge_adapter(model)
+    if wanted:
+        if not model.adapter:
+            add_adapter(model, wanted | {"digest": base_digest(wanted["base"])})
+        for weight in model.encoder.parameters() if backbone.frozen_weights == "bfloat16" else ():
+            if not weight.requires_grad:
+                weight.data = weight.data.to(torch.bfloat16)
+    return model.train()
+
+
+def _go_on(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbone: Backbone) -> M:
+    """What a model starts from by `START_FROM`, with the adapter of a checkpoint of the same heads."""
+    if info.heads == kind.heads:
         model = _whole(info, kind, options, backbone)
         if model.head_options != info.head_options:
-            found, wanted = (
-                ", ".join(f"{name}={value!r}" for name, value in listed.items()) or "no options"
-                for listed in (info.head_options, model.head_options)
-            )
             raise CheckpointError(
-                f"{path}: the checkpoint's {info.heads!r} heads have {found}, the configuration asks for "
-                f"{wanted}"
+                f"{info.path}: the options of its heads are {info.head_options}, the configuration asks for "
+                f"{model.head_options}"
             )
-        return model.train()
-    if part == "span":
-        plain = _merged(_whole(info, SpanModel, {}, backbone))
-        log.info("%s: encoder and span head taken over, not the rest of its %r heads", path, info.heads)
-        if isinstance(plain, kind):
-            return plain.train()
-        return kind(plain.to_pretrained(), info.architecture, **options).train()
-    whole = _merged(_whole(info, heads_class(info.heads), info.head_options, backbone))
-    log.info("%s: encoder taken over, the heads (%s) start random", path, kind.heads)
-    return kind(whole.encoder, info.architecture, **options).train()
+        return model
+    if info.heads not in START_FROM[kind.heads]:
+        known = " or ".join(map(repr, (kind.heads, *START_FROM[kind.heads])))
+        raise CheckpointError(
+            f"{info.path}: the checkpoint has {info.heads!r} heads, from which {kind.heads!r} heads cannot "
+            f"start; give one with {known} heads"
+        )
+    if kind.heads == "choice":
+        whole = _whole(info, heads_class(info.heads), info.head_options, backbone)
+        merge_adapter(whole)
+        return kind(whole.encoder, info.architecture, **options)
+    span = _whole(info, SpanModel, {}, backbone)
+    merge_adapter(span)
+    log.info("%s: encoder and span head taken over, not the rest of its %r heads", info.path, info.heads)
+    return kind(span.to_pretrained(), info.architecture, **options)
 
 
 def reading_order(path: str) -> str:
     """Whether a checkpoint of ours was trained to read `question_first` or `context_first`; `auto` for one
     that does not say. CheckpointError as for `inspect`."""
-    encoding = inspect(path).encoding if _is_file(path) else _recorded(path).get("encoding", {})
+    encoding = {} if path == RANDOM else inspect(path).encoding
     return str(encoding.get("order", "auto"))
 
 
@@ -315,91 +285,42 @@ def write_record(info: CheckpointInfo, model: EncoderModel, folder: Path) -> Non
     (folder / RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 
-def _recorded(folder: str) -> dict[str, dict[str, Any]]:
-    file = Path(folder) / RECORD
-    return load_json(file, dict[str, dict[str, Any]]) if file.is_file() else {}
-
-
 def _is_file(path: str) -> bool:
     return Path(path).suffix == ".ckpt" or Path(path).is_file()
 
 
-def _whole(
-    info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbone: Backbone | None = None
-) -> M:
-    """The model of a checkpoint of ours, on its base where it holds an adapter alone, which stays apart."""
-    if not info.adapter:
-        model = _empty(info, kind, options, backbone)
-        _fill(model, info.path)
-        return model
-    from models.adapters import add_adapter, check_base
-
-    if base := info.adapter.get("base"):
-        name = cast(ArchitectureName, info.architecture)
-        below = Backbone(architecture=name, checkpoint=base)
-        if backbone is not None:
+def _whole(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbone: Backbone) -> M:
+    """The model of a checkpoint of ours; its adapter, if it has one, stays apart."""
+    base = info.adapter.get("base")
+    try:
+        if base:
             goes_on = same_adapter(info.adapter, backbone.adapter)  # else it is merged, in float32
             frozen = backbone.frozen_weights if goes_on else "float32"
             below = replace(backbone, checkpoint=base, lora_rank=0, frozen_weights=frozen)
-        try:
-            check_base(info.adapter, info.path)
+            if base_digest(base) != info.adapter["digest"]:
+                raise CheckpointError("whose weights have changed since; put those of then back")
             model = start(below, kind, **options)
-        except (CheckpointError, OSError) as error:  # OSError: of a Hub that cannot be reached
-            raise CheckpointError(f"{info.path}: its adapter stands on {base!r}: {error}") from error
-    else:
-        model = _empty(info, kind, options, backbone)
-    add_adapter(model, {**info.adapter, "base": base or ""})
-    _fill(model, info.path, partly=bool(base))
-    return model
-
-
-def _merged(model: M) -> M:
-    """The same model without an adapter, see `models.adapters.merge_adapter`."""
-    if model.adapter:
-        from models.adapters import merge_adapter
-
-        merge_adapter(model)
-    return model
-
-
-def _empty(
-    info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbone: Backbone | None = None
-) -> M:
-    """A model of the checkpoint's configuration, with random weights."""
-    from transformers import AutoConfig
-
-    try:
-        config = AutoConfig.for_model(**info.config)
-        if backbone is not None:
-            apply_settings(config, backbone)
-        name = cast(ArchitectureName, info.architecture)
-        pretrained = build(config, backbone or Backbone(architecture=name, checkpoint=info.path))
-        if backbone is not None:
-            prepare_training(pretrained, backbone)
-        return kind(pretrained, info.architecture, **options)
-    except Exception as error:  # CheckpointError, huggingface_hub's validation errors
-        raise CheckpointError(f"{info.path}: {' '.join(str(error).split())}") from error
-
-
-def _fill(model: nn.Module, path: str, *, partly: bool = False) -> None:
-    """Put the weights of a checkpoint into a model; those that it has no place for stay behind. `partly`:
-    frozen weights are there already."""
-    weights = _read(path)["state_dict"]
+        else:
+            model = kind(build(configured(info.config, backbone), backbone), info.architecture, **options)
+    except (ValueError, OSError) as error:  # OSError: of a Hub that cannot be reached
+        standing = f"its adapter stands on {base!r}: " if base else ""
+        raise CheckpointError(f"{info.path}: {standing}{error}") from error
+    if info.adapter:
+        add_adapter(model, info.adapter)
     prefix = "model."
+    weights = {
+        key.removeprefix(prefix): value
+        for key, value in _read(info.path)["state_dict"].items()
+        if key.startswith(prefix)
+    }
+    if missing := sorted(own_weights(model, model.state_dict()).keys() - weights.keys()):
+        raise CheckpointError(f"{info.path}: {len(missing)} weights are missing (first: {missing[0]})")
     try:
-        missing, _ = model.load_state_dict(
-            {key.removeprefix(prefix): value for key, value in weights.items() if key.startswith(prefix)},
-            strict=False,
-        )
-    except RuntimeError as error:  # weights of another shape
-        raise CheckpointError(f"{path}: {str(error).splitlines()[-1].strip()}") from error
-    if partly:
-        tied = model.named_parameters(remove_duplicate=False)
-        frozen = {name for name, weight in tied if not weight.requires_grad}
-        missing = [name for name in missing if name not in frozen]
-    if missing:
-        raise CheckpointError(f"{path}: {len(missing)} weights are missing (first: {missing[0]})")
-    refuse_nonfinite(model.state_dict(), path)
+        model.load_state_dict(weights, strict=False)  # those of other heads stay behind
+    except RuntimeError as error:  # of another shape
+        raise CheckpointError(f"{info.path}: {str(error).splitlines()[-1].strip()}") from error
+    refuse_nonfinite(model.state_dict(), info.path)
+    return model
 
 
 def read_archive(path: str | Path, *, mmap: bool = False) -> Any:
@@ -411,13 +332,11 @@ def read_archive(path: str | Path, *, mmap: bool = False) -> Any:
 
     Raises:
         DataError: the file is damaged, or holds other objects; the message names it.
-        OSError: it is not there, or cannot be read.
+        OSError: it is not there.
     """
     require_file(path)
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
-    except (FileNotFoundError, PermissionError):
-        raise
     except UnpicklingError as error:  # whose advice would be to run what the file says
         raise DataError(f"{path}: holds objects other than tensors and plain values") from error
     except Exception as error:  # what torch makes of an archive that it did not write: a dozen types
@@ -429,17 +348,14 @@ def _read(path: str, *, mmap: bool = False) -> dict[str, Any]:
     """A Lightning checkpoint with all that we need of it; `mmap` leaves the weights on disk."""
     try:
         checkpoint = read_archive(path, mmap=mmap)
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{path}: no such checkpoint") from error
-    except DataError as error:
+    except (FileNotFoundError, DataError) as error:
         raise CheckpointError(f"{error}; not a readable checkpoint of `interventune train`") from error
-    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get(KEY), dict):
-        raise CheckpointError(f"{path}: not a checkpoint of this project (it has no {KEY!r} entry)")
-    saved = checkpoint[KEY]
-    if saved.get("format") != FORMAT:
+    if (
+        not isinstance(checkpoint, dict)
+        or checkpoint.get(KEY, {}).get("format") != FORMAT
+        or "state_dict" not in checkpoint
+    ):
         raise CheckpointError(
-            f"{path}: of format {saved.get('format')!r}; this version reads format {FORMAT}"
+            f"{path}: not a checkpoint of this version (no {KEY!r} of format {FORMAT}, or no 'state_dict')"
         )
-    if not isinstance(checkpoint.get("state_dict"), dict):
-        raise CheckpointError(f"{path}: damaged: 'state_dict' is absent or of a wrong type")
     return checkpoint

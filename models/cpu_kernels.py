@@ -1,10 +1,8 @@
 """Attention and dropout for training on CPUs, several times as fast as torch's own there; linear layers for
 inference in float32.
 
-With MiniLM shapes on SQuAD, more than half of a step went into attention: with dropout, torch's fused kernel
-falls back to plain operations, whose batched matrix products leave the fast bfloat16 path when their operands
-are not contiguous, and random masks are drawn one element at a time. Here operands are contiguous, one 64-bit
-draw decides about four elements, and masks are applied as bits. Tensors on other devices go to torch's own.
+Operands of products are contiguous (else they leave the fast bfloat16 path), one 64-bit draw decides about four
+elements of a dropout mask, and masks are applied as bits. Tensors on other devices go to torch's own.
 
 Shape letters: B batch, H heads, T tokens, D size of a head.
 """
@@ -43,9 +41,7 @@ def keep_bits(shape: torch.Size, p: float) -> Tensor:
 def _masked(values: Tensor, bits: Tensor) -> Tensor:
     """`values` where `bits` are set, 0 elsewhere."""
     as_int = torch.int16 if values.element_size() == 2 else torch.int32
-    return (
-        values.view(as_int).bitwise_and(bits if as_int == torch.int16 else bits.to(as_int)).view(values.dtype)
-    )
+    return values.view(as_int).bitwise_and(bits.to(as_int)).view(values.dtype)
 
 
 class _Dropout(torch.autograd.Function):
@@ -79,8 +75,7 @@ class _Attention(torch.autograd.Function):
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, p: float, scaling: float
     ) -> Tensor:
         B, H, T, D = query.shape
-        query, key, value = ((query * scaling), key, value)
-        query, key, value = (x.contiguous().view(B * H, T, D) for x in (query, key, value))
+        query, key, value = (x.contiguous().view(B * H, T, D) for x in (query * scaling, key, value))
         score = torch.bmm(query, key.transpose(1, 2)).view(B, H, T, T)
         if mask is not None:
             score.add_(mask)
@@ -101,26 +96,18 @@ class _Attention(torch.autograd.Function):
         weight_gradient = torch.bmm(gradient, value.transpose(1, 2)).view(B, H, T, T)
         if bits is not None:
             weight_gradient = _masked(weight_gradient, bits)
-        score_gradient = torch._softmax_backward_data(weight_gradient, weight, -1, weight.dtype).view(
-            B * H, T, T
-        )
+        score_gradient = torch._softmax_backward_data(weight_gradient, weight, -1, weight.dtype)
+        score_gradient = score_gradient.view(B * H, T, T)
         query_gradient = torch.bmm(score_gradient, key).mul_(ctx.scaling)
         key_gradient = torch.bmm(score_gradient.transpose(1, 2), query)
-        shape = (B, H, T, -1)
-        return (
-            query_gradient.view(shape),
-            key_gradient.view(shape),
-            value_gradient.view(shape),
-            None,
-            None,
-            None,
-        )
+        found = (x.view(B, H, T, -1) for x in (query_gradient, key_gradient, value_gradient))
+        return (*found, None, None, None)
 
 
 def cpu_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, p: float = 0.0, scaling: float
 ) -> Tensor:
-    """softmax(scaling * query key^T + mask) value, with dropout `p` on the weights; (B, H, T, D) each.
+    """softmax(scaling * query key^T + mask) value, with dropout `p` on the weights.
 
     Args:
         query, key, value: (B, H, T, D), of one dtype.
@@ -148,11 +135,7 @@ def attention_forward(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """An attention function of transformers: `cpu_attention` where it is faster, else theirs.
-
-    Returns:
-        (B, T, H, D), and None for the weights, which nobody keeps.
-    """
+    """An attention function of transformers, (B, T, H, D): `cpu_attention` where it is faster, else theirs."""
     special = any(options.get(name) is not None for name in ("position_bias", "softcap", "s_aux"))
     causal = options.get("is_causal") or getattr(module, "is_causal", False)
     slower_here = query.dtype == torch.float32 and not dropout  # measured: torch's fused kernel wins
@@ -166,19 +149,17 @@ def attention_forward(
 
 
 def _has_kernel(values: Tensor) -> bool:
-    if torch.compiler.is_compiling():  # the compiler fuses torch's own, and cannot follow the views of bits
-        return False
     return values.device.type == "cpu" and values.dtype in (torch.float32, torch.bfloat16, torch.float16)
 
 
-def use_kernels(model: Any, *, attention: bool = True) -> None:
+def use_kernels(model: Any) -> None:
     """Put `Dropout` in the place of every nn.Dropout of a transformers model, and `attention_forward` where
     transformers would take sdpa and the architecture leaves attention to an exchangeable function."""
     for parent in model.modules():
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:
                 setattr(parent, name, Dropout(child.p, child.inplace).train(child.training))
-    if attention and model.config._attn_implementation == "sdpa" and model._can_set_attn_implementation():
+    if model.config._attn_implementation == "sdpa" and model._can_set_attn_implementation():
         model.set_attn_implementation(ATTENTION)
 
 

@@ -1,10 +1,8 @@
 """An initialisation with which a tiny encoder learns to read in a minute on a CPU.
 
-From a plain start such a model sits on a plateau for thousands of steps: it finds the right kind of answer
-and the wrong entity. Binding a question to the sentence that answers it takes attention between equal words
-and between neighbours. Both are there from the first step when words and positions have axes of their own and
-queries and keys start near a multiple of the identity: some heads then look for the same word, one for near
-positions, one for nothing in particular. Pretrained weights need none of it.
+Binding a question to the sentence that answers it takes attention between equal words and between neighbours:
+both are there from the first step when words and positions have axes of their own and queries and keys start
+near a multiple of the identity. From a plain start it takes thousands of steps.
 """
 
 from __future__ import annotations
@@ -14,6 +12,8 @@ from typing import Any
 
 import torch
 from torch import nn
+
+from models.backbones import CheckpointError
 
 WEIGHT_STD = 0.1
 """Of linear weights: larger than transformers' 0.02, since two layers have little to multiply it up."""
@@ -28,16 +28,18 @@ HEAD_GAINS = (0.5, 1.2, 1.2, 0.0)
 def reading_init_(model: nn.Module) -> None:
     """Prepare a freshly initialised model for reading, in place; see the constants above.
 
-    Works on any module that contains a BERT-like encoder (`attention.self.query` and `.key`,
-    `embeddings.position_embeddings`: BERT, RoBERTa, ELECTRA). Raises ValueError where there is none, such as
-    for XLNet, whose relative positions need no table.
+    Raises:
+        CheckpointError: no BERT-like encoder (`attention.self.query` and `.key`,
+            `embeddings.position_embeddings`: BERT, RoBERTa, ELECTRA), as in XLNet.
     """
     linears = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear)}
     tables = {name: m for name, m in model.named_modules() if isinstance(m, nn.Embedding)}
     matching = [m for n, m in linears.items() if n.endswith(("attention.self.query", "attention.self.key"))]
     positions = [m for n, m in tables.items() if n.endswith("embeddings.position_embeddings")]
     if not matching or not positions:
-        raise ValueError(f"{type(model).__name__} has no BERT-like attention and positions to initialise")
+        raise CheckpointError(
+            f"backbone.reading_init: {type(model).__name__} has no BERT-like attention and positions"
+        )
     for linear in linears.values():
         nn.init.normal_(linear.weight, std=WEIGHT_STD)
     config: Any = model.config

@@ -67,10 +67,6 @@ class Checkpoint(Answerer):
         if self.is_decoder and compute.dtype != "auto":
             hold_weights(model, self.dtype)
         self.model: Any = model.to(self.device)
-        if self.dtype == "bfloat16" and self.device.type == "cpu" and not self.is_decoder:
-            from models.cpu_kernels import use_kernels  # in float32 torch's own are faster
-
-            use_kernels(self.model.encoder)
         try:
             self.tokenizer = load_tokenizer(info.tokenizer, model.architecture)
             self.encoding = self.encoding_class(**info.encoding)

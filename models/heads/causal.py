@@ -49,11 +49,6 @@ class CausalModel(QAModel):
         super().__init__(pretrained, architecture)
         self.encoder = float32_logits(pretrained)
         self.likelihood: Likelihood = likelihood
-        if "flash" in str(self.config._attn_implementation):
-            raise CheckpointError(
-                f"backbone.attention: {self.config._attn_implementation} takes no mask of tokens, by which a "
-                "decoder reads two candidates side by side; choose sdpa, eager or auto"
-            )
         if not reads_side_by_side(pretrained):
             raise CheckpointError(
                 f"backbone: a {self.config.model_type!r} model does not read two candidates behind one "

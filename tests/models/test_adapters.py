@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoModelForQuestionAnswering
 from models.__main__ import export
 from models.adapters import own_weights
 from models.backbones import ARCHITECTURES, CheckpointError
-from models.checkpoint import KEY, heads_class, inspect, load, start
+from models.checkpoint import heads_class, inspect, load, start
 from models.heads.span import QAModel
 from tests.models.tiny import VOCABULARY, at, backbone, content, rows
 
@@ -52,7 +52,7 @@ def states(path: Path | str) -> torch.Tensor:
     return model.encode(INPUTS).detach()
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2", "bert", "distilbert", "modernbert"])
+@pytest.mark.parametrize("name", ["gpt2", "bert", "modernbert"])
 def test_a_folder_of_peft_is_written_and_read(name: str, tmp_path: Path) -> None:
     checkpoint = trained(tmp_path / "a.ckpt", base(tmp_path / "base", name), name)
     export(str(checkpoint), tmp_path / "peft", adapter=True)
@@ -96,15 +96,12 @@ def test_adapters_on_adapters_and_on_checkpoints(tmp_path: Path) -> None:
 def test_a_base_that_is_gone_or_changed_is_an_error(tmp_path: Path) -> None:
     checkpoint = trained(tmp_path / "a.ckpt", base(tmp_path / "base", "bert"), "bert")
     base(tmp_path / "base", "distilbert")
-    with pytest.raises(CheckpointError, match=r"a\.ckpt: its adapter was trained on other weights"):
+    with pytest.raises(
+        CheckpointError, match=r"a\.ckpt: its adapter stands on .* whose weights have changed"
+    ):
         states(checkpoint)
     shutil.rmtree(tmp_path / "base")
-    with pytest.raises(CheckpointError, match=f"its base {tmp_path / 'base'} is gone"):
-        states(checkpoint)
-    named = torch.load(checkpoint, weights_only=True)
-    named[KEY]["adapter"]["base"] = "nobody/nothing"
-    torch.save(named, checkpoint)
-    with pytest.raises(CheckpointError, match="its adapter stands on 'nobody/nothing'"):
+    with pytest.raises(CheckpointError, match="its adapter stands on .*: no checkpoint file"):
         states(checkpoint)
 
 

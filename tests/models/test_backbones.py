@@ -64,16 +64,12 @@ def test_every_row_builds(name: str) -> None:
     assert ("token_type_ids" in seen[0]) == row.segments
 
 
-def test_what_an_architecture_cannot_do_is_refused(tmp_path: Path) -> None:
+def test_what_an_architecture_cannot_do_is_refused() -> None:
     config = backbone_config(backbone("xlnet"))
     assert (config.use_mems_eval, config.use_mems_train) == (False, False)
     assert start(backbone("bert", gradient_checkpointing=True), SpanModel).encoder.is_gradient_checkpointing
     assert "xlnet" in refusal(backbone("xlnet", gradient_checkpointing=True)).lower()
     assert "backbone.reading_init" in refusal(backbone("xlnet", reading_init=True))
-    for name in ("xlnet", "deberta-v3"):
-        load_pretrained(backbone(name)).save_pretrained(tmp_path / name)
-        assert "scaled_dot_product_attention" in refusal(backbone(name, attention="sdpa"))
-        assert str(tmp_path / name) in refusal(at(tmp_path / name, name, attention="sdpa"))
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "electra"])
@@ -97,7 +93,7 @@ def test_a_folder_that_does_not_fit_is_named(bert_folder: Path, tmp_path: Path) 
         (at(bert_folder, config={"hidden_size": 16}), (bert_folder, 16, 32)),
         (at(bert_folder, "roberta"), (bert_folder, "bert", "roberta", "backbone.architecture")),
         (at("no-such-user/no-such-model"), ("no-such-user/no-such-model",)),
-        (at(tmp_path), (tmp_path, 16, "bert.encoder.layer.2")),  # weights are missing
+        (at(tmp_path), (tmp_path, "bert.encoder.layer.2")),  # weights are missing
     ):
         message = refusal(wanted)
         assert all(str(word) in message for word in words), message
