@@ -21,7 +21,7 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "report": ("evaluation.__main__", ("report",), "one HTML page of runs and reports"),
     "reproduce": ("evaluation.__main__", ("reproduce",), "a paper's table: ours beside theirs"),
     "data": ("data_modules.__main__", (), "write data sets, perturbed stories, advised questions"),
-    "export": ("models.__main__", ("export",), "a checkpoint as a Hugging Face folder"),
+    "export": ("models.__main__", (), "a checkpoint as a Hugging Face folder"),
 }
 """The module of each command, the arguments that come first there, and its line in the help."""
 

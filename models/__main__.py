@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
-from storage.command_line import Parser, about, add_arguments, call, guarded
+from storage.command_line import run
 from storage.files import atomic
 
 log = logging.getLogger(__name__)
@@ -43,47 +41,42 @@ def export(
 
     from models.adapters import save_adapter
     from models.backbones import ADAPTER_OPTIONS, Backbone, CheckpointError
-    from models.checkpoint import inspect, start, write_record
-    from models.heads.causal import CausalModel
-    from models.heads.span import SpanModel
+    from models.checkpoint import heads_class, inspect, start, write_record
 
     if folder.exists():
         raise CheckpointError(f"{folder}: already exists; name a new folder")
     info = inspect(checkpoint)
-    if not isinstance(info.tokenizer, dict):
-        raise CheckpointError(f"{checkpoint}: is no checkpoint file of python -m training")
     if info.heads not in ("span", "rationale", "causal"):
-        raise CheckpointError(
-            f"{checkpoint}: {info.heads!r} heads have no counterpart in transformers; use the .ckpt itself"
+        found = (
+            f"{info.heads!r} heads have no counterpart in transformers" if info.heads else "no .ckpt of ours"
         )
-    kind: Any = CausalModel if info.heads == "causal" else SpanModel
+        raise CheckpointError(f"{checkpoint}: {found}; use it as it is")
     base = info.adapter.get("base")
     if adapter and (not base or info.heads == "rationale"):
-        reason = (
-            "a folder of peft holds no rationale heads" if base else "it has no adapter on a base that stays"
+        raise CheckpointError(
+            f"{checkpoint}: a folder of peft holds an adapter on a base that stays, and no rationale heads; "
+            "export the whole model, without --adapter"
         )
-        raise CheckpointError(f"{checkpoint}: {reason}; export the whole model, without --adapter")
     if info.heads == "rationale":
         log.warning(
-            "%s: transformers has no class for the %r heads; the folder gets encoder and span head only and "
-            "answers neither yes, no nor unknown",
+            "%s: transformers has no class for the 'rationale' heads; the folder gets encoder and span head "
+            "only and answers neither yes, no nor unknown",
             checkpoint,
-            info.heads,
         )
-    backbone = Backbone(architecture=cast(Any, info.architecture), checkpoint=checkpoint)
-    if adapter:  # which then stays apart
-        backbone = replace(backbone, **{f"lora_{name}": info.adapter[name] for name in ADAPTER_OPTIONS})
-    model = start(backbone, kind, **({} if kind is SpanModel else info.head_options))
+    apart = {f"lora_{name}": info.adapter[name] for name in ADAPTER_OPTIONS} if adapter else {}
+    backbone = Backbone(architecture=cast(Any, info.architecture), checkpoint=checkpoint, **apart)
+    options = info.head_options if info.heads == "causal" else {}
+    model = start(backbone, heads_class("causal" if info.heads == "causal" else "span"), **options)
     pretrained = model.to_pretrained()
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with atomic(folder) as staged:
+            staged.mkdir(exist_ok=True)
             if adapter:
-                staged.mkdir(exist_ok=True)
                 save_adapter(model, pretrained, staged)
             else:
                 pretrained.to(getattr(torch, dtype)).save_pretrained(staged)
-            for name, text in info.tokenizer.items():
+            for name, text in cast(dict[str, str], info.tokenizer).items():
                 (staged / Path(name).name).write_text(text, encoding="utf-8")
             write_record(info, model, staged)
     except (OSError, SafetensorError) as error:  # which tells of a full disk in its own type
@@ -95,15 +88,9 @@ def export(
     print(f"{folder}: load it with {load}")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: list[str] | None = None) -> int:
     """0 when the folder is written, 2 for what the user can mend."""
-    parser = Parser(prog="interventune", description="Work with trained checkpoints.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("export", help="write a .ckpt as a Hugging Face folder")
-    command.description = about(export)
-    add_arguments(command, export)
-    arguments = parser.parse_args(argv)
-    return guarded(lambda: call(export, arguments), arguments.debug)
+    return run(export, "interventune export", argv)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,10 @@
-"""LoRA (Hu et al. 2021) by peft: small trainable matrices beside the frozen weights of a model.
-
-A fresh adapter adds exactly nothing, and one that is switched off neither: the model is then its base, of
-which no second copy is kept.
+"""LoRA (Hu et al. 2021) by peft: small trainable matrices beside the frozen weights of a model. A fresh
+adapter adds exactly nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +16,8 @@ from storage.files import file_digest
 
 
 def base_digest(base: str) -> str:
-    """Tells whether a base has changed: sha256 of its files of weights, or of a name on the Hub the revision.
-
-    Args:
-        base: a `.ckpt` of ours (whose own base is checked when it is read), a folder, or a name on the Hub.
-    """
+    """Tells whether a base has changed: sha256 of a `.ckpt` (whose own base is checked when it is read) or of
+    the weights in a folder, or of a name on the Hub the revision."""
     if not base:
         return ""
     path = Path(base)
@@ -41,11 +34,8 @@ def base_digest(base: str) -> str:
 
 
 def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
-    """Freeze all below the heads and put LoRA, in float32, beside its linear layers, in place.
-
-    Args:
-        model: without adapters.
-        adapter: see `Backbone.adapter`.
+    """Freeze all below the heads and put LoRA (see `Backbone.adapter`), in float32, beside its linear layers,
+    in place.
 
     Raises:
         CheckpointError: peft is not installed.
@@ -55,13 +45,7 @@ def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
         from peft.tuners.tuners_utils import cast_adapter_dtype
     except ImportError as error:
         raise CheckpointError("backbone.lora_rank: needs peft (pip install -e '.[lora]')") from error
-    head = model.encoder.get_output_embeddings()
-    linear = [
-        name
-        for name, layer in model.encoder.named_modules()
-        if type(layer).__name__ in ("Linear", "Conv1D") and layer is not head
-    ]
-    inject_adapter_in_model(_config(model, adapter, target_modules=linear), model.encoder)
+    inject_adapter_in_model(_config(model, adapter, target_modules="all-linear"), model.encoder)
     cast_adapter_dtype(model.encoder, "default")
     model.adapter = adapter
 
@@ -85,19 +69,6 @@ def adapted_layers(model: nn.Module) -> dict[str, Any]:
     return {name: layer for name, layer in model.named_modules() if isinstance(layer, BaseTunerLayer)}
 
 
-@contextmanager
-def adapter_disabled(model: EncoderModel) -> Iterator[None]:
-    """The base alone, to the bit."""
-    layers = adapted_layers(model).values() if model.adapter else ()
-    for layer in layers:
-        layer.enable_adapters(False)
-    try:
-        yield
-    finally:
-        for layer in layers:
-            layer.enable_adapters(True)
-
-
 def merge_adapter(model: EncoderModel) -> None:
     """Add the adapter, if any, to the weights and take it away, in place; all can be trained again."""
     if not model.adapter:
@@ -112,13 +83,8 @@ def merge_adapter(model: EncoderModel) -> None:
 
 
 def own_weights(model: EncoderModel, weights: dict[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
-    """Of a state dict, what a checkpoint has to hold: not the frozen weights, which come from the base.
-
-    Args:
-        model: with an adapter, or none.
-        weights: by name.
-        prefix: of the names.
-    """
+    """Of a state dict, its names with a prefix, what a checkpoint has to hold: not the frozen weights, which
+    come from the base."""
     if not model.adapter.get("base"):
         return weights
     tied = model.named_parameters(remove_duplicate=False)  # an output layer may share its weights
@@ -127,13 +93,8 @@ def own_weights(model: EncoderModel, weights: dict[str, Tensor], prefix: str = "
 
 
 def save_adapter(model: EncoderModel, pretrained: Any, folder: Path) -> None:
-    """Write an adapter, and a head that was trained with it, as a folder of peft.
-
-    Args:
-        model: with an adapter.
-        pretrained: the same as a model of transformers, see `to_pretrained`.
-        folder: exists.
-    """
+    """Write the adapter of a model, and a head that was trained with it, into a folder, as peft does;
+    `pretrained` is the same as a model of transformers, see `to_pretrained`."""
     from safetensors.torch import save_file
 
     own = {name: weight for name, weight in pretrained.named_parameters() if weight.requires_grad}

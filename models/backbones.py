@@ -1,8 +1,5 @@
-"""The table of encoders that can be fine-tuned: one row per architecture, and what every model has below its
-heads.
-
-A row says only what transformers does not say itself: which modules of the architecture's
-question-answering class make up its span head, and a small random configuration for tests and demos.
+"""The table of models that can be fine-tuned, one row per architecture, and what every model has below its
+heads. A row says only what transformers does not say itself.
 
 Shape letters: B batch (rows), T tokens, D hidden.
 """
@@ -41,8 +38,6 @@ FrozenWeights = Literal["float32", "bfloat16"]
 
 RANDOM = "random"
 """The checkpoint name that stands for random weights."""
-
-
 ADAPTER_OPTIONS = ("rank", "alpha")
 """Of LoRA; two adapters that agree in these have the same weights by name and shape."""
 
@@ -58,8 +53,7 @@ class Architecture:
     model_type: str
     """transformers' `config.model_type`."""
     span_head: tuple[str, ...] = ("qa_outputs",)
-    """Modules of the question-answering class that turn hidden states (B, T, D) into logits (B, T, 2),
-    applied in this order."""
+    """Modules of the question-answering class that turn hidden states (B, T, D) into logits (B, T, 2)."""
     segments: bool = True
     """Whether the encoder takes `token_type_ids`. Tokenizers cannot be asked: transformers 5 says no for
     XLNet, which was pretrained with them, and yes for DistilBERT, which has none."""
@@ -72,7 +66,6 @@ class Architecture:
 
 
 _TINY = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
-
 _TINY_DECODER = _TINY | {"num_key_value_heads": 2}
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -155,9 +148,8 @@ class Backbone:
 
     @property
     def adapter(self) -> dict[str, Any]:
-        """What a checkpoint records of the adapter that is asked for (models/adapters.py); empty for none.
-        `base` is what it stands on, a path in full; empty for random weights, which a checkpoint has to hold
-        itself."""
+        """What a checkpoint records of the adapter that is asked for; empty for none. `base` is what it
+        stands on, a path in full; empty for random weights, which a checkpoint has to hold itself."""
         if not self.lora_rank:
             return {}
         base = "" if self.checkpoint == RANDOM else self.checkpoint
@@ -174,12 +166,8 @@ def same_adapter(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 class EncoderModel(nn.Module):
-    """The encoder of transformers' model; subclasses put heads on it.
-
-    Args:
-        pretrained: a model of transformers, with a head or without.
-        architecture: row of the table of backbones.
-    """
+    """The encoder of transformers' model, which may have a head; subclasses put their own on it.
+    `architecture` is its row of the table."""
 
     heads: ClassVar[str]
     """Which heads it has, by the name that checkpoints record."""
@@ -190,7 +178,7 @@ class EncoderModel(nn.Module):
         super().__init__()
         self.architecture = architecture
         self.adapter: dict[str, Any] = {}
-        """Of LoRA, see models/adapters.py; empty without."""
+        """Of LoRA, see `Backbone.adapter`; empty without."""
         self.encoder: PreTrainedModel = pretrained.base_model
         self.segments = ARCHITECTURES[architecture].segments
 
@@ -200,7 +188,11 @@ class EncoderModel(nn.Module):
         return {}
 
     def take_pooler(self, checkpoint: str) -> None:
-        """Start what these heads have of a pooler from that of a pretrained encoder."""
+        """Start a pooler of these heads from that of a pretrained encoder."""
+
+    def to_pretrained(self) -> PreTrainedModel:
+        """transformers' own model with the same modules, ready for `save_pretrained`."""
+        return self.encoder
 
     @property
     def max_tokens(self) -> int | None:
@@ -215,7 +207,6 @@ class EncoderModel(nn.Module):
 
     @property
     def config(self) -> PreTrainedConfig:
-        """transformers' configuration of the encoder."""
         return self.encoder.config
 
     @property
@@ -224,12 +215,8 @@ class EncoderModel(nn.Module):
         return float(getattr(self.config, "initializer_range", 0.02))
 
     def encode(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        """Last hidden states (B, T, D) of the encoder.
-
-        Args:
-            inputs: `input_ids`, `attention_mask` and `token_type_ids`, each (B, T); an encoder without
-                segments does not get the last.
-        """
+        """Last hidden states (B, T, D) of the encoder, from `input_ids`, `attention_mask` and
+        `token_type_ids`, each (B, T); an encoder without segments does not get the last."""
         return self._for_heads(self.encoder(**self._taken(inputs)).last_hidden_state)
 
     def hidden_states(self, inputs: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
@@ -247,11 +234,7 @@ class EncoderModel(nn.Module):
 
 
 def pick_device(name: str) -> torch.device:
-    """A device by name; `auto` is a GPU where there is one.
-
-    Raises:
-        ValueError: torch knows no such device here.
-    """
+    """A device by name, `auto` a GPU where there is one; ValueError for one that torch does not know here."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

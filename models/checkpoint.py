@@ -83,14 +83,13 @@ class CheckpointInfo:
     config: dict[str, Any] = field(default_factory=dict)
     """Values of transformers' configuration, `model_type` among them; empty for a folder."""
     encoding: dict[str, Any] = field(default_factory=dict)
-    """Options of the text encoding that the model was trained with; empty if the checkpoint, or the folder
-    (in `RECORD`), does not say."""
+    """Options of the text encoding that the model was trained with; empty where nothing says."""
+    adapter: dict[str, Any] = field(default_factory=dict)
+    """Of LoRA (`Backbone.adapter`); empty without."""
     step: int = 0
     """Of training."""
     resumable: bool = False
     """Whether training can go on from it: it holds more than weights."""
-    adapter: dict[str, Any] = field(default_factory=dict)
-    """Of LoRA (`Backbone.adapter`); empty without."""
 
     def require(self, *, architecture: str = "", heads: str = "") -> CheckpointInfo:
         """The same; CheckpointError where the checkpoint has another architecture or other heads."""
@@ -129,11 +128,7 @@ def describe(
 
 def inspect(path: str) -> CheckpointInfo:
     """Look at a `.ckpt` of ours, a Hugging Face folder or a Hub name without reading its weights.
-
-    Raises:
-        CheckpointError: nothing is there, it is truncated or not ours, or its architecture or heads are not
-            in the tables.
-    """
+    CheckpointError where nothing usable is there."""
     if not _is_file(path):
         file = Path(path) / RECORD
         own = load_json(file, dict[str, dict[str, Any]]) if file.is_file() else {}
@@ -145,37 +140,27 @@ def inspect(path: str) -> CheckpointInfo:
             head_options=own.get("head_options", {}),
         )
     checkpoint = _read(path, mmap=True)
-    saved = checkpoint[KEY]
+    saved = {name: value for name, value in checkpoint[KEY].items() if name != "format"}
     for what, known in (("architecture", ARCHITECTURES), ("heads", HEADS)):
         if saved[what] not in known:
             raise CheckpointError(
                 f"{path}: unknown {what} {saved[what]!r}; this version knows {', '.join(known)}"
             )
-    return CheckpointInfo(
-        path=path,
-        architecture=saved["architecture"],
-        heads=saved["heads"],
-        head_options=saved["head_options"],
-        config=json.loads(saved["config"]),
-        tokenizer=saved["tokenizer"],
-        encoding=saved["encoding"],
-        step=int(checkpoint.get("global_step", 0)),
-        resumable="optimizer_states" in checkpoint,
-        adapter=saved["adapter"],
-    )
+    saved["config"] = json.loads(saved["config"])
+    step, resumable = checkpoint.get("global_step", 0), "optimizer_states" in checkpoint
+    return CheckpointInfo(path=path, step=step, resumable=resumable, **saved)
 
 
 def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
     """A model in evaluation mode: of a `.ckpt` of ours, a Hugging Face folder, or a Hub name.
 
     Args:
-        path: where the checkpoint is.
         kind: the models that the caller can use, such as `QAModel` for all that answer questions about a
             text. Of a folder comes a span model, of a decoder's a causal one, or for `ChoiceModel` its
             encoder under a head of random weights, always the same: a baseline that knows nothing.
 
     Raises:
-        CheckpointError: nothing usable is there; the message names the path and the reason.
+        CheckpointError: nothing usable is there.
     """
     info = inspect(path)
     architecture = cast(ArchitectureName, info.architecture)
@@ -212,9 +197,7 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
     what a checkpoint of ours gives. Of any other, encoder and span head are taken over, and a pooler.
 
     Args:
-        backbone: encoder and starting weights.
-        kind: the model's class, see `heads_class`.
-        options: of its heads, see its constructor.
+        options: of the heads, see the constructor of `kind`.
 
     Raises:
         CheckpointError: nothing usable is there, or the checkpoint has heads, or options of them, from which
@@ -279,8 +262,7 @@ def reading_order(path: str) -> str:
 
 
 def write_record(info: CheckpointInfo, model: EncoderModel, folder: Path) -> None:
-    """Keep in a folder with an exported model how its checkpoint was trained to read, and by what its heads
-    score."""
+    """Keep beside an exported model how its checkpoint was trained to read, and by what its heads score."""
     record = {"encoding": info.encoding, "head_options": model.head_options}
     (folder / RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
 
@@ -324,11 +306,7 @@ def _whole(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbon
 
 
 def read_archive(path: str | Path, *, mmap: bool = False) -> Any:
-    """What `torch.save` wrote: tensors and plain values; nothing in it is run.
-
-    Args:
-        path: the file.
-        mmap: leave the tensors on disk.
+    """What `torch.save` wrote: tensors (left on disk with `mmap`) and plain values; nothing in it is run.
 
     Raises:
         DataError: the file is damaged, or holds other objects; the message names it.

@@ -1,8 +1,8 @@
 """Attention and dropout for training on CPUs, several times as fast as torch's own there; linear layers for
 inference in float32.
 
-Operands of products are contiguous (else they leave the fast bfloat16 path), one 64-bit draw decides about four
-elements of a dropout mask, and masks are applied as bits. Tensors on other devices go to torch's own.
+Operands of products are contiguous (else they leave the fast bfloat16 path), one 64-bit draw decides about
+four elements of a dropout mask, and masks are applied as bits. Tensors on other devices go to torch's own.
 
 Shape letters: B batch, H heads, T tokens, D size of a head.
 """
@@ -135,7 +135,7 @@ def attention_forward(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """An attention function of transformers, (B, T, H, D): `cpu_attention` where it is faster, else theirs."""
+    """An attention function of transformers, to (B, T, H, D): ours where it is faster, else theirs."""
     special = any(options.get(name) is not None for name in ("position_bias", "softcap", "s_aux"))
     causal = options.get("is_causal") or getattr(module, "is_causal", False)
     slower_here = query.dtype == torch.float32 and not dropout  # measured: torch's fused kernel wins

@@ -55,11 +55,8 @@ def fingerprint(model: nn.Module) -> str:
 
 
 def peft_base(path: str) -> str:
-    """The model below an adapter that peft has saved as a folder; any other path as it is.
-
-    Raises:
-        CheckpointError: the base is a checkpoint file of ours, which transformers cannot read.
-    """
+    """The model below an adapter that peft has saved as a folder; any other path as it is. CheckpointError
+    where that model is a checkpoint file of ours."""
     file = Path(path) / "adapter_config.json"
     if not file.is_file():
         return path
@@ -72,11 +69,8 @@ def peft_base(path: str) -> str:
 
 
 def read_config(path: str) -> PreTrainedConfig:
-    """transformers' configuration of a folder, of peft too, or of a name on the Hub.
-
-    Raises:
-        CheckpointError: there is none.
-    """
+    """transformers' configuration of a folder, of peft too, or of a name on the Hub; CheckpointError where
+    there is none."""
     from transformers import AutoConfig
 
     base = peft_base(path)
@@ -90,11 +84,8 @@ def read_config(path: str) -> PreTrainedConfig:
 
 
 def folder_architecture(path: str) -> str:
-    """The row of ARCHITECTURES that a Hugging Face folder or a name on the Hub is of; reads no weights.
-
-    Raises:
-        CheckpointError: there is no model, or none of these architectures.
-    """
+    """The row of ARCHITECTURES that a Hugging Face folder or a name on the Hub is of; CheckpointError where
+    there is no model, or none of these."""
     config = read_config(path)
     for name, row in ARCHITECTURES.items():
         if row.model_type == config.model_type:
@@ -105,11 +96,8 @@ def folder_architecture(path: str) -> str:
 
 
 def configured(values: Mapping[str, Any], backbone: Backbone) -> PreTrainedConfig:
-    """transformers' configuration of these values, with the architecture's and the user's over them.
-
-    Raises:
-        CheckpointError: `backbone.config` has a key or a value that the architecture does not take.
-    """
+    """transformers' configuration of these values, with the architecture's and the user's over them;
+    CheckpointError for a key or a value in `backbone.config` that the architecture does not take."""
     from transformers import AutoConfig
 
     known = AutoConfig.for_model(values["model_type"])
@@ -124,11 +112,8 @@ def configured(values: Mapping[str, Any], backbone: Backbone) -> PreTrainedConfi
 
 
 def backbone_config(backbone: Backbone) -> PreTrainedConfig:
-    """The transformers configuration of `backbone`.
-
-    Raises:
-        CheckpointError: as in `read_config` and `configured`, or the checkpoint is of another architecture.
-    """
+    """The transformers configuration of `backbone`; CheckpointError as in `read_config` and `configured`, or
+    for a checkpoint of another architecture."""
     row = ARCHITECTURES[backbone.architecture]
     if backbone.checkpoint == RANDOM:
         if not row.model_type:
@@ -150,7 +135,6 @@ def load_pretrained(backbone: Backbone, *, new_head: int = logging.INFO) -> PreT
     mode.
 
     Args:
-        backbone: which.
         new_head: level of the log line that says that the span head starts random: normal in training.
 
     Raises:
@@ -187,22 +171,19 @@ def load_pretrained(backbone: Backbone, *, new_head: int = logging.INFO) -> PreT
         raise CheckpointError(f"backbone.checkpoint {path!r}: {_first_line(error)}") from error
     finally:
         set_verbosity(verbosity)
-    for key, found, wanted in info["mismatched_keys"]:
-        raise CheckpointError(
-            f"backbone.checkpoint: in {path!r} {key} has shape {tuple(found)}, but the "
-            f"configuration asks for {tuple(wanted)}"
-        )
-    for key in sorted(missing):
-        if backbone.causal or (key.startswith(prefix) and ".pooler." not in key):
+    needed = prefix if not backbone.causal else ""
+    problems = {
+        "of another shape": {key for key, _, _ in info["mismatched_keys"]},
+        "missing": {key for key in missing if key.startswith(needed) and ".pooler." not in key},
+        "of layers that the configuration does not have": {
+            key for key in info["unexpected_keys"] if ".layer" in key and ".pooler." not in key
+        },
+    }
+    for problem, keys in problems.items():
+        if keys:
             raise CheckpointError(
-                f"backbone.checkpoint: {path!r} lacks weights of the encoder (first: {key}); is it complete, "
-                f"and of architecture {backbone.architecture!r}?"
-            )
-    for key in sorted(info["unexpected_keys"]):
-        if ".layer" in key and ".pooler." not in key:
-            raise CheckpointError(
-                f"backbone.checkpoint: {path!r} holds weights of layers that its config.json does not have "
-                f"(first: {key})"
+                f"backbone.checkpoint: {path!r} and its configuration differ: {len(keys)} weights are {problem}"
+                f" (first: {min(keys)})"
             )
     refuse_nonfinite(model.state_dict(), path)
     if any(not key.startswith(prefix) for key in missing):
@@ -226,12 +207,8 @@ def _with_adapter(model: PreTrainedModel, path: str) -> tuple[PreTrainedModel, s
 
 
 def build(config: PreTrainedConfig, backbone: Backbone) -> PreTrainedModel:
-    """A model of this configuration with random weights.
-
-    Raises:
-        CheckpointError: the configuration contradicts itself, or transformers refuses gradient checkpointing
-            for this architecture.
-    """
+    """A model of this configuration with random weights; CheckpointError where the configuration contradicts
+    itself."""
     try:
         model = _model_class(backbone).from_config(config, dtype=torch.float32)
     except Exception as error:  # ValueError, AssertionError, ImportError, ...

@@ -8,6 +8,7 @@ from benchmarks.__main__ import compare
 from data_modules.__main__ import build_parser as data_parser
 from evaluation.__main__ import build_parser
 from evaluation.reproduce.tiny_classifier import save_classifier
+from models.__main__ import export
 from storage.command_line import make_parser
 from training.cli import run_command
 from training.configs import checked_configs
@@ -36,6 +37,5 @@ def understood(command: list[str]) -> None:
     elif module == "evaluation.reproduce.tiny_classifier":
         make_parser(save_classifier, module).parse_args(arguments)
     else:
-        assert (module, arguments[0]) in {
-            ("models", "export"),
-        }
+        assert module == "models"
+        make_parser(export, module).parse_args(arguments)

@@ -30,7 +30,8 @@ LOW = torch.finfo(torch.float32).min
 
 
 class AnswerPrediction(NamedTuple):
-    """The best span of every window, and the scores of the other answers."""
+    """The best span of every window, and the scores of the other answers; numbers and options with XLNet's
+    heads only."""
 
     start_B: Tensor
     end_B: Tensor
@@ -40,13 +41,12 @@ class AnswerPrediction(NamedTuple):
     type_BC: Tensor
     """Yes, no, unknown as they are compared: twice the logit, to stand beside the sum of two; with XLNet's
     heads probabilities."""
-    number_B: Tensor | None
-    """The best of the number classes 1 to 11; XLNet's heads only, as what follows."""
-    number_score_B: Tensor | None
-    """Its probability."""
-    option_B: Tensor | None
-    """The better of the option classes 1 and 2."""
-    option_score_B: Tensor | None
+    number_B: Tensor | None = None
+    """The best of the number classes 1 to 11, with its probability."""
+    number_score_B: Tensor | None = None
+    option_B: Tensor | None = None
+    """The better of the option classes 1 and 2, with its probability."""
+    option_score_B: Tensor | None = None
 
 
 class AnswerModel(QAModel):
@@ -74,18 +74,14 @@ class AnswerModel(QAModel):
 
 
 class RationaleOutput(NamedTuple):
-    """What a model with rationale heads says about a batch; logits in float32."""
+    """Float32 logits of the first and the last answer token, of yes, no and unknown, and of being part of the
+    rationale, the lowest finite number at padding and where nothing is tagged; last hidden states."""
 
     start_BT: Tensor
-    """Of the first answer token, lowest finite number at padding."""
     end_BT: Tensor
-    """Of the last answer token, likewise."""
     type_BC: Tensor
-    """Of yes, no, unknown."""
     rationale_BT: Tensor
-    """Of being part of the rationale, lowest finite number where nothing is tagged."""
     hidden_BTD: Tensor
-    """Last hidden states of the encoder."""
 
 
 class RationaleModel(AnswerModel):
@@ -125,8 +121,7 @@ class RationaleModel(AnswerModel):
         return {"cls_source": self.cls_source, "tagged": self.tagged}
 
     def take_pooler(self, checkpoint: str) -> None:
-        """The pooler, if there is one, is a pretrained encoder's, which question-answering classes of
-        transformers leave out. Where the encoder has none it stays random."""
+        """Take that of a pretrained encoder, which question-answering classes of transformers leave out."""
         pooler = self.answer_heads.pooler
         if pooler is None:
             return
@@ -141,13 +136,7 @@ class RationaleModel(AnswerModel):
             log.info("%s: has no pooler; that of the answer heads starts random", checkpoint)
 
     def forward(self, inputs: Mapping[str, Tensor], cls_B: Tensor, context_BT: Tensor) -> RationaleOutput:
-        """Encode a padded batch.
-
-        Args:
-            inputs: as in `encode`.
-            cls_B: where the classification token stands.
-            context_BT: True at the tokens of the story.
-        """
+        """Encode a padded batch; `context_BT` is True at the tokens of the story."""
         hidden_BTD = self.encode(inputs)
         start_BT, end_BT = self.span_head(hidden_BTD, inputs["attention_mask"])
         tagged_BT = self.tagged_tokens(inputs, context_BT)
@@ -184,7 +173,7 @@ class RationaleModel(AnswerModel):
         start_B, end_B, score_B = best_spans(
             output.start_BT, output.end_BT, context_BT, max_answer_tokens, start_allowed_BT
         )
-        return AnswerPrediction(start_B, end_B, score_B, 2 * output.type_BC, None, None, None, None)
+        return AnswerPrediction(start_B, end_B, score_B, 2 * output.type_BC)
 
 
 def states_at(hidden_BTD: Tensor, at_BK: Tensor) -> Tensor:
@@ -217,24 +206,19 @@ class RationaleHeads(nn.Module):
         normal_(self, initializer_range)
 
     def forward(self, hidden_BTD: Tensor, tagged_BT: Tensor, cls_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Score the answer types and tag the rationale.
+        """type_BC, logits of yes, no, unknown, and rationale_BT, logits of being part of the rationale with
+        the lowest finite number at all other tokens; both float32.
 
         Args:
             hidden_BTD: last hidden states.
             tagged_BT: True at the tokens that are tagged and attended over.
             cls_B: where the classification token stands.
-
-        Returns:
-            type_BC, logits of yes, no, unknown, and rationale_BT, logits of being part of the rationale with
-            the lowest finite number at all other tokens; both float32.
         """
         others_BT = ~tagged_BT
         rationale_BT = self.rationale(hidden_BTD).squeeze(-1).float().masked_fill(others_BT, LOW)
         weighted_BTD = rationale_BT.sigmoid().to(hidden_BTD.dtype).unsqueeze(-1) * hidden_BTD
-        attention_BT = (
-            self.attention(weighted_BTD).squeeze(-1).float().masked_fill(others_BT, LOW).softmax(-1)
-        )
-        pooled_BD = (attention_BT.to(weighted_BTD.dtype).unsqueeze(1) @ weighted_BTD).squeeze(1)
+        logit_BT = self.attention(weighted_BTD).squeeze(-1).float().masked_fill(others_BT, LOW)
+        pooled_BD = (logit_BT.softmax(-1).to(weighted_BTD.dtype).unsqueeze(1) @ weighted_BTD).squeeze(1)
         cls_BD = states_at(hidden_BTD, cls_B.unsqueeze(-1)).squeeze(1)
         if self.pooler is not None:
             cls_BD = self.pooler(cls_BD).tanh()

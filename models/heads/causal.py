@@ -32,13 +32,11 @@ class CausalModel(QAModel):
     """A causal language model of transformers; `encoder` is the whole of it, with the head that it has.
 
     Args:
-        pretrained: the model.
-        architecture: row of the table of backbones.
         likelihood: what stands for a subject: the mean log-probability of its tokens, or their sum.
 
     Raises:
         CheckpointError: the model does not read continuations side by side (by distances that it counts
-            itself, as ALiBi does), or its attention kernel takes no mask.
+            itself, as ALiBi does).
     """
 
     heads: ClassVar[str] = "causal"
@@ -110,20 +108,15 @@ class CausalModel(QAModel):
         """The first line of what the model writes behind each prompt, likeliest token by token.
 
         Args:
-            inputs: rows of prompts with, or without, an answer behind them.
-            start_B: column behind the prompt.
+            inputs: rows of prompts, perhaps with an answer behind them, from column `start_B` on.
             limit: most tokens.
-            tokenizer: of the model.
             end: tokens that end an answer, besides the model's and the tokenizer's own.
         """
         from transformers import GenerationConfig
 
-        rows = [
-            ids_T[:start][mask_T[:start] != 0].tolist()
-            for ids_T, mask_T, start in zip(
-                inputs["input_ids"], inputs["attention_mask"], start_B.tolist(), strict=True
-            )
-        ]
+        at_T = torch.arange(inputs["input_ids"].shape[1], device=start_B.device)
+        prompt_BT = (inputs["attention_mask"] != 0) & (at_T < start_B[:, None])
+        rows = [ids_T[of_T].tolist() for ids_T, of_T in zip(inputs["input_ids"], prompt_BT, strict=True)]
         ends = self.encoder.generation_config.eos_token_id
         ends = {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id, *end} - {None}
         settings = GenerationConfig(
@@ -136,7 +129,3 @@ class CausalModel(QAModel):
         )
         texts = tokenizer.batch_decode(written_BT[:, ids_BT.shape[1] :], skip_special_tokens=True)
         return [next(iter(text.strip().splitlines()), "").strip() for text in texts]
-
-    def to_pretrained(self) -> PreTrainedModel:
-        """transformers' own model, ready for `save_pretrained`."""
-        return self.encoder

@@ -29,8 +29,6 @@ class ChoiceModel(EncoderModel):
     """An encoder with one linear layer over the mean of its last hidden states (probes spec B1).
 
     Args:
-        pretrained: a model of transformers; its own head is left behind.
-        architecture: row of the table of backbones.
         pooling: `masked` takes the mean over the tokens; `parity` over all positions, padding included, as
             the authors' code does: then logits depend on how far rows are padded.
         generator: of the head's weights; None takes torch's global one.
@@ -48,8 +46,6 @@ class ChoiceModel(EncoderModel):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(pretrained, architecture)
-        if pooling not in ("masked", "parity"):
-            raise ValueError(f"pooling must be masked or parity, got {pooling!r}")
         self.pooling: Pooling = pooling
         self.choice_head = nn.Linear(self.config.hidden_size, 1)
         nn.init.normal_(self.choice_head.weight, std=self.initializer_range, generator=generator)
@@ -60,21 +56,13 @@ class ChoiceModel(EncoderModel):
         return {"pooling": self.pooling}
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        """Logits (B, N) of the choices, float32.
-
-        Args:
-            inputs: `input_ids`, `attention_mask` and `token_type_ids`, each (B, N, T); an encoder without
-                segments does not get the last.
-        """
+        """Logits (B, N) of the choices, float32; `inputs` as in `encode`, but each (B, N, T)."""
         B, N, _ = inputs["attention_mask"].shape
         rows = {name: value.flatten(0, 1) for name, value in inputs.items()}
-        pooled_RD = self.pool(self.encode(rows), rows["attention_mask"])
+        mask_RT = (
+            rows["attention_mask"] if self.pooling == "masked" else torch.ones_like(rows["attention_mask"])
+        )
+        pooled_RD = masked_mean(self.encode(rows), mask_RT)
         # In bfloat16 two choices would often get the same logit.
         with torch.autocast(pooled_RD.device.type, enabled=False):
             return self.choice_head(pooled_RD.to(self.choice_head.weight.dtype)).view(B, N).float()
-
-    def pool(self, hidden_RTD: Tensor, mask_RT: Tensor) -> Tensor:
-        """One vector (R, D) for every row, float32."""
-        if self.pooling == "parity":
-            return hidden_RTD.float().mean(1)
-        return masked_mean(hidden_RTD, mask_RT)

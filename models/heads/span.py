@@ -118,32 +118,25 @@ class QAModel(EncoderModel):
 
 
 class QAOutput(NamedTuple):
-    """What a span model says about a batch."""
+    """Float32 logits of the first and the last answer token, the lowest finite number at padding; last hidden
+    states."""
 
     start_BT: Tensor
-    """Logits of the first answer token, float32, lowest finite number at padding."""
     end_BT: Tensor
-    """Logits of the last answer token, likewise."""
     hidden_BTD: Tensor
-    """Last hidden states of the encoder."""
 
 
 class SpanPrediction(NamedTuple):
-    """The best span of every row."""
+    """The best span of every row, its start + end logit, and that of the classification token (no answer)."""
 
     start_B: Tensor
     end_B: Tensor
     score_B: Tensor
-    """Start + end logit of the span."""
     null_B: Tensor
-    """The same for "no answer": start + end logit of the classification token."""
 
 
 class SpanModel(QAModel):
-    """An encoder with a span head: transformers' question-answering model, taken apart.
-
-    `to_pretrained` puts it together again.
-    """
+    """An encoder with a span head: transformers' question-answering model, taken apart."""
 
     heads: ClassVar[str] = "span"
 
@@ -184,10 +177,7 @@ class SpanModel(QAModel):
         return SpanPrediction(start_B, end_B, score_B, null_B)
 
     def to_pretrained(self) -> PreTrainedModel:
-        """The same weights as transformers' own question-answering class, ready for `save_pretrained`.
-
-        The modules are shared, not copied.
-        """
+        """transformers' own question-answering class with the same modules, ready for `save_pretrained`."""
         from transformers import AutoModelForQuestionAnswering
 
         pretrained = AutoModelForQuestionAnswering.from_config(self.config)

@@ -85,20 +85,15 @@ class XLNetAnswerHeads(nn.Module):
 
 
 class XLNetOutput(NamedTuple):
-    """What a model with XLNet's heads says about a batch; logits in float32."""
+    """Float32 logits of the first answer token and of the last given the first, the lowest finite number
+    where no answer stands; of yes, no, unknown (three decisions), number and option; last hidden states."""
 
     start_BT: Tensor
-    """Of the first answer token, lowest finite number where no answer stands."""
     end_BT: Tensor
-    """Of the last answer token given the first, likewise."""
     type_BC: Tensor
-    """Of yes, no, unknown: three decisions."""
     number_BN: Tensor
-    """Of 12 number classes."""
     option_BO: Tensor
-    """Of 3 option classes."""
     hidden_BTD: Tensor
-    """Last hidden states of the encoder."""
 
 
 class XLNetModel(AnswerModel):

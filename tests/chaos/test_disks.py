@@ -56,7 +56,7 @@ WRITERS = {
         "perturb --input stories:conversation_dev --variant ts --output {disk}/out.jsonl",
     ),
     "report": ("evaluation", "bias --predictions {given}/lei.json --output {disk}/report"),
-    "export": ("models", "export {given}/bert.ckpt {disk}/model"),
+    "export": ("models", "{given}/bert.ckpt {disk}/model"),
 }
 
 

@@ -41,7 +41,7 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
         weights = {f"model.{key}": value for key, value in model.state_dict().items()}
         content = {"state_dict": own_weights(model, weights, "model."), "global_step": 1}
         torch.save(content | {KEY: describe(model, files, encoding)}, root / f"{name}.ckpt")
-        assert models_main(["export", f"{root}/{name}.ckpt", f"{root}/{name}"]) == 0
+        assert models_main([f"{root}/{name}.ckpt", f"{root}/{name}"]) == 0
     return root
 
 

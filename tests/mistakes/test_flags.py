@@ -19,7 +19,7 @@ GOOD = {
     "bias": f"evaluation bias --data {{given}}/groups.json {TINY} --output {{out}}/x",
     "faithfulness": f"evaluation faithfulness --data {{given}}/questions.json {TINY} --output {{out}}/x",
     "ask": f"evaluation ask --context Café. --question Who? {TINY} --output {{out}}/x",
-    "export": "models export {given}/bert.ckpt {out}/x",
+    "export": "models {given}/bert.ckpt {out}/x",
     "fit": RUN,
 }
 MISTAKES = [

@@ -101,7 +101,7 @@ def test_a_base_that_is_gone_or_changed_is_an_error(tmp_path: Path) -> None:
     ):
         states(checkpoint)
     shutil.rmtree(tmp_path / "base")
-    with pytest.raises(CheckpointError, match="its adapter stands on .*: no checkpoint file"):
+    with pytest.raises(CheckpointError, match=r"its adapter stands on .*: no checkpoint file"):
         states(checkpoint)
 
 

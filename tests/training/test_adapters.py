@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from models.__main__ import export
-from models.adapters import adapter_disabled
+from models.adapters import adapted_layers
 from models.backbones import Backbone, CheckpointError
 from models.checkpoint import inspect, load, start
 from models.heads.causal import CausalModel
@@ -83,8 +83,9 @@ def test_an_adapter_alone_is_kept_resumed_and_merged(
     trained, below = start(same, kind).eval(), load(str(folder), QAModel)[0]
     torch.testing.assert_close(trained.encode(IDS), merged.encode(IDS), rtol=0, atol=1e-6)
     assert not torch.equal(trained.encode(IDS), below.encode(IDS))
-    with adapter_disabled(trained):
-        assert torch.equal(trained.encode(IDS), below.encode(IDS))
+    for layer in adapted_layers(trained).values():
+        layer.enable_adapters(False)
+    assert torch.equal(trained.encode(IDS), below.encode(IDS))
 
 
 def test_a_fresh_adapter_changes_nothing() -> None:

@@ -40,7 +40,7 @@ def lei(commands: Commands, version: str, *flags: str, architecture: str = "llam
 
 
 def export(checkpoint: Path, folder: Path) -> Path:
-    assert models(["export", str(checkpoint), str(folder)]) == 0
+    assert models([str(checkpoint), str(folder)]) == 0
     return folder
 
 
