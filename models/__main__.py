@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, cast
 
 from storage.command_line import run
 from storage.files import atomic
@@ -18,7 +18,6 @@ def export(
     folder: Annotated[Path, "folder"],
     *,
     adapter: bool = False,
-    dtype: Literal["float32", "bfloat16"] = "float32",
 ) -> None:
     """Write a checkpoint as a Hugging Face folder: weights, configuration, tokenizer, and how it was trained
     to read (interventune.json), so that evaluation of the folder gives the checkpoint's numbers. Of a model
@@ -29,14 +28,11 @@ def export(
         checkpoint: a .ckpt of python -m training.
         folder: a new folder, for from_pretrained.
         adapter: write a folder of peft, with the adapter and the span head of an encoder; its base is named.
-        dtype: of the whole model's weights. An adapter is merged in float32, with the base from its files,
-            however it was rounded for training (backbone.frozen_weights).
 
     Raises:
         ValueError: there is nothing to export, transformers has no such heads, or the folder exists or cannot
             be written.
     """
-    import torch
     from safetensors import SafetensorError
 
     from models.adapters import save_adapter
@@ -75,7 +71,7 @@ def export(
             if adapter:
                 save_adapter(model, pretrained, staged)
             else:
-                pretrained.to(getattr(torch, dtype)).save_pretrained(staged)
+                pretrained.save_pretrained(staged)
             for name, text in cast(dict[str, str], info.tokenizer).items():
                 (staged / Path(name).name).write_text(text, encoding="utf-8")
             write_record(info, model, staged)

@@ -35,6 +35,8 @@ ArchitectureName = Literal[
     "causal",
 ]
 FrozenWeights = Literal["float32", "bfloat16"]
+Inputs = Mapping[str, Tensor]
+"""`input_ids`, `attention_mask` and `token_type_ids`, each (B, T)."""
 
 RANDOM = "random"
 """The checkpoint name that stands for random weights."""
@@ -55,8 +57,7 @@ class Architecture:
     span_head: tuple[str, ...] = ("qa_outputs",)
     """Modules of the question-answering class that turn hidden states (B, T, D) into logits (B, T, 2)."""
     segments: bool = True
-    """Whether the encoder takes `token_type_ids`. Tokenizers cannot be asked: transformers 5 says no for
-    XLNet, which was pretrained with them, and yes for DistilBERT, which has none."""
+    """Whether the encoder takes `token_type_ids`; tokenizers say no for XLNet, yes for DistilBERT."""
     tiny: dict[str, Any] = field(default_factory=dict)
     """Sizes of a small random model, by this architecture's own configuration keys."""
     settings: dict[str, Any] = field(default_factory=dict)
@@ -116,15 +117,14 @@ class Backbone:
         checkpoint: A name on the Hub, a local folder in Hugging Face format or of an adapter of peft (merged
             into the base that it names), a `.ckpt` of an earlier run, or `random`. A checkpoint that was
             already fine-tuned for extractive QA keeps its span head.
-        tokenizer: Where the tokenizer comes from, when not from the checkpoint: a Hub name, a folder, or
-            `stories` for the words of the embedded stories.
+        tokenizer: Its Hub name or folder, when not the checkpoint's, or `stories` for the words of the
+            embedded stories.
         config: Values that replace those of the checkpoint's transformers configuration.
         gradient_checkpointing: Recompute activations in the backward pass to save memory.
         reading_init: Start random weights so that small models learn to read (see models/tiny_init.py).
         likelihood: Of a decoder, what stands for a subject of a group: the mean log-probability of its
             tokens, or their sum.
-        lora_rank: Train adapters of this rank (LoRA) on every linear layer, and the heads; 0 trains all. A
-            checkpoint then holds these alone, and the name of the base.
+        lora_rank: Train adapters of this rank (LoRA) on every linear layer, and the heads; 0 trains all.
         lora_alpha: Their scale is this over the rank; null is twice the rank.
         frozen_weights: Precision of the weights that are not trained (`trainer.precision=bf16-true` chooses
             bfloat16). What is trained is float32, and so is its optimizer's state.
@@ -214,12 +214,11 @@ class EncoderModel(nn.Module):
         """Standard deviation of fresh weights, by the encoder's configuration."""
         return float(getattr(self.config, "initializer_range", 0.02))
 
-    def encode(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        """Last hidden states (B, T, D) of the encoder, from `input_ids`, `attention_mask` and
-        `token_type_ids`, each (B, T); an encoder without segments does not get the last."""
+    def encode(self, inputs: Inputs) -> Tensor:
+        """Last hidden states (B, T, D) of the encoder; one without segments does not get their ids."""
         return self._for_heads(self.encoder(**self._taken(inputs)).last_hidden_state)
 
-    def hidden_states(self, inputs: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+    def hidden_states(self, inputs: Inputs) -> tuple[Tensor, ...]:
         """Hidden states (B, T, D) of the embeddings and of every layer; the last are those of `encode`."""
         output = self.encoder(**self._taken(inputs), output_hidden_states=True)
         # Some encoders normalise or drop out once more after the last layer.
@@ -229,7 +228,7 @@ class EncoderModel(nn.Module):
         """In float32 above frozen weights that may be in less: heads that are trained are float32."""
         return hidden_BTD.float() if self.adapter else hidden_BTD
 
-    def _taken(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _taken(self, inputs: Inputs) -> dict[str, Tensor]:
         return {name: value for name, value in inputs.items() if self.segments or name != "token_type_ids"}
 
 

@@ -171,19 +171,18 @@ def load_pretrained(backbone: Backbone, *, new_head: int = logging.INFO) -> PreT
         raise CheckpointError(f"backbone.checkpoint {path!r}: {_first_line(error)}") from error
     finally:
         set_verbosity(verbosity)
-    needed = prefix if not backbone.causal else ""
-    problems = {
-        "of another shape": {key for key, _, _ in info["mismatched_keys"]},
-        "missing": {key for key in missing if key.startswith(needed) and ".pooler." not in key},
-        "of layers that the configuration does not have": {
-            key for key in info["unexpected_keys"] if ".layer" in key and ".pooler." not in key
-        },
-    }
-    for problem, keys in problems.items():
-        if keys:
+    needed = "" if backbone.causal else prefix
+    for problem, keys in (
+        ("of another shape", [key for key, _, _ in info["mismatched_keys"]]),
+        ("missing", [key for key in missing if key.startswith(needed)]),
+        (
+            "of layers that the configuration lacks",
+            [key for key in info["unexpected_keys"] if ".layer" in key],
+        ),
+    ):
+        if first := min((key for key in keys if ".pooler." not in key), default=""):
             raise CheckpointError(
-                f"backbone.checkpoint: {path!r} and its configuration differ: {len(keys)} weights are {problem}"
-                f" (first: {min(keys)})"
+                f"backbone.checkpoint: {path!r} does not fit the configuration: weights {problem}, as {first}"
             )
     refuse_nonfinite(model.state_dict(), path)
     if any(not key.startswith(prefix) for key in missing):

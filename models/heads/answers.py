@@ -1,18 +1,18 @@
 """Answers that are a span, yes, no or unknown: the papers' rationale heads and their model.
 
 Shape letters: B batch (windows), T tokens, D hidden, C answer types (yes, no, unknown), K tokens looked at;
-in groups V variants, S subjects, and E the two boundaries.
+L answers (types, then tokens); in groups V variants, S subjects, and E the two boundaries.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from models.backbones import Inputs
 from models.heads.span import QAModel, SpanHead, best_spans, candidate_log_probs
 from models.pretrained import peft_base, refuse_nonfinite
 
@@ -54,7 +54,7 @@ class AnswerModel(QAModel):
 
     def predict_answers(
         self,
-        inputs: Mapping[str, Tensor],
+        inputs: Inputs,
         context_BT: Tensor,
         start_allowed_BT: Tensor,
         cls_B: Tensor,
@@ -63,12 +63,11 @@ class AnswerModel(QAModel):
         """The best span of every window, with the scores of the other answers.
 
         Args:
-            inputs: as in `encode`.
             context_BT: True where an answer may stand.
             start_allowed_BT: True where, besides, a span may start: tokens that no other window shows with
                 more context.
             cls_B: where the classification token stands.
-            max_answer_tokens: longest span.
+            max_answer_tokens: of the longest span.
         """
         raise NotImplementedError
 
@@ -85,13 +84,10 @@ class RationaleOutput(NamedTuple):
 
 
 class RationaleModel(AnswerModel):
-    """Span head and rationale heads; yes, no, unknown and all positions share one softmax per boundary.
-
-    Source: faithfulness spec 2.1.
+    """Span head and rationale heads; yes, no, unknown and all positions share one softmax per boundary
+    (faithfulness spec 2.1).
 
     Args:
-        pretrained: a model of transformers.
-        architecture: row of the table of backbones.
         cls_source: see RationaleHeads.
         tagged: Which tokens are tagged and attended over: those of the story, as in the paper's equations, or
             all but padding, as in the authors' code.
@@ -122,20 +118,21 @@ class RationaleModel(AnswerModel):
 
     def take_pooler(self, checkpoint: str) -> None:
         """Take that of a pretrained encoder, which question-answering classes of transformers leave out."""
-        pooler = self.answer_heads.pooler
-        if pooler is None:
+        if self.answer_heads.pooler is None:
             return
         from transformers import AutoModel
 
-        encoder, info = AutoModel.from_pretrained(peft_base(checkpoint), output_loading_info=True)
+        encoder, info = AutoModel.from_pretrained(
+            peft_base(checkpoint), output_loading_info=True, trust_remote_code=False
+        )
         dense = getattr(getattr(encoder, "pooler", None), "dense", None)
         if isinstance(dense, nn.Linear) and not any("pooler" in key for key in info["missing_keys"]):
             refuse_nonfinite(dense.state_dict(), checkpoint)
-            pooler.load_state_dict(dense.state_dict())
+            self.answer_heads.pooler.load_state_dict(dense.state_dict())
         else:
             log.info("%s: has no pooler; that of the answer heads starts random", checkpoint)
 
-    def forward(self, inputs: Mapping[str, Tensor], cls_B: Tensor, context_BT: Tensor) -> RationaleOutput:
+    def forward(self, inputs: Inputs, cls_B: Tensor, context_BT: Tensor) -> RationaleOutput:
         """Encode a padded batch; `context_BT` is True at the tokens of the story."""
         hidden_BTD = self.encode(inputs)
         start_BT, end_BT = self.span_head(hidden_BTD, inputs["attention_mask"])
@@ -143,27 +140,19 @@ class RationaleModel(AnswerModel):
         type_BC, rationale_BT = self.answer_heads(hidden_BTD, tagged_BT, cls_B)
         return RationaleOutput(start_BT, end_BT, type_BC, rationale_BT, hidden_BTD)
 
-    def tagged_tokens(self, inputs: Mapping[str, Tensor], context_BT: Tensor) -> Tensor:
+    def tagged_tokens(self, inputs: Inputs, context_BT: Tensor) -> Tensor:
         """True (B, T) at the tokens that are tagged and attended over."""
         return context_BT if self.tagged == "story" else inputs["attention_mask"] != 0
 
-    def group_log_probs(
-        self, inputs: Mapping[str, Tensor], context_BT: Tensor, candidate_BVSE: Tensor
-    ) -> Tensor:
+    def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
         """Out of the softmax that yes, no and unknown share with the positions."""
         output = self(inputs, self.cls_positions(inputs["attention_mask"] != 0), context_BT)
-        start_RS, end_RS = (candidate_BVSE.flatten(0, 1) + TYPES).unbind(-1)
-        log_prob_RSE = candidate_log_probs(
-            torch.cat((output.type_BC, output.start_BT), dim=1),
-            torch.cat((output.type_BC, output.end_BT), dim=1),
-            start_RS,
-            end_RS,
-        )
-        return log_prob_RSE.unflatten(0, candidate_BVSE.shape[:2])
+        start_RL, end_RL = (torch.cat((output.type_BC, x), dim=1) for x in (output.start_BT, output.end_BT))
+        return candidate_log_probs(start_RL, end_RL, candidate_BVSE + TYPES)
 
     def predict_answers(
         self,
-        inputs: Mapping[str, Tensor],
+        inputs: Inputs,
         context_BT: Tensor,
         start_allowed_BT: Tensor,
         cls_B: Tensor,
@@ -182,12 +171,10 @@ def states_at(hidden_BTD: Tensor, at_BK: Tensor) -> Tensor:
 
 
 class RationaleHeads(nn.Module):
-    """Tags the rationale and decides between yes, no and unknown by attention over the tagged states.
-
-    Source: the semantic faithfulness paper's model for BERT and RoBERTa (faithfulness spec 2.1). No biases.
+    """Tags the rationale and decides between yes, no and unknown by attention over the tagged states, without
+    biases: the semantic faithfulness paper's model for BERT and RoBERTa (faithfulness spec 2.1).
 
     Args:
-        hidden_size: of the encoder.
         initializer_range: Standard deviation of fresh weights.
         cls_source: The state that stands for the whole row: `hidden`, the classification token's last hidden
             state, as in the paper's equation; `pooler`, tanh(W h + b) of it, as in the authors' code.

@@ -6,13 +6,13 @@ subjects, E the boundaries of a score (one here) or of a text's tokens (first, l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from models.backbones import CheckpointError
+from models.backbones import CheckpointError, Inputs
 from models.heads.span import QAModel
 from models.language.likelihood import (
     Likelihoods,
@@ -63,18 +63,16 @@ class CausalModel(QAModel):
         limits = (getattr(self.config, name, None) for name in ("max_position_embeddings", "sliding_window"))
         return min((limit for limit in limits if limit), default=None)
 
-    def encode(self, inputs: Mapping[str, Tensor]) -> Tensor:
+    def encode(self, inputs: Inputs) -> Tensor:
         return self.hidden_states(inputs)[-1]
 
-    def hidden_states(self, inputs: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+    def hidden_states(self, inputs: Inputs) -> tuple[Tensor, ...]:
         position_BT = (inputs["attention_mask"].cumsum(1) - 1).clamp(min=0)
         inner, taken = self.encoder.base_model, self._taken(inputs)
         output = inner(**taken, position_ids=position_BT, use_cache=False, output_hidden_states=True)
         return (*output.hidden_states[:-1], output.last_hidden_state)
 
-    def group_log_probs(
-        self, inputs: Mapping[str, Tensor], context_BT: Tensor, candidate_BVSE: Tensor
-    ) -> Tensor:
+    def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
         """log S of the two subjects, with one boundary in place of two: (B, V, 2, 1). S is the softmax over
         the candidates of the (mean or summed) log-likelihood of their tokens behind the prompt of a row.
 
@@ -87,19 +85,19 @@ class CausalModel(QAModel):
         log_share_RS = self.log_shares(inputs, candidate_BVSE.flatten(0, 1))[:, :2]
         return log_share_RS.unflatten(0, candidate_BVSE.shape[:2]).unsqueeze(-1)
 
-    def log_shares(self, inputs: Mapping[str, Tensor], candidate_BCE: Tensor) -> Tensor:
+    def log_shares(self, inputs: Inputs, candidate_BCE: Tensor) -> Tensor:
         """log S of all candidates behind the prompts of rows, (B, C)."""
         found = log_likelihoods(self.encoder, inputs, candidate_BCE)
         return (found.mean() if self.likelihood == "mean" else found.total_BC).log_softmax(-1)
 
-    def answer_likelihoods(self, inputs: Mapping[str, Tensor], start_B: Tensor, end_B: Tensor) -> Likelihoods:
+    def answer_likelihoods(self, inputs: Inputs, start_B: Tensor, end_B: Tensor) -> Likelihoods:
         """Of the tokens from `start_B` to `end_B` behind what stands before them; C is 1."""
         return log_likelihoods(self.encoder, inputs, torch.stack((start_B, end_B), -1)[:, None])
 
     @torch.no_grad()
     def write(
         self,
-        inputs: Mapping[str, Tensor],
+        inputs: Inputs,
         start_B: Tensor,
         limit: int,
         tokenizer: Any,

@@ -5,13 +5,12 @@ Shape letters: B batch (questions), N choices of a question, R rows (B * N), T t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from models.backbones import EncoderModel
+from models.backbones import EncoderModel, Inputs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -55,7 +54,7 @@ class ChoiceModel(EncoderModel):
     def head_options(self) -> dict[str, Any]:
         return {"pooling": self.pooling}
 
-    def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
+    def forward(self, inputs: Inputs) -> Tensor:
         """Logits (B, N) of the choices, float32; `inputs` as in `encode`, but each (B, N, T)."""
         B, N, _ = inputs["attention_mask"].shape
         rows = {name: value.flatten(0, 1) for name, value in inputs.items()}

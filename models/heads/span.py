@@ -1,18 +1,18 @@
 """The span head and the model that answers with a span, with the scores that are read off their logits.
 
-Shape letters: B batch (rows, or groups where there are variants), T tokens, D hidden, C candidate spans,
-V variants of a group, S subjects, E the two boundaries (start, end).
+Shape letters: B batch (rows, or groups where there are variants), R rows, T tokens, D hidden, V variants of a
+group, S subjects, E the two boundaries (start, end).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from models.backbones import ARCHITECTURES, EncoderModel
+from models.backbones import ARCHITECTURES, EncoderModel, Inputs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -40,22 +40,17 @@ class SpanHead(nn.Module):
         return logits_BTE[..., 0], logits_BTE[..., 1]
 
 
-def candidate_log_probs(
-    start_BT: Tensor, end_BT: Tensor, candidate_start_BC: Tensor, candidate_end_BC: Tensor
-) -> Tensor:
-    """Boundary log-probabilities of given spans (LEI spec 2.1).
+def candidate_log_probs(start_RT: Tensor, end_RT: Tensor, candidate_BVSE: Tensor) -> Tensor:
+    """Boundary log-probabilities (B, V, S, E) of given spans (LEI spec 2.1): natural logarithms of the
+    softmax over tokens. A span's score is S = sqrt(p_start * p_end), that is log S = mean over E.
 
     Args:
-        start_BT, end_BT: logits, padding already masked.
-        candidate_start_BC, candidate_end_BC: first and last token of each candidate.
-
-    Returns:
-        (B, C, E) natural logarithms of the softmax over tokens; a span's score is
-        S = sqrt(p_start * p_end), that is log S = mean over E.
+        start_RT, end_RT: logits of the B * V rows, padding already masked.
+        candidate_BVSE: first and last token of each span.
     """
-    start_BC = start_BT.log_softmax(-1).gather(1, candidate_start_BC)
-    end_BC = end_BT.log_softmax(-1).gather(1, candidate_end_BC)
-    return torch.stack((start_BC, end_BC), dim=-1)
+    start_RS, end_RS = candidate_BVSE.flatten(0, 1).unbind(-1)
+    found_RS = start_RT.log_softmax(-1).gather(1, start_RS), end_RT.log_softmax(-1).gather(1, end_RS)
+    return torch.stack(found_RS, dim=-1).unflatten(0, candidate_BVSE.shape[:2])
 
 
 def best_spans(
@@ -103,14 +98,12 @@ class QAModel(EncoderModel):
         at_T = torch.arange(1, mask_BT.shape[1] + 1, device=mask_BT.device)
         return (mask_BT * (at_T if self.architecture == "xlnet" else at_T.flip(0))).argmax(1)
 
-    def group_log_probs(
-        self, inputs: Mapping[str, Tensor], context_BT: Tensor, candidate_BVSE: Tensor
-    ) -> Tensor:
+    def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
         """Boundary log-probabilities (B, V, S, E) of the subjects of whole groups, out of the softmax of
         training; log S is the mean over E.
 
         Args:
-            inputs: as in `encode`, with B * V rows, the variants of a group one after the other.
+            inputs: of B * V rows, the variants of a group one after the other.
             context_BT: True where an answer may stand, in the same rows.
             candidate_BVSE: first and last token of each subject.
         """
@@ -144,28 +137,23 @@ class SpanModel(QAModel):
         super().__init__(pretrained, architecture)
         self.span_head = SpanHead.of(pretrained, architecture)
 
-    def forward(self, inputs: Mapping[str, Tensor]) -> QAOutput:
+    def forward(self, inputs: Inputs) -> QAOutput:
         """Encode a padded batch; `inputs` as in `encode`."""
         hidden_BTD = self.encode(inputs)
         start_BT, end_BT = self.span_head(hidden_BTD, inputs["attention_mask"])
         return QAOutput(start_BT, end_BT, hidden_BTD)
 
-    def group_log_probs(
-        self, inputs: Mapping[str, Tensor], context_BT: Tensor, candidate_BVSE: Tensor
-    ) -> Tensor:
+    def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
         """Out of the softmax over all tokens, the question's too."""
         output = self(inputs)
-        start_RS, end_RS = candidate_BVSE.flatten(0, 1).unbind(-1)
-        log_prob_RSE = candidate_log_probs(output.start_BT, output.end_BT, start_RS, end_RS)
-        return log_prob_RSE.unflatten(0, candidate_BVSE.shape[:2])
+        return candidate_log_probs(output.start_BT, output.end_BT, candidate_BVSE)
 
     def predict_spans(
-        self, inputs: Mapping[str, Tensor], context_BT: Tensor, cls_B: Tensor, max_answer_tokens: int
+        self, inputs: Inputs, context_BT: Tensor, cls_B: Tensor, max_answer_tokens: int
     ) -> SpanPrediction:
         """The best span of every row, by start + end logit.
 
         Args:
-            inputs: as in `encode`.
             context_BT: True where an answer may stand.
             cls_B: where the classification token stands.
             max_answer_tokens: longest answer.

@@ -7,14 +7,13 @@ the two boundaries.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from models.backbones import ARCHITECTURES
+from models.backbones import ARCHITECTURES, Inputs
 from models.heads.answers import LOW, TYPES, AnswerModel, AnswerPrediction, normal_, states_at
 
 if TYPE_CHECKING:
@@ -29,12 +28,9 @@ OPTIONS = 3
 
 
 class XLNetAnswerHeads(nn.Module):
-    """Start, end given the start, and five outputs of what kind the answer is.
-
-    Source: the model that the semantic faithfulness paper takes for XLNet (faithfulness spec 2.3).
+    """Start, end given the start, and what kind the answer is.
 
     Args:
-        hidden_size: of the encoder.
         initializer_range: Standard deviation of fresh weights; biases start at 0.
         dropout: Of the answer vector.
     """
@@ -70,13 +66,8 @@ class XLNetAnswerHeads(nn.Module):
     def kind_logits(
         self, hidden_BTD: Tensor, start_BT: Tensor, cls_B: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Float32 logits type_BC (three yes-or-no decisions), number_BN and option_BO (softmax each).
-
-        Args:
-            hidden_BTD: last hidden states.
-            start_BT: masked start logits; the states are averaged by their softmax.
-            cls_B: where the classification token stands.
-        """
+        """Float32 logits type_BC (three yes-or-no decisions), number_BN and option_BO (softmax each), from
+        the state of `cls_B`, the classification token, and the mean of all by the softmax of `start_BT`."""
         weight_B1T = start_BT.softmax(-1).to(hidden_BTD.dtype).unsqueeze(1)
         start_BD = (weight_B1T @ hidden_BTD).squeeze(1)
         cls_BD = states_at(hidden_BTD, cls_B.unsqueeze(-1)).squeeze(1).to(start_BD.dtype)
@@ -97,10 +88,8 @@ class XLNetOutput(NamedTuple):
 
 
 class XLNetModel(AnswerModel):
-    """An encoder with XLNet's answer heads; any encoder can carry them.
-
-    Source: faithfulness spec 2.3. The start layer takes over the start half of a span head of one layer.
-    """
+    """An encoder, XLNet or another, with XLNet's answer heads, which start with the first half of a span head
+    of one layer."""
 
     heads: ClassVar[str] = "xlnet"
 
@@ -117,7 +106,7 @@ class XLNetModel(AnswerModel):
 
     def forward(
         self,
-        inputs: Mapping[str, Tensor],
+        inputs: Inputs,
         cls_B: Tensor,
         context_BT: Tensor,
         start_B: Tensor | None = None,
@@ -125,7 +114,6 @@ class XLNetModel(AnswerModel):
         """Encode a padded batch.
 
         Args:
-            inputs: as in `encode`.
             cls_B: where the classification token stands.
             context_BT: True where an answer may stand; both softmaxes see these tokens and `cls_B`.
             start_B: the first answer token that the end logits are conditioned on, in training the gold one;
@@ -138,9 +126,7 @@ class XLNetModel(AnswerModel):
         kinds = self.answer_heads.kind_logits(hidden_BTD, start_BT, cls_B)
         return XLNetOutput(start_BT, end_BT, *kinds, hidden_BTD)
 
-    def group_log_probs(
-        self, inputs: Mapping[str, Tensor], context_BT: Tensor, candidate_BVSE: Tensor
-    ) -> Tensor:
+    def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
         """The end of each subject given its own start."""
         hidden_BTD = self.encode(inputs)
         mask_BT = answerable(context_BT, self.cls_positions(inputs["attention_mask"] != 0))
@@ -153,7 +139,7 @@ class XLNetModel(AnswerModel):
 
     def predict_answers(
         self,
-        inputs: Mapping[str, Tensor],
+        inputs: Inputs,
         context_BT: Tensor,
         start_allowed_BT: Tensor,
         cls_B: Tensor,

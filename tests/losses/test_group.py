@@ -47,7 +47,7 @@ def test_probability_form_is_the_authors_loss(rows: tuple[int, ...], expected: f
     class_B, pushed_BV, start_BS, end_BS = class_B.long(), pushed_B[:, None], start_BS.long(), end_BS.long()
     squad_B = class_B == SQUAD
     output = GroupLoss(form="probability")(
-        candidate_log_probs(start_BT, end_BT, start_BS.clamp(min=0), end_BS.clamp(min=0))[:, None],
+        candidate_log_probs(start_BT, end_BT, torch.stack((start_BS, end_BS), -1).clamp(min=0)[:, None]),
         class_B.masked_fill(squad_B, -1),
         pushed_BV=pushed_BV.long(),
         reference_BVSE=torch.stack(scores, dim=-1).log()[:, None],

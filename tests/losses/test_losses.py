@@ -46,8 +46,8 @@ def all_losses(extra: int = 0, dtype: torch.dtype = torch.float64) -> list[Tenso
     start_BT, end_BT, type_BC, number_BN, option_BO = (x.to(dtype) for x in logits(extra))
     nothing = torch.zeros(4, extra, dtype=torch.bool)
     tags_BT, mask_BT = (torch.cat((x, nothing), dim=1) for x in (TAGS, TAGS | True))
-    at_BS = torch.tensor([[1, 4]] * 4)
-    log_prob_BSE = candidate_log_probs(start_BT, end_BT, at_BS, at_BS)
+    at_B1SE = torch.tensor([[[[1, 1], [4, 4]]]] * 4)
+    log_prob_BSE = candidate_log_probs(start_BT, end_BT, at_B1SE).squeeze(1)
     return [
         span_cross_entropy(start_BT, end_BT, START, END),
         joint_answer_loss(start_BT, end_BT, type_BC, START, END, KIND),
@@ -195,8 +195,8 @@ def test_planted_loss_is_least_at_the_planted_probability() -> None:
     assert planted_cross_entropy(wanted_SE.flip(1), 1 - first_N, p_N).item() == entropy
     assert planted_cross_entropy(wanted_SE, 1 - first_N, p_N).item() > 2
     # A step down the gradient moves mass from bystanders to the candidates, most to the preferred one.
-    logits_BT, at_BS = torch.zeros(1, 6, requires_grad=True), torch.tensor([[1, 4]])
-    log_prob_BSE = candidate_log_probs(logits_BT, logits_BT, at_BS, at_BS)
+    logits_BT, at_B1SE = torch.zeros(1, 6, requires_grad=True), torch.tensor([[[[1, 1], [4, 4]]]])
+    log_prob_BSE = candidate_log_probs(logits_BT, logits_BT, at_B1SE).squeeze(1)
     loss = planted_cross_entropy(log_prob_BSE, torch.tensor([1]), torch.tensor([0.7]))
     (gradient,) = torch.autograd.grad(loss, logits_BT)
     assert (gradient[0] < 0).tolist() == [False, True, False, False, True, False]

@@ -22,7 +22,7 @@ from models.cpu_kernels import (
     use_linear_kernels,
 )
 from models.heads.span import SpanModel
-from tests.models.tiny import NAMES, at, backbone, rows
+from tests.models.tiny import NAMES, at, rows
 
 FIRST_TOKENS = 7
 
@@ -118,13 +118,6 @@ def test_a_model_computes_what_it_computes_with_transformers_kernels(architectur
             mine, other = ours(inputs), theirs(inputs)
         tolerance = 1e-5 if precision == torch.float32 else 5e-2
         torch.testing.assert_close(mine.start_BT, other.start_BT, atol=tolerance, rtol=tolerance)
-
-
-def test_gpus_get_torchs_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    built = start(backbone("bert"), SpanModel)
-    assert built.config._attn_implementation == "sdpa"
-    assert [m for m in built.modules() if type(m) is nn.Dropout]
 
 
 def test_linear_layers_by_onednn_are_torchs_own() -> None:

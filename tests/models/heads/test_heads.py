@@ -56,17 +56,17 @@ def test_candidate_log_probs_equal_a_naive_softmax(
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
     start_BT, end_BT = torch.randn(2, batch, tokens, generator=generator) * 4
-    first_BC, last_BC = torch.randint(tokens, (2, batch, candidates), generator=generator)
-    found_BCE = candidate_log_probs(start_BT, end_BT, first_BC, last_BC)
-    assert found_BCE.shape == (batch, candidates, 2)
+    candidate_B1SE = torch.randint(tokens, (batch, 1, candidates, 2), generator=generator)
+    found_B1SE = candidate_log_probs(start_BT, end_BT, candidate_B1SE)
+    assert found_B1SE.shape == candidate_B1SE.shape
     padded = [torch.cat((x, torch.full((batch, 3), LOW)), dim=1) for x in (start_BT, end_BT)]
-    torch.testing.assert_close(candidate_log_probs(*padded, first_BC, last_BC), found_BCE)
+    torch.testing.assert_close(candidate_log_probs(*padded, candidate_B1SE), found_B1SE)
     for b in range(batch):
-        for e, (logits, position_BC) in enumerate(((start_BT[b], first_BC), (end_BT[b], last_BC))):
+        for e, logits in enumerate((start_BT[b], end_BT[b])):
             weights = [math.exp(float(x)) for x in logits]
-            for c in range(candidates):
-                expected = weights[int(position_BC[b, c])] / sum(weights)
-                assert float(found_BCE[b, c, e].exp()) == pytest.approx(expected, rel=1e-4)
+            for s in range(candidates):
+                expected = weights[int(candidate_B1SE[b, 0, s, e])] / sum(weights)
+                assert float(found_B1SE[b, 0, s, e].exp()) == pytest.approx(expected, rel=1e-4)
 
 
 def test_the_span_head_applies_its_layers_and_masks_padding() -> None:
