@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
 from models.backbones import CheckpointError, EncoderModel
 from models.pretrained import peft_base, read_config
 from storage.files import file_digest
+
+M = TypeVar("M", bound=EncoderModel)
 
 
 def base_digest(base: str) -> str:
@@ -69,17 +71,17 @@ def adapted_layers(model: nn.Module) -> dict[str, Any]:
     return {name: layer for name, layer in model.named_modules() if isinstance(layer, BaseTunerLayer)}
 
 
-def merge_adapter(model: EncoderModel) -> None:
-    """Add the adapter, if any, to the weights and take it away, in place; all can be trained again."""
+def merge_adapter(model: M) -> M:
+    """The same model, its adapter, if any, added to the weights and taken away; all can be trained again."""
     if not model.adapter:
-        return
+        return model
     for name, layer in adapted_layers(model).items():
         layer.merge()
         parent, _, own = name.rpartition(".")
         setattr(model.get_submodule(parent), own, layer.get_base_layer())
     del model.encoder.peft_config
     model.adapter = {}
-    model.requires_grad_(True)
+    return model.requires_grad_(True)
 
 
 def own_weights(model: EncoderModel, weights: dict[str, Tensor], prefix: str = "") -> dict[str, Tensor]:

@@ -11,7 +11,6 @@ import logging
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from pickle import UnpicklingError
-from pkgutil import resolve_name
 from typing import Any, TypeVar, cast
 
 import torch
@@ -26,7 +25,11 @@ from models.backbones import (
     EncoderModel,
     same_adapter,
 )
+from models.heads.answers import RationaleModel
+from models.heads.causal import CausalModel
+from models.heads.choice import ChoiceModel
 from models.heads.span import SpanModel
+from models.heads.xlnet import XLNetModel
 from models.pretrained import (
     build,
     configured,
@@ -47,14 +50,10 @@ FORMAT = 1
 RECORD = "interventune.json"
 """Beside the files of an exported folder: what transformers' own do not say of how the model reads."""
 
-HEADS = {
-    "span": "models.heads.span:SpanModel",
-    "rationale": "models.heads.answers:RationaleModel",
-    "xlnet": "models.heads.xlnet:XLNetModel",
-    "choice": "models.heads.choice:ChoiceModel",
-    "causal": "models.heads.causal:CausalModel",
+HEADS: dict[str, type[EncoderModel]] = {
+    kind.heads: kind for kind in (SpanModel, RationaleModel, XLNetModel, ChoiceModel, CausalModel)
 }
-"""Where the model of each kind of heads is, by the name that checkpoints record; imported when it is used."""
+"""The model of each kind of heads, by the name that checkpoints record."""
 
 START_FROM = {
     "span": ("rationale",),
@@ -107,12 +106,10 @@ class CheckpointInfo:
 
 def heads_class(name: str) -> type[EncoderModel]:
     """The model with heads of this name, a key of `HEADS`."""
-    return cast(type[EncoderModel], resolve_name(HEADS[name]))
+    return HEADS[name]
 
 
-def describe(
-    model: EncoderModel, tokenizer_files: dict[str, str], encoding: dict[str, Any]
-) -> dict[str, Any]:
+def describe(model: EncoderModel, tokenizer: dict[str, str], encoding: dict[str, Any]) -> dict[str, Any]:
     """Our part of a checkpoint, to be stored under `KEY`: plain strings, numbers and dicts."""
     return {
         "format": FORMAT,
@@ -120,7 +117,7 @@ def describe(
         "heads": model.heads,
         "head_options": model.head_options,
         "config": model.config.to_json_string(use_diff=False),
-        "tokenizer": tokenizer_files,
+        "tokenizer": tokenizer,
         "encoding": encoding,
         "adapter": model.adapter,
     }
@@ -174,8 +171,7 @@ def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
             f"{path}: the checkpoint {found.purpose} ({found.heads!r} heads); give one that {kind.purpose}"
         )
     if info.heads:
-        model = _whole(info, found, info.head_options, backbone)
-        merge_adapter(model)
+        model = merge_adapter(_whole(info, found, info.head_options, backbone))
     elif of_encoder:
         info = replace(info, encoding={}, head_options={})  # of other heads
         random = {"generator": torch.Generator().manual_seed(0)}
@@ -245,11 +241,9 @@ def _go_on(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbon
             f"start; give one with {known} heads"
         )
     if kind.heads == "choice":
-        whole = _whole(info, heads_class(info.heads), info.head_options, backbone)
-        merge_adapter(whole)
+        whole = merge_adapter(_whole(info, heads_class(info.heads), info.head_options, backbone))
         return kind(whole.encoder, info.architecture, **options)
-    span = _whole(info, SpanModel, {}, backbone)
-    merge_adapter(span)
+    span = merge_adapter(_whole(info, SpanModel, {}, backbone))
     log.info("%s: encoder and span head taken over, not the rest of its %r heads", info.path, info.heads)
     return kind(span.to_pretrained(), info.architecture, **options)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -85,15 +86,17 @@ def test_reading_init_changes_the_encoder(name: str) -> None:
 
 def test_a_folder_that_does_not_fit_is_named(bert_folder: Path, tmp_path: Path) -> None:
     """Wrong values and broken folders are in tests/mistakes."""
-    (tmp_path / "model.safetensors").write_bytes((bert_folder / "model.safetensors").read_bytes())
     config = json.loads((bert_folder / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
+    for layers in (1, 3):  # of two
+        folder = shutil.copytree(bert_folder, tmp_path / str(layers))
+        (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": layers}))
     for wanted, words in (
         (at(bert_folder, config={"hiden_size": 3}), ("hiden_size",)),
         (at(bert_folder, config={"hidden_size": 16}), (bert_folder, "of another shape")),
         (at(bert_folder, "roberta"), (bert_folder, "bert", "roberta", "backbone.architecture")),
         (at("no-such-user/no-such-model"), ("no-such-user/no-such-model",)),
-        (at(tmp_path), (tmp_path, "bert.encoder.layer.2")),  # weights are missing
+        (at(tmp_path / "1"), (tmp_path / "1", "layers that the configuration lacks", "encoder.layer.1")),
+        (at(tmp_path / "3"), (tmp_path / "3", "missing", "encoder.layer.2")),
     ):
         message = refusal(wanted)
         assert all(str(word) in message for word in words), message

@@ -131,8 +131,3 @@ def test_heads_of_encoders_do_not_go_on_a_decoder() -> None:
 
 def test_the_readers_of_prompts_are_the_decoders() -> None:
     assert {name for name, row in ARCHITECTURES.items() if row.causal} == DECODERS
-
-
-def test_random_weights_need_an_architecture_with_sizes() -> None:
-    with pytest.raises(CheckpointError, match="as llama"):
-        load_pretrained(Backbone(architecture="causal", checkpoint="random"))

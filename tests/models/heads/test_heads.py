@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
 from models.heads.answers import LOW, ClsSource, RationaleHeads
-from models.heads.span import SpanHead, best_spans, candidate_log_probs
+from models.heads.span import best_spans, candidate_log_probs
 from models.heads.xlnet import XLNetAnswerHeads
 
 SEEDS = st.integers(0, 2**31)
@@ -67,21 +67,6 @@ def test_candidate_log_probs_equal_a_naive_softmax(
             for s in range(candidates):
                 expected = weights[int(candidate_B1SE[b, 0, s, e])] / sum(weights)
                 assert float(found_B1SE[b, 0, s, e].exp()) == pytest.approx(expected, rel=1e-4)
-
-
-def test_the_span_head_applies_its_layers_and_masks_padding() -> None:
-    layers = [nn.Linear(4, 4), nn.GELU(), nn.Linear(4, 2)]
-    head = SpanHead(layers).bfloat16()
-    hidden_BTD = torch.randn(2, 5, 4).bfloat16()
-    mask_BT = torch.tensor([[1, 1, 1, 0, 0], [0, 1, 1, 1, 1]])
-    start_BT, end_BT = head(hidden_BTD, mask_BT)
-    expected_BTE = layers[2](layers[1](layers[0](hidden_BTD))).float()
-    for e, found in enumerate((start_BT, end_BT)):
-        assert found.dtype == torch.float32
-        assert torch.equal(found[mask_BT == 1], expected_BTE[..., e][mask_BT == 1])
-        assert (found[mask_BT == 0] == torch.finfo(torch.float32).min).all()
-    (start_BT.softmax(-1).sum() + end_BT.log_softmax(-1)[mask_BT == 1].sum()).backward()
-    assert all(torch.isfinite(p.grad).all() for p in head.parameters() if p.grad is not None)
 
 
 B, T, D = 3, 7, 8
