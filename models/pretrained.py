@@ -21,11 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def nonfinite(weights: Mapping[str, Tensor]) -> list[str]:
-    """Names of the tensors that hold NaN or infinity.
-
-    >>> nonfinite({"a": torch.ones(3), "b": torch.tensor([0.0, float("nan")])})
-    ['b']
-    """
+    """Names of the tensors that hold NaN or infinity."""
     return [
         name
         for name, weight in weights.items()
@@ -165,8 +161,12 @@ def load_pretrained(backbone: Backbone, *, new_head: int = logging.INFO) -> PreT
         )
         missing, prefix = set(info["missing_keys"]), model.base_model_prefix + "."
         if base != path:
-            model, own = _with_adapter(model, path)
-            missing -= own
+            from peft import PeftModel
+
+            adapted = PeftModel.from_pretrained(model, path)
+            if adapted.active_peft_config.modules_to_save:  # the head
+                missing = {key for key in missing if key.startswith(prefix)}
+            model = adapted.merge_and_unload()
     except Exception as error:  # transformers, safetensors, torch and pickle: a dozen types
         raise CheckpointError(f"backbone.checkpoint {path!r}: {_first_line(error)}") from error
     finally:
@@ -188,21 +188,6 @@ def load_pretrained(backbone: Backbone, *, new_head: int = logging.INFO) -> PreT
     if any(not key.startswith(prefix) for key in missing):
         log.log(new_head, "%s: span head starts random; answers and scores by it mean nothing yet", path)
     return _prepared(model, backbone).train()
-
-
-def _with_adapter(model: PreTrainedModel, path: str) -> tuple[PreTrainedModel, set[str]]:
-    """The model with an adapter of peft's merged, and names of the weights that the adapter replaces, as it
-    may a head."""
-    from peft import PeftModel
-
-    adapted = PeftModel.from_pretrained(model, path)
-    replaced = f".modules_to_save.{adapted.active_adapter}"
-    names = {
-        name.removeprefix("base_model.model.").replace(replaced, "")
-        for name, _ in adapted.named_parameters()
-        if replaced in name
-    }
-    return adapted.merge_and_unload(), names
 
 
 def build(config: PreTrainedConfig, backbone: Backbone) -> PreTrainedModel:

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
 
 class SpanHead(nn.Module):
-    """Start and end logits of an extractive answer: (B, T, D) -> two of (B, T), float32.
-
-    Padding can never be an answer: its logits are the lowest finite number, so that scores do not depend
-    on how far a batch was padded. Question and special tokens stay in the softmax, as in the papers.
+    """Start and end logits of an extractive answer: (B, T, D) -> two of (B, T), float32, the lowest finite
+    number at padding. Question and special tokens stay in the softmax, as in the papers.
     """
 
     def __init__(self, layers: Iterable[nn.Module]) -> None:
