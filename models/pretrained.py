@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -172,13 +173,11 @@ def load_pretrained(backbone: Backbone, *, new_head: int = logging.INFO) -> PreT
     finally:
         set_verbosity(verbosity)
     needed = "" if backbone.causal else prefix
+    more = [key for key in info["unexpected_keys"] if re.search(r"\b(layers?|h)\.\d", key)]
     for problem, keys in (
         ("of another shape", [key for key, _, _ in info["mismatched_keys"]]),
         ("missing", [key for key in missing if key.startswith(needed)]),
-        (
-            "of layers that the configuration lacks",
-            [key for key in info["unexpected_keys"] if ".layer" in key],
-        ),
+        ("of layers that the configuration lacks", more),
     ):
         if first := min((key for key in keys if ".pooler." not in key), default=""):
             raise CheckpointError(
