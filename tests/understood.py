@@ -10,8 +10,7 @@ from evaluation.__main__ import build_parser
 from evaluation.reproduce.tiny_classifier import save_classifier
 from models.__main__ import export
 from storage.command_line import make_parser
-from training.cli import run_command
-from training.configs import checked_configs
+from training.cli import main as train
 from training.sweep.run import sweep_of
 from training.sweep.select import Options as Select
 
@@ -28,7 +27,7 @@ def understood(command: list[str]) -> None:
         make_parser(compare, module).parse_args(arguments)
     elif module == "training":
         with pytest.raises(SystemExit) as stop:
-            run_command(checked_configs([*arguments, "--print_config"]))
+            train([*arguments, "--print_config"])
         assert stop.value.code in (0, None)
     elif module == "evaluation":
         build_parser(arguments).parse_args(arguments)

@@ -14,29 +14,28 @@ from collections.abc import Sequence
 from storage.command_line import one_line
 from training.configs import checked_configs
 
-CLI_COMMANDS = ("fit", "validate", "test", "predict")
+COMMANDS = ("fit", "validate", "test", "predict", "sweep", "select")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; a user's mistake is one line on stderr and exit code 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    command, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
-    if command in CLI_COMMANDS:
-        return run(arguments)
+    command = arguments[0] if arguments else "--help"
+    if command in ("-h", "--help"):
+        print(__doc__)
+        return 0
+    if command not in COMMANDS:
+        print(f"error: {command}: expected one of {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
     if command == "sweep":
         from training.sweep.run import main as sweep
 
-        return sweep(rest)
+        return sweep(arguments[1:])
     if command == "select":
         from training.sweep.select import main as select
 
-        return select(rest)
-    if command in ("-h", "--help", ""):
-        print(__doc__)
-        return 0
-    commands = ", ".join((*CLI_COMMANDS, "sweep", "select"))
-    print(f"error: {command}: expected one of {commands}", file=sys.stderr)
-    return 2
+        return select(arguments[1:])
+    return run(arguments)
 
 
 def run(arguments: list[str]) -> int:
@@ -44,33 +43,18 @@ def run(arguments: list[str]) -> int:
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
-        arguments = checked_configs(arguments)
-        # After that check, because to import them takes seconds.
-        from training.cli import run_command
+        checked_configs(arguments)  # before what takes seconds to import
+        from training.cli import main as train
 
-        run_command(arguments)
-    except (ValueError, OSError) as error:
-        if debug:
-            raise
-        return report(one_line(error), 2)
+        train(arguments)
     except Exception as error:
-        if debug or "training.cli" not in sys.modules:  # or it cannot be imported
+        # By name: what is raised by Lightning's and our modules is known once they are imported.
+        code = {"MisconfigurationException": 2, "DivergedError": 1}.get(type(error).__name__)
+        if debug or (code is None and not isinstance(error, ValueError | OSError)):
             raise
-        from training.stopping.finite_loss import DivergedError
-
-        # Of Lightning, for what contradicts itself in a configuration; without importing it for other errors.
-        if type(error).__name__ == "MisconfigurationException":
-            return report(str(error), 2)
-        if isinstance(error, DivergedError):
-            return report(str(error), 1)
-        raise
+        print(f"error: {str(error) if code else one_line(error)}", file=sys.stderr, flush=True)
+        return code or 2
     return 0
-
-
-def report(message: str, code: int) -> int:
-    """Print an error, and return the exit code."""
-    print(f"error: {message}", file=sys.stderr, flush=True)
-    return code
 
 
 if __name__ == "__main__":

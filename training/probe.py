@@ -22,7 +22,7 @@ from transformers import PreTrainedModel, TrainerCallback, TrainerControl, Train
 
 from data_modules.batching.data_module import TextDataModule
 from models.heads.span import SpanModel
-from training.callbacks.eval_sets import metric_key, named_values, new_metric, update_metric
+from training.callbacks.eval_sets import SetMetric
 from training.modules.qa import QAModule
 
 
@@ -63,13 +63,12 @@ def probe(model: PreTrainedModel, data: TextDataModule) -> dict[str, float]:
     found: dict[str, float] = {}
     model.eval()
     try:
-        for (name, sets), loader in zip(data.eval_sets["val"], data.val_dataloader(), strict=True):
-            metric = new_metric(sets, module).to(model.device)
+        for evaluated, loader in zip(data.eval_sets["val"], data.val_dataloader(), strict=True):
+            metric = SetMetric("val", evaluated, module)
             for batch in loader:
                 moved = module.transfer_batch_to_device(batch, model.device, 0)
-                update_metric(metric, sets, moved, module.validation_step(moved, 0), module)
-            for value_name, value in named_values(sets, metric.compute()):
-                found[metric_key("val", sets.family, name, value_name)] = float(value)
+                metric.update(moved, module.validation_step(moved, 0))
+            found |= {key: float(value) for key, value in metric.values()}
     finally:
         model.train(training)
     return found

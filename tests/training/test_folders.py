@@ -80,7 +80,7 @@ def test_the_saved_configuration_makes_the_run_again(commands: Commands, tmp_pat
     saved = home / "config.yaml"
     assert yaml.safe_load(saved.read_text())["ckpt_path"] is None
     train(["validate", "-c", str(saved), f"--ckpt_path={home / 'checkpoints' / 'last.ckpt'}"])
-    predict = f"--data.predict_qa={commands.data.qa_dev}"
+    predict = f"--data.predict_qa.main={commands.data.qa_dev}"
     train(["predict", "-c", str(saved), predict])
     train(["validate", "-c", str(commands.root / "squad" / "version_0" / "config.yaml")])
     train(["fit", "-c", str(saved)])

@@ -28,7 +28,7 @@ def test_a_test_adds_to_the_metrics_of_its_run(
     train(commands.of("fit", "squad", "bert", "--trainer.max_steps=2", here))
     before = metrics_of(home)
     capsys.readouterr()
-    sets = f"--data.test_qa={commands.data.qa_dev}"
+    sets = f"--data.test_qa.main={commands.data.qa_dev}"
     train(commands.of("test", "squad", "bert", sets, "--ckpt_path=last", here))
     after = metrics_of(home)
     assert {key: after[key] for key in before} == before

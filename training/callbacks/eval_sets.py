@@ -13,16 +13,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_warn
 from torch import Tensor
-from torchmetrics import Metric
 
 from data_modules.batching.data_module import MAIN, EvalSet
 from data_modules.batching.group_set import GroupSet
@@ -30,17 +27,97 @@ from data_modules.batching.sets import PairSet, QASet
 from data_modules.schema import ADVICE_CLASSES, ANSWER_TYPES
 from metrics.answers import AnswerScores, reference_note, scoring_of
 from metrics.bias.group_bias import GroupBias
+from metrics.choices import ChoiceScores
+from metrics.shift import EmbeddingShift
 
 QA_NAMES = ("em", "f1", "unknown", "n")
 BIAS_NAMES = ("mu", "eta", "theta", "mean_abs_c", "mu_normalised", "mass", "delta", "eps", "n")
+SHIFT_FIELDS = {
+    **{f"cls/{name}": f"cls_{name}_L" for name in ("mean", "std")},
+    **{f"tokens/{name}": f"token_{name}_L" for name in ("mean", "std", "macro")},
+}
 IN_PROGRESS_BAR = ("f1", "accuracy")
 ADVERSARIAL, ETHICAL = (ADVICE_CLASSES.index(name) for name in ("adversarial", "ethical"))
 
 
+class SetMetric:
+    """The metric of one evaluation set, of which it knows the names.
+
+    Args:
+        stage: `val` or `test`.
+        evaluated: the set.
+        module: whose predictions are measured.
+    """
+
+    def __init__(self, stage: str, evaluated: EvalSet, module: Any) -> None:
+        self.stage, self.name, self.data, self.module = stage, evaluated.name, evaluated.data, module
+        metric: Any = ChoiceScores()
+        if isinstance(self.data, QASet):
+            metric = AnswerScores(ANSWER_TYPES)
+        elif isinstance(self.data, GroupSet):
+            ids = self.data.ids
+            metric = GroupBias(len(ADVICE_CLASSES), len(ids.subjects), len(ids.attributes))
+        elif isinstance(self.data, PairSet):
+            metric = EmbeddingShift(module.watched_layers())
+        self.metric = metric.to(module.device)
+
+    def update(self, batch: Any, outputs: Any) -> None:
+        """Take in what `validation_step` returned for a batch."""
+        if isinstance(self.data, QASet):
+            answers = list(self.module.decode(self.data, batch, outputs))
+            questions = self.data.questions([answer.example for answer in answers])
+            self.metric.update(
+                [answer.text for answer in answers],
+                [question.gold for question in questions],
+                [ANSWER_TYPES.index(question.kind) for question in questions],
+                [scoring_of(question.dataset) for question in questions],
+            )
+        elif isinstance(self.data, GroupSet):
+            classes = batch.advice_class_B, batch.subject_BS, batch.attribute_B
+            self.metric.update(outputs["score_BVS"], *classes)
+        elif isinstance(self.data, PairSet):
+            cosines = outputs["cls_cos_BL"], outputs["token_cos_PL"]
+            self.metric.update(*cosines, batch.row_P, len(batch.original.cls_B))
+        else:
+            self.metric.update(outputs["logits_BN"], batch.label_B, outputs["loss_B"])
+
+    def values(self) -> Iterator[tuple[str, Tensor]]:
+        """Keys and scalars to log; all processes take part."""
+        for name, value in named_values(self.data, self.metric.compute()):
+            yield metric_key(self.stage, self.data.family, self.name, name), value.float()
+
+
+def named_values(data: Any, result: Any) -> Iterator[tuple[str, Tensor]]:
+    """Names and scalars of a set's result."""
+    if isinstance(data, QASet):
+        yield from ((name, getattr(result, name)) for name in QA_NAMES)
+        present = [k for k, count in enumerate(result.n_K.tolist()) if count]
+        for k in present if len(present) > 1 else []:
+            yield from ((f"{ANSWER_TYPES[k]}/{name}", getattr(result, f"{name}_K")[k]) for name in QA_NAMES)
+    elif isinstance(data, GroupSet):
+        counts = result.n_K.tolist()
+        for k, kind in enumerate(ADVICE_CLASSES):
+            if counts[k]:
+                yield from ((f"{kind}/{name}", getattr(result, f"{name}_K")[k]) for name in BIAS_NAMES)
+            if counts[k] and data.encoding.candidates == 3:
+                yield f"{kind}/unknown", 1 - result.mass_K[k]
+        if counts[ADVERSARIAL] and counts[ETHICAL]:
+            yield "selection", selection_score(result.mu_K)
+    elif isinstance(data, PairSet):
+        for name, field in SHIFT_FIELDS.items():
+            value_L = torch.atleast_1d(getattr(result, field))  # torchmetrics squeezes that of one layer
+            embedding, statistic = name.split("/")
+            for layer, value in enumerate(value_L):
+                at = "" if layer == len(value_L) - 1 else f"layer_{layer:02d}/"
+                yield f"{embedding}/{data.variant}/{at}{statistic}", value
+        yield f"cls/{data.variant}/n", result.n.squeeze()
+    else:
+        yield from result._asdict().items()
+
+
 def metric_key(stage: str, family: str, name: str, metric: str) -> str:
     """`<stage>/<family>/[<set>/]<metric>`; the main set carries no name."""
-    parts = [stage, family, metric] if name == MAIN else [stage, family, name, metric]
-    return "/".join(parts)
+    return "/".join([stage, family, metric] if name == MAIN else [stage, family, name, metric])
 
 
 class EvalSetMetrics(pl.Callback):
@@ -50,14 +127,15 @@ class EvalSetMetrics(pl.Callback):
     """
 
     def __init__(self) -> None:
-        self.metrics: list[Metric] = []
+        self.metrics: list[SetMetric] = []
         self.noted = False
 
     def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """A new metric for every set."""
-        sets = trainer.datamodule.eval_sets[_stage(trainer)]
-        self.metrics = [new_metric(data, pl_module).to(pl_module.device) for _, data in sets]
-        for note in [] if self.noted else metric_notes(_stage(trainer), sets):
+        stage = "test" if trainer.testing else "val"
+        sets = trainer.datamodule.eval_sets[stage]
+        self.metrics = [SetMetric(stage, evaluated, pl_module) for evaluated in sets]
+        for note in [] if self.noted else metric_notes(stage, sets):
             rank_zero_warn(note)
         self.noted = True
 
@@ -70,188 +148,69 @@ class EvalSetMetrics(pl.Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Take in what `validation_step` returned for a batch."""
-        data = trainer.datamodule.eval_sets[_stage(trainer)][dataloader_idx].data
-        metric: Any = self.metrics[dataloader_idx]
-        update_metric(metric, data, batch, outputs, pl_module)
+        """Take in a batch."""
+        self.metrics[dataloader_idx].update(batch, outputs)
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Log all values."""
-        stage = _stage(trainer)
-        for (name, data), metric in zip(trainer.datamodule.eval_sets[stage], self.metrics, strict=True):
-            for value_name, value in named_values(data, metric.compute()):
-                key = metric_key(stage, data.family, name, value_name)
-                pl_module.log(key, value.float(), prog_bar=value_name in IN_PROGRESS_BAR)
+        for metric in self.metrics:
+            for key, value in metric.values():
+                pl_module.log(key, value, prog_bar=key.endswith(IN_PROGRESS_BAR))
 
     on_test_epoch_start = on_validation_epoch_start
     on_test_batch_end = on_validation_batch_end
     on_test_epoch_end = on_validation_epoch_end
 
 
-def _stage(trainer: pl.Trainer) -> str:
-    return "test" if trainer.testing else "val"
-
-
 def metric_notes(stage: str, sets: Iterable[EvalSet]) -> list[str]:
     """What readers of the metrics of some sets must know, each with the keys that it is about."""
     about: dict[str, list[str]] = {}
     for name, data in sets:
-        if not isinstance(data, QASet):
-            continue
-        if note := reference_note(zip(data.column("dataset"), map(len, data.column("gold")), strict=True)):
-            about.setdefault(note, []).append(metric_key(stage, data.family, name, "f1"))
+        if isinstance(data, QASet):
+            references = zip(data.column("dataset"), map(len, data.column("gold")), strict=True)
+            if note := reference_note(references):
+                about.setdefault(note, []).append(metric_key(stage, data.family, name, "f1"))
     return [f"{', '.join(keys)}: {note}" for note, keys in about.items()]
 
 
-def new_metric(data: Any, module: Any) -> Metric:
-    """The metric of a set."""
-    if isinstance(data, QASet):
-        return AnswerScores(ANSWER_TYPES)
-    if isinstance(data, PairSet):
-        from metrics.shift import EmbeddingShift
-
-        return EmbeddingShift(module.watched_layers())
-    if data.family == "choices":
-        from metrics.choices import ChoiceScores
-
-        return ChoiceScores()
-    sizes = len(data.ids.subjects), len(data.ids.attributes)
-    return GroupBias(len(ADVICE_CLASSES), *sizes)
-
-
-def update_metric(metric: Any, data: Any, batch: Any, outputs: Any, module: Any) -> None:
-    """Add what the validation step of a module returned for a batch of a set."""
-    if isinstance(data, QASet):
-        answers = list(module.decode(data, batch, outputs))
-        questions = data.questions([answer.example for answer in answers])
-        metric.update(
-            [answer.text for answer in answers],
-            [question.gold for question in questions],
-            [ANSWER_TYPES.index(question.kind) for question in questions],
-            [scoring_of(question.dataset) for question in questions],
-        )
-    elif isinstance(data, GroupSet):
-        metric.update(outputs["score_BVS"], batch.advice_class_B, batch.subject_BS, batch.attribute_B)
-    elif isinstance(data, PairSet):
-        metric.update(outputs["cls_cos_BL"], outputs["token_cos_PL"], batch.row_P, len(batch.original.cls_B))
-    else:
-        metric.update(outputs["logits_BN"], batch.label_B, outputs["loss_B"])
-
-
-def named_values(data: Any, result: Any) -> Iterator[tuple[str, Tensor]]:
-    """Names and scalars to log of a set's result."""
-    if isinstance(data, QASet):
-        yield from ((name, getattr(result, name)) for name in QA_NAMES)
-        present = [k for k, count in enumerate(result.n_K.tolist()) if count]
-        for k in present if len(present) > 1 else []:
-            yield from ((f"{ANSWER_TYPES[k]}/{name}", getattr(result, f"{name}_K")[k]) for name in QA_NAMES)
-    elif isinstance(data, GroupSet):
-        counts = result.n_K.tolist()
-        for k, advice_class in enumerate(ADVICE_CLASSES):
-            if counts[k]:
-                yield from (
-                    (f"{advice_class}/{name}", getattr(result, f"{name}_K")[k]) for name in BIAS_NAMES
-                )
-                if data.encoding.candidates == 3:
-                    yield f"{advice_class}/unknown", 1 - result.mass_K[k]
-        if counts[ADVERSARIAL] and counts[ETHICAL]:
-            yield "selection", selection_score(result.mu_K)
-    elif isinstance(data, PairSet):
-        from metrics.shift import ShiftResult
-
-        # torchmetrics squeezes results of one element.
-        result = ShiftResult(*(torch.atleast_1d(value) for value in result))
-        cls, tokens = f"cls/{data.variant}", f"tokens/{data.variant}"
-        last = len(result.cls_mean_L) - 1
-        for layer in range(last + 1):
-            at = "" if layer == last else f"layer_{layer:02d}/"
-            yield f"{cls}/{at}mean", result.cls_mean_L[layer]
-            yield f"{cls}/{at}std", result.cls_std_L[layer]
-            yield f"{tokens}/{at}mean", result.token_mean_L[layer]
-            yield f"{tokens}/{at}std", result.token_std_L[layer]
-            yield f"{tokens}/{at}macro", result.token_macro_L[layer]
-        yield f"{cls}/n", result.n[0]
-    else:
-        yield from result._asdict().items()
-
-
 def selection_score(mu_K: Tensor) -> Tensor:
-    """What models are chosen by on a development set: advice obeyed in both directions; lower is better.
+    """What models are chosen by on a development set, in [0, 2]: advice obeyed in both directions; lower is
+    better. (1 - mu of adversarial) + mu of ethical, as in the code of Zhao et al. 2021.
 
     Args:
         mu_K: float (K,), mu of each class of advice, nan where there are no groups of it.
-
-    Returns:
-        Scalar in [0, 2]: (1 - mu of adversarial) + mu of ethical (Zhao et al. 2021, in the authors' code for
-        model selection); nan where a class is missing.
     """
     return (1 - mu_K[ADVERSARIAL]) + mu_K[ETHICAL]
 
 
-class MonitorCheck(pl.Callback):
-    """Sees to it that `checkpoint.monitor` is a metric that validation logs.
-
-    Where no validation set gives it, best.ckpt is the last checkpoint. A name that its sets do not log ends
-    the run at the first validation: Lightning would go on for days and keep nothing.
-    """
+class Watched(pl.Callback):
+    """Validates what a run ends with, and lets best.ckpt be the last checkpoint where no validation set gives
+    `checkpoint.monitor`."""
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Watch nothing where no set of the metric's family is validated on."""
-        sets = getattr(trainer.datamodule, "eval_sets", {}).get("val")
-        if stage != "fit" or sets is None:
-            return
-        families = [metric_key("val", data.family, name, "") for name, data in sets]
-        for checkpoint in _monitored(trainer):
-            validated = trainer.limit_val_batches and checkpoint.monitor.startswith(tuple(families))
-            if checkpoint.monitor.startswith("val/") and not validated:
+        sets = trainer.datamodule.eval_sets.get("val", []) if trainer.limit_val_batches else []
+        given = tuple(metric_key("val", data.family, name, "") for name, data in sets)
+        for checkpoint in trainer.checkpoint_callbacks if stage == "fit" else []:
+            monitor = getattr(checkpoint, "monitor", None) or ""
+            if monitor.startswith("val/") and not monitor.startswith(given):
                 _keep_last(checkpoint)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """ValueError that names the nearest keys there are."""
-        logged = list(trainer.callback_metrics)
-        for checkpoint in _monitored(trainer) if trainer.state.fn == "fit" else []:
-            if checkpoint.monitor in logged:
-                continue
-            if checkpoint.monitor.endswith("/selection"):  # needs ethical and adversarial advice
+        """A score for selection needs ethical and adversarial advice."""
+        for checkpoint in trainer.checkpoint_callbacks if trainer.state.fn == "fit" else []:
+            monitor = getattr(checkpoint, "monitor", None) or ""
+            if monitor.endswith("/selection") and monitor not in trainer.callback_metrics:
                 _keep_last(checkpoint)
-                continue
-            near = difflib.get_close_matches(checkpoint.monitor, logged, n=3) or sorted(logged)[:6]
-            raise ValueError(
-                f"checkpoint.monitor: no metric {checkpoint.monitor!r}; there are {', '.join(near)}, ..."
-            )
-
-
-class FinalValidation(pl.Callback):
-    """Validates where `max_steps` ends a run: metrics.json and best.ckpt shall know its last weights."""
-
-    def __init__(self) -> None:
-        self.validated_at = 0
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
-        """Stop as one who stops early, whom Lightning validates."""
-        if trainer.global_step == trainer.max_steps and self.validated_at != trainer.global_step:
+        """Where `max_steps` ends a run, stop as one who stops early, whom Lightning validates: metrics.json
+        and best.ckpt shall know the last weights."""
+        if trainer.global_step == trainer.max_steps:
             trainer.should_stop = True
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Note of which step there are metrics."""
-        if not trainer.sanity_checking:
-            self.validated_at = trainer.global_step
 
-    def state_dict(self) -> dict[str, Any]:
-        """What a run that goes on must know."""
-        return {"validated_at": self.validated_at}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """When it was validated before."""
-        self.validated_at = state_dict.get("validated_at", 0)
-
-
-def _monitored(trainer: pl.Trainer) -> list[ModelCheckpoint]:
-    checkpoints = [c for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint)]
-    return [checkpoint for checkpoint in checkpoints if checkpoint.monitor]
-
-
-def _keep_last(checkpoint: ModelCheckpoint) -> None:
+def _keep_last(checkpoint: Any) -> None:
     rank_zero_info(
         f"no validation set gives {checkpoint.monitor} (checkpoint.monitor): best.ckpt is the last one"
     )

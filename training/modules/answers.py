@@ -16,7 +16,7 @@ from data_modules.batching.decoding import Answer, decode_typed_answers
 from data_modules.batching.sets import QABatch, QASet, TrainBatch
 from losses.answers import joint_answer_loss, xlnet_answer_loss
 from losses.rationale import rationale_tagging_loss
-from models.backbones import ARCHITECTURES, Backbone
+from models.backbones import Backbone
 from models.checkpoint import heads_class, start
 from models.heads.answers import AnswerModel, ClsSource, RationaleModel, Tagged
 from models.heads.span import QAModel
@@ -71,7 +71,9 @@ class AnswerModule(QAModule):
         warmup_steps: int | None = None,
         warmup_ratio: float | None = None,
     ) -> None:
-        self.answer_heads = self.heads(backbone.architecture, {"heads": heads})
+        if heads == "auto":
+            heads = "xlnet" if backbone.architecture == "xlnet" else "rationale"
+        self.answer_heads = "causal" if backbone.causal else heads
         if warmup_steps is not None and warmup_steps < 0:
             raise ValueError(f"model.warmup_steps must not be negative, got {warmup_steps}")
         self.head_options: dict[str, Any] = {}
@@ -92,14 +94,6 @@ class AnswerModule(QAModule):
         if warmup_steps is None and warmup_ratio is None:
             warmup_steps = PAPER_WARMUP.get(backbone.architecture, 2000)
         self.fixed_warmup = warmup_steps
-
-    @classmethod
-    def heads(cls, architecture: str, options: Mapping[str, Any]) -> str:
-        """What `auto` means for an architecture, or the option itself."""
-        chosen = str(options.get("heads", "auto"))
-        if ARCHITECTURES[architecture].causal:
-            return "causal"
-        return chosen if chosen != "auto" else "xlnet" if architecture == "xlnet" else "rationale"
 
     def starting_model(self, backbone: Backbone) -> QAModel:
         """Encoder, span head and the heads for answer types; or a decoder."""

@@ -5,7 +5,6 @@ Shape letters: B batch (questions), N choices of a question.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytorch_lightning as pl
@@ -14,7 +13,7 @@ from torch import Tensor
 from data_modules.batching.sets import ChoiceBatch
 from data_modules.choices_data import ChoicesDataModule
 from losses.choices import choice_cross_entropy, choice_gap, choice_loss
-from models.backbones import ARCHITECTURES, Backbone
+from models.backbones import Backbone
 from models.checkpoint import start
 from models.heads.causal import CausalModel
 from models.heads.choice import ChoiceModel, Pooling
@@ -68,11 +67,6 @@ class ChoiceModule(FineTuning):
             **options,
         )
         self.gap_weight = gap_weight
-
-    @classmethod
-    def heads(cls, architecture: str, options: Mapping[str, Any]) -> str:
-        """The head for choices, or a decoder."""
-        return "causal" if ARCHITECTURES[architecture].causal else ChoiceModel.heads
 
     @property
     def encoding(self) -> Any:

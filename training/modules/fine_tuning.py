@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -57,11 +56,6 @@ class FineTuning(pl.LightningModule):
         for name, parameter in model.named_parameters():
             if name.endswith(PRETRAINING_ONLY):
                 parameter.requires_grad_(False)
-
-    @classmethod
-    def heads(cls, architecture: str, options: Mapping[str, Any]) -> str:
-        """The heads of the model that these options of the constructor make; empty where it is not known."""
-        return ""
 
     @property
     def datamodule(self) -> Any:

@@ -16,7 +16,7 @@ from torch import Tensor
 from data_modules.batching.decoding import Answer, decode_answers, written_answers
 from data_modules.batching.sets import GroupBatch, PairBatch, QABatch, QASet, TrainBatch
 from losses.span import span_cross_entropy, written_answer_loss
-from models.backbones import ARCHITECTURES, Backbone
+from models.backbones import Backbone
 from models.checkpoint import heads_class, start
 from models.heads.span import QAModel, QAOutput, SpanModel, SpanPrediction
 from training.callbacks.eval_sets import EvalSetMetrics
@@ -57,11 +57,6 @@ class QAModule(FineTuning):
             weight_decay=weight_decay,
             warmup_ratio=warmup_ratio,
         )
-
-    @classmethod
-    def heads(cls, architecture: str, options: Mapping[str, Any]) -> str:
-        """A plain span head, or a decoder."""
-        return "causal" if ARCHITECTURES[architecture].causal else SpanModel.heads
 
     def starting_model(self, backbone: Backbone) -> QAModel:
         """The model that training starts from; a module with other heads builds another."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from models.checkpoint import read_archive
-from storage.errors import DataError
 from storage.files import atomic
 
 
@@ -23,28 +21,16 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
     ) -> None:
-        """Write; OSError names the file where that fails, and what was there before stays."""
+        """Write; OSError or DataError names the file where that fails, and what was there before stays."""
         path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             with atomic(path) as temporary, open(temporary, "wb") as file:
                 torch.save(checkpoint, file)
-        except (OSError, RuntimeError, DataError) as error:  # torch.save makes a RuntimeError of a full disk
-            cause: BaseException | None = error
-            while cause is not None and not isinstance(cause, OSError):
-                cause = cause.__cause__ or cause.__context__
-            reason = cause.strerror if cause is not None and cause.strerror else str(error).splitlines()[0]
-            kept = "; the one before is still there" if path.exists() else ""
-            raise OSError(f"{path}: the checkpoint cannot be written: {reason}{kept}") from error
+        except RuntimeError as error:  # which torch makes of a full disk
+            reason = getattr(error.__context__, "strerror", error)
+            raise OSError(f"{path}: cannot be written: {reason}") from error
 
     def load_checkpoint(self, path: str | Path, *_: Any, **__: Any) -> dict[str, Any]:
         """Read tensors and plain values only. DataError for a file that is not what was written."""
         return dict(read_archive(path))
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files of writers that were killed. Only the one process that writes there may call
-    this, before it writes."""
-    for path in folder.glob(".*.tmp"):
-        with suppress(OSError):
-            path.unlink(missing_ok=True)

@@ -24,8 +24,6 @@ import torch
 from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.utilities import rank_zero_info
 
-from training.stopping.checkpoint_io import remove_leftovers
-
 KEY = "resume"
 """Where our part of the loops' state lies in a checkpoint."""
 SavePoint = Literal["", "validated", "between batches", "after validation", "epoch done", "epoch cut short"]
@@ -40,37 +38,9 @@ class Stopped(SystemExit):
         super().__init__(0 if child and os.environ["LOCAL_RANK"] != "0" else 128 + signum)
 
 
-class StopSignals:
-    """SIGTERM and Ctrl-C: noted while `deferred`, else raised at once as `Stopped`; a second Ctrl-C is always
-    raised."""
-
-    def __init__(self) -> None:
-        self.received, self.deferred = 0, False
-        self._before: dict[int, Any] = {}
-
-    def install(self) -> None:
-        """Take over both signals; only the main thread may."""
-        if threading.current_thread() is threading.main_thread():
-            for signum in (signal.SIGTERM, signal.SIGINT):
-                self._before.setdefault(signum, signal.signal(signum, self._handle))
-
-    def restore(self) -> None:
-        """Give them back."""
-        for signum, handler in self._before.items():
-            signal.signal(signum, handler if handler is not None else signal.SIG_DFL)
-        self._before = {}
-
-    def _handle(self, signum: int, frame: FrameType | None) -> None:
-        again = signum == signal.SIGINT == self.received
-        self.received = signum
-        if again or not self.deferred:
-            raise Stopped(signum)
-
-
 class LastCheckpoint(Checkpoint):
-    """Writes `last.ckpt`, and ends the run there when it is told to stop.
-
-    Several processes agree every `log_every_n_steps` batches, because a GPU has to be waited for.
+    """Writes `last.ckpt`, and ends the run there when SIGTERM or Ctrl-C tells it to stop; at a second Ctrl-C it
+    ends at once. Several processes agree every `log_every_n_steps` batches: a GPU has to be waited for.
 
     Args:
         every_n_steps: Rewrite it after so many optimizer steps; 0: not by steps.
@@ -82,10 +52,13 @@ class LastCheckpoint(Checkpoint):
             if value < 0:
                 raise ValueError(f"run.save_{name} must not be negative, got {value}")
         self.every_n_steps, self.every_s = every_n_steps, 60 * every_minutes
-        self.signals = StopSignals()
         self.path: Path | None = None
         self.save_point: SavePoint = ""
         self.saved_step, self.saved_at = 0, time.monotonic()
+        self.received, self.deferred = 0, False
+        """The signal that came, and whether it waits for the end of the step."""
+        self.handlers: dict[int, Any] = {}
+        """Those of before, by signal."""
         self.wanted = self.stopping = self.validated = False
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -93,11 +66,20 @@ class LastCheckpoint(Checkpoint):
         # Lightning would put its own handlers over ours, and ask all processes in every step.
         trainer._signal_connector.register_signal_handlers = lambda: None
         trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None
-        self.signals.install()
+        if threading.current_thread() is threading.main_thread():  # no other one may
+            for signum in (signal.SIGTERM, signal.SIGINT):
+                self.handlers.setdefault(signum, signal.signal(signum, self._handle))
+
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        again = signum == signal.SIGINT == self.received
+        self.received = signum
+        if again or not self.deferred:
+            raise Stopped(signum)
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Give the signals back."""
-        self.signals.restore()
+        while self.handlers:
+            signal.signal(*self.handlers.popitem())
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """From here on a signal waits for the end of the step."""
@@ -105,20 +87,17 @@ class LastCheckpoint(Checkpoint):
         if folder is not None and not trainer.fast_dev_run:
             self.path = Path(folder) / "checkpoints" / "last.ckpt"
             if trainer.is_global_zero:
-                remove_leftovers(self.path.parent)
-                remove_leftovers(self.path.parent.parent)
+                for left in self.path.parents[1].rglob(".*.tmp"):  # by writers that were killed
+                    left.unlink(missing_ok=True)
         self.saved_step, self.saved_at = trainer.global_step, time.monotonic()
-        self.signals.deferred = True
+        self.deferred = True
         if done := trainer.fit_loop.epoch_loop.batch_progress.current.ready:
-            # Lightning would let the loader begin there, but has made its iterator long before it reads the
-            # loader's state, to count the steps of an epoch.
+            # Lightning makes the loader's iterator long before it reads the state that says where to begin.
             for loader in trainer.fit_loop._combined_loader.flattened:
                 loader.load_state_dict({"consumed": done})
             iter(trainer.fit_loop._data_fetcher)
         else:
-            # At the start of an epoch there is nothing to restart, which Lightning gets wrong under
-            # max_steps.
-            trainer.fit_loop.epoch_loop.restarting = False
+            trainer.fit_loop.epoch_loop.restarting = False  # nothing has begun; wrong under max_steps
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
@@ -127,7 +106,7 @@ class LastCheckpoint(Checkpoint):
         if trainer.world_size == 1 or batch_idx % (trainer.log_every_n_steps or 1) == 0:
             late = self.every_s > 0 and time.monotonic() - self.saved_at >= self.every_s
             agreed = trainer.strategy.reduce_boolean_decision
-            self.stopping = agreed(self.stopping or self.signals.received > 0, all=False)
+            self.stopping = agreed(self.stopping or self.received > 0, all=False)
             self.wanted = agreed(self.wanted or late, all=False)
         validated, self.validated = self.validated, False
         if batch_idx % trainer.accumulate_grad_batches:
@@ -137,19 +116,19 @@ class LastCheckpoint(Checkpoint):
         if (self.wanted or self.stopping or by_steps) and step != self.saved_step:
             self._save(trainer, "after validation" if validated else "between batches")
         if self.stopping:
-            raise Stopped(self.signals.received or signal.SIGTERM)
+            raise Stopped(self.received or signal.SIGTERM)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """A validation that is stopped is made again, from the last checkpoint."""
         if trainer.state.fn == "fit":
-            self.signals.deferred = False
-            if self.signals.received:
-                raise Stopped(self.signals.received)
+            self.deferred = False
+            if self.received:
+                raise Stopped(self.received)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save its scores before the next batch, or with the epoch."""
         if trainer.state.fn == "fit":
-            self.signals.deferred = self.wanted = self.validated = True
+            self.deferred = self.wanted = self.validated = True
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save, after ModelCheckpoint has looked at the epoch's validation."""
@@ -158,13 +137,13 @@ class LastCheckpoint(Checkpoint):
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Nothing is left to save: a signal ends the process at once."""
-        self.signals.deferred = False
+        self.deferred = False
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
     ) -> None:
         """End the processes that this one has started: one that waits for others hears nothing else."""
-        self.signals.restore()
+        self.teardown(trainer, pl_module, "")
         children = getattr(trainer.strategy.launcher, "procs", [])
         for child in children:
             child.kill()
@@ -179,10 +158,10 @@ class LastCheckpoint(Checkpoint):
     ) -> None:
         """Bring the counters into one form, and note what they count."""
         fit_loop = checkpoint["loops"]["fit_loop"]
-        # Somebody else who saves is ModelCheckpoint, after validation or when an epoch is done.
-        epoch = fit_loop["epoch_progress"]["current"]
-        by_others: SavePoint = "epoch done" if epoch["processed"] == epoch["ready"] else "validated"
-        consistent_counters(fit_loop, self.save_point or by_others, trainer.accumulate_grad_batches)
+        epoch, point = fit_loop["epoch_progress"]["current"], self.save_point
+        if not point:  # ModelCheckpoint saves, after validation or when an epoch is done
+            point = "epoch done" if epoch["processed"] == epoch["ready"] else "validated"
+        consistent_counters(fit_loop, point, trainer.accumulate_grad_batches)
         checkpoint[KEY] = {"processes": trainer.world_size}
 
     def on_load_checkpoint(
@@ -204,10 +183,8 @@ class LastCheckpoint(Checkpoint):
         if self.path is None:
             return
         self.save_point = save_point
-        try:
-            trainer.save_checkpoint(self.path)
-        finally:
-            self.save_point = ""
+        trainer.save_checkpoint(self.path)
+        self.save_point = ""
         self.saved_step, self.saved_at, self.wanted = trainer.global_step, time.monotonic(), False
 
 
@@ -250,9 +227,8 @@ def _set_batches(fit_loop: dict[str, Any], done: int) -> None:
 class BatchSeed(pl.Callback):
     """Seeds torch before every training batch from (seed, epoch, batch).
 
-    A run that was interrupted, or validated in between, draws the same dropout masks as one that was not, and
-    no generator's state has to be stored. Batches are numbered over all processes, so each draws its own.
-    On a GPU this sets the generator that the host keeps; nothing waits for the device.
+    A run that was interrupted draws the same dropout masks as one that was not, and no generator's state has to
+    be stored. Batches are numbered over all processes, so each draws its own.
 
     Args:
         seed: of the run.

@@ -15,7 +15,7 @@ import scipy
 
 from training.sweep.select import main as select
 
-SETS = ("--data.test_groups.far=stories:unseen", "--data.test_qa=stories:dev")
+SETS = ("--data.test_groups.far=stories:unseen", "--data.test_qa.main=stories:dev")
 LIMIT = "--data.limit_val_groups=5"
 
 
