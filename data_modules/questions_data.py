@@ -35,13 +35,11 @@ class Interventions:
             intervention-based training (HotpotQA: [os, os_r]).
         watch: Variants to evaluate every set of questions on.
         shift: Variants whose embeddings are compared with those of the original story during evaluation.
-        layers: Layers that are compared: the last, or all (the embeddings first).
     """
 
     train: list[Variant] = field(default_factory=lambda: ["os"])
     watch: list[Variant] = field(default_factory=lambda: ["os"])
     shift: list[Variant] = field(default_factory=list)
-    layers: Literal["last", "all"] = "last"
 
     def __post_init__(self) -> None:
         if not self.train or not self.watch:

@@ -11,8 +11,6 @@ import torch
 
 Precision = Literal["auto", "32-true", "bf16-mixed", "bf16-true", "16-mixed", "16-true", "64-true"]
 CHOSEN = "INTERVENTUNE_PRECISION"
-SECONDS = 0.1
-SIZE = 768
 
 
 class Trainer(pl.Trainer):
@@ -31,9 +29,8 @@ class Trainer(pl.Trainer):
 def faster_precision() -> str:
     """`bf16-mixed` on a GPU that has it; on a CPU the faster of `32-true` and `bf16-mixed`.
 
-    A fifth of a second of matrix products, forwards and backwards, decides: processors without matrix units
-    for bfloat16 convert it, and take twice as long. Processes that Lightning starts take what the first one
-    found; those of torchrun and SLURM, which cannot know it, take float32.
+    Processors without matrix units for bfloat16 convert it, and take twice as long. Processes that Lightning
+    starts take what the first one found; those of torchrun and SLURM, which cannot know it, take float32.
     """
     if torch.cuda.is_available():
         return "bf16-mixed" if torch.cuda.is_bf16_supported() else "32-true"
@@ -43,13 +40,13 @@ def faster_precision() -> str:
     return os.environ.get(CHOSEN, "32-true")
 
 
-def products_per_second(dtype: torch.dtype) -> float:
+def products_per_second(dtype: torch.dtype, seconds: float = 0.1) -> float:
     """Forward and backward products of a linear layer, of rows as a small batch has them."""
-    layer = torch.nn.Linear(SIZE, SIZE, dtype=dtype)
-    rows = torch.ones(1024, SIZE, dtype=dtype, requires_grad=True)
+    layer = torch.nn.Linear(768, 768, dtype=dtype)
+    rows = torch.ones(1024, 768, dtype=dtype, requires_grad=True)
     layer(rows).sum().backward()
     began, done = time.perf_counter(), 0
-    while time.perf_counter() - began < SECONDS:
+    while (passed := time.perf_counter() - began) < seconds:
         layer(rows).sum().backward()
         done += 1
-    return done / (time.perf_counter() - began)
+    return done / passed

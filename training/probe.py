@@ -1,14 +1,11 @@
 """Group bias, embedding shift and answers of a model that somebody else's code trains.
 
     data = GroupsDataModule(tokenizer="roberta-base", architecture="roberta", cache="",
-                            val_groups={"main": "lei_dev.json"}, val_qa={"main": "coqa_dev.json"},
-                            interventions=Interventions(shift=["ts_r"]))
+                            val_groups={"main": "lei_dev.json"}, interventions=Interventions(shift=["ts_r"]))
     trainer = transformers.Trainer(model, ..., callbacks=[TransformersProbe(data)])
     trainer = pl.Trainer(callbacks=[LightningProbe(data, model=lambda module: module.bert)])
 
-The DataModule is that of our own runs, and so are the names and the meaning of the metrics:
-`val/bias/ethical/mu`, `val/shift/cls/ts_r/mean`, `val/qa/f1`. The model is one of transformers for question
-answering, of an architecture in the table of backbones.
+The names and the meaning of the metrics are those of our own runs.
 """
 
 from __future__ import annotations
@@ -47,20 +44,18 @@ def probe(model: PreTrainedModel, data: TextDataModule) -> dict[str, float]:
     get the metrics of the whole.
 
     Args:
-        model: transformers' model for question answering, on any device.
+        model: transformers' model for question answering, on any device, of an architecture in the table of
+            backbones.
         data: groups, questions, and pairs of stories to compare (`interventions.shift`).
 
     Raises:
         ValueError: a source cannot be read, or is one of multiple-choice questions.
-
-    Source of the metrics: UnQover sections 3 and 4, LEI section 5, semantic faithfulness section 4.
     """
     if "choices" in data.kinds:
         raise ValueError("data: multiple-choice questions are not for a model that answers with a span")
     if "val" not in data.eval_sets:
         data.setup("validate")
-    module, training = _ProbedModel(model, data), model.training
-    found: dict[str, float] = {}
+    module, training, found = _ProbedModel(model, data), model.training, dict[str, float]()
     model.eval()
     try:
         for evaluated, loader in zip(data.eval_sets["val"], data.val_dataloader(), strict=True):
@@ -75,18 +70,14 @@ def probe(model: PreTrainedModel, data: TextDataModule) -> dict[str, float]:
 
 
 class TransformersProbe(TrainerCallback):
-    """Probes at every evaluation of transformers' Trainer.
+    """Probes at every evaluation of transformers' Trainer; what is asked is `data`, as in `probe`.
 
     The numbers are in the evaluation's metrics, where `metric_for_best_model` finds them, and in the state's
     history of logs; whoever wants them in other reporters too calls `trainer.log(callback.latest)`.
-
-    Args:
-        data: what is asked; see `probe`.
     """
 
     def __init__(self, data: TextDataModule) -> None:
-        self.data = data
-        self.latest: dict[str, float] = {}
+        self.data, self.latest = data, dict[str, float]()
 
     def on_evaluate(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -110,7 +101,6 @@ class LightningProbe(pl.Callback):
         self.data, self.model = data, model
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Probe in every process, since each has a share of the sets; all log the same numbers, which their
-        ModelCheckpoint monitors."""
+        """Probe in every process; all log the same numbers, which their ModelCheckpoint monitors."""
         for name, value in probe(self.model(pl_module), self.data).items():
             pl_module.log(name, value)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from filelock import FileLock, Timeout
+from jsonargparse.typing import NonNegativeFloat, NonNegativeInt
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
 from pytorch_lightning.utilities import rank_zero_only
 
@@ -32,7 +33,6 @@ class Run:
         root: Folder of all runs.
         wandb: Log to wandb beside the CSV file that is always written: `offline` keeps its files in the run's
             folder until `wandb sync`, `online` needs a login.
-        wandb_project: Project name there.
         save_every_minutes: Rewrite `checkpoints/last.ckpt` so often while training; 0: not by time. It is
             also written after validation and epochs, and when the run is told to stop.
         save_every_n_steps: Likewise, counted in optimizer steps.
@@ -42,14 +42,14 @@ class Run:
     version: str = ""
     root: str = "runs"
     wandb: Literal["offline", "online", "off"] = "off"
-    wandb_project: str = "interventune"
-    save_every_minutes: float = 15.0
-    save_every_n_steps: int = 0
+    save_every_minutes: NonNegativeFloat = 15.0
+    save_every_n_steps: NonNegativeInt = 0
 
     def __post_init__(self) -> None:
-        for option, value in (("name", self.name), ("version", self.version)):
-            if Path(value).is_absolute() or ".." in Path(value).parts:
-                raise ValueError(f"run.{option}: {value!r} leaves the folder of all runs (run.root)")
+        for option in ("name", "version"):
+            value = Path(getattr(self, option))
+            if value.is_absolute() or ".." in value.parts:
+                raise ValueError(f"run.{option}: {str(value)!r} leaves the folder of all runs (run.root)")
 
     @property
     def home(self) -> Path:
@@ -100,20 +100,19 @@ class Run:
                 return f"version_{number}"
         raise AssertionError
 
-    def loggers(self, resumed_step: int | None = None, *, over: bool = False) -> list[Logger]:
+    def loggers(self, resumed_step: int | None = None) -> list[Logger]:
         """The run's own loggers; the first one names its folder.
 
         Args:
-            resumed_step: the step that the run goes on from; None starts a new one.
-            over: start over in a folder that a run left before its first checkpoint.
+            resumed_step: the step that the run goes on from in its folder; None starts a new one.
         """
-        curves = CurveLogger(self, resumed_step or 0, may_be_taken=over or resumed_step is not None)
+        curves = CurveLogger(self, resumed_step)
         if self.wandb == "off":
             return [curves]
         extra = WandbLogger(
             name=f"{self.name}/{Path(curves.log_dir).name}",
             save_dir=curves.log_dir,
-            project=self.wandb_project,
+            project="interventune",
             offline=self.wandb == "offline",
         )
         return [curves, extra]
@@ -126,13 +125,12 @@ class CurveLogger(CSVLogger):
 
     Args:
         run: whose curves.
-        step: lines from before this one are kept.
-        may_be_taken: whether a run may lie in the folder of an explicit version.
+        resumed_step: as in `Run.loggers`.
     """
 
-    def __init__(self, run: Run, step: int, *, may_be_taken: bool) -> None:
+    def __init__(self, run: Run, resumed_step: int | None) -> None:
         super().__init__(run.root, name=run.name)
-        self.run, self.step, self.may_be_taken = run, step, may_be_taken
+        self.run, self.resumed_step = run, resumed_step
         self.folder: str | None = None
         self.folder_lock: FileLock | None = None
 
@@ -144,20 +142,21 @@ class CurveLogger(CSVLogger):
         if self.folder is None:
             run = self.run if self.run.version else replace(self.run, version=self.run.new_version())
             self.folder_lock = run.lock()
-            if not self.may_be_taken:
+            if self.resumed_step is None:
                 run.refuse_taken()
             self.folder = run.version
-            keep_curves(Path(self.log_dir) / "metrics.csv", self.step)
+            keep_curves(Path(self.log_dir) / "metrics.csv", self.resumed_step or 0)
         return self.folder
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Append the values of a step."""
-        path = Path(self.log_dir) / "metrics.csv"
-        lines = [(step, metrics.get("epoch", ""), name, float(metrics[name])) for name in metrics]
-        with open(path, "a", newline="") as file:
+        with open(Path(self.log_dir) / "metrics.csv", "a", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerows(([HEADER] if not file.tell() else []) + [x for x in lines if x[2] != "epoch"])
+            if not file.tell():
+                writer.writerow(("step", "epoch", "metric", "value"))
+            for name in (name for name in metrics if name != "epoch"):
+                writer.writerow((step, metrics.get("epoch", ""), name, float(metrics[name])))
 
     @rank_zero_only
     def log_hyperparams(self, *_: Any, **__: Any) -> None:
@@ -169,9 +168,6 @@ class CurveLogger(CSVLogger):
     @property
     def experiment(self) -> Any:
         """Nothing: Lightning's writer would remove the file of a run that goes on."""
-
-
-HEADER = ("step", "epoch", "metric", "value")
 
 
 def keep_curves(path: Path, step: int) -> None:

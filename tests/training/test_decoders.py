@@ -191,7 +191,7 @@ def test_every_experiment_resumes_evaluates_and_exports(
     experiment: str, architecture: str, lora: int, commands: Commands, tmp_path: Path
 ) -> None:
     groups = experiment.startswith("lei")
-    flags = [*FEW, "--run.version=a", *["--data.interventions.layers=all"] * (not groups)]
+    flags = [*FEW, "--run.version=a"]
     if lora:
         config = yaml.safe_load(SMALL[architecture])
         below = Backbone(architecture=architecture, checkpoint="random", config=config)  # type: ignore[arg-type]

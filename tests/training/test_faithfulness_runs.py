@@ -69,15 +69,6 @@ def test_from_fit_to_faithfulness_and_back(
     assert metrics_of(home)["step"] == 2 * after_fit["step"]
 
 
-def test_every_layer_is_watched_on_request(commands: Commands, rows: dict[str, Path]) -> None:
-    train(arguments(commands, rows, "fit", "stories_ot", "bert", "--data.interventions.layers=all"))
-    found = metrics_of(commands.root / "stories_ot" / "version_0")
-    assert {key for key in found if key.startswith("val/shift/cls/ts_r/") and key.endswith("/mean")} == {
-        "val/shift/cls/ts_r/layer_00/mean",
-        "val/shift/cls/ts_r/mean",  # of two: the embeddings, and the one layer
-    }
-
-
 def test_cosines_are_of_states_in_float32_whatever_trains(commands: Commands, rows: dict[str, Path]) -> None:
     """bfloat16 would move them by some 1e-3, more than interventions move some."""
     found = []

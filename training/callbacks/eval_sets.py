@@ -6,8 +6,7 @@
   rationale `em` is the share of old answers, and `unknown` what a faithful model says.
 - bias: <class>/{mu,eta,theta,mean_abs_c,mu_normalised,mass,delta,eps,n}, `unknown` (1 - mass) where it is
   offered, and `selection` where groups of ethical and adversarial advice are there.
-- shift: {cls,tokens}/<variant>/{mean,std} of the last layer (faithfulness spec 4.2), `.../layer_03/...` of
-  the others where every layer is watched.
+- shift: {cls,tokens}/<variant>/{mean,std} of the last layer (faithfulness spec 4.2).
 - choices: accuracy, loss, n; the loss is that of training, without weights.
 """
 
@@ -17,7 +16,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_warn
 from torch import Tensor
 
@@ -32,10 +30,7 @@ from metrics.shift import EmbeddingShift
 
 QA_NAMES = ("em", "f1", "unknown", "n")
 BIAS_NAMES = ("mu", "eta", "theta", "mean_abs_c", "mu_normalised", "mass", "delta", "eps", "n")
-SHIFT_FIELDS = {
-    **{f"cls/{name}": f"cls_{name}_L" for name in ("mean", "std")},
-    **{f"tokens/{name}": f"token_{name}_L" for name in ("mean", "std", "macro")},
-}
+SHIFT_NAMES = ("mean", "std", "macro")
 IN_PROGRESS_BAR = ("f1", "accuracy")
 ADVERSARIAL, ETHICAL = (ADVICE_CLASSES.index(name) for name in ("adversarial", "ethical"))
 
@@ -58,7 +53,7 @@ class SetMetric:
             ids = self.data.ids
             metric = GroupBias(len(ADVICE_CLASSES), len(ids.subjects), len(ids.attributes))
         elif isinstance(self.data, PairSet):
-            metric = EmbeddingShift(module.watched_layers())
+            metric = EmbeddingShift(1)
         self.metric = metric.to(module.device)
 
     def update(self, batch: Any, outputs: Any) -> None:
@@ -84,7 +79,8 @@ class SetMetric:
     def values(self) -> Iterator[tuple[str, Tensor]]:
         """Keys and scalars to log; all processes take part."""
         for name, value in named_values(self.data, self.metric.compute()):
-            yield metric_key(self.stage, self.data.family, self.name, name), value.float()
+            # torchmetrics squeezes results of one element, but not all of them.
+            yield metric_key(self.stage, self.data.family, self.name, name), value.float().squeeze()
 
 
 def named_values(data: Any, result: Any) -> Iterator[tuple[str, Tensor]]:
@@ -104,13 +100,10 @@ def named_values(data: Any, result: Any) -> Iterator[tuple[str, Tensor]]:
         if counts[ADVERSARIAL] and counts[ETHICAL]:
             yield "selection", selection_score(result.mu_K)
     elif isinstance(data, PairSet):
-        for name, field in SHIFT_FIELDS.items():
-            value_L = torch.atleast_1d(getattr(result, field))  # torchmetrics squeezes that of one layer
-            embedding, statistic = name.split("/")
-            for layer, value in enumerate(value_L):
-                at = "" if layer == len(value_L) - 1 else f"layer_{layer:02d}/"
-                yield f"{embedding}/{data.variant}/{at}{statistic}", value
-        yield f"cls/{data.variant}/n", result.n.squeeze()
+        cls, tokens = f"cls/{data.variant}", f"tokens/{data.variant}"
+        yield from ((f"{cls}/{name}", getattr(result, f"cls_{name}_L")) for name in ("mean", "std"))
+        yield from ((f"{tokens}/{name}", getattr(result, f"token_{name}_L")) for name in SHIFT_NAMES)
+        yield f"{cls}/n", result.n
     else:
         yield from result._asdict().items()
 

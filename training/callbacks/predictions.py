@@ -15,7 +15,6 @@ from typing import Any
 import pytorch_lightning as pl
 import torch.distributed as dist
 
-from data_modules.batching.data_module import EvalSet
 from data_modules.batching.group_set import GroupSet
 from data_modules.batching.sets import PairSet, QASet
 from data_modules.records import write_records
@@ -31,14 +30,13 @@ class PredictionWriter(pl.Callback):
 
     def on_predict_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """One collection per set; ValueError for questions that their file could not tell apart."""
-        for evaluated in trainer.datamodule.eval_sets["predict"]:
-            if isinstance(data := evaluated.data, QASet):
-                ids = Counter(data.column("id"))
-                if several := [name for name, count in ids.items() if count > 1]:
-                    raise ValueError(
-                        f"data.predict_qa: {evaluated.name} asks several questions of the id {several[0]!r}; "
-                        "predictions are written by id"
-                    )
+        for name, data in trainer.datamodule.eval_sets["predict"]:
+            ids = Counter(data.column("id") if isinstance(data, QASet) else ())
+            if several := [id for id, count in ids.items() if count > 1]:
+                raise ValueError(
+                    f"data.predict_qa: {name} asks several questions of the id {several[0]!r}; predictions "
+                    "are written by id"
+                )
         self.predictions = [{} for _ in trainer.datamodule.eval_sets["predict"]]
 
     def on_predict_batch_end(
@@ -70,34 +68,27 @@ class PredictionWriter(pl.Callback):
             dist.all_gather_object(parts, self.predictions)
         if folder is None or not trainer.is_global_zero:
             return
-        for i, evaluated in enumerate(trainer.datamodule.eval_sets["predict"]):
-            if isinstance(evaluated.data, PairSet):
-                continue
+        for i, (name, data) in enumerate(trainer.datamodule.eval_sets["predict"]):
             merged = {index: value for part in parts for index, value in part[i].items()}
-            write_predictions(evaluated, merged, Path(folder) / "predictions" / f"{evaluated.name}.json")
+            if not isinstance(data, PairSet):
+                write_predictions(data, dict(sorted(merged.items())), Path(folder) / "predictions" / name)
 
 
-def write_predictions(evaluated: EvalSet, predictions: dict[int, Any], path: Path) -> None:
-    """Predictions of one set, by index in the set, to one file."""
-    data, indices = evaluated.data, sorted(predictions)
-    content: Any
+def write_predictions(data: Any, predictions: dict[int, Any], path: Path) -> None:
+    """Predictions of one set, by index in the set, to one file; `path` is without its ending."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(data, GroupSet):
-        scored = (ScoredGroup(data.groups[i], base_scores=predictions[i]) for i in indices)
-        write_records(scored, path.with_suffix(".jsonl"))
+        scored = (ScoredGroup(data.groups[i], base_scores=scores) for i, scores in predictions.items())
+        write_records(scored, path.with_name(f"{path.name}.jsonl"))
         return
+    content: Any
     if isinstance(data, QASet):
-        questions = zip(indices, data.questions(indices), strict=True)
-        content = {question.id: predictions[i] for i, question in questions}
+        questions = data.questions(list(predictions))
+        content = {question.id: predictions[i] for i, question in zip(predictions, questions, strict=True)}
     else:
-        assert not isinstance(data, PairSet)
+        ids, labels = (data.table.data.column(name).to_pylist() for name in ("id", "label"))
         content = [
-            {
-                "id": data.questions[i].id,
-                "label": data.questions[i].label,
-                "choice": predictions[i].index(max(predictions[i])),
-                "logits": predictions[i],
-            }
-            for i in indices
+            {"id": ids[i], "label": labels[i], "choice": logits.index(max(logits)), "logits": logits}
+            for i, logits in predictions.items()
         ]
-    write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    write_text(path.with_name(f"{path.name}.json"), json.dumps(content, indent=1, ensure_ascii=False) + "\n")

@@ -32,17 +32,16 @@ class RunRecord(SaveConfigCallback):
         folder = trainer.log_dir
         if self.recorded or folder is None or trainer.fast_dev_run:
             return
-        saved = Path(folder) / "config.yaml"
+        self.recorded, saved = True, Path(folder) / "config.yaml"
         # A validation in the folder of a fit leaves what that one has saved.
         if trainer.is_global_zero and (stage == "fit" or not saved.exists()):
             kept = reproducing(self.config, Path(folder))
             write_text(saved, self.parser.dump(kept, skip_unset=False, skip_validation=True))  # it was parsed
-            environment = json.dumps(_environment(trainer, self.config), indent=2)
-            write_text(Path(folder) / "environment.json", environment)
-        self.recorded = True
+            environment = _environment(trainer) | {"seed": self.config.get("seed_everything")}
+            write_text(saved.with_name("environment.json"), json.dumps(environment, indent=2))
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Final metrics of training and its last validation."""
+        """Write metrics.json."""
         _write_metrics(trainer, self.earlier)
 
     def on_save_checkpoint(
@@ -58,13 +57,11 @@ class RunRecord(SaveConfigCallback):
         self.earlier = checkpoint.get("metrics", {})
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Metrics of a validation on its own."""
-        if trainer.state.fn == "validate":
-            _write_metrics(trainer)
+        """Write metrics.json, unless a fit goes on."""
+        if trainer.state.fn != "fit":
+            _write_metrics(trainer, {})
 
-    def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Metrics of the test sets."""
-        _write_metrics(trainer)
+    on_test_end = on_validation_end
 
 
 def reproducing(config: Namespace, folder: Path) -> Namespace:
@@ -83,13 +80,13 @@ def _metrics(trainer: pl.Trainer) -> dict[str, float]:
     return {key: float(value) for key, value in trainer.callback_metrics.items()}
 
 
-def _write_metrics(trainer: pl.Trainer, earlier: Mapping[str, float] | None = None) -> None:
+def _write_metrics(trainer: pl.Trainer, earlier: Mapping[str, float]) -> None:
     folder = trainer.log_dir  # asks all processes: no process may leave before
     if folder is None or not trainer.is_global_zero or trainer.fast_dev_run:
         return
     path = Path(folder) / "metrics.json"
     before = load_json(path) if trainer.state.fn != "fit" and path.exists() else {}  # of the run
-    metrics = dict(sorted({**before, **(earlier or {}), **_metrics(trainer)}.items()))
+    metrics = dict(sorted({**before, **earlier, **_metrics(trainer)}.items()))
     # Epochs of training behind the weights, in parts of one. (Lightning's own count of a run that `max_steps`
     # ended within an epoch differs after a resume.)
     epochs, batches = float(trainer.current_epoch), trainer.num_training_batches
@@ -97,24 +94,22 @@ def _write_metrics(trainer: pl.Trainer, earlier: Mapping[str, float] | None = No
         epochs = round(trainer.global_step / math.ceil(batches / trainer.accumulate_grad_batches), 4)
     metrics |= {"epoch": epochs, "step": trainer.global_step} if not before else {}
     numbers = {
-        key: value if value is not None and math.isfinite(value) else None for key, value in metrics.items()
+        key: None if value is None or not math.isfinite(value) else value for key, value in metrics.items()
     }
     write_text(path, json.dumps(numbers, indent=2) + "\n")
 
 
-def _environment(trainer: pl.Trainer, config: Any) -> dict[str, Any]:
-    devices = [trainer.strategy.root_device.type] * trainer.world_size
-    if torch.cuda.is_available():
-        devices = [torch.cuda.get_device_name(trainer.strategy.root_device)] * trainer.world_size
+def _environment(trainer: pl.Trainer) -> dict[str, Any]:
+    device = trainer.strategy.root_device
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     return {
         "command": sys.argv,
         "git": revision().rstrip("+"),
         "git_dirty": revision().endswith("+"),
         "platform": platform.platform(),
         "packages": versions(),
-        "devices": devices,
+        "devices": [name] * trainer.world_size,
         "accumulate_grad_batches": trainer.accumulate_grad_batches,
         "precision": str(trainer.precision),
-        "seed": config.get("seed_everything") if hasattr(config, "get") else None,
         "data": trainer.datamodule.fingerprints(),
     }

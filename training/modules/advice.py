@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple
 import pytorch_lightning as pl
 import torch
 from filelock import FileLock
+from jsonargparse.typing import NonNegativeFloat
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
@@ -31,7 +32,7 @@ from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
 from data_modules.schema import ADVICE_CLASSES
 from losses.group import ADVERSARIAL, GroupLoss
 from metrics.bias import group_scores
-from metrics.bias.readings import DominantSubject, dominant_subject, pushed_subject
+from metrics.bias.readings import dominant_subject, pushed_subject
 from models.backbones import Backbone
 from models.checkpoint import load, read_archive, reading_order
 from models.heads.span import QAModel
@@ -50,10 +51,6 @@ class Reference(NamedTuple):
     """Boundary log-probabilities, float32; of a decoder log S, and E is 1."""
     pushed_NV: Tensor
     """Which subject (0 or 1) the adversarial loss raises in each variant."""
-
-    def to(self, device: torch.device) -> Reference:
-        """Move to a device; nothing happens when there already."""
-        return Reference(self.log_prob_NVSE.to(device), self.pushed_NV.to(device))
 
 
 class LEIModule(QAModule):
@@ -90,8 +87,8 @@ class LEIModule(QAModule):
         irrelevant_target: Literal["no_advice", "same_advice"] = "no_advice",
         dominance: Literal["sources", "file"] = "sources",
         reference_cache: str = "cache/reference",
-        learning_rate: float = 1e-5,
-        weight_decay: float = 0.0,
+        learning_rate: NonNegativeFloat = 1e-5,
+        weight_decay: NonNegativeFloat = 0.0,
         **options: Any,
     ) -> None:
         super().__init__(backbone=backbone, learning_rate=learning_rate, weight_decay=weight_decay, **options)
@@ -107,18 +104,12 @@ class LEIModule(QAModule):
         self.reference_cache = Path(reference_cache)
 
     def setup(self, stage: str) -> None:
-        """Score the training groups once with the reference: the starting weights before any of them changes,
-        or another model.
-
-        Lightning restores a checkpoint after this hook, so that a resumed run, too, measures the model that
-        training started from (and finds its scores in the cache).
-        """
+        """Score the training groups once with the reference. Lightning restores a checkpoint after this hook:
+        a resumed run, too, measures the model that training started from."""
         super().setup(stage)
         if stage != "fit":
             return
-        groups = self.datamodule.train_set.groups
-        if groups is None:
-            raise ValueError("data.train_groups: the group losses need groups to train on")
+        groups = self.training_groups
         codes = set(groups.ids.advice_class_N.tolist())
         self.logged_terms = self.loss.joined(codes)
         if not any(self.loss.weights[name] for name in self.logged_terms):
@@ -128,41 +119,62 @@ class LEIModule(QAModule):
                 f"{' or '.join(ADVICE_CLASSES[code] for code in sorted(codes))}; raise {weights} above 0, or "
                 "name other groups"
             )
-        data, pushes = self.datamodule, ADVERSARIAL in codes
+        self.reference = self.reference_of(groups, pushes=ADVERSARIAL in codes)
+
+    def reference_of(self, groups: GroupSet, *, pushes: bool) -> Reference:
+        """Anchors of the training groups, and their dominant subjects, where losses push: by the sign of the
+        mean pair score over the templates of a pair and an attribute without advice (LEI's paper)."""
+        data, by_score = self.datamodule, self.dominance == "sources"
         encoding = replace(self.encoding, order=self.reference_order)
-        encoding = encoding.resolved(data.architecture)
-        bare = data.without_advice(encoding, everything=pushes and self.dominance == "sources")
-        written = self.dominance == "file"
-        self.reference = reference_pass(
-            self.reference_model(),
-            self.trainer,
-            groups,
-            bare,
-            target=self.irrelevant_target,
-            ties_count=pushes and not written,
-            rows_per_batch=data.eval_batch_size,
-            cache=self.reference_cache,
-        )
-        if pushes and written:
+        encoding = encoding.resolved(data.architecture, data.tokenizer)
+        bare: GroupSet = data.without_advice(encoding, everything=pushes and by_score)
+        scores = self.reference_scores(groups, bare)
+        keys = [group.unadvised_key for group in groups.groups]
+        row = {group.unadvised_key: i for i, group in enumerate(bare.groups)}
+        anchors = scores.get("advised", scores["unadvised"])
+        if "advised" not in scores:
+            anchors = anchors[[row[key] for key in keys]]
+        if pushes and not by_score:
             rank_zero_info("dominance: what the file says (tomax)")
             targets, no_targets = data.written_targets(), (0, 0, 0, 0)  # only asked of adversarial groups
             pushed = [targets.get(group.key, no_targets) for group in groups.groups]
-            self.reference = self.reference._replace(pushed_NV=torch.tensor(pushed))
-        elif pushes:
-            cells = Counter((group.subjects, group.category, group.attribute) for group in bare.groups)
-            averaged = " to ".join(str(count) for count in sorted({min(cells.values()), max(cells.values())}))
+            return Reference(anchors.float(), torch.tensor(pushed))
+        c_M = group_scores.score_groups(scores["unadvised"].double().mean(-1).exp()).c_N
+        # Both sets have the same subjects and attributes, hence the same numbers for them.
+        ids = ((part.ids.subject_NS, part.ids.attribute_N) for part in (bare, groups))
+        dominant = dominant_subject(c_M, *map(torch.from_numpy, chain(*ids)))
+        if pushes:
             rank_zero_info(
-                f"dominance: {len(cells)} (pair of subjects, attribute), each averaged over {averaged} "
-                f"template(s): {len(bare)} groups without advice, of which "
-                f"{len({group.unadvised_key for group in groups.groups})} are trained on"
+                f"dominance: over {len(bare)} groups without advice, {len({*keys})} of which are trained on"
             )
+            if ties := int(dominant.tie_N.sum()):
+                log.warning("%d groups whose subjects tie exactly: the first counts as dominant", ties)
+        return Reference(anchors.float(), pushed_subject(dominant.index_N))
+
+    def reference_scores(self, groups: GroupSet, bare: GroupSet) -> Mapping[str, Tensor]:
+        """The reference's scores of `bare` (`unadvised`), whose encoding is the reference's, and of `groups`
+        where these are anchors (`advised`); read from the cache, if they are there."""
+        model, wanted = self.reference_model(), {"unadvised": bare}
+        if self.irrelevant_target == "same_advice":
+            wanted["advised"] = GroupSet(groups.groups, groups.tokenizer, bare.encoding)
+        path = self.reference_cache / f"{_fingerprint(model, self.trainer, wanted)}.pt"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Whoever comes first scores, and the others find the file: once per node, or once for all where
+            # nodes share the folder. No collective operation waits meanwhile, so none runs into its limit.
+            with FileLock(path.with_suffix(".lock")):
+                if not path.exists():
+                    rows = self.datamodule.eval_batch_size
+                    scores = {
+                        name: score_groups(model, self.trainer, part, rows, f"reference pass, {name}")
+                        for name, part in wanted.items()
+                    }
+                    AtomicCheckpointIO().save_checkpoint(scores, path)
+        log.info("reference scores: %s", path)
+        return read_archive(path)
 
     def reference_model(self) -> QAModel:
-        """The model that `reference` names.
-
-        Raises:
-            ValueError: it reads other tokens, has other boundaries, or is not there.
-        """
+        """The model that `reference` names. ValueError where it is not there, or reads other tokens."""
         if not self.reference_path:
             return self.model
         model, info = load(self.reference_path, QAModel)
@@ -181,7 +193,7 @@ class LEIModule(QAModule):
             self.log("train/loss/span", span)
         assert batch.groups is not None
         groups = batch.groups
-        self.reference = self.reference.to(self.device)
+        self.reference = Reference(*(scores.to(self.device) for scores in self.reference))
         output = self.loss(
             self.group_log_probs(groups),
             groups.advice_class_B,
@@ -193,76 +205,6 @@ class LEIModule(QAModule):
             self.log(f"train/loss/{name}", output.terms[name])
         self.log("train/loss/total", output.total, prog_bar=True)
         return output.total
-
-
-def reference_pass(
-    model: QAModel,
-    trainer: pl.Trainer,
-    groups: GroupSet,
-    bare: GroupSet,
-    *,
-    target: str,
-    ties_count: bool,
-    rows_per_batch: int,
-    cache: Path,
-) -> Reference:
-    """Score `bare` with the weights as they are now, or read the scores from the cache.
-
-    Dominance comes from the unadvised groups (LEI's paper): the sign of the mean pair score over the
-    templates of a pair and an attribute. Anchors come from the unadvised groups or from the same advised
-    ones, by `target`.
-
-    Args:
-        model: the reference.
-        trainer: knows device and precision.
-        groups: the training groups.
-        bare: their questions without advice, in more templates perhaps; it says how the model reads.
-        target: `no_advice` or `same_advice`.
-        ties_count: whether dominance matters, so that subjects which tie are told.
-        rows_per_batch: rows that are scored together.
-        cache: folder of the scores.
-    """
-    path = cache / f"{_fingerprint(model, trainer, groups, bare, target)}.pt"
-    if not path.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        # Whoever comes first scores, and the others find the file: once per node, or once for all where nodes
-        # share the folder. No collective operation waits meanwhile, so none runs into its time limit.
-        with FileLock(path.with_suffix(".lock")):
-            if not path.exists():
-                scores = {"unadvised": score_groups(model, trainer, bare, rows_per_batch, "reference pass")}
-                if target == "same_advice":
-                    advised = groups
-                    if bare.encoding != groups.encoding:
-                        advised = GroupSet(groups.groups, groups.tokenizer, bare.encoding)
-                    what = "reference pass, advised"
-                    scores["advised"] = score_groups(model, trainer, advised, rows_per_batch, what)
-                AtomicCheckpointIO().save_checkpoint(scores, path)
-    log.info("reference scores: %s", path)
-    scores = read_archive(path)
-    row = {group.unadvised_key: i for i, group in enumerate(bare.groups)}
-    bare_log_prob = scores["unadvised"]
-    anchors = scores.get("advised")
-    if anchors is None:
-        anchors = bare_log_prob[[row[group.unadvised_key] for group in groups.groups]]
-    dominant = dominant_subjects(groups, bare, bare_log_prob.double().mean(-1).exp())
-    if ties_count and (ties := int(dominant.tie_N.sum())):
-        log.warning("%d groups whose subjects tie exactly: the first counts as dominant", ties)
-    return Reference(anchors.float(), pushed_subject(dominant.index_N))
-
-
-def dominant_subjects(groups: GroupSet, bare: GroupSet, score_MVS: Tensor) -> DominantSubject:
-    """The subject (0 or 1) that each group's pair prefers for its attribute, before any fine-tuning.
-
-    Args:
-        groups: the N groups that are asked about.
-        bare: M groups without advice, of the same pairs and attributes, each template once.
-        score_MVS: their scores S, shape (M, 4, 2), float64.
-    """
-    subject_MS, attribute_M = map(torch.from_numpy, (bare.ids.subject_NS, bare.ids.attribute_N))
-    # Both sets have the same subjects and attributes, hence the same numbers for them.
-    subject_NS, attribute_N = map(torch.from_numpy, (groups.ids.subject_NS, groups.ids.attribute_N))
-    c_M = group_scores.score_groups(score_MVS).c_N
-    return dominant_subject(c_M, subject_MS, attribute_M, subject_NS, attribute_N)
 
 
 def score_groups(
@@ -288,16 +230,15 @@ def score_groups(
     return result.unflatten(0, (-1, 4))
 
 
-def _fingerprint(model: QAModel, trainer: pl.Trainer, groups: GroupSet, bare: GroupSet, target: str) -> str:
-    digest = hashlib.sha256(fingerprint(model).encode())
+def _fingerprint(model: QAModel, trainer: pl.Trainer, wanted: Mapping[str, GroupSet]) -> str:
+    digest, bare = hashlib.sha256(fingerprint(model).encode()), wanted["unadvised"]
     options = {
-        "target": target,
         "encoding": asdict(bare.encoding),
         "heads": model.head_options,
         "precision": str(trainer.precision),
         "tokenizer": tokenizer_files(bare.tokenizer),
     }
     digest.update(json.dumps(options, sort_keys=True).encode())
-    for group in chain(groups.groups if target == "same_advice" else (), bare.groups):
-        digest.update(repr(group).encode())
+    for name, part in wanted.items():
+        digest.update(f"{name} {part.groups!r}".encode())
     return digest.hexdigest()[:32]

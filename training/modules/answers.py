@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat, NonNegativeInt
 from torch import Tensor
 
 from data_modules.batching.decoding import Answer, decode_typed_answers
@@ -25,21 +26,17 @@ from training.modules.qa import QAModule, questions_of
 
 log = logging.getLogger(__name__)
 
-PAPER_LEARNING_RATE = {"roberta": 1e-5}
-PAPER_WARMUP = {"xlnet": 3000}
-"""Faithfulness spec 3; the other encoders take BERT's 3e-5 and 2000."""
-
 
 class AnswerModule(QAModule):
     """Span, yes, no and unknown as one decision, with the rationale tagged beside it.
 
+    The heads of encoders are `rationale`, which tag the rationale and attend over the tagged states (the
+    papers' BERT and RoBERTa); XLNet's are `xlnet`, its span heads with unknown, yes, no, number and option.
+    A decoder has none: it learns to write yes, no, unknown or the answer.
+
     Args:
         backbone: Encoder and starting weights; linked from the top-level `backbone`. A `.ckpt` of a plain
             QA model keeps its span head.
-        heads: `rationale` tags the rationale and attends over the tagged states (the papers' BERT and
-            RoBERTa), `xlnet` adds unknown, yes, no, number and option to XLNet's span heads; `auto` goes by
-            the architecture. A decoder has no heads: it learns to write yes, no, unknown or
-            the answer, and what follows about heads means nothing to it.
         rationale_weight: Weight of the rationale tagging loss; `rationale` heads only.
         cls_source: What stands for the whole row in the `rationale` heads: the classification token's last
             hidden state (the paper's equation), or the pooler's output (the authors' code).
@@ -47,7 +44,7 @@ class AnswerModule(QAModule):
             equations), or all but padding (the authors' code).
         denominator: What the rationale loss is divided by: the number of tagged `tokens`, or all `positions`,
             batch x `data.encoding.max_length` (the authors' code).
-        learning_rate: Peak of the linear schedule; by default the paper's 3e-5, for RoBERTa 1e-5.
+        learning_rate: Peak of the linear schedule; null is the paper's 3e-5, for RoBERTa 1e-5 (spec 3).
         weight_decay: Of weights; biases and normalisation weights are not decayed.
         warmup_steps: Steps in which the rate rises from 0; null goes by `warmup_ratio`.
         warmup_ratio: Share of all steps in which it does; null is the paper's number, 2000, for XLNet 3000,
@@ -61,26 +58,21 @@ class AnswerModule(QAModule):
         self,
         *,
         backbone: Backbone,
-        heads: Literal["auto", "rationale", "xlnet"] = "auto",
         rationale_weight: float = 5.0,
         cls_source: ClsSource = "hidden",
         tagged: Tagged = "story",
         denominator: Literal["tokens", "positions"] = "tokens",
-        learning_rate: float | None = None,
-        weight_decay: float = 0.01,
-        warmup_steps: int | None = None,
-        warmup_ratio: float | None = None,
+        learning_rate: NonNegativeFloat | None = None,
+        weight_decay: NonNegativeFloat = 0.01,
+        warmup_steps: NonNegativeInt | None = None,
+        warmup_ratio: ClosedUnitInterval | None = None,
     ) -> None:
-        if heads == "auto":
-            heads = "xlnet" if backbone.architecture == "xlnet" else "rationale"
-        self.answer_heads = "causal" if backbone.causal else heads
-        if warmup_steps is not None and warmup_steps < 0:
-            raise ValueError(f"model.warmup_steps must not be negative, got {warmup_steps}")
-        self.head_options: dict[str, Any] = {}
-        if self.answer_heads == "rationale":
-            self.head_options = {"cls_source": cls_source, "tagged": tagged}
+        own = "xlnet" if backbone.architecture == "xlnet" else "rationale"
+        self.answer_heads = "causal" if backbone.causal else own
+        rationale = self.answer_heads == "rationale"
+        self.head_options: dict[str, Any] = {"cls_source": cls_source, "tagged": tagged} if rationale else {}
         if learning_rate is None:
-            learning_rate = PAPER_LEARNING_RATE.get(backbone.architecture, 3e-5)
+            learning_rate = 1e-5 if backbone.architecture == "roberta" else 3e-5
         if self.answer_heads == "xlnet":
             self.max_answer_tokens = 16  # the paper's, as the 30 of the others
         super().__init__(
@@ -92,16 +84,14 @@ class AnswerModule(QAModule):
         self.rationale_weight = rationale_weight
         self.denominator: Literal["tokens", "positions"] = denominator
         if warmup_steps is None and warmup_ratio is None:
-            warmup_steps = PAPER_WARMUP.get(backbone.architecture, 2000)
+            warmup_steps = 3000 if backbone.architecture == "xlnet" else 2000
         self.fixed_warmup = warmup_steps
 
     def starting_model(self, backbone: Backbone) -> QAModel:
         """Encoder, span head and the heads for answer types; or a decoder."""
         if backbone.causal:
             return super().starting_model(backbone)
-        model = start(backbone, heads_class(self.answer_heads), **self.head_options)
-        assert isinstance(model, AnswerModel)
-        return model
+        return cast(AnswerModel, start(backbone, heads_class(self.answer_heads), **self.head_options))
 
     def warmup_steps(self, total: int) -> int:
         """The configured number or share, or the paper's number; a warning where the run is no longer."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytorch_lightning as pl
+from jsonargparse.typing import NonNegativeFloat
 from torch import Tensor
 
 from data_modules.batching.sets import ChoiceBatch
@@ -17,8 +17,6 @@ from models.backbones import Backbone
 from models.checkpoint import start
 from models.heads.causal import CausalModel
 from models.heads.choice import ChoiceModel, Pooling
-from training.callbacks.eval_sets import EvalSetMetrics
-from training.callbacks.predictions import PredictionWriter
 from training.modules.fine_tuning import FineTuning
 
 
@@ -47,25 +45,18 @@ class ChoiceModule(FineTuning):
         self,
         *,
         backbone: Backbone,
-        learning_rate: float = 2e-5,
-        weight_decay: float = 0.01,
+        learning_rate: NonNegativeFloat = 2e-5,
+        weight_decay: NonNegativeFloat = 0.01,
         pooling: Pooling = "masked",
-        gap_weight: float = 0.0,
+        gap_weight: NonNegativeFloat = 0.0,
         **options: Any,
     ) -> None:
-        if not gap_weight >= 0:
-            raise ValueError(f"model.gap_weight must not be negative, got {gap_weight}")
         model: ChoiceModel | CausalModel
         if backbone.causal:
             model = start(backbone, CausalModel, likelihood=backbone.likelihood)
         else:
             model = start(backbone, ChoiceModel, pooling=pooling)
-        super().__init__(
-            model,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            **options,
-        )
+        super().__init__(model, learning_rate=learning_rate, weight_decay=weight_decay, **options)
         self.gap_weight = gap_weight
 
     @property
@@ -116,10 +107,3 @@ class ChoiceModule(FineTuning):
         logits_BN = self.logits(batch)
         loss_B = choice_cross_entropy(logits_BN, batch.label_B)
         return {"logits_BN": logits_BN, "loss_B": loss_B}
-
-    test_step = validation_step
-    predict_step = validation_step
-
-    def configure_callbacks(self) -> list[pl.Callback]:
-        """Metrics of every evaluation set, and files of predictions."""
-        return [EvalSetMetrics(), PredictionWriter()]

@@ -7,11 +7,14 @@ from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch
+from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat
 from torch import nn
 
 from data_modules.encoding.tokenizers import tokenizer_files
 from models.backbones import ADAPTER_OPTIONS, CheckpointError, EncoderModel, same_adapter
 from models.checkpoint import KEY, describe
+from training.callbacks.eval_sets import EvalSetMetrics
+from training.callbacks.predictions import PredictionWriter
 from training.stopping.finite_loss import refuse_diverged
 
 PRETRAINING_ONLY = "mask_emb"
@@ -38,17 +41,13 @@ class FineTuning(pl.LightningModule):
         self,
         model: EncoderModel,
         *,
-        learning_rate: float,
-        weight_decay: float,
-        warmup_ratio: float = 0.1,
+        learning_rate: NonNegativeFloat,
+        weight_decay: NonNegativeFloat,
+        warmup_ratio: ClosedUnitInterval = 0.1,
         schedule: Literal["linear", "constant"] = "linear",
         adam_eps: float = 1e-8,
     ) -> None:
         super().__init__()
-        if not 0 <= learning_rate < float("inf"):
-            raise ValueError(f"model.learning_rate must be a number from 0 on, got {learning_rate}")
-        if not 0 <= warmup_ratio <= 1:
-            raise ValueError(f"model.warmup_ratio must lie in 0 .. 1, got {warmup_ratio}")
         self.model = model
         self.strict_loading = not model.adapter.get("base")  # whose weights are there already
         self.learning_rate, self.weight_decay, self.warmup_ratio = learning_rate, weight_decay, warmup_ratio
@@ -85,6 +84,16 @@ class FineTuning(pl.LightningModule):
     def check_data(self, stage: str) -> None:
         """ValueError for data that this module cannot use."""
 
+    def configure_callbacks(self) -> list[pl.Callback]:
+        """Metrics of every evaluation set, and files of predictions."""
+        return [EvalSetMetrics(), PredictionWriter()]
+
+    def test_step(self, *batch: Any) -> dict[str, Any]:
+        """What the callbacks need of a batch, as in validation."""
+        return self.validation_step(*batch)
+
+    predict_step = test_step
+
     def configure_model(self) -> None:
         """Share the model out over processes, where the strategy is `fsdp`."""
         if self.device_mesh is not None:
@@ -114,21 +123,20 @@ class FineTuning(pl.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """CheckpointError where weights would go beside other ones than those that they were trained with."""
-        found = checkpoint.get(KEY, {}).get("adapter", {})
-        if not same_adapter(found, self.model.adapter):
+        found, own = checkpoint.get(KEY, {}).get("adapter", {}), self.model.adapter
+        if not same_adapter(found, own):
             one, other = (
                 ", ".join(f"{name}={value}" for name, value in adapter.items() if name in ADAPTER_OPTIONS)
-                or "none"
-                for adapter in (found, self.model.adapter)
+                for adapter in (found, own)
             )
             raise CheckpointError(
-                f"ckpt_path: its adapter (backbone.lora_*) is {one}, the configuration's {other}"
+                f"ckpt_path: its adapter (backbone.lora_*) is {one or 'none'}, the configuration's "
+                f"{other or 'none'}"
             )
-        own = self.model.adapter.get("digest")
-        if found.get("digest", own) != own:
+        if found.get("digest") != own.get("digest"):
             raise CheckpointError(
-                f"ckpt_path: its adapter was trained on other weights than {self.model.adapter['base']} has "
-                "now; put those of then back, or start over"
+                f"ckpt_path: its adapter was trained on other weights than {own['base']} has now; put those "
+                "of then back, or start over"
             )
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -157,6 +165,6 @@ def decay_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]
     plain: list[nn.Parameter] = []
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
-            bias = name.rsplit(".", 1)[-1].endswith("bias")
-            (plain if bias or id(parameter) in normalisation else decayed).append(parameter)
+            kept = name.endswith("bias") or id(parameter) in normalisation
+            (plain if kept else decayed).append(parameter)
     return [{"params": decayed, "weight_decay": weight_decay}, {"params": plain, "weight_decay": 0.0}]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from jsonargparse.typing import NonNegativeFloat
 from torch import Tensor
 
 from data_modules.batching.sets import TrainBatch
@@ -38,8 +39,8 @@ class PlantedModule(QAModule):
         preference: float = 0.9,
         planted_seed: int | None = None,
         planted_scope: Scope = "category",
-        learning_rate: float = 1e-4,
-        weight_decay: float = 0.0,
+        learning_rate: NonNegativeFloat = 1e-4,
+        weight_decay: NonNegativeFloat = 0.0,
         **options: Any,
     ) -> None:
         super().__init__(backbone=backbone, learning_rate=learning_rate, weight_decay=weight_decay, **options)
@@ -54,11 +55,8 @@ class PlantedModule(QAModule):
         super().setup(stage)
         if stage != "fit":
             return
-        groups = self.datamodule.train_set.groups
-        if groups is None:
-            raise ValueError("data.train_groups: planting needs groups to train on")
-        preferred = [preferred_subject(g, self.planted_seed, self.planted_scope) for g in groups.groups]
-        self.preferred_N = torch.tensor(preferred)
+        groups, how = self.training_groups.groups, (self.planted_seed, self.planted_scope)
+        self.preferred_N = torch.tensor([preferred_subject(group, *how) for group in groups])
 
     def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
         """The planted cross-entropy, plus that of ordinary questions."""

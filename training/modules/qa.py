@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-import pytorch_lightning as pl
 import torch
+from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat
 from torch import Tensor
 
 from data_modules.batching.decoding import Answer, decode_answers, written_answers
+from data_modules.batching.group_set import GroupSet
 from data_modules.batching.sets import GroupBatch, PairBatch, QABatch, QASet, TrainBatch
 from losses.span import span_cross_entropy, written_answer_loss
+from metrics.shift import pair_cosines
 from models.backbones import Backbone
 from models.checkpoint import heads_class, start
-from models.heads.span import QAModel, QAOutput, SpanModel, SpanPrediction
-from training.callbacks.eval_sets import EvalSetMetrics
-from training.callbacks.predictions import PredictionWriter
+from models.heads.span import QAModel, QAOutput, SpanModel
 from training.modules.fine_tuning import FineTuning
 
 # mypy takes MYPY for True; a block under TYPE_CHECKING jsonargparse would execute.
@@ -47,9 +47,9 @@ class QAModule(FineTuning):
         self,
         *,
         backbone: Backbone,
-        learning_rate: float = 3e-5,
-        weight_decay: float = 0.01,
-        warmup_ratio: float = 0.1,
+        learning_rate: NonNegativeFloat = 3e-5,
+        weight_decay: NonNegativeFloat = 0.01,
+        warmup_ratio: ClosedUnitInterval = 0.1,
     ) -> None:
         super().__init__(
             self.starting_model(backbone),
@@ -85,6 +85,14 @@ class QAModule(FineTuning):
                     "training.modules.answers.AnswerModule (experiments coqa_ot, ...)"
                 )
 
+    @property
+    def training_groups(self) -> GroupSet:
+        """The groups to train on; ValueError where there are none."""
+        groups: GroupSet | None = self.datamodule.train_set.groups
+        if groups is None:
+            raise ValueError(f"data.train_groups: {type(self).__name__} needs groups to train on")
+        return groups
+
     def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
         """Mean cross-entropy of start and end."""
         loss = self.span_loss(questions_of(batch))
@@ -105,40 +113,19 @@ class QAModule(FineTuning):
         and E is 1."""
         return self.model.group_log_probs(batch.inputs, batch.context_BT, batch.candidate_BVSE)
 
-    def predict_spans(self, batch: QABatch) -> SpanPrediction:
-        """The best span of every window."""
-        assert isinstance(self.model, SpanModel)
-        return self.model.predict_spans(batch.inputs, batch.context_BT, batch.cls_B, self.max_answer_tokens)
-
-    def written(self, decoder: CausalModel, batch: QABatch) -> list[str]:
-        """What a decoder answers."""
-        from data_modules.encoding.prompts import around_answer  # encoders do without it
-
-        tokenizer = self.datamodule.tokenizer
-        _, ends = around_answer(tokenizer, self.encoding.prompts.chat)
-        return decoder.write(batch.inputs, batch.start_B, self.max_answer_tokens, tokenizer, ends)
-
     def decode(self, data: QASet, batch: QABatch, outputs: Mapping[str, Any]) -> Iterator[Answer]:
         """The answers of a batch, from what `validation_step` returned for it."""
         if "texts" in outputs:
             return written_answers(data, batch.feature_B, outputs["texts"])
         return decode_answers(data, batch, *outputs["spans"])
 
-    def watched_layers(self) -> int:
-        """Of how many layers the embedding shift is measured: the last, or the embeddings and every layer."""
-        every = self.datamodule.interventions.layers == "all"
-        return self.model.config.num_hidden_layers + 1 if every else 1
-
     def pair_cosines(self, batch: PairBatch) -> dict[str, Tensor]:
-        """Cosine similarities of a batch of pairs, of states in float32: `cls_cos_BL` and `token_cos_PL`."""
-        from metrics.shift import pair_cosines  # only where embeddings are watched
-
-        layers = self.watched_layers()
+        """Cosine similarities of pairs, of states of the last layer: `cls_cos_BL` and `token_cos_PL`."""
         # In float32 whatever the precision of training: bfloat16 keeps three digits of a state, and cosines
         # crowd at 1.
         with torch.autocast(batch.row_P.device.type, enabled=False):
             original, variant = (
-                self.model.hidden_states(half.inputs)[-layers:] for half in (batch.original, batch.variant)
+                self.model.hidden_states(half.inputs)[-1:] for half in (batch.original, batch.variant)
             )
         cls, common = (batch.original.cls_B, batch.variant.cls_B), (batch.original_P, batch.variant_P)
         cls_cos_BL, token_cos_PL = pair_cosines(original, variant, *cls, *common, batch.row_P)
@@ -156,17 +143,18 @@ class QAModule(FineTuning):
         return self.answer_step(batch)
 
     def answer_step(self, batch: QABatch) -> dict[str, Any]:
-        """What `decode` needs of a batch of questions."""
+        """What `decode` needs of a batch of questions: spans in tokens of the unpadded row, or texts."""
+        longest = self.max_answer_tokens
         if self.decoder is not None:
-            return {"texts": self.written(self.decoder, batch)}
-        return {"spans": self.predict_spans(batch)}
+            from data_modules.encoding.prompts import around_answer  # encoders do without it
 
-    test_step = validation_step
-    predict_step = validation_step
-
-    def configure_callbacks(self) -> list[pl.Callback]:
-        """Metrics of every evaluation set, and files of predictions."""
-        return [EvalSetMetrics(), PredictionWriter()]
+            tokenizer = self.datamodule.tokenizer
+            _, ends = around_answer(tokenizer, self.encoding.prompts.chat == "always")
+            return {"texts": self.decoder.write(batch.inputs, batch.start_B, longest, tokenizer, ends)}
+        assert isinstance(self.model, SpanModel)
+        spans = self.model.predict_spans(batch.inputs, batch.context_BT, batch.cls_B, longest)
+        shift_B = batch.shift_B
+        return {"spans": spans._replace(start_B=spans.start_B - shift_B, end_B=spans.end_B - shift_B)}
 
 
 def questions_of(batch: TrainBatch) -> QABatch:

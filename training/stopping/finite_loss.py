@@ -27,25 +27,21 @@ class FiniteLoss(pl.Callback):
     a bad batch is skipped: only bad losses in all of those batches are an end.
     """
 
-    def __init__(self) -> None:
-        self.bad: Tensor | None = None
-        """Whether a loss since the last look (where they are scaled: every one) was not finite."""
+    bad: Tensor | None = None
+    """Whether a loss since the last look (where they are scaled: every one) was not finite."""
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Note whether the loss is a number; look where that is cheap."""
-        loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
         scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
-        if isinstance(loss, Tensor):
-            bad = ~loss.detach().isfinite().all()
-            if self.bad is not None:
-                bad = bad & self.bad if scaled else bad | self.bad
-            self.bad = bad
+        bad = ~outputs["loss"].detach().isfinite()
+        if self.bad is not None:
+            bad = bad & self.bad if scaled else bad | self.bad
+        self.bad = bad
         cheap = pl_module.device.type == "cpu" and trainer.world_size == 1 and not scaled
         if cheap or (batch_idx + 1) % (trainer.log_every_n_steps or 1) == 0:
-            found = self.bad is not None and bool(self.bad)
-            if trainer.strategy.reduce_boolean_decision(found, all=False):
+            if trainer.strategy.reduce_boolean_decision(bool(bad), all=False):
                 raise diverged(trainer, "the loss is")
             self.bad = None
 

@@ -2,9 +2,8 @@
 happened.
 
 It is written between two batches (every few minutes or steps, after a validation, and when the run is told to
-stop) and when an epoch ends. Lightning can go on from both, but counts batches and epochs differently in
-each, and in some cases wrongly (an epoch that `max_steps` cut short). Here every checkpoint says the same:
-k batches of this epoch are done with all that belongs to them, or the epoch is.
+stop) and when an epoch ends. Lightning counts batches and epochs differently in each case, and sometimes
+wrongly. Here every checkpoint says: k batches of this epoch are done with all that belongs to them, or it is.
 """
 
 from __future__ import annotations
@@ -24,13 +23,11 @@ import torch
 from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.utilities import rank_zero_info
 
-KEY = "resume"
-"""Where our part of the loops' state lies in a checkpoint."""
 SavePoint = Literal["", "validated", "between batches", "after validation", "epoch done", "epoch cut short"]
 
 
 class Stopped(SystemExit):
-    """A run that was told to stop, and did in good order; its exit code is the one shells give the signal."""
+    """A run that was told to stop, and did; its exit code is the one that shells give the signal."""
 
     def __init__(self, signum: int) -> None:
         # Lightning's launcher takes any other exit code of a child for a failure, and kills the run.
@@ -39,8 +36,9 @@ class Stopped(SystemExit):
 
 
 class LastCheckpoint(Checkpoint):
-    """Writes `last.ckpt`, and ends the run there when SIGTERM or Ctrl-C tells it to stop; at a second Ctrl-C it
-    ends at once. Several processes agree every `log_every_n_steps` batches: a GPU has to be waited for.
+    """Writes `last.ckpt`, and ends the run there at SIGTERM or Ctrl-C; a second Ctrl-C ends it at once.
+
+    Several processes agree every `log_every_n_steps` batches, because a GPU has to be waited for.
 
     Args:
         every_n_steps: Rewrite it after so many optimizer steps; 0: not by steps.
@@ -48,9 +46,6 @@ class LastCheckpoint(Checkpoint):
     """
 
     def __init__(self, *, every_n_steps: int, every_minutes: float) -> None:
-        for name, value in (("every_n_steps", every_n_steps), ("every_minutes", every_minutes)):
-            if value < 0:
-                raise ValueError(f"run.save_{name} must not be negative, got {value}")
         self.every_n_steps, self.every_s = every_n_steps, 60 * every_minutes
         self.path: Path | None = None
         self.save_point: SavePoint = ""
@@ -135,10 +130,6 @@ class LastCheckpoint(Checkpoint):
         done = trainer.fit_loop.epoch_loop._num_ready_batches_reached()
         self._save(trainer, "epoch done" if done else "epoch cut short")
 
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Nothing is left to save: a signal ends the process at once."""
-        self.deferred = False
-
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
     ) -> None:
@@ -162,13 +153,13 @@ class LastCheckpoint(Checkpoint):
         if not point:  # ModelCheckpoint saves, after validation or when an epoch is done
             point = "epoch done" if epoch["processed"] == epoch["ready"] else "validated"
         consistent_counters(fit_loop, point, trainer.accumulate_grad_batches)
-        checkpoint[KEY] = {"processes": trainer.world_size}
+        checkpoint["processes"] = trainer.world_size
 
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Count batches as this number of processes does."""
-        before = checkpoint.get(KEY, {}).get("processes", trainer.world_size)
+        before = checkpoint.get("processes", trainer.world_size)
         if before != trainer.world_size and trainer.state.fn == "fit":
             rank_zero_info(
                 f"the checkpoint was written by {before} processes, here are {trainer.world_size}: the epoch "
@@ -180,12 +171,11 @@ class LastCheckpoint(Checkpoint):
             progress["is_last_batch"] = False
 
     def _save(self, trainer: pl.Trainer, save_point: SavePoint) -> None:
-        if self.path is None:
-            return
-        self.save_point = save_point
-        trainer.save_checkpoint(self.path)
-        self.save_point = ""
-        self.saved_step, self.saved_at, self.wanted = trainer.global_step, time.monotonic(), False
+        if self.path is not None:
+            self.save_point = save_point
+            trainer.save_checkpoint(self.path)
+            self.save_point = ""
+            self.saved_step, self.saved_at, self.wanted = trainer.global_step, time.monotonic(), False
 
 
 def consistent_counters(fit_loop: dict[str, Any], save_point: SavePoint, accumulation: int) -> None:
@@ -199,36 +189,30 @@ def consistent_counters(fit_loop: dict[str, Any], save_point: SavePoint, accumul
             done", "epoch cut short" (by max_steps, say): the epoch has begun to count as processed.
         accumulation: batches of a step; gradients of half a step are not saved, so its batches come again.
     """
+    if save_point == "validated":
+        return
     batches, epochs = fit_loop["epoch_loop.batch_progress"], fit_loop["epoch_progress"]
-    if save_point in ("between batches", "after validation"):
-        _set_batches(fit_loop, batches["current"]["processed"])
-        if save_point == "after validation":
-            fit_loop["epoch_loop.state_dict"]["_batches_that_stepped"] -= 1
-    elif save_point == "epoch done":
+    done, total = (batches[counted]["processed"] for counted in ("current", "total"))
+    if save_point.startswith("epoch"):
         for counts in (epochs["total"], epochs["current"]):
+            counts["processed"] -= save_point == "epoch cut short"
             counts["completed"] = counts["processed"]
-        _set_batches(fit_loop, 0)
-    elif save_point == "epoch cut short":
-        for counts in (epochs["total"], epochs["current"]):
-            counts["processed"] -= 1
-            counts["completed"] = counts["processed"]
-        batches["total"]["processed"] -= batches["current"]["processed"] % accumulation
-        _set_batches(fit_loop, batches["current"]["processed"] // accumulation * accumulation)
-
-
-def _set_batches(fit_loop: dict[str, Any], done: int) -> None:
-    """`done` batches of this epoch, all finished."""
-    progress = fit_loop["epoch_loop.batch_progress"]
-    for counts, value in ((progress["total"], progress["total"]["processed"]), (progress["current"], done)):
-        counts.update(dict.fromkeys(counts, value))
-    progress["is_last_batch"] = False
+    if save_point == "epoch done":
+        done = 0
+    else:
+        total, done = total - done % accumulation, done - done % accumulation
+    if save_point == "after validation":
+        fit_loop["epoch_loop.state_dict"]["_batches_that_stepped"] -= 1
+    batches["total"].update(dict.fromkeys(batches["total"], total))
+    batches["current"].update(dict.fromkeys(batches["current"], done))
+    batches["is_last_batch"] = False
 
 
 class BatchSeed(pl.Callback):
     """Seeds torch before every training batch from (seed, epoch, batch).
 
-    A run that was interrupted draws the same dropout masks as one that was not, and no generator's state has to
-    be stored. Batches are numbered over all processes, so each draws its own.
+    A run that was interrupted draws the same dropout masks as one that was not, without a generator's state
+    in its checkpoints. Batches are numbered over all processes, so each draws its own.
 
     Args:
         seed: of the run.

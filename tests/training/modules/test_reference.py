@@ -53,12 +53,14 @@ def test_the_cache_serves_the_same_run_and_no_other(
 ) -> None:
     first, _ = fit(commands, tmp_path)
     again, _ = fit(commands, tmp_path)
-    assert [what for what, *_ in scored] == ["reference pass"]
+    assert [what for what, *_ in scored] == ["reference pass, unadvised"]
     assert torch.equal(first.log_prob_NVSE, again.log_prob_NVSE)
     fit(commands, tmp_path, "--seed_everything=1")  # other weights
     fit(commands, tmp_path, "--data.encoding.max_length=100")  # other rows
     fit(commands, tmp_path, "--model.irrelevant_target=same_advice")
-    assert [what for what, *_ in scored[1:]] == ["reference pass"] * 3 + ["reference pass, advised"]
+    assert [what for what, *_ in scored[1:]] == ["reference pass, unadvised"] * 3 + [
+        "reference pass, advised"
+    ]
     assert len(list(tmp_path.glob("*.pt"))) == 4
     assert not list(tmp_path.glob("*.tmp"))
 
