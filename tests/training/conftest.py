@@ -52,6 +52,14 @@ def failing(**options: object) -> str:
     return f"--trainer.callbacks+={{class_path: {path}, init_args: {json.dumps(options)}}}"
 
 
+def lei(commands: Commands, version: str, *flags: str, architecture: str = "llama") -> Path:
+    """Two epochs of the group losses; the folder of the run."""
+    few = ("--model.learning_rate=1e-3", "--trainer.max_epochs=2", "--data.groups_per_class=4")
+    cache = f"--model.reference_cache={commands.root.parent / 'reference'}"
+    train(commands.of("fit", "lei_few_shot", architecture, f"--run.version={version}", cache, *few, *flags))
+    return commands.root / "lei_few_shot" / version
+
+
 def metrics_of(home: Path) -> dict[str, float]:
     """metrics.json of a run."""
     found: dict[str, float] = json.loads((home / "metrics.json").read_text())

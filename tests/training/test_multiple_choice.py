@@ -60,11 +60,6 @@ def choosing(commands: Commands, tmp_path: Path) -> Choosing:
     return Choosing(commands, tmp_path)
 
 
-def weights(path: Path) -> dict[str, torch.Tensor]:
-    found: dict[str, torch.Tensor] = torch.load(path, weights_only=True)["state_dict"]
-    return found
-
-
 def test_a_run_from_fit_to_resume(choosing: Choosing) -> None:
     architecture = "xlnet"  # which pads on the left
     fit = choosing.of("fit", architecture, "--ckpt_path=auto")
@@ -74,9 +69,6 @@ def test_a_run_from_fit_to_resume(choosing: Choosing) -> None:
     assert after_fit["val/choices/n"] == choosing.watched
     assert after_fit["val/choices/pairs/n"] == choosing.watched
     assert 0 <= after_fit["val/choices/accuracy"] <= 1
-    read = json.loads((home / "environment.json").read_text())
-    assert read["data"].keys() == {str(choosing.train), str(choosing.dev)}
-    assert all(len(digest) == 64 for digest in read["data"].values())
     last = home / "checkpoints" / "last.ckpt"
     assert torch.load(last, weights_only=True)["interventune"]["heads"] == "choice"
 
@@ -125,18 +117,6 @@ def test_a_decoder_learns_to_choose_as_it_is_asked(choosing: Choosing) -> None:
     assert QuestionCheckpoint(str(last), Asking(device="cpu")).encoding.max_length == 64
 
 
-def test_a_stop_leaves_no_trace(choosing: Choosing) -> None:
-    """Half an epoch, then the rest: the weights of a run that went through."""
-    flags = ("--model.learning_rate=1e-3", "--model.schedule=constant", "--trainer.max_epochs=2")
-    train(choosing.of("fit", "bert", *flags, "--run.version=whole"))
-    for steps in (3, -1):
-        stop = (f"--trainer.max_steps={steps}", "--run.version=cut", "--ckpt_path=auto")
-        train(choosing.of("fit", "bert", *flags, *stop))
-    home = choosing.root / "multiple_choice"
-    whole, cut = (weights(home / version / "checkpoints" / "last.ckpt") for version in ("whole", "cut"))
-    assert all(torch.equal(whole[key], cut[key]) for key in whole)
-
-
 def test_the_authors_settings_train(choosing: Choosing) -> None:
     """All that the parity experiment sets, on a model of a few weights."""
     arguments = choosing.of("fit", "roberta", "--model.learning_rate=1e-3")
@@ -152,25 +132,20 @@ def test_the_authors_settings_train(choosing: Choosing) -> None:
         assert (group["lr"], group["eps"], group["weight_decay"]) == (1e-3, 1e-7, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
+def test_mistakes_are_one_line(choosing: Choosing) -> None:
+    questions = ["--data=data_modules.questions_data.QuestionsDataModule", "--data.train_qa=stories:dev"]
+    for flags, said in (
         (["--data.train_choices=[]"], "data.train_choices"),
         (["--data.choices.encoding.max_length=1000"], "data.choices.encoding.max_length"),
         (["--model.pooling=parity"], "data.choices.encoding.padding"),
-        (["--data=data_modules.questions_data.QuestionsDataModule", "--data.train_qa=stories:dev"], "Choice"),
+        (questions, "Choice"),
         (["--model=training.modules.qa.QAModule"], "ChoiceModule"),
-    ],
-)
-def test_mistakes_are_one_line(flags: list[str], said: str, choosing: Choosing) -> None:
-    refused("training", choosing.of("fit", "bert", *flags), said)
+    ):
+        refused("training", choosing.of("fit", "bert", *flags), said)
 
 
 def test_a_choice_checkpoint_goes_nowhere_else(choosing: Choosing) -> None:
     train(choosing.of("fit", "bert", "--trainer.max_steps=1"))
     ckpt = choosing.root / "multiple_choice" / "version_0" / "checkpoints" / "last.ckpt"
-    for arguments in (
-        ("validate", "squad", "bert", f"--ckpt_path={ckpt}"),
-        ("fit", "squad", "bert", f"--backbone.checkpoint={ckpt}"),
-    ):
-        refused("training", choosing.commands.of(*arguments), "'span'")
+    for flag in (f"--ckpt_path={ckpt}", f"--backbone.checkpoint={ckpt}"):
+        refused("training", choosing.commands.of("fit", "squad", "bert", flag), "'span'")

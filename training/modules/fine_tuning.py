@@ -50,8 +50,9 @@ class FineTuning(pl.LightningModule):
         super().__init__()
         self.model = model
         self.strict_loading = not model.adapter.get("base")  # whose weights are there already
-        self.learning_rate, self.weight_decay, self.warmup_ratio = learning_rate, weight_decay, warmup_ratio
-        self.schedule, self.adam_eps = schedule, adam_eps
+        # Plain numbers: jsonargparse's are of types that a checkpoint may not hold.
+        self.learning_rate, self.weight_decay = float(learning_rate), float(weight_decay)
+        self.warmup_ratio, self.schedule, self.adam_eps = warmup_ratio, schedule, adam_eps
         for name, parameter in model.named_parameters():
             if name.endswith(PRETRAINING_ONLY):
                 parameter.requires_grad_(False)

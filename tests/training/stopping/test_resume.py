@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,63 +14,17 @@ import pytorch_lightning as pl
 import torch
 
 from tests.conftest import once
+from tests.mistakes.conftest import refused
 from tests.support.finished_runs import differences
 from tests.training.conftest import SMALL, Commands, SmallData, curves, failing, launch
-from training import cli as command_line
-from training.__main__ import main as command
 from training.cli import main as train
 from training.stopping.last_checkpoint import LastCheckpoint, Stopped
 
-Disturb = Callable[..., None]
 DROPOUT = SMALL["roberta"].replace("{", "{hidden_dropout_prob: 0.1, attention_probs_dropout_prob: 0.1, ")
-
-
-class Disturbance(pl.Callback):
-    """Does something before a training batch, or before one of a validation; both count from 1 over the
-    run."""
-
-    def __init__(self, what: Callable[[], None], *, batch: int = 0, validation: int = 0) -> None:
-        self.what, self.batch, self.validation = what, batch, validation
-        self.trained = self.validated = 0
-
-    def on_train_batch_start(self, *_: Any) -> None:
-        self.trained += 1
-        if self.trained == self.batch:
-            self.what()
-
-    def on_validation_batch_start(self, *_: Any) -> None:
-        self.validated += 1
-        if self.validated == self.validation:
-            self.what()
-
-
-def power_cut() -> None:
-    raise RuntimeError("the power went out")
-
-
-def terminated() -> None:
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-def interrupted() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
-
-
-@pytest.fixture
-def disturb(monkeypatch: pytest.MonkeyPatch) -> Disturb:
-    """Let the next runs be disturbed; called without a disturbance, let them run in peace."""
-    original = command_line.InterventuneCLI.instantiate_trainer
-
-    def prepare(what: Callable[[], None] | None = None, **when: int) -> None:
-        def instantiate(self: Any, **kwargs: Any) -> pl.Trainer:
-            trainer = original(self, **kwargs)
-            if what is not None:
-                trainer.callbacks.insert(0, Disturbance(what, **when))
-            return trainer
-
-        monkeypatch.setattr(command_line.InterventuneCLI, "instantiate_trainer", instantiate)
-
-    return prepare
+ENDS = {"bug": KeyError, "SIGTERM": SystemExit, "SIGINT": SystemExit}
+UNWATCHED = ("--data.val_qa={}", "--data.val_groups={}")
+BY_STEP = "--run.save_every_n_steps=1"
+HALVES = ("--trainer.val_check_interval=0.5", "--trainer.accumulate_grad_batches=2")
 
 
 def arguments(commands: Commands, version: str, *flags: str, experiment: str = "lei_few_shot") -> list[str]:
@@ -92,23 +44,24 @@ def fit(commands: Commands, version: str, *flags: str, experiment: str = "lei_fe
     return commands.root / experiment / version
 
 
+def cut(commands: Commands, *flags: str, experiment: str = "lei_few_shot", **how: Any) -> int:
+    """Run it until it is disturbed; its exit code."""
+    with pytest.raises(ENDS[how["kind"]]) as end:
+        fit(commands, "cut", *flags, failing(**how), experiment=experiment)
+    return int(getattr(end.value, "code", 0))
+
+
 @pytest.fixture
 def whole(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData) -> Callable[..., Path]:
     """A run that nothing disturbs; of the same flags there is one for all tests."""
 
     def run(*flags: str, experiment: str = "lei_few_shot") -> Path:
         with once(tmp_path_factory, " ".join((experiment, *flags))) as (folder, wanted):
-            root = folder / "runs"
             if wanted:
-                fit(Commands(root, small_data), "whole", *flags, experiment=experiment)
-            return root / experiment / "whole"
+                fit(Commands(folder / "runs", small_data), "whole", *flags, experiment=experiment)
+            return folder / "runs" / experiment / "whole"
 
     return run
-
-
-UNWATCHED = ("--data.val_qa={}", "--data.val_groups={}")
-BY_STEP = "--run.save_every_n_steps=1"
-HALVES = ("--trainer.val_check_interval=0.5", "--trainer.accumulate_grad_batches=2")
 
 
 @pytest.mark.parametrize(
@@ -121,76 +74,61 @@ HALVES = ("--trainer.val_check_interval=0.5", "--trainer.accumulate_grad_batches
     ],
 )
 def test_a_failure_leaves_no_trace(
-    batch: int, flags: tuple[str, ...], commands: Commands, disturb: Disturb, whole: Callable[..., Path]
+    batch: int, flags: tuple[str, ...], commands: Commands, whole: Callable[..., Path]
 ) -> None:
-    disturb(power_cut, batch=batch)
-    with pytest.raises(RuntimeError, match="the power went out"):
-        fit(commands, "cut", BY_STEP, *flags)
-    disturb()
+    cut(commands, BY_STEP, *flags, kind="bug", batch=batch)
     assert_equal_runs(whole(*flags), fit(commands, "cut", BY_STEP, *flags))
 
 
-@pytest.mark.parametrize(("what", "batch"), [(terminated, 9), (power_cut, 10)])
+@pytest.mark.parametrize(("kind", "batch"), [("SIGTERM", 9), ("bug", 10)])
 def test_the_best_checkpoint_of_before_is_kept(
-    what: Callable[[], None], batch: int, commands: Commands, disturb: Disturb, whole: Callable[..., Path]
+    kind: str, batch: int, commands: Commands, whole: Callable[..., Path]
 ) -> None:
     """Whether the run is told to stop right after the validation that chose it, or ends within the epoch."""
     scored = "--trainer.callbacks+={class_path: tests.training.failing.Scored}"
     flags = (scored, "--checkpoint.monitor=score", "--checkpoint.mode=max")
-    disturb(what, batch=batch)
-    with pytest.raises((SystemExit, RuntimeError)):
-        fit(commands, "cut", *flags)
-    disturb()
+    cut(commands, *flags, kind=kind, batch=batch)
     undisturbed = whole(*flags)
     assert torch.load(undisturbed / "checkpoints/best.ckpt", weights_only=True)["global_step"] == 8
     assert_equal_runs(undisturbed, fit(commands, "cut", *flags))
 
 
 @pytest.mark.parametrize(
-    ("what", "when", "flags"),
+    ("kind", "where", "batch", "flags"),
     [
-        (terminated, {"batch": 1}, ()),
-        (terminated, {"batch": 6}, ("--data.num_workers=2",)),
-        (terminated, {"validation": 2}, ()),
-        (interrupted, {"validation": 5}, HALVES),
+        ("SIGTERM", "batch", 1, ()),
+        ("SIGTERM", "batch", 6, ("--data.num_workers=2",)),
+        ("SIGTERM", "validation", 2, ()),
+        ("SIGINT", "validation", 5, HALVES),
     ],
 )
 def test_a_signal_finishes_the_step_and_leaves_no_trace(
-    what: Callable[[], None],
-    when: dict[str, int],
+    kind: str,
+    where: str,
+    batch: int,
     flags: tuple[str, ...],
     commands: Commands,
-    disturb: Disturb,
     whole: Callable[..., Path],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    disturb(what, **when)
-    with pytest.raises(SystemExit) as stopped:
-        fit(commands, "cut", *flags)
-    assert stopped.value.code == (143 if what is terminated else 130)
+    code = cut(commands, *flags, kind=kind, where=where, batch=batch)
+    assert code == 128 + signal.Signals[kind]
     (said,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("stopped at"))
     assert ("--ckpt_path auto" in said) == (commands.root / "lei_few_shot/cut/checkpoints/last.ckpt").exists()
-    disturb()
     same = [flag for flag in flags if "num_workers" not in flag]
     assert_equal_runs(whole(*same), fit(commands, "cut", *flags))
 
 
-def test_questions_alone_and_several_disturbances(
-    commands: Commands, disturb: Disturb, whole: Callable[..., Path]
-) -> None:
+def test_questions_alone_and_several_disturbances(commands: Commands, whole: Callable[..., Path]) -> None:
     flags = ("--data.qa_batch_size=8",)
-    for what, batch in ((terminated, 3), (power_cut, 4), (interrupted, 2)):
-        disturb(what, batch=batch)
-        with pytest.raises((SystemExit, RuntimeError)):
-            fit(commands, "cut", BY_STEP, *flags, experiment="squad")
-    disturb()
+    for kind, batch in (("SIGTERM", 3), ("bug", 4), ("SIGINT", 2)):
+        cut(commands, BY_STEP, *flags, experiment="squad", kind=kind, batch=batch)
     undisturbed = whole(*flags, experiment="squad")
     assert_equal_runs(undisturbed, fit(commands, "cut", BY_STEP, *flags, experiment="squad"))
 
 
 def test_kill_9_leaves_a_whole_checkpoint(commands: Commands, whole: Callable[..., Path]) -> None:
-    kill = failing(where="batch", rank=0, kind="SIGKILL", batch=7)
-    code, said = launch(arguments(commands, "cut", BY_STEP, kill))
+    code, said = launch(arguments(commands, "cut", BY_STEP, failing(kind="SIGKILL", batch=7)))
     assert code == -signal.SIGKILL, said[-2000:]
     assert_equal_runs(whole(), fit(commands, "cut", BY_STEP))
 
@@ -198,55 +136,38 @@ def test_kill_9_leaves_a_whole_checkpoint(commands: Commands, whole: Callable[..
 def test_processes_that_a_stop_has_killed_are_not_watched_any_more() -> None:
     """Lightning's watch over them, every five seconds, would take their end for a failure."""
     child = subprocess.Popen(["sleep", "60"])
-    watched = [child]
-    launcher = SimpleNamespace(procs=watched)
-    strategy = SimpleNamespace(launcher=launcher)
+    strategy = SimpleNamespace(launcher=SimpleNamespace(procs=[child]))
     trainer: Any = SimpleNamespace(strategy=strategy, is_global_zero=True, global_step=3)
     callback = LastCheckpoint(every_n_steps=0, every_minutes=0)
     callback.on_exception(trainer, pl.LightningModule(), Stopped(signal.SIGTERM))
     assert child.wait(10) == -signal.SIGKILL
-    assert watched == []
+    assert strategy.launcher.procs == []
 
 
 def test_the_same_command_starts_goes_on_and_rests(commands: Commands) -> None:
-    home = fit(commands, "version_0", "--trainer.max_epochs=1")
-    before = (home / "metrics.json").read_text()
-    weights = torch.load(home / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
-    (home / "metrics.json").unlink()
-    fit(commands, "", "--trainer.max_epochs=1")  # finished: nothing happens, nothing is lost
-    assert (home / "metrics.json").read_text() == before
-    again = torch.load(home / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
-    assert all(torch.equal(weights[key], again[key]) for key in weights)
-    assert not (home.parent / "version_1").exists()
-
-
-def test_a_version_killed_before_its_first_checkpoint_is_started_over(commands: Commands) -> None:
+    """In a folder that a run left before its first checkpoint, too; a damaged one is named."""
     left = commands.root / "lei_few_shot" / "mine"
     left.mkdir(parents=True)
     (left / "config.yaml").write_text("seed_everything: 1\n")
     (left / "metrics.csv").write_text("step,epoch,metric,value\n0,0,train/loss/total,77.0\n")
     home = fit(commands, "mine", "--trainer.max_epochs=1")
-    assert home == left
     assert 77.0 not in [value for _, value in curves(home, "train/loss/total")]
-
-
-def test_an_unreadable_checkpoint_is_named(
-    commands: Commands, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    home = fit(commands, "mine", "--trainer.max_epochs=1")
-    last = home / "checkpoints" / "last.ckpt"
+    before, last = (home / "metrics.json").read_text(), home / "checkpoints" / "last.ckpt"
+    weights = torch.load(last, weights_only=True)["state_dict"]
+    (home / "metrics.json").unlink()
+    fit(commands, "", "--trainer.max_epochs=1")  # finished: nothing happens, nothing is lost
+    assert (home / "metrics.json").read_text() == before
+    again = torch.load(last, weights_only=True)["state_dict"]
+    assert all(torch.equal(weights[key], again[key]) for key in weights)
+    assert [path.name for path in home.parent.iterdir()] == ["mine"]
     last.write_bytes(last.read_bytes()[:-2000])
-    monkeypatch.setattr(sys, "argv", ["training", *arguments(commands, "mine")])
-    assert command() == 2
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
-    assert str(last) in line
+    refused("training", arguments(commands, "mine"), str(last))
 
 
 def test_a_best_checkpoint_goes_on_too(commands: Commands) -> None:
     flags = ("--trainer.max_epochs=1", "--checkpoint.monitor=val/qa/f1")
     home = fit(commands, "first", *flags)
     best = home / "checkpoints" / "best.ckpt"
-    assert best.exists()
     gone_on = fit(commands, "second", "--trainer.max_epochs=2", f"--ckpt_path={best}")
     first, second = (len(curves(run, "train/loss/total")) for run in (home, gone_on))
     assert first == second
