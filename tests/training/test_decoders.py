@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 import yaml
 
 from data_modules.stories.questions import vocabulary
@@ -107,9 +108,10 @@ def test_every_experiment_resumes_evaluates_and_exports(
     experiment: str, architecture: str, lora: int, commands: Commands, tmp_path: Path
 ) -> None:
     groups = experiment.startswith("lei")
-    flags = ["--run.version=a", "--model.learning_rate=1e-3", "--trainer.log_every_n_steps=1"]
+    flags = ["--run.version=a", "--model.learning_rate=1e-3"]
     if lora:
         config = yaml.safe_load(SMALL[architecture])
+        torch.manual_seed(0)
         below = Backbone(architecture=architecture, checkpoint="random", config=config)  # type: ignore[arg-type]
         start(below, CausalModel).to_pretrained().save_pretrained(tmp_path / "base")
         flags += [f"--backbone.checkpoint={tmp_path / 'base'}", f"--backbone.lora_rank={lora}"]

@@ -83,19 +83,6 @@ def test_cosines_are_of_states_in_float32_whatever_trains(commands: Commands, ro
         assert found[1][key] == pytest.approx(value, abs=1e-6), key
 
 
-def test_original_and_intervention_based_training_start_from_one_checkpoint(
-    commands: Commands, rows: dict[str, Path]
-) -> None:
-    train(commands.of("fit", "squad", "roberta", "--trainer.max_steps=2"))
-    start = commands.root / "squad" / "version_0" / "checkpoints" / "last.ckpt"
-    for experiment in ("squad_ot", "squad_ibt"):
-        flags = [f"--backbone.checkpoint={start}"]
-        train(commands.of("fit", experiment, "roberta", *flags, "--data.encoding.max_length=160"))
-        found = metrics_of(commands.root / experiment / "version_0")
-        assert found["val/qa/n"] == 13
-        assert found["val/qa/ts_r/n"] <= 13
-
-
 def test_predictions_of_every_variant_are_written(commands: Commands, rows: dict[str, Path]) -> None:
     predict = [f"--data.predict_qa={{main: {rows['dev']}}}", "--data.val_qa={}"]
     train(arguments(commands, rows, "predict", "stories_ot", "bert", *predict))

@@ -18,7 +18,7 @@ from evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
 from evaluation.answering.interface import Asking, Compute
 from evaluation.answering.open import open_answerer
 from tests.mistakes.conftest import refused
-from tests.training.conftest import Commands, logged, metrics_of
+from tests.training.conftest import CONFIGS, Commands, logged, metrics_of
 from training.cli import main as train
 
 QUESTIONS = read_choices("stories:choices_dev")
@@ -119,10 +119,8 @@ def test_a_decoder_learns_to_choose_as_it_is_asked(choosing: Choosing) -> None:
 
 def test_the_authors_settings_train(choosing: Choosing) -> None:
     """All that the parity experiment sets, on a model of a few weights."""
-    arguments = choosing.of("fit", "roberta", "--model.learning_rate=1e-3")
-    at = next(i for i, part in enumerate(arguments) if part.endswith("multiple_choice.yaml"))
-    arguments[at] = arguments[at].replace("multiple_choice", "multiple_choice_parity")
-    train(arguments)
+    parity = CONFIGS / "experiments" / "multiple_choice_parity.yaml"
+    train(choosing.of("fit", "roberta", "-c", str(parity), "--model.learning_rate=1e-3"))
     home = choosing.root / "multiple_choice_parity" / "version_0"
     predictor = ChoiceCheckpoint(str(home / "checkpoints" / "last.ckpt"), Compute("cpu"))
     assert (predictor.model.pooling, predictor.encoding.padding) == ("parity", "parity")

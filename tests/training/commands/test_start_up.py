@@ -24,10 +24,3 @@ def test_help_imports_nothing_heavy(words: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout
     assert done.stderr.strip() == "[]"
-
-
-def test_an_unknown_command_names_those_there_are() -> None:
-    done = subprocess.run([sys.executable, "-m", "training", "fti"], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert all(name in line for name in ("fti", "fit", "validate", "test", "predict", "sweep", "select"))

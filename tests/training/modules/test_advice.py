@@ -87,9 +87,3 @@ def test_terms_of_domains_and_a_resumed_run_are_bit_equal(
 def power_cut(module: LEIModule, batch: Any, batch_idx: int) -> None:
     if module.global_step == 3:
         raise RuntimeError("the power went out")
-
-
-def test_steps_that_are_asked_for_alone_are_taken(commands: Commands) -> None:
-    """24 groups of three classes are 8 batches, the preset's three epochs 24 steps."""
-    cli, _ = fit(commands, steps=30)
-    assert (cli.trainer.global_step, cli.trainer.estimated_stepping_batches) == (30, 30)

@@ -10,16 +10,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
-from data_modules.groups.advice import drop_advice
-from data_modules.groups.lei import read_scored
 from data_modules.schema import Group, Targets
 from data_modules.sources import read_groups
 from data_modules.stories import groups as story_groups
 from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
-from metrics.bias.readings import DominantSubject, dominant_subject
 from storage.errors import DataError
 from tests.training.conftest import Commands
 from training.cli import main as train
@@ -145,65 +141,15 @@ def write_lei(path: Path, groups: list[Group], targets: list[Targets]) -> None:
 
 
 def test_dominance_may_be_what_the_file_says(
-    commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    commands: Commands, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def all_tie(c_M: Tensor, *rest: Any) -> DominantSubject:
-        return dominant_subject(torch.zeros_like(c_M), *rest)
-
-    monkeypatch.setattr(advice, "dominant_subject", all_tie)
     groups = [group for group in story_groups.groups("train") if group.advice_class == "adversarial"][:6]
     patterns: list[Targets] = [(0, 1, 0, 1), (1, 0, 1, 0), (1, 1, 0, 0)] * 2
     write_lei(path := tmp_path / "targets.json", groups, patterns)
     found, _ = fit(commands, tmp_path, f"--data.train_groups=[{path}]", "--model.dominance=file")
     assert found.pushed_NV.tolist() == [list(t) for t in patterns]
     assert "dominance: what the file says" in caplog.text
-    assert "tie exactly" not in caplog.text
-    fit(commands, tmp_path, f"--data.train_groups=[{path}]")
-    assert "6 groups whose subjects tie exactly" in caplog.text
     write_lei(path, groups, patterns[:5])
     for source, message in ((path, "has no tomax"), ("stories:train", "stories:train: cannot be read")):
         with pytest.raises(DataError, match=message):
             fit(commands, tmp_path, f"--data.train_groups=[{source}]", "--model.dominance=file")
-
-
-def test_no_label_of_leis_samples_differs_from_that_of_the_whole_set(
-    commands: Commands, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With the scores that the authors' file carries; a template that it lacks says nothing (C = 0)."""
-    path = shared / "data/lei/underspecified/religion/addedbias_train_4096_squad.json"
-    records = list(read_scored(path))
-    given: dict[str, list[Any]] = defaultdict(list)
-    for record in records:
-        given[record.group.unadvised_key].append(record.base_scores)
-    score = {key: torch.tensor(values).log().mean(0) for key, values in given.items()}
-
-    def released(_: Any, __: Any, groups: Any, *___: Any) -> torch.Tensor:
-        return torch.stack([score.get(g.unadvised_key, torch.zeros(4, 2, 2)) for g in groups.groups])
-
-    monkeypatch.setattr(advice, "score_groups", released)
-    bare = list({group.key: group for group in (drop_advice(record.group) for record in records)}.values())
-    mean = mean_c(bare, [score[g.unadvised_key].double().mean(-1).exp().tolist() for g in bare])
-    for limit in (12, 192):
-        limited = (f"--data.train_groups=[{path}]", f"--data.limit_train_groups={limit}")
-        found, groups = fit(commands, tmp_path, *limited)
-        assert len(groups) == limit
-        dominant = [int(mean[cell(group)] < 0) for group in groups.groups]
-        assert found.pushed_NV[:, 0].tolist() == dominant
-
-
-def test_an_interrupted_pass_leaves_nothing(
-    commands: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    cache = tmp_path / "cache"
-
-    def stopped(*_: Any) -> torch.Tensor:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(advice, "score_groups", stopped)
-        with pytest.raises((KeyboardInterrupt, SystemExit)):
-            fit(commands, cache)
-    assert not list(cache.glob("*.pt"))
-    assert not list(cache.glob("*.tmp"))
-    fit(commands, cache)
-    assert len(list(cache.glob("*.pt"))) == 1

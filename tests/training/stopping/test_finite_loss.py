@@ -6,7 +6,6 @@ import json
 import math
 import re
 from contextlib import nullcontext
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,10 +17,6 @@ from tests.training.conftest import Commands, launch, metrics_of
 from training.__main__ import main as command
 from training.cli import main as train
 from training.stopping.finite_loss import DivergedError, FiniteLoss
-
-
-def finite(path: Path) -> bool:
-    return not nonfinite(torch.load(path, weights_only=True)["state_dict"])
 
 
 @pytest.mark.parametrize("saving", [(), ("--run.save_every_n_steps=1",)])
@@ -36,17 +31,15 @@ def test_a_loss_that_is_no_number(
     assert "learning rate of " in line
     assert (str(last) if saving else "no checkpoint was written before") in line
     assert [path.name for path in commands.root.rglob("*.ckpt")] == (["last.ckpt"] if saving else [])
-    assert not saving or finite(last)
+    assert not saving or not nonfinite(torch.load(last, weights_only=True)["state_dict"])
     assert not list(commands.root.rglob("metrics.json"))
 
 
-@pytest.mark.parametrize("kind", ["whole", "weights alone"])
-def test_weights_that_are_no_numbers_are_not_saved(kind: str, commands: Commands) -> None:
-    # The last step of training spoils them, and no loss follows that would tell.
+def test_weights_that_are_no_numbers_are_not_saved(commands: Commands) -> None:
+    """The last step of training spoils them, and no loss follows that would tell."""
     flags = ("--model.learning_rate=1e38", "--model.warmup_ratio=0", "--trainer.max_steps=1")
-    weights = ("--checkpoint.save_weights_only=true",) * (kind == "weights alone")
     with pytest.raises(DivergedError, match="weights are not finite"):
-        train(commands.of("fit", "squad", "bert", *flags, *weights))
+        train(commands.of("fit", "squad", "bert", *flags, "--checkpoint.save_weights_only=true"))
     assert not list(commands.root.rglob("*.ckpt"))
 
 
@@ -62,12 +55,7 @@ def test_two_processes_end_together(commands: Commands) -> None:
     flags = ("--model.learning_rate=1e30", "--data.qa_batch_size=4", "--trainer.devices=2")
     code, said = launch(commands.of("fit", "squad", "bert", *flags), processes=2)
     assert code == 1
-    assert [
-        line
-        for line in said.splitlines()
-        if re.match("error: the (loss is|weights are) not finite at step", line)
-    ]
-    assert [path.name for path in (commands.root / "squad").iterdir()] == ["version_0"]
+    assert re.search("^error: the (loss is|weights are) not finite at step", said, re.MULTILINE)
     assert not list(commands.root.rglob("*.ckpt"))
 
 
@@ -88,11 +76,3 @@ def test_only_a_whole_window_of_skipped_steps_ends_a_float16_run(losses: str, en
         for at, mark in enumerate(losses):
             value = torch.tensor(math.nan if mark == "x" else 1.0)
             callback.on_train_batch_end(trainer, module, {"loss": value}, None, at)
-
-
-def test_finite_tensors() -> None:
-    fine = {"a": torch.ones(3), "none": torch.zeros(0), "n": torch.tensor(3)}
-    assert nonfinite(fine) == []
-    for value in (math.nan, math.inf, -math.inf):
-        for kind in (torch.float32, torch.bfloat16, torch.float16):
-            assert nonfinite(fine | {"b": torch.tensor([1.0, value], dtype=kind)}) == ["b"]

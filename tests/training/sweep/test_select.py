@@ -87,21 +87,16 @@ def test_what_was_tested_once_is_not_tested_again(study: Path) -> None:
     assert selection(study)[["std", "low", "high"]].isna().all(axis=None), "of a single model"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
+def test_one_line_says_what_is_wrong(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in study.glob("points/*/run/checkpoints/last.ckpt"):
+        path.write_text("99")
+    for arguments, word in (
         (["--by", "z", *SETS], "--by z"),
         (["--study", "/tmp", *SETS], "--study /tmp"),
         ([], "--data.test_groups.NAME"),
         (SETS, "the file is damaged"),
-    ],
-)
-def test_one_line_says_what_is_wrong(
-    study: Path, arguments: list[str], word: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for path in study.glob("points/*/run/checkpoints/last.ckpt"):
-        path.write_text("99")
-    assert select(["--study", str(study), *arguments]) == 2
-    said = capsys.readouterr().err
-    assert word in said
-    assert said.count("\n") == 1
+    ):
+        assert select(["--study", str(study), *arguments]) == 2
+        said = capsys.readouterr().err
+        assert word in said
+        assert said.count("\n") == 1
