@@ -142,7 +142,6 @@ class InterventuneCLI(LightningCLI):
             print(f"run: {folder}, {self.trainer.global_step} steps{chosen} (all: metrics.json)", flush=True)
 
     def after_validate(self) -> None:
-        """The metrics."""
         if folder := self._written():
             for name, value in self.trainer.callback_metrics.items():
                 print(f"{name} {float(value):.4g}")
@@ -151,7 +150,6 @@ class InterventuneCLI(LightningCLI):
     after_test = after_validate
 
     def after_predict(self) -> None:
-        """Where the answers are."""
         if folder := self._written():
             print(f"written to {folder}/predictions", flush=True)
 

@@ -33,14 +33,13 @@ class UniqueKeys(yaml.SafeLoader):
 
 
 def checked_configs(arguments: Sequence[str]) -> list[str]:
-    """The arguments with the names of shipped configurations replaced by their files: `-c lei_few_shot`.
+    """The arguments with the names of shipped configurations replaced by their files.
 
     >>> [Path(argument).name for argument in checked_configs(["fit", "-c", "squad", "--config=bert_base"])]
     ['fit', '-c', 'squad.yaml', 'bert_base.yaml']
 
     Raises:
-        ValueError: neither a file nor a shipped configuration, with the nearest names; or a file that is no
-            YAML object, with the line.
+        ValueError: no such file or shipped configuration, or a file that is no YAML object, with the line.
     """
     found = list(arguments)
     for at, (flag, following) in enumerate(zip(arguments, [*arguments[1:], ""], strict=True)):
@@ -53,11 +52,7 @@ def checked_configs(arguments: Sequence[str]) -> list[str]:
 
 
 def shipped(name: str, *folders: str) -> Path:
-    """A file, or the configuration of that name in one of the folders of configs/.
-
-    Raises:
-        ValueError: neither is there, with the nearest names; or it is a folder or a pipe.
-    """
+    """A file, or the configuration of that name in folders of configs/. ValueError where neither is there."""
     if Path(name).exists():
         require_file(name)
         return Path(name)
@@ -76,10 +71,7 @@ def _check(path: Path) -> None:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f"line {mark.line + 1}: " if mark else ""
-        reason = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise ValueError(f"{path}: {line}not YAML: {reason}") from None
-    except RecursionError:
-        raise ValueError(f"{path}: not YAML: nested too deeply") from None
+        raise ValueError(f"{path}: {line}not YAML: {getattr(error, 'problem', error)}") from None
     if content is not None and not isinstance(content, dict):
         raise ValueError(f"{path}: expected keys such as `trainer:`, found {type(content).__name__}")
 

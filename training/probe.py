@@ -32,7 +32,6 @@ class _ProbedModel(QAModule):
 
     @property
     def datamodule(self) -> TextDataModule:
-        """The sets that are asked."""
         return self.data
 
 

@@ -45,12 +45,6 @@ class Run:
     save_every_minutes: NonNegativeFloat = 15.0
     save_every_n_steps: NonNegativeInt = 0
 
-    def __post_init__(self) -> None:
-        for option in ("name", "version"):
-            value = Path(getattr(self, option))
-            if value.is_absolute() or ".." in value.parts:
-                raise ValueError(f"run.{option}: {str(value)!r} leaves the folder of all runs (run.root)")
-
     @property
     def home(self) -> Path:
         """The folder of the runs of this experiment."""
@@ -71,11 +65,8 @@ class Run:
 
     def lock(self, *, wait: float = 0.0) -> FileLock | None:
         """Make and lock the folder of this version: while the lock is referred to and this process lives, no
-        other one writes there. None in all processes but the first.
-
-        Raises:
-            ValueError: another process has it, and still after `wait` seconds.
-        """
+        other one writes there. None in all processes but the first. ValueError where another process has it,
+        and still after `wait` seconds."""
         if rank_zero_only.rank:
             return None
         folder = self.home / self.version
@@ -101,11 +92,8 @@ class Run:
         raise AssertionError
 
     def loggers(self, resumed_step: int | None = None) -> list[Logger]:
-        """The run's own loggers; the first one names its folder.
-
-        Args:
-            resumed_step: the step that the run goes on from in its folder; None starts a new one.
-        """
+        """The run's own loggers, the first of which names its folder. `resumed_step` is the step that it goes
+        on from there; None starts a new run."""
         curves = CurveLogger(self, resumed_step)
         if self.wandb == "off":
             return [curves]
@@ -120,13 +108,7 @@ class Run:
 
 class CurveLogger(CSVLogger):
     """metrics.csv with a line `step,epoch,metric,value` for every value, in a folder that this process has
-    locked. Lines are appended, so that a kill costs none; a run that goes on drops those of its step and
-    later.
-
-    Args:
-        run: whose curves.
-        resumed_step: as in `Run.loggers`.
-    """
+    locked. Lines are appended, so that a kill costs none; a run that goes on drops those from its step on."""
 
     def __init__(self, run: Run, resumed_step: int | None) -> None:
         super().__init__(run.root, name=run.name)

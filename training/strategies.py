@@ -1,9 +1,7 @@
 """`--trainer.strategy=fsdp`: parameters, gradients and optimizer states shared out over all processes.
 
-Lightning's ModelParallelStrategy with torch's `fully_shard` (FSDP2), which also runs on CPUs. Every parameter
-is a DTensor under its own name, so that a checkpoint is the same one file as from any other strategy, and
-goes on with any other number of processes. Evaluation needs room for the whole model on every device, because
-processes may have different numbers of batches.
+Lightning's ModelParallelStrategy with torch's `fully_shard` (FSDP2), which also runs on CPUs. A checkpoint is
+the same one file as from any other strategy. Evaluation needs room for the whole model on every device.
 """
 
 from __future__ import annotations
@@ -29,15 +27,9 @@ WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
 def shard(module: pl.LightningModule, mesh: Any) -> None:
-    """Shard every layer of the encoder, then what is around them; in place.
+    """Shard every layer of the encoder over a one-dimensional mesh, then what is around them; in place.
 
-    A layer is moved to its device and cut there before the next one follows, so that no device ever holds the
-    whole model.
-
-    Args:
-        module: with a `model` that has an `encoder`.
-        mesh: one-dimensional device mesh.
-    """
+    A layer is cut on its device before the next one follows: no device ever holds the whole model."""
     for layer in encoder_layers(module.model.encoder):
         fully_shard(layer, mesh=mesh)
     fully_shard(module, mesh=mesh)
@@ -53,11 +45,8 @@ def encoder_layers(encoder: nn.Module) -> list[nn.Module]:
 
 
 class FullyShardedStrategy(ModelParallelStrategy):
-    """Data parallel over all processes, with checkpoints of one file.
-
-    Lightning numbers optimizer states by the order of parameters in the module, which is not that of an
-    optimizer with two groups; here they are numbered as by the optimizer, as with every other strategy.
-    """
+    """Data parallel over all processes, with checkpoints of one file. Optimizer states are numbered as by the
+    optimizer; Lightning goes by the order in the module, which differs where there are two groups."""
 
     model: Any
 
@@ -70,7 +59,6 @@ class FullyShardedStrategy(ModelParallelStrategy):
         return True
 
     def setup_environment(self) -> None:
-        """One dimension, known when devices are."""
         self._data_parallel_size = self.num_nodes * self.num_processes
         self._tensor_parallel_size = 1
         super().setup_environment()
@@ -86,23 +74,18 @@ class FullyShardedStrategy(ModelParallelStrategy):
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
         """Whole weights on the first process, without those that a checkpoint of an adapter leaves out."""
-        model = getattr(self.lightning_module, "model", None)
-        alone = bool(getattr(model, "adapter", {}).get("base"))
+        alone = bool(self.model.model.adapter.get("base"))
         options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=alone)
-        weights: dict[str, Any] = get_model_state_dict(self.model, options=options)
-        return weights
+        return dict(get_model_state_dict(self.model, options=options))
 
     def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
-        """Read the one file; the two methods below take their parts of it."""
         return self.checkpoint_io.load_checkpoint(checkpoint_path)
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
-        """Each process takes its shards of the whole weights."""
         options = StateDictOptions(full_state_dict=True, strict=strict)
         set_model_state_dict(self.model, checkpoint["state_dict"], options=options)
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
-        """Each process takes its shards of the whole states."""
         name_of = {id(parameter): name for name, parameter in self.model.named_parameters()}
         for optimizer, state in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
             names = [name_of[id(p)] for group in optimizer.param_groups for p in group["params"]]
@@ -117,7 +100,6 @@ class FullyShardedStrategy(ModelParallelStrategy):
             unit.set_reshard_after_forward(False, recurse=False)
 
     def on_validation_end(self) -> None:
-        """Share them out again."""
         for unit in self._units():
             unit.set_reshard_after_forward(unit is not self.model, recurse=False)
             unit.reshard()

@@ -68,19 +68,6 @@ def test_an_adapter_alone_is_kept_resumed_and_merged(
     assert torch.equal(trained.encode(IDS), below.encode(IDS))
 
 
-def test_a_fresh_adapter_changes_nothing() -> None:
-    plain = Backbone(architecture="qwen3", checkpoint="random", config={"vocab_size": 50})
-    adapted = Backbone(architecture="qwen3", checkpoint="random", config={"vocab_size": 50}, lora_rank=2)
-    models = []
-    for backbone in (plain, adapted):
-        torch.manual_seed(0)
-        models.append(start(backbone, CausalModel).eval())
-    assert torch.equal(*(model.encode(IDS) for model in models))
-    trained = [name for name, weight in models[1].named_parameters() if weight.requires_grad]
-    assert trained
-    assert all("lora_" in name for name in trained)
-
-
 def test_precisions_that_do_not_go_with_adapters(commands: Commands) -> None:
     with pytest.raises(ValueError, match="take bf16-true or 16-mixed"):
         lei(commands, "none", *LORA, "--trainer.precision=16-true")

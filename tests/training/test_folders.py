@@ -51,13 +51,6 @@ def test_a_run_that_is_still_training_is_not_gone_on_with(
     assert [path.name for path in (commands.root / "squad").iterdir()] == ["version_0"]
 
 
-def test_no_run_leaves_the_root() -> None:
-    with pytest.raises(ValueError, match=r"run\.name"):
-        Run(name="a/../../b")
-    with pytest.raises(ValueError, match=r"run\.version"):
-        Run(version="/tmp/elsewhere")
-
-
 def test_the_saved_configuration_makes_the_run_again(commands: Commands, tmp_path: Path) -> None:
     fit = commands.of("fit", "squad", "bert", "--run.version=mine", "--ckpt_path=auto")
     for _ in range(2):  # the second goes on at the end

@@ -19,16 +19,13 @@ from models.pretrained import load_pretrained
 from tests.support.processes import on_two_ranks
 from training.probe import LightningProbe, TransformersProbe, probe
 
-LIMIT_S = 120
-"""Seconds after which processes that wait for each other have failed."""
 TINY = {"vocab_size": 320, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1}
 
 
 def tiny_model() -> PreTrainedModel:
     torch.manual_seed(0)
-    return load_pretrained(
-        Backbone(architecture="roberta", checkpoint="random", tokenizer="stories", config=TINY)
-    )
+    backbone = Backbone(architecture="roberta", checkpoint="random", tokenizer="stories", config=TINY)
+    return load_pretrained(backbone)
 
 
 def tiny_data() -> GroupsDataModule:
@@ -68,34 +65,18 @@ def test_names_and_mode_are_those_of_our_own_runs(expected: dict[str, float]) ->
 
 def probed_trainer(**options: Any) -> pl.Trainer:
     """Lightning's, with the probe and nothing else to see."""
-    return pl.Trainer(
-        callbacks=[LightningProbe(tiny_data(), lambda module: module.qa)],
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        accelerator="cpu",
-        **options,
-    )
+    probed = LightningProbe(tiny_data(), lambda module: module.qa)
+    silent = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar"), False)
+    return pl.Trainer(callbacks=[probed], accelerator="cpu", **silent, **options)
 
 
 def probe_on_rank(rank: int, folder: str) -> None:
     """What users of transformers and of Lightning see in one of two processes."""
     torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{folder}/rendezvous",
-        rank=rank,
-        world_size=2,
-        timeout=timedelta(seconds=LIMIT_S / 2),
-    )
+    dist.init_process_group("gloo", f"file://{folder}/rendezvous", timedelta(minutes=1), 2, rank)
     state, metrics = TrainerState(is_world_process_zero=rank == 0), dict[str, float]()
-    TransformersProbe(tiny_data()).on_evaluate(
-        TrainingArguments(folder, use_cpu=True, report_to=[]),
-        state,
-        TrainerControl(),
-        model=tiny_model(),
-        metrics=metrics,
-    )
+    arguments = TrainingArguments(folder, use_cpu=True, report_to=[]), state, TrainerControl()
+    TransformersProbe(tiny_data()).on_evaluate(*arguments, model=tiny_model(), metrics=metrics)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOCAL_RANK", str(rank))  # as a launcher does
         trainer = probed_trainer(strategy="ddp", devices=2)
@@ -108,7 +89,7 @@ def test_two_processes_share_the_sets_and_know_all_numbers(
     expected: dict[str, float], tmp_path: Path
 ) -> None:
     pytest.importorskip("accelerate")
-    on_two_ranks(probe_on_rank, tmp_path, LIMIT_S)
+    on_two_ranks(probe_on_rank, tmp_path)
     for rank in (0, 1):
         metrics, logged, history = torch.load(tmp_path / f"{rank}.pt")
         assert metrics == pytest.approx(expected, abs=1e-7, nan_ok=True)

@@ -158,11 +158,8 @@ def test_a_failing_process_ends_the_run_with_its_message(
     assert f"error: no luck in {where} on process {max(rank, 0)}" in said.splitlines()
 
 
-@pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet", "distilbert", "electra", "deberta-v3"])
-def test_the_layers_of_every_encoder_are_found(architecture: str) -> None:
-    config = {"vocab_size": 320}
-    backbone = Backbone(architecture=architecture, checkpoint="random", config=config)  # type: ignore[arg-type]
-    model = start(backbone, SpanModel)
-    layers = encoder_layers(model.encoder)
-    assert len(layers) == model.config.num_hidden_layers == 2
-    assert len({type(layer) for layer in layers}) == 1
+def test_the_layers_of_every_encoder_are_found() -> None:
+    for name in ("bert", "roberta", "xlnet", "distilbert", "electra", "deberta-v3"):
+        backbone = Backbone(architecture=name, checkpoint="random", config={"vocab_size": 320})  # type: ignore[arg-type]
+        model = start(backbone, SpanModel)
+        assert len(encoder_layers(model.encoder)) == model.config.num_hidden_layers == 2

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytorch_lightning as pl
@@ -98,7 +98,8 @@ def named_values(data: Any, result: Any) -> Iterator[tuple[str, Tensor]]:
             if counts[k] and data.encoding.candidates == 3:
                 yield f"{kind}/unknown", 1 - result.mass_K[k]
         if counts[ADVERSARIAL] and counts[ETHICAL]:
-            yield "selection", selection_score(result.mu_K)
+            # In [0, 2]; lower is better, advice obeyed in both directions (code of Zhao et al. 2021).
+            yield "selection", (1 - result.mu_K[ADVERSARIAL]) + result.mu_K[ETHICAL]
     elif isinstance(data, PairSet):
         cls, tokens = f"cls/{data.variant}", f"tokens/{data.variant}"
         yield from ((f"{cls}/{name}", getattr(result, f"cls_{name}_L")) for name in ("mean", "std"))
@@ -119,18 +120,17 @@ class EvalSetMetrics(pl.Callback):
     Processes without a batch of a set compute its metric too, because the sum runs over all processes.
     """
 
-    def __init__(self) -> None:
-        self.metrics: list[SetMetric] = []
-        self.noted = False
+    metrics: list[SetMetric]
 
     def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """A new metric for every set."""
         stage = "test" if trainer.testing else "val"
         sets = trainer.datamodule.eval_sets[stage]
         self.metrics = [SetMetric(stage, evaluated, pl_module) for evaluated in sets]
-        for note in [] if self.noted else metric_notes(stage, sets):
-            rank_zero_warn(note)
-        self.noted = True
+        for name, data in sets:
+            if isinstance(data, QASet):
+                references = zip(data.column("dataset"), map(len, data.column("gold")), strict=True)
+                if note := reference_note(references):
+                    rank_zero_warn(f"{metric_key(stage, data.family, name, 'f1')}: {note}")
 
     def on_validation_batch_end(
         self,
@@ -141,11 +141,9 @@ class EvalSetMetrics(pl.Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Take in a batch."""
         self.metrics[dataloader_idx].update(batch, outputs)
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Log all values."""
         for metric in self.metrics:
             for key, value in metric.values():
                 pl_module.log(key, value, prog_bar=key.endswith(IN_PROGRESS_BAR))
@@ -153,27 +151,6 @@ class EvalSetMetrics(pl.Callback):
     on_test_epoch_start = on_validation_epoch_start
     on_test_batch_end = on_validation_batch_end
     on_test_epoch_end = on_validation_epoch_end
-
-
-def metric_notes(stage: str, sets: Iterable[EvalSet]) -> list[str]:
-    """What readers of the metrics of some sets must know, each with the keys that it is about."""
-    about: dict[str, list[str]] = {}
-    for name, data in sets:
-        if isinstance(data, QASet):
-            references = zip(data.column("dataset"), map(len, data.column("gold")), strict=True)
-            if note := reference_note(references):
-                about.setdefault(note, []).append(metric_key(stage, data.family, name, "f1"))
-    return [f"{', '.join(keys)}: {note}" for note, keys in about.items()]
-
-
-def selection_score(mu_K: Tensor) -> Tensor:
-    """What models are chosen by on a development set, in [0, 2]: advice obeyed in both directions; lower is
-    better. (1 - mu of adversarial) + mu of ethical, as in the code of Zhao et al. 2021.
-
-    Args:
-        mu_K: float (K,), mu of each class of advice, nan where there are no groups of it.
-    """
-    return (1 - mu_K[ADVERSARIAL]) + mu_K[ETHICAL]
 
 
 class Watched(pl.Callback):

@@ -61,7 +61,6 @@ class PredictionWriter(pl.Callback):
             predictions |= zip(batch.example_B.tolist(), outputs["logits_BN"].tolist(), strict=True)
 
     def on_predict_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write the files, on one process."""
         folder, parts = trainer.log_dir, [self.predictions]
         if dist.is_available() and dist.is_initialized():
             parts = [[] for _ in range(dist.get_world_size())]

@@ -23,16 +23,15 @@ from storage.provenance import revision, versions
 class RunRecord(SaveConfigCallback):
     """Saves the resolved configuration and the environment at the start, the final metrics at the end."""
 
-    recorded = False
     earlier: Mapping[str, float] = {}
     """Metrics of before a resume; a validation is not repeated for them."""
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Write config.yaml and environment.json, once, before anything long starts."""
+        """Write config.yaml and environment.json, before anything long starts."""
         folder = trainer.log_dir
-        if self.recorded or folder is None or trainer.fast_dev_run:
+        if folder is None or trainer.fast_dev_run:
             return
-        self.recorded, saved = True, Path(folder) / "config.yaml"
+        saved = Path(folder) / "config.yaml"
         # A validation in the folder of a fit leaves what that one has saved.
         if trainer.is_global_zero and (stage == "fit" or not saved.exists()):
             kept = reproducing(self.config, Path(folder))
@@ -41,7 +40,6 @@ class RunRecord(SaveConfigCallback):
             write_text(saved.with_name("environment.json"), json.dumps(environment, indent=2))
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write metrics.json."""
         _write_metrics(trainer, self.earlier)
 
     def on_save_checkpoint(
@@ -53,7 +51,6 @@ class RunRecord(SaveConfigCallback):
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Remember them."""
         self.earlier = checkpoint.get("metrics", {})
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

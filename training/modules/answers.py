@@ -105,12 +105,9 @@ class AnswerModule(QAModule):
             )
         return self.fixed_warmup
 
-    def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
+    def training_step(self, step: TrainBatch, batch_idx: int) -> Tensor:
         """Answer loss, and the weighted rationale loss."""
-        return self.answer_loss(questions_of(batch))
-
-    def answer_loss(self, batch: QABatch) -> Tensor:
-        """All terms of one batch, logged, and their weighted sum."""
+        batch = questions_of(step)
         if self.decoder is not None:
             written = self.span_loss(batch)
             self.log("train/loss/total", written, prog_bar=True)
@@ -134,8 +131,7 @@ class AnswerModule(QAModule):
             len(batch.start_B) * self.encoding.max_length if self.denominator == "positions" else None,
         )
         total = answer + self.rationale_weight * rationale
-        self.log("train/loss/answer", answer)
-        self.log("train/loss/rationale", rationale)
+        self.log_dict({"train/loss/answer": answer, "train/loss/rationale": rationale})
         self.log("train/loss/total", total, prog_bar=True)
         return total
 

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from data_modules.batching.sets import ChoiceBatch
 from data_modules.choices_data import ChoicesDataModule
-from losses.choices import choice_cross_entropy, choice_gap, choice_loss
+from data_modules.encoding.windows import Encoding, Prompts
+from losses.choices import choice_cross_entropy, choice_loss
 from models.backbones import Backbone
 from models.checkpoint import start
 from models.heads.causal import CausalModel
@@ -92,14 +93,11 @@ class ChoiceModule(FineTuning):
         rows = {name: value.squeeze(1) for name, value in batch.inputs.items()}
         return self.model.log_shares(rows, batch.candidate_BCE)
 
-    def training_step(self, batch: ChoiceBatch, batch_idx: int) -> Tensor:
-        """Mean cross-entropy, with gaps where these have a weight."""
-        logits_BN, label_B, unknown_B = self.logits(batch), batch.label_B, batch.unknown_B
-        loss = choice_loss(logits_BN, label_B, unknown_B, gap_weight=self.gap_weight)
+    def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
+        assert batch.choices is not None
+        targets = batch.choices.label_B, batch.choices.unknown_B
+        loss = choice_loss(self.logits(batch.choices), *targets, gap_weight=self.gap_weight)
         self.log("train/loss/choices", loss, prog_bar=True)
-        if self.gap_weight:
-            gap_B = choice_gap(logits_BN, label_B).detach()
-            self.log("train/loss/gap", (unknown_B * gap_B).sum() / unknown_B.sum().clamp_min(1))
         return loss
 
     def validation_step(self, batch: ChoiceBatch, batch_idx: int, dataloader_idx: int = 0) -> dict[str, Any]:

@@ -59,12 +59,10 @@ class FineTuning(pl.LightningModule):
 
     @property
     def datamodule(self) -> Any:
-        """The DataModule of this run."""
         return self.trainer.datamodule
 
     @property
     def encoding(self) -> Any:
-        """How text becomes rows of tokens."""
         return self.datamodule.encoding
 
     def setup(self, stage: str) -> None:
@@ -86,7 +84,6 @@ class FineTuning(pl.LightningModule):
         """ValueError for data that this module cannot use."""
 
     def configure_callbacks(self) -> list[pl.Callback]:
-        """Metrics of every evaluation set, and files of predictions."""
         return [EvalSetMetrics(), PredictionWriter()]
 
     def test_step(self, *batch: Any) -> dict[str, Any]:
@@ -103,7 +100,6 @@ class FineTuning(pl.LightningModule):
             shard(self, self.device_mesh["data_parallel"])
 
     def configure_optimizers(self) -> dict[str, Any]:
-        """AdamW, and the schedule in steps."""
         from transformers import get_linear_schedule_with_warmup
 
         optimizer = torch.optim.AdamW(
@@ -119,25 +115,19 @@ class FineTuning(pl.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def warmup_steps(self, total: int) -> int:
-        """Steps in which the rate rises, of `total`."""
         return round(self.warmup_ratio * total)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """CheckpointError where weights would go beside other ones than those that they were trained with."""
         found, own = checkpoint.get(KEY, {}).get("adapter", {}), self.model.adapter
-        if not same_adapter(found, own):
+        if not same_adapter(found, own) or found.get("digest") != own.get("digest"):
+            names = (*ADAPTER_OPTIONS, "base", "digest")
             one, other = (
-                ", ".join(f"{name}={value}" for name, value in adapter.items() if name in ADAPTER_OPTIONS)
+                ", ".join(f"{name}={adapter[name]}" for name in names if name in adapter) or "none"
                 for adapter in (found, own)
             )
             raise CheckpointError(
-                f"ckpt_path: its adapter (backbone.lora_*) is {one or 'none'}, the configuration's "
-                f"{other or 'none'}"
-            )
-        if found.get("digest") != own.get("digest"):
-            raise CheckpointError(
-                f"ckpt_path: its adapter was trained on other weights than {own['base']} has now; put those "
-                "of then back, or start over"
+                f"ckpt_path: its adapter (backbone.lora_*) is {one}, the configuration's {other}"
             )
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

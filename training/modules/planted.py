@@ -51,7 +51,6 @@ class PlantedModule(QAModule):
         self.preferred_N = torch.empty(0, dtype=torch.long)
 
     def setup(self, stage: str) -> None:
-        """Look up the planted preference of every training group."""
         super().setup(stage)
         if stage != "fit":
             return
@@ -59,7 +58,6 @@ class PlantedModule(QAModule):
         self.preferred_N = torch.tensor([preferred_subject(group, *how) for group in groups])
 
     def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
-        """The planted cross-entropy, plus that of ordinary questions."""
         assert batch.groups is not None
         self.preferred_N = self.preferred_N.to(self.device)
         log_prob_BVSE = self.group_log_probs(batch.groups)

@@ -7,7 +7,7 @@ P common tokens of pairs, L layers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 import torch
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat
@@ -19,14 +19,10 @@ from data_modules.batching.sets import GroupBatch, PairBatch, QABatch, QASet, Tr
 from losses.span import span_cross_entropy, written_answer_loss
 from metrics.shift import pair_cosines
 from models.backbones import Backbone
-from models.checkpoint import heads_class, start
+from models.checkpoint import start
+from models.heads.causal import CausalModel
 from models.heads.span import QAModel, QAOutput, SpanModel
 from training.modules.fine_tuning import FineTuning
-
-# mypy takes MYPY for True; a block under TYPE_CHECKING jsonargparse would execute.
-MYPY = False
-if MYPY:
-    from models.heads.causal import CausalModel
 
 
 class QAModule(FineTuning):
@@ -61,13 +57,13 @@ class QAModule(FineTuning):
     def starting_model(self, backbone: Backbone) -> QAModel:
         """The model that training starts from; a module with other heads builds another."""
         if backbone.causal:
-            return cast(QAModel, start(backbone, heads_class("causal"), likelihood=backbone.likelihood))
+            return start(backbone, CausalModel, likelihood=backbone.likelihood)
         return start(backbone, SpanModel)
 
     @property
     def decoder(self) -> CausalModel | None:
         """The model, if it is one."""
-        return cast("CausalModel", self.model) if self.model.heads == "causal" else None
+        return self.model if isinstance(self.model, CausalModel) else None
 
     def check_data(self, stage: str) -> None:
         """ValueError for multiple-choice questions, and for training questions that a span cannot answer."""
@@ -94,7 +90,6 @@ class QAModule(FineTuning):
         return groups
 
     def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
-        """Mean cross-entropy of start and end."""
         loss = self.span_loss(questions_of(batch))
         self.log("train/loss/span", loss, prog_bar=True)
         return loss

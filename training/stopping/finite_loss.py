@@ -33,7 +33,6 @@ class FiniteLoss(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Note whether the loss is a number; look where that is cheap."""
         scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
         bad = ~outputs["loss"].detach().isfinite()
         if self.bad is not None:

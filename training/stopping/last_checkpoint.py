@@ -72,9 +72,9 @@ class LastCheckpoint(Checkpoint):
             raise Stopped(signum)
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Give the signals back."""
         while self.handlers:
-            signal.signal(*self.handlers.popitem())
+            signum, handler = self.handlers.popitem()
+            signal.signal(signum, handler or signal.SIG_DFL)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """From here on a signal waits for the end of the step."""
@@ -224,7 +224,6 @@ class BatchSeed(pl.Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Seed the CPU's and the GPU's generators."""
         number = batch_idx * trainer.world_size + trainer.global_rank
         hashed = np.random.SeedSequence([self.seed, trainer.current_epoch, number])
         torch.manual_seed(int(hashed.generate_state(1, np.uint64)[0] >> 1))  # of 63 bits

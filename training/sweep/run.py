@@ -234,24 +234,23 @@ def work(sweep: Sweep, study: optuna.Study, folder: Path) -> None:
         number = trial.user_attrs["point"]
         study.sampler = optuna.samplers.TPESampler(seed=number, constant_liar=True)
         parameters = sweep.parameters(trial)
+        name = folder_name(parameters)
         try:
-            return run_point(sweep, folder / "points" / folder_name(parameters), parameters)
+            value = run_point(sweep, folder / "points" / name, parameters)
         except KeyboardInterrupt:
             study.enqueue_trial(parameters, user_attrs={"point": number})
             raise
         except Exception as error:
             trial.set_user_attr("reason", str(error))
+            print(name, "fail", error, sep="  ", file=sys.stderr)
             raise
-
-    def report(_: optuna.Study, trial: FrozenTrial) -> None:
-        if trial.params:
-            result = trial.user_attrs.get("reason") or f"{sweep.metric} {trial.value:.4g}"
-            print(folder_name(trial.params), trial.state.name.lower(), result, sep="  ", file=sys.stderr)
+        print(name, f"{sweep.metric} {value:.4g}", sep="  ", file=sys.stderr)
+        return value
 
     while study.get_trials(deepcopy=False, states=(TrialState.WAITING, TrialState.RUNNING)):
         if study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
             with suppress(ValueError):  # this worker was silent too long, and its point was given to another
-                study.optimize(run, n_trials=1, catch=(Exception,), callbacks=[report])
+                study.optimize(run, n_trials=1, catch=(Exception,))
         else:
             fail_stale_trials(study)  # which brings back what dead workers left
             time.sleep(1)

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 
-from data_modules.batching.sets import QASet
+from data_modules.batching.sets import QASet, TrainBatch
 from data_modules.encoding.windows import Encoding
 from data_modules.sources import read_questions
 from tests.data_modules.fixtures.small_tokenizers import tokenizer
 from tests.models.tiny import backbone
-from tests.training.conftest import CONFIGS
 from training.modules.answers import AnswerModule
 
 ENCODING = Encoding(max_length=160)
@@ -33,7 +31,7 @@ def losses(monkeypatch: pytest.MonkeyPatch, **options: Any) -> dict[str, float]:
     built = module(**options).eval()
     monkeypatch.setattr(AnswerModule, "encoding", ENCODING)
     monkeypatch.setattr(built, "log", lambda name, value, **_: logged.update({name: float(value)}))
-    built.answer_loss(data[[0, 1, 2, 3]])
+    built.training_step(TrainBatch(qa=data[[0, 1, 2, 3]]), 0)
     return logged
 
 
@@ -65,17 +63,3 @@ def test_the_papers_warm_up_does_not_shrink(caplog: pytest.LogCaptureFixture) ->
     assert "model.warmup_ratio=0.1" in warning
     assert module(warmup_ratio=0.1).warmup_steps(505) == 50
     assert module(warmup_ratio=0.1, warmup_steps=7).warmup_steps(505) == 7
-
-
-def test_the_papers_recipes() -> None:
-    """Faithfulness specification 3: one epoch of batches of 4 drawn at random, in float32, without clipping;
-    rows of 512 tokens, windows 128 apart, questions of 64 tokens, for XLNet 128."""
-    for experiment in PAPERS:
-        recipe = yaml.safe_load((CONFIGS / "experiments" / f"{experiment}.yaml").read_text())
-        assert recipe["trainer"] == {"max_epochs": 1, "precision": "32-true", "gradient_clip_val": None}
-        assert recipe["model"] == {"class_path": "training.modules.answers.AnswerModule"}
-        assert (recipe["data"]["qa_batch_size"], recipe["data"]["qa_batches"]) == (4, "random")
-        encoding = Encoding(**recipe["data"]["encoding"])
-        for architecture, query in (("bert", 64), ("xlnet", 128)):
-            found = encoding.resolved(architecture)
-            assert (found.max_query, found.max_length, found.doc_stride) == (query, 512, 128)

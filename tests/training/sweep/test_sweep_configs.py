@@ -44,18 +44,6 @@ def test_the_papers_grids() -> None:
     assert {"--trainer.check_val_every_n_epoch=7", "--checkpoint.save_weights_only=true"} <= {*arguments}
 
 
-def test_lei_few_shot_is_the_papers_recipe(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Appendix B.3 and LEI spec 4.1 to 4.4; an epoch's steps are counted in test_samplers."""
-    monkeypatch.chdir(ROOT)
-    config = yaml.safe_load(resolved(capsys, "fit", "-c", "lei_few_shot", "-c", "roberta_large_squad"))
-    data, model = (config[name]["init_args"] for name in ("data", "model"))
-    assert (data["groups_per_class"], data["qa_batch_size"], data["qa_every"]) == (1, 4, 1)
-    assert (data["encoding"]["order"], data["encoding"]["max_length"]) == ("context_first", 512)
-    assert (model["warmup_ratio"], model["weight_decay"]) == (0, 0)
-
-
 def test_missing_data_and_sizes_beyond_them_are_told_before_anything_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
