@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from data_modules.records import write_records
@@ -68,14 +68,8 @@ def metrics_of(home: Path) -> dict[str, float]:
 
 def curves(home: Path, metric: str) -> list[tuple[int, float]]:
     """Step and value of a metric, as metrics.csv has them."""
-    with open(home / "metrics.csv", newline="") as file:
-        return [(int(r["step"]), float(r["value"])) for r in csv.DictReader(file) if r["metric"] == metric]
-
-
-def logged(home: Path) -> set[str]:
-    """The names in a run's metrics.csv."""
-    with open(home / "metrics.csv", newline="") as file:
-        return {row["metric"] for row in csv.DictReader(file)}
+    found = pd.read_csv(home / "metrics.csv").query("metric == @metric")
+    return list(zip(found["step"], found["value"], strict=True))
 
 
 @dataclass(frozen=True)

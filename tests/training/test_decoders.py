@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
 import yaml
 
 from data_modules.stories.questions import vocabulary
@@ -42,7 +41,7 @@ CHAT = (
 
 
 def test_chat_with_advice_as_the_system_message(commands: Commands, tmp_path: Path) -> None:
-    """Its checkpoint, and the folder made of it, are asked as they were trained; and otherwise on request."""
+    """Its checkpoint, and the folder made of it, are asked as they were trained."""
     words = [*vocabulary(), *["reply", "with", "or", "unknown", "user", "system", "assistant"]]
     tokenizer = build_tokenizer("llama", words)
     tokenizer.chat_template = CHAT
@@ -55,19 +54,13 @@ def test_chat_with_advice_as_the_system_message(commands: Commands, tmp_path: Pa
     run = lei(commands, "chat", f"--config={tmp_path}/prompts.yaml", *flags)
     last, checkpoint = metrics_of(run), run / "checkpoints/last.ckpt"
     assert last["val/bias/none/unknown"] == pytest.approx(1 - last["val/bias/none/mass"], abs=1e-6)
-    asked = ["bias", "--data", str(commands.data.groups_dev), "--checkpoint", f"a={checkpoint}"]
-    for name, how in (
-        ("usual", [f"b={export(checkpoint, tmp_path / 'folder')}"]),
-        ("plain", ["--chat", "never"]),
-    ):
-        assert evaluate([*asked, *how, "--output", str(tmp_path / name)]) == 0
-    usual, plain = (pd.read_csv(tmp_path / name / "results.csv") for name in ("usual", "plain"))
-    rows = usual[(usual["measure"] == "mu") & usual["against"].isna()]
+    asked = ["bias", "--data", str(commands.data.groups_dev), "--output", str(tmp_path / "out")]
+    asked += ["--checkpoint", f"a={checkpoint}", f"b={export(checkpoint, tmp_path / 'folder')}"]
+    assert evaluate(asked) == 0
+    rows = pd.read_csv(tmp_path / "out" / "results.csv").query("measure == 'mu' and against.isna()")
     assert len(rows) == 8
     for kind, value in zip(rows["class"], rows["value"], strict=True):
         assert value == pytest.approx(last[f"val/bias/{kind}/mu"], abs=1e-5)
-    unadvised = plain[(plain["measure"] == "mass") & (plain["class"] == "none")]["value"].item()
-    assert abs(unadvised - last["val/bias/none/mass"]) > 1e-4
 
 
 def test_the_probability_form_is_refused(commands: Commands) -> None:
@@ -101,7 +94,7 @@ def by_training(experiment: str, cell: str, measure: str) -> str:
         ("lei_planted", "qwen3", 0),
         ("squad_ot", "llama", 4),
         ("squad_ot", "gpt2", 0),
-        ("squad_ibt", "qwen3", 4),
+        ("squad_ibt", "gpt2", 4),
     ],
 )
 def test_every_experiment_resumes_evaluates_and_exports(
@@ -111,7 +104,6 @@ def test_every_experiment_resumes_evaluates_and_exports(
     flags = ["--run.version=a", "--model.learning_rate=1e-3"]
     if lora:
         config = yaml.safe_load(SMALL[architecture])
-        torch.manual_seed(0)
         below = Backbone(architecture=architecture, checkpoint="random", config=config)  # type: ignore[arg-type]
         start(below, CausalModel).to_pretrained().save_pretrained(tmp_path / "base")
         flags += [f"--backbone.checkpoint={tmp_path / 'base'}", f"--backbone.lora_rank={lora}"]

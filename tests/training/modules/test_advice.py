@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
-from data_modules.groups.advice import unadvised, with_advice
+from data_modules.groups.advice import unadvised
 from data_modules.records import write_records
 from data_modules.stories import groups as story_groups
-from tests.support.finished_runs import differences
-from tests.training.conftest import SMALL, Commands, curves, logged
+from tests.training.conftest import SMALL, Commands, curves
 from training.cli import main as train
-from training.modules.advice import LEIModule
 
 UNWATCHED = ("--data.val_qa={}", "--data.val_groups={}", "--trainer.log_every_n_steps=1")
 
@@ -31,7 +29,8 @@ def fit(
 
 
 def losses(home: Path) -> set[str]:
-    return {name.removeprefix("train/loss/") for name in logged(home) if name.startswith("train/loss/")}
+    names = set(pd.read_csv(home / "metrics.csv")["metric"])
+    return {name.removeprefix("train/loss/") for name in names if name.startswith("train/loss/")}
 
 
 def test_the_terms_of_a_run_are_those_of_its_classes(commands: Commands) -> None:
@@ -51,39 +50,11 @@ def test_groups_that_join_no_loss_are_refused(commands: Commands, tmp_path: Path
         fit(commands, bare, "--model.loss.unadvised_weight=0")
 
 
-@pytest.fixture
-def domains(tmp_path: Path) -> str:
-    """A source of groups of two invented domains with advice about the right or the other one, or none."""
-    groups = []
-    for i, group in enumerate(unadvised(story_groups.groups("train"))[:12]):
-        domain, other = ("towns", "bells")[:: -1 if i % 2 else 1]
-        for name in ("ethical", "adversarial", "mismatched_ethical", "mismatched_adversarial"):
-            about = other if name.startswith("mismatched") else domain
-            text = f"Note that, {about} {'do not matter' if name.endswith('ethical') else 'matter'} here."
-            advised = with_advice(group, text, name, f"{name}_{about}-{i}", about)  # type: ignore[arg-type]
-            groups.append(replace(advised, domain=domain))
-        groups.append(replace(group, domain=domain))
-    write_records(groups, path := tmp_path / "domains.json")
-    return f"--data.train_groups=[{path}]"
-
-
 @pytest.mark.parametrize("architecture", ["roberta", "llama"])
-def test_terms_of_domains_and_a_resumed_run_are_bit_equal(
-    domains: str, architecture: str, commands: Commands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = (domains, "--model.learning_rate=1e-3")
-    _, home = fit(commands, *given, steps=6, architecture=architecture, version="whole")
-    assert losses(home) == {"ethical", "adversarial", "unadvised", "mismatched", "span", "total"}
-    if architecture == "roberta":
-        flags = (*given, "--ckpt_path=auto", "--run.save_every_n_steps=1")
-        monkeypatch.setattr(LEIModule, "on_train_batch_start", power_cut)
-        with pytest.raises(RuntimeError, match="the power went out"):
-            fit(commands, *flags, steps=6, version="cut")
-        monkeypatch.undo()
-        _, cut = fit(commands, *flags, steps=6, version="cut")
-        assert not list(differences(home, cut))
-
-
-def power_cut(module: LEIModule, batch: Any, batch_idx: int) -> None:
-    if module.global_step == 3:
-        raise RuntimeError("the power went out")
+def test_the_terms_of_domains(architecture: str, commands: Commands) -> None:
+    """The vocabulary of the tiny model knows few of their words."""
+    source = "--data.train_groups=['domains:all?number=2&groups=60']"
+    small = ("--data.encoding.max_length=160", "--trainer.max_epochs=1")
+    _, home = fit(commands, source, *small, steps=12, architecture=architecture)
+    kinds = {"ethical", "adversarial", "irrelevant", "unadvised", "mismatched"}
+    assert losses(home) == kinds | {"span", "total"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any
 import pytest
 import torch
 
+from data_modules.groups_data import GroupsDataModule
+from data_modules.records import write_records
 from data_modules.schema import Group, Targets
 from data_modules.sources import read_groups
 from data_modules.stories import groups as story_groups
@@ -53,12 +54,18 @@ def test_the_cache_serves_the_same_run_and_no_other(
     assert torch.equal(first.log_prob_NVSE, again.log_prob_NVSE)
     fit(commands, tmp_path, "--seed_everything=1")  # other weights
     fit(commands, tmp_path, "--data.encoding.max_length=100")  # other rows
-    fit(commands, tmp_path, "--model.irrelevant_target=same_advice")
+    same, groups = fit(commands, tmp_path, "--model.irrelevant_target=same_advice")
     assert [what for what, *_ in scored[1:]] == ["reference pass, unadvised"] * 3 + [
         "reference pass, advised"
     ]
     assert len(list(tmp_path.glob("*.pt"))) == 4
-    assert not list(tmp_path.glob("*.tmp"))
+    members: dict[str, list[int]] = defaultdict(list)
+    for i, group in enumerate(groups.groups):
+        members[group.unadvised_key].append(i)
+    for first_one, *others in members.values():  # anchors without advice are the same for all advice
+        assert all(torch.equal(first.log_prob_NVSE[i], first.log_prob_NVSE[first_one]) for i in others)
+    assert not torch.allclose(first.log_prob_NVSE, same.log_prob_NVSE)
+    assert torch.equal(first.pushed_NV, same.pushed_NV)
 
 
 def test_another_checkpoint_may_be_the_reference(commands: Commands, tmp_path: Path) -> None:
@@ -75,19 +82,6 @@ def test_another_checkpoint_may_be_the_reference(commands: Commands, tmp_path: P
     build_tokenizer("roberta", vocabulary()[:-1]).save_pretrained(tmp_path / "words")
     with pytest.raises(ValueError, match=r"model\.reference: .* has another tokenizer"):
         fit(commands, tmp_path, f"--model.reference={stage}", f"--backbone.tokenizer={tmp_path / 'words'}")
-
-
-def test_anchors_are_unadvised_unless_asked_otherwise(commands: Commands, tmp_path: Path) -> None:
-    paper, groups = fit(commands, tmp_path)
-    same, _ = fit(commands, tmp_path, "--model.irrelevant_target=same_advice")
-    by_key = defaultdict(list)
-    for i, group in enumerate(groups.groups):
-        by_key[group.unadvised_key].append(i)
-    assert not torch.allclose(paper.log_prob_NVSE, same.log_prob_NVSE)
-    for members in by_key.values():
-        for i in members[1:]:
-            assert torch.equal(paper.log_prob_NVSE[i], paper.log_prob_NVSE[members[0]])
-    assert torch.equal(paper.pushed_NV, same.pushed_NV)
 
 
 Cell = tuple[tuple[str, str], str]
@@ -122,34 +116,16 @@ def test_dominance_is_the_sign_of_mean_c_over_all_groups_of_the_sources(
         assert pushed == [dominant, 1 - dominant, dominant, 1 - dominant]
 
 
-def write_lei(path: Path, groups: list[Group], targets: list[Targets]) -> None:
-    """Groups in LEI's layout, the first ones with `tomax`."""
-    paragraphs: list[dict[str, Any]] = []
-    for i, group in enumerate(groups):
-        for order in (0, 1):
-            qas = []
-            for v in (2 * order, 2 * order + 1):
-                spans = group.variants[v].candidates[:: -1 if order else 1]
-                answers = [{"text": span.text, "answer_start": span.start} for span in spans]
-                question = f"{group.variants[v].advice} {group.variants[v].question}"
-                tomax = {"tomax": abs(targets[i][v] - order)} if i < len(targets) else {}
-                qas.append({"id": "", "question": question, "answers": answers, **tomax})
-            context = group.variants[2 * order].context
-            paragraph = {"key": group.key, "context": context, "intervention": group.advice_class}
-            paragraphs.append({**paragraph, "qas": qas})
-    path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
-
-
 def test_dominance_may_be_what_the_file_says(
-    commands: Commands, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     groups = [group for group in story_groups.groups("train") if group.advice_class == "adversarial"][:6]
+    write_records(groups, path := tmp_path / "adversarial.json")
     patterns: list[Targets] = [(0, 1, 0, 1), (1, 0, 1, 0), (1, 1, 0, 0)] * 2
-    write_lei(path := tmp_path / "targets.json", groups, patterns)
-    found, _ = fit(commands, tmp_path, f"--data.train_groups=[{path}]", "--model.dominance=file")
+    by_file = (f"--data.train_groups=[{path}]", "--model.dominance=file")
+    with pytest.raises(DataError, match=r"adversarial\.json: not JSON"):
+        fit(commands, tmp_path, *by_file)
+    written = dict(zip((group.key for group in groups), patterns, strict=True))
+    monkeypatch.setattr(GroupsDataModule, "written_targets", lambda data: written)
+    found, _ = fit(commands, tmp_path, *by_file)
     assert found.pushed_NV.tolist() == [list(t) for t in patterns]
-    assert "dominance: what the file says" in caplog.text
-    write_lei(path, groups, patterns[:5])
-    for source, message in ((path, "has no tomax"), ("stories:train", "stories:train: cannot be read")):
-        with pytest.raises(DataError, match=message):
-            fit(commands, tmp_path, f"--data.train_groups=[{source}]", "--model.dominance=file")
