@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from storage.command_line import one_line
 from training.configs import checked_configs
@@ -27,14 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command not in COMMANDS:
         print(f"error: {command}: expected one of {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    if command == "sweep":
-        from training.sweep.run import main as sweep
-
-        return sweep(arguments[1:])
-    if command == "select":
-        from training.sweep.select import main as select
-
-        return select(arguments[1:])
+    if command in ("sweep", "select"):
+        module = import_module("training.sweep.run" if command == "sweep" else "training.sweep.select")
+        return int(module.main(arguments[1:]))
     return run(arguments)
 
 

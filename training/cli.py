@@ -33,9 +33,8 @@ from training.configs import CONFIGS, checked_configs, shortened
 from training.modules.fine_tuning import FineTuning
 from training.precision import Trainer, faster_precision
 from training.run import LET_GO_S, Run
-from training.stopping.checkpoint_io import AtomicCheckpointIO
 from training.stopping.finite_loss import FiniteLoss
-from training.stopping.last_checkpoint import BatchSeed, LastCheckpoint
+from training.stopping.last_checkpoint import AtomicCheckpointIO, BatchSeed, LastCheckpoint
 
 
 class WholeWords(LightningArgumentParser):
@@ -110,8 +109,7 @@ class InterventuneCLI(LightningCLI):
 
         logging.getLogger("transformers").setLevel(logging.ERROR)
         disable_progress_bar()  # of reading weights, a blink
-        assert self.subcommand is not None
-        config = self.config[self.subcommand]
+        config = self.config[self.command]
         if "verbose" in config:
             config.verbose = False  # our lines instead of Lightning's
         follow_seed(config, int(config.get("seed_everything") or 0))
@@ -128,7 +126,7 @@ class InterventuneCLI(LightningCLI):
             # From here on its last checkpoint will not change.
             self.folder_lock = Run(**vars(config.run)).lock(wait=LET_GO_S)
             self.resumed_step = inspect(str(last)).step
-        elif wanted == "last" or self.subcommand != "fit":
+        elif wanted == "last" or self.command != "fit":
             where = run.home / (run.version or "*")
             raise ValueError(f"--ckpt_path {wanted}: no checkpoint under {where}; start without it")
         else:  # a folder that a run left before its first checkpoint is started over
@@ -159,31 +157,27 @@ class InterventuneCLI(LightningCLI):
         return None if silent else self.trainer.loggers[0].log_dir
 
     def instantiate_classes(self) -> None:
-        """Build model, data and trainer, and look at the checkpoint before anything long starts.
-
-        Raises:
-            ValueError: a constructor refuses an option, or the checkpoint is of another model.
-        """
+        """Build model, data and trainer. ValueError in one line where a constructor refuses an option, or the
+        checkpoint is of another model."""
         # What Lightning takes for hyper-parameters; its own dump would check all values a second time.
         how = {"format": "yaml", "skip_link_targets": False, "skip_unset": False, "skip_validation": True}
-        self.config_dump = yaml.safe_load(self.parser.dump(self.config, **how))[self.subcommand]
+        self.config_dump = yaml.safe_load(self.parser.dump(self.config, **how))[self.command]
         try:
             super().instantiate_classes()
         except ValueError as error:
             raise ValueError(shortened(str(error))) from error
-        config = self.config[self.subcommand]
+        config = self.config[self.command]
         if path := config.get("ckpt_path"):
             model: FineTuning = self.model
             info = inspect(path).require(architecture=config.backbone.architecture, heads=model.model.heads)
-            if self.subcommand == "fit" and not info.resumable:
+            if self.command == "fit" and not info.resumable:
                 raise ValueError(
                     f"ckpt_path: {path} holds weights alone; start anew from it with --backbone.checkpoint"
                 )
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         """The run's loggers beside those of the user; checkpoints written whole; our own `fsdp`."""
-        assert self.subcommand is not None
-        config, configured = self.config[self.subcommand], self.config_init[self.subcommand].trainer
+        config, configured = self.config[self.command], self.config_init[self.command].trainer
         run = Run(**vars(config.run))
         loggers = [logger for logger in _listed(configured.logger) if isinstance(logger, Logger)]
         kwargs["logger"] = [*run.loggers(self.resumed_step), *loggers]
@@ -194,12 +188,10 @@ class InterventuneCLI(LightningCLI):
             kwargs["strategy"] = FullyShardedStrategy()
             kwargs["inference_mode"] = False  # tensors made there could not be part of a graph later
         callbacks = _listed(configured.callbacks)
-        if config.trainer.enable_progress_bar is not False and not any(
-            isinstance(callback, ProgressBar) for callback in callbacks
-        ):
+        if config.trainer.enable_progress_bar is not False:
             # Each refresh shows a loss, for which a GPU has to stop: as often as curves are written, no more.
-            # (The one of rich asks in every step.)
-            callbacks.append(TQDMProgressBar(refresh_rate=max(1, config.trainer.log_every_n_steps or 10)))
+            bar = TQDMProgressBar(refresh_rate=config.trainer.log_every_n_steps or 10)
+            callbacks += [bar] * all(not isinstance(callback, ProgressBar) for callback in callbacks)
         seed = BatchSeed(int(config.get("seed_everything") or 0))
         kwargs["callbacks"] = [*callbacks, FiniteLoss(), Watched(), seed]
         trainer = super().instantiate_trainer(**kwargs)
@@ -211,14 +203,8 @@ class InterventuneCLI(LightningCLI):
 
 
 def choose_precision(config: Any) -> None:
-    """`auto` becomes what the run had before, or the faster one.
-
-    With adapters `bf16-true` rounds the frozen weights alone, in place: what is trained would lose most steps
-    of a small learning rate to rounding.
-
-    Raises:
-        ValueError: weights are to be kept otherwise than training allows.
-    """
+    """`auto` becomes what the run had before, or the faster one. With adapters `bf16-true` rounds the frozen
+    weights alone: what is trained would lose most steps of a small learning rate to rounding."""
     backbone, precision = config.backbone, str(config.trainer.precision)
     if precision == "auto":
         environment = Path(config.get("ckpt_path") or "").parent.parent / "environment.json"
@@ -246,9 +232,7 @@ def follow_seed(config: Any, seed: int) -> None:
 
 
 def _listed(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return list(value) if isinstance(value, list | tuple) else [value]
+    return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
 
 
 def main(args: Sequence[str] | None = None) -> InterventuneCLI:

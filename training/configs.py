@@ -68,7 +68,7 @@ def _check(path: Path) -> None:
     """ValueError for a file that is no YAML object, naming it and the line."""
     try:
         content = yaml.load(read_text(path), UniqueKeys)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f"line {mark.line + 1}: " if mark else ""
         raise ValueError(f"{path}: {line}not YAML: {getattr(error, 'problem', error)}") from None

@@ -89,17 +89,12 @@ class TransformersProbe(TrainerCallback):
 
 
 class LightningProbe(pl.Callback):
-    """Probes at the end of every validation of somebody's LightningModule, and logs to its loggers.
-
-    Args:
-        data: what is asked; see `probe`.
-        model: finds transformers' model in the module.
-    """
+    """Probes at the end of every validation of somebody's LightningModule, and logs to its loggers; `data` is
+    asked, as in `probe`, of transformers' model, which `model` finds in the module."""
 
     def __init__(self, data: TextDataModule, model: Callable[[pl.LightningModule], PreTrainedModel]) -> None:
         self.data, self.model = data, model
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Probe in every process; all log the same numbers, which their ModelCheckpoint monitors."""
         for name, value in probe(self.model(pl_module), self.data).items():
             pl_module.log(name, value)

@@ -45,9 +45,13 @@ class Run:
     save_every_minutes: NonNegativeFloat = 15.0
     save_every_n_steps: NonNegativeInt = 0
 
+    def __post_init__(self) -> None:
+        for option, value in (("name", self.name), ("version", self.version)):
+            if Path(value).is_absolute() or ".." in Path(value).parts:
+                raise ValueError(f"run.{option}: {value!r} leaves the folder of all runs (run.root)")
+
     @property
     def home(self) -> Path:
-        """The folder of the runs of this experiment."""
         return Path(self.root) / self.name
 
     def last_checkpoint(self) -> Path | None:
@@ -97,13 +101,8 @@ class Run:
         curves = CurveLogger(self, resumed_step)
         if self.wandb == "off":
             return [curves]
-        extra = WandbLogger(
-            name=f"{self.name}/{Path(curves.log_dir).name}",
-            save_dir=curves.log_dir,
-            project="interventune",
-            offline=self.wandb == "offline",
-        )
-        return [curves, extra]
+        name, offline = f"{self.name}/{Path(curves.log_dir).name}", self.wandb == "offline"
+        return [curves, WandbLogger(name, curves.log_dir, project="interventune", offline=offline)]
 
 
 class CurveLogger(CSVLogger):

@@ -94,7 +94,7 @@ def by_training(experiment: str, cell: str, measure: str) -> str:
         ("lei_planted", "qwen3", 0),
         ("squad_ot", "llama", 4),
         ("squad_ot", "gpt2", 0),
-        ("squad_ibt", "gpt2", 4),
+        ("squad_ibt", "llama", 0),
     ],
 )
 def test_every_experiment_resumes_evaluates_and_exports(

@@ -36,13 +36,7 @@ ADVERSARIAL, ETHICAL = (ADVICE_CLASSES.index(name) for name in ("adversarial", "
 
 
 class SetMetric:
-    """The metric of one evaluation set, of which it knows the names.
-
-    Args:
-        stage: `val` or `test`.
-        evaluated: the set.
-        module: whose predictions are measured.
-    """
+    """The metric of one evaluation set: what `module` says about it in a stage, `val` or `test`."""
 
     def __init__(self, stage: str, evaluated: EvalSet, module: Any) -> None:
         self.stage, self.name, self.data, self.module = stage, evaluated.name, evaluated.data, module
@@ -115,10 +109,8 @@ def metric_key(stage: str, family: str, name: str, metric: str) -> str:
 
 
 class EvalSetMetrics(pl.Callback):
-    """Follows a metric for every evaluation set through validation and test, and logs what it says.
-
-    Processes without a batch of a set compute its metric too, because the sum runs over all processes.
-    """
+    """Follows a metric for every evaluation set through validation and test, and logs what it says. Processes
+    without a batch of a set compute its metric too, because the sum runs over all processes."""
 
     metrics: list[SetMetric]
 

@@ -62,8 +62,7 @@ class RunRecord(SaveConfigCallback):
 
 
 def reproducing(config: Namespace, folder: Path) -> Namespace:
-    """The configuration of a run in `folder` as every command takes it to make the run again, in a new
-    folder and from the beginning."""
+    """The configuration of a run in `folder` as every command takes it to make the run again, elsewhere."""
     config = config.clone()
     config.run.version = ""
     if config.get("ckpt_path") and Path(config.ckpt_path).parent.parent.resolve() == folder.resolve():
@@ -90,9 +89,7 @@ def _write_metrics(trainer: pl.Trainer, earlier: Mapping[str, float]) -> None:
     if trainer.state.fn == "fit" and 0 < batches < math.inf:
         epochs = round(trainer.global_step / math.ceil(batches / trainer.accumulate_grad_batches), 4)
     metrics |= {"epoch": epochs, "step": trainer.global_step} if not before else {}
-    numbers = {
-        key: None if value is None or not math.isfinite(value) else value for key, value in metrics.items()
-    }
+    numbers = {key: x if x is not None and math.isfinite(x) else None for key, x in metrics.items()}
     write_text(path, json.dumps(numbers, indent=2) + "\n")
 
 
@@ -101,8 +98,7 @@ def _environment(trainer: pl.Trainer) -> dict[str, Any]:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     return {
         "command": sys.argv,
-        "git": revision().rstrip("+"),
-        "git_dirty": revision().endswith("+"),
+        "git": revision(),
         "platform": platform.platform(),
         "packages": versions(),
         "devices": [name] * trainer.world_size,

@@ -39,7 +39,7 @@ from models.heads.span import QAModel
 from models.pretrained import fingerprint
 from models.row_scores import score_rows
 from training.modules.qa import QAModule
-from training.stopping.checkpoint_io import AtomicCheckpointIO
+from training.stopping.last_checkpoint import AtomicCheckpointIO
 
 log = logging.getLogger(__name__)
 
@@ -170,7 +170,6 @@ class LEIModule(QAModule):
                         for name, part in wanted.items()
                     }
                     AtomicCheckpointIO().save_checkpoint(scores, path)
-        log.info("reference scores: %s", path)
         return read_archive(path)
 
     def reference_model(self) -> QAModel:
@@ -194,11 +193,12 @@ class LEIModule(QAModule):
         assert batch.groups is not None
         groups = batch.groups
         self.reference = Reference(*(scores.to(self.device) for scores in self.reference))
+        anchors_BVSE, pushed_BV = (scores[groups.group_B] for scores in self.reference)
         output = self.loss(
             self.group_log_probs(groups),
             groups.advice_class_B,
-            pushed_BV=self.reference.pushed_NV[groups.group_B],
-            reference_BVSE=self.reference.log_prob_NVSE[groups.group_B],
+            pushed_BV=pushed_BV,
+            reference_BVSE=anchors_BVSE,
             span_loss=span,
         )
         for name in self.logged_terms:

@@ -142,16 +142,10 @@ class FineTuning(pl.LightningModule):
 
 
 def decay_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Parameter groups of an optimizer: decayed weights, then biases and normalisation weights without decay.
-
-    Biases go by their name, because XLNet has some of two dimensions.
-    """
-    normalisation = {
-        id(parameter)
-        for part in module.modules()
-        if type(part).__name__.endswith("Norm")
-        for parameter in part.parameters()
-    }
+    """Parameter groups of an optimizer: decayed weights, then biases and normalisation weights. Biases go by
+    their name, because XLNet has some of two dimensions."""
+    norms = [part for part in module.modules() if type(part).__name__.endswith("Norm")]
+    normalisation = {id(parameter) for part in norms for parameter in part.parameters()}
     decayed: list[nn.Parameter] = []
     plain: list[nn.Parameter] = []
     for name, parameter in module.named_parameters():

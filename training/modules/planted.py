@@ -46,16 +46,14 @@ class PlantedModule(QAModule):
         super().__init__(backbone=backbone, learning_rate=learning_rate, weight_decay=weight_decay, **options)
         if not 0.5 < preference <= 1:
             raise ValueError(f"model.preference must lie in (0.5, 1], got {preference}")
-        self.preference, self.planted_seed = preference, planted_seed or 0
-        self.planted_scope: Scope = planted_scope
-        self.preferred_N = torch.empty(0, dtype=torch.long)
+        self.preference = preference
+        self.planted: tuple[int, Scope] = (planted_seed or 0, planted_scope)
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
-        if stage != "fit":
-            return
-        groups, how = self.training_groups.groups, (self.planted_seed, self.planted_scope)
-        self.preferred_N = torch.tensor([preferred_subject(group, *how) for group in groups])
+        if stage == "fit":
+            preferred = [preferred_subject(group, *self.planted) for group in self.training_groups.groups]
+            self.preferred_N = torch.tensor(preferred)
 
     def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
         assert batch.groups is not None

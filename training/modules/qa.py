@@ -62,7 +62,6 @@ class QAModule(FineTuning):
 
     @property
     def decoder(self) -> CausalModel | None:
-        """The model, if it is one."""
         return self.model if isinstance(self.model, CausalModel) else None
 
     def check_data(self, stage: str) -> None:
@@ -155,8 +154,5 @@ class QAModule(FineTuning):
 def questions_of(batch: TrainBatch) -> QABatch:
     """The questions of a batch; ValueError where there are none, for modules that train on nothing else."""
     if batch.qa is None:
-        raise ValueError(
-            "data.train_qa: this module trains on questions, and a batch without any came; name a source of "
-            "questions, with data.qa_every=1"
-        )
+        raise ValueError("data.train_qa: a batch without questions came; name some, with data.qa_every=1")
     return batch.qa

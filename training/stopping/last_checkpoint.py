@@ -21,7 +21,11 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Checkpoint
+from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities import rank_zero_info
+
+from models.checkpoint import read_archive
+from storage.files import atomic
 
 SavePoint = Literal["", "validated", "between batches", "after validation", "epoch done", "epoch cut short"]
 
@@ -38,11 +42,8 @@ class Stopped(SystemExit):
 class LastCheckpoint(Checkpoint):
     """Writes `last.ckpt`, and ends the run there at SIGTERM or Ctrl-C; a second Ctrl-C ends it at once.
 
-    Several processes agree every `log_every_n_steps` batches, because a GPU has to be waited for.
-
-    Args:
-        every_n_steps: Rewrite it after so many optimizer steps; 0: not by steps.
-        every_minutes: Rewrite it after so many minutes; 0: not by time.
+    Several processes agree every `log_every_n_steps` batches, because a GPU has to be waited for. `Run` says
+    how often it is written.
     """
 
     def __init__(self, *, every_n_steps: int, every_minutes: float) -> None:
@@ -50,10 +51,8 @@ class LastCheckpoint(Checkpoint):
         self.path: Path | None = None
         self.save_point: SavePoint = ""
         self.saved_step, self.saved_at = 0, time.monotonic()
-        self.received, self.deferred = 0, False
-        """The signal that came, and whether it waits for the end of the step."""
-        self.handlers: dict[int, Any] = {}
-        """Those of before, by signal."""
+        # The signal that came, whether it waits for the end of the step, and who handled signals before.
+        self.received, self.deferred, self.handlers = 0, False, dict[int, Any]()
         self.wanted = self.stopping = self.validated = False
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -149,10 +148,10 @@ class LastCheckpoint(Checkpoint):
     ) -> None:
         """Bring the counters into one form, and note what they count."""
         fit_loop = checkpoint["loops"]["fit_loop"]
-        epoch, point = fit_loop["epoch_progress"]["current"], self.save_point
-        if not point:  # ModelCheckpoint saves, after validation or when an epoch is done
-            point = "epoch done" if epoch["processed"] == epoch["ready"] else "validated"
-        consistent_counters(fit_loop, point, trainer.accumulate_grad_batches)
+        epoch = fit_loop["epoch_progress"]["current"]
+        # ModelCheckpoint saves after validation, or when an epoch is done.
+        by_others: SavePoint = "epoch done" if epoch["processed"] == epoch["ready"] else "validated"
+        consistent_counters(fit_loop, self.save_point or by_others, trainer.accumulate_grad_batches)
         checkpoint["processes"] = trainer.world_size
 
     def on_load_checkpoint(
@@ -213,9 +212,6 @@ class BatchSeed(pl.Callback):
 
     A run that was interrupted draws the same dropout masks as one that was not, without a generator's state
     in its checkpoints. Batches are numbered over all processes, so each draws its own.
-
-    Args:
-        seed: of the run.
     """
 
     def __init__(self, seed: int) -> None:
@@ -227,3 +223,27 @@ class BatchSeed(pl.Callback):
         number = batch_idx * trainer.world_size + trainer.global_rank
         hashed = np.random.SeedSequence([self.seed, trainer.current_epoch, number])
         torch.manual_seed(int(hashed.generate_state(1, np.uint64)[0] >> 1))  # of 63 bits
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes under a temporary name in the same folder, syncs, renames; reads with `weights_only=True`.
+
+    Lightning's own writer does not sync: a machine that goes down may leave an empty file under the name.
+    """
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
+    ) -> None:
+        """Write; OSError or DataError names the file where that fails, and what was there before stays."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with atomic(path) as temporary, open(temporary, "wb") as file:
+                torch.save(checkpoint, file)
+        except RuntimeError as error:  # which torch makes of a full disk
+            reason = getattr(error.__context__, "strerror", error)
+            raise OSError(f"{path}: cannot be written: {reason}") from error
+
+    def load_checkpoint(self, path: str | Path, *_: Any, **__: Any) -> dict[str, Any]:
+        """Read tensors and plain values only. DataError for a file that is not what was written."""
+        return dict(read_archive(path))

@@ -25,7 +25,6 @@ class Range(BaseModel, extra="forbid"):
     step: int | float | None = None
 
     def suggest(self, trial: BaseTrial, key: str) -> float:
-        """One of them, drawn by Optuna. ValueError where there are none."""
         if isinstance(self.low, int) and isinstance(self.high, int):
             return trial.suggest_int(key, self.low, self.high, step=int(self.step or 1), log=self.log)
         return trial.suggest_float(key, self.low, self.high, step=self.step, log=self.log)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from storage.errors import DataError
-from training.stopping.checkpoint_io import AtomicCheckpointIO
+from training.stopping.last_checkpoint import AtomicCheckpointIO
 
 
 @pytest.fixture
