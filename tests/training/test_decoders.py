@@ -68,22 +68,15 @@ def test_the_probability_form_is_refused(commands: Commands) -> None:
         lei(commands, "none", "--model.loss.form=probability", architecture="gpt2")
 
 
-MEASURES = {
-    "lei_few_shot": {"class": ("none", "ethical", "adversarial"), "measure": ("mu", "delta", "mass")},
-    "lei_planted": {"class": ("none",), "measure": ("mu", "delta", "mass")},
-    "squad_ot": {"variant": ("ts", "ts_r"), "measure": ("cosine",)},
-    "squad_ibt": {"variant": ("os", "ts", "ts_r"), "measure": ("f1", "unknown")},
+CELLS = {
+    "lei_few_shot": ("bias", "class", ("none", "ethical", "adversarial"), ("mu", "delta", "mass")),
+    "lei_planted": ("bias", "class", ("none",), ("mu", "delta", "mass")),
+    "squad_ot": ("shift", "variant", ("ts", "ts_r"), ("cosine",)),
+    "squad_ibt": ("faithfulness", "variant", ("os", "ts", "ts_r"), ("f1", "unknown")),
 }
-"""Cells of results.csv that training reports too."""
-
-
-def by_training(experiment: str, cell: str, measure: str) -> str:
-    """What training calls a cell."""
-    if experiment.startswith("lei"):
-        return f"val/bias/{cell}/{measure}"
-    return (
-        f"val/shift/cls/{cell}/mean" if measure == "cosine" else f"val/qa/{cell}/{measure}".replace("os/", "")
-    )
+"""By experiment the protocol, and cells of its results.csv that training reports too."""
+NAMES = {"bias": "val/bias/{}/{}", "shift": "val/shift/cls/{}/mean", "faithfulness": "val/qa/{}/{}"}
+"""What training calls them."""
 
 
 @pytest.mark.parametrize(
@@ -114,18 +107,16 @@ def test_every_experiment_resumes_evaluates_and_exports(
     last, checkpoint = metrics_of(run), run / "checkpoints/last.ckpt"
     assert last["step"] == 2
     assert bool(inspect(str(checkpoint)).adapter) == bool(lora)
-    asked = {"squad_ot": ["shift", "--variants", "ts", "ts_r"], "squad_ibt": ["faithfulness"]}
-    asked_of = asked.get(experiment, ["bias"])
-    asked_of += ["--checkpoint", f"ours={checkpoint}", f"theirs={export(checkpoint, tmp_path / 'folder')}"]
-    asked_of += ["--data", str(commands.data.groups_dev if groups else commands.data.qa_dev)]
-    assert evaluate([*asked_of, "--output", str(tmp_path / "out")]) == 0
-    table = pd.read_csv(tmp_path / "out/results.csv")
-    table = table[table["against"].isna()]
-    if experiment == "squad_ot":
-        table = table[(table["embedding"] == "cls") & (table["layer"] == "last") & table["stories"].isna()]
-    if experiment == "squad_ibt":
-        table = table[table["answer_type"].isna() & table["domain"].isna()]
-    (column, cells), (_, measures) = MEASURES[experiment].items()
+    protocol, column, cells, measures = CELLS[experiment]
+    asked = ["--checkpoint", f"ours={checkpoint}", f"theirs={export(checkpoint, tmp_path / 'folder')}"]
+    asked += ["--data", str(commands.data.groups_dev if groups else commands.data.qa_dev)]
+    assert evaluate([protocol, *asked, "--output", str(tmp_path / "out")]) == 0
+    table = pd.read_csv(tmp_path / "out/results.csv").query("against.isna()")
+    if protocol == "shift":
+        table = table.query("embedding == 'cls' and layer == 'last' and stories.isna()")
+    if protocol == "faithfulness":
+        table = table.query("answer_type.isna() and domain.isna()")
     for cell, measure in product(cells, measures):
         values = table[(table[column] == cell) & (table["measure"] == measure)]["value"].tolist()
-        assert values == pytest.approx([last[by_training(experiment, cell, measure)]] * 2, abs=1e-5)
+        key = NAMES[protocol].format(cell, measure).replace("os/", "")
+        assert values == pytest.approx([last[key]] * 2, abs=1e-5), key

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import islice
 from pathlib import Path
 
@@ -81,14 +80,6 @@ def test_cosines_are_of_states_in_float32_whatever_trains(commands: Commands, ro
     assert len(found[0]) > 4
     for key, value in found[0].items():
         assert found[1][key] == pytest.approx(value, abs=1e-6), key
-
-
-def test_predictions_of_every_variant_are_written(commands: Commands, rows: dict[str, Path]) -> None:
-    predict = [f"--data.predict_qa={{main: {rows['dev']}}}", "--data.val_qa={}"]
-    train(arguments(commands, rows, "predict", "stories_ot", "bert", *predict))
-    folder = commands.root / "stories_ot" / "version_0" / "predictions"
-    assert {path.stem for path in folder.iterdir()} == {"main", "ts", "ts_r", "ts_r_aug"}
-    assert len(json.loads((folder / "main.json").read_text())) == 13
 
 
 def test_a_plain_span_model_refuses_yes_and_no(commands: Commands, rows: dict[str, Path]) -> None:

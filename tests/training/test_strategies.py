@@ -7,7 +7,6 @@ checkpoint.
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import pytest
 import torch
 import yaml
 
-from evaluation.__main__ import main as evaluate
 from models.backbones import Backbone
 from models.checkpoint import start
 from models.heads.causal import CausalModel
@@ -36,11 +34,8 @@ def run(commands: Commands, version: str, *flags: str) -> tuple[int, str]:
 
 def assert_metrics_of_one_process(commands: Commands, home: Path) -> None:
     """Of the same weights: to 1e-5, each example counted once."""
-    last = home / "checkpoints" / "last.ckpt"
-    cache = f"--model.reference_cache={commands.root.parent / 'cache'}"
-    train(
-        commands.of("validate", "lei_few_shot", "roberta", cache, "--run.version=one", f"--ckpt_path={last}")
-    )
+    flags = ("--run.version=one", f"--ckpt_path={home / 'checkpoints' / 'last.ckpt'}")
+    train(commands.of("validate", "lei_few_shot", "roberta", *flags))
     one, two = metrics_of(home.parent / "one"), metrics_of(home)
     assert one["val/qa/n"] == two["val/qa/n"] == 13
     assert sum(two[f"val/bias/{c}/n"] for c in ("ethical", "adversarial", "irrelevant")) == 9
@@ -74,17 +69,13 @@ def test_a_signal_to_one_process_stops_both_and_leaves_no_trace(
     assert_metrics_of_one_process(commands, home)
 
 
-def assert_close_together(
-    one: dict[Any, torch.Tensor], other: dict[Any, torch.Tensor], relative: float
-) -> None:
+def assert_close_together(one: dict[Any, Any], other: dict[Any, Any], relative: float) -> None:
     """By the norm of all tensors."""
     whole, found = (torch.cat([tensors[key].flatten() for key in one]) for tensors in (one, other))
     assert (found - whole).norm() <= relative * whole.norm()
 
 
-def test_fsdp_is_ddp_to_rounding_and_writes_the_same_file(
-    commands: Commands, undisturbed: Path, tmp_path: Path
-) -> None:
+def test_fsdp_is_ddp_to_rounding_and_writes_the_same_file(commands: Commands, undisturbed: Path) -> None:
     home = commands.root / "lei_few_shot"
     stop = failing(where="batch", rank=0, kind="SIGINT", batch=3)
     code, said = run(commands, "fsdp", "--trainer.strategy=fsdp", stop)
@@ -104,12 +95,9 @@ def test_fsdp_is_ddp_to_rounding_and_writes_the_same_file(
     assert_close_together(one["state_dict"], other["state_dict"], relative=3e-5)
     assert_metrics_of_one_process(commands, home / "fsdp")
 
-    # One process goes on from what two have written, and evaluation reads it.
+    # One process goes on from what two have written.
     fit(commands, "fsdp", "--trainer.max_epochs=3", "--trainer.accumulate_grad_batches=2")
     assert metrics_of(home / "fsdp")["epoch"] == 3
-    last = str(home / "fsdp" / "checkpoints" / "last.ckpt")
-    data = ["--data", str(commands.data.groups_dev)]
-    assert evaluate(["bias", "--checkpoint", last, *data, "--output", str(tmp_path / "report")]) == 0
 
 
 def test_fsdp_trains_adapters_of_decoders_as_ddp_does(commands: Commands, tmp_path: Path) -> None:
@@ -117,12 +105,9 @@ def test_fsdp_trains_adapters_of_decoders_as_ddp_does(commands: Commands, tmp_pa
     config = yaml.safe_load(SMALL["llama"])
     whole = start(Backbone(architecture="llama", checkpoint="random", config=config), CausalModel)
     whole.to_pretrained().save_pretrained(tmp_path / "base")
-    flags = (
-        f"--backbone.checkpoint={tmp_path / 'base'}",
-        "--backbone.lora_rank=4",
-        "--data.groups_per_class=2",
-    )
-    flags = (*flags, f"--model.reference_cache={tmp_path / 'reference'}", "--model.learning_rate=1e-3")
+    flags = [f"--backbone.checkpoint={tmp_path / 'base'}", "--backbone.lora_rank=4"]
+    flags += ["--data.groups_per_class=2"]
+    flags += [f"--model.reference_cache={tmp_path / 'reference'}", "--model.learning_rate=1e-3"]
     saved = []
     for strategy in ("ddp", "fsdp"):
         own = (*TWO, f"--run.version={strategy}", f"--trainer.strategy={strategy}", "--trainer.max_epochs=1")
@@ -134,12 +119,6 @@ def test_fsdp_trains_adapters_of_decoders_as_ddp_does(commands: Commands, tmp_pa
     for name, weight in saved[0].items():
         assert "lora_" in name
         torch.testing.assert_close(saved[1][name], weight, atol=1e-4, rtol=1e-3)
-    one = ("--run.version=one", f"--ckpt_path={path}")
-    train(commands.of("validate", "lei_few_shot", "llama", *flags, *one))
-    two = metrics_of(path.parent.parent)
-    for key, value in metrics_of(commands.root / "lei_few_shot/one").items():
-        if key.startswith("val/"):
-            assert two[key] == pytest.approx(value, abs=1e-5), key
 
 
 @pytest.mark.parametrize(
@@ -151,10 +130,8 @@ def test_a_failing_process_ends_the_run_with_its_message(
 ) -> None:
     flags = commands.of("fit", "squad", architecture, *TWO, "--data.qa_batch_size=4")
     flags += [f"--trainer.strategy={strategy}", failing(where=where, rank=rank, kind="mistake", batch=3)]
-    began = time.monotonic()
-    code, said = launch(flags, processes=2)
+    code, said = launch(flags)  # which waits 300 s, not the half hour of a collective operation's limit
     assert code != 0, said[-2000:]
-    assert time.monotonic() - began < 250  # not the half hour of a collective operation's time limit
     assert f"error: no luck in {where} on process {max(rank, 0)}" in said.splitlines()
 
 

@@ -53,12 +53,10 @@ def test_torchrun_starts_the_ordinary_command(tmp_path: Path, capsys: pytest.Cap
     stand_in(tmp_path, "nvidia-smi", "echo GPU 0; echo GPU 1")
     done = launch(tmp_path, "torchrun.sh", HEAD="node-1", NODES="3")
     assert done.returncode == 0, done.stderr
-    assert "--rdzv-endpoint=node-1:29500" in done.stdout
-    assert "--nproc-per-node=2" in done.stdout
+    assert {"--rdzv-endpoint=node-1:29500", "--nproc-per-node=2"} <= {*done.stdout.splitlines()}
     config = parses(done.stdout, capsys)
     for line in ("num_nodes: 3", "devices: '2'", "ckpt_path: auto"):
         assert line in config
-    assert launch(tmp_path, "torchrun.sh").returncode != 0  # nobody said where to meet
 
 
 @pytest.mark.parametrize(("code", "again"), [(143, True), (0, False)])

@@ -61,15 +61,10 @@ def test_two_processes_end_together(commands: Commands) -> None:
 
 @pytest.mark.parametrize(("losses", "ends"), [(".xxx.xxx", False), ("..xxxx", False), ("..x.xxxx", True)])
 def test_only_a_whole_window_of_skipped_steps_ends_a_float16_run(losses: str, ends: bool) -> None:
-    trainer: Any = SimpleNamespace(
-        precision_plugin=SimpleNamespace(scaler=object()),
-        strategy=SimpleNamespace(reduce_boolean_decision=lambda decision, all: decision),
-        optimizers=[],
-        global_step=8,
-        log_every_n_steps=4,
-        log_dir="",
-        world_size=1,
-    )
+    strategy = SimpleNamespace(reduce_boolean_decision=lambda decision, all: decision)
+    about = {"optimizers": [], "global_step": 8, "log_every_n_steps": 4, "log_dir": "", "world_size": 1}
+    scaled = SimpleNamespace(scaler=object())
+    trainer: Any = SimpleNamespace(precision_plugin=scaled, strategy=strategy, **about)
     module: Any = SimpleNamespace(device=torch.device("cpu"))
     callback = FiniteLoss()
     with pytest.raises(DivergedError, match="at step 8,") if ends else nullcontext():

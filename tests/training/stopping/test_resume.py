@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import pytorch_lightning as pl
 import torch
 
 from tests.conftest import once
@@ -18,7 +15,6 @@ from tests.mistakes.conftest import refused
 from tests.support.finished_runs import differences
 from tests.training.conftest import SMALL, Commands, SmallData, curves, failing, launch
 from training.cli import main as train
-from training.stopping.last_checkpoint import LastCheckpoint, Stopped
 
 DROPOUT = SMALL["roberta"].replace("{", "{hidden_dropout_prob: 0.1, attention_probs_dropout_prob: 0.1, ")
 ENDS = {"bug": KeyError, "SIGTERM": SystemExit, "SIGINT": SystemExit}
@@ -131,17 +127,6 @@ def test_kill_9_leaves_a_whole_checkpoint(commands: Commands, whole: Callable[..
     code, said = launch(arguments(commands, "cut", BY_STEP, failing(kind="SIGKILL", batch=7)))
     assert code == -signal.SIGKILL, said[-2000:]
     assert_equal_runs(whole(), fit(commands, "cut", BY_STEP))
-
-
-def test_processes_that_a_stop_has_killed_are_not_watched_any_more() -> None:
-    """Lightning's watch over them, every five seconds, would take their end for a failure."""
-    child = subprocess.Popen(["sleep", "60"])
-    strategy = SimpleNamespace(launcher=SimpleNamespace(procs=[child]))
-    trainer: Any = SimpleNamespace(strategy=strategy, is_global_zero=True, global_step=3)
-    callback = LastCheckpoint(every_n_steps=0, every_minutes=0)
-    callback.on_exception(trainer, pl.LightningModule(), Stopped(signal.SIGTERM))
-    assert child.wait(10) == -signal.SIGKILL
-    assert strategy.launcher.procs == []
 
 
 def test_the_same_command_starts_goes_on_and_rests(commands: Commands) -> None:

@@ -143,12 +143,8 @@ def test_failed_points_are_kept_with_a_reason(
     assert "4 fail, 1 complete" in sweep(content)
     found = table(tmp_path / "study")
     assert list(found["state"]) == ["fail"] * 4 + ["complete"]
-    for name, reason in (
-        ("-1.0", "exit code 1: error: x must not be"),
-        ("7.0", "is nan"),
-        ("8.0", "are other"),
-    ):
-        assert reason in found["reason"][f"x={name}"]
+    reasons = {"-1.0": "exit code 1: error: x must not be", "7.0": "is nan", "8.0": "are other"}
+    assert all(reason in found["reason"][f"x={x}"] for x, reason in reasons.items())
     run = tmp_path / "study/points/x=1.0/run"
     assert not (run / "checkpoints" / "last.ckpt").exists()
     start = json.loads((run / "starts.txt").read_text())

@@ -34,16 +34,6 @@ def test_a_sweep_composes_from_any_folder(
         assert found == value, key
 
 
-def test_the_papers_grids() -> None:
-    (grid, _), (sizes, _) = sweep_of(["lei_grid"]), sweep_of(["lei_sizes"])
-    assert len(grid.points()) == 16
-    # Of 4096 questions three quarters belong to groups of four; 37968 is four times 9492.
-    assert sizes.space[SIZES] == [*(n * 3 // 16 for n in (64, 256, 1024, 4096)), 37968 // 4]
-    assert {key: sizes.space[key] for key in grid.space} == grid.space
-    arguments = sizes.arguments({SIZES: 48, "trainer.max_epochs": 7})
-    assert {"--trainer.check_val_every_n_epoch=7", "--checkpoint.save_weights_only=true"} <= {*arguments}
-
-
 def test_missing_data_and_sizes_beyond_them_are_told_before_anything_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
