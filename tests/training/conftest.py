@@ -85,10 +85,7 @@ class SmallData:
     def flags(self, experiment: str) -> list[str]:
         """Train and validate on these files, as far as the experiment's DataModule takes them."""
         questions = [f"--data.train_qa={self.qa_train}", f"--data.val_qa={{main: {self.qa_dev}}}"]
-        groups = [
-            f"--data.train_groups=[{self.groups_train}]",
-            f"--data.val_groups={{main: {self.groups_dev}}}",
-        ]
+        groups = [f"--data.train_groups=[{self.groups_train}]", f"--data.val_groups.main={self.groups_dev}"]
         return [] if "choice" in experiment else questions + groups * experiment.startswith("lei")
 
 
@@ -111,13 +108,10 @@ class Commands:
     data: SmallData
 
     def of(self, subcommand: str, experiment: str, architecture: str, *flags: str) -> list[str]:
-        backbone = CONFIGS / "backbones" / f"tiny_{architecture}.yaml"
         return [
             subcommand,
-            "-c",
-            str(CONFIGS / "experiments" / f"{experiment}.yaml"),
-            "-c",
-            str(backbone),
+            f"-c={CONFIGS}/experiments/{experiment}.yaml",
+            f"-c={CONFIGS}/backbones/tiny_{architecture}.yaml",
             f"--backbone.config={SMALL[architecture]}",
             f"--run.root={self.root}",
             *([] if "choice" in experiment else [f"--data.cache={self.root.parent / 'prepared'}"]),

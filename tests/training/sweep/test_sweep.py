@@ -70,7 +70,7 @@ def test_a_killed_worker_costs_no_point(tmp_path: Path) -> None:
     study = tmp_path / "study"
     few = ("--data.limit_train_groups=24", "--data.limit_val_groups=3", "--data.limit_val_qa=8")
     command = [python(), "-m", "training", "sweep", "demo_grid", f"--output={study}", "--dead-after=2", *few]
-    command += ["--over", "trainer.max_epochs=[2]", "model.learning_rate=[1.0e-3,1.0e-2]"]
+    command += ["--over", "trainer.max_epochs=[4]", "model.learning_rate=[1.0e-3,1.0e-2]"]
     command += ["--run.save_every_n_steps=1", f"--data.cache={tmp_path}/prepared"]
     worker = subprocess.Popen(command, cwd=ROOT)
     wait_for(lambda: list(study.glob("points/*/run/checkpoints/last.ckpt")))
@@ -89,7 +89,7 @@ def test_a_killed_worker_costs_no_point(tmp_path: Path) -> None:
 def begin(study: Path, content: dict[str, Any], *flags: str) -> subprocess.Popen[str]:
     """A worker in a process of its own, whose `fit` is fake_fit.py."""
     code = "import sys; from training.sweep import run; run.FIT = {}; sys.exit(run.main(sys.argv[1:]))"
-    arguments = [written(study.parent, content), f"--output={study}", "--dead-after=2", *flags]
+    arguments = [written(study.parent, content), f"--output={study}", "--dead-after=4", *flags]
     return subprocess.Popen([sys.executable, "-c", code.format(FAKE), *arguments], cwd=ROOT, text=True)
 
 
