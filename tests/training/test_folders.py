@@ -29,8 +29,7 @@ def test_a_run_that_is_still_training_is_not_gone_on_with(
     commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fit = commands.of("fit", "squad", "bert", "--trainer.max_epochs=100000", "--run.save_every_n_steps=1")
-    words = [python(), "-m", "training", *fit]
-    first = subprocess.Popen(words, cwd=CONFIGS.parent, stderr=subprocess.PIPE, text=True)
+    first = Started(run_module, "training", fit)
     try:
         last = commands.root / "squad" / "version_0" / "checkpoints" / "last.ckpt"
         end = time.monotonic() + 120

@@ -65,12 +65,13 @@ def postgres() -> Iterator[list[str]]:
             subprocess.run([*ctl, "-m", "immediate", "stop"], **options)
 
 
+@pytest.mark.chaos
 def test_a_killed_worker_costs_no_point(tmp_path: Path) -> None:
     """A worker and its `fit` are killed in the middle of a point; another one finishes, from last.ckpt."""
     study = tmp_path / "study"
     few = ("--data.limit_train_groups=24", "--data.limit_val_groups=3", "--data.limit_val_qa=8")
-    command = [python(), "-m", "training", "sweep", "demo_grid", f"--output={study}", "--dead-after=2", *few]
-    command += ["--over", "trainer.max_epochs=[4]", "model.learning_rate=[1.0e-3,1.0e-2]"]
+    command = [sys.executable, "-m", "training", "sweep", "demo_grid", f"--output={study}", *few]
+    command += ["--dead-after=4", "--over", "trainer.max_epochs=[4]", "model.learning_rate=[1.0e-3,1.0e-2]"]
     command += ["--run.save_every_n_steps=1", f"--data.cache={tmp_path}/prepared"]
     worker = subprocess.Popen(command, cwd=ROOT)
     wait_for(lambda: list(study.glob("points/*/run/checkpoints/last.ckpt")))

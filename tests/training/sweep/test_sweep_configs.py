@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
 import yaml
 
-from tests.forking import python
-from tests.training.conftest import resolved
+from tests.training.conftest import launch, resolved
 from training.sweep import run
 from training.sweep.run import main, sweep_of
 
@@ -37,7 +38,11 @@ def test_a_sweep_composes_from_any_folder(
 def test_missing_data_and_sizes_beyond_them_are_told_before_anything_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "FIT", (python(), *run.FIT[1:]))
+    def forked(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        code, said = launch(command[3:])
+        return subprocess.CompletedProcess(command, code, said, said)
+
+    monkeypatch.setattr("training.sweep.run.subprocess.run", forked)
     command = ["lei_sizes", "-c", "tiny_roberta", "--output", str(tmp_path / "study")]
     for flags, said in (([], "train.jsonl"), (["--data.train_groups=[stories:train]"], "holds 2304")):
         assert main([*command, *flags]) == 2
