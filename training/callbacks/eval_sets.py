@@ -48,7 +48,7 @@ class SetMetric:
             metric = GroupBias(len(ADVICE_CLASSES), len(ids.subjects), len(ids.attributes))
         elif isinstance(self.data, PairSet):
             metric = EmbeddingShift(1)
-        self.metric = metric.to(module.device)
+        self.metric = metric.to(next(module.parameters()).device)
 
     def update(self, batch: Any, outputs: Any) -> None:
         """Take in what `validation_step` returned for a batch."""
