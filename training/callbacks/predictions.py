@@ -85,9 +85,9 @@ def write_predictions(data: Any, predictions: dict[int, Any], path: Path) -> Non
         questions = data.questions(list(predictions))
         content = {question.id: predictions[i] for i, question in zip(predictions, questions, strict=True)}
     else:
-        ids, labels = (data.table.data.column(name).to_pylist() for name in ("id", "label"))
+        chosen = ((data.questions[i], logits) for i, logits in predictions.items())
         content = [
-            {"id": ids[i], "label": labels[i], "choice": logits.index(max(logits)), "logits": logits}
-            for i, logits in predictions.items()
+            {"id": asked.id, "label": asked.label, "choice": logits.index(max(logits)), "logits": logits}
+            for asked, logits in chosen
         ]
     write_text(path.with_name(f"{path.name}.json"), json.dumps(content, indent=1, ensure_ascii=False) + "\n")

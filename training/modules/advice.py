@@ -126,7 +126,7 @@ class LEIModule(QAModule):
         mean pair score over the templates of a pair and an attribute without advice (LEI's paper)."""
         data, by_score = self.datamodule, self.dominance == "sources"
         encoding = replace(self.encoding, order=self.reference_order)
-        encoding = encoding.resolved(data.architecture, data.tokenizer)
+        encoding = encoding.resolved(data.architecture)
         bare: GroupSet = data.without_advice(encoding, everything=pushes and by_score)
         scores = self.reference_scores(groups, bare)
         keys = [group.unadvised_key for group in groups.groups]

@@ -139,10 +139,8 @@ class AnswerModule(QAModule):
         """Scores of every window."""
         if self.decoder is not None:
             return super().answer_step(batch)
-        found = self.model.predict_answers(
-            batch.inputs, batch.context_BT, batch.max_context_BT, batch.cls_B, self.max_answer_tokens
-        )
-        return {"answers": found}
+        places = batch.context_BT, batch.max_context_BT, batch.cls_B
+        return {"answers": self.model.predict_answers(batch.inputs, *places, self.max_answer_tokens)}
 
     def decode(self, data: QASet, batch: QABatch, outputs: Mapping[str, Any]) -> Iterator[Answer]:
         """Windows brought together, by the rule."""

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from data_modules.batching.sets import ChoiceBatch
 from data_modules.choices_data import ChoicesDataModule
-from data_modules.encoding.windows import Encoding, Prompts
 from losses.choices import choice_cross_entropy, choice_loss
 from models.backbones import Backbone
 from models.checkpoint import start
@@ -93,10 +92,9 @@ class ChoiceModule(FineTuning):
         rows = {name: value.squeeze(1) for name, value in batch.inputs.items()}
         return self.model.log_shares(rows, batch.candidate_BCE)
 
-    def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
-        assert batch.choices is not None
-        targets = batch.choices.label_B, batch.choices.unknown_B
-        loss = choice_loss(self.logits(batch.choices), *targets, gap_weight=self.gap_weight)
+    def training_step(self, batch: ChoiceBatch, batch_idx: int) -> Tensor:
+        targets = batch.label_B, batch.unknown_B
+        loss = choice_loss(self.logits(batch), *targets, gap_weight=self.gap_weight)
         self.log("train/loss/choices", loss, prog_bar=True)
         return loss
 

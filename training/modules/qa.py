@@ -137,18 +137,16 @@ class QAModule(FineTuning):
         return self.answer_step(batch)
 
     def answer_step(self, batch: QABatch) -> dict[str, Any]:
-        """What `decode` needs of a batch of questions: spans in tokens of the unpadded row, or texts."""
+        """What `decode` needs of a batch of questions: spans, or texts."""
         longest = self.max_answer_tokens
         if self.decoder is not None:
             from data_modules.encoding.prompts import around_answer  # encoders do without it
 
             tokenizer = self.datamodule.tokenizer
-            _, ends = around_answer(tokenizer, self.encoding.prompts.chat == "always")
+            _, ends = around_answer(tokenizer, self.encoding.prompts.chat)
             return {"texts": self.decoder.write(batch.inputs, batch.start_B, longest, tokenizer, ends)}
         assert isinstance(self.model, SpanModel)
-        spans = self.model.predict_spans(batch.inputs, batch.context_BT, batch.cls_B, longest)
-        shift_B = batch.shift_B
-        return {"spans": spans._replace(start_B=spans.start_B - shift_B, end_B=spans.end_B - shift_B)}
+        return {"spans": self.model.predict_spans(batch.inputs, batch.context_BT, batch.cls_B, longest)}
 
 
 def questions_of(batch: TrainBatch) -> QABatch:
