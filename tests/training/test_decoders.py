@@ -30,7 +30,7 @@ def _undrawn() -> Iterator[None]:
 
 
 def export(checkpoint: Path, folder: Path) -> Path:
-    assert models(["export", str(checkpoint), str(folder)]) == 0
+    assert models([str(checkpoint), str(folder)]) == 0
     return folder
 
 
