@@ -148,7 +148,7 @@ class QuestionCheckpoint(Checkpoint):
         for index in tqdm(data.batches(self.batch_size), desc=what, unit="batch", disable=None):
             batch = data[index]
             inputs = self.moved(batch.inputs)
-            lines = self.model.write(inputs, batch.start_B, self.max_new_tokens, self.tokenizer, ends)
+            lines = self.model.write(inputs, batch.start_B, self.tokenizer, ends, self.max_new_tokens)
             for answer in written_answers(data, batch.feature_B, lines):
                 texts[answer.example] = answer.text
         return texts

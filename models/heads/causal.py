@@ -99,16 +99,16 @@ class CausalModel(QAModel):
         self,
         inputs: Inputs,
         start_B: Tensor,
-        limit: int,
         tokenizer: Any,
         end: Iterable[int] = (),
+        limit: int = 32,
     ) -> list[str]:
         """The first line of what the model writes behind each prompt, likeliest token by token.
 
         Args:
             inputs: rows of prompts, perhaps with an answer behind them, from column `start_B` on.
-            limit: most tokens.
             end: tokens that end an answer, besides the model's and the tokenizer's own.
+            limit: most tokens.
         """
         from transformers import GenerationConfig
 

@@ -87,7 +87,7 @@ NAMES = {"bias": "val/bias/{}/{}", "shift": "val/shift/cls/{}/mean", "faithfulne
         ("lei_planted", "qwen3", 0),
         ("squad_ot", "llama", 4),
         ("squad_ot", "gpt2", 0),
-        ("squad_ibt", "llama", 0),
+        ("squad_ibt", "gpt2", 4),
     ],
 )
 def test_every_experiment_resumes_evaluates_and_exports(

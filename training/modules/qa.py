@@ -138,15 +138,15 @@ class QAModule(FineTuning):
 
     def answer_step(self, batch: QABatch) -> dict[str, Any]:
         """What `decode` needs of a batch of questions: spans, or texts."""
-        longest = self.max_answer_tokens
         if self.decoder is not None:
             from data_modules.encoding.prompts import around_answer  # encoders do without it
 
             tokenizer = self.datamodule.tokenizer
             _, ends = around_answer(tokenizer, self.encoding.prompts.chat)
-            return {"texts": self.decoder.write(batch.inputs, batch.start_B, longest, tokenizer, ends)}
+            return {"texts": self.decoder.write(batch.inputs, batch.start_B, tokenizer, ends)}
         assert isinstance(self.model, SpanModel)
-        return {"spans": self.model.predict_spans(batch.inputs, batch.context_BT, batch.cls_B, longest)}
+        inputs, longest = batch.inputs, self.max_answer_tokens
+        return {"spans": self.model.predict_spans(inputs, batch.context_BT, batch.cls_B, longest)}
 
 
 def questions_of(batch: TrainBatch) -> QABatch:
