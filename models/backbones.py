@@ -187,9 +187,6 @@ class EncoderModel(nn.Module):
         """Keyword arguments of the constructor that a checkpoint has to record, as plain values."""
         return {}
 
-    def take_pooler(self, checkpoint: str) -> None:
-        """Start a pooler of these heads from that of a pretrained encoder."""
-
     def to_pretrained(self) -> PreTrainedModel:
         """transformers' own model with the same modules, ready for `save_pretrained`."""
         return self.encoder

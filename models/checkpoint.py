@@ -190,7 +190,7 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
     From a checkpoint with the same adapter that goes on; any other is merged before.
 
     Weights that `backbone.checkpoint` does not hold start random, from torch's global seed; `START_FROM` says
-    what a checkpoint of ours gives. Of any other, encoder and span head are taken over, and a pooler.
+    what a checkpoint of ours gives. Of any other, encoder and span head are taken over.
 
     Args:
         options: of the heads, see the constructor of `kind`.
@@ -210,8 +210,6 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
         model = _go_on(inspect(path).require(architecture=backbone.architecture), kind, options, backbone)
     else:
         model = kind(load_pretrained(backbone), backbone.architecture, **options)
-        if path != RANDOM:
-            model.take_pooler(path)
     wanted = backbone.adapter
     if not same_adapter(model.adapter, wanted):
         merge_adapter(model)

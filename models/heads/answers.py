@@ -6,7 +6,6 @@ L answers (types, then tokens); in groups V variants, S subjects, and E the two 
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -14,14 +13,10 @@ from torch import Tensor, nn
 
 from models.backbones import Inputs
 from models.heads.span import QAModel, SpanHead, best_spans, candidate_log_probs
-from models.pretrained import peft_base, refuse_nonfinite
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-log = logging.getLogger(__name__)
-
-ClsSource = Literal["hidden", "pooler"]
 Tagged = Literal["story", "all"]
 
 TYPES = 3
@@ -88,7 +83,6 @@ class RationaleModel(AnswerModel):
     (faithfulness spec 2.1).
 
     Args:
-        cls_source: see RationaleHeads.
         tagged: Which tokens are tagged and attended over: those of the story, as in the paper's equations, or
             all but padding, as in the authors' code.
     """
@@ -101,36 +95,17 @@ class RationaleModel(AnswerModel):
         pretrained: PreTrainedModel,
         architecture: str,
         *,
-        cls_source: ClsSource = "hidden",
         tagged: Tagged = "story",
     ) -> None:
         super().__init__(pretrained, architecture)
-        self.cls_source: ClsSource = cls_source
         self.tagged: Tagged = tagged
         self.span_head = SpanHead.of(pretrained, architecture)
-        self.answer_heads = RationaleHeads(
-            self.config.hidden_size, initializer_range=self.initializer_range, cls_source=cls_source
-        )
+        hidden_size, std = self.config.hidden_size, self.initializer_range
+        self.answer_heads = RationaleHeads(hidden_size, initializer_range=std)
 
     @property
     def head_options(self) -> dict[str, Any]:
-        return {"cls_source": self.cls_source, "tagged": self.tagged}
-
-    def take_pooler(self, checkpoint: str) -> None:
-        """Take that of a pretrained encoder, which question-answering classes of transformers leave out."""
-        if self.answer_heads.pooler is None:
-            return
-        from transformers import AutoModel
-
-        encoder, info = AutoModel.from_pretrained(
-            peft_base(checkpoint), output_loading_info=True, trust_remote_code=False
-        )
-        dense = getattr(getattr(encoder, "pooler", None), "dense", None)
-        if isinstance(dense, nn.Linear) and not any("pooler" in key for key in info["missing_keys"]):
-            refuse_nonfinite(dense.state_dict(), checkpoint)
-            self.answer_heads.pooler.load_state_dict(dense.state_dict())
-        else:
-            log.info("%s: has no pooler; that of the answer heads starts random", checkpoint)
+        return {"tagged": self.tagged}
 
     def forward(self, inputs: Inputs, cls_B: Tensor, context_BT: Tensor) -> RationaleOutput:
         """Encode a padded batch; `context_BT` is True at the tokens of the story."""
@@ -176,20 +151,15 @@ class RationaleHeads(nn.Module):
 
     Args:
         initializer_range: Standard deviation of fresh weights.
-        cls_source: The state that stands for the whole row: `hidden`, the classification token's last hidden
-            state, as in the paper's equation; `pooler`, tanh(W h + b) of it, as in the authors' code.
     """
 
-    def __init__(
-        self, hidden_size: int, *, initializer_range: float = 0.02, cls_source: ClsSource = "hidden"
-    ) -> None:
+    def __init__(self, hidden_size: int, *, initializer_range: float = 0.02) -> None:
         super().__init__()
         D = hidden_size
         self.rationale = nn.Sequential(nn.Linear(D, D, bias=False), nn.ReLU(), nn.Linear(D, 1, bias=False))
         self.attention = nn.Sequential(nn.Linear(D, D, bias=False), nn.ReLU(), nn.Linear(D, 1, bias=False))
         self.unknown = nn.Linear(2 * D, 1, bias=False)
         self.yes_no = nn.Linear(2 * D, 2, bias=False)
-        self.pooler = nn.Linear(D, D) if cls_source == "pooler" else None
         normal_(self, initializer_range)
 
     def forward(self, hidden_BTD: Tensor, tagged_BT: Tensor, cls_B: Tensor) -> tuple[Tensor, Tensor]:
@@ -207,8 +177,6 @@ class RationaleHeads(nn.Module):
         logit_BT = self.attention(weighted_BTD).squeeze(-1).float().masked_fill(others_BT, LOW)
         pooled_BD = (logit_BT.softmax(-1).to(weighted_BTD.dtype).unsqueeze(1) @ weighted_BTD).squeeze(1)
         cls_BD = states_at(hidden_BTD, cls_B.unsqueeze(-1)).squeeze(1)
-        if self.pooler is not None:
-            cls_BD = self.pooler(cls_BD).tanh()
         both = torch.cat((pooled_BD, cls_BD.to(pooled_BD.dtype)), dim=-1)
         return torch.cat((self.yes_no(both), self.unknown(both)), dim=-1).float(), rationale_BT
 

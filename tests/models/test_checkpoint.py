@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForQuestionAnswering
+from transformers import AutoModelForQuestionAnswering
 
 from models.__main__ import export
 from models.backbones import CheckpointError, EncoderModel
@@ -133,28 +133,23 @@ def test_what_may_start_from_what(found: str, tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def test_a_folder_gives_encoder_span_head_and_pooler(tmp_path: Path) -> None:
+def test_a_folder_gives_encoder_and_span_head(tmp_path: Path) -> None:
     """And to a model of multiple choice a random head, always the same: a baseline that knows nothing."""
     span, inputs, folder = model("bert"), rows([9]), tmp_path / "qa"
     span.to_pretrained().save_pretrained(folder)
-    for kind, options in ((RationaleModel, {"cls_source": "pooler"}), (XLNetModel, {})):
-        qa = start(at(folder), kind, **options).eval()
+    for kind in (RationaleModel, XLNetModel):
+        qa: Any = start(at(folder), kind).eval()
         call = (inputs, torch.tensor([0]), inputs["attention_mask"] != 0)
         torch.testing.assert_close(qa(*call).start_BT, span(inputs).start_BT)
     (first, info), (second, _) = (load(str(folder), ChoiceModel) for _ in range(2))
     assert info.encoding == {}  # which is that of other heads
     assert fingerprint(first) == fingerprint(second)
     assert fingerprint(first.encoder) == fingerprint(span.encoder)
-    encoder = AutoModel.from_config(span.config)  # with a pooler, as pretrained encoders come
-    encoder.save_pretrained(tmp_path / "encoder")
-    qa = start(at(tmp_path / "encoder"), RationaleModel, cls_source="pooler")
-    assert qa.answer_heads.pooler is not None
-    assert torch.equal(qa.answer_heads.pooler.weight, encoder.pooler.dense.weight)
 
 
 @pytest.mark.parametrize(
     ("heads", "stored", "asked_for"),
-    [("rationale", {"cls_source": "pooler", "tagged": "all"}, {}), ("choice", {}, {"pooling": "parity"})],
+    [("rationale", {"tagged": "all"}, {}), ("choice", {}, {"pooling": "parity"})],
 )
 def test_options_of_the_heads_must_agree_and_settings_win(
     heads: str, stored: dict[str, Any], asked_for: dict[str, Any], tmp_path: Path

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat, NonNegativeInt
 from torch import Tensor
@@ -19,12 +19,15 @@ from losses.answers import joint_answer_loss, xlnet_answer_loss
 from losses.rationale import rationale_tagging_loss
 from models.backbones import Backbone
 from models.checkpoint import heads_class, start
-from models.heads.answers import AnswerModel, ClsSource, RationaleModel, Tagged
+from models.heads.answers import AnswerModel, RationaleModel, Tagged
 from models.heads.span import QAModel
 from models.heads.xlnet import XLNetOutput
 from training.modules.qa import QAModule, questions_of
 
 log = logging.getLogger(__name__)
+
+RATIONALE_WEIGHT = 5.0
+"""Of the tagging loss beside that of the answer (faithfulness spec 2.1)."""
 
 
 class AnswerModule(QAModule):
@@ -37,13 +40,8 @@ class AnswerModule(QAModule):
     Args:
         backbone: Encoder and starting weights; linked from the top-level `backbone`. A `.ckpt` of a plain
             QA model keeps its span head.
-        rationale_weight: Weight of the rationale tagging loss; `rationale` heads only.
-        cls_source: What stands for the whole row in the `rationale` heads: the classification token's last
-            hidden state (the paper's equation), or the pooler's output (the authors' code).
         tagged: Which tokens the `rationale` heads tag and attend over: those of the story (the paper's
             equations), or all but padding (the authors' code).
-        denominator: What the rationale loss is divided by: the number of tagged `tokens`, or all `positions`,
-            batch x `data.encoding.max_length` (the authors' code).
         learning_rate: Peak of the linear schedule; null is the paper's 3e-5, for RoBERTa 1e-5 (spec 3).
         weight_decay: Of weights; biases and normalisation weights are not decayed.
         warmup_steps: Steps in which the rate rises from 0; null goes by `warmup_ratio`.
@@ -58,10 +56,7 @@ class AnswerModule(QAModule):
         self,
         *,
         backbone: Backbone,
-        rationale_weight: float = 5.0,
-        cls_source: ClsSource = "hidden",
         tagged: Tagged = "story",
-        denominator: Literal["tokens", "positions"] = "tokens",
         learning_rate: NonNegativeFloat | None = None,
         weight_decay: NonNegativeFloat = 0.01,
         warmup_steps: NonNegativeInt | None = None,
@@ -70,7 +65,7 @@ class AnswerModule(QAModule):
         own = "xlnet" if backbone.architecture == "xlnet" else "rationale"
         self.answer_heads = "causal" if backbone.causal else own
         rationale = self.answer_heads == "rationale"
-        self.head_options: dict[str, Any] = {"cls_source": cls_source, "tagged": tagged} if rationale else {}
+        self.head_options: dict[str, Any] = {"tagged": tagged} if rationale else {}
         if learning_rate is None:
             learning_rate = 1e-5 if backbone.architecture == "roberta" else 3e-5
         if self.answer_heads == "xlnet":
@@ -81,8 +76,6 @@ class AnswerModule(QAModule):
             weight_decay=weight_decay,
             warmup_ratio=warmup_ratio or 0.0,
         )
-        self.rationale_weight = rationale_weight
-        self.denominator: Literal["tokens", "positions"] = denominator
         if warmup_steps is None and warmup_ratio is None:
             warmup_steps = 3000 if backbone.architecture == "xlnet" else 2000
         self.fixed_warmup = warmup_steps
@@ -128,9 +121,8 @@ class AnswerModule(QAModule):
             output.rationale_BT,
             batch.rationale_BT,
             self.model.tagged_tokens(batch.inputs, batch.context_BT),
-            len(batch.start_B) * self.encoding.max_length if self.denominator == "positions" else None,
         )
-        total = answer + self.rationale_weight * rationale
+        total = answer + RATIONALE_WEIGHT * rationale
         self.log_dict({"train/loss/answer": answer, "train/loss/rationale": rationale})
         self.log("train/loss/total", total, prog_bar=True)
         return total

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
-from models.heads.answers import LOW, ClsSource, RationaleHeads
+from models.heads.answers import LOW, RationaleHeads
 from models.heads.span import best_spans, candidate_log_probs
 from models.heads.xlnet import XLNetAnswerHeads
 
@@ -88,14 +88,12 @@ MASK = torch.tensor([[1] * 7, [1] * 5 + [0] * 2, [0] * 3 + [1] * 4])
 CLS = torch.tensor([0, 0, 6])
 
 
-@pytest.mark.parametrize("cls_source", ["hidden", "pooler"])
 @torch.no_grad()
-def test_rationale_heads_equal_the_equations(cls_source: ClsSource) -> None:
-    fresh = RationaleHeads(200, initializer_range=0.05, cls_source=cls_source)
-    for name, parameter in fresh.named_parameters():
-        assert parameter.std().item() == (0 if "bias" in name else pytest.approx(0.05, rel=0.2))
-        assert name.endswith("weight") or name == "pooler.bias"
-    heads, h = RationaleHeads(D, cls_source=cls_source), hidden()
+def test_rationale_heads_equal_the_equations() -> None:
+    for name, parameter in RationaleHeads(200, initializer_range=0.05).named_parameters():
+        assert parameter.std().item() == pytest.approx(0.05, rel=0.2)
+        assert name.endswith("weight")
+    heads, h = RationaleHeads(D), hidden()
     loud(heads)
     type_BC, rationale_BT = heads(h, MASK != 0, CLS)
     V, u = heads.rationale[0].weight, heads.rationale[2].weight[0]
@@ -106,10 +104,7 @@ def test_rationale_heads_equal_the_equations(cls_source: ClsSource) -> None:
         tagged = {t: logit[t].sigmoid() * h[b, t] for t in tokens}
         weight = torch.stack([w1 @ (W2 @ tagged[t]).relu() for t in tokens]).softmax(0)
         pooled = sum((a * tagged[t] for a, t in zip(weight, tokens, strict=True)), torch.zeros(D))
-        c = h[b, CLS[b]]
-        if heads.pooler is not None:
-            c = (heads.pooler.weight @ c + heads.pooler.bias).tanh()
-        z = torch.cat((pooled, c))
+        z = torch.cat((pooled, h[b, CLS[b]]))
         expected = torch.cat((heads.yes_no.weight @ z, heads.unknown.weight @ z))
         torch.testing.assert_close(type_BC[b], expected)
         for t in range(T):

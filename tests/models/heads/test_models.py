@@ -121,7 +121,7 @@ def test_only_the_story_is_tagged_unless_all_is_asked_for() -> None:
         states[:, 0] = output.hidden_BTD[:, 0]
         kinds, _ = qa.answer_heads(states, expected_BT, torch.zeros(2, dtype=torch.long))
         torch.testing.assert_close(kinds, output.type_BC)
-        assert qa.head_options == {"cls_source": "hidden", "tagged": tagged}
+        assert qa.head_options == {"tagged": tagged}
 
 
 def brute(qa: Any, row: tuple[Any, ...], starts: Tensor, longest: int) -> tuple[float, int, int]:

@@ -35,22 +35,13 @@ def losses(monkeypatch: pytest.MonkeyPatch, **options: Any) -> dict[str, float]:
     return logged
 
 
-def test_the_authors_normaliser_and_tokens_are_reached_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = tokenizer("words_bert")
-    batch = QASet(list(islice(read_questions("stories:mixed_dev"), 6)), words, ENCODING)[[0, 1, 2, 3]]
-    counts = {"story": int(batch.context_BT.sum()), "all": int(batch.inputs["attention_mask"].sum())}
-    assert counts["story"] < counts["all"] < 4 * ENCODING.max_length
-    of: dict[tuple[str, str], dict[str, float]] = {}
-    for tagged, count in counts.items():
-        for denominator in ("tokens", "positions"):
-            options = {"tagged": tagged, "denominator": denominator}
-            found = of[tagged, denominator] = losses(monkeypatch, **options)
-            total = found["train/loss/answer"] + 5 * found["train/loss/rationale"]
-            assert found["train/loss/total"] == pytest.approx(total, rel=1e-5)
-        tokens, positions = (of[tagged, name]["train/loss/rationale"] for name in ("tokens", "positions"))
-        assert positions == pytest.approx(tokens * count / (4 * 160), rel=1e-5)
-    assert losses(monkeypatch) == of["story", "tokens"]
-    assert of["story", "tokens"]["train/loss/answer"] != of["all", "tokens"]["train/loss/answer"]
+def test_tagged_tokens_are_the_storys_or_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    story, every = (losses(monkeypatch, tagged=tagged) for tagged in ("story", "all"))
+    assert losses(monkeypatch) == story
+    assert story["train/loss/answer"] != every["train/loss/answer"]
+    for found in (story, every):
+        total = found["train/loss/answer"] + 5 * found["train/loss/rationale"]
+        assert found["train/loss/total"] == pytest.approx(total, rel=1e-5)
 
 
 def test_the_papers_warm_up_does_not_shrink(caplog: pytest.LogCaptureFixture) -> None:

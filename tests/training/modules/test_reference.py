@@ -77,7 +77,7 @@ def test_another_checkpoint_may_be_the_reference(commands: Commands, tmp_path: P
     named, _ = fit(commands, tmp_path, f"--model.reference={stage}")
     assert not torch.allclose(first.log_prob_NVSE, second.log_prob_NVSE)
     assert torch.equal(named.log_prob_NVSE, second.log_prob_NVSE)
-    with pytest.raises(ValueError, match="nowhere.ckpt"):
+    with pytest.raises(ValueError, match=r"nowhere\.ckpt"):
         fit(commands, tmp_path, "--model.reference=nowhere.ckpt")
     build_tokenizer("roberta", vocabulary()[:-1]).save_pretrained(tmp_path / "words")
     with pytest.raises(ValueError, match=r"model\.reference: .* has another tokenizer"):
