@@ -36,7 +36,7 @@ def export(
     from safetensors import SafetensorError
 
     from models.adapters import save_adapter
-    from models.backbones import ADAPTER_OPTIONS, Backbone, CheckpointError
+    from models.backbones import Backbone, CheckpointError
     from models.checkpoint import heads_class, inspect, start, write_record
 
     if folder.exists():
@@ -59,10 +59,12 @@ def export(
             "only and answers neither yes, no nor unknown",
             checkpoint,
         )
-    apart = {f"lora_{name}": info.adapter[name] for name in ADAPTER_OPTIONS} if adapter else {}
-    backbone = Backbone(architecture=cast(Any, info.architecture), checkpoint=checkpoint, **apart)
-    options = info.head_options if info.heads == "causal" else {}
-    model = start(backbone, heads_class("causal" if info.heads == "causal" else "span"), **options)
+    backbone = Backbone(
+        architecture=cast(Any, info.architecture),
+        checkpoint=checkpoint,
+        lora_rank=info.adapter["rank"] if adapter else 0,
+    )
+    model = start(backbone, heads_class("causal" if info.heads == "causal" else "span"))
     pretrained = model.to_pretrained()
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +76,7 @@ def export(
                 pretrained.save_pretrained(staged)
             for name, text in cast(dict[str, str], info.tokenizer).items():
                 (staged / Path(name).name).write_text(text, encoding="utf-8")
-            write_record(info, model, staged)
+            write_record(info, staged)
     except (OSError, SafetensorError) as error:  # which tells of a full disk in its own type
         raise CheckpointError(f"{folder}: cannot be written: {' '.join(str(error).split())}") from error
     load = f"{type(pretrained).__name__}.from_pretrained({str(folder)!r})"

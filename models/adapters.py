@@ -58,7 +58,7 @@ def _config(model: EncoderModel, adapter: dict[str, Any], **options: Any) -> Any
 
     return LoraConfig(
         r=adapter["rank"],
-        lora_alpha=adapter["alpha"],
+        lora_alpha=2 * adapter["rank"],
         fan_in_fan_out=any(type(layer).__name__ == "Conv1D" for layer in model.encoder.modules()),
         **options,
     )

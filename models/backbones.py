@@ -40,8 +40,6 @@ Inputs = Mapping[str, Tensor]
 
 RANDOM = "random"
 """The checkpoint name that stands for random weights."""
-ADAPTER_OPTIONS = ("rank", "alpha")
-"""Of LoRA; two adapters that agree in these have the same weights by name and shape."""
 
 
 class CheckpointError(ValueError):
@@ -122,10 +120,8 @@ class Backbone:
         config: Values that replace those of the checkpoint's transformers configuration.
         gradient_checkpointing: Recompute activations in the backward pass to save memory.
         reading_init: Start random weights so that small models learn to read (see models/tiny_init.py).
-        likelihood: Of a decoder, what stands for a subject of a group: the mean log-probability of its
-            tokens, or their sum.
-        lora_rank: Train adapters of this rank (LoRA) on every linear layer, and the heads; 0 trains all.
-        lora_alpha: Their scale is this over the rank; null is twice the rank.
+        lora_rank: Train adapters of this rank (LoRA) on every linear layer, at scale 2, and the heads; 0
+            trains all.
         frozen_weights: Precision of the weights that are not trained (`trainer.precision=bf16-true` chooses
             bfloat16). What is trained is float32, and so is its optimizer's state.
     """
@@ -136,9 +132,7 @@ class Backbone:
     config: dict[str, Any] = field(default_factory=dict)
     gradient_checkpointing: bool = False
     reading_init: bool = False
-    likelihood: Literal["mean", "sum"] = "mean"
     lora_rank: int = 0
-    lora_alpha: float | None = None
     frozen_weights: FrozenWeights = "float32"
 
     @property
@@ -155,14 +149,8 @@ class Backbone:
         base = "" if self.checkpoint == RANDOM else self.checkpoint
         return {
             "rank": self.lora_rank,
-            "alpha": self.lora_alpha or 2.0 * self.lora_rank,
             "base": str(Path(base).absolute()) if base and Path(base).exists() else base,
         }
-
-
-def same_adapter(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether the weights of one fit the other, whatever they stand on."""
-    return all(one.get(name) == other.get(name) for name in ADAPTER_OPTIONS)
 
 
 class EncoderModel(nn.Module):

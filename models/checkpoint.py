@@ -23,7 +23,6 @@ from models.backbones import (
     Backbone,
     CheckpointError,
     EncoderModel,
-    same_adapter,
 )
 from models.heads.answers import RationaleModel
 from models.heads.causal import CausalModel
@@ -129,13 +128,8 @@ def inspect(path: str) -> CheckpointInfo:
     if not _is_file(path):
         file = Path(path) / RECORD
         own = load_json(file, dict[str, dict[str, Any]]) if file.is_file() else {}
-        return CheckpointInfo(
-            path=path,
-            architecture=folder_architecture(path),
-            tokenizer=path,
-            encoding=own.get("encoding", {}),
-            head_options=own.get("head_options", {}),
-        )
+        architecture, encoding = folder_architecture(path), own.get("encoding", {})
+        return CheckpointInfo(path=path, architecture=architecture, tokenizer=path, encoding=encoding)
     checkpoint = _read(path, mmap=True)
     saved = {name: value for name, value in checkpoint[KEY].items() if name != "format"}
     for what, known in (("architecture", ARCHITECTURES), ("heads", HEADS)):
@@ -173,15 +167,11 @@ def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
     if info.heads:
         model = merge_adapter(_whole(info, found, info.head_options, backbone))
     elif of_encoder:
-        info = replace(info, encoding={}, head_options={})  # of other heads
+        info = replace(info, encoding={})  # of other heads
         random = {"generator": torch.Generator().manual_seed(0)}
         model = kind(load_pretrained(backbone), architecture, **random)
     else:
-        pretrained = load_pretrained(backbone, new_head=logging.WARNING)
-        try:
-            model = found(pretrained, architecture, **info.head_options)
-        except TypeError as error:
-            raise CheckpointError(f"{Path(path) / RECORD}: head_options: {error}") from error
+        model = found(load_pretrained(backbone, new_head=logging.WARNING), architecture)
     return cast(M, model.eval()), info
 
 
@@ -211,7 +201,7 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
     else:
         model = kind(load_pretrained(backbone), backbone.architecture, **options)
     wanted = backbone.adapter
-    if not same_adapter(model.adapter, wanted):
+    if model.adapter.get("rank") != wanted.get("rank"):
         merge_adapter(model)
     if wanted:
         if not model.adapter:
@@ -253,10 +243,9 @@ def reading_order(path: str) -> str:
     return str(encoding.get("order", "auto"))
 
 
-def write_record(info: CheckpointInfo, model: EncoderModel, folder: Path) -> None:
-    """Keep beside an exported model how its checkpoint was trained to read, and by what its heads score."""
-    record = {"encoding": info.encoding, "head_options": model.head_options}
-    (folder / RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
+def write_record(info: CheckpointInfo, folder: Path) -> None:
+    """Keep beside an exported model how its checkpoint was trained to read."""
+    (folder / RECORD).write_text(json.dumps({"encoding": info.encoding}, indent=1), encoding="utf-8")
 
 
 def _is_file(path: str) -> bool:
@@ -268,7 +257,7 @@ def _whole(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbon
     base = info.adapter.get("base")
     try:
         if base:
-            goes_on = same_adapter(info.adapter, backbone.adapter)  # else it is merged, in float32
+            goes_on = info.adapter["rank"] == backbone.lora_rank  # else it is merged, in float32
             frozen = backbone.frozen_weights if goes_on else "float32"
             below = replace(backbone, checkpoint=base, lora_rank=0, frozen_weights=frozen)
             if base_digest(base) != info.adapter["digest"]:

@@ -7,7 +7,7 @@ subjects, E the boundaries of a score (one here) or of a text's tokens (first, l
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -25,14 +25,9 @@ from models.language.likelihood import (
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-Likelihood = Literal["mean", "sum"]
-
 
 class CausalModel(QAModel):
     """A causal language model of transformers; `encoder` is the whole of it, with the head that it has.
-
-    Args:
-        likelihood: what stands for a subject: the mean log-probability of its tokens, or their sum.
 
     Raises:
         CheckpointError: the model does not read continuations side by side (by distances that it counts
@@ -41,21 +36,14 @@ class CausalModel(QAModel):
 
     heads: ClassVar[str] = "causal"
 
-    def __init__(
-        self, pretrained: PreTrainedModel, architecture: str, *, likelihood: Likelihood = "mean"
-    ) -> None:
+    def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
         super().__init__(pretrained, architecture)
         self.encoder = float32_logits(pretrained)
-        self.likelihood: Likelihood = likelihood
         if not reads_side_by_side(pretrained):
             raise CheckpointError(
                 f"backbone: a {self.config.model_type!r} model does not read two candidates behind one "
                 "prompt as it reads each alone; it cannot be used here"
             )
-
-    @property
-    def head_options(self) -> dict[str, Any]:
-        return {"likelihood": self.likelihood}
 
     @property
     def max_tokens(self) -> int | None:
@@ -74,7 +62,7 @@ class CausalModel(QAModel):
 
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
         """log S of the two subjects, with one boundary in place of two: (B, V, 2, 1). S is the softmax over
-        the candidates of the (mean or summed) log-likelihood of their tokens behind the prompt of a row.
+        the candidates of the mean log-likelihood of their tokens behind the prompt of a row.
 
         Args:
             inputs: prompts with the candidates behind them (data_modules/encoding/groups.py).
@@ -87,8 +75,7 @@ class CausalModel(QAModel):
 
     def log_shares(self, inputs: Inputs, candidate_BCE: Tensor) -> Tensor:
         """log S of all candidates behind the prompts of rows, (B, C)."""
-        found = log_likelihoods(self.encoder, inputs, candidate_BCE)
-        return (found.mean() if self.likelihood == "mean" else found.total_BC).log_softmax(-1)
+        return log_likelihoods(self.encoder, inputs, candidate_BCE).mean().log_softmax(-1)
 
     def answer_likelihoods(self, inputs: Inputs, start_B: Tensor, end_B: Tensor) -> Likelihoods:
         """Of the tokens from `start_B` to `end_B` behind what stands before them; C is 1."""

@@ -90,8 +90,9 @@ def test_what_an_export_cannot_hold_is_said(tmp_path: Path, caplog: pytest.LogCa
     for source in sources:
         refused(source, export, str(source), tmp_path / "other")
     assert not (tmp_path / "other").exists()
-    (folder / RECORD).write_text('{"head_options": {"likelihood": "sum"}}')
-    refused(folder / RECORD, load, str(folder), QAModel)
+    (folder / RECORD).write_text('{"encoding": 3}')
+    with pytest.raises(ValueError, match=f"{RECORD}.*encoding"):
+        load(str(folder), QAModel)
 
 
 def test_a_folder_without_a_span_head_is_evaluated_with_a_warning(

@@ -18,7 +18,7 @@ from tests.support.finished_runs import same
 from tests.training.conftest import Commands, failing, lei
 
 pytest.importorskip("peft")
-LESS = ("--backbone.lora_rank=2", "--backbone.lora_alpha=4")
+LESS = ("--backbone.lora_rank=2",)
 LORA = ("--backbone.lora_rank=4",)
 IDS = {"input_ids": torch.arange(5, 17)[None], "attention_mask": torch.ones(1, 12, dtype=torch.long)}
 

@@ -23,8 +23,8 @@ from training.modules.fine_tuning import FineTuning
 class ChoiceModule(FineTuning):
     """Cross-entropy over the choices of a question (probes spec B1).
 
-    A decoder has no head: a choice's score is the likelihood of its text behind the prompt
-    (`backbone.likelihood`), as `evaluate bbq` and `evaluate confusion` ask it.
+    A decoder has no head: a choice's score is the mean log-likelihood of its tokens behind the prompt, as
+    `evaluate bbq` and `evaluate confusion` ask it.
 
     Args:
         backbone: Encoder and starting weights; linked from the top-level `backbone`. Of any `.ckpt` of ours
@@ -53,7 +53,7 @@ class ChoiceModule(FineTuning):
     ) -> None:
         model: ChoiceModel | CausalModel
         if backbone.causal:
-            model = start(backbone, CausalModel, likelihood=backbone.likelihood)
+            model = start(backbone, CausalModel)
         else:
             model = start(backbone, ChoiceModel, pooling=pooling)
         super().__init__(model, learning_rate=learning_rate, weight_decay=weight_decay, **options)

@@ -11,7 +11,7 @@ from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat
 from torch import nn
 
 from data_modules.encoding.tokenizers import tokenizer_files
-from models.backbones import ADAPTER_OPTIONS, CheckpointError, EncoderModel, same_adapter
+from models.backbones import CheckpointError, EncoderModel
 from models.checkpoint import KEY, describe
 from training.callbacks.eval_sets import EvalSetMetrics
 from training.callbacks.predictions import PredictionWriter
@@ -120,8 +120,8 @@ class FineTuning(pl.LightningModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """CheckpointError where weights would go beside other ones than those that they were trained with."""
         found, own = checkpoint.get(KEY, {}).get("adapter", {}), self.model.adapter
-        if not same_adapter(found, own) or found.get("digest") != own.get("digest"):
-            names = (*ADAPTER_OPTIONS, "base", "digest")
+        names = ("rank", "base", "digest")
+        if any(found.get(name) != own.get(name) for name in ("rank", "digest")):
             one, other = (
                 ", ".join(f"{name}={adapter[name]}" for name in names if name in adapter) or "none"
                 for adapter in (found, own)

@@ -57,7 +57,7 @@ class QAModule(FineTuning):
     def starting_model(self, backbone: Backbone) -> QAModel:
         """The model that training starts from; a module with other heads builds another."""
         if backbone.causal:
-            return start(backbone, CausalModel, likelihood=backbone.likelihood)
+            return start(backbone, CausalModel)
         return start(backbone, SpanModel)
 
     @property
