@@ -13,11 +13,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import pytorch_lightning as pl
 import torch
@@ -62,8 +61,6 @@ class LEIModule(QAModule):
         reference: The model whose scores are kept, and which says who dominates: `start`, the one that
             training starts from, or a checkpoint of the same architecture and tokenizer (ours, or a Hugging
             Face folder), so that a second stage keeps what the first one's start did.
-        irrelevant_target: What irrelevant and mismatched advice anchor scores to: those of the reference
-            without advice (the paper), or with that same advice (the authors' code).
         dominance: Which subject of a pair is the dominant one for an attribute. `sources`: by the sign of C
             without advice, averaged over all groups of the training sources, whichever are drawn to train on;
             the reference scores them all, once. `file`: as the `tomax` of LEI's files says (the authors',
@@ -84,7 +81,6 @@ class LEIModule(QAModule):
         backbone: Backbone,
         loss: GroupLoss,
         reference: str = "start",
-        irrelevant_target: Literal["no_advice", "same_advice"] = "no_advice",
         dominance: Literal["sources", "file"] = "sources",
         reference_cache: str = "cache/reference",
         learning_rate: NonNegativeFloat = 1e-5,
@@ -98,7 +94,7 @@ class LEIModule(QAModule):
                 "score or log"
             )
         self.loss = loss
-        self.irrelevant_target, self.dominance = irrelevant_target, dominance
+        self.dominance = dominance
         self.reference_path = "" if reference == "start" else reference
         self.reference_order = reading_order(self.reference_path or backbone.checkpoint)
         self.reference_cache = Path(reference_cache)
@@ -128,18 +124,16 @@ class LEIModule(QAModule):
         encoding = replace(self.encoding, order=self.reference_order)
         encoding = encoding.resolved(data.architecture)
         bare: GroupSet = data.without_advice(encoding, everything=pushes and by_score)
-        scores = self.reference_scores(groups, bare)
+        log_prob_MVSE = self.reference_scores(bare)
         keys = [group.unadvised_key for group in groups.groups]
         row = {group.unadvised_key: i for i, group in enumerate(bare.groups)}
-        anchors = scores.get("advised", scores["unadvised"])
-        if "advised" not in scores:
-            anchors = anchors[[row[key] for key in keys]]
+        anchors = log_prob_MVSE[[row[key] for key in keys]].float()
         if pushes and not by_score:
             rank_zero_info("dominance: what the file says (tomax)")
             targets, no_targets = data.written_targets(), (0, 0, 0, 0)  # only asked of adversarial groups
             pushed = [targets.get(group.key, no_targets) for group in groups.groups]
-            return Reference(anchors.float(), torch.tensor(pushed))
-        c_M = group_scores.score_groups(scores["unadvised"].double().mean(-1).exp()).c_N
+            return Reference(anchors, torch.tensor(pushed))
+        c_M = group_scores.score_groups(log_prob_MVSE.double().mean(-1).exp()).c_N
         # Both sets have the same subjects and attributes, hence the same numbers for them.
         ids = ((part.ids.subject_NS, part.ids.attribute_N) for part in (bare, groups))
         dominant = dominant_subject(c_M, *map(torch.from_numpy, chain(*ids)))
@@ -149,15 +143,13 @@ class LEIModule(QAModule):
             )
             if ties := int(dominant.tie_N.sum()):
                 log.warning("%d groups whose subjects tie exactly: the first counts as dominant", ties)
-        return Reference(anchors.float(), pushed_subject(dominant.index_N))
+        return Reference(anchors, pushed_subject(dominant.index_N))
 
-    def reference_scores(self, groups: GroupSet, bare: GroupSet) -> Mapping[str, Tensor]:
-        """The reference's scores of `bare` (`unadvised`), whose encoding is the reference's, and of `groups`
-        where these are anchors (`advised`); read from the cache, if they are there."""
-        model, wanted = self.reference_model(), {"unadvised": bare}
-        if self.irrelevant_target == "same_advice":
-            wanted["advised"] = GroupSet(groups.groups, groups.tokenizer, bare.encoding)
-        path = self.reference_cache / f"{_fingerprint(model, self.trainer, wanted)}.pt"
+    def reference_scores(self, bare: GroupSet) -> Tensor:
+        """The reference's scores (M, V, S, E) of groups without advice, whose encoding is the reference's;
+        read from the cache, if they are there."""
+        model = self.reference_model()
+        path = self.reference_cache / f"{_fingerprint(model, self.trainer, bare)}.pt"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             # Whoever comes first scores, and the others find the file: once per node, or once for all where
@@ -165,12 +157,9 @@ class LEIModule(QAModule):
             with FileLock(path.with_suffix(".lock")):
                 if not path.exists():
                     rows = self.datamodule.eval_batch_size
-                    scores = {
-                        name: score_groups(model, self.trainer, part, rows, f"reference pass, {name}")
-                        for name, part in wanted.items()
-                    }
-                    AtomicCheckpointIO().save_checkpoint(scores, path)
-        return read_archive(path)
+                    scores = score_groups(model, self.trainer, bare, rows, "reference pass")
+                    AtomicCheckpointIO().save_checkpoint({"unadvised": scores}, path)
+        return cast(Tensor, read_archive(path)["unadvised"])
 
     def reference_model(self) -> QAModel:
         """The model that `reference` names. ValueError where it is not there, or reads other tokens."""
@@ -230,8 +219,8 @@ def score_groups(
     return result.unflatten(0, (-1, 4))
 
 
-def _fingerprint(model: QAModel, trainer: pl.Trainer, wanted: Mapping[str, GroupSet]) -> str:
-    digest, bare = hashlib.sha256(fingerprint(model).encode()), wanted["unadvised"]
+def _fingerprint(model: QAModel, trainer: pl.Trainer, bare: GroupSet) -> str:
+    digest = hashlib.sha256(fingerprint(model).encode())
     options = {
         "encoding": asdict(bare.encoding),
         "heads": model.head_options,
@@ -239,6 +228,5 @@ def _fingerprint(model: QAModel, trainer: pl.Trainer, wanted: Mapping[str, Group
         "tokenizer": tokenizer_files(bare.tokenizer),
     }
     digest.update(json.dumps(options, sort_keys=True).encode())
-    for name, part in wanted.items():
-        digest.update(f"{name} {part.groups!r}".encode())
+    digest.update(repr(bare.groups).encode())
     return digest.hexdigest()[:32]

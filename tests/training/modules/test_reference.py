@@ -50,22 +50,16 @@ def test_the_cache_serves_the_same_run_and_no_other(
 ) -> None:
     first, _ = fit(commands, tmp_path)
     again, _ = fit(commands, tmp_path)
-    assert [what for what, *_ in scored] == ["reference pass, unadvised"]
+    assert len(scored) == 1
     assert torch.equal(first.log_prob_NVSE, again.log_prob_NVSE)
     fit(commands, tmp_path, "--seed_everything=1")  # other weights
-    fit(commands, tmp_path, "--data.encoding.max_length=100")  # other rows
-    same, groups = fit(commands, tmp_path, "--model.irrelevant_target=same_advice")
-    assert [what for what, *_ in scored[1:]] == ["reference pass, unadvised"] * 3 + [
-        "reference pass, advised"
-    ]
-    assert len(list(tmp_path.glob("*.pt"))) == 4
+    _, groups = fit(commands, tmp_path, "--data.encoding.max_length=100")  # other rows
+    assert len(scored) == len(list(tmp_path.glob("*.pt"))) == 3
     members: dict[str, list[int]] = defaultdict(list)
     for i, group in enumerate(groups.groups):
         members[group.unadvised_key].append(i)
     for first_one, *others in members.values():  # anchors without advice are the same for all advice
         assert all(torch.equal(first.log_prob_NVSE[i], first.log_prob_NVSE[first_one]) for i in others)
-    assert not torch.allclose(first.log_prob_NVSE, same.log_prob_NVSE)
-    assert torch.equal(first.pushed_NV, same.pushed_NV)
 
 
 def test_another_checkpoint_may_be_the_reference(commands: Commands, tmp_path: Path) -> None:
