@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 from jsonargparse.typing import NonNegativeInt, PositiveInt
@@ -45,16 +46,12 @@ class ChoicesDataModule(TextDataModule):
     name.
 
     Args:
-        tokenizer: Hub name, folder, or `stories`; linked from the backbone.
-        architecture: Row of the table of backbones; linked from the backbone.
         train_choices: Questions to train on.
         val_choices: Questions to validate on, by name.
         test_choices: Questions to test on, by name.
         predict_choices: Questions to write choices for, by name.
         choices: Batches and encoding.
-        eval_batch_size: Rows (choices) in an evaluation batch.
-        num_workers: Processes that build batches.
-        seed: Of every order and draw; by default that of `seed_everything`.
+        **options: see TextDataModule.
     """
 
     kinds = ("choices",)
@@ -62,24 +59,14 @@ class ChoicesDataModule(TextDataModule):
     def __init__(
         self,
         *,
-        tokenizer: str,
-        architecture: str,
         train_choices: list[str] | None = None,
         val_choices: dict[str, str] | None = None,
         test_choices: dict[str, str] | None = None,
         predict_choices: dict[str, str] | None = None,
         choices: Choices = Choices(),  # noqa: B008  never mutated
-        eval_batch_size: int = 64,
-        num_workers: NonNegativeInt = 0,
-        seed: int | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            tokenizer=tokenizer,
-            architecture=architecture,
-            eval_batch_size=eval_batch_size,
-            num_workers=num_workers,
-            seed=seed,
-        )
+        super().__init__(**options)
         self.train_choices, self.choices = train_choices or [], choices
         self.encoding: ChoiceEncoding = choices.encoding
         self.choice_sources = by_stage(val_choices, test_choices, predict_choices)

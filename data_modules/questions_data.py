@@ -53,8 +53,6 @@ class QuestionsDataModule(TextDataModule):
     embedded data. Evaluation sets are named; the metric keys of the set called `main` carry no set name.
 
     Args:
-        tokenizer: Hub name, folder, or `stories`; linked from the backbone.
-        architecture: Row of the table of backbones; linked from the backbone.
         train_qa: Questions to train on.
         val_qa: Questions to validate on, by name.
         test_qa: Questions to test on, by name.
@@ -65,14 +63,12 @@ class QuestionsDataModule(TextDataModule):
         qa_batches: What a training batch is drawn from: windows of `similar_length`, which pad little, or all
             at `random`, as the papers do. Short stories are more often without an answer, so that batches of
             one length differ more in their share of unknown.
-        eval_batch_size: Rows in an evaluation batch.
         limit_train_qa: Use the first N questions only; 0 uses all.
         limit_val_qa: Likewise for validation and test; predictions are of all.
         skip_bad: Skip and count bad records instead of stopping at the first.
         cache: Folder of perturbed and tokenised data, made once a machine and found again by later runs. It
             may be deleted at any time. Empty: every process prepares all data in memory.
-        num_workers: Processes that build batches.
-        seed: Of every order and draw; by default that of `seed_everything`.
+        **options: see TextDataModule.
     """
 
     kinds: tuple[str, ...] = ("qa",)
@@ -82,8 +78,6 @@ class QuestionsDataModule(TextDataModule):
     def __init__(
         self,
         *,
-        tokenizer: str,
-        architecture: str,
         train_qa: str = "",
         val_qa: dict[str, str] | None = None,
         test_qa: dict[str, str] | None = None,
@@ -92,23 +86,15 @@ class QuestionsDataModule(TextDataModule):
         interventions: Interventions = Interventions(),  # noqa: B008  never mutated
         qa_batch_size: PositiveInt = 16,
         qa_batches: Literal["similar_length", "random"] = "similar_length",
-        eval_batch_size: PositiveInt = 64,
         limit_train_qa: NonNegativeInt = 0,
         limit_val_qa: NonNegativeInt = 0,
         skip_bad: bool = False,
         cache: str = "cache/data",
-        num_workers: NonNegativeInt = 0,
-        seed: int | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            tokenizer=tokenizer,
-            architecture=architecture,
-            eval_batch_size=eval_batch_size,
-            num_workers=num_workers,
-            seed=seed,
-        )
+        super().__init__(**options)
         self.train_qa, self.qa_sources = train_qa, by_stage(val_qa, test_qa, predict_qa)
-        self.encoding, self.interventions = encoding.resolved(architecture), interventions
+        self.encoding, self.interventions = encoding.resolved(self.architecture), interventions
         self.qa_batch_size = qa_batch_size
         self.qa_batches: Literal["similar_length", "random"] = qa_batches
         self.limit_train_qa, self.limit_val_qa = limit_train_qa, limit_val_qa

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytorch_lightning as pl
+from jsonargparse.typing import NonNegativeInt, PositiveInt
 from torch.utils.data import DataLoader, Dataset
 
 from data_modules.batching.choice_set import ChoiceSet
@@ -52,8 +53,15 @@ class TrainSet(Dataset):
 
 
 class TextDataModule(pl.LightningDataModule):
-    """The base of all DataModules, which say what the options are. A subclass makes sets out of its sources
-    and orders the training batches."""
+    """The base of all DataModules. A subclass makes sets out of its sources and orders the training batches.
+
+    Args:
+        tokenizer: Hub name, folder, or `stories`; linked from the backbone.
+        architecture: Row of the table of backbones; linked from the backbone.
+        eval_batch_size: Rows in an evaluation batch.
+        num_workers: Processes that build batches.
+        seed: Of every order and draw; by default that of `seed_everything`.
+    """
 
     kinds: tuple[str, ...]
     """What evaluation sets may hold: `qa` where `data.val_qa` names some."""
@@ -61,7 +69,13 @@ class TextDataModule(pl.LightningDataModule):
     """How text becomes rows of tokens: a dataclass."""
 
     def __init__(
-        self, *, tokenizer: str, architecture: str, eval_batch_size: int, num_workers: int, seed: int | None
+        self,
+        *,
+        tokenizer: str,
+        architecture: str,
+        eval_batch_size: PositiveInt = 64,
+        num_workers: NonNegativeInt = 0,
+        seed: int | None = None,
     ) -> None:
         super().__init__()
         # A small evaluation set may have fewer batches than there are processes; no process pads it.
