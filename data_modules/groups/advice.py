@@ -1,7 +1,6 @@
 """LEI's interventions: ethical, adversarial, irrelevant advice and the groups it goes to (LEI spec 3.1, 3.2).
 
-A file is one JSON object `{class: {category: [sentence, ...]}}`. Advice goes to the groups of its category;
-the sentence's place in its list names it: `adversarial_poverty-1`.
+A file is one JSON object `{class: {category: [sentence, ...]}}`; advice goes to the groups of its category.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ class Advice:
 
 
 def read_advice(path: str | Path) -> tuple[Advice, ...]:
-    """The advice in the file's order; NaN (an empty cell of the authors' tables), null and empty sentences
-    are left out. DataError names the file and the field."""
+    """The advice in the file's order, without NaN (an empty cell of the authors' tables), null and empty
+    sentences."""
     kind = dict[Literal["ethical", "adversarial", "irrelevant"], dict[str, list[str | float | None]]]
     return tuple(
         Advice(name, category_name(category), number, sentence.strip())
@@ -49,8 +48,7 @@ def read_advice(path: str | Path) -> tuple[Advice, ...]:
 
 
 def category_name(name: str) -> str:
-    """The name as keys have it. UnQover writes `None` for the category of gender's attributes and LEI's
-    interventions file `none`; keys are lower-case throughout."""
+    """The name as keys have it: for gender UnQover writes `None`, LEI's interventions `none`."""
     return name.strip().lower()
 
 
@@ -101,8 +99,8 @@ def evenly(members: Sequence[int], most: int) -> list[int]:
     >>> evenly(range(10), 4)
     [0, 2, 5, 7]
     """
-    step = len(members) / most if most > 0 else 1.0
-    return [members[int(i * max(1.0, step))] for i in range(min(max(most, 0), len(members)))]
+    step = max(1.0, len(members) / max(1, most))
+    return [members[int(i * step)] for i in range(min(most, len(members)))]
 
 
 def by_class(groups: Sequence[Group]) -> dict[AdviceClass, list[int]]:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from data_modules.groups import sets
 from data_modules.groups.advice import category_name, read_advice
+from data_modules.groups.specified import read_sentences, specify
 from data_modules.groups.unqover import read_expansion
 from data_modules.groups.unqover_source import write_source
 from data_modules.records import write_records
@@ -88,20 +89,20 @@ def write_groups(
         raise DataError(f"{interventions}: no advice for the category {min(unadvised)!r} of {attributes}")
     to = [sets.split_parts(expansion, advice, seed=seed)[split]] if split else []
     to += [sets.parts_of(read_groups(like))] if like else []
-    without = [sets.parts_of(read_groups(source)) for source in disjoint_from or ()]
     for parts in to:
-        expansion, advice = sets.restrict(expansion, advice, to=parts)
-    expansion, advice = sets.restrict(expansion, advice, without=without)
+        expansion, advice = sets.restrict(expansion, advice, parts)
+    for source in disjoint_from or ():
+        expansion, advice = sets.restrict(expansion, advice, sets.parts_of(read_groups(source)), without=True)
     if not len(expansion) or (interventions and not advice):
         raise DataError("no group is left: the restrictions exclude every subject pair, attribute or advice")
-    sentences, counts = sets.read_sentences(specified) if specified else {}, Counter[str]()
+    sentences, counts = read_sentences(specified) if specified else {}, Counter[str]()
 
     def groups() -> Iterator[Group]:
         for group in sets.sample(sets.advised_pools(expansion, advice), per_class, seed=seed):
             counts[group.advice_class] += 1
             if specified and group.attribute not in sentences:
                 raise DataError(f"{specified}: no sentence for the attribute {group.attribute!r}")
-            yield sets.specify(group, sentences[group.attribute]) if specified else group
+            yield specify(group, sentences[group.attribute]) if specified else group
 
     written = write_records(groups(), output)
     return f"{output}: {written} groups ({', '.join(f'{n} {name}' for name, n in counts.items())})"

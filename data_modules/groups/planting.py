@@ -1,9 +1,5 @@
-"""A control with known truth: a preference among subjects that is drawn, not found.
-
-Every (subject, category) has a latent strength, a pure function of its names and a seed, so that any file
-of groups has one, in training and in evaluation alike. Of two subjects the stronger one is preferred in
-answer to the question, the weaker one in answer to the negated question.
-"""
+"""A control with known truth: a preference among subjects that is drawn, not found. Of two subjects the stronger
+one is preferred in answer to the question, the weaker one in answer to the negated question."""
 
 from __future__ import annotations
 
@@ -21,7 +17,8 @@ Scope = Literal["category", "subject"]
 
 
 def latent_strength(subject: str, category: str, seed: int) -> float:
-    """The planted strength of a subject in a category of attributes ("" for all), uniform in [0, 1)."""
+    """The planted strength of a subject in a category of attributes ("" for all), uniform in [0, 1): a function
+    of names and seed, so that any file of groups has one."""
     digest = hashlib.sha256(f"{seed}|{subject.lower()}|{category}".encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
 
@@ -36,22 +33,17 @@ def preferred_subject(group: Group, seed: int, scope: Scope = "category") -> int
 def randomly_advised(groups: Sequence[Group], *, copies: int, seed: int) -> list[Group]:
     """Every distinct unadvised group `copies` times, about half of them behind a random advice sentence.
 
-    The advice is drawn from all sentences of the same category, of any class, so that it says nothing about
-    the answer; for groups that name their domain, from all sentences of such groups. All come out as class
-    `none`: here the class of an advice means nothing.
+    It is drawn from all sentences of the category (of all groups with a domain), of any class, so that it says
+    nothing about the answer; all come out as class `none`.
     """
-
-    def pool_of(group: Group) -> str:
-        return "" if group.domain else group.category
-
     rng = np.random.default_rng(seed)
     pools: dict[str, dict[str, None]] = {}
     for group in groups:
         if advice := group.variants[0].advice:
-            pools.setdefault(pool_of(group), {})[advice] = None
+            pools.setdefault("" if group.domain else group.category, {})[advice] = None
     result = []
     for group in unadvised(groups):
-        sentences = list(pools.get(pool_of(group), {}))
+        sentences = list(pools.get("" if group.domain else group.category, {}))
         for copy in range(copies):
             advised = sentences and rng.random() < 0.5
             advice = sentences[int(rng.integers(len(sentences)))] if advised else ""

@@ -1,27 +1,20 @@
-"""LEI sets from UnQover's expansion and advice: lazy pools, restriction to parts, disjoint splits, balanced
-samples, and contexts that decide (LEI spec 3.2 to 3.6).
+"""LEI sets from UnQover's expansion and advice (LEI spec 3.2 to 3.6).
 
 A pool is the cross product of groups and the advice of their category, addressed by index: the 672,000 groups
-of LEI's gender domain are never built to draw 400 of each class. No subject, attribute or advice is in two
-splits; groups whose three parts do not fall into one split belong to none. Templates are shared, as in LEI's
-files.
+of LEI's gender domain are never built to draw 400 of each class.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
 from random import Random
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from data_modules.groups.advice import Advice, category_name, with_advice
-from data_modules.groups.unqover import Expansion, repair_articles
+from data_modules.groups.unqover import Expansion
 from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group
 from storage.errors import DataError
-from storage.files import read_text
 
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -29,50 +22,47 @@ WEIGHTS = (4, 3, 4)
 """LEI's religion subjects: 4 train, 3 dev, 4 test."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What groups are made of; names are lower-case as in keys. `None` restricts nothing."""
+class Parts(NamedTuple):
+    """What groups are made of; names are lower-case as in keys."""
 
-    subjects: frozenset[str] | None = None
-    attributes: frozenset[str] | None = None
-    advice_ids: frozenset[str] | None = None
-    sentences: frozenset[str] = frozenset()
-    """Advice as it stands before the question; empty where parts come from lists, not from groups."""
+    subjects: set[str]
+    attributes: set[str]
+    advice_ids: set[str] | None
+    """None restricts nothing."""
+    sentences: set[str]
+    """Advice as it stands before the question."""
 
 
 def parts_of(groups: Iterable[Group]) -> Parts:
     """Everything that occurs in `groups`; `advice_ids` is None where none has advice."""
-    subjects, attributes, advice_ids, sentences = set[str](), set[str](), set[str](), set[str]()
+    parts, ids = Parts(set(), set(), None, set()), set[str]()
     for group in groups:
-        subjects.update(group.subjects)
-        attributes.add(group.attribute)
+        parts.subjects.update(group.subjects)
+        parts.attributes.add(group.attribute)
         if group.advice_id:
-            advice_ids.add(group.advice_id)
-            sentences.update(variant.advice for variant in group.variants)
-    ids = frozenset(advice_ids) or None
-    return Parts(frozenset(subjects), frozenset(attributes), ids, frozenset(sentences))
+            ids.add(group.advice_id)
+            parts.sentences.update(variant.advice for variant in group.variants)
+    return parts._replace(advice_ids=ids or None)
 
 
 def restrict(
-    expansion: Expansion, advice: Sequence[Advice], *, to: Parts | None = None, without: Sequence[Parts] = ()
+    expansion: Expansion, advice: Iterable[Advice], parts: Parts, *, without: bool = False
 ) -> tuple[Expansion, tuple[Advice, ...]]:
-    """Only the subjects, attributes and advice in `to`, and none of those in `without` (advice with the same
-    words under another id counts as the same)."""
-    to, barred = to or Parts(), {text for parts in without for text in parts.sentences}
+    """Only the subjects, attributes and advice in `parts`; or, `without`, none of them, nor their sentences
+    under another id."""
 
-    def kept(kind: str, name: str) -> bool:
-        wanted, unwanted = getattr(to, kind), [getattr(parts, kind) or () for parts in without]
-        return (wanted is None or name in wanted) and not any(name in names for names in unwanted)
+    def kept(names: set[str] | None, name: str) -> bool:
+        return names is None or (name in names) != without
 
-    pairs = [pair for pair in expansion.pairs if all(kept("subjects", one.name.lower()) for one in pair)]
-    cells = [cell for cell in expansion.cells if kept("attributes", cell.attribute.name.lower())]
-    rest = (item for item in advice if kept("advice_ids", item.id) and item.text not in barred)
+    pairs = [pair for pair in expansion.pairs if all(kept(parts.subjects, one.name.lower()) for one in pair)]
+    cells = [cell for cell in expansion.cells if kept(parts.attributes, cell.attribute.name.lower())]
+    barred = parts.sentences if without else ()
+    rest = (item for item in advice if kept(parts.advice_ids, item.id) and item.text not in barred)
     return Expansion(pairs, cells), tuple(rest)
 
 
 class AdvisedGroups(Sequence[Group]):
-    """Every group of an expansion with every advice of its category, in that order. Advice of another
-    category is not used, and groups whose category has none do not occur."""
+    """Every group of an expansion with every advice of its category, in that order."""
 
     def __init__(self, expansion: Expansion, advice: Iterable[Advice]) -> None:
         self.groups = expansion
@@ -105,11 +95,8 @@ def advised_pools(expansion: Expansion, advice: Sequence[Advice]) -> Pools:
 def sample(
     pools: Mapping[AdviceClass, Sequence[Group]], per_class: int | None, *, seed: int
 ) -> Iterator[Group]:
-    """`per_class` groups of each pool, drawn without replacement and evenly over the pool, in random order;
-    None takes everything in order.
-
-    A class's draw depends on its own pool and the seed only. DataError when a pool is too small.
-    """
+    """`per_class` groups of each pool, drawn without replacement, by the seed and this pool alone; None takes
+    everything in order. DataError when a pool is too small."""
     for name, pool in pools.items():
         if per_class is None:
             yield from pool
@@ -121,7 +108,8 @@ def sample(
 
 def split_parts(expansion: Expansion, advice: Sequence[Advice], *, seed: int = 0) -> dict[Split, Parts]:
     """The parts of each split, in proportion to `WEIGHTS`: each list of subjects is divided, attributes
-    within their category, advice within its class and category; the same words go to one split."""
+    within their category, advice within its class and category. No subject, attribute or sentence is in two
+    splits; groups whose parts do not fall into one belong to none. Templates are shared, as in LEI's files."""
     # One list, or two where subjects of the first are only ever paired with subjects of the second.
     lists = [[pair[i].name.lower() for pair in expansion.pairs] for i in (0, 1)]
     if set(lists[0]) & set(lists[1]):
@@ -131,58 +119,28 @@ def split_parts(expansion: Expansion, advice: Sequence[Advice], *, seed: int = 0
         attributes[f"attributes/{category_name(cell.attribute.category)}"].append(cell.attribute.name.lower())
     for item in advice:
         sentences[f"advice/{item.advice_class}/{item.category}"].append(item.text)
-    placed = []
-    for strata in ({f"subjects/{i}": names for i, names in enumerate(lists)}, attributes, sentences):
-        split_of: dict[str, Split] = {}
+    splits = {split: Parts(set(), set(), None, set()) for split in SPLITS}
+    strata_of = {"subjects": {f"subjects/{i}": names for i, names in enumerate(lists)}}
+    for kind, strata in (strata_of | {"attributes": attributes, "sentences": sentences}).items():
+        placed: dict[str, Split] = {}
         for stratum, names in strata.items():
-            fresh = [name for name in dict.fromkeys(names) if name not in split_of]
-            split_of |= apportion(fresh, WEIGHTS, Random(f"{seed}/{stratum}"))
-        placed.append(split_of)
-    placed[2] = {item.id: placed[2][item.text] for item in advice}
+            fresh = [name for name in dict.fromkeys(names) if name not in placed]
+            placed |= apportion(fresh, WEIGHTS, Random(f"{seed}/{stratum}"))
+        for name, split in placed.items():
+            getattr(splits[split], kind).add(name)
     return {
-        split: Parts(
-            *(frozenset(name for name, its in split_of.items() if its == split) for split_of in placed)
-        )
-        for split in SPLITS
+        split: parts._replace(advice_ids={item.id for item in advice if item.text in parts.sentences})
+        for split, parts in splits.items()
     }
 
 
 def apportion(items: Sequence[str], weights: Sequence[int], random: Random) -> dict[str, Split]:
     """Each item's split: shuffled, then cut in proportion to `weights` by largest remainder, ties broken at
     random."""
-    total = sum(weights)
-    shares = [len(items) * weight / total for weight in weights]
+    shares = [len(items) * weight / sum(weights) for weight in weights]
     counts = [int(share) for share in shares]
     order = sorted(range(len(weights)), key=lambda i: (counts[i] - shares[i], random.random()))
     for i in order[: len(items) - sum(counts)]:
         counts[i] += 1
-    shuffled = random.sample(list(items), len(items))
     labels = [split for split, count in zip(SPLITS, counts, strict=True) for _ in range(count)]
-    return dict(zip(shuffled, labels, strict=True))
-
-
-def read_sentences(path: str | Path) -> dict[str, str]:
-    """Attribute (lower-case) -> the sentence that decides it, of lines `attribute TAB sentence`; `[subj]` is
-    the one who did it: `was a baker<TAB>[subj] got up at four to light the oven.`"""
-    sentences: dict[str, str] = {}
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if line.strip() and not line.lstrip().startswith("#"):
-            attribute, _, sentence = (part.strip() for part in line.partition("\t"))
-            if not attribute or "[subj]" not in sentence:
-                raise DataError(f"{path}, line {number}: expected ATTRIBUTE, a tab, a sentence with [subj]")
-            sentences[attribute.lower()] = sentence
-    return sentences
-
-
-def specify(group: Group, sentence: str, gold: int | None = None) -> Group:
-    """LEI's control (LEI spec 3.6): the group with `sentence` at the end of each context, its slot [subj]
-    filled with a subject as that context calls it; `gold` is its index, by default either, by a hash of the
-    group without its advice. A model that ignores subjects satisfies the ethical loss; here it fails."""
-    if gold is None:
-        gold = zlib.crc32(group.unadvised_key.encode()) % 2
-    variants = []
-    for variant in group.variants:
-        decisive = repair_articles(sentence.replace("[subj]", variant.candidates[gold].text))
-        variants.append(replace(variant, context=f"{variant.context} {decisive}"))
-    one, two, three, four = variants
-    return replace(group, variants=(one, two, three, four))
+    return dict(zip(random.sample(list(items), len(items)), labels, strict=True))

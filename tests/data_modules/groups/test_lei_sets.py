@@ -81,14 +81,14 @@ def test_restrict_bars_the_same_words_under_another_id(tiny: Tiny) -> None:
     weather = [item for item in advice if item.sentence == "The weather was fine."]
     assert [item.category for item in weather] == ["rude", "wealth"]
     train = [with_advice(make_group("Ann", "Bo"), weather[0].text, "irrelevant", weather[0].id)]
-    _, left = restrict(expansion, advice, without=[parts_of(train)])
+    _, left = restrict(expansion, advice, parts_of(train), without=True)
     assert set(advice) - set(left) == set(weather)
 
 
 @pytest.mark.parametrize(("name", "keys"), [("addedbias_train_4096", 9492), ("addedbias_noniid_dev", 4620)])
 def test_cross_products_of_the_spec_contain_the_released_files(shared: Path, name: str, keys: int) -> None:
     shipped = list(read_file(shared / f"data/lei/underspecified/religion/{name}_squad.json"))
-    expansion, advice = restrict(*religion(shared), to=parts_of(shipped))
+    expansion, advice = restrict(*religion(shared), parts_of(shipped))
     built = {group.key: group for pool in advised_pools(expansion, advice).values() for group in pool}
     assert len(built) == keys
     assert all(built[group.key] == group for group in shipped)
@@ -140,7 +140,7 @@ def test_splits_of_the_released_lists_do_not_leak(shared: Path) -> None:
     parts = split_parts(*religion(shared), seed=0)
     sets = []
     for split in SPLITS:
-        pools = advised_pools(*restrict(*religion(shared), to=parts[split]))
+        pools = advised_pools(*restrict(*religion(shared), parts[split]))
         sets.append(list(sample(pools, 400, seed=0)))
     for one, two in combinations(sets, 2):
         assert not shared_parts(one, two)
