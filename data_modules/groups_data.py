@@ -35,12 +35,11 @@ class GroupsDataModule(QuestionsDataModule):
         val_groups: Groups to validate on, by name.
         test_groups: Groups to test on, by name.
         predict_groups: Groups to write predictions for, by name.
-        train_advice: `as_written`; `none`; or `random` (planting: half of the groups behind advice of any
-            class).
+        train_advice: `as_written`; or `random` (planting: half of the groups behind advice of any class).
         random_advice_copies: With `random`: how often each distinct group appears.
-        anchor_unadvised: With `as_written`: share of the training groups that carry no advice, so that what
-            the model says without any is kept. They are drawn from the questions of the training sources,
-            each once before any comes twice, and count in `limit_train_groups`.
+        anchor_unadvised: With `as_written`: share of the training groups that carry no advice, which keeps
+            what the model says without any. They ask what the training sources do, and count in
+            `limit_train_groups`.
         watch_unadvised: Evaluate every set of groups without its advice too, as class `none`.
         groups_per_class: A training batch holds so many groups for each class of advice there is, the classes
             spread evenly over the batches; an epoch takes every group once.
@@ -60,7 +59,7 @@ class GroupsDataModule(QuestionsDataModule):
         val_groups: dict[str, str] | None = None,
         test_groups: dict[str, str] | None = None,
         predict_groups: dict[str, str] | None = None,
-        train_advice: Literal["as_written", "none", "random"] = "as_written",
+        train_advice: Literal["as_written", "random"] = "as_written",
         random_advice_copies: PositiveInt = 4,
         anchor_unadvised: float = 0.0,
         watch_unadvised: bool = True,
@@ -71,10 +70,9 @@ class GroupsDataModule(QuestionsDataModule):
         **questions: Any,
     ) -> None:
         super().__init__(**questions)
-        if not 0 <= anchor_unadvised < 1:
-            raise DataError(f"data.anchor_unadvised: a share from 0 to below 1, got {anchor_unadvised}")
-        if anchor_unadvised and train_advice != "as_written":
-            raise DataError(f"data.anchor_unadvised: of no use with data.train_advice={train_advice}")
+        if not 0 <= anchor_unadvised < 1 or (anchor_unadvised and train_advice == "random"):
+            found = f"got {anchor_unadvised} with data.train_advice={train_advice}"
+            raise DataError(f"data.anchor_unadvised: a share below 1, of use with as_written only; {found}")
         self.train_groups = train_groups or []
         self.group_sources = by_stage(val_groups, test_groups, predict_groups)
         self.train_advice, self.watch_unadvised = train_advice, watch_unadvised
@@ -93,7 +91,9 @@ class GroupsDataModule(QuestionsDataModule):
         """Groups, and questions beside them."""
         train_set = super().make_train_set()
         if self.train_groups:
-            train_set.groups = self._group_set(self.train_groups, train=True)
+            options = {"limit": self.limit_train_groups, "advice": self.train_advice, "seed": self.seed}
+            options |= {"copies": self.random_advice_copies, "anchor": self.anchor_unadvised}
+            train_set.groups = self._encoded(self.train_groups, options, self.encoding, self._to_train_on)
         return train_set
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
@@ -101,16 +101,15 @@ class GroupsDataModule(QuestionsDataModule):
         sets = super().make_eval_sets(stage)
         limit = 0 if stage == "predict" else self.limit_val_groups
         for name, source in self.group_sources[stage].items():
-            sets.append(EvalSet(name, self._group_set([source], train=False, limit=limit)))
+            sets.append(EvalSet(name, self._eval_groups(source, limit)))
         return sets
 
     def without_advice(self, encoding: Encoding, *, everything: bool) -> GroupSet:
         """What is trained on, each group once and without its advice; with `everything` also all that the
         training sources hold of its subject pairs and attributes, whatever `limit_train_groups` left."""
         trained = self.train_set.groups.groups
-        options: dict[str, Any] = {"skip_bad": self.skip_bad, "encoding": asdict(encoding)}
-        options |= {"limit": self.limit_train_groups, "seed": self.seed, "everything": everything}
-        options["anchor"] = self.anchor_unadvised
+        options = {"limit": self.limit_train_groups, "seed": self.seed, "everything": everything}
+        options |= {"anchor": self.anchor_unadvised}
 
         def read() -> list[Group]:
             cells = {(group.subjects, group.category, group.attribute) for group in trained}
@@ -118,13 +117,10 @@ class GroupsDataModule(QuestionsDataModule):
             alike = [g for g in more if (g.subjects, g.category, g.attribute) in cells]
             return unadvised([*trained, *alike])
 
-        encode = partial(encode_groups, tokenizer=self.tokenizer, encoding=encoding)
-        table = self.tables.get(self.train_groups, options, encode, read)
-        return GroupSet(table, self.tokenizer, encoding)
+        return self._encoded(self.train_groups, options, encoding, read)
 
     def written_targets(self) -> dict[str, Targets]:
-        """By key, which subject each variant of an adversarial group should raise: `tomax` of LEI's files.
-        DataError for another format, and where such a group has none."""
+        """By key, which subject each variant of an adversarial group should raise: `tomax` of LEI's files."""
         found: dict[str, Targets] = {}
         for source in self.train_groups:
             for record in read_scored(source, skip_bad=self.skip_bad):
@@ -137,30 +133,33 @@ class GroupsDataModule(QuestionsDataModule):
     def _read(self, sources: Iterable[str]) -> list[Group]:
         return [group for source in sources for group in read_groups(source, skip_bad=self.skip_bad)]
 
-    def _group_set(self, sources: Sequence[str], *, train: bool, limit: int = 0) -> GroupSet:
-        """The groups of some sources as training takes them, or evaluation: at most `limit` of each class."""
-        options: dict[str, Any] = {"skip_bad": self.skip_bad, "encoding": asdict(self.encoding)}
-        if train:
-            options |= {"limit": self.limit_train_groups, "advice": self.train_advice, "seed": self.seed}
-            options |= {"copies": self.random_advice_copies, "anchor": self.anchor_unadvised}
-        else:
-            options |= {"limit": limit, "unadvised": self.watch_unadvised}
+    def _encoded(
+        self,
+        sources: Sequence[str],
+        options: dict[str, Any],
+        encoding: Encoding,
+        read: Callable[[], list[Group]],
+    ) -> GroupSet:
+        """What `read` returns, as a table that sources and options name."""
+        options = {"skip_bad": self.skip_bad, "encoding": asdict(encoding)} | options
+        encode = partial(encode_groups, tokenizer=self.tokenizer, encoding=encoding)
+        return GroupSet(self.tables.get(sources, options, encode, read), self.tokenizer, encoding)
 
+    def _eval_groups(self, source: str, limit: int) -> GroupSet:
         def read() -> list[Group]:
-            groups = self._read(sources)
-            if train:
-                return self._to_train_on(groups, sources)
+            groups = self._read([source])
             groups = spread(groups, limit) if limit else groups
             return with_unadvised(groups) if self.watch_unadvised else groups
 
-        encode = partial(encode_groups, tokenizer=self.tokenizer, encoding=self.encoding)
-        table = self.tables.get(sources, options, encode, read)
-        return GroupSet(table, self.tokenizer, self.encoding)
+        options = {"limit": limit, "unadvised": self.watch_unadvised}
+        return self._encoded([source], options, self.encoding, read)
 
-    def _to_train_on(self, every: list[Group], sources: Sequence[str]) -> list[Group]:
+    def _to_train_on(self) -> list[Group]:
         """As many groups as are asked for, with the advice that is."""
+        sources = self.train_groups
+        groups = every = self._read(sources)
         check_keys(every, sources)
-        groups, most = every, self.limit_train_groups
+        most = self.limit_train_groups
         if most:
             with_advice = most - round(most * self.anchor_unadvised)
             if len(groups) < with_advice:
@@ -170,19 +169,15 @@ class GroupsDataModule(QuestionsDataModule):
         if self.anchor_unadvised:
             more = anchors(groups, every, self.anchor_unadvised, self.seed)
             groups = groups + more[: most - len(groups) if most else None]
-        if self.train_advice == "none":
-            return unadvised(groups)
         if self.train_advice == "random":
             return randomly_advised(groups, copies=self.random_advice_copies, seed=self.seed)
         return groups
 
     def train_batches(self, train_set: TrainSet) -> Callable[[np.random.Generator], list[BatchIndex]]:
         """Draws an epoch of groups with questions beside them, or of questions where there are no groups."""
-        questions = super().train_batches(train_set) if train_set.qa is not None else None
         if train_set.groups is None:
-            if questions is None:
-                raise DataError("data.train_qa, data.train_groups: name something to train on")
-            return questions
+            return super().train_batches(train_set)
+        questions = super().train_batches(train_set) if train_set.qa is not None else None
         return partial(
             group_batches,
             class_N=train_set.groups.ids.advice_class_N,
@@ -194,17 +189,12 @@ class GroupsDataModule(QuestionsDataModule):
 
 
 def balanced_sample(groups: Sequence[Group], total: int, seed: int) -> list[Group]:
-    """At most `total` groups, drawn evenly over the advice classes that occur, in the order given.
-
-    A class with too few leaves its share to the others. Samples of one seed are nested, so that a curve over
-    sizes shows the size and not the luck of the draw. DataError for less than one group of each class.
-    """
+    """At most `total` groups, drawn evenly over the advice classes that occur, in the order given. A class
+    with too few leaves its share to the others. Samples of one seed are nested, so that a curve over sizes
+    shows the size and not the luck of the draw. DataError for less than one group of each class."""
     members = by_class(groups)
     if total < len(members):
-        raise DataError(
-            f"data.limit_train_groups: {total} is too few for {len(members)} classes of advice; "
-            "0 takes all groups"
-        )
+        raise DataError(f"data.limit_train_groups: {total} is too few for {len(members)} classes of advice")
     kept: list[int] = []
     by_size = sorted(members, key=lambda name: (len(members[name]), ADVICE_CLASSES.index(name)))
     for i, name in enumerate(by_size):
@@ -215,11 +205,9 @@ def balanced_sample(groups: Sequence[Group], total: int, seed: int) -> list[Grou
 
 
 def anchors(groups: Sequence[Group], every: Iterable[Group], share: float, seed: int) -> list[Group]:
-    """Groups without advice, so many that they make up `share` of all when they join `groups`.
-
-    They are drawn from the questions of `every`, each once before any comes twice. Samples of one seed are
-    nested, over shares as over the sizes of `groups`.
-    """
+    """Groups without advice, so many that they make up `share` of all when they join `groups`, drawn from the
+    questions of `every`, each once before any comes twice. Samples of one seed are nested, over shares as
+    over the sizes of `groups`."""
     bare = sum(group.advice_class == "none" for group in groups)
     wanted = round((len(groups) - bare) * share / (1 - share)) - bare
     questions = unadvised(every)
@@ -233,7 +221,5 @@ def check_keys(groups: Iterable[Group], sources: Sequence[str]) -> None:
     for group in groups:
         text = hash(tuple((variant.context, variant.question) for variant in group.variants))
         if texts.setdefault(group.unadvised_key, text) != text:
-            raise DataError(
-                f"{', '.join(sources)}: the key {group.unadvised_key!r} stands for two different questions "
-                "(made from two lists of templates?); make one file of all lists, which numbers them through"
-            )
+            where = f"{', '.join(sources)}: the key {group.unadvised_key!r}"
+            raise DataError(f"{where} stands for two questions; write one file from all lists of templates")

@@ -1,9 +1,8 @@
 """LEI's SQuAD-style files of underspecified questions with advice, as released (LEI spec 3.3).
 
 A paragraph holds one context order of a group: its question and its negated question, each with the two
-subjects as "answers" in context order, and optionally a base model's probabilities (`start-end-score`) and
-the answer that an adversarial loss raises (`tomax`). UnQover's files (unqover_source.py) store a group as two
-records too, one per context order, which may lie anywhere in the file: both are paired here.
+subjects as "answers" in context order. UnQover's files (unqover_source.py) store a group as two records too,
+which may lie anywhere in the file: both are paired here.
 """
 
 from __future__ import annotations
@@ -11,9 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, NotRequired, TypeVar
+from typing import Any, NamedTuple, NotRequired, TypeVar
 
-from pydantic import Field
 from typing_extensions import TypedDict
 
 from data_modules.schema import (
@@ -49,21 +47,19 @@ class Half(NamedTuple):
     """To the question."""
 
 
-_Answer = TypedDict(
-    "_Answer", {"text": str, "answer_start": int, "start-end-score": NotRequired[tuple[float, float]]}
-)
+_Answer = TypedDict("_Answer", {"text": str, "answer_start": int, "start-end-score": NotRequired[Boundaries]})
 
 
 class _Qa(TypedDict):
     question: str
-    answers: Annotated[list[_Answer], Field(min_length=2, max_length=2)]
-    tomax: NotRequired[int]  # -1: no adversarial loss
+    answers: tuple[_Answer, _Answer]
+    tomax: NotRequired[int]  # the answer that an adversarial loss raises; -1: none
 
 
 class _Paragraph(TypedDict):
     key: str
     context: str
-    qas: Annotated[list[_Qa], Field(min_length=2, max_length=2)]
+    qas: tuple[_Qa, _Qa]
 
 
 class _Article(TypedDict):
@@ -80,16 +76,11 @@ def read_file(path: str | Path, *, skip_bad: bool = False) -> Iterator[Group]:
 
 
 def read_scored(path: str | Path, *, skip_bad: bool = False) -> Iterator[ScoredGroup]:
-    """The groups with the scores and targets (LEI spec 3.5) that all their questions have.
-
-    Raises:
-        DataError: names the file, the place and the key; `skip_bad=True` leaves out such records and warns
-            how many.
-    """
-    articles = load_json(path, _Document)["data"]
+    """The groups with the scores and targets (LEI spec 3.5) that all their questions have. DataError names
+    the file, the place and the key; `skip_bad=True` leaves out such records and warns how many."""
     paragraphs = (
         (f"{path}: data[{i}].paragraphs[{j}]", paragraph)
-        for i, article in enumerate(articles)
+        for i, article in enumerate(load_json(path, _Document)["data"])
         for j, paragraph in enumerate(article["paragraphs"])
     )
     return pair_halves(paragraphs, _half, path, skip_bad=skip_bad)
@@ -102,15 +93,9 @@ def pair_halves(
     *,
     skip_bad: bool,
 ) -> Iterator[ScoredGroup]:
-    """(place, record) -> each group when its second half arrives; only halves without a partner are held.
-
-    The two orders of a group may carry different advice of one class: LEI draws it for each record, or mends
-    a sentence in one order alone (spec 3.2, 3.6).
-
-    Raises:
-        DataError: of `half_of`, which reads a record; a repeated key and order, a half without partner, two
-            halves that ask different questions. `skip_bad=True` leaves out such records.
-    """
+    """(place, record) -> each group when its second half arrives; only halves without a partner are held. The
+    two may carry different advice of one class: LEI draws it for each record, or mends a sentence in one
+    order alone (spec 3.2, 3.6). DataError, as in `read_scored`, for records that do not pair too."""
     waiting: dict[GroupKey, tuple[str, Half]] = {}
     done: set[int] = set()  # hashes: a set of the keys themselves would double the memory of a large file
     with BadRecords(source, skip_bad=skip_bad) as bad:
@@ -166,15 +151,11 @@ def parse_key(key: str, where: str) -> tuple[GroupKey, bool]:
 
 
 def split_advice(question: str, where: str) -> tuple[str, str]:
-    """`Note that, ... . Who ...?` -> (advice with its full stop, question), cut at the first full stop.
-
-    Blanks around either part go: some shipped files carry two before the question (LEI spec 3.2).
-    """
+    """`Note that, ... . Who ...?` -> (advice with its full stop, question), cut at the first full stop. Some
+    shipped files carry two blanks before the question (LEI spec 3.2)."""
     advice, stop, rest = question.partition(".")
-    if not stop or not advice.strip() or not rest.strip():
-        raise DataError(
-            f"{where}: no advice sentence that ends in a full stop before the question {question!r}"
-        )
+    if not advice.strip() or not rest.strip():
+        raise DataError(f"{where}: no advice with a full stop before the question {question!r}")
     return advice.lstrip() + stop, rest.strip()
 
 
@@ -188,7 +169,10 @@ def _half(place: str, record: Any) -> Half:
     swapped, questions, scores, targets = order != key[0], [], [], list[int | None]()
     for i, qa in enumerate(paragraph["qas"]):
         answers = qa["answers"][:: -1 if swapped else 1]
-        first, second = (_span(answer, context, f"{where}.qas[{i}]") for answer in answers)
+        starts = [(answer["answer_start"], answer["text"]) for answer in answers]
+        first, second = (Span(start, start + len(text), text) for start, text in starts)
+        for span in (first, second):
+            span.check(context, f"{where}.qas[{i}]")
         advice, question = "", qa["question"].strip()
         if key[-1]:
             advice, question = split_advice(question, where)
@@ -197,10 +181,3 @@ def _half(place: str, record: Any) -> Half:
         target = qa.get("tomax", -1)
         targets.append(None if target < 0 else abs(target - swapped))
     return Half(key, swapped, questions, scores, targets)
-
-
-def _span(answer: _Answer, context: str, where: str) -> Span:
-    start = answer["answer_start"]
-    span = Span(start, start + len(answer["text"]), answer["text"])
-    span.check(context, where)
-    return span

@@ -1,5 +1,5 @@
-"""A control with known truth: a preference among subjects that is drawn, not found. Of two subjects the stronger
-one is preferred in answer to the question, the weaker one in answer to the negated question."""
+"""A control with known truth: a preference among subjects that is drawn, not found. Of two subjects the
+stronger one is preferred in answer to the question, the weaker one in answer to the negated question."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Scope = Literal["category", "subject"]
 
 
 def latent_strength(subject: str, category: str, seed: int) -> float:
-    """The planted strength of a subject in a category of attributes ("" for all), uniform in [0, 1): a function
-    of names and seed, so that any file of groups has one."""
+    """The planted strength of a subject in a category of attributes ("" for all), uniform in [0, 1): a
+    function of names and seed, so that any file of groups has one."""
     digest = hashlib.sha256(f"{seed}|{subject.lower()}|{category}".encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
 
@@ -33,8 +33,8 @@ def preferred_subject(group: Group, seed: int, scope: Scope = "category") -> int
 def randomly_advised(groups: Sequence[Group], *, copies: int, seed: int) -> list[Group]:
     """Every distinct unadvised group `copies` times, about half of them behind a random advice sentence.
 
-    It is drawn from all sentences of the category (of all groups with a domain), of any class, so that it says
-    nothing about the answer; all come out as class `none`.
+    It is drawn from all sentences of the category (of all groups with a domain), of any class, so that it
+    says nothing about the answer; all come out as class `none`.
     """
     rng = np.random.default_rng(seed)
     pools: dict[str, dict[str, None]] = {}

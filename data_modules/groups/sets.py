@@ -109,7 +109,8 @@ def sample(
 def split_parts(expansion: Expansion, advice: Sequence[Advice], *, seed: int = 0) -> dict[Split, Parts]:
     """The parts of each split, in proportion to `WEIGHTS`: each list of subjects is divided, attributes
     within their category, advice within its class and category. No subject, attribute or sentence is in two
-    splits; groups whose parts do not fall into one belong to none. Templates are shared, as in LEI's files."""
+    splits; groups whose parts do not fall into one belong to none. Templates are shared, as in LEI's files.
+    """
     # One list, or two where subjects of the first are only ever paired with subjects of the second.
     lists = [[pair[i].name.lower() for pair in expansion.pairs] for i in (0, 1)]
     if set(lists[0]) & set(lists[1]):

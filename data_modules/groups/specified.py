@@ -59,8 +59,8 @@ def gold_of(group: Group) -> int | None:
 
 
 def gold_examples(groups: Iterable[Group]) -> Iterator[QAExample]:
-    """The groups whose contexts decide as questions with one right answer: two per group, its question in both
-    context orders (the sentence does not decide the negated one). Ids: key and order."""
+    """The groups whose contexts decide as questions with one right answer: two per group, its question in
+    both context orders (the sentence does not decide the negated one). Ids: key and order."""
     for group in groups:
         gold = gold_of(group)
         for order, variant in enumerate(group.variants[::2] if gold is not None else ()):

@@ -4,8 +4,8 @@ subjects     HEAD [cluster |] TEXT            [subj] female | Mary        [subj:
 attributes   HEAD [cluster |] TEXT            [p_act] rude | were rude    [p_act:neg] rude | were polite
 templates    context TAB question TAB negated question, with [subj1], [subj2] and the attribute's heads
 
-Lists have one item a line; `#` lines and empty lines are left out. Nothing is stored per record: the 2.7
-million records of the gender domain are a few lists and arithmetic.
+Lists have one item a line; `#` lines and empty lines are left out. The 2.7 million records of the gender
+domain are never stored: they are a few lists and arithmetic.
 """
 
 from __future__ import annotations
@@ -93,8 +93,7 @@ class Expansion(Sequence[Group]):
     every cell."""
 
     def __init__(self, pairs: Sequence[SubjectPair], cells: Sequence[Cell]) -> None:
-        self.pairs = tuple(pairs)
-        self.cells = tuple(cells)
+        self.pairs, self.cells = tuple(pairs), tuple(cells)
 
     def __len__(self) -> int:
         return len(self.pairs) * len(self.cells)
@@ -104,10 +103,10 @@ class Expansion(Sequence[Group]):
         pair, cell = self.pairs[pair_index], self.cells[cell_index]
         one, two = sorted(pair, key=lambda subject: subject.name.lower())
         variants = []
-        for order in ((one, two), (two, one)):
-            (context, *questions), (first, second) = cell.fill(order)
-            spans = (first, second) if order[0] is one else (second, first)
-            variants += [UnderspecifiedQuestion(context, question, spans) for question in questions]
+        for order, step in (((one, two), 1), ((two, one), -1)):
+            (context, *questions), spans = cell.fill(order)
+            first, second = spans[::step]
+            variants += [UnderspecifiedQuestion(context, question, (first, second)) for question in questions]
         asked, negated, asked_again, negated_again = variants
         names, attribute = (one.name.lower(), two.name.lower()), cell.attribute
         parts = (str(cell.template), attribute.category.lower(), attribute.name.lower())
@@ -116,23 +115,19 @@ class Expansion(Sequence[Group]):
     def records(self) -> Iterator[tuple[SubjectPair, Cell]]:
         """Every record in the order of UnQover's own output: pair, template, attribute kind, attribute; first
         every pair in one context order, then every pair in the other."""
-        for pairs in (self.pairs, [pair[::-1] for pair in self.pairs]):
-            yield from product(pairs, self.cells)
+        yield from product(self.pairs, self.cells)
+        yield from product([pair[::-1] for pair in self.pairs], self.cells)
 
 
 def read_expansion(
     subjects: Sequence[str | Path], templates: str | Path, attributes: str | Path
 ) -> Expansion:
-    """The expansion of list files. Two subject files are paired with each other, first with second (UnQover:
-    female, male); one is paired with itself.
-
-    Raises:
-        DataError: rows of a list do not pair, a slot is missing, or a slot cannot be filled.
-    """
-    if len(subjects) not in (1, 2):
-        raise DataError(f"subjects: give one file, or two to be paired with each other, not {len(subjects)}")
+    """The expansion of list files. Two subject files are paired with each other (UnQover: female, male), one
+    with itself. DataError: rows of a list do not pair, a slot is missing, or cannot be filled."""
     lists = [read_subjects(path) for path in subjects]
-    pairs = list(combinations(lists[0], 2) if len(lists) == 1 else product(lists[0], lists[1]))
+    if len(lists) not in (1, 2):
+        raise DataError(f"subjects: give one file, or two to be paired with each other, not {len(lists)}")
+    pairs = list(combinations(lists[0], 2) if len(lists) == 1 else product(*lists))
     for one, two in pairs:
         if one.name.lower() == two.name.lower():
             raise DataError(f"{subjects[-1]}: {one.name!r} would be paired with itself; name it once")
@@ -156,9 +151,7 @@ def read_subjects(path: str | Path) -> tuple[Subject, ...]:
     plain = by_head.get("subj", [])
     for head, rows in by_head.items():
         if len(rows) != len(plain):
-            raise DataError(
-                f"{path}: {len(rows)} rows [{head}] but {len(plain)} rows [subj]; they must align"
-            )
+            raise DataError(f"{path}: {len(rows)} rows [{head}], but {len(plain)} rows [subj]")
     subjects = []
     for aligned in zip(*by_head.values(), strict=True):
         forms = {head.removeprefix("subj"): text for head, (_, text) in zip(by_head, aligned, strict=True)}
@@ -178,19 +171,15 @@ def read_clusters(paths: Sequence[str | Path]) -> dict[str, str]:
 
 
 def read_attributes(path: str | Path) -> tuple[Attribute, ...]:
-    """The attributes of a list: kinds in order of first appearance, then rows in order.
-
-    The k-th `:neg` row negates the k-th row of its kind; its cluster wins, as in UnQover.
-    """
+    """The attributes of a list: kinds in order of first appearance, then rows in order. The k-th `:neg` row
+    negates the k-th row of its kind; its cluster wins, as in UnQover."""
     by_head = _by_head(path)
     attributes: list[Attribute] = []
     for kind in dict.fromkeys(head.partition(":")[0] for head in by_head):
         rows, negated = by_head.get(kind, []), by_head.get(f"{kind}:neg", [])
         names = by_head.get(kind.partition("-")[0], [])
         if len(rows) != len(negated) or len(names) < len(rows):
-            raise DataError(
-                f"{path}: {len(rows)} rows [{kind}] but {len(negated)} rows [{kind}:neg]; they must pair"
-            )
+            raise DataError(f"{path}: {len(rows)} rows [{kind}], but {len(negated)} rows [{kind}:neg]")
         for (_, name), (_, text), (cluster, negation) in zip(names, rows, negated, strict=False):
             attributes.append(Attribute(kind, cluster, name, text, negation))
     return tuple(attributes)
@@ -203,10 +192,8 @@ def read_templates(path: str | Path) -> list[tuple[str, tuple[str, str]]]:
         context, *questions = line.split("\t")
         used = sorted({(match[1], match[2] or "") for match in _SLOT.finditer(context)})
         if len(questions) != 2 or [side for side, _ in used] != ["1", "2"]:
-            raise DataError(
-                f"{where}: expected context, question and negated question separated by tabs, the context "
-                "with the slots [subj1] and [subj2], each in one form"
-            )
+            expected = "a context with [subj1] and [subj2], each in one form, question and negated question"
+            raise DataError(f"{where}: expected {expected}, separated by tabs")
         templates.append((line, (used[0][1], used[1][1])))
     return templates
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections import ChainMap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 UNNAMED = "ethical_unnamed-0"
-"""The advice of groups whose ids name none although their questions begin with `Note that,`: LEI's specified
-set (spec 3.6), which draws an ethical sentence for each record."""
+"""The advice of groups whose ids name none although their questions begin with `Note that,`, as in LEI's
+specified set (spec 3.6)."""
 
 
 class _Answer(TypedDict):
@@ -67,23 +68,15 @@ def read_file(path: str | Path, *, skip_bad: bool = False) -> Iterator[Group]:
 
 
 def read_scored(path: str | Path, *, skip_bad: bool = False) -> Iterator[ScoredGroup]:
-    """The groups with their base scores, where every `start` and `end` of a group is a number.
-
-    The file is streamed; records waiting for their partner are held.
-
-    Raises:
-        DataError: names the file and the id; `skip_bad=True` leaves such records out and warns how many.
-    """
+    """The groups, streamed, with their base scores where every `start` and `end` of a group is a number.
+    DataError names the file and the id; `skip_bad=True` leaves such records out and warns how many."""
     unnamed = 0
     for record in pair_halves(_records(path), _half, path, skip_bad=skip_bad):
         unnamed += record.group.advice_id == UNNAMED
         yield record
     if unnamed:
-        logger.warning(
-            "%s: the ids of %d groups name no advice, but their questions begin with %r: taken as ethical, "
-            "as in LEI's specified set; a ninth field of the id, such as adversarial_rude-0, says otherwise",
-            *(path, unnamed, LEAD_IN.strip()),
-        )
+        begin = f"{path}: the ids of {unnamed} groups name no advice, but their questions begin with"
+        logger.warning("%s %r: taken as ethical, as in LEI's specified set", begin, LEAD_IN.strip())
 
 
 def _records(path: str | Path) -> Iterator[tuple[str, tuple[str, Any]]]:
@@ -100,9 +93,7 @@ def _half(where: str, record: tuple[str, Any]) -> Half:
     clusters = (two, one) if swapped else (one, two)
     content = record[1]
     if apart := isinstance(content, list):  # one id for both orders, in each question and negation apart
-        content = {
-            name: part for half in content for name, part in check(half, dict[str, Any], where).items()
-        }
+        content = dict(ChainMap(*check(content, list[dict[str, Any]], where)))
     value = check(content, _Record, where)
     context, both = value["context"], (value["q0"], value["q1"])
     texts = both[0]["ans0"]["text"], both[0]["ans1"]["text"]
@@ -111,12 +102,12 @@ def _half(where: str, record: tuple[str, Any]) -> Half:
     if not key[-1] and all(entry["question"].startswith(LEAD_IN) for entry in both):
         key = (*key[:4], "ethical", UNNAMED)
     step, questions = -1 if swapped else 1, []
-    one_span, other_span = locate_pair(context, *texts, where)[::step]
+    first, second = locate_pair(context, *texts, where)[::step]
     for entry in both:
         # Where neither id nor lead-in tells advice from question, the question stays as it is.
         question = entry["question"].strip()
         advice, question = split_advice(question, where) if key[-1] else ("", question)
-        questions.append(UnderspecifiedQuestion(context, question, (one_span, other_span), advice))
+        questions.append(UnderspecifiedQuestion(context, question, (first, second), advice))
     scores = [[_score(entry["ans0"]), _score(entry["ans1"])][::step] for entry in both]
     named = None if NO_CLUSTER in clusters else clusters
     return Half(key, swapped, questions, scores, clusters=named, answer=both[0].get("pred", ""))
@@ -145,17 +136,13 @@ def locate_pair(context: str, first: str, second: str, where: str) -> tuple[Span
 
 
 def write_source(expansion: Expansion, path: str | Path) -> int:
-    """Stream UnQover's own `source.json` (indent 4, keyed by id); returns the number of records. Atomic.
-
-    Equal byte for byte to `json.dump(everything, indent=4)`, without holding everything.
-    """
+    """Stream UnQover's own `source.json`, byte for byte `json.dump(everything, indent=4)`; returns the number
+    of records, at least one."""
     count = 2 * len(expansion)
     with atomic_text(path) as file:
-        separator = "{\n"
-        for pair, cell in tqdm(expansion.records(), total=count, unit="record", disable=None):
-            file.write(separator + json.dumps(_record(pair, cell), indent=4)[2:-2])
-            separator = ",\n"
-        file.write("\n}" if count else "{}")
+        for i, (pair, cell) in enumerate(tqdm(expansion.records(), total=count, unit="record", disable=None)):
+            file.write((",\n" if i else "{\n") + json.dumps(_record(pair, cell), indent=4)[2:-2])
+        file.write("\n}")
     return count
 
 
