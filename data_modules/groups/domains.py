@@ -2,10 +2,8 @@
 
     read_groups("domains:train?number=32&groups=3072&seed=1")
 
-A domain is a noun (what advice calls it), subjects, and the phrases in which these stand. Attributes, which
-the questions ask about, stand under their topic; domains share them. Advice comes from a small grammar, into
-which noun and topic are put (domains.yaml, advice.yaml). Of one seed, fewer domains lie in more, and fewer
-wordings in more; which split a domain is in follows from its file alone.
+Domains and attributes stand in domains.yaml, the grammar of advice in advice.yaml. Of one seed, fewer domains
+lie in more, and fewer wordings in more; which split a domain is in follows from its file alone.
 """
 
 from __future__ import annotations
@@ -13,13 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, count, product, zip_longest
+from itertools import combinations, count, islice, product, zip_longest
 from pathlib import Path
 from random import Random
 from typing import Any, NotRequired, cast
 from urllib.parse import parse_qsl
 from zlib import crc32
 
+import numpy as np
 from pydantic import ConfigDict, PositiveInt, with_config
 from typing_extensions import TypedDict
 
@@ -32,14 +31,13 @@ from storage.json_files import check, load_yaml
 
 _TRIES = 200  # draws in a row that give nothing new, after which a pool counts as empty
 _EXACT = ConfigDict(extra="forbid")
-_Wordings = list[list[tuple[int, str]]]
-"""By form: (number, text with the slots of noun and topic)."""
+_Wordings = list[list[tuple[int, str]]]  # by form: (number, text with the slots of noun and topic)
 
 
 @with_config(_EXACT)
 class _Domain(TypedDict):
-    nouns: list[str]
-    people: list[str]
+    nouns: list[str]  # what advice calls it
+    people: list[str]  # the phrases in which subjects stand
     subjects: list[str]
     bare: NotRequired[list[str]]
     contexts: NotRequired[list[str]]
@@ -50,7 +48,7 @@ class _Domain(TypedDict):
 class _Library(TypedDict):
     domains: dict[str, _Domain]
     contexts: list[str]
-    attributes: dict[str, dict[str, str]]
+    attributes: dict[str, dict[str, str]]  # by topic; domains share them
     topics: dict[str, dict[str, list[str]]]
     words: dict[str, list[str]]
     ethical: list[str]
@@ -88,24 +86,25 @@ def draw(options: DomainSet) -> Iterator[Group]:
         placed = apportion(names, (2, 1, 1), Random(f"domain/{'/'.join(names)}"))
         names = [name for name in names if placed[name] == options.split]
     order = Random(f"{options.seed}/domains").sample(names, len(names))
-    number = options.number or len(order)
-    if number > len(order):
-        raise DataError(f"domains: number={number}, but there are {len(order)} to choose from")
+    if (options.number or 0) > len(order):
+        raise DataError(f"domains: number={options.number}, but there are {len(order)} to choose from")
+    chosen = order[: options.number]
     # Nouns that are only ever mismatched would tell the class: they come from the chosen domains, if others.
-    chosen, pool = order[:number], order[:number] if number > 1 else order
+    pool = chosen if len(chosen) > 1 else order
     classes = list(dict.fromkeys(options.classes or ADVICE_CLASSES))
     drawn: dict[str, Group] = {}
-    for advice_class, size in zip(classes, _shares(options.groups, len(classes)), strict=True):
+    for advice_class, shares in zip(
+        classes, np.array_split(range(options.groups), len(classes)), strict=True
+    ):
         wordings = _wordings(library, advice_class.removeprefix("mismatched_"), options)
-        for name, share in zip(chosen, _shares(size, number), strict=True):
+        for name, share in zip(chosen, np.array_split(shares, len(chosen)), strict=True):
             made = _groups(library, wordings, name, advice_class, pool, options.seed)
-            failed, wanted = 0, len(drawn) + share
-            while len(drawn) < wanted:
-                group = next(made)
-                failed = failed + 1 if group.key in drawn else 0
-                if failed > _TRIES:
-                    raise DataError(f"domains: {name} has fewer than {share} groups of class {advice_class}")
-                drawn[group.key] = group
+            for _ in share:
+                new = next((group for group in islice(made, _TRIES) if group.key not in drawn), None)
+                if new is None:
+                    where = f"{name} has fewer than {len(share)} groups of class {advice_class}"
+                    raise DataError(f"domains: {where}")
+                drawn[new.key] = new
     result = list(drawn.values())
     Random(f"{options.seed}/order").shuffle(result)
     yield from result
@@ -156,13 +155,12 @@ def _wordings(library: _Library, kind: str, options: DomainSet) -> _Wordings:
     # One of every form first, then the second of each: few wordings are as different as can be.
     rounds = [wording for column in zip_longest(*listed) for wording in column if wording]
     allowed = set(rounds[: options.wordings])
-    kept = ([wording for wording in of_form if wording in allowed] for of_form in listed)
-    return list(filter(None, kept))
+    kept = [[wording for wording in of_form if wording in allowed] for of_form in listed]
+    return [of_form for of_form in kept if of_form]
 
 
 def _sentence(library: _Library, text: str, number: int, name: str, topic: str) -> str:
-    """A wording about a domain ("": a plain fact) and a topic, from a capital letter to the full stop. Which
-    of the domain's nouns and of the topic's phrases it has follows from all three."""
+    """A wording about a domain ("": a plain fact) and a topic, from a capital letter to the full stop."""
     phrases = dict(library["topics"].get(topic, {}))
     if domain := library["domains"].get(name):
         phrases |= {"noun": domain["nouns"], "bare": domain.get("bare", domain["nouns"])}
@@ -193,8 +191,3 @@ def _alternatives(form: str, words: Mapping[str, Sequence[str]]) -> list[str]:
     parts = re.split(r"\(([^()]*)\)", form)
     choices = [part.split("|") if i % 2 else [part] for i, part in enumerate(parts)]
     return ["".join(chosen) for chosen in product(*choices)]
-
-
-def _shares(total: int, parts: int) -> list[int]:
-    """`total` as `parts` whole numbers that differ by at most 1, the larger ones first."""
-    return [total // parts + (i < total % parts) for i in range(parts)]
