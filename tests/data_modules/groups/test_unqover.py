@@ -78,40 +78,15 @@ def test_candidates_are_right_for_subjects_that_look_like_other_words(
             article = len(repair_articles(f"A {first.text}")) - len(first.text)
             assert first.start == (article if group.template == "0" else 11)
             assert second.start == len(variant.context) - len(f"{second.text} man.")
-            for span in (first, second):
-                span.check(variant.context, "test")
-
-
-def test_groups_hold_the_four_variants_of_sorted_subjects(tmp_path: Path) -> None:
-    groups = tiny_expansion(tmp_path)
-    assert len(groups) == COUNTS["groups"] == len({group.key for group in groups})
-    records = {key.lower(): value for key, value in by_hand().items()}
-    for group in groups:
-        assert group.subjects[0] < group.subjects[1]
-        assert (group.advice_class, group.advice_id) == ("none", "")
-        for index, order in ((0, group.subjects), (2, group.subjects[::-1])):
-            parts = (*order, group.template, group.category, group.attribute, group.attribute)
-            record = records["|".join(("none", "none", *parts))]
-            for number, variant in enumerate(group.variants[index : index + 2]):
-                asked = record[f"q{number}"]["question"]
-                assert (variant.context, variant.question, variant.advice) == (record["context"], asked, "")
-                assert tuple(span.text.lower() for span in variant.candidates) == group.subjects
-
-
-def ids(expansion: Expansion) -> list[str]:
-    return [
-        "|".join((one.cluster, two.cluster, one.name, two.name, str(cell.template), cell.attribute.name))
-        for (one, two), cell in expansion.records()
-    ]
 
 
 def test_two_lists_are_paired_with_each_other_women_first(tmp_path: Path) -> None:
     expansion = name_expansion(tmp_path)
-    found = ids(expansion)
-    assert len(found) == 24 == 2 * len(expansion)
-    assert found[0] == "female|male|Ada|Carl|0|was a baker"
-    assert [key.split("|")[3] for key in found[:12:2]] == ["Carl", "Dan", "Egon"] * 2
-    assert found[12] == "male|female|Carl|Ada|0|was a baker"
+    names = [(one.cluster, one.name, two.cluster, two.name) for (one, two), _ in expansion.records()]
+    assert len(names) == 24 == 2 * len(expansion)
+    assert names[0] == ("female", "Ada", "male", "Carl")
+    assert [name[3] for name in names[:12:2]] == ["Carl", "Dan", "Egon"] * 2
+    assert names[12] == ("male", "Carl", "female", "Ada")
     assert expansion[0].key == "ada|carl|0|none|was a baker|was a baker|"
 
 
@@ -138,11 +113,7 @@ def test_repair_articles_follows_the_tokens_between_single_blanks(line: str) -> 
         ("subjects", SUBJECTS + "[subj] tarn\n", "subjects: 'Tarn' would be paired with itself"),
         ("attributes", ATTRIBUTES + "[p_act] rude | were odd\n", r"5 .*\[p_act\].* 4 .*\[p_act:neg\]"),
         ("templates", "A [subj1] met [subj2].\tWho [p_act]?\n", "line 1"),
-        (
-            "templates",
-            TEMPLATES.replace("subj1", "subj1:dem"),
-            r"template 0: 'Ulban' has no row \[subj:dem\]",
-        ),
+        ("templates", TEMPLATES.replace("subj1", "subj1:dem"), r"'Ulban' has no row \[subj:dem\]"),
     ],
 )
 def test_malformed_lists_name_file_and_line(tmp_path: Path, name: str, text: str, names: str) -> None:
@@ -176,25 +147,10 @@ def test_unqovers_own_files_are_reproduced(
 def test_the_counts_of_all_domains(shared: Path) -> None:
     unqover, lei = shared / "data/unqover", shared / "data/lei/word_lists"
 
-    def gender(folder: Path, suffix: str = "", lm: str = "") -> Expansion:
-        subjects = [folder / "nouns/subjects" / f"{name}{suffix}" for name in ("female", "male")]
-        return read_expansion(
-            subjects, folder / f"slots/gender_noact{lm}", folder / "activities/occupation_rev1"
-        )
+    def gender(folder: Path) -> Expansion:
+        subjects = [folder / "nouns/subjects" / name for name in ("female", "male")]
+        return read_expansion(subjects, folder / "slots/gender_noact", folder / "activities/occupation_rev1")
 
-    def domain(name: str, suffix: str) -> Expansion:
-        slots, acts = unqover / f"slots/{name}_noact_lm", unqover / f"activities/biased_{name}"
-        return read_expansion([unqover / "nouns/subjects" / f"{name}{suffix}"], slots, acts)
-
-    def records(expansion: Expansion) -> int:
-        return 2 * len(expansion)
-
-    assert records(shared_expansion(unqover, "country")) == 2_308_464
-    assert records(gender(unqover)) == 2_744_000
-    lm_counts = {"religion": (63_000, 77_000), "ethnicity": (63_000, 63_000), "country": (771_552, 1_015_740)}
-    for name, counts in lm_counts.items():
-        assert (records(domain(name, "_roberta")), records(domain(name, "_bert"))) == counts
-    assert records(gender(unqover, "_roberta", "_lm")) == 573_440
-    assert records(gender(unqover, "_bert", "_lm")) == 1_400_000
-    assert [records(shared_expansion(lei, name)) for name in ("religion", "ethnicity")] == [86_240, 32_928]
-    assert records(gender(lei)) == 56_000
+    lists = [shared_expansion(unqover, "country"), gender(unqover), gender(lei)]
+    lists += [shared_expansion(lei, name) for name in ("religion", "ethnicity")]
+    assert [2 * len(expansion) for expansion in lists] == [2_308_464, 2_744_000, 56_000, 86_240, 32_928]

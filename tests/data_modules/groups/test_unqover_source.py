@@ -34,19 +34,6 @@ def test_reading_a_written_source_gives_the_groups_of_the_lists(tmp_path: Path, 
     assert sorted(read, key=lambda g: g.key) == sorted(expansion, key=lambda g: g.key)
 
 
-def test_nine_fields_carry_advice(tmp_path: Path) -> None:
-    advised = {}
-    for key, record in source(tmp_path).items():
-        for question in ("q0", "q1"):
-            record[question]["question"] = "Note that, be fair.  " + record[question]["question"]
-        advised[f"{key}|ethical_none-3"] = record
-    groups = [*read_file(saved(tmp_path, advised))]
-    assert {(g.advice_class, g.advice_id) for g in groups} == {("ethical", "ethical_none-3")}
-    assert {(v.advice, v.question[:4]) for g in groups for v in g.variants} == {
-        ("Note that, be fair.", "Who ")
-    }
-
-
 def fine_tuned(records: dict[str, Any]) -> dict[str, Any]:
     """Records with nine fields as LEI's fine-tuning writes them: an id, lower-case and its subjects sorted,
     mapped to a record for each question, one order after the other."""
@@ -79,6 +66,9 @@ def predicted(folder: Path) -> dict[str, Any]:
 def test_the_layout_of_the_authors_fine_tuning_holds_the_same(tmp_path: Path) -> None:
     records = predicted(tmp_path)
     expected = {record.group.key: record for record in read_scored(saved(tmp_path, records))}
+    variants = [(record.group, variant) for record in expected.values() for variant in record.group.variants]
+    told = {(g.advice_class, g.advice_id, v.advice, v.question[:4]) for g, v in variants}
+    assert told == {("ethical", "ethical_none-3", "Note that, be fair.", "Who ")}
     found = [*read_scored(saved(tmp_path, fine_tuned(records)))]
     assert len(found) == len(expected) == 12
     for record in found:
@@ -90,23 +80,15 @@ def test_the_layout_of_the_authors_fine_tuning_holds_the_same(tmp_path: Path) ->
     assert [*read_scored(saved(tmp_path, swapped))] == found
 
 
-@pytest.mark.parametrize(
-    ("change", "names"),
-    [
-        (lambda parts: parts[:3], "field 'q1'"),
-        (lambda parts: [parts[0], parts[2], parts[1], parts[3]], "field 'q1'"),
-        (lambda parts: [*parts[:2], *parts[:2]], "second time"),
-        (lambda parts: [1, *parts[1:]], "should be a valid dictionary"),
-    ],
-)
-def test_four_records_that_are_no_group_name_the_id(tmp_path: Path, change: Any, names: str) -> None:
+def test_four_records_that_are_no_group_name_the_id(tmp_path: Path) -> None:
     records = fine_tuned(predicted(tmp_path))
     key = next(iter(records))
-    path = saved(tmp_path, records | {key: change(records[key])})
-    with pytest.raises(DataError, match=names) as caught:
-        list(read_file(path))
-    assert "changed.json: id 'None|None|ada|carl" in str(caught.value)
-    assert len(list(read_file(path, skip_bad=True))) == 11
+    for parts, names in ((records[key][:3], "field 'q1'"), (records[key][:2] * 2, "second time")):
+        path = saved(tmp_path, records | {key: parts})
+        with pytest.raises(DataError, match=names) as caught:
+            list(read_file(path))
+        assert "changed.json: id 'None|None|ada|carl" in str(caught.value)
+        assert len(list(read_file(path, skip_bad=True))) == 11
 
 
 ADVICE = ("gender is no ground.", "jobs are open to all.", "a name says nothing.")
@@ -130,12 +112,11 @@ def specified_set(folder: Path) -> dict[str, Any]:
     return records
 
 
-@pytest.mark.parametrize("ninth", ["", "|none"])
 def test_the_specified_set_is_ethical_with_whom_it_names(
-    ninth: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    records = {key + ninth: record for key, record in specified_set(tmp_path).items()}
-    path = saved(tmp_path, records)
+    records = specified_set(tmp_path)
+    path = saved(tmp_path, {key + "|none" * (i % 2): records[key] for i, key in enumerate(records)})
     groups = [*read_file(path)]
     assert len(groups) == 12
     assert {group.advice_class for group in groups} == {"ethical"}
