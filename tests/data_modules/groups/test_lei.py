@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import copy
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +67,9 @@ def test_read_file_keeps_groups_whose_orders_carry_different_advice(tmp_path: Pa
 
 
 BAD: list[tuple[str, Any, str]] = [
-    ("key", "a|b", "key"),
     ("key", KEY.replace("|was loud|was loud", "|was loud|was odd"), "same attribute"),
     ("key", KEY.replace("ulban", "tarn"), "subjects"),
     ("answer_start", 7, r"qas\[0\].*offset 7"),
-    ("start-end-score", [0.5], "start-end-score"),
     ("question", "Note that, x. Who was odd?", "not the same question"),
 ]
 
@@ -99,43 +97,35 @@ def test_read_file_refuses_one_order_alone_and_one_order_twice(tmp_path: Path) -
         list(read_file(saved(tmp_path, {"data": content["data"][:1]})))
     for repeated in (content["data"][:1] * 2, content["data"] + content["data"][1:]):
         with pytest.raises(DataError, match="occur a second time"):
-            list(read_file(saved(tmp_path, {"data": copy.deepcopy(repeated)})))
+            list(read_file(saved(tmp_path, {"data": repeated})))
 
 
 def test_locate_pair_finds_whole_words_that_never_overlap() -> None:
-    def starts(context: str, first: str, second: str) -> list[int]:
-        return [span.start for span in locate_pair(context, first, second, "here")]
-
-    assert starts("Al met Alan.", "Al", "Alan") == [0, 7]
-    assert starts("Alan met Al.", "Alan", "Al") == [0, 9]
-    assert starts("Alan met Al.", "Al", "Alan") == [9, 0]
-    assert starts("Also Al met Bo. Bo ran.", "Al", "Bo") == [5, 12]
-    assert starts("xAl, xBo", "Al", "Bo") == [1, 6]
+    for context, first, second, starts in (
+        ("Al met Alan.", "Al", "Alan", [0, 7]),
+        ("Alan met Al.", "Alan", "Al", [0, 9]),
+        ("Alan met Al.", "Al", "Alan", [9, 0]),
+        ("Also Al met Bo. Bo ran.", "Al", "Bo", [5, 12]),
+        ("xAl, xBo", "Al", "Bo", [1, 6]),
+    ):
+        assert [span.start for span in locate_pair(context, first, second, "here")] == starts
     with pytest.raises(DataError, match="here: 'Al' and 'Alan' do not both occur"):
-        starts("Alan left.", "Al", "Alan")
+        locate_pair("Alan left.", "Al", "Alan", "here")
 
 
-@pytest.mark.parametrize(
-    ("name", "keys", "subjects", "attributes", "advice"),
-    [
-        ("addedbias_train_64", (3, 5, 4), 4, 9, (3, 4, 3)),
-        ("addedbias_train_256", (17, 16, 15), 4, 14, (10, 7, 12)),
-        ("addedbias_train_1024", (64, 64, 64), 4, 14, (13, 16, 11)),
-        ("addedbias_train_4096", (256, 256, 256), 4, 14, (13, 16, 12)),
-        ("addedbias_noniid_dev", (400, 400, 400), 3, 15, (11, 10, 8)),
-    ],
-)
-def test_released_files_have_the_counts_of_the_spec(
-    shared: Path, name: str, keys: tuple[int, ...], subjects: int, attributes: int, advice: tuple[int, ...]
-) -> None:
-    records = list(read_scored(shared / f"data/lei/underspecified/religion/{name}_squad.json"))
-    classes = ("ethical", "adversarial", "irrelevant")
-    groups = [record.group for record in records]
-    assert tuple(sum(g.advice_class == c for g in groups) for c in classes) == keys
-    assert len({name for g in groups for name in g.subjects}) == subjects
-    assert len({g.attribute for g in groups}) == attributes
-    ids = {g.advice_id for g in groups}
-    assert tuple(sum(i.startswith(c) for i in ids) for c in classes) == advice
-    assert {record.targets for record in records if record.group.advice_class != "adversarial"} == {None}
-    adversarial = {record.targets for record in records if record.group.advice_class == "adversarial"}
-    assert adversarial <= {(0, 1, 0, 1), (1, 0, 1, 0)}
+def test_released_files_have_the_counts_of_the_spec(shared: Path) -> None:
+    for name, size, subjects, attributes, advice in (
+        ("train_4096", 256, 4, 14, (13, 16, 12)),
+        ("noniid_dev", 400, 3, 15, (11, 10, 8)),
+    ):
+        path = shared / f"data/lei/underspecified/religion/addedbias_{name}_squad.json"
+        records = list(read_scored(path))
+        groups = [record.group for record in records]
+        ids = Counter(kind for kind, _ in {(g.advice_class, g.advice_id) for g in groups})
+        classes = ("ethical", "adversarial", "irrelevant")
+        assert Counter(group.advice_class for group in groups) == dict.fromkeys(classes, size)
+        assert len({name for group in groups for name in group.subjects}) == subjects
+        assert len({group.attribute for group in groups}) == attributes
+        assert tuple(ids[name] for name in classes) == advice
+        targets = {(r.group.advice_class == "adversarial", r.targets) for r in records}
+        assert targets <= {(False, None), (True, (0, 1, 0, 1)), (True, (1, 0, 1, 0))}

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,7 @@ from hypothesis import strategies as st
 
 from data_modules.groups.advice import Advice, read_advice, with_advice
 from data_modules.groups.lei import read_file
-from data_modules.groups.sets import (
-    SPLITS,
-    advised_pools,
-    parts_of,
-    restrict,
-    sample,
-    split_parts,
-)
+from data_modules.groups.sets import SPLITS, advised_pools, parts_of, restrict, sample, split_parts
 from data_modules.groups.unqover import Expansion, read_expansion
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import (
@@ -28,7 +20,6 @@ from tests.data_modules.fixtures.tiny_lists import (
     make_group,
     put,
     religion,
-    shared_parts,
     tiny_expansion,
     write_lists,
 )
@@ -45,13 +36,9 @@ def test_a_pool_is_the_product_of_groups_and_the_advice_of_their_category(tiny: 
     pools = advised_pools(expansion, advice)
     assert list(pools) == ["ethical", "adversarial", "irrelevant"]
     for name, pool in pools.items():
-        expected = [
-            with_advice(group, item.text, item.advice_class, item.id)
-            for group in expansion
-            for item in advice
-            if item.advice_class == name and item.category == group.category
-        ]
-        assert list(pool) == [pool[i] for i in range(len(pool))] == expected
+        items = [item for item in advice if item.advice_class == name]
+        pairs = [(group, item) for group in expansion for item in items if item.category == group.category]
+        assert list(pool) == [with_advice(group, item.text, name, item.id) for group, item in pairs]
         assert len(pool) == COUNTS["advised"]
     assert advised_pools(expansion, ()) == {"none": expansion}
 
@@ -65,15 +52,8 @@ def test_samples_are_balanced_distinct_and_depend_on_their_class_alone(
     assert Counter(group.advice_class for group in drawn) == dict.fromkeys(pools, per_class)
     assert len({group.key for group in drawn}) == len(drawn)
     assert list(sample({"ethical": pools["ethical"]}, per_class, seed=seed)) == drawn[:per_class]
-
-
-def test_every_group_is_drawn_about_equally_often(tiny: Tiny) -> None:
-    pool = {"ethical": advised_pools(*tiny)["ethical"]}
-    counts = Counter(group.attribute for seed in range(60) for group in sample(pool, 20, seed=seed))
-    assert len(counts) == 4
-    assert all(240 < count < 360 for count in counts.values())  # 300 expected, standard deviation about 15
     with pytest.raises(DataError, match="241 groups are asked for, class ethical has 240"):
-        list(sample(pool, 241, seed=0))
+        list(sample(pools, 241, seed=0))
 
 
 def test_restrict_bars_the_same_words_under_another_id(tiny: Tiny) -> None:
@@ -134,13 +114,3 @@ def test_splits_never_leak_and_cover_everything(long: Tiny, seed: int) -> None:
     for category in "uv":  # 7 x (4, 3, 4) / 11 = 2.5, 1.9, 2.5
         counts = [sum(category in name.split()[1] for name in parts[s].attributes or ()) for s in SPLITS]
         assert sorted(counts) == [2, 2, 3]
-
-
-def test_splits_of_the_released_lists_do_not_leak(shared: Path) -> None:
-    parts = split_parts(*religion(shared), seed=0)
-    sets = []
-    for split in SPLITS:
-        pools = advised_pools(*restrict(*religion(shared), parts[split]))
-        sets.append(list(sample(pools, 400, seed=0)))
-    for one, two in combinations(sets, 2):
-        assert not shared_parts(one, two)
