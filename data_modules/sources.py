@@ -20,7 +20,7 @@ from pkgutil import resolve_name
 from typing import Any, Literal, NamedTuple
 
 from data_modules.choices.benchmarks import LAYOUTS
-from data_modules.schema import ChoiceQuestion, Group, QAExample
+from data_modules.schema import ChoiceQuestion, Group, QAExample, ScoredGroup
 from storage.errors import DataError
 from storage.files import open_file
 from storage.json_files import BadRecords, json_lines, load_json
@@ -38,8 +38,8 @@ class Format(NamedTuple):
     """One with two layouts has two rows."""
     kind: Kind
     reader: str
-    """`module:function` in this room. A function `read_file` takes a path; any other takes (place, record)
-    and the source's name."""
+    """`module:function` in this room. Functions `read_file` and `read_scored` take a path; any other takes
+    (place, record) and the source's name."""
     fields: tuple[str, ...]
     """Each group of fields tells the format if the first records have all of them. Those inside `data` and
     its `paragraphs` have these names before theirs."""
@@ -52,8 +52,8 @@ _HOTPOTQA = ("supporting_facts", "question answer type")
 
 FORMATS = (
     Format("groups", "groups", "records:read_groups", _GROUPS),
-    Format("unqover", "groups", "groups.unqover_source:read_file", ("x1|x2",)),
-    Format("lei", "groups", "groups.lei:read_file", _LEI),
+    Format("unqover", "groups", "groups.unqover_source:read_scored", ("x1|x2",)),
+    Format("lei", "groups", "groups.lei:read_scored", _LEI),
     Format("groups", "questions", "groups.specified:read_file", _GROUPS),
     Format("unqover", "questions", "groups.specified:read_file", ("x1|x2",)),
     Format("lei", "questions", "groups.specified:read_file", _LEI),
@@ -103,7 +103,8 @@ def read_questions(source: str | Path, *, skip_bad: bool = False) -> Iterator[QA
 
 def read_groups(source: str | Path, *, skip_bad: bool = False) -> Iterator[Group]:
     """Groups of four variants; DataError and `skip_bad` as for questions."""
-    yield from _read(str(source), "groups", skip_bad=skip_bad)
+    for record in _read(str(source), "groups", skip_bad=skip_bad):
+        yield record.group if isinstance(record, ScoredGroup) else record
 
 
 def read_choices(source: str | Path) -> list[ChoiceQuestion]:
@@ -156,7 +157,7 @@ def _opened(source: str, kind: Kind | None) -> tuple[Format, tuple[Any, ...]]:
                 if not also:
                     raise DataError(f"{name}: holds {found.kind}; {kind} are needed ({expected})")
                 found = also[0]
-            if found.reader.endswith(":read_file"):
+            if found.reader.endswith((":read_file", ":read_scored")):
                 return found, (source,)
             if rows is None:
                 return found, (_listed(source) if is_list else json_lines(source), name)

@@ -61,11 +61,6 @@ def with_advice(
     return replace(group, variants=(one, two, three, four))
 
 
-def drop_advice(group: Group) -> Group:
-    """The same four variants without any advice, as a group of class `none`."""
-    return with_advice(group, "", "none", "")
-
-
 def with_unadvised(groups: list[Group]) -> list[Group]:
     """The groups and, unless some come without advice already, the same without it, as class `none`."""
     if any(group.advice_class == "none" for group in groups):
@@ -74,11 +69,11 @@ def with_unadvised(groups: list[Group]) -> list[Group]:
 
 
 def unadvised(groups: Iterable[Group]) -> list[Group]:
-    """Every distinct group without its advice, once, in order of first appearance."""
+    """Every distinct group without its advice, as class `none`, in order of first appearance."""
     first: dict[str, Group] = {}
     for group in groups:
         first.setdefault(group.unadvised_key, group)
-    return [drop_advice(group) for group in first.values()]
+    return [with_advice(group, "", "none", "") for group in first.values()]
 
 
 def spread(groups: Sequence[Group], per_class: int) -> list[Group]:
@@ -94,11 +89,7 @@ def spread(groups: Sequence[Group], per_class: int) -> list[Group]:
 
 
 def evenly(members: Sequence[int], most: int) -> list[int]:
-    """At most so many of them, from all over.
-
-    >>> evenly(range(10), 4)
-    [0, 2, 5, 7]
-    """
+    """At most so many of them, from all over: of 0 to 9 as four 0, 2, 5, 7."""
     step = max(1.0, len(members) / max(1, most))
     return [members[int(i * step)] for i in range(min(most, len(members)))]
 

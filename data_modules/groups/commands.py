@@ -87,10 +87,11 @@ def write_groups(
     unadvised = {category_name(cell.attribute.category) for cell in expansion.cells}
     if advice and (unadvised := unadvised - {item.category for item in advice}):
         raise DataError(f"{interventions}: no advice for the category {min(unadvised)!r} of {attributes}")
-    to = [sets.split_parts(expansion, advice, seed=seed)[split]] if split else []
-    to += [sets.parts_of(read_groups(like))] if like else []
-    for parts in to:
+    if split:
+        parts = sets.split_parts(expansion, advice, seed=seed)[split]
         expansion, advice = sets.restrict(expansion, advice, parts)
+    if like:
+        expansion, advice = sets.restrict(expansion, advice, sets.parts_of(read_groups(like)))
     for source in disjoint_from or ():
         expansion, advice = sets.restrict(expansion, advice, sets.parts_of(read_groups(source)), without=True)
     if not len(expansion) or (interventions and not advice):

@@ -70,11 +70,6 @@ class _Document(TypedDict):
     data: list[_Article]
 
 
-def read_file(path: str | Path, *, skip_bad: bool = False) -> Iterator[Group]:
-    """The groups of a LEI file, one per key; DataError and `skip_bad` as in `read_scored`."""
-    yield from (record.group for record in read_scored(path, skip_bad=skip_bad))
-
-
 def read_scored(path: str | Path, *, skip_bad: bool = False) -> Iterator[ScoredGroup]:
     """The groups with the scores and targets (LEI spec 3.5) that all their questions have. DataError names
     the file, the place and the key; `skip_bad=True` leaves out such records and warns how many."""

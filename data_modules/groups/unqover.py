@@ -132,16 +132,24 @@ def read_expansion(
         if one.name.lower() == two.name.lower():
             raise DataError(f"{subjects[-1]}: {one.name!r} would be paired with itself; name it once")
     rows, cells = read_attributes(attributes), list[Cell]()
-    for number, (line, forms) in enumerate(read_templates(templates)):
+    for number, (where, line) in enumerate(_lines(templates)):
+        context, *questions = line.split("\t")
+        used = sorted({(match[1], match[2] or "") for match in _SLOT.finditer(context)})
+        if len(questions) != 2 or [side for side, _ in used] != ["1", "2"]:
+            expected = "a context with [subj1] and [subj2], each in one form, question and negated question"
+            raise DataError(f"{where}: expected {expected}, separated by tabs")
         fitting = [row for row in rows if f"[{row.kind}]" in line]
         if not fitting:
-            raise DataError(f"{templates}: template {number} has no head of {attributes}")
+            raise DataError(f"{where}: no head of {attributes}")
+        forms = (used[0][1], used[1][1])
         for form, subject in product(forms, chain(*lists)):
             if form not in subject.forms:
-                raise DataError(f"{templates}: template {number}: {subject.name!r} has no row [subj{form}]")
+                raise DataError(f"{where}: {subject.name!r} has no row [subj{form}]")
         for row in fitting:
             filled = line.replace(f"[{row.kind}]", row.text).replace(f"[{row.kind}:neg]", row.negation)
             cells.append(Cell(number, forms, row, filled))
+    if not pairs or not cells:
+        raise DataError(f"{subjects[-1]}, {templates}: needs two subjects and a template")
     return Expansion(pairs, cells)
 
 
@@ -152,11 +160,11 @@ def read_subjects(path: str | Path) -> tuple[Subject, ...]:
     for head, rows in by_head.items():
         if len(rows) != len(plain):
             raise DataError(f"{path}: {len(rows)} rows [{head}], but {len(plain)} rows [subj]")
-    subjects = []
-    for aligned in zip(*by_head.values(), strict=True):
-        forms = {head.removeprefix("subj"): text for head, (_, text) in zip(by_head, aligned, strict=True)}
-        subjects.append(Subject(aligned[-1][0], forms))
-    return tuple(subjects)
+    suffixes = [head.removeprefix("subj") for head in by_head]
+    return tuple(
+        Subject(rows[-1][0], dict(zip(suffixes, (text for _, text in rows), strict=True)))
+        for rows in zip(*by_head.values(), strict=True)
+    )
 
 
 def read_clusters(paths: Sequence[str | Path]) -> dict[str, str]:
@@ -185,19 +193,6 @@ def read_attributes(path: str | Path) -> tuple[Attribute, ...]:
     return tuple(attributes)
 
 
-def read_templates(path: str | Path) -> list[tuple[str, tuple[str, str]]]:
-    """The templates of a slot file, with the form of each subject that the context takes."""
-    templates = []
-    for where, line in _lines(path):
-        context, *questions = line.split("\t")
-        used = sorted({(match[1], match[2] or "") for match in _SLOT.finditer(context)})
-        if len(questions) != 2 or [side for side, _ in used] != ["1", "2"]:
-            expected = "a context with [subj1] and [subj2], each in one form, question and negated question"
-            raise DataError(f"{where}: expected {expected}, separated by tabs")
-        templates.append((line, (used[0][1], used[1][1])))
-    return templates
-
-
 def _by_head(path: str | Path) -> dict[str, list[tuple[str, str]]]:
     """Head -> [(cluster, text), ...], rows in order."""
     rows: dict[str, list[tuple[str, str]]] = {}
@@ -210,8 +205,6 @@ def _by_head(path: str | Path) -> dict[str, list[tuple[str, str]]]:
 
 
 def _lines(path: str | Path) -> Iterator[tuple[str, str]]:
-    lines = [(number, line.strip()) for number, line in enumerate(read_text(path).split("\n"), start=1)]
-    kept = [(f"{path}, line {number}", line) for number, line in lines if line and not line.startswith("#")]
-    if not kept:
-        raise DataError(f"{path}: the list is empty")
-    yield from kept
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if line.strip() and not line.strip().startswith("#"):
+            yield f"{path}, line {number}", line.strip()

@@ -24,7 +24,6 @@ from data_modules.schema import (
     LEAD_IN,
     NO_CLUSTER,
     Boundaries,
-    Group,
     ScoredGroup,
     Span,
     UnderspecifiedQuestion,
@@ -60,11 +59,6 @@ class _Record(TypedDict):
     context: str
     q0: _Question
     q1: _Question
-
-
-def read_file(path: str | Path, *, skip_bad: bool = False) -> Iterator[Group]:
-    """The groups of a source or prediction file; DataError and `skip_bad` as in `read_scored`."""
-    yield from (record.group for record in read_scored(path, skip_bad=skip_bad))
 
 
 def read_scored(path: str | Path, *, skip_bad: bool = False) -> Iterator[ScoredGroup]:

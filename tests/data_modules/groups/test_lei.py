@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from data_modules.groups.lei import read_file, read_scored
+from data_modules.groups.lei import read_scored
 from data_modules.groups.unqover_source import locate_pair
+from data_modules.sources import read_groups
 from storage.errors import DataError
 
 KEY = "oro|ulban|0|rude|was loud|was loud|adversarial_rude-2"
@@ -56,16 +57,6 @@ def test_read_scored_pairs_two_paragraphs_in_the_order_of_the_subjects(tmp_path:
     assert record.targets == (0, 1, 0, 1)  # tomax 0, 1, 1, 0 counts the answers of each context
 
 
-def test_read_file_keeps_groups_whose_orders_carry_different_advice(tmp_path: Path) -> None:
-    """As 23 keys of LEI's ethnicity test; blanks around the advice do not matter."""
-    content = document()
-    for qa in content["data"][0]["paragraphs"][0]["qas"]:
-        qa["question"] = qa["question"].replace("manners. ", "all manners.  ")
-    (group,) = read_file(saved(tmp_path, content))
-    assert [v.advice[-12:] for v in group.variants] == ["all manners."] * 2 + ["des manners."] * 2
-    assert {v.question[0] for v in group.variants} == {"W"}
-
-
 BAD: list[tuple[str, Any, str]] = [
     ("key", KEY.replace("|was loud|was loud", "|was loud|was odd"), "same attribute"),
     ("key", KEY.replace("ulban", "tarn"), "subjects"),
@@ -85,19 +76,19 @@ def test_read_file_names_or_skips_an_inconsistent_record(
     next(part for part in (first, question, answer) if field in part)[field] = value
     path = saved(tmp_path, {"data": content["data"] + good["data"]})
     with pytest.raises(DataError, match=names) as caught:
-        list(read_file(path))
+        list(read_groups(path))
     assert "lei.json: data[0].paragraphs[0]" in str(caught.value)
-    assert [group.advice_id for group in read_file(path, skip_bad=True)] == ["adversarial_rude-3"]
+    assert [group.advice_id for group in read_groups(path, skip_bad=True)] == ["adversarial_rude-3"]
     assert "skipped" in caplog.text
 
 
 def test_read_file_refuses_one_order_alone_and_one_order_twice(tmp_path: Path) -> None:
     content = document()
     with pytest.raises(DataError, match="no record with the subjects in the order ulban, oro"):
-        list(read_file(saved(tmp_path, {"data": content["data"][:1]})))
+        list(read_groups(saved(tmp_path, {"data": content["data"][:1]})))
     for repeated in (content["data"][:1] * 2, content["data"] + content["data"][1:]):
         with pytest.raises(DataError, match="occur a second time"):
-            list(read_file(saved(tmp_path, {"data": repeated})))
+            list(read_groups(saved(tmp_path, {"data": repeated})))
 
 
 def test_locate_pair_finds_whole_words_that_never_overlap() -> None:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.groups.advice import Advice, read_advice, with_advice
-from data_modules.groups.lei import read_file
 from data_modules.groups.sets import SPLITS, advised_pools, parts_of, restrict, sample, split_parts
 from data_modules.groups.unqover import Expansion, read_expansion
+from data_modules.sources import read_groups
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import (
     COUNTS,
@@ -67,7 +67,7 @@ def test_restrict_bars_the_same_words_under_another_id(tiny: Tiny) -> None:
 
 @pytest.mark.parametrize(("name", "keys"), [("addedbias_train_4096", 9492), ("addedbias_noniid_dev", 4620)])
 def test_cross_products_of_the_spec_contain_the_released_files(shared: Path, name: str, keys: int) -> None:
-    shipped = list(read_file(shared / f"data/lei/underspecified/religion/{name}_squad.json"))
+    shipped = list(read_groups(shared / f"data/lei/underspecified/religion/{name}_squad.json"))
     expansion, advice = restrict(*religion(shared), parts_of(shipped))
     built = {group.key: group for pool in advised_pools(expansion, advice).values() for group in pool}
     assert len(built) == keys

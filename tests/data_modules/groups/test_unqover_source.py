@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from data_modules.groups.specified import gold_of
-from data_modules.groups.unqover_source import read_file, read_scored, write_source
+from data_modules.groups.unqover_source import read_scored, write_source
 from data_modules.records import write_records
 from data_modules.sources import read_groups, read_questions
 from storage.errors import DataError
@@ -30,7 +30,7 @@ def saved(folder: Path, records: dict[str, Any]) -> Path:
 def test_reading_a_written_source_gives_the_groups_of_the_lists(tmp_path: Path, make: Any) -> None:
     expansion = make(tmp_path)
     write_source(expansion, tmp_path / "source.json")
-    read = [*read_file(tmp_path / "source.json")]
+    read = [*read_groups(tmp_path / "source.json")]
     assert sorted(read, key=lambda g: g.key) == sorted(expansion, key=lambda g: g.key)
 
 
@@ -86,9 +86,9 @@ def test_four_records_that_are_no_group_name_the_id(tmp_path: Path) -> None:
     for parts, names in ((records[key][:3], "field 'q1'"), (records[key][:2] * 2, "second time")):
         path = saved(tmp_path, records | {key: parts})
         with pytest.raises(DataError, match=names) as caught:
-            list(read_file(path))
+            list(read_groups(path))
         assert "changed.json: id 'None|None|ada|carl" in str(caught.value)
-        assert len(list(read_file(path, skip_bad=True))) == 11
+        assert len(list(read_groups(path, skip_bad=True))) == 11
 
 
 ADVICE = ("gender is no ground.", "jobs are open to all.", "a name says nothing.")
@@ -117,7 +117,7 @@ def test_the_specified_set_is_ethical_with_whom_it_names(
 ) -> None:
     records = specified_set(tmp_path)
     path = saved(tmp_path, {key + "|none" * (i % 2): records[key] for i, key in enumerate(records)})
-    groups = [*read_file(path)]
+    groups = [*read_groups(path)]
     assert len(groups) == 12
     assert {group.advice_class for group in groups} == {"ethical"}
     texts = {f"Note that, {advice}" for advice in ADVICE}
