@@ -156,14 +156,12 @@ class GroupsDataModule(QuestionsDataModule):
 
     def _to_train_on(self) -> list[Group]:
         """As many groups as are asked for, with the advice that is."""
-        sources = self.train_groups
-        groups = every = self._read(sources)
-        check_keys(every, sources)
-        most = self.limit_train_groups
-        if most:
+        groups = every = self._read(self.train_groups)
+        check_keys(every, self.train_groups)
+        if most := self.limit_train_groups:
             with_advice = most - round(most * self.anchor_unadvised)
             if len(groups) < with_advice:
-                held = f"{', '.join(sources)} holds {len(groups)}: all are taken"
+                held = f"{', '.join(self.train_groups)} holds {len(groups)}: all are taken"
                 logger.warning("data.limit_train_groups: %d groups are asked for, %s", most, held)
             groups = balanced_sample(groups, with_advice, self.seed)
         if self.anchor_unadvised:

@@ -16,7 +16,7 @@ from storage.json_files import load_json
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One intervention sentence; `number` is its index in the file's list, skipped entries counted."""
+    """One intervention sentence; `number` is its index in the file's list."""
 
     advice_class: AdviceClass
     category: str

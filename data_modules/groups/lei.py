@@ -32,10 +32,8 @@ GroupKey = tuple[tuple[str, str], str, str, str, AdviceClass, str]
 
 
 class Half(NamedTuple):
-    """One record: a question and its negation in one context order; `swapped`: not that of the key.
-
-    Candidates, scores, targets and clusters stand in the order of the key.
-    """
+    """One record: a question and its negation in one context order; `swapped`: not that of the key, which
+    candidates, scores, targets and clusters have."""
 
     key: GroupKey
     swapped: bool

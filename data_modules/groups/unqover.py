@@ -63,8 +63,8 @@ class Cell:
     line: str
 
     def fill(self, pair: SubjectPair) -> tuple[list[str], list[Span]]:
-        """[context, question, negated question], articles repaired, and where the template put the subjects:
-        counted, not searched for, so that one that is part of another word is never mistaken."""
+        """[context, question, negated question], articles repaired, and where the template put the subjects
+        (counted: a search would find one inside another word)."""
         line, *rest = _SLOT.split(self.line)
         places: dict[int, tuple[int, str]] = {}
         for side, text in zip(rest[::3], rest[2::3], strict=True):
@@ -127,7 +127,7 @@ def read_expansion(
     lists = [read_subjects(path) for path in subjects]
     if len(lists) not in (1, 2):
         raise DataError(f"subjects: give one file, or two to be paired with each other, not {len(lists)}")
-    pairs = list(combinations(lists[0], 2) if len(lists) == 1 else product(*lists))
+    pairs = list(combinations(lists[0], 2) if len(lists) == 1 else product(lists[0], lists[1]))
     for one, two in pairs:
         if one.name.lower() == two.name.lower():
             raise DataError(f"{subjects[-1]}: {one.name!r} would be paired with itself; name it once")

@@ -57,18 +57,18 @@ def test_draw_is_balanced_repeatable_and_speaks_of_the_right_domain(options: Dom
     assert max(counts[name] for name in asked) - min(counts[name] for name in asked) <= 1
     assert len({group.domain for group in groups}) <= (options.number or 99)
     for group in groups:
-        domain, advice = DOMAINS[group.domain], advice_of(group)
+        domain, advice, about = DOMAINS[group.domain], advice_of(group), group.advice_domain
         assert {*group.subjects} <= {subject.lower() for subject in domain["subjects"]}
         if group.advice_class == "none":
-            assert (advice, group.advice_id, group.advice_domain) == ("", "", "")
+            assert (advice, group.advice_id, about) == ("", "", "")
             continue
         assert re.fullmatch(r"Note that, [a-z][\w ,'-]+\.", advice), advice
-        about = "facts" if group.advice_class == "irrelevant" else group.advice_domain
-        assert re.fullmatch(rf"{group.advice_class}_{about}-\d+", group.advice_id)
-        if about != "facts":
-            other = DOMAINS[group.advice_domain]
-            assert (other == domain) == (not group.advice_class.startswith("mismatched_"))
-            assert any(phrase in advice for phrase in (*other["nouns"], *other.get("bare", ())))
+        assert re.fullmatch(rf"{group.advice_class}_{about or 'facts'}-\d+", group.advice_id)
+        assert bool(about) == (group.advice_class != "irrelevant")
+        if about:
+            assert (about == group.domain) == (not group.advice_class.startswith("mismatched_"))
+            nouns = (*DOMAINS[about]["nouns"], *DOMAINS[about].get("bare", ()))
+            assert any(phrase in advice for phrase in nouns)
 
 
 @settings(max_examples=5)

@@ -22,14 +22,6 @@ def test_specify_names_the_gold_subject_in_every_context(tmp_path: Path) -> None
     assert [context.rsplit(" ", 1)[1] for context in contexts] == ["Tarnland.", "Tarnish."]
 
 
-def test_specify_names_either_subject_whatever_the_advice(tmp_path: Path) -> None:
-    groups = list(name_expansion(tmp_path))
-    golds = [gold_of(specify(group, "[subj] lit the oven.")) for group in groups]
-    assert 2 <= sum(gold or 0 for gold in golds) <= 10
-    advised = [with_advice(group, "Note that, x.", "ethical", "ethical_none-0") for group in groups]
-    assert [gold_of(specify(group, "[subj] lit the oven.")) for group in advised] == golds
-
-
 @pytest.mark.parametrize(
     ("one", "two"),
     [
@@ -51,15 +43,19 @@ def test_gold_of_reads_whom_the_words_name_again(one: str, two: str, tmp_path: P
     assert {gold_of(group) for group in place_expansion(tmp_path)} == {None}
 
 
-def test_gold_examples_are_the_questions_of_both_orders_with_one_answer() -> None:
+def test_gold_examples_are_the_questions_of_both_orders_with_one_answer(tmp_path: Path) -> None:
     advised = with_advice(make_group(), "Note that, be fair.", "ethical", "ethical_rude-2")
-    one, two = gold_examples([advised, specify(advised, "It was [subj].", 0)])
-    assert (one.id, two.id) == (f"{advised.key}|0", f"{advised.key}|1")
-    assert one.context == "Oro met Ulban. It was Oro."
-    assert two.context == "Ulban met Oro. It was Oro."
-    assert {example.question for example in (one, two)} == {"Who was loud?"}
-    assert {example.advice for example in (one, two)} == {"Note that, be fair."}
-    assert [answer.text for example in (one, two) for answer in example.answers] == ["Oro", "Oro"]
+    found = list(gold_examples([advised, specify(advised, "It was [subj].", 0)]))
+    assert [example.id for example in found] == [f"{advised.key}|0", f"{advised.key}|1"]
+    assert [example.context[:-12] for example in found] == ["Oro met Ulban.", "Ulban met Oro."]
+    asked = {(example.question, example.advice, example.answers[0].text) for example in found}
+    assert asked == {("Who was loud?", "Note that, be fair.", "Oro")}
+    # By default either is the right one, whatever the advice.
+    groups = list(name_expansion(tmp_path))
+    golds = [gold_of(specify(group, "[subj] lit the oven.")) for group in groups]
+    assert 2 <= sum(gold or 0 for gold in golds) <= 10
+    advised_groups = [with_advice(group, "Note that, x.", "ethical", "ethical_none-0") for group in groups]
+    assert [gold_of(specify(group, "[subj] lit the oven.")) for group in advised_groups] == golds
 
 
 def test_read_sentences_names_file_and_line(tmp_path: Path) -> None:

@@ -37,17 +37,13 @@ def test_reading_a_written_source_gives_the_groups_of_the_lists(tmp_path: Path, 
 def fine_tuned(records: dict[str, Any]) -> dict[str, Any]:
     """Records with nine fields as LEI's fine-tuning writes them: an id, lower-case and its subjects sorted,
     mapped to a record for each question, one order after the other."""
-    found: dict[str, list[tuple[str, list[dict[str, Any]]]]] = {}
-    for line, (key, record) in enumerate(records.items()):
+    found: dict[str, list[dict[str, Any]]] = {}
+    for key, record in sorted(records.items(), key=lambda item: item[0].split("|")[2].lower()):
         _, _, *names, template, category, attribute, again, advice = key.lower().split("|")
         new = "|".join(("None", "None", *sorted(names), template, category, attribute, again, advice))
-        place = {"line": str(line), "context": record["context"]}
-        asked = [{**place, name: record[name]} for name in ("q0", "q1")]
-        found.setdefault(new, []).append((names[0], asked))
-    return {
-        key: [part for _, asked in sorted(orders, key=lambda o: o[0]) for part in asked]
-        for key, orders in found.items()
-    }
+        asked = [{"context": record["context"], name: record[name]} for name in ("q0", "q1")]
+        found.setdefault(new, []).extend(asked)
+    return found
 
 
 def predicted(folder: Path) -> dict[str, Any]:
