@@ -167,7 +167,7 @@ class QuestionsDataModule(TextDataModule):
     def train_batches(self, train_set: TrainSet) -> Callable[[np.random.Generator], list[BatchIndex]]:
         """Draws an epoch of question windows, each once."""
         if train_set.qa is None:
-            raise DataError("data.train_qa: name questions to train on")
+            raise DataError("data: name questions (train_qa) or groups (train_groups) to train on")
         return partial(
             question_batches,
             lengths_N=train_set.qa.lengths,
