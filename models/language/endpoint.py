@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from models.language.text_models import Ability, Settings, TextFailure, TextModel
+from models.language.text_models import Settings, TextFailure, TextModel
 
 Answer = TypeVar("Answer")
 
@@ -26,6 +26,8 @@ MAX_LOGPROBS = 20
 MAX_FAILURES_IN_A_ROW = 25
 """After so many prompts that the endpoint failed on one after the other, going on would waste hours."""
 OPENAI_URL = "https://api.openai.com/v1"
+TIMEOUT_S, MAX_RETRIES = 60.0, 5
+"""Of one request; it is repeated, with growing pauses, after a timeout, 429 or 5xx."""
 NONSENSE, EMPTY = TextFailure("the endpoint answered nonsense"), TextFailure("empty answer")
 
 
@@ -36,26 +38,14 @@ class EndpointTextModel(TextModel):
         model: `MODEL` or `MODEL@BASE_URL`; without one the base URL is OPENAI_BASE_URL or OpenAI's own.
         max_new_tokens: bound on an answer.
         parallel: requests in flight.
-        timeout_s: seconds a request may take.
-        max_retries: repetitions of a request, with growing pauses, after a timeout, 429 or 5xx.
 
     Raises:
         ValueError: the base URL is not one, or OpenAI's own endpoint is asked without OPENAI_API_KEY.
     """
 
-    can: frozenset[Ability] = frozenset({"write", "next_token"})
     is_seq2seq, chat = False, False
-    """Given texts are continued, not answered."""
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        max_new_tokens: int = 64,
-        parallel: int = 8,
-        timeout_s: float = 60,
-        max_retries: int = 5,
-    ) -> None:
+    def __init__(self, model: str, *, max_new_tokens: int = 64, parallel: int = 8) -> None:
         import openai
 
         self.model, self.url = model_and_url(model)
@@ -67,17 +57,18 @@ class EndpointTextModel(TextModel):
         # OpenAI has renamed the bound; the other endpoints know the old name.
         self._bound = "max_completion_tokens" if is_openai else "max_tokens"
         self._request: dict[str, Any] = {"model": self.model, "temperature": 0, self._bound: max_new_tokens}
-        self._key = os.environ.get("OPENAI_API_KEY", "").strip()
-        if not (self._key.isascii() and self._key.isprintable()):
+        key = os.environ.get("OPENAI_API_KEY", "").strip()
+        if not (key.isascii() and key.isprintable()):
             raise ValueError("OPENAI_API_KEY holds characters that no key has; set it anew")
-        if is_openai and not self._key:
+        if is_openai and not key:
             raise ValueError(
                 f"{self.name}: OPENAI_API_KEY is not set; set it, or name another endpoint as "
                 "openai:MODEL@BASE_URL"
             )
         self._client = openai.OpenAI(
-            api_key=self._key or "no-key", base_url=self.url, timeout=timeout_s, max_retries=max_retries
+            api_key=key or "no-key", base_url=self.url, timeout=TIMEOUT_S, max_retries=MAX_RETRIES
         )
+        self._reached = False
 
     def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
         return self._answers(prompts, {}, _text)
@@ -106,14 +97,10 @@ class EndpointTextModel(TextModel):
     def _answers(
         self, prompts: Sequence[str], more: dict[str, Any], read: Callable[[Any], Answer | TextFailure]
     ) -> Iterator[Answer | TextFailure]:
-        """What `read` makes of the first choice of every reply, in order, each as soon as it is there.
-
-        Raises:
-            ValueError: nothing answers the first prompt, or MAX_FAILURES_IN_A_ROW in a row failed.
-        """
-        pool, rest = ThreadPoolExecutor(self.parallel, thread_name_prefix="endpoint"), iter(prompts)
+        """What `read` makes of the first choice of every reply, in order, each as soon as it is there."""
+        pool, rest = ThreadPoolExecutor(self.parallel), iter(prompts)
         waiting = deque[Future[Answer | TextFailure]]()
-        failed, answered = 0, False
+        failed = 0
         try:
             while True:
                 free = islice(rest, self.parallel - len(waiting))
@@ -121,15 +108,11 @@ class EndpointTextModel(TextModel):
                 if not waiting:
                     return
                 answer = waiting.popleft().result()
-                failure = answer if isinstance(answer, TextFailure) else None
-                failed = failed + 1 if failure else 0
-                if failure and not answered and not failure.reached:
-                    raise ValueError(f"{self.name} answers nothing: {failure}; check the endpoint")
-                answered = True
                 yield answer
+                failed = failed + 1 if isinstance(answer, TextFailure) else 0
                 if failed >= MAX_FAILURES_IN_A_ROW:
                     raise ValueError(
-                        f"{self.name} failed {failed} times in a row, the last time: {failure}; check the "
+                        f"{self.name} failed {failed} times in a row, the last time: {answer}; check the "
                         "endpoint and start again"
                     )
         finally:
@@ -144,12 +127,14 @@ class EndpointTextModel(TextModel):
         turns: Any = [{"role": "user", "content": prompt}]
         try:
             reply = self._client.chat.completions.create(messages=turns, **{**self._request, **more})
-        except openai.APITimeoutError:
-            return TextFailure("the endpoint timed out", reached=False)
-        except openai.APIConnectionError:
-            return TextFailure("no connection to the endpoint", reached=False)
+        except openai.APIConnectionError as error:
+            late = isinstance(error, openai.APITimeoutError)
+            failure = TextFailure("the endpoint timed out" if late else "no connection to the endpoint")
+            if not self._reached:
+                raise ValueError(f"{self.name} answers nothing: {failure}; check the endpoint") from None
+            return failure
         except openai.APIStatusError as error:
-            status = error.status_code
+            self._reached, status = True, error.status_code
             # Not the endpoint's own words: they may quote the key. Google answers 400 to a wrong one.
             if status in (401, 403) or "API_KEY_INVALID" in str(error.body):
                 raise ValueError(f"{self.name} refuses access ({status}); check OPENAI_API_KEY") from None
@@ -158,6 +143,7 @@ class EndpointTextModel(TextModel):
             return TextFailure(f"the endpoint answered {status}")
         except (openai.OpenAIError, ValueError):  # among them what is not JSON
             return NONSENSE
+        self._reached = True
         try:  # the client checks no types: anything may be in there
             return read(reply.choices[0])
         except (AttributeError, IndexError, TypeError, KeyError, UnicodeError):
@@ -185,17 +171,12 @@ def label_logprobs(
             label that it begins, if it begins one alone, and several add up.
     """
 
-    def label_of(token: str) -> str | None:
-        if exact:
-            return token if token in labels else None
-        piece = token.strip()
-        begun = [label for label in labels if piece and label.startswith(piece)]
-        return begun[0] if len(begun) == 1 else None
-
     total = dict.fromkeys(labels, 0.0)
     for token, value in tokens:
-        if (label := label_of(token)) is not None:
-            total[label] += math.exp(value)
+        piece = token.strip()
+        meant = [x for x in labels if (x == token if exact else piece and x.startswith(piece))]
+        if len(meant) == 1:
+            total[meant[0]] += math.exp(value)
     return tuple(math.log(total[label]) if total[label] > 0 else -math.inf for label in labels)
 
 

@@ -1,25 +1,16 @@
-"""The interface of language models, on this machine or behind an endpoint: what each can do is declared.
-
-model = open_text_model("hf:google/flan-t5-small")        # models/language/open_model.py
-if "likelihood" in model.can: ...
-for text in model.complete(prompts): ...
-"""
+"""The interface of language models, on this machine or behind an endpoint."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Settings = dict[str, str | int | float | bool]
-
-Ability = Literal["write", "next_token", "likelihood", "steer"]
-"""Answer prompts; give log-probabilities of what comes next; of whole given texts; continue texts with beams,
-draws and self-debiasing (`LocalTextModel.continuations`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +21,6 @@ class TextFailure:
     """One of a few, so that failures can be counted."""
     detail: str = ""
     """What was special about this one."""
-    reached: bool = True
-    """False where nothing answered at all."""
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.detail}" if self.detail else self.reason
@@ -46,13 +35,15 @@ class PairError(ValueError):
 
 
 class TextModel(ABC):
-    """Anything that answers prompts. What it cannot do (see `can`) is a ValueError."""
+    """Anything that answers prompts. What it cannot do is a ValueError."""
 
     name: str
     """`openai:MODEL@BASE_URL` (never a key) or `hf:PATH`."""
     settings: Settings
     """All that changes outputs besides the name and the prompt: neither batch size nor device."""
-    can: frozenset[Ability]
+    is_seq2seq: bool
+    chat: bool
+    """Whether prompts become a user's turn. A model of neither kind continues its prompts."""
 
     @property
     def identity(self) -> dict[str, Any]:

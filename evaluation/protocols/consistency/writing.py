@@ -45,7 +45,7 @@ class Writer:
         self.path, self.beams = path, beams
         self.model = open_language_model(path, compute, max_new_tokens=new_tokens, chat_template=False)
         self.local = self.model if isinstance(self.model, LocalTextModel) else None
-        if self.local is not None and "steer" not in self.local.can:
+        if self.local is not None and self.local.is_seq2seq:
             raise ValueError(f"{path} is no causal model: it does not continue prompts")
         self.identity = {**self.model.identity, "beams": beams}
 

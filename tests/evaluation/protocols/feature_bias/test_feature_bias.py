@@ -24,7 +24,7 @@ ASK = ["feature-bias", "--checkpoint", "m=openai:fake", "--task", "stories:upper
 class FakeModel(TextModel):
     """Says what h2 is, of the texts of one task, but prefers the first label word whatever it reads."""
 
-    name, can = "openai:fake@http://x/v1", frozenset({"write", "next_token"})
+    name = "openai:fake@http://x/v1"
     settings: dict[str, Any] = {"max_new_tokens": 1}  # noqa: RUF012
 
     def label_of(self, prompt: str) -> int | None:
