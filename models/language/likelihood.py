@@ -14,12 +14,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from threading import get_ident
 from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
+from torch.nn.utils.rnn import pad_sequence
 
 VOCABULARY_PART = 16_384
 """Rows of the output embeddings that are cast to float32 at once."""
@@ -90,12 +90,14 @@ def log_likelihoods(model: Any, inputs: Mapping[str, Tensor], continuation_BCE: 
         seen_BTT = own_BTT & mask_BT[:, None, :].bool() & (column_T[None, :] <= column_T[:, None])
         # Padding sees itself: a softmax over nothing would be NaN.
         seen_BTT = seen_BTT | torch.eye(len(column_T), dtype=torch.bool, device=ids_BT.device)
-        options["attention_mask"] = additive(seen_BTT[:, None], model.dtype)
+        mask_B1TT = torch.zeros_like(seen_BTT[:, None], dtype=model.dtype)
+        # Numbers in place of truth values: a mask that every attention takes.
+        options["attention_mask"] = mask_B1TT.masked_fill(~seen_BTT[:, None], torch.finfo(model.dtype).min)
     # The prompt's last token predicts a continuation's first one, and each token the next.
     from_BT = torch.where(column_T == begin_BT, begin_B1 - 1, column_T - 1).clamp(min=0)
     inside_BCT = (column_T >= start_BC[..., None]) & (column_T <= end_BC[..., None])
     wanted_BT = torch.zeros_like(mask_BT).scatter_add_(1, from_BT, inside_BCT.any(1).to(mask_BT.dtype)) > 0
-    with _logits_at(model, wanted_BT.flatten().nonzero()[:, 0]):
+    with logits_at(model, wanted_BT.flatten().nonzero()[:, 0]):
         logits_KV = model(ids_BT, **options).logits
     if logits_KV.dtype != torch.float64:
         logits_KV = logits_KV.float()
@@ -108,14 +110,10 @@ def log_likelihoods(model: Any, inputs: Mapping[str, Tensor], continuation_BCE: 
 
 
 @contextmanager
-def _logits_at(model: Any, chosen_K: Tensor) -> Iterator[None]:
-    """Within, the model computes logits (K, V) of these tokens of its (B, T) alone, numbered row by row; what
-    other threads ask it meanwhile is not touched."""
-    thread = get_ident()
+def logits_at(model: Any, chosen_K: Tensor) -> Iterator[None]:
+    """Within, the model computes logits (K, V) of these tokens of its (B, T) alone, numbered row by row."""
 
     def choose(_: Any, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        if get_ident() != thread:
-            return arguments
         return arguments[0].flatten(0, 1).index_select(0, chosen_K), *arguments[1:]
 
     handle = model.get_output_embeddings().register_forward_pre_hook(choose)
@@ -123,11 +121,6 @@ def _logits_at(model: Any, chosen_K: Tensor) -> Iterator[None]:
         yield
     finally:
         handle.remove()
-
-
-def additive(seen: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 where a token may be seen, the lowest finite number elsewhere: a mask that every attention takes."""
-    return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill(~seen, torch.finfo(dtype).min)
 
 
 @torch.no_grad()
@@ -158,10 +151,8 @@ def padded(
 ) -> tuple[Tensor, Tensor]:
     """Token ids and mask, (B, T) int64; on the left, so that every text ends where what follows begins, or on
     the right, where padding reaches no token before it."""
-    width = max(map(len, rows))
-    ids, mask = [], []
-    for row in rows:
-        gap = width - len(row)
-        ids.append([pad] * gap + list(row) if left else list(row) + [pad] * gap)
-        mask.append([0] * gap + [1] * len(row) if left else [1] * len(row) + [0] * gap)
-    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
+    rows_T = [torch.tensor(row, dtype=torch.long) for row in rows]
+    side = "left" if left else "right"
+    ids_BT = pad_sequence(rows_T, True, pad, side)
+    mask_BT = pad_sequence([torch.ones_like(row_T) for row_T in rows_T], True, 0, side)
+    return ids_BT.to(device), mask_BT.to(device)

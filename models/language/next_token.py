@@ -1,21 +1,22 @@
 """What comes next: log-probabilities of label words behind a prompt, of a local model.
 
-Tensor suffixes: B batch, S tokens behind the common part, K positions with logits, V vocabulary, L labels.
+Tensor suffixes: N prompts, B batch, T tokens, V vocabulary, L labels.
 """
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
+from copy import deepcopy
 from itertools import takewhile
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from transformers import DynamicCache
 
-from models.language.likelihood import takes
+from models.language.likelihood import logits_at
 
 _WORTH_SHARING = 32
 """Tokens in common from which prompts are read in two parts."""
@@ -31,23 +32,19 @@ def first_tokens(tokenizer: Any, labels: Sequence[str], after: str) -> list[int]
     def ids(text: str) -> list[int]:
         return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
-    before, found = ids(after), []
+    before, found = ids(after), dict[int, str]()
     for label in labels:
         whole = ids(after + label)
         # Where a token spans the end of `after`, the label as it is tokenised alone.
         behind = whole[len(before) :] if whole[: len(before)] == before else ids(label)
         if not behind:
             raise ValueError(f"the label word {label!r} has no tokens; choose another word")
-        found.append(behind[0])
-    for i, token in enumerate(found):
-        if token in found[:i]:
-            first = labels[found.index(token)]
-            shown = tokenizer.convert_ids_to_tokens(token)
+        if (first := found.setdefault(behind[0], label)) != label:
             raise ValueError(
-                f"the label words {first!r} and {labels[i]!r} begin with the same token ({shown!r}), so "
-                "their probabilities cannot be told apart; choose other words"
+                f"the label words {first!r} and {label!r} begin with the same token, so their probabilities "
+                "cannot be told apart; choose other words"
             )
-    return found
+    return list(found)
 
 
 def log_probabilities(
@@ -62,79 +59,57 @@ def log_probabilities(
         labels: token ids.
         top: see above.
     """
-    found: dict[int, tuple[float, ...]] = {}
-    length, cache = (
-        (0, None) if local.is_seq2seq else shared_start(local, rows, [len(row) - 1 for row in rows])
-    )
-
-    def read(batch: list[int]) -> None:
-        some = [rows[i] for i in batch]
-        if local.is_seq2seq:  # the first token of the answer
-            chosen = local.model.generation_config
-            begun = (chosen.decoder_start_token_id, chosen.forced_bos_token_id)
-            begun_T = [token for token in begun if token is not None]
-            begun_BT = torch.tensor([begun_T] * len(some), device=local.device)
-            inputs = local.padded(some)
-            logits_BTV = local.model(**inputs, decoder_input_ids=begun_BT, use_cache=False).logits
-            logits_BV = logits_BTV[:, -1]
-        else:
-            logits_BV = _next_logits(local, some, length, cache)
-        log_BV = logits_BV.float().log_softmax(-1)
-        log_BL = log_BV[:, list(labels)]
-        if top:
-            least_B1 = log_BV.topk(min(top, log_BV.shape[1])).values[:, -1:]
-            log_BL = log_BL.masked_fill(log_BL < least_B1, -math.inf)
-        found.update(zip(batch, map(tuple, log_BL.double().cpu().tolist()), strict=True))
-
+    log_NL = torch.empty(len(rows), len(labels), dtype=torch.float64)
     with torch.inference_mode():
-        local.read_in_batches([len(row) - length for row in rows], read)
-    return [found[i] for i in range(len(rows))]
+        length, cache = shared_start(local, rows)
+        for batch in local.batches([len(row) - length for row in rows]):
+            some = [rows[i] for i in batch]
+            if local.is_seq2seq:  # the first token of the answer
+                chosen = local.model.generation_config
+                begun = (chosen.decoder_start_token_id, chosen.forced_bos_token_id)
+                begun_T = [token for token in begun if token is not None]
+                begun_BT = torch.tensor([begun_T] * len(some), device=local.device)
+                inputs = local.padded(some)
+                logits_BTV = local.model(**inputs, decoder_input_ids=begun_BT, use_cache=False).logits
+                logits_BV = logits_BTV[:, -1]
+            else:
+                logits_BV = _next_logits(local, some, length, cache)
+            log_BV = logits_BV.float().log_softmax(-1)
+            log_BL = log_BV[:, list(labels)]
+            if top:
+                least_B1 = log_BV.topk(min(top, log_BV.shape[1])).values[:, -1:]
+                log_BL = log_BL.masked_fill(log_BL < least_B1, -math.inf)
+            log_NL[batch] = log_BL.double().cpu()
+    return [tuple(log_L) for log_L in log_NL.tolist()]
 
 
-def shared_start(local: Any, rows: Sequence[list[int]], most: Sequence[int]) -> tuple[int, Any]:
-    """How many tokens all rows begin with, of each at most so many, and their keys and values, read once for
+def shared_start(local: Any, rows: Sequence[list[int]]) -> tuple[int, Any]:
+    """How many tokens all rows begin with, but for the last of each, and their keys and values, read once for
     a batch of one and kept for the next call: demonstrations are most of a prompt. 0 where it is not worth
     it, or the model keeps something else."""
     same = sum(1 for _ in takewhile(lambda ids: len(set(ids)) == 1, zip(*rows, strict=False)))
-    length = min(same, min(most, default=0))
-    if len(rows) < 2 or length < _WORTH_SHARING:
+    length = min([same, *(len(row) - 1 for row in rows)])
+    if local.is_seq2seq or len(rows) < 2 or length < _WORTH_SHARING:
         return 0, None
     begin = rows[0][:length]
     if local.head[0] != begin:
-        with torch.inference_mode():
-            ids_1T = torch.tensor([begin], device=local.device)
-            read = local.model(input_ids=ids_1T, use_cache=True, **_kept(local.model, [0]))
+        ids_1T = torch.tensor([begin], device=local.device)
+        with logits_at(local.model, ids_1T.new_zeros(1)):
+            read = local.model(input_ids=ids_1T, use_cache=True)
         local.head = begin, getattr(read, "past_key_values", None)  # a state-space model has none
     return (length, local.head[1]) if type(local.head[1]) is DynamicCache else (0, None)
-
-
-def repeated(cache: Any, rows: int) -> Any:
-    """A copy of keys and values for so many rows."""
-    past = copy.deepcopy(cache)
-    past.batch_repeat_interleave(rows)
-    return past
 
 
 def _next_logits(local: Any, rows: list[list[int]], length: int, cache: Any) -> Tensor:
     """Logits behind each row, (B, V), of which `cache` holds the first `length` tokens."""
     inputs = local.padded([row[length:] for row in rows])
+    inputs["attention_mask"] = pad(inputs["attention_mask"], (length, 0), value=1)
     inputs["use_cache"] = cache is not None
     if cache is not None:
-        width = inputs["input_ids"].shape[1]
-        ones_BT = torch.ones(len(rows), length, dtype=torch.long, device=local.device)
-        inputs["attention_mask"] = torch.cat([ones_BT, inputs["attention_mask"]], 1)
-        position_BS = torch.arange(length, length + width, device=local.device).expand(len(rows), -1)
-        inputs |= {"past_key_values": repeated(cache, len(rows)), "position_ids": position_BS}
-    last = [len(row) - length - 1 for row in rows]
-    kept = sorted(set(last))
-    more = _kept(local.model, kept)
-    logits_BKV = local.model(**inputs, **more).logits
-    at = [kept.index(position) for position in last] if more else last
-    return torch.as_tensor(logits_BKV[torch.arange(len(rows)), at])
-
-
-def _kept(model: Any, positions: list[int]) -> dict[str, Tensor]:
-    """Options that compute the logits of these positions alone, where a model can: all would fill memory."""
-    if not takes(model, "logits_to_keep"):
-        return {}
-    return {"logits_to_keep": torch.tensor(positions, device=model.device)}
+        inputs["past_key_values"] = deepcopy(cache)
+        inputs["past_key_values"].batch_repeat_interleave(len(rows))
+    width = inputs["input_ids"].shape[1]
+    last = [b * width + len(row) - length - 1 for b, row in enumerate(rows)]
+    with logits_at(local.model, torch.tensor(last, device=local.device)):
+        logits_BV: Tensor = local.model(**inputs).logits
+    return logits_BV

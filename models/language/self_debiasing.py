@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
-from models.language.likelihood import padded, takes
+from models.language.likelihood import logits_at, padded, takes
 
 DECAY = 50.0
 """The authors' lambda; the paper's grid is 10, 50, 100."""
@@ -110,8 +110,10 @@ class SelfDebiasing(LogitsProcessor):
 
     def _forward(self, ids_MT: Tensor, mask_MT: Tensor) -> Tensor:
         """Logits of the last position; the cache grows."""
-        logits_MTV, self._cache = read_on(self.model, ids_MT, mask_MT, self._cache, last=True)
-        return logits_MTV[:, -1]
+        last_M = (torch.arange(len(ids_MT), device=ids_MT.device) + 1) * ids_MT.shape[1] - 1
+        with logits_at(self.model, last_M):
+            logits_MV, self._cache = read_on(self.model, ids_MT, mask_MT, self._cache)
+        return logits_MV
 
 
 def continued(
@@ -168,9 +170,7 @@ def parents(old_RT: Tensor, new_RT: Tensor, *, texts: int) -> Tensor | None:
 
 
 @torch.no_grad()
-def read_on(
-    model: Any, ids_MT: Tensor, mask_MT: Tensor, cache: Any, *, last: bool = False
-) -> tuple[Tensor, Any]:
+def read_on(model: Any, ids_MT: Tensor, mask_MT: Tensor, cache: Any) -> tuple[Tensor, Any]:
     """Logits (M, T, V) of tokens behind those that `cache` holds, and the cache with them.
 
     Args:
@@ -178,16 +178,14 @@ def read_on(
         ids_MT: the new tokens, all rows ending in the same column.
         mask_MT: of the new tokens and those before them, which is wider than `ids_MT`.
         cache: what this function gave before; None for the first tokens.
-        last: the logits of the last position alone, where the model can.
 
     Raises:
         ValueError: the model keeps no keys and values.
     """
     more: dict[str, Any] = {}
     if takes(model, "position_ids"):
-        more["position_ids"] = positions(mask_MT)[:, -ids_MT.shape[1] :]
-    if last and takes(model, "logits_to_keep"):
-        more["logits_to_keep"] = 1
+        position_MT = (mask_MT.cumsum(-1) - 1).clamp(min=0)  # padding does not count
+        more["position_ids"] = position_MT[:, -ids_MT.shape[1] :]
     output = model(input_ids=ids_MT, attention_mask=mask_MT, past_key_values=cache, use_cache=True, **more)
     cache = getattr(output, "past_key_values", None)
     if cache is None:
@@ -196,8 +194,3 @@ def read_on(
             f"{type(model).__name__} does not; take a transformer"
         )
     return output.logits, cache
-
-
-def positions(mask_BT: Tensor) -> Tensor:
-    """Positions that do not count padding, (B, T)."""
-    return (mask_BT.cumsum(-1) - 1).clamp(min=0)
