@@ -164,11 +164,8 @@ def label_logprobs(
     >>> label_logprobs([("Yes", -0.5), ("yes", -1.0), ("no", -2.0)], ("no", "yes"), exact=True)
     (-2.0, -1.0)
 
-    Args:
-        tokens: the most probable tokens as strings.
-        labels: the label words.
-        exact: a token must be the label. Otherwise a token, without the white space around it, counts for the
-            label that it begins, if it begins one alone, and several add up.
+    With `exact` a token must be the label. Otherwise a token, without the white space around it, counts for
+    the label that it begins, if it begins one alone, and several add up.
     """
 
     total = dict.fromkeys(labels, 0.0)

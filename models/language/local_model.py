@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
-from itertools import accumulate, chain, pairwise, takewhile
+from functools import cached_property
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 import torch
@@ -86,11 +86,10 @@ class LocalTextModel(TextModel):
         self._backend.no_truncation()
         self._backend.no_padding()
         row = self._backend.encode("a")
-        mask, ids = row.special_tokens_mask, row.ids
-        self.lead: list[int] = ids[: sum(1 for _ in takewhile(bool, mask))]
+        is_special = row.special_tokens_mask
+        self.lead: list[int] = row.ids[: is_special.index(0)]
         """What the tokenizer begins every text with: one token (Llama, Gemma), or none (GPT-2)."""
-        ending = sum(1 for _ in takewhile(bool, reversed(mask))) if self.is_seq2seq else 0
-        self.tail: list[int] = ids[len(ids) - ending :]
+        self.tail: list[int] = row.ids[len(row) - is_special[::-1].index(0) :] if self.is_seq2seq else []
         """What a sequence-to-sequence model's tokenizer ends every text with (T5, BART)."""
         self.pad = next(
             i for i in (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id, 0) if i is not None
@@ -115,34 +114,28 @@ class LocalTextModel(TextModel):
     def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
         """The new text alone, without special tokens. Prompts that leave no room in the model's context fail;
         how many is logged before anything is generated."""
-        ids, failures = self._prepared(prompts, self.max_new_tokens)
-        for start in range(0, len(ids), self.batch_size):
-            batch = range(start, min(start + self.batch_size, len(ids)))
-            fitting = [i for i in batch if i not in failures]
-            texts = dict(zip(fitting, self._written([ids[i] for i in fitting]), strict=True))
-            for i in batch:
-                yield failures.get(i) or texts[i].strip() or TextFailure("empty answer")
+        fitting, failures = self._prepared(prompts, self.max_new_tokens)
+        texts = self._written(fitting)
+        for failure in failures:
+            yield failure or next(texts).strip() or TextFailure("empty answer")
 
-    def _prepared(self, prompts: Sequence[str], new: int) -> tuple[list[list[int]], dict[int, TextFailure]]:
-        """The token ids of prompts, and which of them leave no room for `new` more, which is logged."""
+    def _prepared(self, prompts: Sequence[str], new: int) -> tuple[list[list[int]], list[TextFailure | None]]:
+        """The token ids of the prompts that leave room for `new` more, and for each prompt why not."""
         ids = self._prompt_ids(prompts)
-        failures = {i: failure for i, row in enumerate(ids) if (failure := self._misfit(len(row), new))}
-        if failures:
-            first = next(iter(failures.values()))
-            logger.warning("%d of %d prompts do not fit: %s", len(failures), len(ids), first)
-        return ids, failures
+        failures = [self._misfit(len(row), new) for row in ids]
+        if found := [failure for failure in failures if failure]:
+            logger.warning("%d of %d prompts do not fit: %s", len(found), len(ids), found[0])
+        return [row for row, failure in zip(ids, failures, strict=True) if not failure], failures
 
-    def _written(self, ids: list[list[int]]) -> list[str]:
-        """The new texts behind some prompts."""
-        if not ids:
-            return []
-        # A causal model gets padding on the left: every prompt ends where its answer begins.
-        inputs = self.padded(ids, left=not self.is_seq2seq)
-        with torch.inference_mode():
-            out_BT = self.model.generate(**inputs, max_new_tokens=self.max_new_tokens)
-        new_BT = out_BT if self.is_seq2seq else out_BT[:, inputs["input_ids"].shape[1] :]
-        written: list[str] = self.tokenizer.batch_decode(new_BT, skip_special_tokens=True)
-        return written
+    def _written(self, ids: list[list[int]]) -> Iterator[str]:
+        """The new texts behind prompts that fit."""
+        for start in range(0, len(ids), self.batch_size):
+            # A causal model gets padding on the left: every prompt ends where its answer begins.
+            inputs = self.padded(ids[start : start + self.batch_size], left=not self.is_seq2seq)
+            with torch.inference_mode():
+                out_BT = self.model.generate(**inputs, max_new_tokens=self.max_new_tokens)
+            new_BT = out_BT if self.is_seq2seq else out_BT[:, inputs["input_ids"].shape[1] :]
+            yield from self.tokenizer.batch_decode(new_BT, skip_special_tokens=True)
 
     def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> tuple[Tensor, Tensor]:
         """Of the continuation's tokens.
@@ -177,12 +170,10 @@ class LocalTextModel(TextModel):
         """Over the whole vocabulary; see `TextModel`. All prompts of a call are read together: what they
         begin with in common is read once."""
         wanted = first_tokens(self.tokenizer, labels, "" if self.is_seq2seq or self.chat else after)
-        ids, failures = self._prepared(prompts, 0)
-        fitting = [i for i in range(len(ids)) if i not in failures]
-        rows = log_probabilities(self, [ids[i] for i in fitting], wanted, top)
-        found = dict(zip(fitting, rows, strict=True))
-        for i in range(len(ids)):
-            yield failures.get(i) or found[i]
+        fitting, failures = self._prepared(prompts, 0)
+        found = iter(log_probabilities(self, fitting, wanted, top))
+        for failure in failures:
+            yield failure or next(found)
 
     def continuations(
         self, prompts: Sequence[str], prefixes: Sequence[str], *, beams: int = 1, decay: float = DECAY
@@ -224,11 +215,10 @@ class LocalTextModel(TextModel):
     def _prompt_ids(self, prompts: Sequence[str]) -> list[list[int]]:
         if not self.chat:
             return self.plain_ids(prompts, special=True)
+        how: dict[str, Any] = {"tokenize": False, "add_generation_prompt": True, **TEMPLATE_OPTIONS}
+        turns = ([{"role": "user", "content": prompt}] for prompt in prompts)
         # The template writes the special tokens itself.
-        write = partial(
-            self.tokenizer.apply_chat_template, tokenize=False, add_generation_prompt=True, **TEMPLATE_OPTIONS
-        )
-        return self.plain_ids([write([{"role": "user", "content": prompt}]) for prompt in prompts])
+        return self.plain_ids([self.tokenizer.apply_chat_template(turn, **how) for turn in turns])
 
     def _pair_ids(self, pairs: Sequence[tuple[str, str]]) -> list[Pair]:
         apart = self.is_seq2seq or self.chat

@@ -30,17 +30,16 @@ FLOOR = 0.01
 Ids = Sequence[int]
 
 
-def debiased(plain_BV: Tensor, prefixed_KBV: Tensor, *, decay: float = DECAY, floor: float = FLOOR) -> Tensor:
+def debiased(plain_BV: Tensor, prefixed_KBV: Tensor, *, decay: float = DECAY) -> Tensor:
     """log q of spec A1: what any prefix makes likelier becomes less likely, the more so the more it does.
 
     With p of the plain texts and p_j of the prefixed ones, delta = p - max_j p_j; where it is negative, p is
-    multiplied by max(floor, exp(decay * delta)), and the result is normalised.
+    multiplied by max(FLOOR, exp(decay * delta)), and the result is normalised.
 
     Args:
         plain_BV: logits or log-probabilities of the texts (any leading shape, here B); -inf is no token.
         prefixed_KBV: the same of the texts behind each prefix.
         decay: lambda, not below 0.
-        floor: epsilon in [0, 1].
 
     Returns:
         Log-probabilities, float32 (or float64 as given). With K = 0 `plain_BV` itself, to the bit.
@@ -50,8 +49,7 @@ def debiased(plain_BV: Tensor, prefixed_KBV: Tensor, *, decay: float = DECAY, fl
     if plain_BV.dtype != torch.float64:
         plain_BV, prefixed_KBV = plain_BV.float(), prefixed_KBV.float()
     delta_BV = plain_BV.softmax(-1) - prefixed_KBV.softmax(-1).amax(0)
-    # The floor is applied behind the exponential; log(0) = -inf of a floor of 0 is meant.
-    alpha_BV = (decay * delta_BV.clamp(max=0)).exp().clamp(min=floor)
+    alpha_BV = (decay * delta_BV.clamp(max=0)).exp().clamp(min=FLOOR)
     return (plain_BV + alpha_BV.log()).log_softmax(-1)
 
 

@@ -14,6 +14,12 @@ from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 KEY = "sk-proj-SECRET0123456789"
 
 
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_RETRIES", 0)
+    monkeypatch.setattr(module, "TIMEOUT_S", 0.5)
+
+
 def test_answers_come_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     prompts = [f"prompt {i}" for i in range(20)]
     with serve(
@@ -68,10 +74,8 @@ BODIES = {
 }
 
 
-def test_answers_that_do_not_come_are_failures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_RETRIES", 0)
-    monkeypatch.setattr(module, "TIMEOUT_S", 0.2)
-    with serve(lambda prompt, _: Reply(body=prompt, delay_s=0.5 if prompt == "late" else 0)) as endpoint:
+def test_answers_that_do_not_come_are_failures() -> None:
+    with serve(lambda prompt, _: Reply(body=prompt, delay_s=1.5 if prompt == "late" else 0)) as endpoint:
         model = EndpointTextModel(f"m@{endpoint.url}")
         assert list(model.complete(list(BODIES))) == list(BODIES.values())
         assert list(model.complete(["late"])) == [TextFailure("the endpoint timed out")]
@@ -82,10 +86,7 @@ def test_answers_that_do_not_come_are_failures(monkeypatch: pytest.MonkeyPatch) 
         list(EndpointTextModel(f"m@{endpoint.url}").complete(["a"]))
 
 
-def test_an_endpoint_that_keeps_failing_ends_the_run_after_what_was_done(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "MAX_RETRIES", 0)
+def test_an_endpoint_that_keeps_failing_ends_the_run_after_what_was_done() -> None:
     answers = []
     with serve(lambda prompt, _: Reply("yes") if prompt < "p03" else Reply(status=500)) as endpoint:
         model = EndpointTextModel(f"m@{endpoint.url}")
@@ -99,7 +100,6 @@ def test_an_endpoint_that_keeps_failing_ends_the_run_after_what_was_done(
 def test_what_no_prompt_survives_ends_the_run_and_the_key_never_shows(
     status: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "MAX_RETRIES", 0)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     quoted = f'{{"error": {{"message": "Incorrect API key provided: {KEY[:14]}****{KEY[-4:]} alias {KEY}"}}}}'
     ended, seen = False, []
