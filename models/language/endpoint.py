@@ -1,8 +1,7 @@
 """An OpenAI-compatible endpoint as a text model.
 
-Chat completions, several at once, answers in order; the openai client repeats what fails. What concerns one
-prompt is a `TextFailure`; what no prompt can survive (a wrong key, an unknown model, an endpoint that keeps
-failing) ends the run in one line. The key never shows: not in a name, an error or a log line.
+What concerns one prompt is a `TextFailure`; what no prompt can survive (a wrong key, an unknown model, an
+endpoint that keeps failing) ends the run in one line. The key never shows: not in a name, an error or a log.
 """
 
 from __future__ import annotations

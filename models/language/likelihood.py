@@ -2,8 +2,7 @@
 
 A row is a prompt with all its continuations after it. Each continuation sees the prompt and itself, at the
 positions that it would have alone: the prompt is read once however many there are, and gradients of all
-continuations meet in it. (A cache of keys and values would do the same in two passes, and gradient
-checkpointing switches caches off.) Logits are computed only where they predict a token of a continuation.
+continuations meet in it. Logits are computed only where they predict a token of a continuation.
 
 Shape letters: B rows, T tokens of a row, C continuations, K tokens with logits, D hidden, V vocabulary, E the
 two boundaries (first, last token).

@@ -91,10 +91,12 @@ class LocalTextModel(TextModel):
         """What the tokenizer begins every text with: one token (Llama, Gemma), or none (GPT-2)."""
         self.tail: list[int] = row.ids[len(row) - is_special[::-1].index(0) :] if self.is_seq2seq else []
         """What a sequence-to-sequence model's tokenizer ends every text with (T5, BART)."""
-        self.pad = next(
-            i for i in (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id, 0) if i is not None
-        )
+        pads = (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id, 0)
+        self.pad: int = next(i for i in pads if i is not None)
         chosen = self.model.generation_config
+        forced = chosen.forced_bos_token_id
+        self.forced: list[int] = [] if forced is None else [forced]
+        """What BART's kin begin every answer with, a token that says nothing; it is given, not scored."""
         chosen.do_sample, chosen.num_beams, chosen.max_length = False, 1, None
         chosen.temperature = chosen.top_p = chosen.top_k = None
         chosen.pad_token_id = self.pad
@@ -270,8 +272,10 @@ class LocalTextModel(TextModel):
         for prompt, part in pairs:
             behind.setdefault(prompt, []).append(part)
         rows = list[tuple[Ids, list[Ids]]]()
+        window = getattr(self.config.get_text_config(), "sliding_window", None)
         for prompt, parts in behind.items():
-            together = self._packs(prompt, parts)
+            # A window would cut them; few models do not read them so.
+            together = self._side_by_side and (not window or len(prompt) + max(map(len, parts)) <= window)
             rows += [(prompt, parts)] if together else [(prompt, [part]) for part in parts]
         for batch in self.batches([len(prompt) + sum(map(len, parts)) for prompt, parts in rows]):
             some = [rows[r] for r in batch]
@@ -290,23 +294,15 @@ class LocalTextModel(TextModel):
     def _side_by_side(self) -> bool:
         return reads_side_by_side(self.model)
 
-    def _packs(self, prompt: Ids, parts: Sequence[Ids]) -> bool:
-        """Whether continuations may stand in one row: the model can read them so, and no window cuts it."""
-        window = getattr(self.config.get_text_config(), "sliding_window", None)
-        return self._side_by_side and (not window or len(prompt) + max(map(len, parts)) <= window)
-
     def _score_seq2seq(self, pairs: list[Pair]) -> Iterator[tuple[Pair, float]]:
         """The same of an encoder and a decoder."""
-        # BART's kin begin every answer with a token that says nothing; it is given, not scored.
-        forced = self.model.generation_config.forced_bos_token_id
-        lead = [] if forced is None else [forced]
-        for batch in self.batches([len(first) + len(lead) + len(second) for first, second in pairs]):
+        for batch in self.batches([len(first) + len(second) for first, second in pairs]):
             some = [pairs[i] for i in batch]
-            labels_BT = self.padded([[*lead, *second] for _, second in some])["input_ids"]
+            labels_BT = self.padded([[*self.forced, *second] for _, second in some])["input_ids"]
             inputs = {**self.padded([first for first, _ in some]), "labels": labels_BT}
             logits_BTV = self.model(**inputs, use_cache=False).logits
             for pair, logits_TV in zip(some, logits_BTV, strict=True):
-                log_TV = logits_TV[len(lead) : len(lead) + len(pair[1])].float().log_softmax(-1)
+                log_TV = logits_TV[len(self.forced) :][: len(pair[1])].float().log_softmax(-1)
                 chosen = torch.tensor(pair[1], device=log_TV.device)[:, None]
                 yield pair, float(log_TV.gather(1, chosen).sum())
 
@@ -314,14 +310,11 @@ class LocalTextModel(TextModel):
 def load_text_model(
     path: str, *, device: str = "auto", dtype: str = "auto", **options: Any
 ) -> LocalTextModel:
-    """A model of a folder or the Hub (safetensors only).
+    """A model of a folder or the Hub (safetensors only); `options` are those of `LocalTextModel`.
 
     Args:
-        path: where it is.
-        device: as of `LocalTextModel`.
         dtype: of the weights: auto is float32 on a CPU, where answers then do not depend on the batch, and on
             a GPU what the model was saved in.
-        options: of `LocalTextModel`.
 
     Raises:
         ValueError: the model or its tokenizer cannot be loaded, or there is no such device.

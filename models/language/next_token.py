@@ -51,13 +51,8 @@ def log_probabilities(
     local: Any, rows: Sequence[list[int]], labels: Sequence[int], top: int
 ) -> list[tuple[float, ...]]:
     """The log-probabilities of label tokens behind each row of token ids, over the whole vocabulary; -inf for
-    those not among the `top` most probable (0: no such bound).
-
-    Args:
-        local: a `LocalTextModel`.
-        rows: prompts; read in batches of similar length, with padding on the right, which reaches nothing.
-        labels: token ids.
-        top: see above.
+    those not among the `top` most probable (0: no such bound). `local` is a `LocalTextModel`, which reads in
+    batches of similar length with padding on the right, where it reaches nothing.
     """
     log_NL = torch.empty(len(rows), len(labels), dtype=torch.float64)
     with torch.inference_mode():
@@ -65,13 +60,9 @@ def log_probabilities(
         for batch in local.batches([len(row) - length for row in rows]):
             some = [rows[i] for i in batch]
             if local.is_seq2seq:  # the first token of the answer
-                chosen = local.model.generation_config
-                begun = (chosen.decoder_start_token_id, chosen.forced_bos_token_id)
-                begun_T = [token for token in begun if token is not None]
-                begun_BT = torch.tensor([begun_T] * len(some), device=local.device)
-                inputs = local.padded(some)
-                logits_BTV = local.model(**inputs, decoder_input_ids=begun_BT, use_cache=False).logits
-                logits_BV = logits_BTV[:, -1]
+                labels_BT = torch.tensor([[*local.forced, local.pad]] * len(some), device=local.device)
+                output = local.model(**local.padded(some), labels=labels_BT, use_cache=False)
+                logits_BV = output.logits[:, -1]
             else:
                 logits_BV = _next_logits(local, some, length, cache)
             log_BV = logits_BV.float().log_softmax(-1)

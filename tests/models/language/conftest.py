@@ -15,7 +15,7 @@ CHAT = "<s> {% for m in messages %}who : {{ m['content'] }}{% endfor %} is"
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Causal and sequence-to-sequence models by name; all of gpt2 have the same weights."""
     root = tmp_path_factory.mktemp("models")
-    built = {kind: save(root / kind, kind) for kind in ("gpt2", "t5", "bart")}
+    built = {kind: save(root / kind, kind) for kind in ("gpt2", "mamba", "t5", "bart")}
     built["gpt2_unpadded"] = save(root / "gpt2_unpadded", "gpt2", padded=False)
     built["gpt2_chat"] = save(root / "gpt2_chat", "gpt2", chat=CHAT)
     built["gpt2_begins"] = save(root / "gpt2_begins", "gpt2", begins=True)

@@ -12,9 +12,13 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 
+def is_causal(folder: Path) -> bool:
+    return folder.name not in ("t5", "bart")
+
+
 @cache
 def loaded(folder: Path) -> tuple[Any, Any]:
-    kind = AutoModelForCausalLM if "gpt2" in folder.name else AutoModelForSeq2SeqLM
+    kind = AutoModelForCausalLM if is_causal(folder) else AutoModelForSeq2SeqLM
     return kind.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
 
 
@@ -28,7 +32,7 @@ def next_log_probs(folder: Path, prompt: str, written: Sequence[int] = ()) -> Te
     """Log-probabilities (V,) of the token behind a prompt and what was written since; float64."""
     model, tokenizer = loaded(folder)
     ids = tokenizer(prompt)["input_ids"]
-    if "gpt2" in folder.name:
+    if is_causal(folder):
         inputs = {"input_ids": torch.tensor([[*ids, *written]])}
     else:
         decoder = torch.tensor([[model.config.decoder_start_token_id, *written]])
@@ -52,7 +56,7 @@ def greedy(folder: Path, prompt: str, new: int) -> str:
 def log_likelihood(folder: Path, prompt: str, continuation: str) -> float:
     """One softmax a token, the end token of a sequence-to-sequence model among them."""
     total, written = 0.0, lead(folder)
-    tokenizer, ends = loaded(folder)[1], "gpt2" not in folder.name
+    tokenizer, ends = loaded(folder)[1], not is_causal(folder)
     for token in tokenizer(continuation, add_special_tokens=False)["input_ids"] + [1] * ends:
         total += float(next_log_probs(folder, prompt, written)[token])
         written.append(token)

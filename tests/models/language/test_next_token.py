@@ -7,8 +7,6 @@ import math
 from pathlib import Path
 
 import pytest
-import torch
-from transformers import AutoTokenizer, MambaConfig, MambaForCausalLM
 
 from models.language import next_token
 from models.language.endpoint import EndpointTextModel, label_logprobs
@@ -29,12 +27,12 @@ PROMPTS = (
 )
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "t5", "bart"])
+@pytest.mark.parametrize("kind", ["gpt2", "mamba", "t5", "bart"])
 @pytest.mark.parametrize("sharing", [2, 99])
 def test_a_local_model_tells_what_it_tells_of_each_prompt_alone(
     folders: dict[str, Path], kind: str, sharing: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the common beginning of all prompts is read once."""
+    """Also where the common beginning of all prompts is read once; Mamba keeps no keys and values."""
     monkeypatch.setattr(next_token, "_WORTH_SHARING", sharing)
     model = load_text_model(str(folders[kind]), device="cpu", batch_size=2)
     ids = first_tokens(model.tokenizer, LABELS, "")
@@ -45,20 +43,6 @@ def test_a_local_model_tells_what_it_tells_of_each_prompt_alone(
             next_log_probs(folders[kind], prompt, lead(folders[kind]))[ids].tolist(), abs=1e-4
         )
     assert len({round(told[0], 3) for told in found}) > 2  # the prompt matters  # type: ignore[index]
-
-
-def test_a_model_without_keys_and_values_reads_every_prompt_whole(
-    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(next_token, "_WORTH_SHARING", 2)
-    torch.manual_seed(0)
-    config = MambaConfig(vocab_size=32, hidden_size=16, num_hidden_layers=1, state_size=4)
-    MambaForCausalLM(config).save_pretrained(tmp_path)
-    AutoTokenizer.from_pretrained(folders["gpt2"]).save_pretrained(tmp_path)
-    model = load_text_model(str(tmp_path), device="cpu", batch_size=2)
-    together = list(model.next_token_logprobs(PROMPTS, LABELS))
-    one_by_one = [next(iter(model.next_token_logprobs([prompt], LABELS))) for prompt in PROMPTS]
-    assert together == [pytest.approx(found, abs=1e-5) for found in one_by_one]
 
 
 def test_only_the_most_probable_tokens_count_in_parity(folders: dict[str, Path]) -> None:
