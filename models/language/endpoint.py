@@ -166,7 +166,6 @@ def label_logprobs(
     With `exact` a token must be the label. Otherwise a token, without the white space around it, counts for
     the label that it begins, if it begins one alone, and several add up.
     """
-
     total = dict.fromkeys(labels, 0.0)
     for token, value in tokens:
         piece = token.strip()

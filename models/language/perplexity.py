@@ -22,8 +22,7 @@ from models.language.self_debiasing import DECAY, Ids, debiased, read_on
 RESERVED = 32
 """Positions that a chunk leaves to the longest prefix."""
 LOGITS = 1 << 26
-"""Numbers that logits of a part have at most, over all rows: 256 MB in float32, and a few
-times that as they are worked with."""
+"""Numbers that logits of a part have at most, over all rows: 256 MB in float32."""
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
+from transformers import GenerationConfig, LogitsProcessor
 
 from models.language.likelihood import logits_at, padded, takes
 
@@ -147,7 +147,7 @@ def continued(
             max_new_tokens=new_tokens,
             num_beams=beams,
             do_sample=False,
-            logits_processor=LogitsProcessorList([SelfDebiasing(model, prefixed, pad=pad, decay=decay)]),
+            logits_processor=[SelfDebiasing(model, prefixed, pad=pad, decay=decay)],
         )
     finally:
         model.generation_config = own

@@ -1,4 +1,4 @@
-"""Tiny language models for all tests of this folder, and an environment without keys."""
+"""Tiny language models for all tests of this folder."""
 
 from __future__ import annotations
 
@@ -20,9 +20,3 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     built["gpt2_chat"] = save(root / "gpt2_chat", "gpt2", chat=CHAT)
     built["gpt2_begins"] = save(root / "gpt2_begins", "gpt2", begins=True)
     return built
-
-
-@pytest.fixture(autouse=True)
-def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ADMIN_KEY"):
-        monkeypatch.delenv(name, raising=False)

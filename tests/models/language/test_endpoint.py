@@ -15,8 +15,10 @@ KEY = "sk-proj-SECRET0123456789"
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_repetitions_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_RETRIES", 0)
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def test_answers_come_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
