@@ -12,13 +12,9 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 
-def is_causal(folder: Path) -> bool:
-    return folder.name not in ("t5", "bart")
-
-
 @cache
 def loaded(folder: Path) -> tuple[Any, Any]:
-    kind = AutoModelForCausalLM if is_causal(folder) else AutoModelForSeq2SeqLM
+    kind = AutoModelForSeq2SeqLM if folder.name in ("t5", "bart") else AutoModelForCausalLM
     return kind.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
 
 
@@ -32,11 +28,11 @@ def next_log_probs(folder: Path, prompt: str, written: Sequence[int] = ()) -> Te
     """Log-probabilities (V,) of the token behind a prompt and what was written since; float64."""
     model, tokenizer = loaded(folder)
     ids = tokenizer(prompt)["input_ids"]
-    if is_causal(folder):
-        inputs = {"input_ids": torch.tensor([[*ids, *written]])}
-    else:
+    if model.config.is_encoder_decoder:
         decoder = torch.tensor([[model.config.decoder_start_token_id, *written]])
         inputs = {"input_ids": torch.tensor([ids]), "decoder_input_ids": decoder}
+    else:
+        inputs = {"input_ids": torch.tensor([[*ids, *written]])}
     with torch.no_grad():
         log_V: Tensor = model(**inputs, use_cache=False).logits[0, -1].double().log_softmax(-1)
     return log_V
@@ -56,8 +52,9 @@ def greedy(folder: Path, prompt: str, new: int) -> str:
 def log_likelihood(folder: Path, prompt: str, continuation: str) -> float:
     """One softmax a token, the end token of a sequence-to-sequence model among them."""
     total, written = 0.0, lead(folder)
-    tokenizer, ends = loaded(folder)[1], not is_causal(folder)
-    for token in tokenizer(continuation, add_special_tokens=False)["input_ids"] + [1] * ends:
+    model, tokenizer = loaded(folder)
+    end = [1] if model.config.is_encoder_decoder else []
+    for token in tokenizer(continuation, add_special_tokens=False)["input_ids"] + end:
         total += float(next_log_probs(folder, prompt, written)[token])
         written.append(token)
     return total
