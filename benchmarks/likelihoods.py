@@ -23,7 +23,7 @@ System = Callable[[str, list[ChoiceQuestion]], Likelihoods]
 APART = "largest difference from float64"
 
 
-def measure(source: str, folder: str, *, repeats: int, size: int = 300) -> str:
+def measure(source: str, folder: str, *, repeats: int) -> str:
     """A table of questions a second, accuracy, and the largest difference from a float64 softmax.
 
     Raises:
@@ -31,7 +31,7 @@ def measure(source: str, folder: str, *, repeats: int, size: int = 300) -> str:
     """
     if find_spec("lm_eval") is None or not folder:
         return "likelihoods: skipped, needs --model and lm_eval (pip install lm-eval==0.4.13)"
-    asked = list(read_choices(source)[:size])
+    asked = list(read_choices(source)[:300])
     exact = lm_eval(8, "float64", folder, asked)
     systems = {name: partial(answered, system) for name, system in SYSTEMS.items()}
     made = in_turns(systems, [(folder, asked[:6], exact[:6]), *[(folder, asked, exact)] * repeats])

@@ -163,8 +163,7 @@ def plain_lightning(job: Job) -> Turn:
             self.model = model_of(job)
 
         def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
-            loss: torch.Tensor = self.model(**batch).loss
-            return loss
+            return torch.as_tensor(self.model(**batch).loss)
 
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.AdamW(self.parameters(), lr=3e-5, weight_decay=0.01)
@@ -172,10 +171,7 @@ def plain_lightning(job: Job) -> Turn:
     pl.seed_everything(job.seed, verbose=False)
     collator = DataCollatorWithPadding(AutoTokenizer.from_pretrained(job.tokenizer))
     loader = DataLoader(windows(job), batch_size=job.shape.batch_size, shuffle=True, collate_fn=collator)
-    off = dict.fromkeys(
-        ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
-    )
-    clock = EpochClock()
+    clock, off = EpochClock(), {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     pl.Trainer(max_epochs=1, devices=1, callbacks=[clock], **off).fit(PlainModule(), loader)
     return measured(job, clock.seconds)
 
@@ -243,11 +239,8 @@ def measured(job: Job, seconds: float) -> Turn:
 
 
 def training_flops(config: Mapping[str, Any], lengths: Sequence[int]) -> int:
-    """Floating-point operations of a forward and a backward pass over rows of these lengths, without padding.
-
-    Two for every weight and token forwards, four backwards; attention adds 4 x layers x hidden x length^2
-    forwards, twice that backwards (Kaplan et al. 2020, section 2.1, with backward passes).
-    """
+    """Floating-point operations of a forward and a backward pass over rows of these lengths, without padding
+    (Kaplan et al. 2020, section 2.1: 2 for every weight and token forwards, twice that backwards)."""
     hidden, layers = config["hidden_size"], config["num_hidden_layers"]
     weights = layers * (4 * hidden * hidden + 2 * hidden * config["intermediate_size"]) + 2 * hidden
     return int(6 * weights * sum(lengths) + 12 * layers * hidden * sum(n * n for n in lengths))

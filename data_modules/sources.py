@@ -74,8 +74,7 @@ STORIES: dict[Kind, str] = {
 }
 
 DOMAINS = "groups.domains:read_source"
-EMBEDDED = ("stories:", "domains:")
-"""Sources that need no file."""
+
 
 _EXPECTED: dict[Kind, str] = {
     "questions": "SQuAD (data[].paragraphs[]), CoQA (data[].story), HotpotQA (a list of objects with "

@@ -27,9 +27,9 @@ def ranks(confidence_NC: np.ndarray, label_N: np.ndarray) -> np.ndarray:
     return np.asarray(((confidence_NC > own_N1) | ((confidence_NC == own_N1) & before_NC)).sum(1))
 
 
-def choice_variance(confidence_NC: np.ndarray, *, ddof: int = 0) -> np.ndarray:
+def choice_variance(confidence_NC: np.ndarray) -> np.ndarray:
     """Definition 1, prior bias: the variance of a question's confidences over its choices; (N,)."""
-    return np.asarray(confidence_NC.var(1, ddof=ddof))
+    return np.asarray(confidence_NC.var(1))
 
 
 def paralysis(pre_N: np.ndarray, post_N: np.ndarray) -> np.ndarray:

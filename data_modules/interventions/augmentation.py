@@ -82,8 +82,3 @@ def bare_answer(answer: str) -> str:
                 body = text.rstrip(".!?")
                 text = body.removesuffix(right) + text[len(body) :]
     return text if any(character.isalnum() for character in text) else whole
-
-
-def frame_words() -> tuple[str, ...]:
-    """Every word of the frames, lower case, sorted, without duplicates."""
-    return tuple(sorted(set(re.findall(r"[a-z]+", " ".join(FRAMES).replace("{answer}", "").lower()))))

@@ -93,4 +93,4 @@ def test_log_likelihoods_are_those_of_lm_eval(tmp_path: Path) -> None:
     config = LlamaConfig(**sizes, **ends, num_attention_heads=3, num_key_value_heads=3)
     for part in (LlamaForCausalLM(config), tokenizer):
         part.save_pretrained(tmp_path)
-    assert "questions/s" in likelihoods.measure("stories:choices_dev", str(tmp_path), repeats=1, size=6)
+    assert "questions/s" in likelihoods.measure("stories:choices_dev", str(tmp_path), repeats=1)

@@ -90,13 +90,6 @@ def evaluate(output: Path, *arguments: str | Path) -> Cells:
     return cells
 
 
-def report_of(output: Path, *arguments: str | Path) -> dict[str, Any]:
-    """The report.json of a run."""
-    evaluate(output, *arguments)
-    found: dict[str, Any] = json.loads((output / "report.json").read_text())
-    return found
-
-
 def examples_of(output: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (output / "examples.jsonl").read_text().splitlines()]
 

@@ -16,7 +16,6 @@ from tests.models.tiny import backbone
 from training.modules.answers import AnswerModule
 
 ENCODING = Encoding(max_length=160)
-PAPERS = ("coqa_ot", "coqa_ibt", "hotpotqa_ot", "hotpotqa_ibt")
 
 
 def module(architecture: str = "bert", **options: Any) -> AnswerModule:
