@@ -123,7 +123,7 @@ class GroupsDataModule(QuestionsDataModule):
         """By key, which subject each variant of an adversarial group should raise: `tomax` of LEI's files."""
         found: dict[str, Targets] = {}
         for source in self.train_groups:
-            for record in read_scored(source, skip_bad=self.skip_bad):
+            for record in read_scored(source):
                 if record.targets is not None:
                     found[record.group.key] = record.targets
                 elif record.group.advice_class == "adversarial":
@@ -131,7 +131,7 @@ class GroupsDataModule(QuestionsDataModule):
         return found
 
     def _read(self, sources: Iterable[str]) -> list[Group]:
-        return [group for source in sources for group in read_groups(source, skip_bad=self.skip_bad)]
+        return [group for source in sources for group in read_groups(source)]
 
     def _encoded(
         self,
@@ -141,7 +141,7 @@ class GroupsDataModule(QuestionsDataModule):
         read: Callable[[], list[Group]],
     ) -> GroupSet:
         """What `read` returns, as a table that sources and options name."""
-        options = {"skip_bad": self.skip_bad, "encoding": asdict(encoding)} | options
+        options = {"encoding": asdict(encoding)} | options
         encode = partial(encode_groups, tokenizer=self.tokenizer, encoding=encoding)
         return GroupSet(self.tables.get(sources, options, encode, read), self.tokenizer, encoding)
 

@@ -65,7 +65,6 @@ class QuestionsDataModule(TextDataModule):
             one length differ more in their share of unknown.
         limit_train_qa: Use the first N questions only; 0 uses all.
         limit_val_qa: Likewise for validation and test; predictions are of all.
-        skip_bad: Skip and count bad records instead of stopping at the first.
         cache: Folder of perturbed and tokenised data, made once a machine and found again by later runs. It
             may be deleted at any time. Empty: every process prepares all data in memory.
         **options: see TextDataModule.
@@ -88,7 +87,6 @@ class QuestionsDataModule(TextDataModule):
         qa_batches: Literal["similar_length", "random"] = "similar_length",
         limit_train_qa: NonNegativeInt = 0,
         limit_val_qa: NonNegativeInt = 0,
-        skip_bad: bool = False,
         cache: str = "cache/data",
         **options: Any,
     ) -> None:
@@ -98,7 +96,6 @@ class QuestionsDataModule(TextDataModule):
         self.qa_batch_size = qa_batch_size
         self.qa_batches: Literal["similar_length", "random"] = qa_batches
         self.limit_train_qa, self.limit_val_qa = limit_train_qa, limit_val_qa
-        self.skip_bad = skip_bad
         self.tables = Tables(cache, self.tokenizer)
 
     encoding: Encoding
@@ -148,12 +145,11 @@ class QuestionsDataModule(TextDataModule):
 
         @cache
         def read() -> list[QAExample]:
-            return list(islice(read_questions(source, skip_bad=self.skip_bad), limit or None))
+            return list(islice(read_questions(source), limit or None))
 
         tables = {}
         for variant in dict.fromkeys(variants):
-            options = {"limit": limit, "skip_bad": self.skip_bad, "encoding": asdict(self.encoding)}
-            options |= {"variant": variant}
+            options = {"limit": limit, "encoding": asdict(self.encoding), "variant": variant}
             encode = partial(encode_variant, variant, self.tokenizer, self.encoding)
 
             table = self.tables.get([source], options, encode, read)

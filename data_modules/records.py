@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from data_modules.schema import Group, QAExample, ScoredGroup
-from storage.errors import DataError
 from storage.files import atomic_text
-from storage.json_files import BadRecords, check, json_lines
+from storage.json_files import check, json_lines
 
 Record = TypeVar("Record")
 
@@ -27,32 +26,17 @@ def write_records(records: Iterable[Any], path: str | Path) -> int:
         return sum(1 for line in lines if file.write(line))
 
 
-def read_records(
-    kind: type[Record], rows: Iterable[tuple[str, Any]], source: str | Path, *, skip_bad: bool = False
-) -> Iterator[Record]:
-    """(place, row) -> records of a kind. DataError names the place and the field; `skip_bad=True` leaves
-    such rows out and warns how many."""
-    with BadRecords(source, skip_bad=skip_bad) as bad:
-        for where, row in rows:
-            try:
-                yield check(row, kind, where)
-            except DataError as error:
-                bad.reject(error)
+def read_questions(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
+    """(place, row) of a file of questions -> questions; DataError names the place and the field."""
+    yield from (check(row, QAExample, where) for where, row in rows)
 
 
-def read_questions(
-    rows: Iterable[tuple[str, Any]], source: str, *, skip_bad: bool = False
-) -> Iterator[QAExample]:
-    """The questions of a file of questions."""
-    yield from read_records(QAExample, rows, source, skip_bad=skip_bad)
-
-
-def read_groups(rows: Iterable[tuple[str, Any]], source: str, *, skip_bad: bool = False) -> Iterator[Group]:
+def read_groups(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[Group]:
     """The groups of a file of groups, or of groups with scores."""
-    groups = ((where, row.get("group", row) if isinstance(row, dict) else row) for where, row in rows)
-    yield from read_records(Group, groups, source, skip_bad=skip_bad)
+    for where, row in rows:
+        yield check(row.get("group", row) if isinstance(row, dict) else row, Group, where)
 
 
-def read_scored(path: str | Path, *, skip_bad: bool = False) -> Iterator[ScoredGroup]:
+def read_scored(path: str | Path) -> Iterator[ScoredGroup]:
     """The groups of a file with their scores."""
-    yield from read_records(ScoredGroup, json_lines(path), path, skip_bad=skip_bad)
+    yield from (record for _, record in json_lines(path, ScoredGroup))

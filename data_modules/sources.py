@@ -23,7 +23,7 @@ from data_modules.choices.benchmarks import LAYOUTS
 from data_modules.schema import ChoiceQuestion, Group, QAExample, ScoredGroup
 from storage.errors import DataError
 from storage.files import open_file
-from storage.json_files import BadRecords, json_lines, load_json
+from storage.json_files import json_lines, load_json
 
 _HEAD = 1 << 20
 """Bytes that are looked at before a file is read; its first record should fit."""
@@ -85,24 +85,21 @@ _EXPECTED: dict[Kind, str] = {
 }
 
 
-def read_questions(source: str | Path, *, skip_bad: bool = False) -> Iterator[QAExample]:
+def read_questions(source: str | Path) -> Iterator[QAExample]:
     """Questions about a text. DataError for a missing file, an unknown format, and another kind of data,
-    or none, and for an id that occurs twice in a variant; `skip_bad=True` leaves out questions with wrong
-    offsets or such ids and warns how many."""
+    or none, for a bad record, and for an id that occurs twice in a variant."""
     seen: set[int] = set()  # hashes: the ids themselves would take several times the memory
-    with BadRecords(source, skip_bad=skip_bad) as bad:
-        for example in _read(str(source), "questions", skip_bad=skip_bad):
-            key = hash((example.dataset, example.id, example.variant))
-            if key in seen:
-                bad.reject(DataError(f"{source}: the id {example.id!r} occurs twice; each needs its own"))
-                continue
-            seen.add(key)
-            yield example
+    for example in _read(str(source), "questions"):
+        key = hash((example.dataset, example.id, example.variant))
+        if key in seen:
+            raise DataError(f"{source}: the id {example.id!r} occurs twice; each needs its own")
+        seen.add(key)
+        yield example
 
 
-def read_groups(source: str | Path, *, skip_bad: bool = False) -> Iterator[Group]:
-    """Groups of four variants; DataError and `skip_bad` as for questions."""
-    for record in _read(str(source), "groups", skip_bad=skip_bad):
+def read_groups(source: str | Path) -> Iterator[Group]:
+    """Groups of four variants; DataError as for questions."""
+    for record in _read(str(source), "groups"):
         yield record.group if isinstance(record, ScoredGroup) else record
 
 

@@ -29,13 +29,11 @@ class VariantOptions:
         variants: which variants (default: os ts ts_r; of HotpotQA os os_r; of rows those that they hold);
             reworded, quoted and spaced keep the meaning.
         limit: use the first N originals, and their variants, only; 0 for all.
-        skip_bad: leave out inconsistent records and say how many there were.
     """
 
     data: list[Annotated[str, "SOURCE"]]
     variants: list[Variant] | None = None
     limit: Annotated[int, AtLeast(0)] = 0
-    skip_bad: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ def read_rows(options: VariantOptions) -> dict[Variant, list[QAExample]]:
     rows: dict[Variant, list[QAExample]] = {}
     source_of: dict[str, str] = {}
     for source in options.data:
-        questions = read_questions(source, skip_bad=options.skip_bad)
+        questions = read_questions(source)
         if options.limit and source.startswith(("hub:", "stories:")):  # which hold originals only
             questions = islice(questions, options.limit)
         for example in questions:

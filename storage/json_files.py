@@ -12,8 +12,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -142,28 +140,3 @@ def field(record: Any, name: str, kind: Any, where: str) -> Any:
     if not isinstance(record, Mapping) or name not in record:
         raise DataError(f"{where}: the field {name!r} is missing, found {record!r:.60}")
     return check({name: record[name]}, dict[str, kind], where)[name]
-
-
-@dataclass
-class BadRecords(AbstractContextManager["BadRecords"]):
-    """What to do with a bad record: raise it, or (`skip_bad=True`) count it and go on.
-
-    As a context, it warns how many there were and shows the first, also where a reader stops early.
-    """
-
-    source: str | Path
-    _: KW_ONLY
-    skip_bad: bool
-    count: int = 0
-    first: DataError | None = None
-
-    def reject(self, error: DataError) -> None:
-        """Raise the error, or count it."""
-        if not self.skip_bad:
-            raise error
-        self.count += 1
-        self.first = self.first or error
-
-    def __exit__(self, *error: object) -> None:
-        if self.count:
-            logger.warning("%s: skipped %d bad record(s); the first: %s", self.source, self.count, self.first)

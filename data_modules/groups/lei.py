@@ -24,7 +24,7 @@ from data_modules.schema import (
     UnderspecifiedQuestion,
 )
 from storage.errors import DataError
-from storage.json_files import BadRecords, check, load_json
+from storage.json_files import check, load_json
 
 Record = TypeVar("Record")
 GroupKey = tuple[tuple[str, str], str, str, str, AdviceClass, str]
@@ -68,49 +68,42 @@ class _Document(TypedDict):
     data: list[_Article]
 
 
-def read_scored(path: str | Path, *, skip_bad: bool = False) -> Iterator[ScoredGroup]:
+def read_scored(path: str | Path) -> Iterator[ScoredGroup]:
     """The groups with the scores and targets (LEI spec 3.5) that all their questions have. DataError names
-    the file, the place and the key; `skip_bad=True` leaves out such records and warns how many."""
+    the file, the place and the key."""
     paragraphs = (
         (f"{path}: data[{i}].paragraphs[{j}]", paragraph)
         for i, article in enumerate(load_json(path, _Document)["data"])
         for j, paragraph in enumerate(article["paragraphs"])
     )
-    return pair_halves(paragraphs, _half, path, skip_bad=skip_bad)
+    return pair_halves(paragraphs, _half)
 
 
 def pair_halves(
     records: Iterable[tuple[str, Record]],
     half_of: Callable[[str, Record], Half],
-    source: str | Path,
-    *,
-    skip_bad: bool,
 ) -> Iterator[ScoredGroup]:
     """(place, record) -> each group when its second half arrives; only halves without a partner are held. The
     two may carry different advice of one class: LEI draws it for each record, or mends a sentence in one
     order alone (spec 3.2, 3.6). DataError, as in `read_scored`, for records that do not pair too."""
     waiting: dict[GroupKey, tuple[str, Half]] = {}
     done: set[int] = set()  # hashes: a set of the keys themselves would double the memory of a large file
-    with BadRecords(source, skip_bad=skip_bad) as bad:
-        for where, record in records:
-            try:
-                half = half_of(where, record)
-                other_where, other = waiting.get(half.key, ("", None))
-                if hash(half.key) in done or (other and other.swapped == half.swapped):
-                    raise DataError(f"{where}: the same key and context order occur a second time")
-                if other is None:
-                    waiting[half.key] = where, half
-                    continue
-                done.add(hash(half.key))
-                del waiting[half.key]
-                if [q.question for q in other.questions] != [q.question for q in half.questions]:
-                    raise DataError(f"{other_where} and {where}: one key, but not the same question")
-                yield _group(*((other, half) if half.swapped else (half, other)))
-            except DataError as error:
-                bad.reject(error)
-        for where, half in waiting.values():
-            first, second = half.key[0] if half.swapped else half.key[0][::-1]
-            bad.reject(DataError(f"{where}: no record with the subjects in the order {first}, {second}"))
+    for where, record in records:
+        half = half_of(where, record)
+        other_where, other = waiting.get(half.key, ("", None))
+        if hash(half.key) in done or (other and other.swapped == half.swapped):
+            raise DataError(f"{where}: the same key and context order occur a second time")
+        if other is None:
+            waiting[half.key] = where, half
+            continue
+        done.add(hash(half.key))
+        del waiting[half.key]
+        if [q.question for q in other.questions] != [q.question for q in half.questions]:
+            raise DataError(f"{other_where} and {where}: one key, but not the same question")
+        yield _group(*((other, half) if half.swapped else (half, other)))
+    for where, half in waiting.values():
+        first, second = half.key[0] if half.swapped else half.key[0][::-1]
+        raise DataError(f"{where}: no record with the subjects in the order {first}, {second}")
 
 
 def _group(forward: Half, swapped: Half) -> ScoredGroup:

@@ -73,6 +73,6 @@ def gold_examples(groups: Iterable[Group]) -> Iterator[QAExample]:
             )
 
 
-def read_file(path: str | Path, *, skip_bad: bool = False) -> Iterator[QAExample]:
+def read_file(path: str | Path) -> Iterator[QAExample]:
     """The questions of a file of groups whose contexts decide; the other groups are left out."""
-    yield from gold_examples(read_groups(path, skip_bad=skip_bad))
+    yield from gold_examples(read_groups(path))

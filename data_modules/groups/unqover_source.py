@@ -61,11 +61,11 @@ class _Record(TypedDict):
     q1: _Question
 
 
-def read_scored(path: str | Path, *, skip_bad: bool = False) -> Iterator[ScoredGroup]:
+def read_scored(path: str | Path) -> Iterator[ScoredGroup]:
     """The groups, streamed, with their base scores where every `start` and `end` of a group is a number.
-    DataError names the file and the id; `skip_bad=True` leaves such records out and warns how many."""
+    DataError names the file and the id."""
     unnamed = 0
-    for record in pair_halves(_records(path), _half, path, skip_bad=skip_bad):
+    for record in pair_halves(_records(path), _half):
         unnamed += record.group.advice_id == UNNAMED
         yield record
     if unnamed:

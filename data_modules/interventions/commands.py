@@ -31,7 +31,6 @@ def perturb_file(
     output: Annotated[Path, "FILE"],
     sentences: Annotated[Path, "FILE"] | None = None,
     overwrite: bool = False,
-    skip_bad: bool = False,
 ) -> str:
     """Write questions with their stories truncated or their rationales deleted, and a summary beside them.
 
@@ -51,7 +50,6 @@ def perturb_file(
         output: file to write.
         sentences: of an _aug variant, JSON of a sentence by each question's id (default: our frames).
         overwrite: replace the output if it exists.
-        skip_bad: count bad records instead of stopping.
     """
     summary_file = output.with_name(output.name.removesuffix(".jsonl") + ".summary.json")
     refuse_existing(output, summary_file, overwrite=overwrite)
@@ -66,7 +64,7 @@ def perturb_file(
 
     def made() -> Iterator[QAExample]:
         kept = 0
-        examples = tqdm(read_questions(input, skip_bad=skip_bad), "perturbing", unit="q", disable=None)
+        examples = tqdm(read_questions(input), "perturbing", unit="q", disable=None)
         for _, found in variants_of(examples, [variant], given):
             result = found[variant]
             if isinstance(result, Rejected):
@@ -90,7 +88,6 @@ def count_questions(
     variants: list[Literal["os", "ts", "ts_r", "os_r"]] | None = None,
     output: Annotated[Path, "FILE"] | None = None,
     overwrite: bool = False,
-    skip_bad: bool = False,
 ) -> str:
     """Count the stories and questions of data sets in their variants (the faithfulness paper's Table 2).
 
@@ -103,7 +100,6 @@ def count_questions(
         variants: which (default: os ts ts_r; of HotpotQA os os_r).
         output: also write all counts as a long table (CSV), where the interval of a count is the count.
         overwrite: replace the output if it exists.
-        skip_bad: count bad records instead of stopping.
     """
     refuse_existing(output, overwrite=overwrite)
     lines = [["data", "variant", "stories", "questions", *(f"{kind} %" for kind in ANSWER_TYPES), "left out"]]
@@ -112,7 +108,7 @@ def count_questions(
     for argument in data:
         name, source = split_name(argument)
         name = name or Path(source).stem
-        for variant, (counts, rejected) in _counts(source, variants, skip_bad=skip_bad).items():
+        for variant, (counts, rejected) in _counts(source, variants).items():
             total = counts["questions"]
             report_rejected(total, rejected, variant, source)
             for measure in ("stories", "questions", *ANSWER_TYPES):
@@ -127,11 +123,11 @@ def count_questions(
 
 
 def _counts(
-    source: str, variants: Sequence[Variant] | None, *, skip_bad: bool
+    source: str, variants: Sequence[Variant] | None
 ) -> dict[Variant, tuple[Counter[str], Counter[str]]]:
     """Of each variant what is kept (distinct stories, questions, and these by the type of their original
     answer) and what is left out, by reason. Memory holds hashes of the stories."""
-    examples = read_questions(source, skip_bad=skip_bad)
+    examples = read_questions(source)
     first = next(examples)
     found: dict[Variant, tuple[Counter[str], Counter[str]]]
     found = {variant: (Counter(), Counter()) for variant in variants or usual_variants(first.dataset)}

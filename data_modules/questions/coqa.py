@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 from data_modules.questions.answer_spans import answer_span, answer_type
 from data_modules.schema import QAExample, Span, Turn
 from storage.errors import DataError
-from storage.json_files import BadRecords, check, load_json
+from storage.json_files import check, load_json
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class _HubStory(TypedDict):
     answers: _HubColumns | list[_HubAnswer]  # newer versions of the library keep lists of objects
 
 
-def read_file(path: str | Path, *, skip_bad: bool = False) -> Iterator[QAExample]:
+def read_file(path: str | Path) -> Iterator[QAExample]:
     """One example per turn of an official CoQA file, in the order of stories and turns.
 
     Its id is "STORY TURN", its domain the story's source, its history every earlier turn with the primary
@@ -74,39 +74,34 @@ def read_file(path: str | Path, *, skip_bad: bool = False) -> Iterator[QAExample
 
     Raises:
         DataError: names file, story and turn for a rationale outside its story or reversed, a question
-            without answer or the reverse. `skip_bad=True` leaves these out and warns how many. A wrong shape
-            is never skipped.
+            without answer or the reverse.
     """
-    with BadRecords(path, skip_bad=skip_bad) as bad:
-        for index, story in enumerate(load_json(path, _Document)["data"]):
-            yield from _examples(story, f"{path}: data[{index}] (story {story['id']})", bad)
+    for index, story in enumerate(load_json(path, _Document)["data"]):
+        yield from _examples(story, f"{path}: data[{index}] (story {story['id']})")
 
 
-def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, skip_bad: bool = False) -> Iterator[QAExample]:
+def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
     """(place, row) in the Hub's layout (source, story, questions [Q], answers {input_text [Q], answer_start
     [Q], answer_end [Q]}) -> examples. A story's id is the number of its row.
     """
     logger.warning("%s: CoQA from the Hub has one reference a question; scores are lower than usual", source)
-    with BadRecords(source, skip_bad=skip_bad) as bad:
-        for index, (where, row) in enumerate(rows):
-            hub = check(row, _HubStory, where)
-            answers: Any = hub["answers"]
-            if isinstance(answers, dict):
-                answers = [
-                    dict(zip(answers, one, strict=True)) for one in zip(*answers.values(), strict=True)
-                ]
-            story: Any = {"id": index, "source": hub["source"], "story": hub["story"]}
-            story["questions"] = [
-                {"input_text": text, "turn_id": n} for n, text in enumerate(hub["questions"], 1)
-            ]
-            story["answers"] = [
-                {**one, "turn_id": n, "span_start": one["answer_start"], "span_end": one["answer_end"]}
-                for n, one in enumerate(answers, 1)
-            ]
-            yield from _examples(story, where, bad)
+    for index, (where, row) in enumerate(rows):
+        hub = check(row, _HubStory, where)
+        answers: Any = hub["answers"]
+        if isinstance(answers, dict):
+            answers = [dict(zip(answers, one, strict=True)) for one in zip(*answers.values(), strict=True)]
+        story: Any = {"id": index, "source": hub["source"], "story": hub["story"]}
+        story["questions"] = [
+            {"input_text": text, "turn_id": n} for n, text in enumerate(hub["questions"], 1)
+        ]
+        story["answers"] = [
+            {**one, "turn_id": n, "span_start": one["answer_start"], "span_end": one["answer_end"]}
+            for n, one in enumerate(answers, 1)
+        ]
+        yield from _examples(story, where)
 
 
-def _examples(story: _Story, where: str, bad: BadRecords) -> Iterator[QAExample]:
+def _examples(story: _Story, where: str) -> Iterator[QAExample]:
     """The turns of one story."""
     text = story["story"]
     questions = {turn["turn_id"]: turn["input_text"] for turn in story["questions"]}
@@ -120,16 +115,14 @@ def _examples(story: _Story, where: str, bad: BadRecords) -> Iterator[QAExample]
         place = f"{where}: turn {number}"
         if number not in questions or number not in answers:
             lacks = "answer" if number in questions else "question"
-            bad.reject(DataError(f"{place} has no {lacks}; each needs both"))
-            continue
+            raise DataError(f"{place} has no {lacks}; each needs both")
         question, answer = questions[number], answers[number]["input_text"]
         earlier, history = history, (*history, Turn(question, answer))
         start, end = answers[number]["span_start"], answers[number]["span_end"]
         if (start, end) == (-1, -1):
             start = end = 0
         if not 0 <= start <= end <= len(text):
-            bad.reject(DataError(f"{place}: the rationale {start} to {end} is no part of its story"))
-            continue
+            raise DataError(f"{place}: the rationale {start} to {end} is no part of its story")
         why = text[start:end].strip()
         start = text.find(why, start)
         rationale = (Span(start, start + len(why), why),) if why else ()

@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 from data_modules.questions.answer_spans import answer_span, answer_type
 from data_modules.schema import QAExample, Span
 from storage.errors import DataError
-from storage.json_files import BadRecords, check
+from storage.json_files import check
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class _Question:
     story: str | None = None
 
 
-def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, skip_bad: bool = False) -> Iterator[QAExample]:
+def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
     """(place, record) of either layout -> one example per question; the domain is bridge or comparison.
 
     A supporting fact that names a sentence which its paragraph does not have is left out and counted. In a
@@ -70,32 +70,26 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, skip_bad: bool = 
     Raises:
         DataError: names source, place and id for a supporting sentence that its `story` does not hold, a
             title that is not among the paragraphs, a question without any supporting sentence left.
-            `skip_bad=True` leaves these out and warns how many. A wrong shape is never skipped.
     """
     left_out = 0
-    with BadRecords(source, skip_bad=skip_bad) as bad:
-        for place, row in rows:
-            record = check(row, _Question, place)
-            where = f"{place} (id {record.id})"
-            paragraphs, facts = _pairs(record.context), _pairs(record.supporting_facts)
-            try:
-                story, rationale, missed = _story(paragraphs, facts, record.story, where)
-            except DataError as error:
-                bad.reject(error)
-                continue
-            left_out += missed
-            kind = answer_type(record.answer, record.question)
-            yield QAExample(
-                str(record.id),
-                story,
-                record.question,
-                answer_span(record.answer, kind, story, rationale),
-                answer_type=kind,
-                rationale=rationale,
-                references=(record.answer,),
-                dataset="hotpotqa",
-                domain=record.type,
-            )
+    for place, row in rows:
+        record = check(row, _Question, place)
+        where = f"{place} (id {record.id})"
+        paragraphs, facts = _pairs(record.context), _pairs(record.supporting_facts)
+        story, rationale, missed = _story(paragraphs, facts, record.story, where)
+        left_out += missed
+        kind = answer_type(record.answer, record.question)
+        yield QAExample(
+            str(record.id),
+            story,
+            record.question,
+            answer_span(record.answer, kind, story, rationale),
+            answer_type=kind,
+            rationale=rationale,
+            references=(record.answer,),
+            dataset="hotpotqa",
+            domain=record.type,
+        )
     if left_out:
         logger.warning("%s: left out %d supporting fact(s) without such a sentence", source, left_out)
 

@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from data_modules.schema import QAExample, Span, TruthValue
 from storage.errors import DataError
-from storage.json_files import BadRecords, check, load_json
+from storage.json_files import check, load_json
 
 
 class _Answer(TypedDict):
@@ -55,50 +55,44 @@ class _Row(TypedDict):
     answers: _Columns
 
 
-def read_file(path: str | Path, *, skip_bad: bool = False) -> Iterator[QAExample]:
+def read_file(path: str | Path) -> Iterator[QAExample]:
     """One example per question of a SQuAD-format JSON file, in its order.
 
     Raises:
         DataError: names file, place and question id for an offset that does not cut its answer, or an
-            `is_impossible` that the answers contradict. `skip_bad=True` leaves such questions out and warns
-            how many. A wrong shape is never skipped.
+            `is_impossible` that the answers contradict.
     """
-    with BadRecords(path, skip_bad=skip_bad) as bad:
-        for i, article in enumerate(load_json(path, _Document)["data"]):
-            for j, paragraph in enumerate(article["paragraphs"]):
-                for k, qa in enumerate(paragraph["qas"]):
-                    where = f"{path}: data[{i}].paragraphs[{j}].qas[{k}] (id {qa['id']})"
-                    answers = qa.get("answers", [])
-                    impossible = str(qa.get("is_impossible", not answers)).lower() == "true"
-                    if impossible == bool(answers):
-                        found = f"is_impossible is {impossible}, but 'answers' holds {len(answers)}"
-                        bad.reject(DataError(f"{where}: {found}"))
-                        continue
-                    pairs = [(answer["answer_start"], answer["text"]) for answer in answers]
-                    yield from _example(qa["id"], paragraph["context"], qa["question"], pairs, where, bad)
+    for i, article in enumerate(load_json(path, _Document)["data"]):
+        for j, paragraph in enumerate(article["paragraphs"]):
+            for k, qa in enumerate(paragraph["qas"]):
+                where = f"{path}: data[{i}].paragraphs[{j}].qas[{k}] (id {qa['id']})"
+                answers = qa.get("answers", [])
+                impossible = str(qa.get("is_impossible", not answers)).lower() == "true"
+                if impossible == bool(answers):
+                    found = f"is_impossible is {impossible}, but 'answers' holds {len(answers)}"
+                    raise DataError(f"{where}: {found}")
+                pairs = [(answer["answer_start"], answer["text"]) for answer in answers]
+                yield _example(qa["id"], paragraph["context"], qa["question"], pairs, where)
 
 
-def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, skip_bad: bool = False) -> Iterator[QAExample]:
+def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
     """(place, row) in the Hub's layout (id, context, question, answers {text [A], answer_start [A]}) ->
     examples; DataError as for files."""
-    with BadRecords(source, skip_bad=skip_bad) as bad:
-        for place, value in rows:
-            row = check(value, _Row, place)
-            starts, texts = row["answers"]["answer_start"], row["answers"]["text"]
-            if len(starts) != len(texts):
-                raise DataError(f"{place}: {len(texts)} answer texts but {len(starts)} offsets")
-            pairs = list(zip(starts, texts, strict=True))
-            where = f"{place} (id {row['id']})"
-            yield from _example(row["id"], row["context"], row["question"], pairs, where, bad)
+    for place, value in rows:
+        row = check(value, _Row, place)
+        starts, texts = row["answers"]["answer_start"], row["answers"]["text"]
+        if len(starts) != len(texts):
+            raise DataError(f"{place}: {len(texts)} answer texts but {len(starts)} offsets")
+        pairs = list(zip(starts, texts, strict=True))
+        yield _example(row["id"], row["context"], row["question"], pairs, f"{place} (id {row['id']})")
 
 
 def _example(
-    name: str | int, context: str, question: str, pairs: list[tuple[int, str]], where: str, bad: BadRecords
-) -> Iterator[QAExample]:
-    """One question with the (start, text) of its answers; none where these are not there."""
+    name: str | int, context: str, question: str, pairs: list[tuple[int, str]], where: str
+) -> QAExample:
+    """One question with the (start, text) of its answers."""
     for start, text in pairs:
         if not text or start < 0 or not context.startswith(text, start):
-            bad.reject(DataError(f"{where}: answer {text!r} does not stand at offset {start}"))
-            return
+            raise DataError(f"{where}: answer {text!r} does not stand at offset {start}")
     spans = dict.fromkeys(Span(start, start + len(text), text) for start, text in pairs)
-    yield QAExample(str(name), context, question, tuple(spans), dataset="squad")
+    return QAExample(str(name), context, question, tuple(spans), dataset="squad")

@@ -29,7 +29,7 @@ def example(
     checkpoint: list[Named],
     words: tuple[str, str] = ("0", "1"),
     limit: Count | None = None,
-    skip_bad: bool = False,
+    all_rows: bool = False,
     shuffle: bool = True,
     threshold: float = 0.5,
     options: Options = Options(prompt="short"),
@@ -60,7 +60,7 @@ def test_defaults_are_those_of_the_signature() -> None:
         "checkpoint": ["b"],
         "words": ("0", "1"),
         "limit": None,
-        "skip_bad": False,
+        "all_rows": False,
         "shuffle": True,
         "threshold": 0.5,
         "options": Options(prompt="short"),
@@ -69,7 +69,7 @@ def test_defaults_are_those_of_the_signature() -> None:
 
 def test_values_have_the_types_of_the_signature() -> None:
     found = parsed(
-        *("a", "b", "--checkpoint", "n=c", "d", "--words", "no", "yes", "--limit", "3", "--skip-bad"),
+        *("a", "b", "--checkpoint", "n=c", "d", "--words", "no", "yes", "--limit", "3", "--all-rows"),
         *("--no-shuffle", "--threshold", "1e-1", "--device", "cpu", "--prompt", "plain"),
     )
     assert found == {
@@ -77,7 +77,7 @@ def test_values_have_the_types_of_the_signature() -> None:
         "checkpoint": ["n=c", "d"],
         "words": ("no", "yes"),
         "limit": 3,
-        "skip_bad": True,
+        "all_rows": True,
         "shuffle": False,
         "threshold": 0.1,
         "options": Options(device="cpu"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
 from storage.errors import DataError
-from storage.json_files import BadRecords, json_lines, load_json, stream_object
+from storage.json_files import json_lines, load_json, stream_object
 
 LEAVES = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False)
 VALUES = st.recursive(
@@ -103,12 +103,3 @@ def test_the_type_is_the_check(tmp_path: Path, change: dict[str, Any], field: st
     with pytest.raises(DataError, match=rf"^{path}, line 3: the field '{field}'") as caught:
         next(rows)
     assert "\n" not in str(caught.value)
-
-
-def test_skipped_records_are_counted_and_the_first_is_shown(caplog: pytest.LogCaptureFixture) -> None:
-    with BadRecords("file", skip_bad=True) as bad:
-        for name in ("one", "two"):
-            bad.reject(DataError(name))
-    assert "file: skipped 2 bad record(s); the first: one" in caplog.text
-    with pytest.raises(DataError, match="one"):
-        BadRecords("file", skip_bad=False).reject(DataError("one"))

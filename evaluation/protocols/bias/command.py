@@ -30,7 +30,6 @@ def evaluate(
     predictions: list[Annotated[str, "[NAME=]FILE"]] | None = None,
     data: list[Annotated[str, "[NAME=]SOURCE"]] | None = None,
     limit: Annotated[int, AtLeast(0)] = 0,
-    skip_bad: bool = False,
     clusters: list[Annotated[str, "FILE"]] | None = None,
     planted_seed: int | None = None,
     asking: Asking = Asking(prompt="unifiedqa"),  # noqa: B008  frozen
@@ -46,7 +45,6 @@ def evaluate(
             answered too, for accuracy.
         limit: with --checkpoint: at most N groups of each class in a data set, evenly spread, and their
             questions without advice; 0 for all.
-        skip_bad: leave out inconsistent records and say how many there were.
         clusters: lists of subjects with their clusters, as UnQover's `[subj] female | Mary`; adds gamma and
             eta of one cluster against the others, also by attribute (UnQover's gender table). By default
             the clusters that the ids of UnQover's predictions name.
@@ -69,11 +67,11 @@ def evaluate(
     sets: dict[str, list[Group]] = {}
     about: dict[str, Any] = {}
     if predictions:
-        read = {name: groups.read_predictions(Path(path), skip_bad=skip_bad) for name, path in named.items()}
+        read = {name: groups.read_predictions(Path(path)) for name, path in named.items()}
         frame = pd.concat(read, names=["checkpoint"]).reset_index("checkpoint")
     else:
         for name, source in named_sources(data or [], "--data").items():
-            found = list(read_groups(source, skip_bad=skip_bad))
+            found = list(read_groups(source))
             sets[name] = with_unadvised(spread(found, limit) if limit else found)
         frame = groups.group_frame(groups.group_row(group, name) for name in sets for group in sets[name])
     if clusters:

@@ -108,7 +108,7 @@ def names_subject(text: str, name: str, other: str) -> bool:
     return name in (text.replace(other, "|") if name in other else text)
 
 
-def read_predictions(path: Path, *, skip_bad: bool = False) -> DataFrame:
+def read_predictions(path: Path) -> DataFrame:
     """The scored groups of a file in UnQover's or LEI's layout; with `clusters` of the subjects and `answers`
     where it has some.
 
@@ -126,7 +126,7 @@ def read_predictions(path: Path, *, skip_bad: bool = False) -> DataFrame:
     else:
         raise DataError(f"{path}: looks like {name}; needed are predictions in UnQover's or LEI's layout")
     rows, probability_NVSE = list[dict[str, Any]](), list[Any]()
-    for record in read_scored(path, skip_bad=skip_bad):
+    for record in read_scored(path):
         probability_VSE = np.array(record.base_scores or np.nan)
         if not ((probability_VSE >= 0) & (probability_VSE <= 1.001)).all():  # just above 1 is rounding
             raise DataError(

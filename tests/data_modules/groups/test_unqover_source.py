@@ -84,7 +84,6 @@ def test_four_records_that_are_no_group_name_the_id(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=names) as caught:
             list(read_groups(path))
         assert "changed.json: id 'None|None|ada|carl" in str(caught.value)
-        assert len(list(read_groups(path, skip_bad=True))) == 11
 
 
 ADVICE = ("gender is no ground.", "jobs are open to all.", "a name says nothing.")

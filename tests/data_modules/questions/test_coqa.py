@@ -88,15 +88,13 @@ def test_references_are_the_primary_answer_and_the_additional_ones_in_order(read
     ]
 
 
-def test_bad_turns_are_named_and_can_be_skipped(read: Read, caplog: pytest.LogCaptureFixture) -> None:
-    content = document(questions=story()["questions"][:-1])
+def test_bad_turns_are_named(read: Read) -> None:
+    with pytest.raises(DataError, match="turn 7 has no question"):
+        read(document(questions=story()["questions"][:-1]))
+    content = document()
     content["data"][0]["answers"][1] |= {"span_start": 9, "span_end": 5}
     with pytest.raises(DataError, match=r"f.json: data\[0\] \(story s\): turn 2: .* 9"):
         read(content)
-    kept = read(content, skip_bad=True)
-    assert [example.id for example in kept] == ["s 1", "s 3", "s 4", "s 5", "s 6"]
-    assert len(kept[1].history) == 2  # a turn that is left out was asked all the same
-    assert "skipped 2 bad record(s)" in caplog.text
     with pytest.raises(DataError, match="the id 's 1' occurs twice"):
         read({"data": [story(), story()]})
 

@@ -64,8 +64,6 @@ def test_a_story_of_the_file_is_read_as_it_is() -> None:
     assert made.context == STORY
     with pytest.raises(DataError, match=r"\(id q\): the supporting sentence 'She lived in Torp.' is not in"):
         read(question(story="Ulla Mill stands on the Varr."))
-    kept = read(question(story="Nothing."), question(_id="r"), skip_bad=True)
-    assert [one.id for one in kept] == ["r"]
 
 
 def test_a_repeated_sentence_keeps_its_own_place() -> None:
@@ -103,21 +101,15 @@ def test_facts_without_a_sentence_are_left_out_and_counted_once(caplog: pytest.L
 
 
 @pytest.mark.parametrize(
-    ("bad", "message"),
+    ("fact", "message"),
     [
-        ([question(supporting_facts=[["Nobody", 0]])], r"f: \[0\] \(id q\): .* title 'Nobody' is not among"),
-        ([question(supporting_facts=[["Ulla", 9]])], "no supporting fact is left"),
+        (["Nobody", 0], r"f: \[0\] \(id q\): .* title 'Nobody' is not among"),
+        (["Ulla", 9], "no supporting fact is left"),
     ],
 )
-def test_bad_questions_are_named_and_can_be_skipped(
-    caplog: pytest.LogCaptureFixture, bad: list[Any], message: str
-) -> None:
+def test_bad_questions_are_named(fact: list[Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
-        read(*bad)
-    kept = read(*bad, question(_id="good"), skip_bad=True)
-    assert [example.id for example in kept][-1:] == ["good"]
-    assert len(kept) == len(bad)
-    assert "skipped 1 bad record" in caplog.text
+        read(question(supporting_facts=[fact]))
 
 
 def test_the_hubs_rows_are_the_same_examples() -> None:
