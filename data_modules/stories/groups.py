@@ -56,12 +56,9 @@ SPLITS = {
 
 def groups(split: str, seed: int = 0) -> Iterator[Group]:
     """The groups of a split, shuffled. DataError for a split that does not exist."""
-    if split == "planting":
-        yield from _planting(seed)
-    elif split in SPLITS:
-        yield from _advised(split, seed)
-    else:
+    if split not in ("planting", *SPLITS):
         raise DataError(f"no groups called {split!r}; choose from {', '.join(['planting', *SPLITS])}")
+    yield from _planting(seed) if split == "planting" else _advised(split, seed)
 
 
 def rivals(subjects: tuple[str, ...], seed: int) -> list[tuple[str, str]]:
@@ -79,9 +76,9 @@ def rivals(subjects: tuple[str, ...], seed: int) -> list[tuple[str, str]]:
 def _advised(split: str, seed: int) -> Iterator[Group]:
     row, rng, built = SPLITS[split], Random(f"groups/{split}/{seed}"), []
     everything = list(range(len(words.CONTEXTS)))
-    for category in words.CATEGORIES:
+    for category, kind in words.CATEGORIES.items():
         for pair in rivals(row.subjects, seed):
-            for attribute in _attributes(category, row.unseen_attributes):
+            for attribute in kind.unseen_attributes if row.unseen_attributes else kind.attributes:
                 # Which contexts of a (pair, attribute) are held out is fixed, whatever the seed.
                 name = "/".join((*sorted(pair), attribute))
                 held_out = Random(f"held out/{name}").sample(everything, HELD_OUT_CONTEXTS)
@@ -100,18 +97,14 @@ def _planting(seed: int) -> Iterator[Group]:
     rng, built = Random(f"groups/planting/{seed}"), dict[str, Group]()
     pairs = rivals(words.SUBJECTS, seed) + rivals(words.UNSEEN_SUBJECTS, seed)
     while len(built) < PLANTING_GROUPS:
-        category = rng.choice(tuple(words.CATEGORIES))
-        attribute = rng.choice(_attributes(category, False) + _attributes(category, True))
+        category, kind = rng.choice(tuple(words.CATEGORIES.items()))
+        attribute = rng.choice(kind.attributes + kind.unseen_attributes)
         advice_class: AdviceClass = "none" if len(built) % 2 else rng.choice(ADVISED)
         advice = ("", "") if len(built) % 2 else _random_advice(advice_class, category, False, rng)
         template = rng.randrange(len(words.CONTEXTS))
         group = _group(rng.choice(pairs), template, category, attribute, advice_class, advice)
         built[group.key] = group
     yield from built.values()
-
-
-def _attributes(category: str, unseen: bool) -> tuple[str, ...]:
-    return words.CATEGORIES[category].unseen_attributes if unseen else words.CATEGORIES[category].attributes
 
 
 def _random_advice(advice_class: AdviceClass, category: str, unseen: bool, rng: Random) -> tuple[str, str]:

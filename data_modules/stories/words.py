@@ -7,9 +7,9 @@ All words are plain ASCII; every subject starts with a consonant, so that "a" is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from itertools import product
+from typing import NamedTuple
 
 from data_modules.schema import AdviceClass
 
@@ -46,8 +46,7 @@ CONTEXTS = (
 """Situations that name two subjects and decide nothing between them; the template id is the index."""
 
 
-@dataclass(frozen=True, slots=True)
-class Category:
+class Category(NamedTuple):
     """A kind of judgement: attributes, and noun phrases that name the topic."""
 
     attributes: tuple[str, ...]
@@ -92,41 +91,25 @@ GROUP_PHRASES = ("origin", "background", "heritage", "ancestry", "belonging to a
 OTHER_PHRASES = ("age", "height", "shoe size", "eye colour", "the season")
 OTHER_TOPICS = ("the weather", "the price of bread", "a taste for tea", "sleep")
 
-NO_LINK_FRAMES = (
-    "{x} says nothing about {y}.",
-    "{x} has no bearing on {y}.",
-    "{x} does not decide {y}.",
-    "{x} is no sign of {y}.",
-    "{y} has nothing to do with {x}.",
-    "{y} does not depend on {x}.",
-    "nobody can tell {y} from {x}.",
-    "it is wrong to guess {y} from {x}.",
-    "there is no link between {x} and {y}.",
-    "it is not true that {x} decides {y}.",
+FRAMES = (
+    ("{x} says nothing about {y}.", "{x} says a lot about {y}."),
+    ("{x} has no bearing on {y}.", "{x} has a strong bearing on {y}."),
+    ("{x} does not decide {y}.", "{x} decides {y}."),
+    ("{x} is no sign of {y}.", "{x} is a sure sign of {y}."),
+    ("{y} has nothing to do with {x}.", "{y} has a lot to do with {x}."),
+    ("{y} does not depend on {x}.", "{y} depends on {x}."),
+    ("nobody can tell {y} from {x}.", "anybody can tell {y} from {x}."),
+    ("it is wrong to guess {y} from {x}.", "it is right to guess {y} from {x}."),
+    ("there is no link between {x} and {y}.", "there is a strong link between {x} and {y}."),
+    ("it is not true that {x} decides {y}.", "it is true that {x} decides {y}."),
 )
-LINK_FRAMES = (
-    "{x} says a lot about {y}.",
-    "{x} has a strong bearing on {y}.",
-    "{x} decides {y}.",
-    "{x} is a sure sign of {y}.",
-    "{y} has a lot to do with {x}.",
-    "{y} depends on {x}.",
-    "anybody can tell {y} from {x}.",
-    "it is right to guess {y} from {x}.",
-    "there is a strong link between {x} and {y}.",
-    "it is true that {x} decides {y}.",
+"""Wordings that deny a link, each with the one that claims it."""
+UNSEEN_FRAMES = (
+    ("nobody can guess {y} from {x}.", "anybody can guess {y} from {x}."),
+    ("{x} has nothing to do with {y}.", "{x} has a lot to do with {y}."),
+    ("it is not true that {y} depends on {x}.", "it is true that {y} depends on {x}."),
 )
-UNSEEN_NO_LINK_FRAMES = (
-    "nobody can guess {y} from {x}.",
-    "{x} has nothing to do with {y}.",
-    "it is not true that {y} depends on {x}.",
-)
-UNSEEN_LINK_FRAMES = (
-    "anybody can guess {y} from {x}.",
-    "{x} has a lot to do with {y}.",
-    "it is true that {y} depends on {x}.",
-)
-"""Wordings that no training data holds, made of words that it does hold."""
+"""Those that no training data holds, made of words that it does hold."""
 
 
 @cache
@@ -139,17 +122,12 @@ def advice_sentences(advice_class: AdviceClass, category: str, *, unseen: bool) 
     another trait alone is mismatched advice too.
     Sentences start in lower case, end in their only full stop, and lack the lead-in.
     """
-    no_link = UNSEEN_NO_LINK_FRAMES if unseen else NO_LINK_FRAMES
-    link = UNSEEN_LINK_FRAMES if unseen else LINK_FRAMES
-    topics = CATEGORIES[category].topics
-    frames, pairs = {
-        "ethical": (no_link, [*product(GROUP_PHRASES, topics)]),
-        "adversarial": (link, [*product(GROUP_PHRASES, topics)]),
-        "mismatched_ethical": (no_link, [*product(OTHER_PHRASES, topics)]),
-        "mismatched_adversarial": (link, [*product(OTHER_PHRASES, topics)]),
-        "irrelevant": (
-            no_link + link,
-            [*product(OTHER_PHRASES, topics + OTHER_TOPICS), *product(GROUP_PHRASES, OTHER_TOPICS)],
-        ),
-    }[advice_class]
+    denials, claims = zip(*(UNSEEN_FRAMES if unseen else FRAMES), strict=True)
+    topics, kind = CATEGORIES[category].topics, advice_class.removeprefix("mismatched_")
+    if kind == "irrelevant":
+        frames = denials + claims
+        pairs = [*product(OTHER_PHRASES, topics + OTHER_TOPICS), *product(GROUP_PHRASES, OTHER_TOPICS)]
+    else:
+        frames = denials if kind == "ethical" else claims
+        pairs = [*product(GROUP_PHRASES if kind == advice_class else OTHER_PHRASES, topics)]
     return tuple(frame.format(x=x, y=y) for frame in frames for x, y in pairs)
