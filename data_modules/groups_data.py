@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import Any, Literal
 
@@ -14,7 +13,6 @@ from jsonargparse.typing import NonNegativeInt, PositiveInt
 from data_modules.batching.data_module import EvalSet, TrainSet, by_stage
 from data_modules.batching.group_set import GroupSet
 from data_modules.batching.samplers import BatchIndex, group_batches
-from data_modules.encoding.groups import encode_groups
 from data_modules.encoding.tables import process_rank
 from data_modules.encoding.windows import Encoding
 from data_modules.groups.advice import by_class, spread, unadvised, with_unadvised
@@ -40,7 +38,6 @@ class GroupsDataModule(QuestionsDataModule):
         anchor_unadvised: With `as_written`: share of the training groups that carry no advice, which keeps
             what the model says without any. They ask what the training sources do, and count in
             `limit_train_groups`.
-        watch_unadvised: Evaluate every set of groups without its advice too, as class `none`.
         groups_per_class: A training batch holds so many groups for each class of advice there is, the classes
             spread evenly over the batches; an epoch takes every group once.
         qa_every: Every how many batches questions take part.
@@ -62,7 +59,6 @@ class GroupsDataModule(QuestionsDataModule):
         train_advice: Literal["as_written", "random"] = "as_written",
         random_advice_copies: PositiveInt = 4,
         anchor_unadvised: float = 0.0,
-        watch_unadvised: bool = True,
         groups_per_class: PositiveInt = 3,
         qa_every: PositiveInt = 1,
         limit_train_groups: NonNegativeInt = 0,
@@ -75,7 +71,7 @@ class GroupsDataModule(QuestionsDataModule):
             raise DataError(f"data.anchor_unadvised: a share below 1, of use with as_written only; {found}")
         self.train_groups = train_groups or []
         self.group_sources = by_stage(val_groups, test_groups, predict_groups)
-        self.train_advice, self.watch_unadvised = train_advice, watch_unadvised
+        self.train_advice = train_advice
         self.random_advice_copies, self.anchor_unadvised = random_advice_copies, anchor_unadvised
         self.groups_per_class, self.qa_every = groups_per_class, qa_every
         self.limit_train_groups, self.limit_val_groups = limit_train_groups, limit_val_groups
@@ -91,33 +87,27 @@ class GroupsDataModule(QuestionsDataModule):
         """Groups, and questions beside them."""
         train_set = super().make_train_set()
         if self.train_groups:
-            options = {"limit": self.limit_train_groups, "advice": self.train_advice, "seed": self.seed}
-            options |= {"copies": self.random_advice_copies, "anchor": self.anchor_unadvised}
-            train_set.groups = self._encoded(self.train_groups, options, self.encoding, self._to_train_on)
+            train_set.groups = GroupSet(self._to_train_on(), self.tokenizer, self.encoding)
         return train_set
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
-        """Sets of questions, then of groups."""
+        """Sets of questions, then of groups, each with its advice and without."""
         sets = super().make_eval_sets(stage)
         limit = 0 if stage == "predict" else self.limit_val_groups
         for name, source in self.group_sources[stage].items():
-            sets.append(EvalSet(name, self._eval_groups(source, limit)))
+            groups = self._read([source])
+            groups = with_unadvised(spread(groups, limit) if limit else groups)
+            sets.append(EvalSet(name, GroupSet(groups, self.tokenizer, self.encoding)))
         return sets
 
     def without_advice(self, encoding: Encoding, *, everything: bool) -> GroupSet:
         """What is trained on, each group once and without its advice; with `everything` also all that the
         training sources hold of its subject pairs and attributes, whatever `limit_train_groups` left."""
         trained = self.train_set.groups.groups
-        options = {"limit": self.limit_train_groups, "seed": self.seed, "everything": everything}
-        options |= {"anchor": self.anchor_unadvised}
-
-        def read() -> list[Group]:
-            cells = {(group.subjects, group.category, group.attribute) for group in trained}
-            more = self._read(self.train_groups) if everything else ()
-            alike = [g for g in more if (g.subjects, g.category, g.attribute) in cells]
-            return unadvised([*trained, *alike])
-
-        return self._encoded(self.train_groups, options, encoding, read)
+        cells = {(group.subjects, group.category, group.attribute) for group in trained}
+        more = self._read(self.train_groups) if everything else ()
+        alike = [g for g in more if (g.subjects, g.category, g.attribute) in cells]
+        return GroupSet(unadvised([*trained, *alike]), self.tokenizer, encoding)
 
     def written_targets(self) -> dict[str, Targets]:
         """By key, which subject each variant of an adversarial group should raise: `tomax` of LEI's files."""
@@ -132,27 +122,6 @@ class GroupsDataModule(QuestionsDataModule):
 
     def _read(self, sources: Iterable[str]) -> list[Group]:
         return [group for source in sources for group in read_groups(source)]
-
-    def _encoded(
-        self,
-        sources: Sequence[str],
-        options: dict[str, Any],
-        encoding: Encoding,
-        read: Callable[[], list[Group]],
-    ) -> GroupSet:
-        """What `read` returns, as a table that sources and options name."""
-        options = {"encoding": asdict(encoding)} | options
-        encode = partial(encode_groups, tokenizer=self.tokenizer, encoding=encoding)
-        return GroupSet(self.tables.get(sources, options, encode, read), self.tokenizer, encoding)
-
-    def _eval_groups(self, source: str, limit: int) -> GroupSet:
-        def read() -> list[Group]:
-            groups = self._read([source])
-            groups = spread(groups, limit) if limit else groups
-            return with_unadvised(groups) if self.watch_unadvised else groups
-
-        options = {"limit": limit, "unadvised": self.watch_unadvised}
-        return self._encoded([source], options, self.encoding, read)
 
     def _to_train_on(self) -> list[Group]:
         """As many groups as are asked for, with the advice that is."""

@@ -151,8 +151,7 @@ class QuestionsDataModule(TextDataModule):
         for variant in dict.fromkeys(variants):
             options = {"limit": limit, "encoding": asdict(self.encoding), "variant": variant}
             encode = partial(encode_variant, variant, self.tokenizer, self.encoding)
-
-            table = self.tables.get([source], options, encode, read)
+            table = self.tables.get(source, options, encode, read)
             found = table.data.column("id")  # which first windows have
             reasons = table.data.column("rejected").drop_null().value_counts().to_pylist()
             rejected = Counter({reason["values"]: reason["counts"] for reason in reasons})

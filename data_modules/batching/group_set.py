@@ -1,24 +1,22 @@
 """Groups, tokenised, as batches of whole groups or of rows of any groups.
 
 Shape letters: N groups, V variants (4), S subjects (2), E the two boundaries (start, end), B groups or rows
-of a batch, R all rows, M the tokens of several rows, T tokens, X names.
+of a batch, R all rows, T tokens, X names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
-import datasets
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from data_modules.batching.sets import PAD_TO, GroupBatch, Inputs, numbers, padded, sorted_batches
-from data_modules.encoding.groups import RECORD, encode_groups
-from data_modules.encoding.tables import flat, in_memory, list_lengths
+from data_modules.batching.sets import PAD_TO, GroupBatch, Inputs, pad_rows, sorted_batches
+from data_modules.encoding.groups import encode_groups
 from data_modules.encoding.windows import Encoding
 from data_modules.schema import ADVICE_CLASSES, Group
 
@@ -39,25 +37,18 @@ class GroupIds(NamedTuple):
 
 
 class GroupSet(Dataset):
-    """Groups, tokenised: records, or their table."""
+    """Groups, tokenised."""
 
     family = "bias"  # in the keys of metrics
 
-    def __init__(self, data: Sequence[Group] | datasets.Dataset, tokenizer: Any, encoding: Encoding) -> None:
-        if not isinstance(data, datasets.Dataset):
-            data = in_memory(data, partial(encode_groups, tokenizer=tokenizer, encoding=encoding))
-        self.table, self.tokenizer, self.encoding = data, tokenizer, encoding
-        self.lengths = list_lengths(data.data, "input_ids")
+    def __init__(self, groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -> None:
+        self.groups, self.tokenizer, self.encoding = groups, tokenizer, encoding
+        self.encoded = encode_groups(groups, tokenizer, encoding)
+        self.lengths = np.array([len(row.input_ids_T) for row in self.encoded], np.int64)
         """Tokens of every row, (R,); row 4 n + v is variant v of group n."""
 
     def __len__(self) -> int:
-        return len(self.table) // 4
-
-    @cached_property
-    def groups(self) -> list[Group]:
-        """The records."""
-        found = self.table.data.column("group").drop_null().to_pylist()
-        return [RECORD.validate_json(group) for group in found]
+        return len(self.groups)
 
     @cached_property
     def ids(self) -> GroupIds:
@@ -84,12 +75,10 @@ class GroupSet(Dataset):
 
     def rows(self, index: np.ndarray, multiple: int) -> tuple[Inputs, Tensor, Tensor]:
         """Some rows, padded to a multiple: inputs and context, each (B, T), and candidates (B, 1, S, 2)."""
-        table = self.table[index]
-        columns_M = flat(table, "input_ids"), flat(table, "token_type_ids"), self.lengths[index]
-        context_M = flat(table, "is_context")
-        inputs, shift_B, masks = padded(self.tokenizer, *columns_M, multiple=multiple, context=context_M)
-        candidate_BSE = numbers(table, "candidate").view(len(index), -1, 2) + shift_B.view(-1, 1, 1)
-        return inputs, masks["context"], candidate_BSE.unsqueeze(1)
+        rows = [self.encoded[i] for i in index]
+        inputs, context_BT, shift_B = pad_rows(rows, self.tokenizer, multiple)
+        candidate_BSE = torch.tensor([row.spans for row in rows]) + shift_B.view(-1, 1, 1)
+        return inputs, context_BT, candidate_BSE.unsqueeze(1)
 
     def batches(self, rows_per_batch: int) -> list[list[int]]:
         """Every group once, similar lengths together; a group is four rows."""

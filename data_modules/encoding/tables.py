@@ -9,7 +9,6 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
 
 import datasets
 import numpy as np
@@ -44,22 +43,18 @@ class Tables:
         self._digest = cache(source_digest)  # several tables are made of one source
 
     def get(
-        self,
-        sources: Sequence[str],
-        options: Mapping[str, Any],
-        encode: Encode,
-        read: Callable[[], Sequence[Any]],
+        self, source: str, options: Mapping[str, Any], encode: Encode, read: Callable[[], Sequence[Any]]
     ) -> datasets.Dataset:
-        """The table of some sources. One process of a machine makes it, the others wait for it.
+        """The table of a source. One process of a machine makes it, the others wait for it.
 
         Args:
-            sources, options: what it follows from, besides the tokenizer and this code; options as JSON.
+            source, options: what it follows from, besides the tokenizer and this code; options as JSON.
             encode, read: only asked where there is no table yet.
         """
         if not self.folder:
             return in_memory(read(), encode)
-        content = [[source, self._digest(source)] for source in sources]
-        key = hashlib.sha256(json.dumps([content, options, self.code], sort_keys=True).encode()).hexdigest()
+        content = [source, self._digest(source), options, self.code]
+        key = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         path = Path(self.folder, key[:32])
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_suffix(".lock")):
@@ -97,11 +92,10 @@ def code_digest() -> str:
 
 def source_digest(source: str) -> str:
     """What tells two states of a source apart: the content of a file, or of all files of a folder; of a
-    dataset of the Hub, the library's own fingerprint. Of embedded data, whose code is in every key, that of
-    the files that its options name. DataError where nothing is."""
-    if source.startswith(("stories:", "domains:")):
-        named = (part for _, value in parse_qsl(source.partition("?")[2]) for part in value.split(","))
-        return "".join(content_digest(Path(part)) for part in named if Path(part).is_file())
+    dataset of the Hub, the library's own fingerprint; of embedded data, whose code is in every key, none.
+    DataError where nothing is."""
+    if source.startswith("stories:"):
+        return ""
     if source.startswith("hub:"):
         from data_modules.sources import table_rows
 
@@ -109,7 +103,7 @@ def source_digest(source: str) -> str:
     path, (folder, colon, _) = Path(source), source.rpartition(":")
     path = Path(folder) if colon and not path.exists() else path  # FOLDER:SPLIT
     if not path.exists():
-        raise DataError(f"{source}: no such file (other sources begin with hub:, stories: or domains:)")
+        raise DataError(f"{source}: no such file (other sources begin with hub: or stories:)")
     return content_digest(path)
 
 

@@ -71,15 +71,13 @@ class Story:
 
     def rationale(self, fact: Fact) -> Span:
         """The sentence that states a fact."""
-        start = sum(len(sentence) + 1 for sentence in self.sentences[: self.sentences.index(fact.sentence)])
-        return Span(start, start + len(fact.sentence), fact.sentence)
+        return Span.locate(fact.sentence, self.context, "stories")
 
     def example(self, fact: Fact, choice: int, name: str) -> QAExample:
         """One of a fact's questions; the span lies inside the fact's own sentence."""
         question, answer = fact.questions[choice]
-        rationale, match = self.rationale(fact), re.search(rf"\b{answer}\b", fact.sentence)
-        assert match is not None, f"stories: {answer!r} does not occur in {fact.sentence!r}"
-        start = rationale.start + match.start()
+        rationale, inside = self.rationale(fact), Span.locate(answer, fact.sentence, "stories")
+        start = rationale.start + inside.start
         answers = (Span(start, start + len(answer), answer),)
         return QAExample(name, self.context, question, answers, rationale=(rationale,), dataset="stories")
 
@@ -169,13 +167,12 @@ def _place_facts(people: list[Person], rng: Random) -> list[Fact]:
 
 
 def _object_facts(people: list[Person], rng: Random) -> list[Fact]:
-    facts, things = [], rng.sample(words.OBJECTS, len(people))
-    colours = rng.sample(words.COLOURS, len(people))
+    facts = []
+    things, colours = (rng.sample(kind, len(people)) for kind in (words.OBJECTS, words.COLOURS))
     for (_, who, answer), thing, colour in zip(people, things, colours, strict=True):
-        questions = ((f"Who has the {thing}?", answer), (f"What does {_inside(who)} have?", thing))
-        facts.append(
-            Fact(f"{who} has a {colour} {thing}.", (*questions, (f"What colour is the {thing}?", colour)))
-        )
+        questions = [(f"Who has the {thing}?", answer), (f"What does {_inside(who)} have?", thing)]
+        questions.append((f"What colour is the {thing}?", colour))
+        facts.append(Fact(f"{who} has a {colour} {thing}.", tuple(questions)))
     return facts
 
 

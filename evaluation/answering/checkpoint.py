@@ -38,7 +38,7 @@ from models.heads.span import QAModel, SpanModel
 from models.pretrained import fingerprint
 from models.row_scores import score_rows
 
-GROUPS_AT_ONCE = 16_384
+GROUPS_AT_ONCE = 8192
 """Groups that are tokenised at a time: about 100 MB."""
 
 

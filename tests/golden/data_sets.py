@@ -78,10 +78,10 @@ def group_windows(source: str, kind: str) -> list[Any]:
         | {"offsets": row.offsets_TE.tolist()}
         for row in encode_texts(texts, tokenizer(kind), how)
     ]
-    table = encode_groups(groups, tokenizer(kind), how).to_pylist()
+    encoded = encode_groups(groups, tokenizer(kind), how)
     return [
         {"key": group.key, "class": group.advice_class, "rows": rows[4 * g : 4 * g + 4]}
-        | {"candidates": [np.reshape(row["candidate"], (2, 2)).tolist() for row in table[4 * g : 4 * g + 4]]}
+        | {"candidates": [list(map(list, row.spans)) for row in encoded[4 * g : 4 * g + 4]]}
         for g, group in enumerate(groups)
     ]
 

@@ -27,7 +27,7 @@ def test_predictions_hold_every_example_and_the_same_bias(
         "--data=data_modules.groups_data.GroupsDataModule",
         f"--data.predict_groups={{dev: {data.groups_dev}}}",
         f"--data.predict_qa={{questions: {data.qa_dev}}}",
-        *("--data.watch_unadvised=false", "--data.limit_val_qa=3", "--data.limit_val_groups=1"),
+        *("--data.limit_val_qa=3", "--data.limit_val_groups=1"),
     ]
     train(commands.of("predict", "squad", architecture, f"--ckpt_path={ckpt}", "--run.name=said", *sets))
     folder = commands.root / "said" / "version_0" / "predictions"

@@ -20,8 +20,7 @@ from torch.utils._pytree import tree_leaves
 from data_modules.encoding import tables
 from data_modules.encoding.tables import Tables, in_memory, source_digest
 from data_modules.encoding.windows import Encoding
-from data_modules.groups_data import GroupsDataModule
-from data_modules.questions_data import Interventions, encode_variant
+from data_modules.questions_data import Interventions, QuestionsDataModule, encode_variant
 from data_modules.records import write_records
 from data_modules.stories import questions as stories
 from storage.errors import DataError
@@ -35,10 +34,10 @@ BYTES = tokenizer("bytes")
 ENCODE = partial(encode_variant, "ts_r", BYTES, LONG.resolved("bert"))
 
 
-def module(cache: Path | str, **options: Any) -> GroupsDataModule:
+def module(cache: Path | str, **options: Any) -> QuestionsDataModule:
     """A DataModule that is ready to train."""
     defaults = {"tokenizer": "stories", "architecture": "roberta", "encoding": LONG}
-    data = GroupsDataModule(cache=str(cache), **{**defaults, **options})
+    data = QuestionsDataModule(cache=str(cache), **{**defaults, **options})
     data.setup("fit")
     return data
 
@@ -53,12 +52,10 @@ def test_batches_are_those_of_data_made_in_memory_and_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     how = Interventions(train=["os", "ts_r"], watch=["os", "ts_r_aug"], shift=["ts"])
-    options = {"interventions": how, "limit_train_qa": 60, "limit_train_groups": 12, "limit_val_groups": 3}
-    options |= {"train_qa": "stories:conversation_train", "train_groups": ["stories:train"]}
-    options |= {"val_qa": {"main": "stories:dev"}, "val_groups": {"groups": "stories:heldout"}}
+    options = {"interventions": how, "limit_train_qa": 60, "val_qa": {"main": "stories:dev"}}
+    options |= {"train_qa": "stories:conversation_train"}
     plain, stored = module("", **options), module(tmp_path / "cache", **options)
-    for name in ("questions_data.read_questions", "groups_data.read_groups"):
-        monkeypatch.delattr(f"data_modules.{name}")
+    monkeypatch.delattr("data_modules.questions_data.read_questions")
     for data in (stored, module(tmp_path / "cache", **options)):
         assert all(map(same, data.train_dataloader(), plain.train_dataloader()))
         for (name, one), (other, two) in zip(plain.eval_sets["val"], data.eval_sets["val"], strict=True):
@@ -72,7 +69,7 @@ def test_a_table_is_made_once_by_whoever_comes_first_and_never_by_half(tmp_path:
     stores = [Tables(str(tmp_path), BYTES) for _ in range(4)]  # before it is in use
     bad = [*EXAMPLES[:40], replace(EXAMPLES[40], variant="ts")]
     with pytest.raises(DataError, match="40': is a variant already"):
-        stores[0].get([], {}, ENCODE, lambda: bad)
+        stores[0].get("stories:", {}, ENCODE, lambda: bad)
     made = []
 
     def read() -> list[Any]:
@@ -80,10 +77,10 @@ def test_a_table_is_made_once_by_whoever_comes_first_and_never_by_half(tmp_path:
         return EXAMPLES
 
     with ThreadPoolExecutor(4) as pool:
-        found = pool.map(lambda store: store.get([], {}, ENCODE, read), stores)
+        found = pool.map(lambda store: store.get("stories:", {}, ENCODE, read), stores)
         assert [table.to_list() for table in found] == [in_memory(EXAMPLES, ENCODE).to_list()] * 4
     assert len(made) == 1
-    assert len(stores[0].get([], {"limit": 1}, ENCODE, list)) == 0
+    assert len(stores[0].get("stories:", {"limit": 1}, ENCODE, list)) == 0
 
 
 def test_changed_options_files_and_code_make_tables_anew(
