@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,26 +14,6 @@ from data_modules.batching.samplers import Draw, cut, length_bucketed
 from data_modules.encoding.choices import ChoiceEncoding
 from data_modules.sources import read_choices, split_labels
 from storage.errors import DataError
-
-
-@dataclass(kw_only=True)
-class Choices:
-    """Options of multiple-choice questions.
-
-    Args:
-        batch_size: Questions in a training batch.
-        shuffle: Draw the order of an epoch anew, questions of similar length together; otherwise questions
-            come in the order of their file, as in the authors' code.
-        encoding: How a prompt and a choice become a row of tokens.
-        limit_train: Train on the first N questions only; 0 uses all.
-        limit_val: Likewise for validation, test and prediction.
-    """
-
-    batch_size: PositiveInt = 8
-    shuffle: bool = True
-    encoding: ChoiceEncoding = field(default_factory=ChoiceEncoding)
-    limit_train: NonNegativeInt = 0
-    limit_val: NonNegativeInt = 0
 
 
 class ChoicesDataModule(TextDataModule):
@@ -50,7 +28,12 @@ class ChoicesDataModule(TextDataModule):
         val_choices: Questions to validate on, by name.
         test_choices: Questions to test on, by name.
         predict_choices: Questions to write choices for, by name.
-        choices: Batches and encoding.
+        batch_size: Questions in a training batch.
+        shuffle: Draw the order of an epoch anew, questions of similar length together; otherwise questions
+            come in the order of their file, as in the authors' code.
+        encoding: How a prompt and a choice become a row of tokens.
+        limit_train: Train on the first N questions only; 0 uses all.
+        limit_val: Likewise for validation, test and prediction.
         **options: see TextDataModule.
     """
 
@@ -63,12 +46,17 @@ class ChoicesDataModule(TextDataModule):
         val_choices: dict[str, str] | None = None,
         test_choices: dict[str, str] | None = None,
         predict_choices: dict[str, str] | None = None,
-        choices: Choices = Choices(),  # noqa: B008  never mutated
+        batch_size: PositiveInt = 8,
+        shuffle: bool = True,
+        encoding: ChoiceEncoding = ChoiceEncoding(),  # noqa: B008  never mutated
+        limit_train: NonNegativeInt = 0,
+        limit_val: NonNegativeInt = 0,
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self.train_choices, self.choices = train_choices or [], choices
-        self.encoding: ChoiceEncoding = choices.encoding
+        self.train_choices, self.encoding = train_choices or [], encoding
+        self.batch_size, self.shuffle = batch_size, shuffle
+        self.limit_train, self.limit_val = limit_train, limit_val
         self.choice_sources = by_stage(val_choices, test_choices, predict_choices)
 
     def sources(self) -> Iterable[str]:
@@ -80,11 +68,11 @@ class ChoicesDataModule(TextDataModule):
         """The questions of all sources."""
         if not self.train_choices:
             raise DataError("data.train_choices: name multiple-choice questions to train on")
-        return self.choice_set(self.train_choices, self.choices.limit_train)
+        return self.choice_set(self.train_choices, self.limit_train)
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """The questions of every named source."""
-        named, limit = self.choice_sources[stage], self.choices.limit_val
+        named, limit = self.choice_sources[stage], self.limit_val
         return [EvalSet(name, self.choice_set([source], limit)) for name, source in named.items()]
 
     def choice_set(self, sources: Iterable[str], limit: int) -> ChoiceSet:
@@ -94,20 +82,16 @@ class ChoicesDataModule(TextDataModule):
 
     def train_batches(self, train_set: ChoiceSet) -> Draw:
         """Draws an epoch of questions, each once, in batches with equally many choices."""
-        lengths_Q, members = train_set.lengths, by_count(train_set.counts)
-        return partial(choice_batches, lengths_Q=lengths_Q, members=members, choices=self.choices)
+        members, size = by_count(train_set.counts), self.batch_size
 
+        def draw(rng: np.random.Generator) -> list[list[int]]:
+            batches: list[list[int]] = []
+            for of_count in members.values():
+                drawn = cut([*range(len(of_count))], size)
+                if self.shuffle:
+                    drawn = length_bucketed(train_set.lengths[of_count], size, rng)
+                batches += [[of_count[i] for i in batch] for batch in drawn]
+            order = rng.permutation(len(batches)) if self.shuffle else range(len(batches))
+            return [batches[i] for i in order]
 
-def choice_batches(
-    rng: np.random.Generator, *, lengths_Q: np.ndarray, members: Mapping[int, list[int]], choices: Choices
-) -> list[list[int]]:
-    """An epoch of questions, each once, in batches with equally many choices: `members` are those by their
-    numbers of choices; their longest rows have `lengths_Q` tokens."""
-    batches: list[list[int]] = []
-    for of_count in members.values():
-        drawn = cut([*range(len(of_count))], choices.batch_size)
-        if choices.shuffle:
-            drawn = length_bucketed(lengths_Q[of_count], choices.batch_size, rng)
-        batches += [[of_count[i] for i in batch] for batch in drawn]
-    order = rng.permutation(len(batches)) if choices.shuffle else range(len(batches))
-    return [batches[i] for i in order]
+        return draw

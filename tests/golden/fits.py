@@ -37,9 +37,9 @@ CHOICES = (
     "--trainer.max_epochs=1",
     "--data.train_choices=[stories:choices_train]",
     "--data.val_choices={main: stories:choices_dev}",
-    "--data.choices.batch_size=4",
-    "--data.choices.limit_train=80",
-    "--data.choices.limit_val=24",
+    "--data.batch_size=4",
+    "--data.limit_train=80",
+    "--data.limit_val=24",
     "--model.learning_rate=1e-3",
 )
 PLANTED = (*GROUPS, "--data.random_advice_copies=2", "--model.learning_rate=1e-3", "--model.planted_seed=0")

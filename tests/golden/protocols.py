@@ -38,7 +38,7 @@ def typed_models(room: Room) -> list[str]:
 
 def choice_models(room: Room, train: str = "stories:choices_train", kind: str = "choice") -> list[str]:
     """Two models of multiple choice."""
-    data = [f"--data.train_choices=[{train}]", "--data.choices.limit_train=16", "--data.val_choices={}"]
+    data = [f"--data.train_choices=[{train}]", "--data.limit_train=16", "--data.val_choices={}"]
     monitored = ["--checkpoint.monitor=null"]
     return [
         f"{name}={room.checkpoint('multiple_choice', name, *data, *monitored, run=f'{kind}_{name}', seed=5)}"

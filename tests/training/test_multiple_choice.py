@@ -47,7 +47,7 @@ def choosing(commands: Commands, files: dict[str, Path]) -> Choosing:
     """Arguments of runs on these files."""
     sets = f"{{main: {files['dev']}, pairs: {files['dev']}}}"
     data = (f"--data.train_choices=[{files['train']}]", f"--data.val_choices={sets}")
-    sizes = ("--data.choices.batch_size=5", "--trainer.max_epochs=1")
+    sizes = ("--data.batch_size=5", "--trainer.max_epochs=1")
 
     def arguments(subcommand: str, architecture: str, *flags: str) -> list[str]:
         return commands.of(subcommand, "multiple_choice", architecture, *data, *sizes, *flags)
@@ -99,7 +99,7 @@ def test_a_decoder_learns_to_choose_as_it_is_asked(
     """Scores of training are what evaluation computes pair by pair; others ask the checkpoint too."""
     undecided = commands.root.parent / "undecided.jsonl"
     write_records((replace(question, target="unknown") for question in QUESTIONS[:24]), undecided)
-    longest = "--data.choices.encoding.max_length=64"
+    longest = "--data.encoding.max_length=64"
     gap = (f"--data.train_choices=[{undecided}]", "--model.gap_weight=0.5", "--model.learning_rate=1e-3")
     train(choosing("fit", "llama", longest, *gap))
     last = commands.root / "multiple_choice" / "version_0" / "checkpoints" / "last.ckpt"
@@ -130,8 +130,8 @@ def test_mistakes_are_one_line(choosing: Choosing) -> None:
     questions = ["--data=data_modules.questions_data.QuestionsDataModule", "--data.train_qa=stories:dev"]
     for flags, said in (
         (["--data.train_choices=[]"], "data.train_choices"),
-        (["--data.choices.encoding.max_length=1000"], "data.choices.encoding.max_length"),
-        (["--model.pooling=parity"], "data.choices.encoding.padding"),
+        (["--data.encoding.max_length=1000"], "data.encoding.max_length"),
+        (["--model.pooling=parity"], "data.encoding.padding"),
         (questions, "Choice"),
         (["--model=training.modules.qa.QAModule"], "ChoiceModule"),
     ):

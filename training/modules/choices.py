@@ -32,14 +32,13 @@ class ChoiceModule(FineTuning):
         learning_rate: Peak of the schedule; the authors' for RoBERTa-large is 2e-6.
         weight_decay: Of weights; biases and normalisation weights are not decayed. The authors' is 0.
         pooling: The head sees the mean of the tokens' hidden states (`masked`), or of all positions, padding
-            included, as in the authors' code (`parity`, which needs data.choices.encoding.padding=parity).
+            included, as in the authors' code (`parity`, which needs data.encoding.padding=parity).
         gap_weight: Of BBQ's ambiguous questions, whose label is the unknown choice: weight of
             |log p(x1) - log p(x2)| of the two people beside the cross-entropy.
         options: Those of `FineTuning`.
     """
 
     model: ChoiceModel | CausalModel
-    encoding_option = "data.choices.encoding"
 
     def __init__(
         self,
@@ -80,7 +79,7 @@ class ChoiceModule(FineTuning):
         if parity and self.encoding.padding != "parity":
             raise ValueError(
                 "model.pooling=parity counts padding in; rows must be padded alike everywhere: set "
-                "data.choices.encoding.padding=parity"
+                "data.encoding.padding=parity"
             )
 
     def logits(self, batch: ChoiceBatch) -> Tensor:

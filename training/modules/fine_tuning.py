@@ -34,8 +34,6 @@ class FineTuning(pl.LightningModule):
     """
 
     model: EncoderModel
-    encoding_option = "data.encoding"
-    """The option of the DataModule that says how text becomes rows."""
 
     def __init__(
         self,
@@ -70,7 +68,7 @@ class FineTuning(pl.LightningModule):
         longest, wanted = self.model.max_tokens, self.encoding.max_length
         if longest is not None and wanted > longest:
             raise ValueError(
-                f"{self.encoding_option}.max_length: {wanted} tokens, but the model has {longest} positions"
+                f"data.encoding.max_length: {wanted} tokens, but the model has {longest} positions"
             )
         words, rows = len(self.datamodule.tokenizer), self.model.config.vocab_size
         if words > rows:

@@ -26,7 +26,7 @@ TEST = (sys.executable, "-m", "training", "test")
 WHOLE = {
     "--data.test_qa": "--data.limit_val_qa=0",
     "--data.test_groups": "--data.limit_val_groups=0",
-    "--data.test_choices": "--data.choices.limit_val=0",
+    "--data.test_choices": "--data.limit_val=0",
 }
 """Limits are for watching a run; models are tested on everything, unless a flag says otherwise."""
 SHOWN = (*(f"bias/{name}/mu" for name in ADVICE_CLASSES), "qa/f1", "qa/em", "choices/accuracy")
