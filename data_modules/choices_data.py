@@ -9,10 +9,10 @@ import numpy as np
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from data_modules.batching.choice_set import ChoiceSet, by_count
-from data_modules.batching.data_module import EvalSet, TextDataModule, by_stage
+from data_modules.batching.data_module import EvalSet, TextDataModule
 from data_modules.batching.samplers import Draw, cut, length_bucketed
 from data_modules.encoding.choices import ChoiceEncoding
-from data_modules.sources import read_choices, split_labels
+from data_modules.sources import read_choices
 from storage.errors import DataError
 
 
@@ -57,12 +57,7 @@ class ChoicesDataModule(TextDataModule):
         self.train_choices, self.encoding = train_choices or [], encoding
         self.batch_size, self.shuffle = batch_size, shuffle
         self.limit_train, self.limit_val = limit_train, limit_val
-        self.choice_sources = by_stage(val_choices, test_choices, predict_choices)
-
-    def sources(self) -> Iterable[str]:
-        """Every file that the run may read; labels that stand apart are a file of their own."""
-        watched = [source for named in self.choice_sources.values() for source in named.values()]
-        return [part for source in (*self.train_choices, *watched) for part in split_labels(source)]
+        self.choice_sources = self.named(self.train_choices, val_choices, test_choices, predict_choices)
 
     def make_train_set(self) -> ChoiceSet:
         """The questions of all sources."""

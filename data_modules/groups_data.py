@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from data_modules.batching.data_module import EvalSet, TrainSet, by_stage
+from data_modules.batching.data_module import EvalSet, TrainSet
 from data_modules.batching.group_set import GroupSet
 from data_modules.batching.samplers import BatchIndex, group_batches
 from data_modules.encoding.tables import process_rank
@@ -33,10 +33,10 @@ class GroupsDataModule(QuestionsDataModule):
         val_groups: Groups to validate on, by name.
         test_groups: Groups to test on, by name.
         predict_groups: Groups to write predictions for, by name.
-        train_advice: `as_written`; or `random` (planting: half of the groups behind advice of any class).
-        random_advice_copies: With `random`: how often each distinct group appears.
-        anchor_unadvised: With `as_written`: share of the training groups that carry no advice, which keeps
-            what the model says without any. They ask what the training sources do, and count in
+        random_advice_copies: For planting: each distinct group so often, half of them behind advice of any
+            class; 0 leaves groups as they are written.
+        anchor_unadvised: Of groups as they are written: share of those to train on that carry no advice,
+            which keeps what the model says without any. They ask what the training sources do, and count in
             `limit_train_groups`.
         groups_per_class: A training batch holds so many groups for each class of advice there is, the classes
             spread evenly over the batches; an epoch takes every group once.
@@ -56,8 +56,7 @@ class GroupsDataModule(QuestionsDataModule):
         val_groups: dict[str, str] | None = None,
         test_groups: dict[str, str] | None = None,
         predict_groups: dict[str, str] | None = None,
-        train_advice: Literal["as_written", "random"] = "as_written",
-        random_advice_copies: PositiveInt = 4,
+        random_advice_copies: NonNegativeInt = 0,
         anchor_unadvised: float = 0.0,
         groups_per_class: PositiveInt = 3,
         qa_every: PositiveInt = 1,
@@ -66,22 +65,14 @@ class GroupsDataModule(QuestionsDataModule):
         **questions: Any,
     ) -> None:
         super().__init__(**questions)
-        if not 0 <= anchor_unadvised < 1 or (anchor_unadvised and train_advice == "random"):
-            found = f"got {anchor_unadvised} with data.train_advice={train_advice}"
-            raise DataError(f"data.anchor_unadvised: a share below 1, of use with as_written only; {found}")
+        if not 0 <= anchor_unadvised < 1 or (anchor_unadvised and random_advice_copies):
+            only = "a share below 1, and of use without random_advice_copies only"
+            raise DataError(f"data.anchor_unadvised: {only}; got {anchor_unadvised}")
         self.train_groups = train_groups or []
-        self.group_sources = by_stage(val_groups, test_groups, predict_groups)
-        self.train_advice = train_advice
+        self.group_sources = self.named(self.train_groups, val_groups, test_groups, predict_groups)
         self.random_advice_copies, self.anchor_unadvised = random_advice_copies, anchor_unadvised
         self.groups_per_class, self.qa_every = groups_per_class, qa_every
         self.limit_train_groups, self.limit_val_groups = limit_train_groups, limit_val_groups
-
-    def sources(self) -> Iterable[str]:
-        """Every source that the run may read."""
-        yield from super().sources()
-        yield from self.train_groups
-        for named in self.group_sources.values():
-            yield from named.values()
 
     def make_train_set(self) -> TrainSet:
         """Groups, and questions beside them."""
@@ -136,7 +127,7 @@ class GroupsDataModule(QuestionsDataModule):
         if self.anchor_unadvised:
             more = anchors(groups, every, self.anchor_unadvised, self.seed)
             groups = groups + more[: most - len(groups) if most else None]
-        if self.train_advice == "random":
+        if self.random_advice_copies:
             return randomly_advised(groups, copies=self.random_advice_copies, seed=self.seed)
         return groups
 

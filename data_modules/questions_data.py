@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
 from itertools import islice
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from data_modules.batching.data_module import EvalSet, TextDataModule, TrainSet, by_stage, variant_name
+from data_modules.batching.data_module import EvalSet, TextDataModule, TrainSet, variant_name
 from data_modules.batching.samplers import BatchIndex, question_batches
 from data_modules.batching.sets import PairSet, QASet
 from data_modules.encoding.questions import encode_questions
@@ -71,7 +71,7 @@ class QuestionsDataModule(TextDataModule):
     """
 
     kinds: tuple[str, ...] = ("qa",)
-    group_sources: Mapping[str, Mapping[str, str]] = by_stage(None, None, None)
+    group_sources: Mapping[str, Mapping[str, str]] = {}
     """Named sets of groups beside the questions, by stage; GroupsDataModule has some."""
 
     def __init__(
@@ -91,7 +91,7 @@ class QuestionsDataModule(TextDataModule):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self.train_qa, self.qa_sources = train_qa, by_stage(val_qa, test_qa, predict_qa)
+        self.train_qa, self.qa_sources = train_qa, self.named([train_qa], val_qa, test_qa, predict_qa)
         self.encoding, self.interventions = encoding.resolved(self.architecture), interventions
         self.qa_batch_size = qa_batch_size
         self.qa_batches: Literal["similar_length", "random"] = qa_batches
@@ -99,12 +99,6 @@ class QuestionsDataModule(TextDataModule):
         self.tables = Tables(cache, self.tokenizer)
 
     encoding: Encoding
-
-    def sources(self) -> Iterable[str]:
-        """Every source that the run may read."""
-        yield self.train_qa
-        for named in self.qa_sources.values():
-            yield from named.values()
 
     def make_train_set(self) -> TrainSet:
         """The questions in all variants to train on, one variant after the other."""
@@ -129,7 +123,7 @@ class QuestionsDataModule(TextDataModule):
                 sets.append(EvalSet(variant_name(name, variant), made[variant]))
             sets += [EvalSet(name, PairSet(made["os"], made[variant], variant)) for variant in shift]
         names = [found.name for found in sets if not isinstance(found.data, PairSet)]
-        names += self.group_sources[stage] if stage == "predict" else []
+        names += self.group_sources.get(stage, ()) if stage == "predict" else ()
         if twice := [name for name in names if names.count(name) > 1]:  # in metric keys, files of predictions
             raise DataError(
                 f"data.{stage}_qa: {len(twice)} sets would be called {twice[0]!r} (variants and predicted "

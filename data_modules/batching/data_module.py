@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partialmethod
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from data_modules.batching.sets import PairSet, QASet, TrainBatch
 from data_modules.encoding.tables import process_rank
 from data_modules.encoding.tokenizers import load_tokenizer
 from data_modules.schema import DataError, Variant
+from data_modules.sources import split_labels
 from storage.files import file_digest
 
 MAIN = "main"
@@ -86,12 +88,16 @@ class TextDataModule(pl.LightningDataModule):
         self.loader_options: dict[str, Any] = {"batch_size": None, "pin_memory": True, **workers}
         self.loader_options["worker_init_fn"] = outlive_signal
         self.tokenizer = load_tokenizer(tokenizer, architecture)
+        self.sources: list[str] = []
+        """Every source that the run may read."""
         self.train_set: Any = None
         self.eval_sets: dict[str, list[EvalSet]] = {}
 
-    @abstractmethod
-    def sources(self) -> Iterable[str]:
-        """Every source that the run may read."""
+    def named(self, train: Sequence[str], *named: Mapping[str, str] | None) -> dict[str, dict[str, str]]:
+        """Named sources of `val`, `test` and `predict`, by stage; these and `train` join `sources`."""
+        by_stage = dict(zip(("val", "test", "predict"), (dict(each or {}) for each in named), strict=True))
+        self.sources += [*train, *chain(*(each.values() for each in by_stage.values()))]
+        return by_stage
 
     @abstractmethod
     def make_train_set(self) -> Dataset:
@@ -149,10 +155,5 @@ class TextDataModule(pl.LightningDataModule):
 
     def fingerprints(self) -> dict[str, str]:
         """SHA-256 of every local file that the run reads, by its source; other sources by name alone."""
-        read = dict.fromkeys(source for source in self.sources() if source)
+        read = dict.fromkeys(part for source in self.sources for part in split_labels(source) if part)
         return {source: file_digest(Path(source)) if Path(source).is_file() else "" for source in read}
-
-
-def by_stage(val: Mapping | None, test: Mapping | None, predict: Mapping | None) -> dict[str, dict[str, str]]:
-    """Named sources by stage."""
-    return {"val": dict(val or {}), "test": dict(test or {}), "predict": dict(predict or {})}

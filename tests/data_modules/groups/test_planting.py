@@ -113,7 +113,7 @@ def test_anchor_unadvised_counts_in_the_limit(limit: int, total: int, bare: int,
     data.setup("fit")
     taken = data.train_set.groups.groups
     assert (len(taken), sum(group.advice_class == "none" for group in taken)) == (total, bare)
-    for wrong in ({"anchor_unadvised": 1.0}, {"anchor_unadvised": 0.2, "train_advice": "random"}):
+    for wrong in ({"anchor_unadvised": 1.0}, {"anchor_unadvised": 0.2, "random_advice_copies": 1}):
         with pytest.raises(DataError, match=r"data\.anchor_unadvised"):
             GroupsDataModule(tokenizer="stories", architecture="bert", cache="", seed=0, **wrong)
 
