@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Literal, NamedTuple, get_args
 
-from data_modules.groups.advice import Advice, category_name, with_advice
+from data_modules.groups.advice import Advice, category_name
 from data_modules.groups.unqover import Expansion
 from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group
 from storage.errors import DataError
@@ -61,40 +61,19 @@ def restrict(
     return Expansion(pairs, cells), tuple(rest)
 
 
-class AdvisedGroups(Sequence[Group]):
-    """Every group of an expansion with every advice of its category, in that order."""
-
-    def __init__(self, expansion: Expansion, advice: Iterable[Advice]) -> None:
-        self.groups = expansion
-        table: dict[str, list[Advice]] = {}
-        for item in advice:
-            table.setdefault(item.category, []).append(item)
-        categories = (category_name(cell.attribute.category) for cell in expansion.cells)
-        self._advised = [(i, item) for i, name in enumerate(categories) for item in table.get(name, ())]
-
-    def __len__(self) -> int:
-        return len(self.groups.pairs) * len(self._advised)
-
-    def __getitem__(self, index: int) -> Group:  # type: ignore[override]  # no slices
-        pair, rest = divmod(range(len(self))[index], len(self._advised))
-        cell, advice = self._advised[rest]
-        group = self.groups[pair * len(self.groups.cells) + cell]
-        return with_advice(group, advice.text, advice.advice_class, advice.id)
-
-
-Pools = dict[AdviceClass, Sequence[Group]]
+Pools = Mapping[AdviceClass, Sequence[Group]]
 
 
 def advised_pools(expansion: Expansion, advice: Sequence[Advice]) -> Pools:
     """Class -> its pool, for the classes that `advice` has, in the papers' order; `none` without advice."""
     of_class = {name: [item for item in advice if item.advice_class == name] for name in ADVICE_CLASSES}
-    pools: Pools = {name: AdvisedGroups(expansion, items) for name, items in of_class.items() if items}
+    pools: Pools = {
+        name: Expansion(expansion.pairs, expansion.cells, items) for name, items in of_class.items() if items
+    }
     return pools or {"none": expansion}
 
 
-def sample(
-    pools: Mapping[AdviceClass, Sequence[Group]], per_class: int | None, *, seed: int
-) -> Iterator[Group]:
+def sample(pools: Pools, per_class: int | None, *, seed: int) -> Iterator[Group]:
     """`per_class` groups of each pool, drawn without replacement, by the seed and this pool alone; None takes
     everything in order. DataError when a pool is too small."""
     for name, pool in pools.items():

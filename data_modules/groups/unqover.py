@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import chain, combinations, product
 from pathlib import Path
 
+from data_modules.groups.advice import Advice, category_name, with_advice
 from data_modules.schema import NO_CLUSTER, Group, Span, UnderspecifiedQuestion
 from storage.errors import DataError
 from storage.files import read_text
@@ -89,18 +90,26 @@ def repair_articles(line: str) -> str:
 
 
 class Expansion(Sequence[Group]):
-    """The groups of some lists, without advice, made when they are asked for: every pair of subjects with
-    every cell."""
+    """The groups of some lists, made when they are asked for: every pair of subjects with every cell, without
+    advice, or with every `advice` of the cell's category."""
 
-    def __init__(self, pairs: Sequence[SubjectPair], cells: Sequence[Cell]) -> None:
+    def __init__(
+        self, pairs: Sequence[SubjectPair], cells: Sequence[Cell], advice: Sequence[Advice] | None = None
+    ) -> None:
         self.pairs, self.cells = tuple(pairs), tuple(cells)
+        self._advised: list[tuple[Cell, Advice | None]] = [
+            (cell, item)
+            for cell in cells
+            for item in ([None] if advice is None else advice)
+            if item is None or item.category == category_name(cell.attribute.category)
+        ]
 
     def __len__(self) -> int:
-        return len(self.pairs) * len(self.cells)
+        return len(self.pairs) * len(self._advised)
 
     def __getitem__(self, index: int) -> Group:  # type: ignore[override]  # no slices
-        pair_index, cell_index = divmod(range(len(self))[index], len(self.cells))
-        pair, cell = self.pairs[pair_index], self.cells[cell_index]
+        pair_index, rest = divmod(range(len(self))[index], len(self._advised))
+        pair, (cell, advice) = self.pairs[pair_index], self._advised[rest]
         one, two = sorted(pair, key=lambda subject: subject.name.lower())
         variants = []
         for order, step in (((one, two), 1), ((two, one), -1)):
@@ -110,7 +119,8 @@ class Expansion(Sequence[Group]):
         asked, negated, asked_again, negated_again = variants
         names, attribute = (one.name.lower(), two.name.lower()), cell.attribute
         parts = (str(cell.template), attribute.category.lower(), attribute.name.lower())
-        return Group(names, *parts, "none", "", (asked, negated, asked_again, negated_again))
+        group = Group(names, *parts, "none", "", (asked, negated, asked_again, negated_again))
+        return with_advice(group, advice.text, advice.advice_class, advice.id) if advice else group
 
     def records(self) -> Iterator[tuple[SubjectPair, Cell]]:
         """Every record in the order of UnQover's own output: pair, template, attribute kind, attribute; first
