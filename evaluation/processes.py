@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from datetime import timedelta
 from functools import wraps
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -107,23 +108,25 @@ def kept(method: Method) -> Method:
         from storage.finished_work import FinishedWork, work_key
         from storage.json_files import plain_json
 
-        work = _current.get().work or FinishedWork(None)
+        work = _current.get().work
+        work = FinishedWork(None) if work is None else work
         arguments = [more, {name: value for name, value in named.items() if name != "what"}]
         parts = {"model": model.identity, "method": method.__qualname__, "arguments": arguments}
         requests = list(requests)
         plain = [asdict(r) if is_dataclass(r) else r for r in requests]  # type: ignore[arg-type]
         keys = [work_key(**plain_json({**parts, "request": request})) for request in plain]
-        request_of = dict(zip(keys, requests, strict=True))
-
-        def ask(missing: list[Any]) -> Iterator[Any]:
-            for start in range(0, len(missing), CHUNK):
-                yield from divided(model, missing[start : start + CHUNK], *more, **named)
-
-        results, answer_of = work.results(request_of, ask, "answer", TextFailure), dict[str, Any]()
+        waiting = {key: request for key, request in zip(keys, requests, strict=True) if key not in work}
+        missing, failed = [*waiting.values()], dict[str, TextFailure]()
+        parts_of = (missing[start : start + CHUNK] for start in range(0, len(missing), CHUNK))
+        answers = chain.from_iterable(divided(model, part, *more, **named) for part in parts_of)
         for key in keys:
-            if key not in answer_of:
-                _, answer_of[key] = next(results)
-            yield answer_of[key]
+            if key in waiting:
+                del waiting[key]
+                if isinstance(answer := next(answers), TextFailure):
+                    failed[key] = answer
+                else:
+                    work.keep(key, answer)
+            yield failed[key] if key in failed else work[key]
 
     return cast(Method, answered)
 

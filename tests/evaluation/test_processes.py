@@ -17,7 +17,7 @@ import torch.distributed as dist
 from evaluation.__main__ import main
 from evaluation.processes import kept, local_device, process_group, shared
 from models.language.text_models import TextFailure
-from storage.finished_work import read_work
+from storage.finished_work import FinishedWork
 from tests.evaluation.conftest import undrawn
 from tests.evaluation.protocol_cases import CASES, Forwards
 from tests.support.processes import end_on_two_ranks
@@ -131,8 +131,8 @@ def test_two_processes_equal_one(name: str, home: Path) -> None:
     works = [home / folder / f"{name}.work.jsonl" for folder in ("one", "two")]
     assert works[0].exists() == works[1].exists()
     if works[0].exists():
-        assert [*read_work(works[0])] == [*read_work(works[1])]
-        assert len(works[1].read_text().splitlines()) == len(read_work(works[1]))
+        assert [*FinishedWork(works[0])] == [*FinishedWork(works[1])]
+        assert len(works[1].read_text().splitlines()) == len(FinishedWork(works[1]))
 
 
 def same(one: pd.DataFrame, two: pd.DataFrame, within: float = 1e-6) -> None:
@@ -144,7 +144,7 @@ def test_finished_work_stays_when_one_of_two_processes_is_killed(home: Path) -> 
     command = commands(home, home / "killed")["consistency-write"]
     work = home / "killed/consistency-write.work.jsonl"
     before = work.read_text().splitlines()
-    assert 5 < len(before) == len(read_work(work))
+    assert 5 < len(before) == len(FinishedWork(work))
     assert not (home / "killed/consistency-write").exists()
     assert main(command) == 0
     assert work.read_text().splitlines()[: len(before)] == before
