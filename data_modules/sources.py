@@ -14,7 +14,6 @@ import csv
 import glob
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Literal, NamedTuple
@@ -40,33 +39,29 @@ class Format(NamedTuple):
     reader: str
     """`module:function` in this room. Functions `read_file` and `read_scored` take a path; any other takes
     (place, record) and the source's name."""
-    fields: tuple[str, ...]
-    """Each group of fields tells the format if the first records have all of them. Those inside `data` and
-    its `paragraphs` have these names before theirs."""
+    fields: str
+    """By which it is told: the first records have all of them, or all after the semicolon. Those inside
+    `data` and its `paragraphs` have these names before theirs."""
 
 
-_BENCHMARKS = tuple(layout.fields for layout in LAYOUTS)
-_LEI = ("data.paragraphs.key", "data.paragraphs.intervention")
-_GROUPS = ("subjects variants", "group base_scores")
-_HOTPOTQA = ("supporting_facts", "question answer type")
+_BENCHMARKS = "; ".join(layout.fields for layout in LAYOUTS)
 
 FORMATS = (
-    Format("groups", "groups", "records:read_groups", _GROUPS),
-    Format("unqover", "groups", "groups.unqover_source:read_scored", ("x1|x2",)),
-    Format("lei", "groups", "groups.lei:read_scored", _LEI),
-    Format("groups", "questions", "groups.specified:read_file", _GROUPS),
-    Format("unqover", "questions", "groups.specified:read_file", ("x1|x2",)),
-    Format("lei", "questions", "groups.specified:read_file", _LEI),
-    Format("squad", "questions", "questions.squad:read_file", ("data.paragraphs",)),
-    Format("coqa", "questions", "questions.coqa:read_file", ("data.story",)),
-    Format("coqa", "questions", "questions.coqa:read_rows", ("story questions",)),
-    Format("hotpotqa", "questions", "questions.hotpotqa:read_rows", _HOTPOTQA),
-    Format("rows", "questions", "records:read_questions", ("answer_type", "variant kept")),
+    Format("groups", "groups", "records:read_groups", "subjects variants; group base_scores"),
+    Format("unqover", "groups", "groups.unqover_source:read_scored", "x1|x2"),
+    Format("lei", "groups", "groups.lei:read_scored", "data.paragraphs.key; data.paragraphs.intervention"),
+    Format("squad", "questions", "questions.squad:read_file", "data.paragraphs"),
+    Format("coqa", "questions", "questions.coqa:read_file", "data.story"),
+    Format("coqa", "questions", "questions.coqa:read_rows", "story questions"),
+    Format("hotpotqa", "questions", "questions.hotpotqa:read_rows", "supporting_facts; question answer type"),
+    Format("rows", "questions", "records:read_questions", "answer_type; variant kept"),
     Format("choices", "choices", "choices.benchmarks:read_rows", _BENCHMARKS),
-    Format("squad", "questions", "questions.squad:read_rows", ("context question",)),
+    Format("squad", "questions", "questions.squad:read_rows", "context question"),
 )
-"""In the order in which they are tried. Groups are questions as well where their contexts decide."""
+"""In the order in which they are tried."""
 
+DECIDED = "groups.specified:read_file"
+"""The reader of groups as questions: those whose contexts decide."""
 STORIES: dict[Kind, str] = {
     "questions": "stories.questions:qa_examples",
     "groups": "stories.groups:groups",
@@ -75,13 +70,12 @@ STORIES: dict[Kind, str] = {
 
 DOMAINS = "groups.domains:read_source"
 
-
 _EXPECTED: dict[Kind, str] = {
     "questions": "SQuAD (data[].paragraphs[]), CoQA (data[].story), HotpotQA (a list of objects with "
     "supporting_facts) or questions written by perturb (JSON Lines with answer_type)",
     "groups": "groups (JSON Lines with subjects and variants), LEI (data[].paragraphs[] with key) or UnQover "
     "(an object keyed by cluster|cluster|x1|x2|...)",
-    "choices": "fields " + "; ".join(", ".join(sorted(group.split())) for group in _BENCHMARKS),
+    "choices": f"the fields {_BENCHMARKS}",
 }
 
 
@@ -139,38 +133,38 @@ def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
 def _opened(source: str, kind: Kind | None) -> tuple[Format, tuple[Any, ...]]:
     """The format of a source, which must hold what is asked for, and what its reader takes: the path, or
     (place, record) of a table, of JSON Lines or of a list in JSON, and a name."""
-    name, path, rows = source.removeprefix("hub:"), Path(source), _table(source)
-    remaining = iter(rows or ())
-    first = next(remaining, None)
-    if rows is not None and first is None:
+    name, table = source.removeprefix("hub:"), _table(source)
+    first = next(iter(table), None) if table is not None else None
+    if table is not None and first is None:
         raise DataError(f"{name}: holds no rows")
-    fields, is_list = (set(first), False) if first is not None else _first_fields(path)
+    fields = _first_fields(Path(source)) if first is None else {*first}
     expected = _EXPECTED[kind] if kind else "; ".join(_EXPECTED.values())
     for found in FORMATS:
-        if any(fields.issuperset(group.split()) for group in found.fields):
+        if any(fields.issuperset(group.split()) for group in found.fields.split(";")):
+            if (found.kind, kind) == ("groups", "questions"):
+                return found._replace(reader=DECIDED), (source,)
             if kind not in (None, found.kind):
-                also = [row for row in FORMATS if (row.name, row.kind) == (found.name, kind)]
-                if not also:
-                    raise DataError(f"{name}: holds {found.kind}; {kind} are needed ({expected})")
-                found = also[0]
+                raise DataError(f"{name}: holds {found.kind}; {kind} are needed ({expected})")
             if found.reader.endswith((":read_file", ":read_scored")):
                 return found, (source,)
-            if rows is None:
-                return found, (_listed(source) if is_list else json_lines(source), name)
-            every = enumerate(chain([first], remaining))
-            return found, (((f"{name}: row {i}", row) for i, row in every), name)
+            return found, (_rows(source, table), name)
     raise DataError(f"{name}: unknown format; expected {expected}")
 
 
 def labelled_rows(source: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """(place, row) of a table of any fields: from the Hub, a folder, parquet, JSON Lines, a JSON list, or CSV
     (with tabs too). DataError as in `_table`, and for a file without rows."""
-    rows = _table(source)
-    if rows is None:
-        with open_file(source) as file:
-            head = file.read(_HEAD).decode("utf-8-sig", errors="ignore").lstrip()
-        if head[:1] in ("{", "["):
-            yield from _listed(source) if head[0] == "[" else json_lines(source, dict[str, Any])
+    return _rows(source, _table(source))
+
+
+def _rows(source: str, table: Iterable[Mapping[str, Any]] | None) -> Iterator[tuple[str, Any]]:
+    if table is None:
+        head = _head(source)
+        if head[:1] == "[":
+            yield from ((f"{source}: [{i}]", row) for i, row in enumerate(load_json(source, list[Any])))
+            return
+        if head[:1] == "{":
+            yield from json_lines(source, dict[str, Any])
             return
         import pandas as pd
 
@@ -180,8 +174,13 @@ def labelled_rows(source: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
             frame = pd.read_csv(source, dtype=str, keep_default_na=False, encoding="utf-8-sig", **how)
         except ValueError as error:  # of pandas, and of texts that are not UTF-8
             raise DataError(f"{source}: not a table in JSON Lines, CSV or parquet: {error}") from None
-        rows = frame.to_dict("records")
-    yield from ((f"{source.removeprefix('hub:')}: row {i}", row) for i, row in enumerate(rows, 1))
+        table = frame.to_dict("records")
+    yield from ((f"{source.removeprefix('hub:')}: row {i}", row) for i, row in enumerate(table))
+
+
+def _head(path: str | Path) -> str:
+    with open_file(path) as file:
+        return file.read(_HEAD).decode("utf-8-sig", errors="ignore").lstrip()
 
 
 def _table(source: str) -> Iterable[Mapping[str, Any]] | None:
@@ -205,20 +204,13 @@ def _table(source: str) -> Iterable[Mapping[str, Any]] | None:
     return parquet
 
 
-def _listed(source: str) -> Iterator[tuple[str, Any]]:
-    for i, row in enumerate(load_json(source, list[Any])):
-        yield f"{source}: [{i}]", row
-
-
-def _first_fields(path: Path) -> tuple[set[str], bool]:
-    """The fields of the first records of a JSON file, those inside `data` and its `paragraphs` behind these
-    names; and whether it is a list of records."""
+def _first_fields(path: Path) -> set[str]:
+    """The fields of the first records of a JSON file; those inside `data` and its `paragraphs` have these
+    names before theirs."""
     from pydantic_core import from_json
 
-    with open_file(path) as file:
-        head = file.read(_HEAD).decode("utf-8-sig", errors="ignore").lstrip()
-    # Half of a surrogate pair is refused by whoever reads the record and can name it.
-    head = re.sub(r"\\u[dD][89a-fA-F]", r"\\u00", head)
+    # Half of a surrogate pair is refused by the reader of the record, who can name it.
+    head = re.sub(r"\\u[dD][89a-fA-F]", r"\\u00", _head(path))
     found: Any = None
     for text in (head, head.partition("\n")[0]):  # a whole document, or the first of many lines
         try:
@@ -227,7 +219,7 @@ def _first_fields(path: Path) -> tuple[set[str], bool]:
         except ValueError:
             continue
     if isinstance(found, dict) and next(iter(found), "").count("|") >= 7:
-        return {"x1|x2"}, False
+        return {"x1|x2"}
     fields: set[str] = set()
     records = [found]
     for prefix, inner in (("", "data"), ("data.", "paragraphs"), ("data.paragraphs.", "")):
@@ -235,7 +227,7 @@ def _first_fields(path: Path) -> tuple[set[str], bool]:
         records = [record for record in listed if isinstance(record, dict)]
         fields |= {prefix + name for record in records for name in record}
         records = [record.get(inner) for record in records]
-    return fields, isinstance(found, list)
+    return fields
 
 
 def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
