@@ -125,10 +125,7 @@ class QuestionsDataModule(TextDataModule):
         names = [found.name for found in sets if not isinstance(found.data, PairSet)]
         names += self.group_sources.get(stage, ()) if stage == "predict" else ()
         if twice := [name for name in names if names.count(name) > 1]:  # in metric keys, files of predictions
-            raise DataError(
-                f"data.{stage}_qa: {len(twice)} sets would be called {twice[0]!r} (variants and predicted "
-                "groups count too); rename one, or leave one out"
-            )
+            raise DataError(f"data.{stage}_qa: several sets, or their variants, are called {twice[0]!r}")
         return sets
 
     def question_tables(

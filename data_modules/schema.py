@@ -75,10 +75,9 @@ class Span:
 
     def check(self, context: str, where: str) -> None:
         """Raise DataError unless the offsets cut the text that the span claims."""
-        if self.start < 0 or context[self.start : self.end] != self.text:
-            raise DataError(
-                f"{where}: offset {self.start} cuts {context[self.start : self.end]!r}, not {self.text!r}"
-            )
+        found = context[self.start : self.end]
+        if self.start < 0 or found != self.text:
+            raise DataError(f"{where}: offset {self.start} cuts {found!r}, not {self.text!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,9 +243,7 @@ class ChoiceQuestion:
         if len(self.choices) < 2:
             raise DataError(f"question {self.id}: {len(self.choices)} choice(s), at least 2 are needed")
         if not 0 <= self.label < len(self.choices):
-            raise DataError(
-                f"question {self.id}: label {self.label}, but the choices are 0 to {len(self.choices) - 1}"
-            )
+            raise DataError(f"question {self.id}: has {len(self.choices)} choices, its label is {self.label}")
 
 
 DECODERS = frozenset({"llama", "qwen2", "qwen3", "gpt2", "causal"})

@@ -244,9 +244,7 @@ def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
     elif not folder or not Path(folder).is_dir():
         folder, _, split = name.partition(":")
     if not folder:
-        raise DataError(
-            "hub: a dataset name is missing; write hub:NAME[:SPLIT], as hub:rajpurkar/squad:train"
-        )
+        raise DataError("hub: names no dataset; write hub:NAME[:SPLIT], as hub:rajpurkar/squad:train")
     parts = folder.split("/") if not Path(folder).exists() else [folder]
     try:
         if any((Path(folder) / file).is_file() for file in ("dataset_dict.json", "state.json")):

@@ -88,9 +88,7 @@ def claimed(output: Path, *, overwrite: bool) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError(
-                f"--output {output}: another command writes there; name another folder"
-            ) from None
+            raise ValueError(f"--output {output}: another command writes there; name another") from None
         strangers = {entry.name for entry in output.iterdir()}
         problem = "it holds another run; name a new folder or add --overwrite"
         if overwrite and strangers:

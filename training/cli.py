@@ -171,9 +171,7 @@ class InterventuneCLI(LightningCLI):
             model: FineTuning = self.model
             info = inspect(path).require(architecture=config.backbone.architecture, heads=model.model.heads)
             if self.command == "fit" and not info.resumable:
-                raise ValueError(
-                    f"ckpt_path: {path} holds weights alone; start anew from it with --backbone.checkpoint"
-                )
+                raise ValueError(f"ckpt_path: {path} holds weights alone: --backbone.checkpoint takes it")
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         """The run's loggers beside those of the user; checkpoints written whole; our own `fsdp`."""

@@ -143,10 +143,7 @@ class TextDataModule(pl.LightningDataModule):
             most = max(most, len(batches))
             loaders.append(DataLoader(data, sampler=batches[rank::world_size], **self.loader_options))
         if loaders and most < world_size:
-            raise DataError(
-                f"no set to {stage} has something for each of {world_size} processes; take fewer "
-                "(trainer.devices)"
-            )
+            raise DataError(f"trainer.devices: no set to {stage} has batches for {world_size} processes")
         return loaders
 
     val_dataloader = partialmethod(eval_loaders, "val")

@@ -115,9 +115,7 @@ class EpochSampler(Sampler[Any]):
         total = len(draw(np.random.default_rng([seed, 0])))
         self.batches = total // world_size
         if not self.batches:
-            raise DataError(
-                f"an epoch has {total} batches, too few for {world_size} processes; lower the size"
-            )
+            raise DataError(f"an epoch has {total} batches, too few for {world_size} processes")
 
     def set_epoch(self, epoch: int) -> None:
         """Lightning calls this at the start of every epoch."""

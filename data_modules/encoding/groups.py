@@ -27,10 +27,7 @@ def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -
     for row in encode_texts(texts, tokenizer, encoding):
         variant, key = variants[row.example]
         if row.example != len(rows):
-            raise DataError(
-                f"{key}: the context does not fit into {encoding.max_length} tokens with its question; "
-                "raise encoding.max_length"
-            )
+            raise DataError(f"{key}: does not fit into {encoding.max_length} tokens (encoding.max_length)")
         spans = tuple(whole_span(span, variant.context, row, key) for span in variant.candidates)
         rows.append(row._replace(spans=spans))
     return rows
@@ -41,7 +38,5 @@ def whole_span(span: Span, context: str, row: EncodedRow, name: str) -> tuple[in
     found = token_span(row.offsets_TE, span)
     covered = context[row.offsets_TE[found[0], 0] : row.offsets_TE[found[1], 1]] if found else ""
     if found is None or covered.strip() != span.text.strip():
-        raise DataError(
-            f"{name}: no tokens of the window cover just the subject {span.text!r} of {context!r}"
-        )
+        raise DataError(f"{name}: no tokens cover just the subject {span.text!r} of {context!r}")
     return found

@@ -114,9 +114,7 @@ def prompt_text(item: Prompt, tokenizer: Any, chat: bool) -> tuple[str, int]:
         text = "\n\n".join(message["content"] for message in item.messages)
     at = text.rfind(item.shown.strip())  # templates may strip what they are given
     if at < 0:
-        raise DataError(
-            f"{item.name}: the chat template changes the text of the message; set encoding.prompts.chat=never"
-        )
+        raise DataError(f"{item.name}: the chat template changes the text; set encoding.prompts.chat=never")
     return text, at + len(item.shown.lstrip()) - item.context_length
 
 
@@ -147,10 +145,7 @@ def encode_prompts(
             spans.append((len(row), len(row) + len(behind) + len(ending) - 1))
             row += [*behind, *ending]
         if len(row) > encoding.max_length:
-            raise DataError(
-                f"{prompt.name}: prompt and answers take {len(row)} tokens, {encoding.max_length} are "
-                "allowed; raise encoding.max_length"
-            )
+            raise DataError(f"{prompt.name}: has {len(row)} tokens, more than encoding.max_length")
         offsets_TE = np.full((len(row), 2), -1, dtype=np.int32)
         start_T, end_T = np.array(encoded["offset_mapping"][0], np.int32).T - context_at
         if text[:context_at][-1:].isspace():  # byte-level tokens begin with it

@@ -68,9 +68,7 @@ def build_tokenizer(
     Raises ValueError for an architecture without a layout.
     """
     if architecture not in LAYOUTS:
-        raise ValueError(
-            f"no token layout for architecture {architecture!r}; choose from {', '.join(LAYOUTS)}"
-        )
+        raise ValueError(f"no token layout of {architecture!r}; choose from {', '.join(LAYOUTS)}")
     layout = LAYOUTS[architecture]
     special = {f"{role}_token": token for role, token in map(str.split, layout.special.split(", "))}
     pieces = dict.fromkeys([*special.values(), *(word.lower() for word in words)])

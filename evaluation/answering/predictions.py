@@ -50,9 +50,7 @@ class Predictions(Answerer):
             key = (name, variant) if variant in VARIANTS else (f"{name} {variant}", "os")
             # examples.jsonl has the right answer as `answer`, the model's as `prediction`.
             if key in self.text_of or "prediction" in row:
-                raise DataError(
-                    f"{where}: a second answer to {name!r} in variant {variant}; keep the model's"
-                )
+                raise DataError(f"{where}: a second answer to {name!r} ({variant}); keep the model's")
             self.text_of[key] = row["answer"]
 
     @property

@@ -33,10 +33,7 @@ class PredictionWriter(pl.Callback):
         for name, data in trainer.datamodule.eval_sets["predict"]:
             ids = Counter(data.column("id") if isinstance(data, QASet) else ())
             if several := [id for id, count in ids.items() if count > 1]:
-                raise ValueError(
-                    f"data.predict_qa: {name} asks several questions of the id {several[0]!r}; predictions "
-                    "are written by id"
-                )
+                raise ValueError(f"data.predict_qa: {name} asks several questions of id {several[0]!r}")
         self.predictions = [{} for _ in trainer.datamodule.eval_sets["predict"]]
 
     def on_predict_batch_end(

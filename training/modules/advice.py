@@ -89,10 +89,7 @@ class LEIModule(QAModule):
     ) -> None:
         super().__init__(backbone=backbone, learning_rate=learning_rate, weight_decay=weight_decay, **options)
         if backbone.causal and loss.form == "probability":
-            raise ValueError(
-                "model.loss.form=probability speaks of start and end, which a decoder does not have; choose "
-                "score or log"
-            )
+            raise ValueError("model.loss.form=probability is of start and end: for a decoder score or log")
         self.loss = loss
         self.dominance = dominance
         self.reference_path = "" if reference == "start" else reference
@@ -169,9 +166,7 @@ class LEIModule(QAModule):
         info.require(architecture=self.model.architecture)
         words = load_tokenizer(info.tokenizer, info.architecture).get_vocab()
         if words != self.datamodule.tokenizer.get_vocab():
-            raise ValueError(
-                f"model.reference: {self.reference_path} has another tokenizer than the model that is trained"
-            )
+            raise ValueError(f"model.reference: {self.reference_path} has another tokenizer than the model")
         return model
 
     def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:

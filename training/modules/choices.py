@@ -71,16 +71,10 @@ class ChoiceModule(FineTuning):
         """ValueError for data that no choice is made in, and for rows that do not fit the pooling."""
         data = self.datamodule
         if not isinstance(data, ChoicesDataModule):
-            raise ValueError(
-                "data: ChoiceModule answers multiple-choice questions only; set data to "
-                "data_modules.choices_data.ChoicesDataModule (experiment multiple_choice)"
-            )
+            raise ValueError("data: ChoiceModule needs ChoicesDataModule (experiment multiple_choice)")
         parity = isinstance(self.model, ChoiceModel) and self.model.pooling == "parity"
         if parity and self.encoding.padding != "parity":
-            raise ValueError(
-                "model.pooling=parity counts padding in; rows must be padded alike everywhere: set "
-                "data.encoding.padding=parity"
-            )
+            raise ValueError("model.pooling=parity counts padding in: it needs data.encoding.padding=parity")
 
     def logits(self, batch: ChoiceBatch) -> Tensor:
         """One number for each choice, (B, N) float32."""

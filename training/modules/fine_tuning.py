@@ -67,9 +67,7 @@ class FineTuning(pl.LightningModule):
         """Check that tokenizer, embeddings and data fit before anything long starts."""
         longest, wanted = self.model.max_tokens, self.encoding.max_length
         if longest is not None and wanted > longest:
-            raise ValueError(
-                f"data.encoding.max_length: {wanted} tokens, but the model has {longest} positions"
-            )
+            raise ValueError(f"data.encoding.max_length: {wanted}, but the model has {longest} positions")
         words, rows = len(self.datamodule.tokenizer), self.model.config.vocab_size
         if words > rows:
             raise ValueError(
@@ -124,9 +122,7 @@ class FineTuning(pl.LightningModule):
                 ", ".join(f"{name}={adapter[name]}" for name in names if name in adapter) or "none"
                 for adapter in (found, own)
             )
-            raise CheckpointError(
-                f"ckpt_path: its adapter (backbone.lora_*) is {one}, the configuration's {other}"
-            )
+            raise CheckpointError(f"ckpt_path: its adapter (backbone.lora_*) is {one}, not {other}")
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Make the checkpoint stand on its own: architecture, configuration, tokenizer, encoding."""

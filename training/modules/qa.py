@@ -68,10 +68,7 @@ class QAModule(FineTuning):
         """ValueError for multiple-choice questions, and for training questions that a span cannot answer."""
         data = self.datamodule
         if "choices" in data.kinds:
-            raise ValueError(
-                "data: ChoicesDataModule holds multiple-choice questions, which are for "
-                "training.modules.choices.ChoiceModule (experiment multiple_choice)"
-            )
+            raise ValueError("data: ChoicesDataModule needs ChoiceModule (experiment multiple_choice)")
         qa = data.train_set.qa if stage == "fit" and self.model.heads == "span" else None
         for name, kind in zip(qa.column("id"), qa.column("kind"), strict=True) if qa is not None else ():
             if kind in ("yes", "no"):

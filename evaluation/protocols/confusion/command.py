@@ -41,9 +41,7 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
     heuristic = "heuristic" in probing.samplings
     for path in named.values() if heuristic and not probing.encoder else ():
         if "embeddings" not in ABILITIES[kind_of(path)]:
-            raise ValueError(
-                f"{path}: gives no embeddings for heuristic sampling; add --encoder, or --sampling random"
-            )
+            raise ValueError(f"{path}: gives no embeddings; add --encoder, or --sampling random")
     questions = read_choices(probing.input)[: probing.limit or None]
     trials = fixed_trials(questions, probing)
     if heuristic and probing.encoder:

@@ -121,9 +121,7 @@ class Writer:
         limit = WINDOW if self.local.limit is None else self.local.limit - RESERVED - len(self.local.lead)
         window = min(WINDOW, limit)
         if len(ids) < 2 or window < 2:
-            raise ValueError(
-                f"--perplexity: {len(ids)} tokens in chunks of {window}; both must be at least 2"
-            )
+            raise ValueError(f"--perplexity: {len(ids)} tokens in chunks of {window}; both need at least 2")
         pieces = [ids[start : start + window] for start in range(0, len(ids), window)]
         found = self.chunk_losses(pieces, prefixes=self.local.plain_ids(part.texts), decay=decay)
         bar = tqdm(found, f"perplexity, {part.variant}", len(pieces), unit="chunk", disable=None)

@@ -136,7 +136,7 @@ def test_read_choices_keeps_ids_that_tell_questions_apart(tmp_path: Path) -> Non
         ([PIQA | {"label": -1}], None, "label -1"),
         ([PIQA | {"label": 0}, {"goal": "x", "label": 0}], None, "line 2: .*sol1"),
         ([{"question": "?"}], None, "rows: unknown format"),
-        ([{"id": "a", "prompt": "p", "choices": ["x", "y"], "label": 2}], None, "line 1.*label 2"),
+        ([{"id": "a", "prompt": "p", "choices": ["x", "y"], "label": 2}], None, "line 1.*label is 2"),
     ],
 )
 def test_read_choices_names_the_line(

@@ -169,7 +169,7 @@ def test_chat_that_cannot_be_is_refused() -> None:
     words, never = build_tokenizer("llama", vocabulary()), Encoding(prompts=Prompts(chat="never"))
     with pytest.raises(DataError, match=r"encoding\.prompts: are for decoders, and bert is an encoder"):
         never.resolved("bert")
-    with pytest.raises(DataError, match=r"1: prompt and answers take \d+ tokens, 9 are allowed; raise"):
+    with pytest.raises(DataError, match=r"1: has .* tokens, more than"):
         QASet([BO], words, Encoding(max_length=9).resolved("llama"))
     for template, messages in (("plain", SYSTEM), ("loud", said(QUESTION))):
         tokenizer = chat_tokenizer(template)

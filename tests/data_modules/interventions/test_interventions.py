@@ -84,10 +84,10 @@ def test_rows_of_a_variant_are_questions_as_they_are(tmp_path: Path) -> None:
 def test_sets_that_would_share_a_name_are_refused() -> None:
     how = Interventions(watch=["os", "ts"])
     data = module(val_qa={"main": "stories:dev", "ts": "stories:dev"}, interventions=how)
-    with pytest.raises(DataError, match="2 sets would be called 'ts'"):
+    with pytest.raises(DataError, match="are called 'ts'"):
         data.setup("validate")
     both = {"predict_qa": {"main": "stories:dev"}, "predict_groups": {"main": "stories:dev"}}
-    with pytest.raises(DataError, match="2 sets would be called 'main'"):
+    with pytest.raises(DataError, match="are called 'main'"):
         module(**both).setup("predict")
 
 
