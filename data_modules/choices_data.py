@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from data_modules.batching.choice_set import ChoiceSet, by_count
+from data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet, by_count
 from data_modules.batching.data_module import EvalSet, TextDataModule
 from data_modules.batching.samplers import Draw, cut, length_bucketed
-from data_modules.encoding.choices import ChoiceEncoding
 from data_modules.sources import read_choices
 from storage.errors import DataError
 

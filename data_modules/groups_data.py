@@ -12,8 +12,7 @@ from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from data_modules.batching.data_module import EvalSet, TrainSet
 from data_modules.batching.group_set import GroupSet
-from data_modules.batching.samplers import BatchIndex, group_batches
-from data_modules.encoding.tables import process_rank
+from data_modules.batching.samplers import BatchIndex, group_batches, process_rank
 from data_modules.encoding.windows import Encoding
 from data_modules.groups.advice import by_class, spread, unadvised, with_unadvised
 from data_modules.groups.lei import read_scored

@@ -15,10 +15,10 @@ import pyarrow as pa
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from data_modules.batching.data_module import EvalSet, TextDataModule, TrainSet, variant_name
-from data_modules.batching.samplers import BatchIndex, question_batches
+from data_modules.batching.samplers import BatchIndex, process_rank, question_batches
 from data_modules.batching.sets import PairSet, QASet
 from data_modules.encoding.questions import encode_questions
-from data_modules.encoding.tables import Tables, process_rank
+from data_modules.encoding.tables import Tables
 from data_modules.encoding.windows import Encoding
 from data_modules.interventions.variants import report_rejected, variants_of
 from data_modules.schema import QAExample, Rejected, Variant

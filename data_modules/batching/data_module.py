@@ -16,9 +16,15 @@ from torch.utils.data import DataLoader, Dataset
 
 from data_modules.batching.choice_set import ChoiceSet
 from data_modules.batching.group_set import GroupSet
-from data_modules.batching.samplers import BatchIndex, Draw, EpochSampler, ResumableLoader, outlive_signal
+from data_modules.batching.samplers import (
+    BatchIndex,
+    Draw,
+    EpochSampler,
+    ResumableLoader,
+    outlive_signal,
+    process_rank,
+)
 from data_modules.batching.sets import PairSet, QASet, TrainBatch
-from data_modules.encoding.tables import process_rank
 from data_modules.encoding.tokenizers import load_tokenizer
 from data_modules.schema import DataError, Variant
 from data_modules.sources import split_labels

@@ -12,6 +12,7 @@ from itertools import chain, count, repeat
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import torch.distributed as dist
 from torch.utils.data import DataLoader, Sampler
 
 from storage.errors import DataError
@@ -162,3 +163,10 @@ def outlive_signal(worker: int) -> None:
     stop. The main process finishes its step first, and ends its workers, if need be by a second SIGTERM."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+
+
+def process_rank() -> tuple[int, int]:
+    """The rank of this process and how many there are; (0, 1) where it is alone."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return 0, 1

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from data_modules.encoding.pairs import Tokens, common_tokens
 from data_modules.encoding.questions import encode_questions
 from data_modules.encoding.tables import flat, in_memory, list_lengths
 from data_modules.encoding.windows import EncodedRow, Encoding
@@ -31,6 +30,8 @@ PAD_TO = 8
 
 Inputs = dict[str, Tensor]
 """`input_ids`, `attention_mask`, `token_type_ids`, each (B, T); a model ignores what it does not take."""
+Tokens = list[tuple[int, int, int]]
+"""Start, end and id of every token of a row; start and end are -1 outside the context."""
 
 
 class QABatch(NamedTuple):
@@ -280,3 +281,25 @@ class PairSet(Dataset):
     def batches(self, rows_per_batch: int) -> list[list[int]]:
         """Every pair once, similar lengths together; a pair is two rows."""
         return sorted_batches(self.originals.lengths[self.original_N], max(1, rows_per_batch // 2))
+
+
+def common_tokens(
+    original: Tokens, variant: Tokens, kept: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Where each token that two stories share stands in the original and in the variant: the same token of
+    the same characters (faithfulness spec 4.2). The variant's context begins with pieces of the original,
+    which are `kept`."""
+    place = {token: t for t, token in enumerate(original) if token[0] >= 0}
+    moved = ((*in_original(start, end, kept), token) for start, end, token in variant)
+    return [(place[token], t) for t, token in enumerate(moved) if token in place]
+
+
+def in_original(start: int, end: int, kept: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Where characters start .. end - 1 of a variant stand in the original; (-1, -1) if not in one piece."""
+    before = 0
+    for first, last in kept:
+        length = last - first
+        if before <= start and end <= before + length:
+            return start - before + first, end - before + first
+        before += length
+    return -1, -1

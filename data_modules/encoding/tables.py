@@ -14,7 +14,6 @@ import datasets
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import torch.distributed as dist
 from filelock import FileLock
 
 from data_modules.encoding.tokenizers import tokenizer_files
@@ -114,10 +113,3 @@ def content_digest(path: Path) -> str:
     for file in files if path.is_dir() else [path]:
         digest.update(f"{file.relative_to(path)} {file_digest(file)}".encode())
     return digest.hexdigest()
-
-
-def process_rank() -> tuple[int, int]:
-    """The rank of this process and how many there are; (0, 1) where it is alone."""
-    if dist.is_available() and dist.is_initialized():
-        return dist.get_rank(), dist.get_world_size()
-    return 0, 1

@@ -19,12 +19,11 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 from transformers.utils.logging import disable_progress_bar
 
-from data_modules.batching.choice_set import ChoiceSet
+from data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet
 from data_modules.batching.decoding import Answer as Span
 from data_modules.batching.decoding import decode_answers, decode_typed_answers, written_answers
 from data_modules.batching.group_set import GroupSet
 from data_modules.batching.sets import QASet, pad_rows, sorted_batches
-from data_modules.encoding.choices import ChoiceEncoding
 from data_modules.encoding.questions import encode_examples
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
 from data_modules.encoding.windows import Encoding, token_span

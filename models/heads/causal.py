@@ -65,7 +65,7 @@ class CausalModel(QAModel):
         the candidates of the mean log-likelihood of their tokens behind the prompt of a row.
 
         Args:
-            inputs: prompts with the candidates behind them (data_modules/encoding/groups.py).
+            inputs: prompts with the candidates behind them (data_modules/batching/group_set.py).
             context_BT: not looked at.
             candidate_BVSE: first and last token of each candidate there: the two subjects, or these and
                 `unknown`, which takes 1 - S(x1) - S(x2).

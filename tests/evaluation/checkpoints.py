@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-from data_modules.encoding.choices import ChoiceEncoding
+from data_modules.batching.choice_set import ChoiceEncoding
 from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.encoding.windows import Encoding
 from data_modules.records import write_records

@@ -14,7 +14,7 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from data_modules.encoding.choices import ChoiceEncoding
+from data_modules.batching.choice_set import ChoiceEncoding
 from data_modules.encoding.windows import Encoding
 from data_modules.stories.questions import vocabulary
 from evaluation.reproduce.tiny_classifier import save_classifier

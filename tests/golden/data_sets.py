@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from data_modules.encoding.choices import ChoiceEncoding, encode_choices
-from data_modules.encoding.groups import encode_groups
+from data_modules.batching.choice_set import ChoiceEncoding, encode_choices
+from data_modules.batching.group_set import encode_groups
 from data_modules.encoding.questions import encode_questions
 from data_modules.encoding.windows import Encoding, encode_texts
 from data_modules.schema import query_text

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.batching.choice_set import ChoiceSet
-from data_modules.encoding.choices import ChoiceEncoding
+from data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet
 from data_modules.schema import ChoiceQuestion
 from tests.data_modules.fixtures.small_tokenizers import tokenizer
 

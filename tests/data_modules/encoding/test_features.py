@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.batching.group_set import GroupSet
-from data_modules.encoding.groups import encode_groups, whole_span
+from data_modules.batching.group_set import GroupSet, encode_groups, whole_span
 from data_modules.encoding.questions import WINDOW_TYPES, max_context
 from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, full_query, token_span
 from data_modules.schema import ADVICE_CLASSES, QAExample, Span, Turn

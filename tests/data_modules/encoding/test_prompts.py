@@ -11,9 +11,9 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from data_modules.batching.choice_set import ChoiceEncoding, encode_choices
 from data_modules.batching.group_set import GroupSet
 from data_modules.batching.sets import QASet
-from data_modules.encoding.choices import ChoiceEncoding, encode_choices
 from data_modules.encoding.prompts import TEMPLATE_OPTIONS, Prompt, encode_prompts
 from data_modules.encoding.windows import CHOICE, QUESTION, Encoding, Messages, Prompts
 from data_modules.schema import ChoiceQuestion, QAExample, Span, Turn

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from data_modules.encoding.choices import ChoiceEncoding
+from data_modules.batching.choice_set import ChoiceEncoding
 from data_modules.schema import ChoiceQuestion
 from data_modules.sources import read_choices
 from evaluation.answering.checkpoint import ChoiceCheckpoint
