@@ -106,12 +106,6 @@ def test_windows_are_a_doc_stride_apart_whatever_the_question(order: Any) -> Non
         assert [window.start for window in windows[:3]] == [0, 479, 351]
 
 
-def test_advice_stands_right_before_the_question() -> None:
-    example = QAExample("1", "a rude tol", "Who was rude?", advice="Met a tol.")
-    (window,) = windows_of([example], BERT, Encoding())
-    assert BERT.decode(window.row.input_ids_T).startswith("[CLS] met a [UNK] . who was rude ? [SEP] a rude")
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_white_space_around_an_answer_costs_nothing(kind: str) -> None:
     """SQuAD's annotators sometimes marked the blank beside the answer, which is part of no token."""

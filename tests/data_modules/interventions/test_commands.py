@@ -10,11 +10,7 @@ from typing import Any
 import pytest
 
 from data_modules.__main__ import main
-from data_modules.records import write_records
-from data_modules.schema import REFORMATTED, VARIANTS, QAExample, Span, Variant
-from data_modules.sources import read_questions
 
-INPUTS = Path(__file__).resolve().parents[2] / "golden" / "inputs"
 STORY = "Ida sat by the well. Her cat Moro wore a blue bell. They left at ten."
 QUESTIONS = (
     ("Who sat?", "Ida", "Ida sat by the well"),
@@ -61,29 +57,6 @@ def test_ts_r_of_coqa_and_its_summary(coqa: Path, tmp_path: Path, capsys: pytest
     assert "already exists" in capsys.readouterr().err
     assert run(coqa, "ts", output, "--overwrite") == 0
     assert len(rows(output)) == 5
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("dataset", ["coqa", "hotpotqa", "stories", ""])
-def test_every_variant_of_every_data_set_reads_back(dataset: str, variant: Variant, tmp_path: Path) -> None:
-    """Also of records that name no data set."""
-    source = str(INPUTS / f"{dataset}.json") if dataset else str(tmp_path / "mine.jsonl")
-    if dataset == "stories":
-        source = "stories:conversation_dev"
-    elif not dataset:
-        example = QAExample("1", STORY, "What did Moro  wear?", (Span.locate("blue", STORY, "test"),))
-        write_records([example], source)
-    output = tmp_path / "out.jsonl"
-    if run(source, variant, output) == 2:
-        assert variant in REFORMATTED  # there may be no quotation mark
-        return
-    originals = {example.id: example for example in read_questions(source)}
-    for example in read_questions(output):
-        original = originals[example.id]
-        assert (example.variant, example.dataset, example.gold) == (variant, dataset, original.gold)
-        kept = "".join(original.context[start:end] for start, end in example.kept)
-        if kept or variant not in REFORMATTED:
-            assert example.context == (f"{kept} {example.appended}" if example.appended else kept)
 
 
 def test_sentences_of_a_file_take_the_place_of_the_answers(coqa: Path, tmp_path: Path) -> None:

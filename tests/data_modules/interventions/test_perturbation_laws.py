@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from data_modules.interventions import deletion as p
-from data_modules.interventions.deletion import sentence_spans, trim
+from data_modules.interventions.deletion import sentence_spans
 from data_modules.interventions.reformatting import straight_quotes
 from data_modules.interventions.variants import perturb
 from data_modules.schema import DELETED, REFORMATTED, VARIANTS, QAExample, Span, Variant
@@ -166,15 +166,6 @@ def test_sentences_are_ordered_trimmed_and_cover_the_text(text: str) -> None:
         outside += text[end_before:start]
         end_before = end
     assert not (outside + text[end_before:]).strip()
-
-
-@given(st.text(alphabet=" \nab"), st.data())
-def test_trim_is_strip(text: str, data: st.DataObject) -> None:
-    end = data.draw(st.integers(0, len(text)))
-    start = data.draw(st.integers(0, end))
-    left, right = trim(text, start, end)
-    assert start <= left <= right <= end
-    assert text[left:right] == text[start:end].strip()
 
 
 def test_boundaries_agree_with_hotpotqas_own(shared: Path) -> None:

@@ -81,14 +81,6 @@ def test_the_worked_examples(oracle: Path, source: str, variant: Variant, rows: 
             assert found.answer_type == row["label"]
 
 
-def test_ts_ends_with_the_sentence_of_the_last_rationale_character() -> None:
-    found = made(example("a blue bell", "blue"), "ts")
-    assert found.context == STORY[: STORY.index(" They")]
-    assert found.kept == ((0, len(found.context)),)
-    assert [span.text for span in (*found.answers, *found.rationale)] == ["blue", "a blue bell"]
-    assert (found.variant, found.appended, found.references) == ("ts", "", ("blue",))
-
-
 def test_ts_looks_again_for_an_answer_beyond_the_cut() -> None:
     beyond = replace(example("Her cat Moro"), answers=(Span.locate("Nobody", STORY, ""),))
     nowhere = made(replace(beyond, references=("Nobody",)), "ts")
@@ -165,22 +157,6 @@ def test_a_generated_sentence_takes_the_place_of_the_answer() -> None:
     assert (found.variant, found.answer_type, found.kept) == ("ts_r_aug", "unknown", ((0, 20),))
     deleted = made(example(BELL, "Moro"), "os_r_aug", sentences={"q1": "A sign said Moro."})
     assert deleted.context.endswith("It snowed. A sign said Moro.")
-
-
-@pytest.mark.parametrize(
-    "asked", [example(kind="no"), example(references=("well",), answer="Moro"), example("well", kind="no")]
-)
-@pytest.mark.parametrize("variant", ["ts_r", "os_r"])
-def test_without_need_of_a_sentence_the_variants_are_the_same(asked: QAExample, variant: Variant) -> None:
-    bare, augmented = perturb(asked, variant), perturb(asked, f"{variant}_aug")  # type: ignore[arg-type]
-    if isinstance(bare, QAExample):
-        bare = replace(bare, variant=f"{variant}_aug")  # type: ignore[arg-type]
-    assert bare == augmented
-
-
-def test_os_is_the_example_itself() -> None:
-    asked = example(BELL, "Moro")
-    assert made(asked, "os") == replace(asked, kept=((0, len(STORY)),))
 
 
 def test_the_rationale_of_extractive_data_is_the_sentence_of_its_first_answer() -> None:

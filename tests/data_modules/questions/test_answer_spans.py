@@ -14,7 +14,6 @@ from data_modules.questions.answer_spans import (
     answer_classes,
     answer_span,
     answer_type,
-    last_word,
     locate_answer,
     option_words,
 )
@@ -166,12 +165,6 @@ def test_number_and_option_classes() -> None:
     assert option_words(question) == ("bus", "train")
     assert [answer_classes(word, question)[1] for word in ("The bus", "train", "walk", "")] == [1, 2, 0, 0]
     assert option_words("Or what?") is option_words("Red or") is option_words("For") is None
-
-
-def test_the_last_word_of_a_rationale() -> None:
-    assert last_word([piece("Ulla"), piece("did not sleep.")]) == piece("sleep")
-    assert last_word([Span(4, 7, "...")]) == Span(6, 7, ".")
-    assert last_word([]) is None
 
 
 def test_an_answer_that_is_nowhere_is_the_last_word_of_its_rationale() -> None:
