@@ -45,8 +45,8 @@ def read_groups(source: str | Path, *, limit: int | None = None) -> list[Group]:
 def load_checkpoint(path: str | Path, *, need: Ability = "spans", **asking: Any) -> Answerer:
     """A model that can be asked, see `open_answerer`; `asking` are fields of `Asking`, such as device="cpu".
 
-    >>> sorted(load_checkpoint(checkpoint).can)
-    ['mentions', 'spans', 'states', 'subjects']
+    >>> load_checkpoint(checkpoint, device="cpu").identity["dtype"]
+    'float32'
     """
     return open_answerer(str(path), Asking(**asking), need=need)
 

@@ -28,7 +28,7 @@ from data_modules.encoding.questions import encode_examples
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
 from data_modules.encoding.windows import Encoding, token_span
 from data_modules.schema import ChoiceQuestion, Group, QAExample
-from evaluation.answering.interface import Ability, Answer, Answerer, Asking, Compute
+from evaluation.answering.interface import Answer, Answerer, Asking, Compute
 from evaluation.processes import kept, shared
 from models.backbones import EncoderModel, pick_device
 from models.checkpoint import load
@@ -116,9 +116,6 @@ class QuestionCheckpoint(Checkpoint):
         self.encoding = encoding.resolved(self.model.architecture)
         self.offers_unknown = self.encoding.candidates == 3
         self.max_new_tokens = asking.max_new_tokens
-        lacks: dict[str, set[Ability]] = {"span": {"types"}, "causal": {"mentions"}}
-        able: set[Ability] = {"spans", "types", "subjects", "mentions", "states"}
-        self.can = frozenset(able - lacks.get(self.model.heads, set()))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -247,7 +244,6 @@ class ChoiceCheckpoint(Checkpoint):
     """A model of multiple choice; of a folder or a Hub name the encoder under a head of random weights. A
     batch counts choices."""
 
-    can = frozenset({"choices", "embeddings"})
     kind = ChoiceModel
     encoding_class = ChoiceEncoding
 

@@ -52,10 +52,9 @@ class Answer(NamedTuple):
 
 
 class Answerer:
-    """Anything that answers. Methods that it has no ability for (`can`) are not implemented."""
+    """Anything that answers. Methods that it has no ability for are not implemented."""
 
     path: str
-    can: frozenset[Ability]
     offers_unknown: bool = False
     """Whether scores of subjects are shares among these and unknown, which has the rest."""
     may_abstain: bool | None = None

@@ -79,8 +79,6 @@ class LanguageModel(Answerer):
     """A language model that answers questions, scores subjects, and chooses; its path is a name as of
     `open_language_model`."""
 
-    can = frozenset({"spans", "types", "subjects", "choices"})
-
     def __init__(self, path: str, asking: Choosing) -> None:
         chat = False if asking.chat == "never" or asking.choice_prompt == "question" else None
         model = open_language_model(path, asking, max_new_tokens=asking.max_new_tokens, chat_template=chat)

@@ -39,8 +39,6 @@ class Predictions(Answerer):
     """Answers by id and variant; a question without one counts as a failure. DataError for a row of another
     shape, two answers to one question, or no row."""
 
-    can = frozenset({"spans", "types"})
-
     def __init__(self, path: str) -> None:
         self.path = path
         self.text_of: dict[tuple[str, str], str] = {}

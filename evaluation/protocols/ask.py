@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from data_modules.schema import Group, QAExample, Span, UnderspecifiedQuestion
-from evaluation.answering.interface import Answerer, Compute
+from evaluation.answering.interface import Answerer, Compute, kind_of
 from evaluation.report import Evaluation
 from evaluation.results import Results
 from evaluation.views import View
@@ -47,7 +47,7 @@ def evaluate(
         candidate: words of the context to score (default: an encoder's answers); of a decoder two.
         compute: how the model runs.
     """
-    from evaluation.answering.open import open_answerer
+    from evaluation.answering.open import ABILITIES, open_answerer
 
     asked = {"without advice": QAExample("--question", context, question)}
     if advice:
@@ -55,14 +55,15 @@ def evaluate(
     spans = [mention(text, context) for text in candidate or []]
     answerer, examples = open_answerer(checkpoint, compute), list(asked.values())
     texts = [answer.text or answer.failure or "no answer" for answer in sorted(answerer.answers(examples))]
-    if not spans and "mentions" in answerer.can:
+    scores_spans = "mentions" in ABILITIES[kind_of(checkpoint)]
+    if not spans and scores_spans:
         found = cast("QuestionCheckpoint", answerer).spans(examples)
         # Yes, no and unknown, which begin at -1, stand nowhere in the context.
         places = dict.fromkeys((answer.start, answer.text) for answer in found if answer.start >= 0)
         spans = [Span(start, start + len(text), text) for start, text in places]
     results = Results(("asked", "candidate"), "questions")
     for name, example in asked.items() if spans else ():
-        for span, score in zip(spans, scores(answerer, example, spans), strict=True):
+        for span, score in zip(spans, scores(answerer, example, spans, scores_spans), strict=True):
             results.add("score", score, n=1, asked=name, candidate=span.text)
     return Evaluation(
         title="One question",
@@ -85,9 +86,9 @@ def mention(text: str, context: str) -> Span:
     return Span(*found.span(), text)
 
 
-def scores(answerer: Answerer, example: QAExample, spans: Sequence[Span]) -> list[float]:
+def scores(answerer: Answerer, example: QAExample, spans: Sequence[Span], scores_spans: bool) -> list[float]:
     """S of each candidate; ValueError if no window of the context holds one whole."""
-    if "mentions" in answerer.can:
+    if scores_spans:
         checkpoint, asked = cast("QuestionCheckpoint", answerer), replace(example, answers=tuple(spans))
         (log_score_C,) = checkpoint.span_scores([asked], against_unknown=False)
         if not np.isfinite(log_score_C).all():

@@ -17,7 +17,6 @@ Rule = Callable[[QAExample], str]
 class FakeAnswerer(Answerer):
     """Answers by a rule, in an order of its own."""
 
-    can = frozenset({"spans", "types"})
     path, identity = "fake", {"weights": "none"}
 
     def __init__(self, rule: Rule) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from evaluation.figures import COLOURS, Bars, Lines, new_figure
+from evaluation.figures import Bars, Lines, new_figure
 from evaluation.frame import Protocol
 from evaluation.headlines import Said
 from evaluation.protocols.confusion.measures import BIASED, CELL
@@ -135,33 +135,16 @@ CONFUSION = Protocol(
 
 
 def draw_boxes(rows: Iterable[Row], chance: float, _: DataFrame, path: Path) -> None:
-    """The paper's Figure 3: the confidence in the labelled choice as boxes, a group for each probe and a box
-    for each checkpoint: median, quartiles, the mean as a diamond, whiskers to 1.5 IQR; chance as a dashed
-    line."""
+    """The paper's Figure 3: the confidence in the labelled choice, a box for each probe and checkpoint:
+    median, quartiles, whiskers to 1.5 IQR, a triangle at the mean; chance as a dashed line."""
     import pandas as pd
 
-    frame = pd.DataFrame(rows)
-    frame = frame[frame["probe"] != "choice_paralysis"]
-    probes, names = list(frame["probe"].unique()), list(frame["checkpoint"].unique())
-    figure = new_figure(2.6 + len(probes) * (0.6 + 0.45 * len(names)), 3.6)
-    axes = figure.subplots()
-    for i, name in enumerate(names):
-        by_probe = frame[frame["checkpoint"] == name].groupby("probe")["confidence"]
-        axes.boxplot(
-            [by_probe.get_group(probe) for probe in probes],
-            positions=[g + (i - (len(names) - 1) / 2) * 0.8 / len(names) for g in range(len(probes))],
-            widths=0.64 / len(names),
-            showmeans=True,
-            showfliers=False,
-            patch_artist=True,
-            meanprops={"marker": "D", "markerfacecolor": "white", "markeredgecolor": "black"},
-            boxprops={"facecolor": COLOURS[i % len(COLOURS)], "alpha": 0.55},
-            manage_ticks=False,
-            label=name,
-        )
-    axes.axhline(chance, color="black", linestyle="--", linewidth=1, label="chance")
-    axes.set_xticks(range(len(probes)), [probe.replace("_", " ") for probe in probes])
+    frame = pd.DataFrame([row for row in rows if row["probe"] != "choice_paralysis"])
+    boxes = frame.pivot(columns=["probe", "checkpoint"], values="confidence")
+    boxes.columns = [", ".join(names).replace("_", " ") for names in boxes.columns]
+    figure = new_figure(2.6 + 0.6 * len(boxes.columns), 4.2)
+    axes = boxes.plot.box(ax=figure.subplots(), showmeans=True, showfliers=False, rot=90)
+    axes.axhline(chance, color="black", linestyle="--", linewidth=1)
     axes.set_ylabel("confidence in the labelled choice")
     axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside upper center", ncols=4, frameon=False)
     figure.savefig(path, dpi=150)

@@ -279,7 +279,6 @@ def test_accuracy_is_the_share_of_answers_that_name_the_subject_and_failures_are
 ) -> None:
     specified = [specify(group, "It was [subj].", i % 2) for i, group in enumerate(GROUPS)]
     said = FakeAnswerer(lambda asked: "!timed out" if asked.context.startswith("A Sabrik") else "a velan MAN")
-    said.can = frozenset({"subjects"})
     monkeypatch.setattr(said, "subject_scores", lambda groups, _: torch.full((len(groups), 4, 2), 0.5))
     monkeypatch.setattr("evaluation.answering.open.open_answerer", lambda *_, **__: said)
     data = save_groups(tmp_path / "dev.json", specified)

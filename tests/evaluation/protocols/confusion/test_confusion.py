@@ -27,8 +27,6 @@ Rule = Callable[[ChoiceQuestion], Sequence[float]]
 class FakeCheckpoint(Answerer):
     """In place of a checkpoint: logits by a rule, embeddings from the texts' letters."""
 
-    can = frozenset({"choices", "embeddings"})
-
     def __init__(self, rule: Rule, path: str) -> None:
         self.rule, self.path = rule, path
 
