@@ -1,17 +1,60 @@
-"""Cross entropy of answers that are a span, yes, no or unknown (of what a decoder writes: losses/span.py).
+"""Cross entropy of answers: of the two ends of a span, of yes, no and unknown beside them, of the tokens that
+a decoder writes; and of tagging the rationale.
 
-Shape letters: B windows, T positions, C answer types (yes, no, unknown), N number classes, O option classes.
+Shape letters: B questions or windows, T positions, C answer types (yes, no, unknown), N number classes,
+O option classes.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from losses.span import full_precision, position_cross_entropy
+IGNORE_INDEX = -100
+"""A start or end position that no loss sees, such as an answer that fell outside the window."""
+
+
+def full_precision(values: Tensor) -> Tensor:
+    """The same in float32; float64 stays."""
+    return values if values.dtype == torch.float64 else values.float()
+
+
+def position_cross_entropy(logits_BT: Tensor, position_B: Tensor) -> Tensor:
+    """Mean of -log softmax(logits)[position] over the positions that count, in nats; a scalar.
+
+    Exactly 0, with zero gradients, where every position is ignored.
+    """
+    nats = cross_entropy(logits_BT, position_B, ignore_index=IGNORE_INDEX, reduction="sum")
+    return nats / (position_B != IGNORE_INDEX).sum().clamp(min=1)
+
+
+def span_cross_entropy(
+    start_logits_BT: Tensor, end_logits_BT: Tensor, start_B: Tensor, end_B: Tensor
+) -> Tensor:
+    """Half the sum of the start's and the end's mean cross entropy, in nats; a scalar.
+
+    Source: extractive SQuAD fine-tuning (Devlin et al. 2019, section 4.2). LEI's authors add the two means
+    and halve the total of all their losses (spec 4.2), which comes to the same.
+
+    Args:
+        start_logits_BT, end_logits_BT: shape (B, T).
+        start_B, end_B: positions of the answer's first and last token, shape (B,), or `IGNORE_INDEX`.
+    """
+    start = position_cross_entropy(full_precision(start_logits_BT), start_B)
+    end = position_cross_entropy(full_precision(end_logits_BT), end_B)
+    return (start + end) / 2
+
+
+def written_answer_loss(total_B: Tensor, count_B: Tensor) -> Tensor:
+    """Cross entropy of written answers: minus the mean log-probability over all their tokens, in nats.
+
+    Args:
+        total_B: sums of the log-probabilities of an answer's tokens.
+        count_B: how many tokens that are.
+    """
+    return -total_B.sum() / count_B.sum()
+
 
 YES, NO, UNKNOWN, SPAN = range(4)
 """Values of `answer_type_B`; the first three index `type_BC`."""
@@ -45,19 +88,6 @@ def joint_answer_loss(
     return (nats[0] + nats[1]) / 2
 
 
-class XLNetAnswerLoss(NamedTuple):
-    """Seven means over the batch, in nats, and their sum; scalars."""
-
-    start: Tensor
-    end: Tensor
-    unknown: Tensor
-    yes: Tensor
-    no: Tensor
-    number: Tensor
-    option: Tensor
-    total: Tensor
-
-
 def xlnet_answer_loss(
     start_BT: Tensor,
     end_BT: Tensor,
@@ -69,8 +99,9 @@ def xlnet_answer_loss(
     answer_type_B: Tensor,
     number_B: Tensor,
     option_B: Tensor,
-) -> XLNetAnswerLoss:
-    """The seven terms of XLNet's answer heads, all of weight 1 (faithfulness spec 2.3).
+) -> dict[str, Tensor]:
+    """The seven terms of XLNet's answer heads by name, means over the batch in nats, all of weight 1
+    (faithfulness spec 2.3).
 
     Args:
         start_BT, end_BT: logits of positions, the end's given the gold start.
@@ -84,9 +115,32 @@ def xlnet_answer_loss(
         binary_cross_entropy_with_logits(logits_B, (answer_type_B == kind).to(logits_B.dtype))
         for kind, logits_B in enumerate(full_precision(type_BC).unbind(1))
     )
-    start = position_cross_entropy(full_precision(start_BT), start_B)
-    end = position_cross_entropy(full_precision(end_BT), end_B)
-    number = cross_entropy(full_precision(number_BN), number_B)
-    option = cross_entropy(full_precision(option_BO), option_B)
-    total = start + end + unknown + yes + no + number + option
-    return XLNetAnswerLoss(start, end, unknown, yes, no, number, option, total)
+    return {
+        "start": position_cross_entropy(full_precision(start_BT), start_B),
+        "end": position_cross_entropy(full_precision(end_BT), end_B),
+        "unknown": unknown,
+        "yes": yes,
+        "no": no,
+        "number": cross_entropy(full_precision(number_BN), number_B),
+        "option": cross_entropy(full_precision(option_BO), option_B),
+    }
+
+
+def rationale_tagging_loss(rationale_BT: Tensor, target_BT: Tensor, mask_BT: Tensor) -> Tensor:
+    """Binary cross entropy summed over the tagged tokens of a batch and divided by their number, in nats; a
+    scalar, 0 for a batch without tokens.
+
+    Source: faithfulness spec 2.1. The authors divide by batch x 512 positions, tag padding too (as no
+    rationale) and add 1e-8 to each probability, which caps a token at 18.4 nats. Here padding adds nothing,
+    as theirs once the tagger has learnt it, so that the loss does not depend on how far a batch is padded.
+
+    Args:
+        rationale_BT: logits, shape (B, T).
+        target_BT: True at rationale tokens.
+        mask_BT: 0 or False at tokens that are not tagged.
+    """
+    token_BT = mask_BT != 0
+    # A masked logit must not bring infinity or NaN into the gradient.
+    logits_BT = torch.where(token_BT, full_precision(rationale_BT), 0.0)
+    nats_BT = binary_cross_entropy_with_logits(logits_BT, target_BT.to(logits_BT.dtype), reduction="none")
+    return torch.where(token_BT, nats_BT, 0.0).sum() / token_BT.sum().clamp(min=1)

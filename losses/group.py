@@ -11,8 +11,8 @@ Functions return one value per item (a variant), the module reduces them.
 A model whose S is one probability, as a decoder's, has one boundary: E is 1, and log S is its value. The
 probability form needs a start and an end.
 
-Shape letters: B groups, V variants of a group, S its two subjects, E the boundaries (0 start, 1 end; or one,
-as of S itself); "..." is any number of leading axes.
+Shape letters: B groups, N questions, V variants of a group, S its two subjects, E the boundaries (0 start,
+1 end; or one, as of S itself); "..." is any number of leading axes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from losses.span import full_precision
+from losses.answers import full_precision
 
 ETHICAL, ADVERSARIAL, IRRELEVANT, NONE, MISMATCHED_ETHICAL, MISMATCHED_ADVERSARIAL = range(6)
 """Class codes, in the order of `AdviceClass`; any other code joins no term."""
@@ -206,3 +206,25 @@ class GroupLoss(nn.Module):
         if self.form == "probability":
             return item_BV.sum()
         return item_BV.sum() / (is_B.sum() * item_BV.shape[1]).clamp(min=1)
+
+
+def planted_cross_entropy(log_prob_NSE: Tensor, preferred_N: Tensor, probability_N: Tensor) -> Tensor:
+    """Cross entropy against soft targets: p on the preferred candidate, 1 - p on the other; a scalar in nats.
+
+    Per boundary the target distribution has two positions, so
+    H = -p log P(preferred) - (1 - p) log P(other); the mean over start and end and over the questions.
+    Its least value is the entropy of (p, 1 - p), reached where the model puts exactly p and 1 - p there.
+    Source: this project (the planted control), with UnQover's candidates.
+
+    Args:
+        log_prob_NSE: log probabilities of the candidates' boundaries, shape (N, 2, E), natural logs taken
+            from the softmax over all positions (of a decoder: over the candidates).
+        preferred_N: 0 or 1, the candidate that gets p, shape (N,).
+        probability_N: p in [0, 1], shape (N,).
+    """
+    log_prob_NSE = full_precision(log_prob_NSE)
+    p_N = probability_N.to(log_prob_NSE.dtype)
+    target_NS = torch.where(
+        preferred_N[:, None] == torch.arange(2, device=p_N.device), p_N[:, None], 1 - p_N[:, None]
+    )
+    return -(target_NS[:, :, None] * log_prob_NSE).sum(dim=1).mean()

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from losses.answers import span_cross_entropy
 from losses.group import TERMS, GroupLoss, GroupLossOutput, lost_mass
-from losses.span import span_cross_entropy
 from models.heads.span import candidate_log_probs
 
 ETHICAL, ADVERSARIAL, IRRELEVANT, NONE, MISMATCHED_ETHICAL, MISMATCHED_ADVERSARIAL = range(6)
@@ -104,18 +104,6 @@ def test_forms_equal_naive_loops_and_weights_apply(form: Any, of: Any) -> None:
     naive = naive_terms(groups, of)
     assert numbers(output) == pytest.approx(naive, abs=1e-12)
     assert output.total.item() == pytest.approx(sum(w * naive[name] for name, w in weights.items()))
-
-
-def test_the_score_form_is_the_papers_difference_of_scores() -> None:
-    """S = sqrt(start end): .6 and .3 in every variant, worked by hand."""
-    log_prob_SE = torch.tensor([[0.9, 0.4], [0.3, 0.3]], dtype=torch.float64).log()
-    reference_SE = torch.tensor([[0.4, 0.4], [0.2, 0.8]], dtype=torch.float64).log()
-    pushed_BV = torch.tensor([[1, 0, 1, 0]] * 3)
-    groups = tuple(value.expand(3, 4, 2, 2) for value in (log_prob_SE, reference_SE))
-    output = run(GroupLoss(form="score"), (groups[0], torch.arange(3), pushed_BV, groups[1]))
-    # |.6 - .3|; mean of 1 - .3 and 1 - .6; mean of |.6 - .4| and |.3 - .4|
-    assert output.total.item() == pytest.approx(1.0)
-    assert list(numbers(output).values())[:3] == pytest.approx([0.3, 0.55, 0.15])
 
 
 @pytest.mark.parametrize("form", ["score", "log", "probability"])

@@ -11,11 +11,19 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from losses.answers import NO, SPAN, UNKNOWN, YES, joint_answer_loss, xlnet_answer_loss
+from losses.answers import (
+    IGNORE_INDEX,
+    NO,
+    SPAN,
+    UNKNOWN,
+    YES,
+    joint_answer_loss,
+    rationale_tagging_loss,
+    span_cross_entropy,
+    xlnet_answer_loss,
+)
 from losses.choices import choice_gap, choice_loss
-from losses.planted import planted_cross_entropy
-from losses.rationale import rationale_tagging_loss
-from losses.span import IGNORE_INDEX, span_cross_entropy
+from losses.group import planted_cross_entropy
 from models.heads.span import candidate_log_probs
 
 LOW = torch.finfo(torch.float32).min
@@ -51,7 +59,7 @@ def all_losses(extra: int = 0, dtype: torch.dtype = torch.float64) -> list[Tenso
     return [
         span_cross_entropy(start_BT, end_BT, START, END),
         joint_answer_loss(start_BT, end_BT, type_BC, START, END, KIND),
-        xlnet_answer_loss(start_BT, end_BT, type_BC, number_BN, option_BO, *TARGETS).total,
+        *xlnet_answer_loss(start_BT, end_BT, type_BC, number_BN, option_BO, *TARGETS).values(),
         rationale_tagging_loss(start_BT, tags_BT, mask_BT),
         choice_loss(option_BO, OPTION, OPTION == 1, gap_weight=0.5),
         planted_cross_entropy(log_prob_BSE, OPTION % 2, torch.full((4,), 0.9)),
@@ -108,40 +116,8 @@ def test_xlnet_loss_equals_seven_naive_means() -> None:
     for column, name in enumerate(("yes", "no", "unknown")):
         decisions = zip(output[2][:, column].tolist(), KIND.tolist(), strict=True)
         expected[name] = sum(nats([0.0, x], int(kind == column)) for x, kind in decisions) / 4
-    found = xlnet_answer_loss(*output, *TARGETS)._asdict()
-    assert {name: value.item() for name, value in found.items()} == pytest.approx(
-        expected | {"total": sum(expected.values())}, abs=1e-9
-    )
-
-
-def test_limits_of_the_answer_losses() -> None:
-    """Knowing nothing costs the log of the choices; knowing all, nothing."""
-    even = [torch.zeros(4, n) for n in (6, 6, 3, 12, 3)]
-    expected = 2 * math.log(6) + 3 * math.log(2) + math.log(12) + math.log(3)
-    assert xlnet_answer_loss(*even, *TARGETS).total.item() == pytest.approx(expected, rel=1e-5)
-    assert joint_answer_loss(*even[:3], START, END, KIND).item() == pytest.approx(math.log(9))
-    sure = [torch.full((4, n), -50.0) for n in (6, 6, 3, 12, 3)]
-    for rows, target_B in zip(sure, TARGETS, strict=True):
-        for b, target in enumerate(target_B.tolist()):
-            if target < rows.shape[1]:
-                rows[b, target] = 50.0
-    assert xlnet_answer_loss(*sure, *TARGETS).total.item() == pytest.approx(0, abs=1e-6)
-    # Without a chance for types the joint loss is that of spans.
-    start_BT, end_BT = normal(2, 4, 6)
-    never = torch.full((4, 3), -1e4, dtype=torch.float64)
-    found = joint_answer_loss(start_BT, end_BT, never, START, END, torch.full((4,), SPAN))
-    torch.testing.assert_close(found, span_cross_entropy(start_BT, end_BT, START, END))
-
-
-@pytest.mark.parametrize("kind", [YES, NO, UNKNOWN, SPAN])
-def test_gradients_raise_the_target_and_lower_the_rest(kind: int) -> None:
-    start_BT, type_BC = torch.zeros(1, 4, requires_grad=True), torch.zeros(1, 3, requires_grad=True)
-    at_B = torch.tensor([2])
-    loss = joint_answer_loss(start_BT, torch.zeros(1, 4), type_BC, at_B, at_B, torch.tensor([kind]))
-    gradients = torch.cat(torch.autograd.grad(loss, (type_BC, start_BT)), dim=1)
-    assert (gradients[0] < 0).tolist() == [at == (5 if kind == SPAN else kind) for at in range(7)]
-    (gradient,) = torch.autograd.grad(span_cross_entropy(start_BT, start_BT, at_B, at_B), start_BT)
-    assert (gradient[0] < 0).tolist() == [False, False, True, False]
+    found = xlnet_answer_loss(*output, *TARGETS)
+    assert {name: value.item() for name, value in found.items()} == pytest.approx(expected, abs=1e-9)
 
 
 def test_nothing_to_learn_costs_nothing_and_leaves_no_nan() -> None:

@@ -10,13 +10,13 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+import torch
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat, NonNegativeInt
 from torch import Tensor
 
 from data_modules.batching.decoding import Answer, decode_typed_answers
 from data_modules.batching.sets import QABatch, QASet, TrainBatch
-from losses.answers import joint_answer_loss, xlnet_answer_loss
-from losses.rationale import rationale_tagging_loss
+from losses.answers import joint_answer_loss, rationale_tagging_loss, xlnet_answer_loss
 from models.backbones import Backbone
 from models.checkpoint import heads_class, start
 from models.heads.answers import AnswerModel, RationaleModel, Tagged
@@ -109,9 +109,10 @@ class AnswerModule(QAModule):
             scores: XLNetOutput = self.model(batch.inputs, batch.cls_B, batch.context_BT, batch.start_B)
             targets = (batch.start_B, batch.end_B, batch.answer_type_B, batch.number_B, batch.option_B)
             terms = xlnet_answer_loss(*scores[:5], *targets)
-            for name, value in terms._asdict().items():
+            terms["total"] = torch.as_tensor(sum(terms.values()))
+            for name, value in terms.items():
                 self.log(f"train/loss/{name}", value, prog_bar=name == "total")
-            return terms.total
+            return terms["total"]
         assert isinstance(self.model, RationaleModel)
         output = self.model(batch.inputs, batch.cls_B, batch.context_BT)
         answer = joint_answer_loss(

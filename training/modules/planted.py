@@ -13,7 +13,7 @@ from torch import Tensor
 
 from data_modules.batching.sets import TrainBatch
 from data_modules.groups.planting import Scope, preferred_subject
-from losses.planted import planted_cross_entropy
+from losses.group import planted_cross_entropy
 from models.backbones import Backbone
 from training.modules.qa import QAModule
 

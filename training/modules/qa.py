@@ -16,7 +16,7 @@ from torch import Tensor
 from data_modules.batching.decoding import Answer, decode_answers, written_answers
 from data_modules.batching.group_set import GroupSet
 from data_modules.batching.sets import GroupBatch, PairBatch, QABatch, QASet, TrainBatch
-from losses.span import span_cross_entropy, written_answer_loss
+from losses.answers import span_cross_entropy, written_answer_loss
 from metrics.shift import pair_cosines
 from models.backbones import Backbone
 from models.checkpoint import start
