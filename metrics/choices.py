@@ -13,15 +13,6 @@ from torch import Tensor
 from metrics.sum_metric import SumMetric
 
 
-def picks(logits_BN: Tensor) -> Tensor:
-    """The choice (B,) with the highest logit; of equal ones the first (probes spec B3).
-
-    >>> picks(torch.tensor([[0.5, 1.0, 1.0]])).tolist()
-    [1]
-    """
-    return logits_BN.argmax(-1)
-
-
 class ChoiceResult(NamedTuple):
     """Means over questions; NaN with n = 0. float64 scalars, n int64."""
 
@@ -55,8 +46,8 @@ class ChoiceScores(SumMetric):
         self.add_sum("count", dtype=torch.int64)
 
     def update(self, logits_BN: Tensor, label_B: Tensor, loss_B: Tensor) -> None:
-        """Add questions: logits, labelled slots and losses."""
-        self.correct_sum += (picks(logits_BN) == label_B).sum()
+        """Add questions: logits, labelled slots and losses. Of equal logits the first is picked (spec B3)."""
+        self.correct_sum += (logits_BN.argmax(-1) == label_B).sum()
         self.loss_sum += loss_B.double().sum()
         self.count += len(label_B)
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metrics.sum_metric import SumMetric, check_shapes
+from metrics.sum_metric import SumMetric
 
 NO_VARIANCE = 1e-12
 """A side varies if its variance is above this share of its mean square; below it float64 sums hold noise."""
@@ -60,9 +60,6 @@ class LinearCKA(SumMetric):
 
     def __init__(self, layers: int, width_x: int, width_y: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if min(layers, width_x, width_y) < 1:
-            raise ValueError(f"layers and widths: expected at least 1, got {layers}, {width_x}, {width_y}")
-        self.layers = layers
         self.add_sum("x_LD", (layers, width_x))
         self.add_sum("y_LE", (layers, width_y))
         self.add_sum("xx_LDD", (layers, width_x, width_x))
@@ -76,23 +73,15 @@ class LinearCKA(SumMetric):
         Args:
             x_LND: shape (L, N, D), any float type.
             y_LNE: shape (L, N, E), the same inputs in the same order.
-
-        Raises:
-            ValueError: shapes that do not fit.
         """
-        n = x_LND.shape[1] if x_LND.ndim == 3 else 0
-        check_shapes(
-            x_LND=(x_LND, (self.layers, n, self.x_LD.shape[1])),
-            y_LNE=(y_LNE, (self.layers, n, self.y_LE.shape[1])),
-        )
-        for layer in range(self.layers):  # one layer at a time: a float64 copy of all would be large
+        for layer in range(len(x_LND)):  # one layer at a time: a float64 copy of all would be large
             x_ND, y_NE = x_LND[layer].double(), y_LNE[layer].double()
             self.x_LD[layer] += x_ND.sum(0)
             self.y_LE[layer] += y_NE.sum(0)
             self.xx_LDD[layer].addmm_(x_ND.T, x_ND)
             self.yy_LEE[layer].addmm_(y_NE.T, y_NE)
             self.xy_LDE[layer].addmm_(x_ND.T, y_NE)
-        self.count += n
+        self.count += x_LND.shape[1]
 
     def compute(self) -> Tensor:
         """CKA per layer, shape (L,), float64 in [0, 1]; NaN where a side does not vary."""

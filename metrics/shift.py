@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from metrics.sum_metric import SumMetric, check_shapes
+from metrics.sum_metric import SumMetric
 
 
 def cosine(a_ND: Tensor, b_ND: Tensor) -> Tensor:
@@ -64,24 +64,6 @@ def pair_cosines(
     return torch.stack(cls_cos, -1), torch.stack(token_cos, -1)
 
 
-class ShiftSums(NamedTuple):
-    """Sums of u = 1 - cosine: float64, counts int64.
-
-    Cosines are close to 1; their squares would cancel in the variance, those of u do not.
-    """
-
-    cls_u_L: Tensor
-    cls_square_L: Tensor
-    token_u_L: Tensor
-    token_square_L: Tensor
-    macro_u_L: Tensor
-    """Sum over examples of the mean u of their tokens."""
-    n: Tensor
-    pairs: Tensor
-    paired: Tensor
-    skipped: Tensor
-
-
 class ShiftResult(NamedTuple):
     """Means and population standard deviations of cosines per layer, float64; NaN where there are none."""
 
@@ -102,49 +84,6 @@ class ShiftResult(NamedTuple):
     """Examples and token pairs left out, since a cosine of theirs is not a finite number in some layer."""
 
 
-def shift_sums(cls_cos_NL: Tensor, token_cos_PL: Tensor, example_P: Tensor) -> ShiftSums:
-    """The sums of one batch. No value travels to the host.
-
-    Args:
-        cls_cos_NL: cosines of N examples, shape (N, L).
-        token_cos_PL: cosines of all their token pairs, shape (P, L).
-        example_P: whose pair it is, 0 .. N-1 in any order, shape (P,).
-    """
-    fine_N, fine_P = (cos.isfinite().all(1) for cos in (cls_cos_NL, token_cos_PL))
-    cls_u_NL, token_u_PL = (
-        torch.where(fine[:, None], 1 - cos.double(), 0)
-        for fine, cos in ((fine_N, cls_cos_NL), (fine_P, token_cos_PL))
-    )
-    count_N = torch.zeros_like(fine_N, dtype=torch.int64).index_add_(0, example_P, fine_P.long())
-    sum_NL = torch.zeros_like(cls_u_NL).index_add_(0, example_P, token_u_PL)
-    return ShiftSums(
-        cls_u_L=cls_u_NL.sum(0),
-        cls_square_L=cls_u_NL.square().sum(0),
-        token_u_L=token_u_PL.sum(0),
-        token_square_L=token_u_PL.square().sum(0),
-        macro_u_L=(sum_NL / count_N.clamp(min=1)[:, None]).sum(0),
-        n=fine_N.sum(),
-        pairs=fine_P.sum(),
-        paired=(count_N > 0).sum(),
-        skipped=(~fine_N).sum() + (~fine_P).sum(),
-    )
-
-
-def shift_result(sums: ShiftSums) -> ShiftResult:
-    """Means and deviations from sums."""
-    return ShiftResult(
-        1 - sums.cls_u_L / sums.n,
-        population_std(sums.cls_u_L, sums.cls_square_L, sums.n),
-        1 - sums.token_u_L / sums.pairs,
-        population_std(sums.token_u_L, sums.token_square_L, sums.pairs),
-        1 - sums.macro_u_L / sums.paired,
-        n=sums.n,
-        pairs=sums.pairs,
-        paired=sums.paired,
-        skipped=sums.skipped,
-    )
-
-
 def population_std(sum_L: Tensor, square_L: Tensor, n: Tensor) -> Tensor:
     """Standard deviation from sums of values and of squares; rounding below zero is zero."""
     return (square_L / n - (sum_L / n).square()).clamp(min=0).sqrt()
@@ -159,7 +98,7 @@ class EmbeddingShift(SumMetric):
     Example:
         >>> metric = EmbeddingShift(layers=1)
         >>> whose = torch.tensor([0, 0, 1])
-        >>> metric.update(torch.tensor([[1.], [.5]]), torch.tensor([[1.], [.8], [.2]]), whose, 2)
+        >>> metric.update(torch.tensor([[1.], [.5]]), torch.tensor([[1.], [.8], [.2]]), whose)
         >>> result = metric.compute()
         >>> [round(value.item(), 4) for value in (result.cls_mean_L, result.cls_std_L)]
         [0.75, 0.25]
@@ -168,45 +107,57 @@ class EmbeddingShift(SumMetric):
     """
 
     higher_is_better = None
+    cls_u_L: Tensor
+    cls_square_L: Tensor
+    token_u_L: Tensor
+    token_square_L: Tensor
+    macro_u_L: Tensor
+    n: Tensor
+    pairs: Tensor
+    paired: Tensor
+    skipped: Tensor
 
     def __init__(self, layers: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.layers = layers
-        empty, no_rows = torch.zeros(0, layers), torch.zeros(0, dtype=torch.long)
-        like = shift_sums(empty, empty, no_rows)
-        for name, value in zip(ShiftSums._fields, like, strict=True):
-            self.add_sum(name, value.shape, value.dtype)
+        # Of u = 1 - cosine: cosines are close to 1; their squares would cancel in the variance.
+        for name in ("cls_u_L", "cls_square_L", "token_u_L", "token_square_L", "macro_u_L"):
+            self.add_sum(name, (layers,))
+        for name in ("n", "pairs", "paired", "skipped"):
+            self.add_sum(name, dtype=torch.int64)
 
-    @property
-    def sums(self) -> ShiftSums:
-        """The states, as the functions of this room take them."""
-        return ShiftSums(*(getattr(self, name) for name in ShiftSums._fields))
-
-    def update(self, cls_cos_NL: Tensor, token_cos_PL: Tensor, example_P: Tensor, n_examples: int) -> None:
-        """Add N examples with all their P token pairs: an example never splits over two updates.
+    def update(self, cls_cos_NL: Tensor, token_cos_PL: Tensor, example_P: Tensor) -> None:
+        """Add N examples with all their P token pairs: an example never splits over two updates. No value
+        travels to the host.
 
         Args:
             cls_cos_NL: cosines of the CLS embeddings, see `cosine`, shape (N, L).
             token_cos_PL: cosines of aligned tokens, of all examples together, shape (P, L).
             example_P: whose pair it is, 0 .. N-1 in any order. An example without one counts for CLS alone.
-            n_examples: N.
-
-        Raises:
-            ValueError: shapes that do not fit, and on the CPU (elsewhere it would cost a wait) a pair that is
-                nobody's.
         """
-        pairs = len(token_cos_PL)
-        check_shapes(
-            cls_cos_NL=(cls_cos_NL, (n_examples, self.layers)),
-            token_cos_PL=(token_cos_PL, (pairs, self.layers)),
-            example_P=(example_P, (pairs,)),
+        fine_N, fine_P = (cos.isfinite().all(1) for cos in (cls_cos_NL, token_cos_PL))
+        cls_u_NL, token_u_PL = (
+            torch.where(fine[:, None], 1 - cos.double(), 0)
+            for fine, cos in ((fine_N, cls_cos_NL), (fine_P, token_cos_PL))
         )
-        if example_P.device.type == "cpu" and bool(((example_P < 0) | (example_P >= n_examples)).any()):
-            raise ValueError(f"example_P: expected numbers from 0 to {n_examples - 1}")
-        batch = shift_sums(cls_cos_NL, token_cos_PL, example_P.long())
-        for state, value in zip(self.sums, batch, strict=True):
-            state += value
+        count_N = torch.zeros_like(fine_N, dtype=torch.int64).index_add_(0, example_P, fine_P.long())
+        sum_NL = torch.zeros_like(cls_u_NL).index_add_(0, example_P, token_u_PL)
+        self.cls_u_L += cls_u_NL.sum(0)
+        self.cls_square_L += cls_u_NL.square().sum(0)
+        self.token_u_L += token_u_PL.sum(0)
+        self.token_square_L += token_u_PL.square().sum(0)
+        self.macro_u_L += (sum_NL / count_N.clamp(min=1)[:, None]).sum(0)
+        self.n += fine_N.sum()
+        self.pairs += fine_P.sum()
+        self.paired += (count_N > 0).sum()
+        self.skipped += (~fine_N).sum() + (~fine_P).sum()
 
     def compute(self) -> ShiftResult:
         """Means and deviations of everything seen."""
-        return shift_result(self.sums)
+        return ShiftResult(
+            1 - self.cls_u_L / self.n,
+            population_std(self.cls_u_L, self.cls_square_L, self.n),
+            1 - self.token_u_L / self.pairs,
+            population_std(self.token_u_L, self.token_square_L, self.pairs),
+            1 - self.macro_u_L / self.paired,
+            *(self.n, self.pairs, self.paired, self.skipped),
+        )

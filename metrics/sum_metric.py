@@ -30,10 +30,3 @@ class SumMetric(Metric):
             return value.to(fn(torch.empty(0, dtype=value.dtype, device=value.device)).device)
 
         return super()._apply(move_only, exclude_state)
-
-
-def check_shapes(**values: tuple[Tensor, tuple[int, ...]]) -> None:
-    """Raise ValueError for the first tensor that has not the shape beside it."""
-    for name, (value, shape) in values.items():
-        if tuple(value.shape) != shape:
-            raise ValueError(f"{name}: expected shape {shape}, got {tuple(value.shape)}")

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from metrics.bias.group_scores import score_groups
-from metrics.sum_metric import SumMetric, check_shapes
+from metrics.sum_metric import SumMetric
 
 
 class BiasSums(NamedTuple):
@@ -68,11 +68,6 @@ class BiasResult(NamedTuple):
     n_KXA: Tensor
 
 
-def num_pairs(num_subjects: int) -> int:
-    """Unordered pairs of `num_subjects` subjects."""
-    return num_subjects * (num_subjects - 1) // 2
-
-
 def pair_index(low: Tensor, high: Tensor, num_subjects: int) -> Tensor:
     """Row-major index in the triangle i < j: (0, 1), (0, 2), ..., (1, 2), ...; shapes are kept."""
     return low * (2 * num_subjects - low - 1) // 2 + high - low - 1
@@ -86,17 +81,8 @@ def pair_members(num_subjects: int, device: torch.device | None = None) -> Tenso
 def empty_sums(
     num_classes: int, num_subjects: int, num_attributes: int, device: torch.device | str | None = None
 ) -> BiasSums:
-    """Sums of nothing.
-
-    Raises:
-        ValueError: fewer than one class, two subjects or one attribute.
-    """
-    if num_classes < 1 or num_subjects < 2 or num_attributes < 1:
-        raise ValueError(
-            "group bias needs at least 1 class, 2 subjects and 1 attribute, "
-            f"got {num_classes}, {num_subjects} and {num_attributes}"
-        )
-    cells = (num_classes, num_pairs(num_subjects), num_attributes)
+    """Sums of nothing."""
+    cells = (num_classes, num_subjects * (num_subjects - 1) // 2, num_attributes)
     shapes = [cells] * 4 + [(num_classes,)] * 4
     return BiasSums(
         *(
@@ -224,7 +210,7 @@ class GroupBias(SumMetric):
         num_attributes: A.
 
     Example:
-        >>> metric = GroupBias(num_classes=1, num_subjects=2, num_attributes=1)
+        >>> metric = GroupBias(num_classes=2, num_subjects=2, num_attributes=1)
         >>> score_NVS = torch.tensor([[[.56, .30], [.45, .20], [.28, .36], [.15, .56]]])
         >>> zero = torch.tensor([0])
         >>> metric.update(score_NVS, class_N=zero, subject_NS=torch.tensor([[0, 1]]), attribute_N=zero)
@@ -255,22 +241,8 @@ class GroupBias(SumMetric):
             subject_NS: ids of (x1, x2) in the order of the scores' last axis, shape (N, 2).
             attribute_N: attribute ids, shape (N,).
         """
-        n = len(score_NVS)
-        check_shapes(
-            class_N=(class_N, (n,)), subject_NS=(subject_NS, (n, 2)), attribute_N=(attribute_N, (n,))
-        )
         accumulate(self.sums, score_NVS, class_N, subject_NS, attribute_N, self.num_subjects)
 
     def compute(self) -> BiasResult:
         """Aggregates of everything seen; NaN with n = 0 for a class without groups."""
         return aggregate(self.sums, self.num_subjects)
-
-    def _wrap_compute(self, compute: Callable[..., BiasResult]) -> Callable[..., BiasResult]:
-        """torchmetrics squeezes tensors of one element; with a single class, give the class axis back."""
-        wrapped = super()._wrap_compute(compute)
-
-        def with_class_axis() -> BiasResult:
-            value = wrapped()
-            return BiasResult(*(field.reshape(1) if field.ndim == 0 else field for field in value))
-
-        return with_class_axis

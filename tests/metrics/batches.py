@@ -96,7 +96,6 @@ class ShiftBatch(NamedTuple):
     cls_NL: Tensor
     token_PL: Tensor
     example_P: Tensor
-    n: int
 
 
 def shift_batch(n: int, seed: int = 0, spread: float = 1.0) -> ShiftBatch:
@@ -111,7 +110,7 @@ def shift_batch(n: int, seed: int = 0, spread: float = 1.0) -> ShiftBatch:
     token_PL[2::14] = 0.5
     example_P = torch.randint(n, (pairs,), generator=generator)
     keep = example_P % 3 != 2
-    return ShiftBatch(cls_NL, token_PL[keep], example_P[keep], n)
+    return ShiftBatch(cls_NL, token_PL[keep], example_P[keep])
 
 
 def shift_part(batch: ShiftBatch, chosen: list[int]) -> ShiftBatch:
@@ -119,7 +118,7 @@ def shift_part(batch: ShiftBatch, chosen: list[int]) -> ShiftBatch:
     batch = ShiftBatch(*batch)
     mine = [i for i, owner in enumerate(batch.example_P.tolist()) if owner in chosen]
     place = torch.tensor([chosen.index(int(owner)) for owner in batch.example_P[mine]], dtype=torch.long)
-    return ShiftBatch(batch.cls_NL[chosen], batch.token_PL[mine], place, len(chosen))
+    return ShiftBatch(batch.cls_NL[chosen], batch.token_PL[mine], place)
 
 
 def answers_batch(seed: int, n: int) -> tuple[list[str], list[list[str]], list[int], list[Any]]:

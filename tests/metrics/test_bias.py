@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from metrics.bias.group_bias import BiasResult, GroupBias, num_pairs, pair_index, pair_members
+from metrics.bias.group_bias import BiasResult, GroupBias, aggregate, pair_index, pair_members
 from metrics.bias.group_scores import score_groups, span_score
 from metrics.bias.intervals import ClassGroups, bias_change, estimate_bias, num_resamples, resampled_bias
 from metrics.bias.readings import dominant_subject, planted_correlation, pushed_subject
@@ -31,6 +31,11 @@ def metric_of(*batches: Batch, shape: tuple[int, int, int] = (3, 5, 4)) -> Group
     for batch in batches:
         metric.update(*batch)
     return metric
+
+
+def result_of(*batches: Batch, shape: tuple[int, int, int] = (3, 5, 4)) -> BiasResult:
+    """Without torchmetrics, which squeezes what a single class has."""
+    return aggregate(metric_of(*batches, shape=shape).sums, shape[1])
 
 
 def assert_same(one: BiasResult, two: BiasResult) -> None:
@@ -57,16 +62,9 @@ def test_group_values_equal_naive_loops_and_have_their_symmetries(score_NVS: Ten
     torch.testing.assert_close(score_groups(score_NVS[:, [2, 3, 0, 1]]).c_N, found.c_N)  # the two orders
 
 
-@settings(max_examples=25)
-@given(st.integers(0, 10**6), st.integers(1, 60))
-def test_mu_is_at_least_the_mean_size_of_gamma(seed: int, n: int) -> None:
-    result = metric_of(random_batch(n, 1, 4, 3, seed), shape=(1, 4, 3)).compute()
-    assert result.mu_K[0] + 1e-12 >= result.gamma_KX[0].abs().nanmean()
-
-
 def test_aggregates_equal_naive_loops() -> None:
     batch = random_batch(200, 3, 5, 4)
-    result = metric_of(batch).compute()
+    result = result_of(batch)
     names = ("mu", "eta", "theta", "mu_normalised")
     for k in range(3):
         naive = naive_class(batch, k)
@@ -80,7 +78,7 @@ def test_aggregates_equal_naive_loops() -> None:
 
 def test_unseen_cells_and_classes_do_not_count() -> None:
     zero = torch.zeros(1, dtype=torch.long)
-    result = metric_of(Batch(EX1, zero, torch.tensor([[0, 1]]), zero), shape=(2, 9, 7)).compute()
+    result = result_of(Batch(EX1, zero, torch.tensor([[0, 1]]), zero), shape=(2, 9, 7))
     assert result.mu_K[0].item() == pytest.approx(0.085)
     assert result.eta_K[0].item() == 1.0
     assert result.theta_K[0].item() == pytest.approx(0.085)
@@ -93,11 +91,11 @@ def test_unseen_cells_and_classes_do_not_count() -> None:
 def test_names_and_orders_of_subjects_do_not_matter() -> None:
     """x1 and x2 handed over the other way round change nothing; other ids permute gamma only."""
     batch = random_batch(100, 3, 5, 4)
-    one = metric_of(batch).compute()
+    one = result_of(batch)
     turned = Batch(batch.score_NVS.flip(2), batch.class_N, batch.subject_NS.flip(1), batch.attribute_N)
-    assert_same(one, metric_of(turned).compute())
+    assert_same(one, result_of(turned))
     new_id = torch.tensor([3, 0, 4, 2, 1])
-    two = metric_of(batch._replace(subject_NS=new_id[batch.subject_NS])).compute()
+    two = result_of(batch._replace(subject_NS=new_id[batch.subject_NS]))
     torch.testing.assert_close(two.gamma_KX[:, new_id], one.gamma_KX)
     torch.testing.assert_close((two.mu_K, two.theta_K), (one.mu_K, one.theta_K))
 
@@ -106,7 +104,7 @@ def test_bf16_scores_are_summed_in_float64() -> None:
     batch = random_batch(4000, 1, 2, 1)
     half = batch._replace(score_NVS=batch.score_NVS.bfloat16())
     exact = batch._replace(score_NVS=half.score_NVS.double())
-    assert_same(metric_of(half, shape=(1, 2, 1)).compute(), metric_of(exact, shape=(1, 2, 1)).compute())
+    assert_same(result_of(half, shape=(1, 2, 1)), result_of(exact, shape=(1, 2, 1)))
 
 
 def test_many_subjects_fit() -> None:
@@ -116,7 +114,7 @@ def test_many_subjects_fit() -> None:
     defaults = [value for value in metric._defaults.values() if isinstance(value, Tensor)]
     assert sum(value.untyped_storage().nbytes() for value in defaults) < 1000
     pair_2P = pair_members(140)
-    assert pair_index(*pair_2P, 140).tolist() == list(range(num_pairs(140)))
+    assert pair_index(*pair_2P, 140).tolist() == list(range(140 * 139 // 2))
 
 
 def test_dominant_subject_and_what_is_pushed() -> None:
@@ -150,13 +148,13 @@ def groups_of(batch: Batch, X: int, A: int) -> ClassGroups:
 def test_resamples_are_the_groups_as_often_as_they_are_drawn() -> None:
     batch = random_batch(40, 1, 6, 3)
     blocks = list(resampled_bias(groups_of(batch, 6, 3)))
-    assert_same(blocks[0], metric_of(batch, shape=(1, 6, 3)).compute())
+    assert_same(blocks[0], result_of(batch, shape=(1, 6, 3)))
     (weight_RN,) = resamples(40)
     for r in (0, 7, 999):
         drawn_N = torch.tensor(weight_RN[r]).long()
         repeated = Batch(*(value.repeat_interleave(drawn_N, 0) for value in batch))
         found = BiasResult(*(field[r : r + 1] for field in blocks[1]))
-        assert_same(found, metric_of(repeated, shape=(1, 6, 3)).compute())
+        assert_same(found, result_of(repeated, shape=(1, 6, 3)))
 
 
 def test_intervals_hold_the_value_and_are_those_of_a_mean() -> None:
@@ -235,15 +233,9 @@ def naive_spearman(a: list[float], b: list[float]) -> float:
 def test_planted_correlation_is_spearmans_over_the_cells_that_were_seen() -> None:
     make = np.random.default_rng(0)
     gamma, planted = make.normal(size=(7, 3)), make.normal(size=(7, 3))
-    found = planted_correlation(gamma, planted)
-    assert found.rho == pytest.approx(naive_spearman(list(gamma.ravel()), list(planted.ravel())))
-    assert found.n == 21
-    monotone = planted**3
-    assert planted_correlation(monotone, planted).rho == pytest.approx(1)
-    assert planted_correlation(-monotone, planted).rho == pytest.approx(-1)
+    expected = naive_spearman(list(gamma.ravel()), list(planted.ravel()))
+    assert planted_correlation(gamma, planted) == pytest.approx(expected)
     nan = math.nan
     found = planted_correlation([[1, nan], [2, nan], [nan, 2]], [[1, 1], [2, 1], [0, 1]])
-    assert found == (pytest.approx(0.5), 3)
-    assert math.isnan(planted_correlation([[1, 2]], [[1, 1]]).rho)
-    with pytest.raises(ValueError, match="one shape"):
-        planted_correlation([[1, 2]], [[1], [2]])
+    assert found == pytest.approx(0.5)
+    assert math.isnan(planted_correlation([[1, 2]], [[1, 1]]))

@@ -50,16 +50,6 @@ def test_equals_centred_kernels(seed: int, n: int, d: int, e: int) -> None:
         assert 0 <= streamed <= 1
 
 
-def test_worked_example() -> None:
-    """Centred, x = (-1, 0, 1) and y = (1, -2, 1) are orthogonal; z = (0, 1, 5) - 2 = (-2, -1, 3) is not.
-
-    CKA(x, z) = (x.z)^2 / (x.x z.z) = 25 / (2 * 14).
-    """
-    x, y, z = (torch.tensor(values)[:, None] for values in ([3.0, 4, 5], [1.0, -2, 1], [0.0, 1, 5]))
-    assert metric_of((x[None], y[None])).compute().item() == pytest.approx(0, abs=1e-15)
-    assert metric_of((x[None], z[None])).compute().item() == pytest.approx(25 / 28)
-
-
 @SMALL
 @given(seeds, st.floats(0.01, 100), st.floats(-50, 50))
 def test_blind_to_rotation_scale_and_offset(seed: int, scale: float, offset: float) -> None:
@@ -80,19 +70,11 @@ def test_a_large_common_offset_costs_few_digits(offset: float) -> None:
     assert metric_of(*halves).compute().tolist() == pytest.approx(expected, abs=1e-9)
 
 
-def test_products_are_float64_whatever_the_embeddings() -> None:
-    x_LND, y_LNE = (value.bfloat16() for value in embeddings(100, 5, 5))
-    expected = metric_of((x_LND.double(), y_LNE.double())).compute()
-    assert torch.equal(metric_of((x_LND, y_LNE)).compute(), expected)
-
-
 @pytest.mark.parametrize("constant", [0.0, 0.1, 1000.3])
-def test_a_side_without_variance_is_nan_and_one_without_its_width_refused(constant: float) -> None:
+def test_a_side_without_variance_is_nan(constant: float) -> None:
     x_LND, y_LNE = embeddings(50, 3, 4)
     same = torch.full_like(x_LND, constant)
     for batch in ((same, y_LNE), (y_LNE, same), (same, same)):
         assert bool(metric_of(batch, batch).compute().isnan().all())
     assert bool(metric_of((x_LND[:, :0], y_LNE[:, :0])).compute().isnan().all())
     assert bool(metric_of((x_LND[:, :1], y_LNE[:, :1])).compute().isnan().all())
-    with pytest.raises(ValueError, match="y_LNE"):
-        LinearCKA(2, 3, 4).update(x_LND, x_LND)

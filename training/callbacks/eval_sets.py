@@ -66,7 +66,7 @@ class SetMetric:
             self.metric.update(outputs["score_BVS"], *classes)
         elif isinstance(self.data, PairSet):
             cosines = outputs["cls_cos_BL"], outputs["token_cos_PL"]
-            self.metric.update(*cosines, batch.row_P, len(batch.original.cls_B))
+            self.metric.update(*cosines, batch.row_P)
         else:
             self.metric.update(outputs["logits_BN"], batch.label_B, outputs["loss_B"])
 

@@ -159,5 +159,5 @@ def planted_rhos(rows: DataFrame, seed: int) -> tuple[Any, int]:
     gamma_RXC = np.concatenate([block.gamma_KXA for block in resampled_bias(groups, ["gamma_KXA"])])
     asked_XC = ~np.isnan(gamma_RXC[0])  # ranks among the subjects that a category asks about
     rank_XC = pd.DataFrame(strength_XC).where(asked_XC).rank().to_numpy()
-    found = [planted_correlation(gamma_XC, rank_XC) for gamma_XC in gamma_RXC]
-    return np.array([one.rho for one in found]), found[0].n
+    rho_R = np.array([planted_correlation(gamma_XC, rank_XC) for gamma_XC in gamma_RXC])
+    return rho_R, int(asked_XC.sum())

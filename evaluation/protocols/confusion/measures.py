@@ -63,11 +63,10 @@ def answer_rows(
         elif trial.probe == "wrong_question" and np.isfinite(no_question_N[at]).all():
             numbers["confidence_difference"] = no_question_N[at] - own_P
         elif trial.probe == "no_right_answer":
-            substituted = of.substitution(before_PC, confidence_PC, label_P)
-            numbers["anc_post_minus_sac"] = substituted.anc_post_minus_sac
-            numbers["anc_minus_rac"] = substituted.anc_minus_rac
+            numbers["anc_post_minus_sac"] = of.others_less_own(confidence_PC, label_P)
+            numbers["anc_minus_rac"] = of.others_less_own(before_PC, label_P)
         elif trial.probe == "choice_paralysis":
-            numbers["paralysis"] = of.paralysis(numbers["confidence_before"], own_P)
+            numbers["paralysis"] = numbers["confidence_before"] - own_P  # Definition 2
         place = {"probe": trial.probe, "sampling": trial.sampling, "n_choices": trial.n_choices}
         for p, question in enumerate(trial.questions):
             asked = {"prompt": question.prompt, "choices": list(question.choices), "label": question.label}
@@ -105,11 +104,10 @@ def add_numbers(results: Results, checkpoint: str, rows: Sequence[Row], chance: 
             accuracy = group["accuracy"].mean()
         elif cell["probe"] == "choice_paralysis":
             add_hits(results, cell, group, accuracy)
-            test = of.t_against(by_question["paralysis"].mean(), 0)
-            results.add("p", test.p, n=test.n, **cell)
+            results.add("p", of.t_against(by_question["paralysis"].mean(), 0), n=len(by_question), **cell)
         else:
-            test = of.t_against(by_question["confidence"].mean(), chance)
-            results.add("p", test.p, n=test.n, **cell)
+            p = of.t_against(by_question["confidence"].mean(), chance)
+            results.add("p", p, n=len(by_question), **cell)
             means = group.groupby("trial")["pseudo_accuracy"].mean()
             if len(means) > 1:
                 results.add("pseudo_accuracy_trial_se", means.sem(), n=len(means), **cell)
