@@ -149,11 +149,12 @@ def _bootstrapped(
         return change([statistic.of(part_RC) for part_RC in np.split(sums_RC, len(sides_NC), axis=1)])
 
     def of_weights(weight_RN: Floats) -> Floats:
-        return change([statistic.of(weight_RN, side_NC[:, 1:]) for side_NC in sides_NC])[:, None]
+        return change([statistic.of(weight_RN, side_NC[:, 1:]) for side_NC in sides_NC])
 
     with np.errstate(invalid="ignore", divide="ignore"):
         if isinstance(statistic, Weighted):
-            value, low, high = (float(end[0]) for end in weighted_interval([*unit_N], of_weights))
+            value = float(of_weights(np.ones((1, len(unit_N))))[0])
+            low, high = weighted_interval(unit_N.factorize()[0], of_weights)
         else:
             sums_UC = _sums(np.concatenate(sides_NC, axis=1), unit_N)
             value = float(of_sums(sums_UC.sum(0, keepdims=True))[0])

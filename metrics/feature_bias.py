@@ -37,11 +37,6 @@ def calibrated(probability_NL: Array, content_free_L: Array) -> Array:
     return np.asarray(probability_NL / np.where(total_N1 > 0, total_N1, 1.0) / content_free_L)
 
 
-def predicted(score_NL: Array) -> NDArray[np.int64]:
-    """The label with the higher score, (N,); 0 where they are equal."""
-    return np.asarray(score_NL.argmax(axis=1))
-
-
 def mean_over_strata(weight_RN: Array, value_N: Array, stratum_N: Array) -> Array:
     """The mean of strata's weighted means, whatever their sizes, (R,): h1- or h2-accuracy, where a stratum is
     a cell of a task with one set of demonstrations (probes spec C1).

@@ -8,10 +8,10 @@ Shape letters: N values, R resamples, U units, C columns.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,24 +50,18 @@ def bootstrap(sums_UC: NDArray[np.float64], statistic: Statistic) -> Interval:
     return percentiles(np.concatenate([statistic(w_RU @ sums_UC) for w_RU in resamples(len(sums_UC))]))
 
 
-def weighted_interval(
-    units: Sequence[Any], statistic: Statistic
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Statistics of values that count more or less often: (K,) of the values as they are, and the low and
-    high ends (K,) of their intervals over units; NaN where there is one unit.
+def weighted_interval(unit_N: NDArray[np.int64], statistic: Statistic) -> Interval:
+    """The interval of a statistic of values that count more or less often; NaN where there is one unit.
 
     Args:
-        units: which values belong together, (N,).
-        statistic: from how often each value counts (R, N) to the statistics (R, K); what is NaN in a resample
-            does not count.
+        unit_N: which values belong together: numbers 0 to U - 1.
+        statistic: from how often each value counts (R, N) to the statistic (R,); NaN does not count.
     """
-    number: dict[Any, int] = {}
-    unit_N = np.array([number.setdefault(unit, len(number)) for unit in units])
-    value_K = statistic(np.ones((1, len(unit_N))))[0]
-    if len(number) < 2:
-        return value_K, np.full_like(value_K, math.nan), np.full_like(value_K, math.nan)
-    drawn = [statistic(w_RU[:, unit_N]) for w_RU in resamples(len(number), width=len(unit_N))]
-    return value_K, *percentiles_of_each(np.concatenate(drawn))
+    units = int(unit_N.max()) + 1
+    if units < 2:
+        return NONE
+    drawn = [statistic(w_RU[:, unit_N]) for w_RU in resamples(units, width=len(unit_N))]
+    return percentiles(np.concatenate(drawn))
 
 
 def resamples(units: int, count: int = RESAMPLES, width: int = 0) -> Iterator[NDArray[np.float64]]:

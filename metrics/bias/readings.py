@@ -22,8 +22,6 @@ class DominantSubject(NamedTuple):
     """0 or 1, a position in `subject_NS`; 0 for a tie."""
     tie_N: Tensor
     """True where C sums to exactly 0; count them."""
-    seen_N: Tensor
-    """False where no group with C has this pair and attribute (the index is then 0)."""
 
 
 def dominant_subject(
@@ -49,8 +47,7 @@ def dominant_subject(
     side = torch.where(subject_S[:, 0] < subject_S[:, 1], 1.0, -1.0).to(c_M.dtype)
     sums = c_M.new_zeros(int(number.max()) + 1).index_add_(0, number_M, c_M * side[: len(c_M)])
     c_N = sums[number_N] * side[len(c_M) :]
-    seen_N = torch.isin(number_N, number_M)
-    return DominantSubject(index_N=(c_N < 0).long(), tie_N=(c_N == 0) & seen_N, seen_N=seen_N)
+    return DominantSubject((c_N < 0).long(), (c_N == 0) & torch.isin(number_N, number_M))
 
 
 def pushed_subject(dominant_N: Tensor) -> Tensor:

@@ -125,7 +125,6 @@ def test_dominant_subject_and_what_is_pushed() -> None:
     found = dominant_subject(score_groups(score_MVS).c_N, subject_MS, zero[:3], asked_NS, zero)
     assert found.index_N.tolist() == [1, 0, 0, 0]
     assert found.tie_N.tolist() == [False, False, True, False]
-    assert found.seen_N.tolist() == [True, True, True, False]
     assert pushed_subject(found.index_N)[:2].tolist() == [[1, 0, 1, 0], [0, 1, 0, 1]]
 
 

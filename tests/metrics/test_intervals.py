@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,23 +15,21 @@ from metrics.intervals import bootstrap, percentiles_of_each, weighted_interval
 VALUES = st.lists(st.floats(-5, 5), min_size=2, max_size=30)
 
 
-def interval_of_mean(values: Sequence[float], units: Sequence[Any]) -> tuple[float, float]:
+def interval_of_mean(values: Sequence[float], units: Sequence[int]) -> tuple[float, float]:
     def mean(weight_RN: np.ndarray) -> np.ndarray:
-        return np.asarray((weight_RN @ np.asarray(values) / weight_RN.sum(1))[:, None])
+        return np.asarray(weight_RN @ np.asarray(values) / weight_RN.sum(1))
 
-    _, low, high = weighted_interval(units, mean)
-    return float(low[0]), float(high[0])
+    return weighted_interval(np.array(units), mean)
 
 
 @given(VALUES)
-def test_weighted_interval_lies_within_the_data_whatever_units_are_called(values: list[float]) -> None:
+def test_weighted_interval_lies_within_the_data(values: list[float]) -> None:
     low, high = interval_of_mean(values, range(len(values)))
     assert min(values) - 1e-9 <= low <= high <= max(values) + 1e-9
-    assert interval_of_mean(values, [f"{i:03}" for i in range(len(values))]) == (low, high)
 
 
 def test_weighted_interval_needs_two_units() -> None:
-    assert all(map(math.isnan, interval_of_mean([0.0, 1.0], ["a", "a"])))
+    assert all(map(math.isnan, interval_of_mean([0.0, 1.0], [0, 0])))
     assert interval_of_mean([0.3] * 9, range(9)) == pytest.approx((0.3, 0.3))
 
 

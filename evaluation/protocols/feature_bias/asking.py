@@ -21,7 +21,7 @@ from evaluation.answering.open import open_answerer
 from evaluation.processes import kept
 from evaluation.protocols.feature_bias.prompts import CONTENT_FREE, DIGITS, NONE, FewShot
 from metrics.answers import normalise_answer
-from metrics.feature_bias import calibrated, content_free, predicted
+from metrics.feature_bias import calibrated, content_free
 from models.language.text_models import TextFailure, TextModel
 
 TOP = 5
@@ -115,7 +115,7 @@ def in_context(example: TaskExample, answer: Any, free_L: Array | None, *, parit
         "probabilities": answer,
         "content_free": free_L.tolist(),
         "scores": score_1L[0].tolist(),
-        **followed(example, int(predicted(score_1L)[0]), int(predicted(probability_1L)[0])),
+        **followed(example, int(score_1L.argmax()), int(probability_1L.argmax())),
     }
 
 
