@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from scipy.stats import t as student
 
 from metrics.consistency import (
@@ -56,12 +55,6 @@ def test_t_tests_are_students_formula_over_the_scores_that_there_are() -> None:
     holed = new.copy()
     holed[2] = math.nan
     assert t_tests(holed, old) == pytest.approx(t_tests(np.delete(new, 2, axis=0), old))
-
-
-@given(arrays(np.float64, (6, 3), elements=st.floats(0, 1)))
-def test_t_tests_find_no_difference_of_equal_scores_or_of_one(score_NA: np.ndarray) -> None:
-    assert not (t_tests(score_NA, score_NA) < 0.05).any()
-    assert not (t_tests(score_NA[:1], 1 - score_NA[:1]) < 0.05).any()
 
 
 STARRED = {
@@ -174,14 +167,6 @@ def test_decide_fails_a_method_that_does_nothing() -> None:
     assert evidence(dict.fromkeys(VARIANTS, flags(1000, 92)["default"])) == ("fail", "fail", "fail")
     assert evidence(flags(1199, 92, 92, 92.1, 92.1, 92.1)) == ("fail", "fail", "fail")
     assert "pass" not in evidence(flags(60, 92, 92, 95, 95, 95))
-
-
-@pytest.mark.parametrize("prompts", [1, 2, 5, 30, 1199])
-def test_decide_needs_room_for_a_difference(prompts: int) -> None:
-    """Where every rate is 0 originals can take nothing away; opposites have room, many prompts show it."""
-    found = evidence(dict.fromkeys(VARIANTS, np.zeros(prompts)))
-    assert (found.effect, found.importance) == ("not decidable", "not decidable")
-    assert found.polarity == ("fail" if prompts == 1199 else "not decidable")
 
 
 def test_decide_passes_or_fails_what_is_shown() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import pytest
@@ -42,14 +41,6 @@ def test_whatever_byte_a_kill_leaves_the_rest_is_whole(
 def test_a_key_knows_every_part_but_not_their_order() -> None:
     assert work_key(a=1, b={"c": 2, "d": 3}) == work_key(b={"d": 3, "c": 2}, a=1)
     assert len({work_key(a=1), work_key(a=2), work_key(a="1"), work_key(a=1.5), work_key(b=1)}) == 5
-
-
-def test_a_torn_last_line_is_dropped_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / "work.jsonl"
-    path.write_text('{"key": "a", "answer": 1}\n{"key": "b", "answ')
-    with caplog.at_level(logging.WARNING):
-        assert FinishedWork(path) == {"a": 1}
-    assert f"{path}, line 2: cut off" in caplog.text
 
 
 @pytest.mark.parametrize("text", ["no store\n", '[1]\n{"key": "a", "answer": 1}\n', '{"key": 3}\n', "{}\n"])
