@@ -2,10 +2,9 @@
 
     --scorer hf:FOLDER_OR_HUB_NAME
     --scorer hf:HUB_NAME@REVISION
-    --scorer "hf:FOLDER_OR_HUB_NAME?profanity=obscene&threat=LABEL_3"
 
-Labels are matched to attributes by name, by a few other names (NAMES), or as the user says. Scores of two
-scorers do not compare.
+Labels are matched to attributes by name, or by a few other names (NAMES). Scores of two scorers do not
+compare.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Scorer:
     it. Texts longer than its tokenizer's limit are cut.
 
     Args:
-        name: `hf:PATH[@REVISION][?attribute=label&...]`.
+        name: `hf:PATH[@REVISION]`.
         device: `auto`, or a device of torch.
         batch_size: texts at once.
 
@@ -59,8 +58,7 @@ class Scorer:
         from models.backbones import pick_device
         from models.pretrained import fingerprint, refuse_nonfinite
 
-        source, _, mapping = name.removeprefix("hf:").partition("?")
-        path, _, revision = source.partition("@")
+        path, _, revision = name.removeprefix("hf:").partition("@")
         how: dict[str, Any] = {"dtype": torch.float64, "model_kwargs": {"use_safetensors": True}}
         how |= {"revision": revision or None, "device": pick_device(device)}
         try:
@@ -76,7 +74,7 @@ class Scorer:
         stated = config.problem_type or getattr(config, "function_to_apply", None)
         sigmoid = stated in ("multi_label_classification", "sigmoid") or config.num_labels == 1
         self.name, self.batch_size = name, batch_size
-        self.label_of = matched_labels(list(config.id2label.values()), mapping, name)
+        self.label_of = matched_labels(list(config.id2label.values()), name)
         self.identity: dict[str, Any] = {
             "name": name,
             "weights": fingerprint(self.pipeline.model),
@@ -96,26 +94,15 @@ class Scorer:
             yield {attribute: scores[label] for attribute, label in self.label_of.items()}
 
 
-def matched_labels(labels: Sequence[str], mapping: str, name: str) -> dict[str, str]:
-    """The label of each attribute that has one: as the user says (`attribute=label&...`), or by its name.
-
-    Raises:
-        ValueError: there is no such attribute or label, or no label is an attribute.
-    """
-
-    def plain(label: str) -> str:
-        return label.strip().lower().replace(" ", "_").replace("-", "_")
-
-    known = {plain(label): label for label in labels}
-    chosen = {pair.partition("=")[0]: plain(pair.partition("=")[2]) for pair in mapping.split("&") if pair}
+def matched_labels(labels: Sequence[str], name: str) -> dict[str, str]:
+    """The label of each attribute that has one. ValueError where no label is an attribute."""
+    known = {label.strip().lower().replace(" ", "_").replace("-", "_"): label for label in labels}
     matched = {}
     for attribute, names in NAMES.items():
-        wanted = (chosen[attribute],) if attribute in chosen else names
-        if present := [known[label] for label in wanted if label in known]:
+        if present := [known[label] for label in names if label in known]:
             matched[attribute] = present[0]
-    if not matched or chosen.keys() - matched.keys():
-        known_names = f"labels are {', '.join(labels)}, attributes {', '.join(NAMES)}"
-        raise ValueError(f"--scorer {name}: write ?attribute=label&...; {known_names}")
+    if not matched:
+        raise ValueError(f"--scorer {name}: none of its labels ({', '.join(labels)}) is one of {[*NAMES]}")
     if missing := [attribute for attribute in NAMES if attribute not in matched]:
         log.warning("%s does not score %s; averages leave them out", name, ", ".join(missing))
     return matched

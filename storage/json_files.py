@@ -37,13 +37,13 @@ def load_json(path: str | Path, kind: Any = Any) -> Any:
     return parse_json(read_bytes(path), kind, str(path))
 
 
-def load_yaml(path: str | Path, kind: type[T]) -> T:
+def load_yaml(path: str | Path, kind: type[T], loader: Any = None) -> T:
     """The content of a YAML file as `kind`; DataError names the file and the line or field."""
     import yaml  # as pydantic: --help does not have the time
 
     text = read_text(path)
     try:
-        value = yaml.safe_load(text)  # not libyaml's: it crashes on deeply nested lists
+        value = yaml.load(text, loader or yaml.SafeLoader)  # not libyaml's: it crashes on deeply nested lists
     except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: of a number or a date
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""

@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from storage.files import read_text, require_file
+from storage.files import require_file
+from storage.json_files import load_yaml
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 FLAGS = ("-c", "--config")
@@ -46,7 +47,7 @@ def checked_configs(arguments: Sequence[str]) -> list[str]:
         name, equals, value = flag.partition("=")
         if name in FLAGS and (equals or following):
             path = shipped(value if equals else following, "experiments", "backbones")
-            _check(path)
+            load_yaml(path, dict[str, Any] | None, UniqueKeys)  # type: ignore[arg-type]
             found[at if equals else at + 1] = f"{name}={path}" if equals else str(path)
     return found
 
@@ -62,18 +63,6 @@ def shipped(name: str, *folders: str) -> Path:
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise ValueError(f"{name}: no such file or shipped configuration{hint}")
     return files[name]
-
-
-def _check(path: Path) -> None:
-    """ValueError for a file that is no YAML object, naming it and the line."""
-    try:
-        content = yaml.load(read_text(path), UniqueKeys)
-    except (yaml.YAMLError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f"line {mark.line + 1}: " if mark else ""
-        raise ValueError(f"{path}: {line}not YAML: {getattr(error, 'problem', error)}") from None
-    if content is not None and not isinstance(content, dict):
-        raise ValueError(f"{path}: expected keys such as `trainer:`, found {type(content).__name__}")
 
 
 def shortened(message: str) -> str:

@@ -51,31 +51,25 @@ def test_scores_match_the_pipeline_in_any_batch(
         assert scores == pytest.approx({a: theirs[label] for a, label in scorer.label_of.items()}, abs=1e-6)
 
 
-def test_matched_labels_by_name_other_name_or_the_users_word(caplog: pytest.LogCaptureFixture) -> None:
-    found = matched_labels(JIGSAW, "", "hf:x")
+def test_matched_labels_by_name_or_other_name(caplog: pytest.LogCaptureFixture) -> None:
+    found = matched_labels(JIGSAW, "hf:x")
     assert list(found) == [name for name in ATTRIBUTES if name != "sexually_explicit"]
     assert list(found.values()) == ["toxic", "severe_toxic", "threat", "obscene", "identity_hate"]
     assert "does not score sexually_explicit" in caplog.text
-    assert matched_labels(("toxic", "toxicity"), "", "hf:x") == {"toxicity": "toxicity"}
-    found = matched_labels(JIGSAW, "profanity=insult&sexually_explicit=OBSCENE", "hf:x")
-    assert (found["profanity"], found["sexually_explicit"]) == ("insult", "obscene")
-
-
-@pytest.mark.parametrize(
-    ("labels", "mapping"), [(JIGSAW, "rudeness=toxic"), (JIGSAW, "threat=danger"), (("LABEL_0",), "")]
-)
-def test_matched_labels_refuses_unknown_names(labels: Sequence[str], mapping: str) -> None:
+    assert matched_labels(("toxic", "toxicity"), "hf:x") == {"toxicity": "toxicity"}
     with pytest.raises(ValueError, match="--scorer hf:x"):
-        matched_labels(labels, mapping, "hf:x")
+        matched_labels(("LABEL_0",), "hf:x")
 
 
 def test_identity_depends_on_weights_labels_and_tokenizer(tmp_path: Path) -> None:
     path = save(tmp_path, CIVIL)
 
-    def identity(mapping: str = "") -> dict[str, Any]:
-        return Scorer(f"hf:{path}{mapping}", device="cpu").identity | {"name": ""}
+    def identity() -> dict[str, Any]:
+        return Scorer(f"hf:{path}", device="cpu").identity
 
-    found = [identity(), identity("?threat=insult")]
+    found = [identity()]
+    save(path, (*CIVIL[:-1], "other"))
+    found.append(identity())
     save(path, CIVIL, initializer_range=0.2)
     found.append(identity())
     build_tokenizer("bert", vocabulary()[::-1]).save_pretrained(path)

@@ -105,7 +105,7 @@ def test_nothing_is_written_over(command: str, given_files: Path, tmp_path: Path
         (b"nonsense: 1\n", "nonsense"),
         (b"# caf\xe9\n", "bad.yaml"),
         (b"[" * 5000, "bad.yaml"),
-        (b"run:\n  name: a\n  root: b\n  name: c\n", "bad.yaml: line 4: not YAML: name stands twice"),
+        (b"run:\n  name: a\n  root: b\n  name: c\n", "bad.yaml, line 4: not YAML: name stands twice"),
         (b"data: !!python/object/apply:os.system ['touch trapped']\n", "bad.yaml"),
         (b"model: {class_path: torch.nn.Linear}\n", "model"),
     ],

@@ -125,7 +125,7 @@ def evaluate(
     Args:
         continuations: the folder of a report of consistency-write or consistency, or rows of domain,
             specification, group, prompt, text and perhaps scores, by any method of debiasing.
-        scorer: who scores: hf:PATH[@REVISION][?attribute=label&...], a text classifier (default: the rows'
+        scorer: who scores: hf:PATH[@REVISION], a text classifier (default: the rows'
             own scores; where there are none, hf:unitary/unbiased-toxic-roberta, its revision pinned).
         margin: the smallest difference of rates that matters, in points.
         device: cpu, cuda, cuda:1, ...; auto is a GPU where there is one.
