@@ -20,8 +20,8 @@ from data_modules.batching.sets import PairSet, QASet
 from data_modules.encoding.questions import encode_questions
 from data_modules.encoding.tables import Tables
 from data_modules.encoding.windows import Encoding
-from data_modules.interventions.variants import report_rejected, variants_of
-from data_modules.schema import QAExample, Rejected, Variant
+from data_modules.interventions.variants import made_of, report_rejected
+from data_modules.schema import QAExample, Variant
 from data_modules.sources import read_questions
 from storage.errors import DataError
 
@@ -167,7 +167,7 @@ def encode_variant(
     variant: Variant, tokenizer: Any, encoding: Encoding, examples: Sequence[QAExample]
 ) -> pa.Table:
     """One variant of some questions as rows; the column `rejected` says why others have none."""
-    made = [found[variant] for _, found in variants_of(examples, [variant])]
-    table = encode_questions([found for found in made if isinstance(found, QAExample)], tokenizer, encoding)
-    rejected = pa.array([found.reason for found in made if isinstance(found, Rejected)], pa.string())
-    return pa.concat_tables([table, pa.table({"rejected": rejected})], promote_options="default")
+    made, rejected = made_of(examples, variant)
+    reasons = pa.table({"rejected": pa.array([*rejected.elements()], pa.string())})
+    table = encode_questions(made, tokenizer, encoding)
+    return pa.concat_tables([table, reasons], promote_options="default")

@@ -7,13 +7,8 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Annotated
 
-from data_modules.interventions.variants import (
-    report_rejected,
-    usual_variants,
-    variants_of,
-    with_rationale,
-)
-from data_modules.schema import QAExample, Rejected, Variant
+from data_modules.interventions.variants import made_of, report_rejected, usual_variants, with_rationale
+from data_modules.schema import QAExample, Variant
 from evaluation.headlines import listed
 from storage.command_line import AtLeast
 from storage.errors import DataError
@@ -68,6 +63,8 @@ def read_stories(options: VariantOptions) -> Stories:
     Raises:
         DataError: no originals to make a variant from, or no question is left in it.
     """
+    from tqdm.auto import tqdm
+
     rows, limit = read_rows(options), options.limit or None
     originals = [with_rationale(example) for example in rows.pop("os", [])[:limit]]
     stories = Stories(next(chain(originals, *rows.values())).dataset, originals)
@@ -84,23 +81,14 @@ def read_stories(options: VariantOptions) -> Stories:
                 found += [*by_id.values()][:limit]
         elif not originals:
             raise DataError(f"--variants {variant}: the sources hold no original stories to make it from")
+        elif variant == "os":
+            found = originals
         else:
-            found, rejected = perturbed(originals, variant)
+            bar = tqdm(originals, f"making {variant}", unit="story", disable=None)
+            found, rejected = made_of(bar, variant)
         report_rejected(len(found), rejected, variant, ", ".join(options.data))
         stories.examples[variant], stories.rejected[variant] = found, rejected
     return stories
-
-
-def perturbed(originals: list[QAExample], variant: Variant) -> tuple[list[QAExample], Counter[str]]:
-    """A variant of the originals that allow it, and how many do not, by reason."""
-    from tqdm.auto import tqdm
-
-    if variant == "os":
-        return originals, Counter()
-    stories = tqdm(originals, f"making {variant}", unit="story", disable=None)
-    results = [made[variant] for _, made in variants_of(stories, [variant])]
-    made = [result for result in results if isinstance(result, QAExample)]
-    return made, Counter(result.reason for result in results if isinstance(result, Rejected))
 
 
 def read_rows(options: VariantOptions) -> dict[Variant, list[QAExample]]:

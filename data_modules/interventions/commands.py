@@ -6,17 +6,15 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from importlib.metadata import version
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from tqdm.auto import tqdm
 
-from data_modules.interventions.variants import listed, report_rejected, usual_variants, variants_of
+from data_modules.interventions.variants import listed, made_of, report_rejected, usual_variants
 from data_modules.records import write_records
-from data_modules.schema import ANSWER_TYPES, QAExample, Rejected, Variant
+from data_modules.schema import ANSWER_TYPES, Variant
 from data_modules.sources import read_questions
 from storage.command_line import split_name
 from storage.errors import DataError
@@ -60,22 +58,11 @@ def perturb_file(
     if sentences and not variant.endswith("_aug"):
         raise DataError(f"--sentences: {variant} appends none; use it with ts_r_aug, os_r_aug")
     given = load_json(sentences, dict[str, str]) if sentences else None
-    rejected = Counter[str]()
-
-    def made() -> Iterator[QAExample]:
-        kept = 0
-        examples = tqdm(read_questions(input), "perturbing", unit="q", disable=None)
-        for _, found in variants_of(examples, [variant], given):
-            result = found[variant]
-            if isinstance(result, Rejected):
-                rejected[result.reason] += 1
-            else:
-                kept += 1
-                yield result
-        report_rejected(kept, rejected, variant, input)
-
+    examples = tqdm(read_questions(input), "perturbing", unit="q", disable=None)
+    made, rejected = made_of(examples, variant, given)
+    report_rejected(len(made), rejected, variant, input)
     with atomic_text(summary_file) as summary:
-        kept = write_records(made(), output)
+        kept = write_records(made, output)
         about = {"input": input, "variant": variant, "sentences": str(sentences or "frames")}
         about |= {"sentence_library": f"sentencex {version('sentencex')}"}
         json.dump({**about, "kept": kept, "rejected": dict(rejected.most_common())}, summary, indent=2)
@@ -108,38 +95,22 @@ def count_questions(
     for argument in data:
         name, source = split_name(argument)
         name = name or Path(source).stem
-        for variant, (counts, rejected) in _counts(source, variants).items():
-            total = counts["questions"]
-            report_rejected(total, rejected, variant, source)
-            for measure in ("stories", "questions", *ANSWER_TYPES):
-                table.append((name, variant, measure, *[counts[measure]] * 3, total + rejected.total()))
+        originals = {example.id: example for example in read_questions(source)}
+        dataset = next(iter(originals.values())).dataset
+        for variant in variants or usual_variants(dataset):
+            bar = tqdm(originals.values(), f"counting {variant} in {source}", unit="q", disable=None)
+            made, rejected = made_of(bar, variant)
+            report_rejected(len(made), rejected, variant, source)
+            kept, total = [originals[one.id] for one in made], len(made)
+            counts = Counter(one.answer_type for one in kept)
+            numbers = {"stories": len({one.context for one in kept}), "questions": total}
+            numbers |= {kind: counts[kind] for kind in ANSWER_TYPES}
+            for measure, count in numbers.items():
+                table.append((name, variant, measure, *[count] * 3, total + rejected.total()))
             shares = [f"{100 * counts[kind] / total:.1f}" for kind in ANSWER_TYPES]
             left = f"{rejected.total()}{listed(rejected)}"
-            lines.append([name, variant, f"{counts['stories']}", f"{total}", *shares, left])
+            lines.append([name, variant, f"{numbers['stories']}", f"{total}", *shares, left])
     if output is not None:
         with atomic_text(output) as file:
             csv.writer(file, lineterminator="\n").writerows(table)
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _counts(
-    source: str, variants: Sequence[Variant] | None
-) -> dict[Variant, tuple[Counter[str], Counter[str]]]:
-    """Of each variant what is kept (distinct stories, questions, and these by the type of their original
-    answer) and what is left out, by reason. Memory holds hashes of the stories."""
-    examples = read_questions(source)
-    first = next(examples)
-    found: dict[Variant, tuple[Counter[str], Counter[str]]]
-    found = {variant: (Counter(), Counter()) for variant in variants or usual_variants(first.dataset)}
-    stories: dict[Variant, set[int]] = {variant: set() for variant in found}
-    every = tqdm(chain([first], examples), f"counting {source}", unit="q", disable=None)
-    for original, made in variants_of(every, [*found]):
-        for variant, result in made.items():
-            kept, rejected = found[variant]
-            if isinstance(result, Rejected):
-                rejected[result.reason] += 1
-            else:
-                stories[variant].add(hash(original.context))
-                kept.update(("questions", original.answer_type))
-                kept["stories"] = len(stories[variant])
-    return found

@@ -52,23 +52,23 @@ def perturb(
         return replace(example, kept=((0, len(example.context)),)) if example.variant == "os" else example
     if example.variant != "os":
         raise DataError(f"question {example.id!r}: is a variant already ({example.variant}); name originals")
-    made = _made(example, variant, sentences)
-    if isinstance(made, Rejected):
-        return made
-    return replace(made, variant=variant, references=example.gold)
-
-
-def _made(example: QAExample, variant: Variant, sentences: Mapping[str, str] | None) -> QAExample | Rejected:
-    """The edited example, which `perturb` names after its variant."""
+    sentence_of = template_sentence if sentences is None else partial(given_sentence, sentences=sentences)
     if variant in REFORMATTED:
-        return reformat(example, variant)
-    if variant == "ts":
-        return truncate(example)
-    if variant in ("ts_r", "os_r"):
-        return delete(example, variant)
-    if sentences is None:
-        return delete(example, variant, template_sentence)
-    return delete(example, variant, partial(given_sentence, sentences=sentences))
+        made = reformat(example, variant)
+    elif variant == "ts":
+        made = truncate(example)
+    else:
+        made = delete(example, variant, sentence_of if variant.endswith("_aug") else None)
+    return made if isinstance(made, Rejected) else replace(made, variant=variant, references=example.gold)
+
+
+def made_of(
+    examples: Iterable[QAExample], variant: Variant, sentences: Mapping[str, str] | None = None
+) -> tuple[list[QAExample], Counter[str]]:
+    """One variant of the originals that allow it, and how many do not, by reason."""
+    found = [made[variant] for _, made in variants_of(examples, [variant], sentences)]
+    rejected = Counter(one.reason for one in found if isinstance(one, Rejected))
+    return [one for one in found if isinstance(one, QAExample)], rejected
 
 
 def with_rationale(example: QAExample) -> QAExample:
