@@ -64,7 +64,7 @@ def test_chat_with_advice_as_the_system_message(commands: Commands, tmp_path: Pa
 
 
 def test_the_probability_form_is_refused(commands: Commands) -> None:
-    with pytest.raises(ValueError, match="speaks of start and end, which a decoder does not have"):
+    with pytest.raises(ValueError, match="is of start and end"):
         lei(commands, "none", "--model.loss.form=probability", architecture="gpt2")
 
 

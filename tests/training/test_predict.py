@@ -56,5 +56,5 @@ def test_answers_that_share_an_id_are_not_written_over_each_other(commands: Comm
     example = next(iter(read_questions(commands.data.qa_dev)))
     write_records([example, replace(example, variant="ts")], tmp_path / "rows.jsonl")
     flags = (f"--ckpt_path={ckpt}", "--run.name=said", f"--data.predict_qa.main={tmp_path / 'rows.jsonl'}")
-    with pytest.raises(ValueError, match=f"several questions of the id '{example.id}'"):
+    with pytest.raises(ValueError, match=f"several questions of id '{example.id}'"):
         train(commands.of("predict", "squad", "bert", *flags))
