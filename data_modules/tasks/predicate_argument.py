@@ -7,16 +7,20 @@ Faithfulness spec 5.1: five schemas, 26 colour pairs, 130 stories, and 520 quest
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import permutations
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 from data_modules.schema import QAExample
 
-Wording = Literal["org", "mod", "new"]
-"""`Was the car red?`, `Was there a red car?`, and the ungrammatical `Was the a red car?`."""
+WORDINGS = {
+    "org": "Was the {thing} {colour}?",
+    "mod": "Was there a {colour} {thing}?",
+    "new": "Was the a {colour} {thing}?",
+}
+"""The last one is not grammatical."""
 
-WORDINGS: tuple[Wording, ...] = get_args(Wording)
 YesNo = Literal["yes", "no"]
 
 
@@ -47,45 +51,21 @@ swap, so that every thing has every colour as often as it lacks it."""
 COLOUR_PAIRS = tuple((a, b) for a, b in permutations(COLOURS, 2) if {a, b} not in _UNUSED)
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeRow:
-    """One question about one story, in three wordings."""
-
-    schema: int
-    """From 1 on."""
-    col1: str
-    col2: str
-    story: str
-    answer: YesNo
-    org: str
-    mod: str
-    new: str
-
-    def example(self, wording: Wording, name: str) -> QAExample:
-        """The question as asked in `wording`; `name` becomes its id."""
-        asked, answer = (f"{name} {wording}", self.story, getattr(self, wording)), self.answer
-        return QAExample(*asked, answer_type=answer, references=(answer,), dataset="predicate-argument")
-
-
-def predicate_argument_rows() -> list[ProbeRow]:
-    """Every schema with every pair of colours: four questions a story, two of them yes."""
-
-    def questions(schema: Schema, first: str, second: str) -> list[tuple[str, str, YesNo]]:
-        right: list[tuple[str, str, YesNo]] = [(schema.first, first, "yes"), (schema.second, second, "yes")]
-        return [*right, (schema.first, second, "no"), (schema.second, first, "no")]
-
-    return [
-        ProbeRow(
-            schema=number,
-            col1=first,
-            col2=second,
-            story=schema.story.format(col1=first, col2=second),
-            answer=answer,
-            org=f"Was the {thing} {colour}?",
-            mod=f"Was there a {colour} {thing}?",
-            new=f"Was the a {colour} {thing}?",
-        )
-        for number, schema in enumerate(SCHEMAS, 1)
-        for first, second in COLOUR_PAIRS
-        for thing, colour, answer in questions(schema, first, second)
-    ]
+def predicate_argument_questions() -> Iterator[tuple[int, str, QAExample]]:
+    """(number of the schema from 1 on, wording, question) for every schema with every pair of colours: four
+    questions a story, two of them yes, in every wording. Ids: number (from 1 on) and wording."""
+    number = 0
+    for schema_number, schema in enumerate(SCHEMAS, 1):
+        for first, second in COLOUR_PAIRS:
+            text = schema.story.format(col1=first, col2=second)
+            story = QAExample("", text, "", dataset="predicate-argument")
+            colours: dict[YesNo, tuple[str, str]] = {"yes": (first, second), "no": (second, first)}
+            for answer, pair in colours.items():
+                for thing, colour in zip((schema.first, schema.second), pair, strict=True):
+                    number += 1
+                    for wording, form in WORDINGS.items():
+                        asked = replace(
+                            story, id=f"{number} {wording}", answer_type=answer, references=(answer,)
+                        )
+                        question = form.format(thing=thing, colour=colour)
+                        yield schema_number, wording, replace(asked, question=question)

@@ -133,26 +133,23 @@ def predicate_argument(
             and answer.
         asking: how models are asked.
     """
-    from data_modules.tasks.predicate_argument import WORDINGS, predicate_argument_rows
+    from data_modules.tasks.predicate_argument import predicate_argument_questions
 
-    cases = [
-        (stimulus, wording, stimulus.example(wording, str(number)))
-        for number, stimulus in enumerate(predicate_argument_rows(), 1)
-        for wording in WORDINGS
-    ]
+    questions = [*predicate_argument_questions()]
 
     def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:
-        answers = sorted(answerer.answers([example for *_, example in cases]))
-        for (stimulus, wording, example), answer in zip(cases, answers, strict=True):
+        answers = sorted(answerer.answers([example for *_, example in questions]))
+        for (schema, wording, example), answer in zip(questions, answers, strict=True):
+            (right,) = example.references
             yield {
                 "id": example.id,
-                "schema": stimulus.schema,
+                "schema": schema,
                 "wording": wording,
-                "story": stimulus.story,
+                "story": example.context,
                 "question": example.question,
-                "answer": stimulus.answer,
+                "answer": right,
                 "prediction": answer.text,
-                **({"failure": answer.failure} if answer.failure else scores(answer.text, stimulus.answer)),
+                **({"failure": answer.failure} if answer.failure else scores(answer.text, right)),
             }
 
     return PREDICATE_ARGUMENT.run(rows, named_answerers(checkpoint, predictions), asking, need="types")

@@ -9,7 +9,7 @@ from statistics import fmean
 import pytest
 import torch
 
-from data_modules.tasks.predicate_argument import predicate_argument_rows
+from data_modules.tasks.predicate_argument import predicate_argument_questions
 from evaluation.protocols.sensitivity import colour_stories
 from tests.evaluation.checkpoints import Naive, evaluate, examples_of, save_folder
 
@@ -17,7 +17,7 @@ from tests.evaluation.checkpoints import Naive, evaluate, examples_of, save_fold
 def test_colour_stories_exchange_one_colour_each() -> None:
     stories = colour_stories()
     assert [story.text for story in stories] == list(
-        dict.fromkeys(r.story for r in predicate_argument_rows())
+        dict.fromkeys(x.context for *_, x in predicate_argument_questions())
     )
     for story in stories:
         words = story.text.rstrip(".").split()
