@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -62,39 +62,25 @@ def write_prompts(
         count: prompts of each; those of the first are what the data call challenging.
         seed: of the draw, which the order of the input does not change.
     """
-    files = {domain: output / f"{domain}.jsonl" for domain in ("adversarial", "neutral")}
-    refuse_existing(*files.values(), overwrite=overwrite)
-    drawn = draw_prompts(_opinions() if input == "stories:opinions" else labelled_rows(input), count, seed)
+    files = {output / "adversarial.jsonl": True, output / "neutral.jsonl": False}
+    refuse_existing(*files, overwrite=overwrite)
+    found: dict[str, bool] = {}
+    for where, row in _opinions() if input == "stories:opinions" else labelled_rows(input):
+        prompt = check(row, ToxicityPrompt, where)  # a text counts once
+        found[prompt.text] = bool(prompt.challenging) or found.get(prompt.text, False)
+    order = sorted(found, key=lambda text: hashlib.sha256(f"{seed} {text}".encode()).digest())
+    drawn = {path: [text for text in order if found[text] == kind] for path, kind in files.items()}
+    for path, texts in drawn.items():
+        if len(texts) < count:
+            raise DataError(f"--count {count}: {input} has {len(texts)} prompts for {path.name}")
     output.mkdir(parents=True, exist_ok=True)
-    for domain, path in files.items():
-        write_records(drawn[domain], path)
+    for path, texts in drawn.items():
+        write_records((ToxicityPrompt(text, files[path]) for text in texts[:count]), path)
     return f"{output}: {count} adversarial and {count} neutral prompts, seed {seed}"
-
-
-def draw_prompts(
-    rows: Iterable[tuple[str, Any]], count: int, seed: int = 0
-) -> dict[str, list[ToxicityPrompt]]:
-    """`count` of (place, row) for each domain: adversarial what the data call challenging, else neutral;
-    a text counts once. What is drawn depends on the texts and the seed alone."""
-    found: dict[str, ToxicityPrompt] = {}
-    for where, row in rows:
-        prompt = check(row, ToxicityPrompt, where)
-        if prompt.challenging is None:
-            raise DataError(f"{where}: the field 'challenging' is missing")
-        if prompt.challenging or prompt.text not in found:
-            found[prompt.text] = prompt
-    drawn: dict[str, list[ToxicityPrompt]] = {"adversarial": [], "neutral": []}
-    for text in sorted(found, key=lambda text: hashlib.sha256(f"{seed} {text}".encode()).digest()):
-        drawn["adversarial" if found[text].challenging else "neutral"].append(found[text])
-    for domain, prompts in drawn.items():
-        if len(prompts) < count:
-            raise DataError(f"--count {count}: there are {len(prompts)} {domain} prompts to draw from")
-    return {domain: prompts[:count] for domain, prompts in drawn.items()}
 
 
 def _opinions() -> Iterator[tuple[str, Any]]:
     """Harmless sentences, those that find fault being called challenging."""
     rng = Random("opinions/0")
-    for number in range(SIZE):
-        found = opinion(rng, number)
-        yield found.id, {"text": found.texts[0], "challenging": not found.label}
+    opinions = (opinion(rng, number) for number in range(SIZE))
+    return ((x.id, {"text": x.texts[0], "challenging": not x.label}) for x in opinions)

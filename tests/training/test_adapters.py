@@ -40,9 +40,7 @@ def test_an_adapter_alone_is_kept_resumed_and_merged(
     saved = [torch.load(path, weights_only=True) for path in (whole, cut)]
     kept, again = (checkpoint["state_dict"] for checkpoint in saved)
     if architecture == "gpt2":
-        with pytest.raises(
-            CheckpointError, match=r"adapter \(backbone.lora_\*\) is rank=4.*, not rank=2"
-        ):
+        with pytest.raises(CheckpointError, match=r"adapter \(backbone.lora_\*\) is rank=4.*, not rank=2"):
             lei(commands, "cut", *flags, *LESS, "--ckpt_path=auto", architecture=architecture)
     assert same(kept, again)
     assert all("lora_" in name or "span_head" in name for name in kept)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from data_modules.__main__ import main
-from data_modules.tasks.toxicity_prompts import ToxicityPrompt, draw_prompts, read_prompts
+from data_modules.tasks.toxicity_prompts import ToxicityPrompt, read_prompts
 from storage.errors import DataError
 
 ROWS: list[dict[str, Any]] = [
@@ -18,31 +18,25 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-def drawn(rows: list[dict[str, Any]], count: int, seed: int = 0) -> dict[str, list[str]]:
-    found = draw_prompts(((f"row {n}", row) for n, row in enumerate(rows)), count, seed)
-    return {domain: [prompt.text for prompt in prompts] for domain, prompts in found.items()}
+def drawn(folder: Path, rows: list[dict[str, Any]], count: int, seed: int = 0) -> dict[str, list[str]]:
+    """What the command writes."""
+    (given := folder / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    flags = ["--count", str(count), "--seed", str(seed), "--overwrite", "--debug"]
+    assert main(["toxicity-prompts", "--input", str(given), "--output", str(folder), *flags]) == 0
+    prompts = {name: read_prompts(folder / f"{name}.jsonl") for name in ("adversarial", "neutral")}
+    assert all(p.challenging == (name == "adversarial") for name in prompts for p in prompts[name])
+    return {name: [prompt.text for prompt in found] for name, found in prompts.items()}
 
 
-def test_draw_prompts_depends_on_texts_and_seed_alone() -> None:
-    found = drawn(ROWS, 12)
+def test_the_draw_depends_on_texts_and_seed_alone(tmp_path: Path) -> None:
+    found = drawn(tmp_path, ROWS, 12)
     assert set(found["adversarial"]) <= {row["prompt"]["text"] for row in ROWS if row["challenging"]}
     assert len({*found["adversarial"], *found["neutral"]}) == 24
     shuffled = random.Random(1).sample([*ROWS, *ROWS[:9]], len(ROWS) + 9)  # some twice
-    assert drawn(shuffled, 12) == found != drawn(ROWS, 12, seed=1)
-    assert drawn(ROWS, 5)["neutral"] == found["neutral"][:5]
-    with pytest.raises(DataError, match="--count 21: there are 20 adversarial"):
-        drawn(ROWS, 21)
-
-
-def test_toxicity_prompts_command_writes_both_domains(tmp_path: Path) -> None:
-    given = tmp_path / "prompts.jsonl"
-    given.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    command = ["toxicity-prompts", "--input", str(given), "--output", str(tmp_path / "p"), "--count", "7"]
-    assert main(command) == 0
-    for domain in ("adversarial", "neutral"):
-        prompts = read_prompts(tmp_path / "p" / f"{domain}.jsonl")
-        assert [prompt.challenging for prompt in prompts] == [domain == "adversarial"] * 7
-    assert main(command) == 2
+    assert drawn(tmp_path, shuffled, 12) == found != drawn(tmp_path, ROWS, 12, seed=1)
+    assert drawn(tmp_path, ROWS, 5)["neutral"] == found["neutral"][:5]
+    with pytest.raises(DataError, match=r"--count 21: .* 20 prompts for adversarial"):
+        drawn(tmp_path, ROWS, 21)
 
 
 def test_read_prompts_reads_both_shapes_and_names_the_line(tmp_path: Path) -> None:
@@ -55,8 +49,7 @@ def test_read_prompts_reads_both_shapes_and_names_the_line(tmp_path: Path) -> No
 
 
 def test_read_prompts_reads_the_released_files(shared: Path) -> None:
-    folder = shared / "data/realtoxicityprompts"
     for name, challenging in (("challenging", True), ("neutral", False)):
-        prompts = read_prompts(folder / f"{name}.jsonl")
+        prompts = read_prompts(shared / f"data/realtoxicityprompts/{name}.jsonl")
         assert len({prompt.text for prompt in prompts}) == len(prompts) == 1199
         assert {prompt.challenging for prompt in prompts} == {challenging}
