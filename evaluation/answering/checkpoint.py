@@ -1,12 +1,12 @@
 """Fine-tuned checkpoints as answerers: loading, batching and device in one place.
 
 Shape letters: N groups, V variants, S subjects or spans, E the two boundaries (start, end), B rows or
-questions, C choices, Q texts, T tokens, D hidden.
+questions, C types of answers, T tokens, D hidden.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -19,7 +19,6 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 from transformers.utils.logging import disable_progress_bar
 
-from data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet
 from data_modules.batching.decoding import Answer as Span
 from data_modules.batching.decoding import decode_answers, decode_typed_answers, written_answers
 from data_modules.batching.group_set import GroupSet
@@ -27,12 +26,11 @@ from data_modules.batching.sets import QASet, pad_rows, sorted_batches
 from data_modules.encoding.questions import encode_examples
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
 from data_modules.encoding.windows import Encoding, token_span
-from data_modules.schema import ChoiceQuestion, Group, QAExample
+from data_modules.schema import Group, QAExample
 from evaluation.answering.interface import Answer, Answerer, Asking, Compute
 from evaluation.processes import kept, shared
 from models.backbones import EncoderModel, pick_device
 from models.checkpoint import load
-from models.heads.choice import ChoiceModel, masked_mean
 from models.heads.span import QAModel, SpanModel
 from models.pretrained import fingerprint
 from models.row_scores import score_rows
@@ -238,48 +236,3 @@ class QuestionCheckpoint(Checkpoint):
             states = self.model.hidden_states(self.moved(inputs))
         self.require_finite(states[-1].abs().amax(-1)[inputs["attention_mask"] != 0])
         return states
-
-
-class ChoiceCheckpoint(Checkpoint):
-    """A model of multiple choice; of a folder or a Hub name the encoder under a head of random weights. A
-    batch counts choices."""
-
-    kind = ChoiceModel
-    encoding_class = ChoiceEncoding
-
-    def choice_logits(self, questions: Sequence[ChoiceQuestion], what: str = "choosing") -> list[np.ndarray]:
-        return [np.array(logit_C, dtype=np.float32) for logit_C in self.logits(questions, what=what)]
-
-    @kept
-    @torch.inference_mode()
-    def logits(self, questions: Sequence[ChoiceQuestion], *, what: str) -> Iterable[list[float]]:
-        """The logits of every question's choices as plain numbers."""
-        data = ChoiceSet(questions, self.tokenizer, self.encoding, self.model.architecture)
-        logits: dict[int, list[float]] = {}
-        for index in tqdm(data.batches(self.batch_size), desc=what, unit="batch", disable=None):
-            with self.autocast():
-                logits_BC = self.model(self.moved(data[index].inputs))
-            self.require_finite(logits_BC.abs().flatten())
-            logits.update(zip(index, logits_BC.float().tolist(), strict=True))
-        return [logits[i] for i in range(len(questions))]
-
-    def embeddings(self, texts: Sequence[str], what: str = "embedding texts") -> np.ndarray:
-        return self.vectors(texts, what).numpy()
-
-    @shared
-    @torch.inference_mode()
-    def vectors(self, texts: Sequence[str], what: str) -> Tensor:
-        """The mean of the encoder's last hidden states over the tokens of each text, (Q, D) float32, scaled
-        to length 1."""
-        vectors_QD = torch.zeros(len(texts), self.model.config.hidden_size)
-        options = {"max_length": self.encoding.max_length, "truncation": True, "padding": True}
-        batches = sorted_batches([len(text) for text in texts], self.batch_size)
-        for index in tqdm(batches, desc=what, unit="batch", disable=None):
-            rows = self.tokenizer([texts[i] for i in index], **options, return_tensors="pt")
-            inputs = self.moved(dict(rows))
-            with self.autocast():
-                hidden_QTD = self.model.encode(inputs)
-            self.require_finite(hidden_QTD.abs().amax(-1)[inputs["attention_mask"] != 0])
-            pooled_QD = masked_mean(hidden_QTD, inputs["attention_mask"])
-            vectors_QD[index] = torch.nn.functional.normalize(pooled_QD, dim=-1).float().cpu()
-        return vectors_QD

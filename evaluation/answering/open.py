@@ -57,10 +57,12 @@ def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Ans
         if kind == "endpoint" and need == "choices" and not model.by_letter:
             raise ValueError(f"{path}: an endpoint chooses by letter alone; add --choice-prompt letters")
         return model
-    from evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
-
     if need in ("choices", "embeddings"):
         if kind == "encoder" and need == "choices":
             log.warning("%s: was not fine-tuned for multiple choice; its head has random weights", path)
+        from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
+
         return ChoiceCheckpoint(path, how)
+    from evaluation.answering.checkpoint import QuestionCheckpoint
+
     return QuestionCheckpoint(path, how)

@@ -15,7 +15,8 @@ import torch
 from data_modules.records import write_records
 from data_modules.schema import ChoiceQuestion
 from data_modules.sources import read_choices
-from evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
+from evaluation.answering.checkpoint import QuestionCheckpoint
+from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
 from evaluation.answering.interface import Asking, Compute
 from evaluation.answering.open import open_answerer
 from tests.mistakes.conftest import refused
