@@ -107,8 +107,7 @@ def build_task(
     Raises:
         DataError: the feature needs a second text or a column that is not there, or a cell is empty.
     """
-    h2, seen = recipe.predicate(), set[str]()
-    texts: dict[str, list[str]] = {cell: [] for cell in CELLS}
+    texts, seen = dict[str, list[str]]({cell: [] for cell in CELLS}), set[str]()
     counts = Counter(texts=0, on_neither_side=0, repeated=0)
     for row in labelled_texts:
         counts["texts"] += 1
@@ -117,11 +116,7 @@ def build_task(
             counts["repeated"] += 1
             continue
         seen.add(text)
-        try:
-            side = h2(row)
-        except (LookupError, ValueError) as error:
-            lacks = f"needs a second text, or a column that is not there ({error})"
-            raise DataError(f"{row.id}: the feature {recipe.feature} {lacks}") from None
+        side = recipe.side(row)
         if side is None:
             counts["on_neither_side"] += 1
         else:

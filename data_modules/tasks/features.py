@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, ValidationError, validate_call, with_config
+from pydantic import Field, SkipValidation, ValidationError, validate_call, with_config
 
 from data_modules.sources import labelled_rows
 from storage.errors import DataError
@@ -30,6 +30,7 @@ ToOne = Annotated[str, Field(pattern=rf"{ANSWER}1\.?\s*$")]
 TEXTS = ("premise hypothesis", "passage question", "sentence1 sentence2", "text", "comment_text")
 """Fields that hold the texts of a row, pairs first."""
 Part = Literal["both", "first", "second"]
+Length = Literal["shorter", "longer"]
 _WORD = re.compile(r"\w+")
 
 
@@ -53,75 +54,60 @@ class LabelledText:
         return "\n".join(" ".join(line.strip() for line in text.splitlines()).strip() for text in self.texts)
 
 
-Predicate = Callable[[LabelledText], int | None]
+Text = Annotated[LabelledText, SkipValidation]
 
 
 def length(
-    *, words: int = 40, margin: int = 0, of: Part = "both", one: Literal["shorter", "longer"] = "shorter"
-) -> Predicate:
+    x: Text, *, words: int = 40, margin: int = 0, of: Part = "both", one: Length = "shorter"
+) -> int | None:
     """1: shorter (or `longer`) than `words` words; 0: longer (shorter). Within `margin` of it: neither."""
-
-    def value(x: LabelledText) -> int | None:
-        beyond = len(x.part(of).split()) - words
-        return None if abs(beyond) <= margin else int((beyond < 0) == (one == "shorter"))
-
-    return value
+    beyond = len(x.part(of).split()) - words
+    return None if abs(beyond) <= margin else int((beyond < 0) == (one == "shorter"))
 
 
-def pattern(*, one: str, zero: str = "", of: Part = "both") -> Predicate:
+def pattern(x: Text, *, one: str, zero: str = "", of: Part = "both") -> int | None:
     """1: the regular expression `one` is found, in any case; 0: `zero` is, or with no `zero`: it is not."""
-    ones, zeros = re.compile(one, re.I), re.compile(zero, re.I)
-    return lambda x: 1 if ones.search(x.part(of)) else 0 if zeros.search(x.part(of)) else None
+    sides = (side for side, form in ((1, one), (0, zero)) if re.search(form, x.part(of), re.I))
+    return next(sides, None)
 
 
-def uppercase() -> Predicate:
+def uppercase(x: Text) -> int:
     """1: some word of two or more characters is all capitals; 0: none is (spec C3: fitted)."""
-    return lambda x: int(any(len(word) > 1 and word.isupper() for word in _WORD.findall(x.part())))
+    return int(any(len(word) > 1 and word.isupper() for word in _WORD.findall(x.part())))
 
 
-def overlap(*, without: str = "") -> Predicate:
+def overlap(x: Text, *, without: str = "") -> int:
     """1: every word of the second text, but those `without`, occurs in the first; 0: one does not (spec C3:
     exact on the released file of pairs of sentences)."""
-
-    def value(x: LabelledText) -> int:
-        first, second = ({*_WORD.findall(text.lower())} for text in x.texts)
-        return int(second - {*without.split()} <= first)
-
-    return value
+    first, second = ({*_WORD.findall(text.lower())} for text in x.texts)
+    return int(second - {*without.split()} <= first)
 
 
-def shorter() -> Predicate:
+def shorter(x: Text) -> int | None:
     """1: the second text has fewer words than the first; 0: more."""
-
-    def value(x: LabelledText) -> int | None:
-        first, second = (len(text.split()) for text in x.texts)
-        return None if first == second else int(second < first)
-
-    return value
+    first, second = (len(text.split()) for text in x.texts)
+    return None if first == second else int(second < first)
 
 
-def column(*, name: str, one: str, zero: str) -> Predicate:
+def column(x: Text, *, name: str, one: str, zero: str) -> int | None:
     """1 or 0 by the value of a column (a domain or a genre)."""
-    return lambda x: {one: 1, zero: 0}.get(str(x.columns[name]))
+    return {one: 1, zero: 0}.get(str(x.columns[name]))
 
 
-def identity(*, one: str, zero: str = "", threshold: float = 0.5) -> Predicate:
+def identity(x: Text, *, one: str, zero: str = "", threshold: float = 0.5) -> int | None:
     """1: annotators saw one of the groups `one` (share >= `threshold` in the column of that name) and none of
     `zero`; 0: the other way round, or with no `zero`: none of `one`. Several groups are listed with commas. A
     text that nobody annotated has no side."""
-
-    def value(x: LabelledText) -> int | None:
-        shares = [[x.columns[name] for name in names.split(",") if name] for names in (one, zero)]
-        if all(share in (None, "") for side in shares for share in side):
-            return None
-        first, second = (any(float(share or 0) >= threshold for share in side) for side in shares)
-        return int(first) if first != second or not (first or zero) else None
-
-    return value
+    shares = [[x.columns[name] for name in names.split(",") if name] for names in (one, zero)]
+    if all(share in (None, "") for side in shares for share in side):
+        return None
+    first, second = (any(float(share or 0) >= threshold for share in side) for side in shares)
+    return int(first) if first != second or not (first or zero) else None
 
 
+_ALL = (length, pattern, uppercase, overlap, shorter, column, identity)
 FeatureName = Literal["length", "pattern", "uppercase", "overlap", "shorter", "column", "identity"]
-_ALL: tuple[Callable[..., Predicate], ...] = (length, pattern, uppercase, overlap, shorter, column, identity)
+PREDICATES: dict[str, Callable[..., int | None]] = {make.__name__: validate_call(make) for make in _ALL}
 
 
 @with_config(extra="forbid")
@@ -188,14 +174,17 @@ class Recipe:
         both: dict[Hypothesis, Wording | None] = {"h2": self.h2, "h1": self.h1}
         return {h: wording for h, wording in both.items() if wording}
 
-    def predicate(self) -> Predicate:
-        """The feature with its options; DataError for options that do not fit."""
-        make = next(make for make in _ALL if make.__name__ == self.feature)
+    def side(self, x: LabelledText) -> int | None:
+        """The feature of a text: 1, 0, or None. DataError for options that do not fit, and where the feature
+        needs a second text or a column that is not there."""
         try:
-            return validate_call(make)(**self.options)
+            return PREDICATES[self.feature](x, **self.options)
         except ValidationError as error:
             first = error.errors()[0]
             raise DataError(f"feature {self.feature}, {first['loc'][-1]}: {first['msg']}") from None
+        except (LookupError, ValueError) as error:
+            lacks = f"needs a second text, or a column that is not there ({error})"
+            raise DataError(f"{x.id}: the feature {self.feature} {lacks}") from None
 
     def read(self, sources: Sequence[str]) -> Iterator[LabelledText]:
         """The texts of tables; DataError names place and field."""
@@ -209,12 +198,12 @@ class Recipe:
                 if value.lower() in ("", "-", "-1", "none"):  # no label
                     continue
                 texts = tuple(text for name in names if (text := str(row[name])))
-                found = LabelledText(where, texts, self.side(value, where), {**row, "input": number})
+                found = LabelledText(where, texts, self.labelled(value, where), {**row, "input": number})
                 whole = found.part()
                 if len(whole.split()) <= self.max_words and len(whole) <= self.max_characters:
                     yield found
 
-    def side(self, value: str, where: str) -> int:
+    def labelled(self, value: str, where: str) -> int:
         """1 or 0 for a label; DataError where it is neither."""
         if self.positive:
             return int(value in self.positive)
@@ -223,7 +212,7 @@ class Recipe:
                 return int(float(value) >= self.threshold)
             return {"0": 0, "1": 1, "false": 0, "true": 1}[value.lower()]
         except (KeyError, ValueError):
-            wanted = "a number" if self.threshold else "0 or 1 (or name positive ones, or a threshold)"
+            wanted = "0 or 1 (or name positive ones, or a threshold of numbers)"
             raise DataError(f"{where}: the label must be {wanted}, found {value!r}") from None
 
 

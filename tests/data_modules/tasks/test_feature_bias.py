@@ -53,7 +53,7 @@ def test_open_task_makes_the_embedded_tasks(tmp_path: Path, name: str) -> None:
     task = open_task(f"{name}?seed=3")
     assert task == open_task(f"{name}?seed=3") != open_task(name)
     for cell, text in examples_of(task):
-        assert recipes()[name].predicate()(LabelledText("", (text,), 0)) == int(cell[2])
+        assert recipes()[name].side(LabelledText("", (text,), 0)) == int(cell[2])
     write_task(tmp_path / "task.json", task)
     assert open_task(tmp_path / "task.json") == task
 
