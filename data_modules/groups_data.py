@@ -14,9 +14,8 @@ from data_modules.batching.data_module import EvalSet, TrainSet
 from data_modules.batching.group_set import GroupSet
 from data_modules.batching.samplers import BatchIndex, group_batches, process_rank
 from data_modules.encoding.windows import Encoding
-from data_modules.groups.advice import by_class, spread, unadvised, with_unadvised
+from data_modules.groups.advice import by_class, randomly_advised, spread, unadvised, with_unadvised
 from data_modules.groups.lei import read_scored
-from data_modules.groups.planting import randomly_advised
 from data_modules.questions_data import QuestionsDataModule
 from data_modules.schema import ADVICE_CLASSES, DataError, Group, Targets
 from data_modules.sources import read_groups

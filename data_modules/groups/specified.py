@@ -9,23 +9,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from data_modules.groups.unqover import repair_articles
+from data_modules.groups.unqover import listed, repair_articles
 from data_modules.schema import Group, QAExample
 from data_modules.sources import read_groups
 from storage.errors import DataError
-from storage.files import read_text
 
 
 def read_sentences(path: str | Path) -> dict[str, str]:
     """Attribute (lower-case) -> the sentence that decides it, of lines `attribute TAB sentence`; `[subj]` is
     the one who did it: `was a baker<TAB>[subj] got up at four to light the oven.`"""
     sentences: dict[str, str] = {}
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if line.strip() and not line.lstrip().startswith("#"):
-            attribute, _, sentence = (part.strip() for part in line.partition("\t"))
-            if not attribute or "[subj]" not in sentence:
-                raise DataError(f"{path}, line {number}: expected ATTRIBUTE, a tab, a sentence with [subj]")
-            sentences[attribute.lower()] = sentence
+    for where, line in listed(path):
+        attribute, _, sentence = (part.strip() for part in line.partition("\t"))
+        if "[subj]" not in sentence:
+            raise DataError(f"{where}: expected ATTRIBUTE, a tab, a sentence with [subj]")
+        sentences[attribute.lower()] = sentence
     return sentences
 
 
@@ -62,15 +60,10 @@ def gold_examples(groups: Iterable[Group]) -> Iterator[QAExample]:
     """The groups whose contexts decide as questions with one right answer: two per group, its question in
     both context orders (the sentence does not decide the negated one). Ids: key and order."""
     for group in groups:
-        gold = gold_of(group)
-        for order, variant in enumerate(group.variants[::2] if gold is not None else ()):
-            yield QAExample(
-                id=f"{group.key}|{order}",
-                context=variant.context,
-                question=variant.question,
-                answers=(variant.candidates[gold or 0],),
-                advice=variant.advice,
-            )
+        if (gold := gold_of(group)) is not None:
+            for order, variant in enumerate(group.variants[::2]):
+                asked = (f"{group.key}|{order}", variant.context, variant.question)
+                yield QAExample(*asked, (variant.candidates[gold],), variant.advice)
 
 
 def read_file(path: str | Path) -> Iterator[QAExample]:

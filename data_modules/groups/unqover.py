@@ -142,7 +142,7 @@ def read_expansion(
         if one.name.lower() == two.name.lower():
             raise DataError(f"{subjects[-1]}: {one.name!r} would be paired with itself; name it once")
     rows, cells = read_attributes(attributes), list[Cell]()
-    for number, (where, line) in enumerate(_lines(templates)):
+    for number, (where, line) in enumerate(listed(templates)):
         context, *questions = line.split("\t")
         used = sorted({(match[1], match[2] or "") for match in _SLOT.finditer(context)})
         if len(questions) != 2 or [side for side, _ in used] != ["1", "2"]:
@@ -206,7 +206,7 @@ def read_attributes(path: str | Path) -> tuple[Attribute, ...]:
 def _by_head(path: str | Path) -> dict[str, list[tuple[str, str]]]:
     """Head -> [(cluster, text), ...], rows in order."""
     rows: dict[str, list[tuple[str, str]]] = {}
-    for where, line in _lines(path):
+    for where, line in listed(path):
         if not (match := re.fullmatch(r"\[([^\[\]\s]+)\] ([^|]*\|)?\s*([^|]*\S)", line)):
             raise DataError(f"{where}: expected [HEAD] TEXT or [HEAD] CLUSTER | TEXT, found {line!r}")
         cluster = (match[2] or NO_CLUSTER).rstrip("|").strip()
@@ -214,7 +214,8 @@ def _by_head(path: str | Path) -> dict[str, list[tuple[str, str]]]:
     return rows
 
 
-def _lines(path: str | Path) -> Iterator[tuple[str, str]]:
+def listed(path: str | Path) -> Iterator[tuple[str, str]]:
+    """(place, line) of a list, without `#` lines and empty ones."""
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip() and not line.strip().startswith("#"):
             yield f"{path}, line {number}", line.strip()

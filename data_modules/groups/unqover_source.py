@@ -14,26 +14,17 @@ import re
 from collections import ChainMap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired
+from typing import Any, NotRequired
 
 from tqdm import tqdm
 from typing_extensions import TypedDict
 
 from data_modules.groups.lei import Half, pair_halves, parse_key, split_advice
-from data_modules.schema import (
-    LEAD_IN,
-    NO_CLUSTER,
-    Boundaries,
-    ScoredGroup,
-    Span,
-    UnderspecifiedQuestion,
-)
+from data_modules.groups.unqover import Expansion
+from data_modules.schema import LEAD_IN, NO_CLUSTER, Boundaries, ScoredGroup, Span, UnderspecifiedQuestion
 from storage.errors import DataError
 from storage.files import atomic_text
 from storage.json_files import check, stream_object
-
-if TYPE_CHECKING:
-    from data_modules.groups.unqover import Cell, Expansion, SubjectPair
 
 logger = logging.getLogger(__name__)
 
@@ -65,20 +56,17 @@ def read_scored(path: str | Path) -> Iterator[ScoredGroup]:
     """The groups, streamed, with their base scores where every `start` and `end` of a group is a number.
     DataError names the file and the id."""
     unnamed = 0
-    for record in pair_halves(_records(path), _half):
+    records = (
+        (f"{path}: id {key!r}", (key, order))
+        for key, value in stream_object(path)
+        for order in ((value[:2], value[2:]) if isinstance(value, list) else (value,))
+    )
+    for record in pair_halves(records, _half):
         unnamed += record.group.advice_id == UNNAMED
         yield record
     if unnamed:
         begin = f"{path}: the ids of {unnamed} groups name no advice, but their questions begin with"
         logger.warning("%s %r: taken as ethical, as in LEI's specified set", begin, LEAD_IN.strip())
-
-
-def _records(path: str | Path) -> Iterator[tuple[str, tuple[str, Any]]]:
-    """(place, (id, a record, or the two of one order)), for every context order."""
-    for key, value in stream_object(path):
-        orders = (value[:2], value[2:]) if isinstance(value, list) else (value,)
-        for order in orders:
-            yield f"{path}: id {key!r}", (key, order)
 
 
 def _half(where: str, record: tuple[str, Any]) -> Half:
@@ -135,17 +123,12 @@ def write_source(expansion: Expansion, path: str | Path) -> int:
     count = 2 * len(expansion)
     with atomic_text(path) as file:
         for i, (pair, cell) in enumerate(tqdm(expansion.records(), total=count, unit="record", disable=None)):
-            file.write((",\n" if i else "{\n") + json.dumps(_record(pair, cell), indent=4)[2:-2])
+            (context, *questions), spans = cell.fill(pair)
+            answers = {f"ans{j}": {"text": span.text, "start": "", "end": ""} for j, span in enumerate(spans)}
+            asked = {f"q{j}": {"question": text, "pred": "", **answers} for j, text in enumerate(questions)}
+            name, names = cell.attribute.name, (*(x.cluster for x in pair), *(x.name for x in pair))
+            key = "|".join((*names, str(cell.template), cell.attribute.category, name, name))
+            record = json.dumps({key: {"context": context, **asked}}, indent=4)
+            file.write((",\n" if i else "{\n") + record[2:-2])
         file.write("\n}")
     return count
-
-
-def _record(pair: SubjectPair, cell: Cell) -> dict[str, Any]:
-    """One record under its id."""
-    (context, *questions), spans = cell.fill(pair)
-    name = cell.attribute.name
-    names = (pair[0].cluster, pair[1].cluster, pair[0].name, pair[1].name)
-    answers = {f"ans{i}": {"text": span.text, "start": "", "end": ""} for i, span in enumerate(spans)}
-    asked = {f"q{i}": {"question": text, "pred": "", **answers} for i, text in enumerate(questions)}
-    key = "|".join((*names, str(cell.template), cell.attribute.category, name, name))
-    return {key: {"context": context, **asked}}

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Literal, NamedTuple
 
-from data_modules.groups.planting import latent_strength
+from data_modules.groups.advice import latent_strength
 from data_modules.schema import LEAD_IN, AdviceClass, Group, Span, UnderspecifiedQuestion
 from data_modules.stories import words
 from storage.errors import DataError

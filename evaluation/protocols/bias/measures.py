@@ -151,7 +151,7 @@ def add_planted(results: Results, frames: Frames, seed: int, place: Place) -> No
 
 def planted_rhos(rows: DataFrame, seed: int) -> tuple[Any, int]:
     """Spearman's rho of the groups, then of each resample of them; and how many cells it is of."""
-    from data_modules.groups.planting import latent_strength
+    from data_modules.groups.advice import latent_strength
     from metrics.bias.readings import planted_correlation
 
     groups, subjects, categories = numbered(rows.assign(attribute=""))

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.groups.advice import unadvised
-from data_modules.groups.planting import latent_strength, preferred_subject, randomly_advised
+from data_modules.groups.advice import latent_strength, preferred_subject, randomly_advised, unadvised
 from data_modules.groups_data import GroupsDataModule, anchors, balanced_sample, check_keys
 from data_modules.records import write_records
 from data_modules.schema import DataError, Group

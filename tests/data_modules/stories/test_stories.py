@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_modules.groups.planting import preferred_subject
+from data_modules.groups.advice import preferred_subject
 from data_modules.interventions.augmentation import FRAMES
 from data_modules.interventions.variants import perturb
 from data_modules.schema import LEAD_IN, QAExample

@@ -14,8 +14,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from data_modules.groups.advice import unadvised
-from data_modules.groups.planting import latent_strength
+from data_modules.groups.advice import latent_strength, unadvised
 from data_modules.groups.specified import specify
 from data_modules.schema import ADVICE_CLASSES, query_text
 from tests.evaluation.cells import Cells
