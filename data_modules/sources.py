@@ -65,7 +65,7 @@ DECIDED = "groups.specified:read_file"
 STORIES: dict[Kind, str] = {
     "questions": "stories.questions:qa_examples",
     "groups": "stories.groups:groups",
-    "choices": "stories.choices:choice_examples",
+    "choices": "stories.questions:choice_examples",
 }
 
 DOMAINS = "groups.domains:read_source"

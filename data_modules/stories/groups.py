@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Literal, NamedTuple
 
-from data_modules.groups.advice import latent_strength
+from data_modules.groups.advice import latent_strength, with_advice
 from data_modules.schema import LEAD_IN, AdviceClass, Group, Span, UnderspecifiedQuestion
 from data_modules.stories import words
 from storage.errors import DataError
@@ -29,6 +29,7 @@ SCOPE: tuple[AdviceClass, ...] = ("ethical", "adversarial", "mismatched_ethical"
 HELD_OUT_CONTEXTS = 2
 """How many context templates of each (pair, attribute) no training group uses."""
 PLANTING_GROUPS = 4_000
+_Advice = tuple[str, AdviceClass, str]
 
 
 class Split(NamedTuple):
@@ -87,7 +88,7 @@ def _advised(split: str, seed: int) -> Iterator[Group]:
                 for advice_class in row.classes:
                     for template in rng.sample(templates, row.rounds):
                         advice = _random_advice(advice_class, category, row.unseen_advice, rng)
-                        built.append(_group(pair, template, category, attribute, advice_class, advice))
+                        built.append(with_advice(_group(pair, template, category, attribute), *advice))
     rng.shuffle(built)
     yield from built
 
@@ -99,36 +100,28 @@ def _planting(seed: int) -> Iterator[Group]:
     while len(built) < PLANTING_GROUPS:
         category, kind = rng.choice(tuple(words.CATEGORIES.items()))
         attribute = rng.choice(kind.attributes + kind.unseen_attributes)
-        advice_class: AdviceClass = "none" if len(built) % 2 else rng.choice(ADVISED)
-        advice = ("", "") if len(built) % 2 else _random_advice(advice_class, category, False, rng)
+        advised = len(built) % 2 == 0
+        advice = _random_advice(rng.choice(ADVISED), category, False, rng) if advised else ("", "none", "")
         template = rng.randrange(len(words.CONTEXTS))
-        group = _group(rng.choice(pairs), template, category, attribute, advice_class, advice)
+        group = with_advice(_group(rng.choice(pairs), template, category, attribute), *advice)
         built[group.key] = group
     yield from built.values()
 
 
-def _random_advice(advice_class: AdviceClass, category: str, unseen: bool, rng: Random) -> tuple[str, str]:
-    """(advice id, sentence with its lead-in)."""
-    sentences = words.advice_sentences(advice_class, category, unseen=unseen)
+def _random_advice(kind: AdviceClass, category: str, unseen: bool, rng: Random) -> _Advice:
+    sentences = words.advice_sentences(kind, category, unseen=unseen)
     index = rng.randrange(len(sentences))
-    return f"{advice_class}_{category}{'-unseen' if unseen else ''}-{index}", LEAD_IN + sentences[index]
+    return LEAD_IN + sentences[index], kind, f"{kind}_{category}{'-unseen' if unseen else ''}-{index}"
 
 
-def _group(
-    pair: tuple[str, str],
-    template: int,
-    category: str,
-    attribute: str,
-    kind: AdviceClass,
-    advice: tuple[str, str],
-) -> Group:
+def _group(pair: tuple[str, str], template: int, category: str, attribute: str) -> Group:
     first, second = sorted(pair, key=str.lower)
     variants = []
     for order in ((first, second), (second, first)):
         context = words.CONTEXTS[template].format(*order)
         spans = (Span.locate(first, context, "groups"), Span.locate(second, context, "groups"))
         for deed in (attribute, words.negated(attribute)):
-            variants.append(UnderspecifiedQuestion(context, f"Who {deed}?", spans, advice[1]))
+            variants.append(UnderspecifiedQuestion(context, f"Who {deed}?", spans))
     one, two, three, four = variants
     names = (first.lower(), second.lower())
-    return Group(names, str(template), category, attribute, kind, advice[0], (one, two, three, four))
+    return Group(names, str(template), category, attribute, "none", "", (one, two, three, four))

@@ -1,4 +1,4 @@
-"""Embedded question-answering stories: templated, deterministic, no download.
+"""Embedded questions about stories, of multiple choice too: templated, deterministic, no download.
 
     from data_modules.stories.questions import qa_examples
     for example in qa_examples("dev"): ...
@@ -19,12 +19,12 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
 from data_modules.interventions.augmentation import FRAMES
-from data_modules.schema import LEAD_IN, AnswerType, QAExample, Span, Turn
+from data_modules.schema import LEAD_IN, AnswerType, ChoiceQuestion, QAExample, Span, Turn
 from data_modules.stories import words
 from storage.errors import DataError
 
@@ -34,6 +34,12 @@ DEV_BUCKETS = 20
 MIXES = {"conversation": (0.0, 0.0), "mixed": (0.12, 0.03)}
 """Shares of questions that are answered by yes or no, and of those that no story answers."""
 SPLITS = (*QA_SIZES, *(f"{kind}_{part}" for kind in MIXES for part in QA_SIZES))
+CHOICE_SIZES = {"choices_train": 6000, "choices_dev": 300}
+CHOICES = 3
+"""Of a question of multiple choice."""
+PEOPLE = (*words.NAMES, *words.SUBJECTS, *words.UNSEEN_SUBJECTS)
+KINDS = (words.PLACES, words.OBJECTS, words.COLOURS, PEOPLE)
+"""Answers that may stand for one another."""
 MAX_TURNS = 2
 _UNTOLD = ("How old is {}?", "Why did {} come?", "When did {} come?")
 """What no story tells: these questions teach the word unknown, not to look for evidence."""
@@ -56,8 +62,7 @@ class Fact(NamedTuple):
     questions: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Story:
+class Story(NamedTuple):
     """Sentences in their order, and the facts that some of them state."""
 
     sentences: tuple[str, ...]
@@ -69,18 +74,6 @@ class Story:
         """The text."""
         return " ".join(self.sentences)
 
-    def rationale(self, fact: Fact) -> Span:
-        """The sentence that states a fact."""
-        return Span.locate(fact.sentence, self.context, "stories")
-
-    def example(self, fact: Fact, choice: int, name: str) -> QAExample:
-        """One of a fact's questions; the span lies inside the fact's own sentence."""
-        question, answer = fact.questions[choice]
-        rationale, inside = self.rationale(fact), Span.locate(answer, fact.sentence, "stories")
-        start = rationale.start + inside.start
-        answers = (Span(start, start + len(answer), answer),)
-        return QAExample(name, self.context, question, answers, rationale=(rationale,), dataset="stories")
-
 
 def qa_examples(split: str, seed: int = 0) -> Iterator[QAExample]:
     """The questions of a split, one a story. DataError for a split that does not exist."""
@@ -89,13 +82,29 @@ def qa_examples(split: str, seed: int = 0) -> Iterator[QAExample]:
     kind, _, part = split.rpartition("_")
     rng = Random(f"stories/{split}/{seed}")
     for index in range(QA_SIZES[part]):
+        story = story_of(split, lambda: _conversation(rng) if kind else make_story(rng))
         name = f"story-{split}-{seed}-{index}"
-        if kind:
-            yield _turn(story_of(split, lambda: _conversation(rng)), *MIXES[kind], rng, name)
-        else:
-            story = story_of(split, lambda: make_story(rng))
-            fact = rng.choice(story.facts)
-            yield story.example(fact, rng.randrange(len(fact.questions)), name)
+        yield _turn(story, *MIXES[kind], rng, name) if kind else _ask(story, rng, name)
+
+
+def choice_examples(split: str, seed: int = 0) -> Iterator[ChoiceQuestion]:
+    """Questions of multiple choice, one a story; DataError for a split that does not exist. Without its
+    prompt a question is a matter of luck: the wrong choices are drawn from the words that the right one is,
+    and so is its slot."""
+    if split not in CHOICE_SIZES:
+        raise DataError(f"stories have no choices {split!r}; choose from {', '.join(CHOICE_SIZES)}")
+    rng = Random(f"stories/{split}/{seed}")
+    for index in range(CHOICE_SIZES[split]):
+        story = story_of(split, lambda: make_story(rng))
+        question, answer = rng.choice(rng.choice(story.facts).questions)
+        kind = next(kind for kind in KINDS if answer in kind)
+        # Words that the story holds too would take a reader who binds facts to people.
+        others = [word for word in kind if word not in story.context]
+        choices = [answer, *rng.sample(others, CHOICES - 1)]
+        rng.shuffle(choices)
+        name = f"{split.replace('choices_', 'choice-')}-{seed}-{index}"
+        prompt = f"{story.context} {question}"
+        yield ChoiceQuestion(name, prompt, tuple(choices), choices.index(answer), "stories")
 
 
 def vocabulary() -> list[str]:
@@ -193,6 +202,16 @@ def _inside(reference: str) -> str:
     return reference.replace("The ", "the ", 1)
 
 
+def _ask(story: Story, rng: Random, name: str, fact: Fact | None = None) -> QAExample:
+    """A question about a fact of the story; the span lies inside the fact's own sentence."""
+    fact = fact or rng.choice(story.facts)
+    question, answer = rng.choice(fact.questions)
+    rationale = Span.locate(fact.sentence, story.context, "stories")
+    start = rationale.start + fact.sentence.index(answer)
+    answers = (Span(start, start + len(answer), answer),)
+    return QAExample(name, story.context, question, answers, rationale=(rationale,), dataset="stories")
+
+
 def _turn(story: Story, yes_no: float, untold: float, rng: Random, name: str) -> QAExample:
     fact, *others = rng.sample(story.facts, len(story.facts))
     history = tuple(Turn(*rng.choice(other.questions)) for other in others[: rng.randint(0, MAX_TURNS)])
@@ -204,9 +223,9 @@ def _turn(story: Story, yes_no: float, untold: float, rng: Random, name: str) ->
         return replace(plain, question=question, references=("unknown",))
     if draw > 1 - yes_no and claims:
         question, kind = rng.choice(claims)
-        rationale = (story.rationale(fact),)
+        rationale = (Span.locate(fact.sentence, story.context, "stories"),)
         return replace(plain, question=question, answer_type=kind, rationale=rationale, references=(kind,))
-    example = story.example(fact, rng.randrange(len(fact.questions)), name)
+    example = _ask(story, rng, name, fact)
     return replace(example, history=history, references=(example.answers[0].text,))
 
 
@@ -218,8 +237,6 @@ def _claims(fact: Fact, facts: tuple[Fact, ...]) -> list[tuple[str, AnswerType]]
         subject, _, rest = fact.sentence.removesuffix(".").partition(verb)
         wrong = [half for who, half in alike if who != subject]
         if rest and wrong:
-            return [
-                (question.format(_inside(subject), rest), "yes"),
-                (question.format(_inside(subject), wrong[0]), "no"),
-            ]
+            asked = (question.format(_inside(subject), half) for half in (rest, wrong[0]))
+            return [(next(asked), "yes"), (next(asked), "no")]
     return []
