@@ -6,7 +6,7 @@ All are frozen; text offsets are character offsets into the untouched context, e
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from storage.errors import DataError
 
@@ -51,6 +51,10 @@ DELETED: frozenset[Variant] = frozenset({"ts_r", "os_r", "ts_r_aug", "os_r_aug"}
 
 REFORMATTED: frozenset[Variant] = frozenset(get_args(Reformatting))
 """The variants that mean the same: a faithful model answers as to the original."""
+
+T = TypeVar("T")
+Four = tuple[T, T, T, T]
+"""Of the four variants of a question."""
 
 ChoiceTarget = Literal["label", "unknown"]
 """What training wants of a question: the labelled choice; or that choice, which says that the text does not
@@ -176,9 +180,7 @@ class Group:
     advice_id: str
     """For example `adversarial_poverty-1`; empty without advice. A group of class `none` that does carry
     advice (planting: advice that means nothing) has an id that tells its copies apart."""
-    variants: tuple[
-        UnderspecifiedQuestion, UnderspecifiedQuestion, UnderspecifiedQuestion, UnderspecifiedQuestion
-    ]
+    variants: Four[UnderspecifiedQuestion]
     domain: str = ""
     """What the subjects are instances of (instrument); empty where the source does not say."""
     advice_domain: str = ""
@@ -198,14 +200,9 @@ class Group:
 
 Boundaries = tuple[float, float]
 """(start, end) boundary probability of one candidate."""
-BaseScores = tuple[
-    tuple[Boundaries, Boundaries],
-    tuple[Boundaries, Boundaries],
-    tuple[Boundaries, Boundaries],
-    tuple[Boundaries, Boundaries],
-]
+BaseScores = Four[tuple[Boundaries, Boundaries]]
 """[4 variants][2 subjects in the group's order][start, end]: a model's probabilities."""
-Targets = tuple[int, int, int, int]
+Targets = Four[int]
 """Per variant, the index into `group.subjects` of the subject that an adversarial loss should raise."""
 
 

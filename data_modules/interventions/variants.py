@@ -1,14 +1,14 @@
 """Variants of questions: the one way from originals to what is trained on, evaluated and written.
 
-for original, made in variants_of(read_questions(source), ["ts", "ts_r"]):
-    made["ts_r"]  # a QAExample, or Rejected with its reason
+made, rejected = made_of(read_questions(source), "ts_r")
+perturb(with_rationale(example), "ts_r")  # a QAExample, or Rejected with its reason
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -22,15 +22,6 @@ logger = logging.getLogger(__name__)
 
 ANNOTATED = frozenset({"coqa", "hotpotqa", "stories"})
 """Data sets whose rationales are annotated: a question without one has none."""
-
-
-def variants_of(
-    examples: Iterable[QAExample], variants: Sequence[Variant], sentences: Mapping[str, str] | None = None
-) -> Iterator[tuple[QAExample, dict[Variant, QAExample | Rejected]]]:
-    """Each example with its rationale, and what `perturb` makes of it, by variant."""
-    for example in examples:
-        original = with_rationale(example)
-        yield original, {variant: perturb(original, variant, sentences) for variant in variants}
 
 
 def perturb(
@@ -66,7 +57,7 @@ def made_of(
     examples: Iterable[QAExample], variant: Variant, sentences: Mapping[str, str] | None = None
 ) -> tuple[list[QAExample], Counter[str]]:
     """One variant of the originals that allow it, and how many do not, by reason."""
-    found = [made[variant] for _, made in variants_of(examples, [variant], sentences)]
+    found = [perturb(with_rationale(example), variant, sentences) for example in examples]
     rejected = Counter(one.reason for one in found if isinstance(one, Rejected))
     return [one for one in found if isinstance(one, QAExample)], rejected
 

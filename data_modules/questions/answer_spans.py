@@ -138,24 +138,15 @@ def _indexed(text: str) -> _Indexed:
 
 
 def _verbatim(answer: str, context: str, rationale: Sequence[Span], limit: int) -> Span | None:
-    wanted = _indexed(answer.strip()).lowered
-    if not wanted:
-        return None
-    lowered = _indexed(context).lowered
-    inside = None
-    for piece in rationale:
-        end = min(piece.end, limit)
-        at = lowered.find(wanted, piece.start, end)
-        while at >= 0:
-            after = at + len(wanted)
-            cuts = (i for i in (at, after) if 0 < i < len(lowered))
-            if not any(lowered[i - 1].isalnum() and lowered[i].isalnum() for i in cuts):
-                return Span(at, after, context[at:after])
-            inside = at if inside is None else inside
-            at = lowered.find(wanted, at + 1, end)
-    if inside is None:
-        return None
-    return Span(inside, inside + len(wanted), context[inside : inside + len(wanted)])
+    wanted, lowered = _indexed(answer.strip()).lowered, _indexed(context).lowered
+    inside = re.escape(wanted)
+    before, after = (r"(?<![^\W_])" * wanted[:1].isalnum(), r"(?![^\W_])" * wanted[-1:].isalnum())
+    for pattern in (before + inside + after, inside) if wanted else ():
+        for piece in rationale:
+            found = re.compile(pattern).search(lowered, piece.start)
+            if found and found.end() <= min(piece.end, limit):
+                return Span(*found.span(), context[slice(*found.span())])
+    return None
 
 
 def _best_overlap(answer: str, context: str, limit: int) -> Span | None:

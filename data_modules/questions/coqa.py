@@ -16,6 +16,7 @@ from pydantic import StrictInt
 from typing_extensions import TypedDict
 
 from data_modules.questions.answer_spans import answer_span, answer_type
+from data_modules.questions.columns import Listed
 from data_modules.schema import QAExample, Span, Turn
 from storage.errors import DataError
 from storage.json_files import check, load_json
@@ -52,17 +53,11 @@ class _HubAnswer(TypedDict):
     answer_end: StrictInt
 
 
-class _HubColumns(TypedDict):
-    input_text: list[str]
-    answer_start: list[StrictInt]
-    answer_end: list[StrictInt]
-
-
 class _HubStory(TypedDict):
     source: str
     story: str
     questions: list[str]
-    answers: _HubColumns | list[_HubAnswer]  # newer versions of the library keep lists of objects
+    answers: Listed[_HubAnswer]
 
 
 def read_file(path: str | Path) -> Iterator[QAExample]:
@@ -87,17 +82,19 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
     logger.warning("%s: CoQA from the Hub has one reference a question; scores are lower than usual", source)
     for index, (where, row) in enumerate(rows):
         hub = check(row, _HubStory, where)
-        answers: Any = hub["answers"]
-        if isinstance(answers, dict):
-            answers = [dict(zip(answers, one, strict=True)) for one in zip(*answers.values(), strict=True)]
-        story: Any = {"id": index, "source": hub["source"], "story": hub["story"]}
-        story["questions"] = [
-            {"input_text": text, "turn_id": n} for n, text in enumerate(hub["questions"], 1)
+        questions = [_Utterance(input_text=text, turn_id=n) for n, text in enumerate(hub["questions"], 1)]
+        answers = [
+            _Answer(
+                input_text=one["input_text"],
+                turn_id=n,
+                span_start=one["answer_start"],
+                span_end=one["answer_end"],
+            )
+            for n, one in enumerate(hub["answers"], 1)
         ]
-        story["answers"] = [
-            {**one, "turn_id": n, "span_start": one["answer_start"], "span_end": one["answer_end"]}
-            for n, one in enumerate(answers, 1)
-        ]
+        story = _Story(
+            id=index, source=hub["source"], story=hub["story"], questions=questions, answers=answers
+        )
         yield from _examples(story, where)
 
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import AliasChoices, Field, StrictInt
 from pydantic.dataclasses import dataclass
-from typing_extensions import TypedDict
 
 from data_modules.questions.answer_spans import answer_span, answer_type
+from data_modules.questions.columns import Listed
 from data_modules.schema import QAExample, Span
 from storage.errors import DataError
 from storage.json_files import check
@@ -28,36 +28,26 @@ logger = logging.getLogger(__name__)
 _SPACE = re.compile(r"\s+")
 
 
-class _Paragraph(TypedDict):
+class _Paragraph(NamedTuple):
     title: str
     sentences: list[str]
 
 
-class _Paragraphs(TypedDict):
-    title: list[str]
-    sentences: list[list[str]]
-
-
-class _Fact(TypedDict):
+class _Fact(NamedTuple):
     title: str
     sent_id: StrictInt
 
 
-class _Facts(TypedDict):
-    title: list[str]
-    sent_id: list[StrictInt]
-
-
 @dataclass(frozen=True)
 class _Question:
-    """One question; the official files list pairs where the Hub has two columns, or objects."""
+    """One question; the official files list pairs where the Hub has columns, or objects."""
 
     id: Annotated[str | StrictInt, Field(validation_alias=AliasChoices("_id", "id"))]
     question: str
     answer: str
     type: str
-    context: list[tuple[str, list[str]]] | list[_Paragraph] | _Paragraphs
-    supporting_facts: list[tuple[str, StrictInt]] | list[_Fact] | _Facts
+    context: Listed[_Paragraph]
+    supporting_facts: Listed[_Fact]
     story: str | None = None
 
 
@@ -75,8 +65,7 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
     for place, row in rows:
         record = check(row, _Question, place)
         where = f"{place} (id {record.id})"
-        paragraphs, facts = _pairs(record.context), _pairs(record.supporting_facts)
-        story, rationale, missed = _story(paragraphs, facts, record.story, where)
+        story, rationale, missed = _story(record, where)
         left_out += missed
         kind = answer_type(record.answer, record.question)
         yield QAExample(
@@ -119,20 +108,12 @@ def build_story(paragraphs: Iterable[Iterable[str]]) -> tuple[str, list[list[tup
     return story, offsets
 
 
-def _pairs(value: Any) -> list[tuple[str, Any]]:
-    """Pairs, as in the official files, from any layout."""
-    if isinstance(value, list):
-        return [tuple(item.values()) if isinstance(item, dict) else item for item in value]
-    return list(zip(*value.values(), strict=True))
-
-
-def _story(
-    paragraphs: list[tuple[str, list[str]]], facts: list[tuple[str, int]], given: str | None, where: str
-) -> tuple[str, tuple[Span, ...], int]:
-    """(story, rationales in its order, facts without such a sentence); the story is made unless `given`."""
+def _story(record: _Question, where: str) -> tuple[str, tuple[Span, ...], int]:
+    """(story, rationales in its order, facts without such a sentence); the story is made unless given."""
+    facts, given = record.supporting_facts, record.story
     wanted = {title for title, _ in facts}
     gold: dict[str, list[str]] = {}
-    for title, sentences in paragraphs:
+    for title, sentences in record.context:
         if title in wanted:
             gold.setdefault(title, sentences)
     if missing := sorted(wanted - gold.keys()):

@@ -13,6 +13,7 @@ from typing import Any, NotRequired
 from pydantic import StrictInt
 from typing_extensions import TypedDict
 
+from data_modules.questions.columns import Listed
 from data_modules.schema import QAExample, Span, TruthValue
 from storage.errors import DataError
 from storage.json_files import check, load_json
@@ -43,16 +44,11 @@ class _Document(TypedDict):
     data: list[_Article]
 
 
-class _Columns(TypedDict):
-    text: list[str]
-    answer_start: list[StrictInt]
-
-
 class _Row(TypedDict):
     id: str | StrictInt
     context: str
     question: str
-    answers: _Columns
+    answers: Listed[_Answer]
 
 
 def read_file(path: str | Path) -> Iterator[QAExample]:
@@ -71,8 +67,8 @@ def read_file(path: str | Path) -> Iterator[QAExample]:
                 if impossible == bool(answers):
                     found = f"is_impossible is {impossible}, but 'answers' holds {len(answers)}"
                     raise DataError(f"{where}: {found}")
-                pairs = [(answer["answer_start"], answer["text"]) for answer in answers]
-                yield _example(qa["id"], paragraph["context"], qa["question"], pairs, where)
+                asked = (paragraph["context"], qa["question"], answers)
+                yield _example(qa["id"], *asked, where)
 
 
 def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
@@ -80,19 +76,14 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
     examples; DataError as for files."""
     for place, value in rows:
         row = check(value, _Row, place)
-        starts, texts = row["answers"]["answer_start"], row["answers"]["text"]
-        if len(starts) != len(texts):
-            raise DataError(f"{place}: {len(texts)} answer texts but {len(starts)} offsets")
-        pairs = list(zip(starts, texts, strict=True))
-        yield _example(row["id"], row["context"], row["question"], pairs, f"{place} (id {row['id']})")
+        asked = (row["context"], row["question"], row["answers"])
+        yield _example(row["id"], *asked, f"{place} (id {row['id']})")
 
 
-def _example(
-    name: str | int, context: str, question: str, pairs: list[tuple[int, str]], where: str
-) -> QAExample:
-    """One question with the (start, text) of its answers."""
-    for start, text in pairs:
+def _example(name: str | int, context: str, question: str, answers: list[_Answer], where: str) -> QAExample:
+    places = dict.fromkeys((answer["answer_start"], answer["text"]) for answer in answers)
+    for start, text in places:
         if not text or start < 0 or not context.startswith(text, start):
             raise DataError(f"{where}: answer {text!r} does not stand at offset {start}")
-    spans = dict.fromkeys(Span(start, start + len(text), text) for start, text in pairs)
-    return QAExample(str(name), context, question, tuple(spans), dataset="squad")
+    spans = tuple(Span(start, start + len(text), text) for start, text in places)
+    return QAExample(str(name), context, question, spans, dataset="squad")
