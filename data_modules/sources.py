@@ -11,7 +11,6 @@ domains:SPLIT    groups about everyday domains: domains:train?number=32&groups=3
 from __future__ import annotations
 
 import csv
-import glob
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -62,21 +61,13 @@ FORMATS = (
 
 DECIDED = "groups.specified:read_file"
 """The reader of groups as questions: those whose contexts decide."""
-STORIES: dict[Kind, str] = {
-    "questions": "stories.questions:qa_examples",
-    "groups": "stories.groups:groups",
-    "choices": "stories.questions:choice_examples",
+GENERATED: dict[tuple[str, str], str] = {
+    ("stories", "questions"): "stories.questions:qa_examples",
+    ("stories", "groups"): "stories.groups:groups",
+    ("stories", "choices"): "stories.questions:choice_examples",
+    ("domains", "groups"): "groups.domains:read_source",
 }
-
-DOMAINS = "groups.domains:read_source"
-
-_EXPECTED: dict[Kind, str] = {
-    "questions": "SQuAD (data[].paragraphs[]), CoQA (data[].story), HotpotQA (a list of objects with "
-    "supporting_facts) or questions written by perturb (JSON Lines with answer_type)",
-    "groups": "groups (JSON Lines with subjects and variants), LEI (data[].paragraphs[] with key) or UnQover "
-    "(an object keyed by cluster|cluster|x1|x2|...)",
-    "choices": f"the fields {_BENCHMARKS}",
-}
+"""Of sources that are no files, by what they begin with and what is asked for."""
 
 
 def read_questions(source: str | Path) -> Iterator[QAExample]:
@@ -114,11 +105,10 @@ def format_of(source: str | Path) -> Format:
 
 
 def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
-    arguments: tuple[Any, ...]
-    if source.startswith("stories:"):
-        reader, arguments, options = STORIES[kind], parse_stories(source), {}
-    elif source.startswith("domains:") and kind == "groups":
-        reader, arguments, options = DOMAINS, (source,), {}
+    prefix = source.partition(":")[0]
+    arguments: tuple[Any, ...] = parse_stories(source) if prefix == "stories" else (source,)
+    if generator := GENERATED.get((prefix, kind)):
+        reader, options = generator, {}
     else:
         found, arguments = _opened(source, kind)
         reader = found.reader
@@ -134,21 +124,19 @@ def _opened(source: str, kind: Kind | None) -> tuple[Format, tuple[Any, ...]]:
     """The format of a source, which must hold what is asked for, and what its reader takes: the path, or
     (place, record) of a table, of JSON Lines or of a list in JSON, and a name."""
     name, table = source.removeprefix("hub:"), _table(source)
-    first = next(iter(table), None) if table is not None else None
-    if table is not None and first is None:
-        raise DataError(f"{name}: holds no rows")
-    fields = _first_fields(Path(source)) if first is None else {*first}
-    expected = _EXPECTED[kind] if kind else "; ".join(_EXPECTED.values())
+    fields = _first_fields(source) if table is None else {*next(iter(table), ())}
+    known = dict.fromkeys(f"{row.name} ({row.fields})" for row in FORMATS if kind in (None, row.kind))
+    expected = f"known by their fields are {', '.join(known)}"
     for found in FORMATS:
         if any(fields.issuperset(group.split()) for group in found.fields.split(";")):
             if (found.kind, kind) == ("groups", "questions"):
                 return found._replace(reader=DECIDED), (source,)
             if kind not in (None, found.kind):
-                raise DataError(f"{name}: holds {found.kind}; {kind} are needed ({expected})")
+                raise DataError(f"{name}: holds {found.kind}; {kind} are needed; {expected}")
             if found.reader.endswith((":read_file", ":read_scored")):
                 return found, (source,)
             return found, (_rows(source, table), name)
-    raise DataError(f"{name}: unknown format; expected {expected}")
+    raise DataError(f"{name}: unknown format; {expected}")
 
 
 def labelled_rows(source: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -197,14 +185,13 @@ def _table(source: str) -> Iterable[Mapping[str, Any]] | None:
     if magic != b"PAR1":
         return None
     import datasets  # slow to import, and only tables need it
+    from pyarrow.parquet import read_table
 
-    parquet: Iterable[Mapping[str, Any]] = datasets.load_dataset(
-        "parquet", data_files=glob.escape(source), split="train", streaming=True
-    )
+    parquet: Iterable[Mapping[str, Any]] = datasets.Dataset(read_table(source))
     return parquet
 
 
-def _first_fields(path: Path) -> set[str]:
+def _first_fields(path: str) -> set[str]:
     """The fields of the first records of a JSON file; those inside `data` and its `paragraphs` have these
     names before theirs."""
     from pydantic_core import from_json

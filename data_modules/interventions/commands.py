@@ -51,10 +51,6 @@ def perturb_file(
     """
     summary_file = output.with_name(output.name.removesuffix(".jsonl") + ".summary.json")
     refuse_existing(output, summary_file, overwrite=overwrite)
-    if output.exists() and not summary_file.exists():
-        raise DataError(f"{output}: was not written by `data perturb`, it has no summary; name another file")
-    if output.exists() and Path(input).exists() and output.samefile(input):
-        raise DataError(f"--output {output}: is the input; name another file")
     if sentences and not variant.endswith("_aug"):
         raise DataError(f"--sentences: {variant} appends none; use it with ts_r_aug, os_r_aug")
     given = load_json(sentences, dict[str, str]) if sentences else None
