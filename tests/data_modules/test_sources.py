@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from data_modules.groups.unqover_source import write_source
 from data_modules.records import write_records
 from data_modules.schema import QAExample, Span
-from data_modules.sources import format_of, parse_stories, read_choices, read_groups, read_questions
+from data_modules.sources import format_of, read_choices, read_groups, read_questions
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import make_group, name_expansion
 
@@ -155,14 +156,6 @@ def test_stories_need_no_download() -> None:
 
     assert first("stories:dev") == first("stories:dev?seed=0") != first("stories:dev?seed=1")
     assert next(read_groups("stories:train")).advice_class in ("ethical", "adversarial", "irrelevant")
-    for read in READERS:
-        with pytest.raises(DataError, match="nowhere"):
-            next(iter(read("stories:nowhere")))
-
-
-def test_the_syntax_of_stories() -> None:
-    assert parse_stories("stories:train") == ("train", 0)
-    assert parse_stories("stories:train?seed=12") == ("train", 12)
-    for wrong in ("stories:", "stories:train?seed=x", "stories:train?speed=1", "stories:?seed=1"):
-        with pytest.raises(DataError, match="stories:SPLIT"):
-            parse_stories(wrong)
+    for read, name in product(READERS, ("nowhere", "", "dev?seed=x", "dev?speed=1")):
+        with pytest.raises(DataError, match=re.escape(name)):
+            next(iter(read(f"stories:{name}")))

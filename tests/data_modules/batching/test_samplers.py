@@ -109,14 +109,6 @@ def test_processes_get_batches_of_similar_length_at_the_same_time() -> None:
     assert np.mean(np.ptp(longest, axis=0)) < 25
 
 
-def test_the_order_is_a_function_of_seed_and_epoch() -> None:
-    def order(seed: int, epoch: int) -> str:
-        return str(batches_of([0, 1] * 20, list(range(1, 60)), seed=seed, epoch=epoch))
-
-    assert order(0, 0) == order(0, 0)
-    assert len({order(seed, epoch) for seed in (0, 1) for epoch in (0, 1, 2)}) == 6
-
-
 @given(
     windows=st.lists(st.lists(st.integers(1, 400), min_size=1, max_size=5), min_size=1, max_size=25),
     size=st.integers(1, 12),

@@ -12,18 +12,6 @@ from data_modules.schema import QAExample, Rejected, Span
 CONTEXT = "Anna met Tom. The red ball was in the garden. It rained."
 WHY = Span.locate("The red ball was in the garden", CONTEXT, "test")
 ANSWERS = ("the garden", "7", "He went home.", "U.S.", '"I won!"', "because she was late", "$5", "A. B c")
-STRAY = {
-    "mustard,": "mustard",
-    "a dog;": "a dog",
-    "- Tom": "Tom",
-    "red -": "red",
-    ", seven": "seven",
-    'he left,"': "he left",
-    'he left".': "he left.",
-    "(in the garden": "in the garden",
-    "He went home,.": "He went home.",
-}
-"""Answers as people wrote them, and what a sentence can hold of them."""
 
 
 def example(answer: str, number: int = 0) -> QAExample:
@@ -44,11 +32,6 @@ def test_every_frame_makes_one_sentence_of_any_answer(answer: str) -> None:
         assert sentence[0].isupper()
         assert re.search(r"[^.!?][.!?]\"?$", sentence)
         assert reason(sentence, answer) == ""
-
-
-@pytest.mark.parametrize(("answer", "bare"), STRAY.items())
-def test_stray_punctuation_goes(answer: str, bare: str) -> None:
-    assert bare_answer(answer) == bare
 
 
 @given(st.text(min_size=1).filter(str.strip))

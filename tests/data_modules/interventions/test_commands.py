@@ -96,8 +96,5 @@ def test_statistics_count_stories_questions_and_types_of_answers(
         table = list(csv.DictReader(file))
     assert {row["n"] for row in table} == {"5"}
     counts = {(row["variant"], row["measure"]): row["value"] for row in table}
-    assert (counts["os", "questions"], counts["ts_r", "questions"], counts["ts", "stories"]) == (
-        "5",
-        "3",
-        "1",
-    )
+    cells = ("os", "questions"), ("ts_r", "questions"), ("ts", "stories")
+    assert [counts[cell] for cell in cells] == ["5", "3", "1"]

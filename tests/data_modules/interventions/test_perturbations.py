@@ -90,14 +90,6 @@ def test_ts_looks_again_for_an_answer_beyond_the_cut() -> None:
     assert found.references == ("the cat",)
 
 
-def test_ts_r_cuts_before_the_sentence_of_the_first_rationale_character() -> None:
-    found = made(example(("They left at ten.", "blue"), "Moro"), "ts_r")
-    assert found.context == "Ida sat by the well. Moro"
-    assert (found.kept, found.appended) == (((0, 20),), "Moro")
-    assert (found.answer_type, found.answers, found.rationale) == ("unknown", (), ())
-    assert (found.references, found.history, found.id) == (("Moro",), (Turn("What?", "a well"),), "q1")
-
-
 def test_ts_r_rejects_what_begins_in_the_first_sentence_and_what_has_no_rationale() -> None:
     assert reason(example("the well", "well"), "ts_r") == p.FIRST_SENTENCE
     assert reason(example("", kind="unknown"), "ts_r") == p.NO_RATIONALE
@@ -125,8 +117,6 @@ def test_what_is_appended(asked: QAExample, appended: str) -> None:
     ("rationales", "expected"),
     [
         ((BELL,), "Ida sat by the well. They left at ten.\n\nNobody came back. It snowed."),
-        (("They left at ten.",), f"Ida sat by the well. {BELL}\n\nNobody came back. It snowed."),
-        (("Nobody came back.",), f"Ida sat by the well. {BELL} They left at ten.\n\nIt snowed."),
         (("Nobody came back.", "They left at ten."), f"Ida sat by the well. {BELL}\n\nIt snowed."),
         (("Ida sat by the well.", "It snowed."), f"{BELL} They left at ten.\n\nNobody came back."),
         (("blue ",), STORY.replace("blue ", "")),

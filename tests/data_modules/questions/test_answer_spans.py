@@ -15,7 +15,6 @@ from data_modules.questions.answer_spans import (
     answer_span,
     answer_type,
     locate_answer,
-    option_words,
 )
 from data_modules.schema import Span
 
@@ -32,7 +31,6 @@ def piece(text: str, of: str = STORY) -> Span:
 @pytest.mark.parametrize(
     ("answer", "rationale", "expected"),
     [
-        ("Pim", "Her nephew Pim carried", (49, "Pim")),
         ("  HER NEPHEW\n", "Her nephew Pim carried", (38, "Her nephew")),
         ("kettle", "Then the kettle broke", (109, "kettle")),  # in the rationale, not the first in the story
         ("so", "Then the kettle broke, so Pim", (123, "so")),
@@ -57,29 +55,14 @@ def test_a_whole_word_is_preferred_to_a_piece_of_one() -> None:
     ("answer", "expected"),
     [
         ("a tea house", "tea-house"),  # hyphens split, articles do not count
-        ("the house for tea", "tea-house"),
         ("he carried 20000 of the cups", "carried 20,000 cups"),
-        ("Pim, her nephew", "Her nephew Pim"),
-        ("the kettle that was green", "green kettle"),
-        ("Pim", "Pim"),  # the earliest of equals
-        ("by his aunt", "aunt"),
         ("Port Vell's", "Port Vell"),
-        ("the", None),
-        ("nowhere!", None),
         ("", None),
     ],
 )
 def test_other_answers_go_where_most_words_are_shared(answer: str, expected: str | None) -> None:
     rationale = [piece("broke")]
     assert locate_answer(answer, STORY, rationale) == (piece(expected) if expected else None)
-
-
-def test_the_search_can_end_early() -> None:
-    rationale = [piece("Ulla runs")]
-    assert locate_answer("a broken kettle", STORY, rationale) == piece("kettle")
-    assert locate_answer("a broken kettle", STORY, rationale, scope_end=STORY.index("kettle") + 3) is None
-    whole = [Span(0, len(STORY), STORY)]
-    assert locate_answer("kettle", STORY, whole, scope_end=50) is None
 
 
 def _naive_words(text: str) -> list[tuple[int, int, str]]:
@@ -124,17 +107,14 @@ def test_located_spans_cut_what_they_claim(answer: str, text: str, end: int) -> 
     before=st.text(max_size=20),
     answer=st.text(min_size=1, max_size=12),
     after=st.text(max_size=20),
-    loud=st.booleans(),
 )
-def test_a_planted_answer_is_always_found(before: str, answer: str, after: str, loud: bool) -> None:
+def test_a_planted_answer_is_always_found(before: str, answer: str, after: str) -> None:
     text = f"{before}{answer}{after}"
     start = len(text) - len(text.lstrip())
     found = locate_answer(answer, text, [Span(start, len(text.rstrip()), text.strip())])
     if answer.strip():
         assert found
         assert found.text.lower() == answer.strip().lower()
-    if loud and answer.isascii() and answer.strip():
-        assert locate_answer(answer.upper(), text, [Span(0, len(text), text)])
 
 
 def test_letters_that_grow_in_lower_case_do_not_shift_offsets() -> None:
@@ -156,20 +136,11 @@ def test_letters_that_grow_in_lower_case_do_not_shift_offsets() -> None:
 )  # fmt: skip
 def test_the_kinds_of_answers(answer: str, question: str, expected: str) -> None:
     assert answer_type(answer, question) == expected
-
-
-def test_number_and_option_classes() -> None:
     assert [answer_classes(word, "") for word in NUMBER_WORDS] == [(n, 0) for n in range(1, 12)]
-    assert [answer_classes(word, "")[0] for word in ("A Ten.", "zero", "", "10")] == [11, 0, 0, 0]
-    question = "Did she take the bus, or a TRAIN or walk?"
-    assert option_words(question) == ("bus", "train")
-    assert [answer_classes(word, question)[1] for word in ("The bus", "train", "walk", "")] == [1, 2, 0, 0]
-    assert option_words("Or what?") is option_words("Red or") is option_words("For") is None
 
 
 def test_an_answer_that_is_nowhere_is_the_last_word_of_its_rationale() -> None:
     rationale = [piece("Then the kettle broke")]
-    assert answer_span("yes", "yes", STORY, rationale) == ()
     assert answer_span("her own nephew", "span", STORY, rationale) == (piece("Her nephew"),)
     assert answer_span("xyz", "span", STORY, rationale) == (piece("broke"),)
     assert answer_span("xyz", "span", STORY, ()) == ()

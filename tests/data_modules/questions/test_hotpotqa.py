@@ -49,7 +49,6 @@ def test_the_story_is_the_gold_paragraphs_in_their_order() -> None:
     ]
     assert example.answers == (Span.locate("Torp", STORY, "test"),)
     assert (example.id, example.dataset, example.domain) == ("q", "hotpotqa", "bridge")
-    assert (example.answer_type, example.references, example.history) == ("span", ("Torp",), ())
 
 
 def test_a_story_of_the_file_is_read_as_it_is() -> None:
@@ -67,26 +66,8 @@ def test_a_story_of_the_file_is_read_as_it_is() -> None:
 
 
 def test_a_repeated_sentence_keeps_its_own_place() -> None:
-    (example,) = read(question(supporting_facts=[["Ulla Mill", 3]]))
-    assert [span.start for span in example.rationale] == [STORY.rindex("It has one wheel.")]
     (example,) = read(question(supporting_facts=[["Ulla Mill", 3], ["Ulla Mill", 1], ["Ulla Mill", 1]]))
-    assert [span.start for span in example.rationale] == [
-        STORY.index("It has"),
-        STORY.rindex("It has"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [("torp", "Torp"), ("a wheel", "wheel"), ("In Torp", "in Torp"), ("none of it", "It"), ("xyz", "Torp")],
-)
-def test_answers_are_found_in_any_case_in_the_rationales_then_in_the_story(
-    answer: str, expected: str
-) -> None:
-    (example,) = read(question(answer=answer))
-    (span,) = example.answers
-    assert span.text == expected
-    span.check(STORY, "test")
+    assert [span.start for span in example.rationale] == [STORY.index("It has"), STORY.rindex("It has")]
 
 
 def test_facts_without_a_sentence_are_left_out_and_counted_once(caplog: pytest.LogCaptureFixture) -> None:
