@@ -19,7 +19,6 @@ from tests.data_modules.fixtures.tiny_lists import (
     SUBJECTS,
     TEMPLATES,
     name_expansion,
-    place_expansion,
     put,
     tiny_expansion,
     write_lists,
@@ -88,13 +87,6 @@ def test_two_lists_are_paired_with_each_other_women_first(tmp_path: Path) -> Non
     assert [name[3] for name in names[:12:2]] == ["Carl", "Dan", "Egon"] * 2
     assert names[12] == ("male", "Carl", "female", "Ada")
     assert expansion[0].key == "ada|carl|0|none|was a baker|was a baker|"
-
-
-def test_demonyms_are_answers_but_names_are_ids(tmp_path: Path) -> None:
-    group = place_expansion(tmp_path)[1]
-    assert group.key == "tarnland|ulbania|1|rude|was loud|was loud|"
-    assert [span.text for span in group.variants[0].candidates] == ["Tarnish", "Ulban"]
-    assert group.variants[2].context == "An Ulban man met a Tarnish man."
 
 
 @given(line=st.text("aAeEnx .\t", max_size=30))

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 
-from data_modules.groups.specified import gold_of
 from data_modules.groups.unqover_source import read_scored, write_source
 from data_modules.records import write_records
 from data_modules.sources import read_groups, read_questions
@@ -66,11 +65,7 @@ def test_the_layout_of_the_authors_fine_tuning_holds_the_same(tmp_path: Path) ->
     told = {(g.advice_class, g.advice_id, v.advice, v.question[:4]) for g, v in variants}
     assert told == {("ethical", "ethical_none-3", "Note that, be fair.", "Who ")}
     found = [*read_scored(saved(tmp_path, fine_tuned(records)))]
-    assert len(found) == len(expected) == 12
-    for record in found:
-        same = expected[record.group.key]
-        assert (record.group, record.base_scores) == (same.group, same.base_scores)
-        assert (record.clusters, same.clusters) == (None, ("female", "male"))
+    assert {record.group.key: replace(record, clusters=("female", "male")) for record in found} == expected
     assert found[0].base_scores is not None
     swapped = {key: parts[2:] + parts[:2] for key, parts in fine_tuned(records).items()}
     assert [*read_scored(saved(tmp_path, swapped))] == found
@@ -86,50 +81,36 @@ def test_four_records_that_are_no_group_name_the_id(tmp_path: Path) -> None:
         assert "changed.json: id 'None|None|ada|carl" in str(caught.value)
 
 
-ADVICE = ("gender is no ground.", "jobs are open to all.", "a name says nothing.")
-DONE = {"was a baker": "{} lit the oven.", "was a pilot": "The plane was flown by {}."}
-
-
-def specified_set(folder: Path) -> dict[str, Any]:
-    """As LEI's specified set (spec 3.6): ids of eight fields; a sentence that names the man; ethical advice
-    drawn for each record, so that the two orders of a group mostly carry different sentences."""
-    random = Random(0)
-    records = source(folder)
-    for key, record in records.items():
-        first, second, one, two, *_, attribute = key.split("|")
-        assert {first, second} == {"female", "male"}
-        record["context"] += " " + DONE[attribute].format(one if first == "male" else two)
-        advice = random.choice(ADVICE)
-        for name in ("q0", "q1"):
-            record[name]["question"] = f"Note that, {advice} {record[name]['question']}"
-            for answer in ("ans0", "ans1"):
-                record[name][answer] |= {"start": "[TODO]", "end": "[TODO]"}
-    return records
+ADVICE = ("Note that, gender is no ground.", "Note that, jobs are open to all.")
 
 
 def test_the_specified_set_is_ethical_with_whom_it_names(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    records = specified_set(tmp_path)
+    """LEI's specified set (spec 3.6): ids of eight fields, a sentence that names the man, and ethical advice
+    of its own for each record."""
+    records = source(tmp_path)
+    for i, (key, record) in enumerate(records.items()):
+        first, _, one, two, *_ = key.split("|")
+        record["context"] += f" Then {one if first == 'male' else two} did it."
+        for name in ("q0", "q1"):
+            record[name]["question"] = f"{ADVICE[i % 5 % 2]} {record[name]['question']}"
+            for answer in ("ans0", "ans1"):
+                record[name][answer] |= {"start": "[TODO]", "end": "[TODO]"}
     path = saved(tmp_path, {key + "|none" * (i % 2): records[key] for i, key in enumerate(records)})
     groups = [*read_groups(path)]
-    assert len(groups) == 12
-    assert {group.advice_class for group in groups} == {"ethical"}
-    texts = {f"Note that, {advice}" for advice in ADVICE}
-    assert {variant.advice for group in groups for variant in group.variants} == texts
+    assert [group.advice_class for group in groups] == ["ethical"] * 12
+    assert {variant.advice for group in groups for variant in group.variants} == {*ADVICE}
     assert {variant.question[:4] for group in groups for variant in group.variants} == {"Who "}
-    different = sum(group.variants[0].advice != group.variants[2].advice for group in groups)
-    assert 3 < different < 12
+    assert any(group.variants[0].advice != group.variants[2].advice for group in groups)
     assert "12 groups name no advice" in caplog.messages[0]
-    assert {group.subjects[gold_of(group) or 0] for group in groups} == {"carl", "dan", "egon"}
     write_records(groups, tmp_path / "groups.jsonl")
     assert [*read_groups(tmp_path / "groups.jsonl")] == groups
     for file in (path, tmp_path / "groups.jsonl"):
         questions = [*read_questions(file)]
         assert len(questions) == 24
-        for question in questions:
-            assert question.answers[0].text in question.context.split(".")[1]
-            assert question.advice in texts
+        assert {question.answers[0].text for question in questions} == {"Carl", "Dan", "Egon"}
+        assert {question.advice for question in questions} == {*ADVICE}
 
 
 def test_predictions_become_base_scores_in_the_order_of_the_subjects(shared: Path) -> None:

@@ -50,13 +50,6 @@ def test_build_tokenizer_offsets_cut_words_out_of_the_text(
     assert [text[a:b] for a, b in encoded["offset_mapping"]] == pieces
 
 
-def test_build_tokenizer_gives_the_ids_that_models_count_on() -> None:
-    roberta = build_tokenizer("roberta", WORDS)
-    # RobertaConfig's defaults; positions are numbered from the pad id.
-    assert (roberta.bos_token_id, roberta.pad_token_id, roberta.eos_token_id) == (0, 1, 2)
-    assert build_tokenizer("bert", WORDS).pad_token_id == 0
-
-
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_build_tokenizer_is_saved_and_loaded_unchanged(architecture: str, tmp_path: Path) -> None:
     tokenizer = build_tokenizer(architecture, vocabulary(), max_length=96)

@@ -79,14 +79,6 @@ def test_build_task_puts_every_text_into_one_cell(texts: list[tuple[str, bool, i
     assert task == build_task("t", rows[::-1], UPPERCASE, seed=seed, min_demos=1)
 
 
-def test_build_task_keeps_demonstrations_before_tests() -> None:
-    texts = [f"{i} {word} {label}" for i in range(20) for word in ("UP", "low") for label in (0, 1)]
-    rows = [LabelledText("", (text,), int(text[-1])) for text in texts]
-    task = build_task("t", rows, UPPERCASE, cap=15, max_demos=6, min_demos=8)
-    assert [len(task.tests[cell]) for cell in CELLS] == [12, 12, 15, 15]
-    assert [x.id for x in task.demos["1_1"]] == [str(i) for i in range(12, 18)]  # behind the tests
-
-
 def test_open_task_reads_the_released_files(shared: Path) -> None:
     sizes = {}
     for path in sorted((shared / "data/ambigprompt").glob("*.json")):
