@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import datasets
 import pytest
@@ -14,42 +14,17 @@ from data_modules.schema import ChoiceQuestion
 from data_modules.sources import read_choices, split_labels
 from storage.errors import DataError
 
-
-class Known(NamedTuple):
-    """A record, its prompt, its choices, and what its label calls the first one (probes spec B2)."""
-
-    name: str
-    row: dict[str, Any]
-    prompt: str
-    choices: tuple[str, ...]
-    first: int
-
-
-def known(name: str, prompt: dict[str, str], choices: dict[str, Any], first: int) -> Known:
-    texts = next(iter(choices.values())) if len(choices) == 1 else choices.values()
-    return Known(name, prompt | choices, " ".join(prompt.values()), tuple(texts), first)
-
-
 OBSERVED = {"obs1": "Ida left.", "obs2": "Ida was wet."}
 TAILS = ["stops.", "melts.", "sings.", "flies."]
-BENCHMARKS = [
-    known("piqa", {"goal": "Dry a cup."}, {"sol1": "Use a cloth.", "sol2": "Use a stone."}, 0),
-    known("anli", OBSERVED, {"hyp1": "It rained.", "hyp2": "It snowed ash."}, 1),
-    known(
-        "anli",
-        {f"observation_{i}": text for i, text in enumerate(OBSERVED.values(), 1)},
-        {"hypothesis_1": "It rained.", "hypothesis_2": "It snowed ash."},
-        1,
-    ),
-    known(
-        "socialiqa",
-        {"context": "Leo cooked.", "question": "Why?"},
-        {"answerA": "to eat", "answerB": "to fly", "answerC": "to sleep"},
-        1,
-    ),
-    known("hellaswag", {"ctx_a": "A man runs.", "ctx_b": "He"}, {"endings": TAILS}, 0),
-    known("hellaswag", {"ctx_a": "A man runs.", "ctx_b": "He"}, {"ending_options": TAILS}, 0),
+BENCHMARKS: list[tuple[str, dict[str, str], dict[str, Any], int]] = [
+    ("piqa", {"goal": "Dry a cup."}, {"sol1": "Use a cloth.", "sol2": "Use a stone."}, 0),
+    ("anli", OBSERVED, {"hyp1": "It rained.", "hyp2": "It snowed ash."}, 1),
+    ("anli", {"observation_1": "A", "observation_2": "B"}, {"hypothesis_1": "C", "hypothesis_2": "D"}, 1),
+    ("socialiqa", {"context": "C", "question": "Why?"}, {"answerA": "a", "answerB": "b", "answerC": "c"}, 1),
+    ("hellaswag", {"ctx_a": "A man runs.", "ctx_b": "He"}, {"endings": TAILS}, 0),
+    ("hellaswag", {"ctx_a": "A man runs.", "ctx_b": "He"}, {"ending_options": TAILS}, 0),
 ]
+"""Name, fields of the prompt and of the choices, and what labels call the first one (probes spec B2)."""
 
 
 def lines(path: Path, rows: list[Any]) -> Path:
@@ -57,34 +32,32 @@ def lines(path: Path, rows: list[Any]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("one", BENCHMARKS)
-@pytest.mark.parametrize("base", [0, 1])
-def test_read_choices_takes_labels_of_another_file(one: Known, base: int, tmp_path: Path) -> None:
-    count = len(one.choices)
-    questions = lines(tmp_path / "any name", [one.row] * count)
-    labels = lines(tmp_path / "labels", [str(base + i) for i in range(count)])
-    expected = [ChoiceQuestion(f"{one.name}-{i}", one.prompt, one.choices, i, one.name) for i in range(count)]
-    assert read_choices(f"{questions}+{labels}") == expected
-
-
-@pytest.mark.parametrize("one", BENCHMARKS)
-def test_read_choices_takes_labels_inside(one: Known, tmp_path: Path) -> None:
-    """Whole numbers or text, in JSON Lines, a JSON list, or a folder of the datasets library."""
-    rows = [one.row | {"label": str(one.first + i)} for i in range(len(one.choices))]
-    wanted = list(range(len(one.choices)))
-    path = lines(tmp_path / "rows", rows)
-    assert [e.label for e in read_choices(path)] == wanted
-    path.write_text(json.dumps([row | {"label": int(row["label"])} for row in rows]))
-    assert [e.label for e in read_choices(path)] == wanted
+@pytest.mark.parametrize(("name", "prompt", "fields", "first"), BENCHMARKS)
+def test_read_choices_takes_labels_apart_or_inside(
+    name: str, prompt: dict[str, str], fields: dict[str, Any], first: int, tmp_path: Path
+) -> None:
+    """Counted from 0 or 1, apart; as the benchmark does inside: whole numbers or text, in JSON Lines, a JSON
+    list, or a folder of the datasets library."""
+    row, texts = prompt | fields, tuple(next(iter(fields.values())) if len(fields) == 1 else fields.values())
+    count, asked = len(texts), " ".join(prompt.values())
+    expected = [ChoiceQuestion(f"{name}-{i}", asked, texts, i, name) for i in range(count)]
+    questions = lines(tmp_path / "any name", [row] * count)
+    for base in (0, 1):
+        labels = lines(tmp_path / "labels", [str(base + i) for i in range(count)])
+        assert read_choices(f"{questions}+{labels}") == expected
+    path = lines(tmp_path / "rows", rows := [row | {"label": str(first + i)} for i in range(count)])
+    assert read_choices(path) == expected
+    path.write_text(json.dumps([row | {"label": first + i} for i in range(count)]))
+    assert read_choices(path) == expected
     table = datasets.Dataset.from_list(rows)
     datasets.DatasetDict({"validation": table}).save_to_disk(str(tmp_path / "folder"))
-    assert [e.label for e in read_choices(f"{tmp_path / 'folder'}:validation")] == wanted
-    if len(wanted) > 2:  # all are the same, and none tells what is counted from
-        part = lines(tmp_path / "part", [one.row | {"label": one.first + 1}] * 3)
+    assert read_choices(f"{tmp_path / 'folder'}:validation") == expected
+    if count > 2:  # all are the same, and none tells what is counted from
+        part = lines(tmp_path / "part", [row | {"label": first + 1}] * 3)
         assert [e.label for e in read_choices(part)] == [1, 1, 1]
 
 
-PIQA = BENCHMARKS[0].row
+PIQA = BENCHMARKS[0][1] | BENCHMARKS[0][2]
 
 
 def test_read_choices_keeps_ids_that_tell_questions_apart(tmp_path: Path) -> None:

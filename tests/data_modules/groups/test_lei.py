@@ -49,8 +49,7 @@ def test_read_scored_pairs_two_paragraphs_in_the_order_of_the_subjects(tmp_path:
     assert [v.context for v in group.variants] == ["Oro met Ulban."] * 2 + ["Ulban met Oro."] * 2
     assert [v.question for v in group.variants] == ["Who was loud?", "Who was quiet?"] * 2
     assert {v.advice for v in group.variants} == {"Note that, origin decides manners."}
-    starts = [tuple(span.start for span in v.candidates) for v in group.variants]
-    assert starts == [(0, 8), (0, 8), (10, 0), (10, 0)]
+    assert [v.candidates[0].start for v in group.variants] == [0, 0, 10, 10]
     assert record.base_scores is not None
     flat = [[round(start, 2) for start, _ in variant] for variant in record.base_scores]
     assert flat == [[0.1, 0.2], [0.3, 0.4], [0.6, 0.5], [0.8, 0.7]]

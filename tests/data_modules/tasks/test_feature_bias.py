@@ -114,9 +114,8 @@ def test_feature_bias_command_makes_a_paper_task(tmp_path: Path, capsys: pytest.
 
 
 def test_feature_bias_command_makes_a_task_of_ones_own(tmp_path: Path) -> None:
-    genres = ("fiction", "government", "travel")
-    rows = [{"text": f"Text {i}", "score": i % 2 / 2, "genre": genres[i % 3]} for i in range(60)]
-    column = "feature: column, options: {name: genre, one: government, zero: fiction}"
+    rows = [{"text": f"Text {i}", "score": i % 2 / 2, "genre": "abc"[i % 3]} for i in range(60)]
+    column = "feature: column, options: {name: genre, one: b, zero: a}"
     recipe = f"{{label: score, threshold: 0.5, {column}, h2: {{one: it is dry, zero: it is made up}}}}"
     assert run(tmp_path, rows, "--min-demos", "4", recipe=recipe) == 0
     task = open_task(tmp_path / "mine.json")

@@ -77,11 +77,8 @@ def test_read_pairs_makes_pairs_of_condaqa_edits_that_turn_the_answer(tmp_path: 
         condaqa(2, "q10", 3, "NO"),  # no original
     ]
     found, left_out = read_pairs(lines(tmp_path / "c.jsonl", *rows))
-    assert [(p.id, p.answer_org, p.answer_mod, p.edit) for p in found] == [
-        ("1-q10-affirmative", "yes", "no", "affirmative"),
-        ("1-q20-scope", "no", "yes", "scope"),
-    ]
-    assert (found[0].story_org, found[0].story_mod) == ("Passage 1, version 0.", "Passage 1, version 3.")
+    told = [(p.id, p.story_org[-2], p.answer_org, p.story_mod[-2], p.answer_mod) for p in found]
+    assert told == [("1-q10-affirmative", "0", "yes", "3", "no"), ("1-q20-scope", "0", "no", "2", "yes")]
     assert left_out == 4
 
 
@@ -99,7 +96,3 @@ def test_read_pairs_agrees_with_a_plain_count_of_condaqa_dev(shared: Path) -> No
     assert Counter(pair.edit for pair in found) == {"scope": expected[2], "affirmative": expected[3]}
     assert len({pair.id for pair in found}) == len(found) == 323
     assert len(found) + left_out == sum(r["PassageEditID"] != 0 for r in rows)
-    texts = {(r["sentence1"], r["sentence2"]): r["label"].lower() for r in rows}
-    for pair in found:
-        assert texts[pair.story_org, pair.question] == pair.answer_org
-        assert texts[pair.story_mod, pair.question] == pair.answer_mod
