@@ -64,8 +64,6 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
         raise DataError(f"{where}: no known multiple-choice question, found the fields {', '.join(first)}")
     if labels:
         lines = read_text(labels).rstrip().splitlines()
-        if layout.benchmark == "rows":
-            raise DataError(f"{labels}: rows of questions hold their labels themselves; leave it out")
         if len(lines) != len(records):
             raise DataError(f"{labels}: {len(lines)} labels, but {source} has {len(records)} questions")
         records = [

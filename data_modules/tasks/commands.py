@@ -6,9 +6,15 @@ from pathlib import Path
 from typing import Annotated
 
 from data_modules.records import write_records
-from data_modules.tasks.feature_bias import AGREEING, build_task, choice_rows, training_examples, write_task
+from data_modules.tasks.feature_bias import (
+    AGREEING,
+    build_task,
+    choice_rows,
+    open_task,
+    training_examples,
+    write_task,
+)
 from data_modules.tasks.features import CONFIGURATION, recipes
-from data_modules.tasks.own_tasks import open_task
 from storage.command_line import Count
 from storage.errors import DataError
 from storage.files import file_digest, refuse_existing

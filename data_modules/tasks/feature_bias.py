@@ -18,13 +18,27 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from data_modules.schema import ChoiceQuestion
-from data_modules.tasks.features import Hypothesis, LabelledText, Recipe, Wording
+from data_modules.sources import parse_stories
+from data_modules.stories import words
+from data_modules.tasks.features import Hypothesis, LabelledText, Recipe, Wording, recipes
 from storage.errors import DataError
 from storage.files import write_text
+from storage.json_files import load_json
 
 AGREEING = ("1_1", "0_0")
 DIFFERING = ("1_0", "0_1")
 CELLS = (*AGREEING, *DIFFERING)
+SIZE = 1200
+CAP = 100
+GOOD = ("lovely", "splendid", "charming", "handy", "cheerful", "sturdy", "delightful", "pleasant")
+BAD = ("dreadful", "useless", "ugly", "clumsy", "gloomy", "shabby", "miserable", "unpleasant")
+OPENINGS = (
+    "{0} said that the {1} {2} in the {3} was {4}",
+    "the {1} {2} that {0} found in the {3} seemed {4}",
+    "for {0}, a {1} {2} from the {3} is always {4}",
+    "in the {3}, {0} called the {1} {2} {4}",
+)
+REST = "and {0} told everybody about it on the way from the {1} to the {2} later on that same long day"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,3 +171,38 @@ def training_examples(task: FeatureTask) -> list[TaskExample]:
     chosen = [example for cell in AGREEING for example in rng.sample(task.demos[cell], each)]
     rng.shuffle(chosen)
     return chosen
+
+
+def open_task(source: str | Path) -> FeatureTask:
+    """A task from a file in the released schema, or `stories:NAME[?seed=N]`.
+
+    Raises:
+        DataError: a field is missing or of the wrong type, a label is not that of its cell, a disambiguating
+            cell is empty; or configs/tasks/feature_bias.yaml lacks the name.
+    """
+    if not str(source).startswith("stories:"):
+        return load_json(source, FeatureTask)
+    kind, seed = parse_stories(str(source))
+    name = f"stories:{kind}"
+    if name not in recipes():
+        known = ", ".join(task for task in recipes() if task.startswith("stories:"))
+        raise DataError(f"no task {name}; choose from {known}")
+    rng = Random(f"own-task/{kind}/{seed}")
+    rows = (opinion(rng, i) for i in range(SIZE))
+    return build_task(name, rows, recipes()[name], seed=seed, cap=CAP, max_demos=CAP)
+
+
+def opinion(rng: Random, index: int) -> LabelledText:
+    """Somebody's judgement of a thing; h1: it is good. Label and features are drawn each on its own, so that
+    any feature can stand against the label, whose meaning has to be read from a word that varies."""
+    label = rng.randrange(2)
+    slots = [rng.choice(x) for x in (words.NAMES, words.COLOURS, words.OBJECTS, words.PLACES)]
+    text = rng.choice(OPENINGS).format(*slots, rng.choice(GOOD if label else BAD))
+    if rng.random() < 0.5:
+        text += ", " + REST.format(rng.choice(words.NAMES), *rng.sample(words.MEETING_PLACES, 2))
+    if rng.random() < 0.5:
+        text = f"today {text}"
+    if rng.random() < 0.5:
+        text = text.replace(slots[2], slots[2].upper())
+    text = text[0].upper() + text[1:] + rng.choice(".!")
+    return LabelledText(f"opinion-{index}", (text,), label)

@@ -18,7 +18,7 @@ from pydantic import AliasChoices, AliasPath, Field
 
 from data_modules.records import write_records
 from data_modules.sources import labelled_rows
-from data_modules.tasks.own_tasks import SIZE, opinion
+from data_modules.tasks.feature_bias import SIZE, opinion
 from storage.command_line import Count
 from storage.errors import DataError
 from storage.files import refuse_existing

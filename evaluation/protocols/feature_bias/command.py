@@ -17,9 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from data_modules.tasks.feature_bias import CELLS, FeatureTask
+from data_modules.tasks.feature_bias import CELLS, FeatureTask, open_task
 from data_modules.tasks.features import counted_with
-from data_modules.tasks.own_tasks import open_task
 from evaluation.answering.interface import Answerer, Compute
 from evaluation.protocols.feature_bias.prompts import Prompting, few_shots
 from evaluation.protocols.feature_bias.views import FEATURE_BIAS, steering

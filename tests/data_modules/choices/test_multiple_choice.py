@@ -78,7 +78,6 @@ def test_read_choices_keeps_ids_that_tell_questions_apart(tmp_path: Path) -> Non
         ([PIQA | {"label": 0}, {"goal": "x", "label": 0}], None, "line 2: .*sol1"),
         ([{"question": "?"}], None, "rows: unknown format"),
         ([{"id": "a", "prompt": "p", "choices": ["x", "y"], "label": 2}], None, "line 1.*label is 2"),
-        ([{"prompt": "p", "choices": ["x", "y"], "label": 1}], ["0"], "hold their labels themselves"),
     ],
 )
 def test_read_choices_names_the_line(

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from data_modules.__main__ import main
 from data_modules.sources import read_choices
-from data_modules.tasks.feature_bias import CELLS, FeatureTask, build_task, write_task
+from data_modules.tasks.feature_bias import CELLS, FeatureTask, build_task, open_task, write_task
 from data_modules.tasks.features import LabelledText, Recipe, recipes
-from data_modules.tasks.own_tasks import open_task
 from storage.errors import DataError
 
 UPPERCASE = Recipe(feature="uppercase")

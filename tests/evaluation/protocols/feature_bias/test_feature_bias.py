@@ -10,8 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
-from data_modules.tasks.feature_bias import CELLS
-from data_modules.tasks.own_tasks import open_task
+from data_modules.tasks.feature_bias import CELLS, open_task
 from evaluation.protocols.feature_bias.prompts import Intervention
 from models.language.text_models import TextFailure, TextModel
 from tests.evaluation.checkpoints import evaluate, examples_of

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.tasks.feature_bias import FeatureTask
+from data_modules.tasks.feature_bias import FeatureTask, open_task
 from data_modules.tasks.features import HYPOTHESES, Hypothesis
-from data_modules.tasks.own_tasks import open_task
 from evaluation.protocols.feature_bias.prompts import (
     CONTENT_FREE,
     ORDER_SEED,
