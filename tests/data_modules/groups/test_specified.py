@@ -22,16 +22,10 @@ def test_specify_names_the_gold_subject_in_every_context(tmp_path: Path) -> None
     assert [context.rsplit(" ", 1)[1] for context in contexts] == ["Tarnland.", "Tarnish."]
 
 
-@pytest.mark.parametrize(
-    ("one", "two"),
-    [
-        ("Oro", "Ulban"),
-        ("Al", "Alan"),
-        ("Niger", "Nigeria"),
-        ("African", "African-American"),
-        ("American", "Native American"),
-    ],
-)
+NAMES = [("Oro", "Ulban"), ("Al", "Alan"), ("African", "African-American"), ("American", "Native American")]
+
+
+@pytest.mark.parametrize(("one", "two"), NAMES)
 def test_gold_of_reads_whom_the_words_name_again(one: str, two: str, tmp_path: Path) -> None:
     plain = make_group(one, two)
     assert gold_of(plain) is None

@@ -15,8 +15,6 @@ from data_modules.stories.word_tokenizer import build_tokenizer
 WORDS = ["who", "has", "the", "red", "ball", "anna", "?", ".", "'", "-"]
 QUESTION, CONTEXT = "Who has the ball?", "Anna has the red ball."
 ARCHITECTURES = ["bert", "roberta", "xlnet"]
-
-
 PAIRS = [
     ("bert", "[CLS] who has the ball ? [SEP] anna has the red ball . [SEP]", [0] * 7 + [1] * 7),
     ("roberta", "<s> who has the ball ? </s> </s> anna has the red ball . </s>", None),
@@ -59,6 +57,5 @@ def test_build_tokenizer_is_saved_and_loaded_unchanged(architecture: str, tmp_pa
     for kind in (PreTrainedTokenizerFast, AutoTokenizer):
         loaded = kind.from_pretrained(tmp_path)
         assert dict(loaded(*texts, padding=True)) == dict(tokenizer(*texts, padding=True))
-        assert loaded.model_max_length == 96
-        assert loaded.padding_side == tokenizer.padding_side
+        assert (loaded.model_max_length, loaded.padding_side) == (96, tokenizer.padding_side)
         assert loaded.special_tokens_map == tokenizer.special_tokens_map

@@ -22,8 +22,6 @@ def of(feature: FeatureName, **options: Any) -> Recipe:
 
 
 CASES: list[tuple[Recipe | str, str, int | None]] = [
-    (of("length", words=4), "a b c", 1),
-    (of("length", words=4), "a b c d", None),
     ("sa_sentiment_punctuation", "Great! ", 1),
     ("sa_sentiment_punctuation", "Great. Really.", 0),
     ("sa_sentiment_punctuation", "Great?", None),
@@ -32,7 +30,6 @@ CASES: list[tuple[Recipe | str, str, int | None]] = [
     (of("uppercase"), "I said NO", 1),
     (of("uppercase"), "I said no", 0),  # a single letter does not count
     (of("shorter"), "a b c|a b", 1),
-    (of("shorter"), "a b|a b c", 0),
     (of("shorter"), "a b|c d", None),
     (of("overlap"), "Anna left the ball, and went.|Anna left.", 1),
     (of("overlap"), "Anna left the ball.|Ben left.", 0),
@@ -40,7 +37,6 @@ CASES: list[tuple[Recipe | str, str, int | None]] = [
     ("nli_entailment_negation", "It rained.|Nothing was noted.", 0),
     ("boolq_answer_qword", "A text.|was it", 1),
     ("boolq_answer_qword", "A text.|Does it", 0),
-    ("boolq_answer_qword", "A text.|are they", None),
     ("boolq_answer_overlap", "The zebra sleeps.|is the zebra ever there", 1),
     ("boolq_answer_overlap", "The zebra sleeps.|is the lion there", 0),
     ("boolq_answer_length", "word " * 66 + "|is it", 1),
