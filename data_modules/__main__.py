@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pkgutil import resolve_name
 
 from storage.command_line import Parser, about, add_arguments, call, guarded
@@ -39,25 +39,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0, or 2 after `error: ...` on stderr for a user's mistake."""
     argv = sys.argv[1:] if argv is None else argv
     arguments = build_parser(argv).parse_args(argv)
-    return guarded(lambda: print(call(load_function(arguments.command), arguments)), arguments.debug)
+    return guarded(lambda: print(call(arguments.function, arguments)), arguments.debug)
 
 
 def build_parser(argv: Sequence[str]) -> Parser:
     """The parser; only the command that `argv` names is imported and declares its flags."""
     parser = Parser(prog="interventune data", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (_, summary) in COMMANDS.items():
+    for name, (path, summary) in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
         if name in argv[:1]:
-            command.description = about(load_function(name))
-            add_arguments(command, load_function(name))
+            function = resolve_name(f"data_modules.{path}")
+            command.description = about(function)
+            command.set_defaults(function=function)
+            add_arguments(command, function)
     return parser
-
-
-def load_function(name: str) -> Callable[..., str]:
-    """The function of a command."""
-    found: Callable[..., str] = resolve_name(f"data_modules.{COMMANDS[name][0]}")
-    return found
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from data_modules.batching.data_module import EvalSet, TextDataModule, TrainSet, variant_name
+from data_modules.batching.data_module import MAIN, EvalSet, TextDataModule, TrainSet
 from data_modules.batching.samplers import BatchIndex, process_rank, question_batches
 from data_modules.batching.sets import PairSet, QASet
 from data_modules.encoding.questions import encode_questions
@@ -120,7 +120,8 @@ class QuestionsDataModule(TextDataModule):
             abstain = any(made[variant].may_abstain for variant in watch)  # or numbers would not compare
             for variant in watch:
                 made[variant].may_abstain = abstain
-                sets.append(EvalSet(variant_name(name, variant), made[variant]))
+                of_variant = variant if name == MAIN else f"{name}/{variant}"
+                sets.append(EvalSet(name if variant == "os" else of_variant, made[variant]))
             sets += [EvalSet(name, PairSet(made["os"], made[variant], variant)) for variant in shift]
         names = [found.name for found in sets if not isinstance(found.data, PairSet)]
         names += self.group_sources.get(stage, ()) if stage == "predict" else ()

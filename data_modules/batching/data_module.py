@@ -26,8 +26,8 @@ from data_modules.batching.samplers import (
 )
 from data_modules.batching.sets import PairSet, QASet, TrainBatch
 from data_modules.encoding.tokenizers import load_tokenizer
-from data_modules.schema import DataError, Variant
 from data_modules.sources import split_labels
+from storage.errors import DataError
 from storage.files import file_digest
 
 MAIN = "main"
@@ -39,13 +39,6 @@ class EvalSet(NamedTuple):
 
     name: str
     data: QASet | GroupSet | PairSet | ChoiceSet
-
-
-def variant_name(name: str, variant: Variant) -> str:
-    """What a variant of an evaluation set is called: the originals keep the set's name."""
-    if variant == "os":
-        return name
-    return variant if name == MAIN else f"{name}/{variant}"
 
 
 @dataclass

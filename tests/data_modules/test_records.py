@@ -89,7 +89,6 @@ def test_written_questions_are_read_back(
     [
         ({"answers": [{"start": 0, "end": 3, "text": "Bob"}]}, "question 'a': offset 0 cuts 'Ida'"),
         ({"rationale": [{"start": -4, "end": -1, "text": "sat"}]}, "question 'a': offset -4"),
-        ({"variant": "os_x"}, "'variant'"),
         ({"context": 5}, "'context'"),
     ],
 )

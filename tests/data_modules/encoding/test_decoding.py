@@ -39,15 +39,6 @@ def test_gold_spans_come_back_as_written_after_padding(kind: str) -> None:
     assert found[2].start == CONTEXT.rindex("rude tol")
 
 
-def test_the_window_with_the_highest_score_answers() -> None:
-    data = QASet([question("TOL")], BERT, Encoding(max_length=32, doc_stride=20))
-    starts = [[start for start, _, _ in tokens] for tokens in data.tokens(range(len(data)))]
-    first = torch.tensor([next(t for t, at in enumerate(start_T) if at >= 0) for start_T in starts])
-    for best, score in enumerate(2 * torch.eye(len(data)) - 1):
-        (answer,) = decode_answers(data, data[range(len(data))], first, first, score, score - 1)
-        assert (answer.score, answer.start) == (1, starts[best][first[best]])
-
-
 @pytest.mark.parametrize(("null", "text"), [([5.0, 5.0], ""), ([5.0, 0.5], "TOL"), ([-9.0, 9.0], "TOL")])
 def test_no_answer_must_win_in_every_window(null: list[float], text: str) -> None:
     examples = [question("TOL"), QAExample("2", CONTEXT, "Who slept?")]  # a set that may abstain

@@ -137,10 +137,6 @@ def test_os_r_keeps_every_other_character(original: QAExample) -> None:
         assert not any(not original.context[i].isspace() and not mask[i] for i in range(start, end))
 
 
-def sentences(text: str) -> list[str]:
-    return [text[start:end] for start, end in sentence_spans(text)]
-
-
 def test_sentences_of_titles_abbreviations_and_quotations() -> None:
     text = 'A title\n \t\nMr. Smith paid 3.50 to J. K. Rowling. "We go. Now!" he said. \ud800 Zoë 😀 shone.'
     expected = ["A title", "Mr. Smith paid 3.50 to J. K. Rowling.", '"We go. Now!" he said.']

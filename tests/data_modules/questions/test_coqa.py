@@ -55,25 +55,6 @@ def read(tmp_path: Path) -> Read:
     return examples
 
 
-def test_every_turn_becomes_an_example(read: Read) -> None:
-    examples = read(document())
-    assert [example.id for example in examples] == [f"s {n}" for n in range(1, 8)]
-    assert [example.answer_type for example in examples] == [
-        "span", "yes", "unknown", "span", "number", "number", "span",
-    ]  # fmt: skip
-    assert [[span.text for span in example.answers] for example in examples] == [
-        ["Ulla"], [], [], ["Her son"], ["two"], ["son"], ["broke"],
-    ]  # fmt: skip
-    assert [[span.text for span in example.rationale] for example in examples] == [
-        ["Ulla runs a mill."], ["Its wheel broke."], [], ["Her son fixed it"], ["two planks"], ["Her son"],
-        ["Its wheel broke."],
-    ]  # fmt: skip
-    for example in examples:
-        assert (example.dataset, example.domain, example.context) == ("coqa", "mctest", STORY)
-        for span in (*example.answers, *example.rationale):
-            span.check(STORY, example.id)
-
-
 def test_references_are_the_primary_answer_and_the_additional_ones_in_order(read: Read) -> None:
     def said(*texts: str) -> list[dict[str, Any]]:
         return [{"input_text": text, "turn_id": n} for n, text in enumerate(texts, start=1)][::-1]
