@@ -62,10 +62,10 @@ FORMATS = (
 DECIDED = "groups.specified:read_file"
 """The reader of groups as questions: those whose contexts decide."""
 GENERATED: dict[tuple[str, str], str] = {
-    ("stories", "questions"): "stories.questions:qa_examples",
-    ("stories", "groups"): "stories.groups:groups",
-    ("stories", "choices"): "stories.questions:choice_examples",
-    ("domains", "groups"): "groups.domains:read_source",
+    ("stories:", "questions"): "stories.questions:qa_examples",
+    ("stories:", "groups"): "stories.groups:groups",
+    ("stories:", "choices"): "stories.questions:choice_examples",
+    ("domains:", "groups"): "groups.domains:read_source",
 }
 """Of sources that are no files, by what they begin with and what is asked for."""
 
@@ -105,8 +105,8 @@ def format_of(source: str | Path) -> Format:
 
 
 def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
-    prefix = source.partition(":")[0]
-    arguments: tuple[Any, ...] = parse_stories(source) if prefix == "stories" else (source,)
+    prefix = "".join(source.partition(":")[:2])
+    arguments: tuple[Any, ...] = parse_stories(source) if prefix == "stories:" else (source,)
     if generator := GENERATED.get((prefix, kind)):
         reader, options = generator, {}
     else:

@@ -101,13 +101,7 @@ def table_sources(folder: Path, row: dict[str, Any]) -> list[str]:
     table.to_parquet(folder / "rows")
     table.save_to_disk(folder / "one")
     datasets.DatasetDict(train=table, dev=table).save_to_disk(folder / "t:wo")
-    return [
-        f"{folder}/rows",
-        f"{folder}/one",
-        f"{folder}/t:wo:dev",
-        f"hub:{folder}/t:wo:dev",
-        f"hub:{folder}/one",
-    ]
+    return [*(f"{folder}/{name}" for name in ("rows", "one", "t:wo:dev")), f"hub:{folder}/t:wo:dev"]
 
 
 @pytest.mark.parametrize(("name", "row"), [("squad", SQUAD), ("hotpotqa", HOTPOT), ("coqa", None)])

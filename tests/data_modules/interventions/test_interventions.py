@@ -40,13 +40,9 @@ def test_the_mixture_and_the_watched_sets() -> None:
     ids = Counter(q.id for q in data.train_set.qa.questions(range(60)))
     assert set(ids.values()) == {3}
     sets = data.eval_sets["val"]
+    names = ["main", "ts_r", "main", "other", "other/ts_r", "other"]
     assert [(s.name, isinstance(s.data, PairSet)) for s in sets] == [
-        ("main", False),
-        ("ts_r", False),
-        ("main", True),
-        ("other", False),
-        ("other/ts_r", False),
-        ("other", True),
+        *zip(names, [False, False, True] * 2, strict=True)
     ]
     assert len(data.val_dataloader()) == len(sets)
 

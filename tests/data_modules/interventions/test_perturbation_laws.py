@@ -27,15 +27,7 @@ def naive_occurs(text: str, context: str) -> bool:
 
 
 _SENTENCES = st.sampled_from(
-    [
-        "Ida sat.",
-        "Moro ran off!",
-        '"Go. Now," he said.',
-        "Who knew?",
-        "It was 3.5 m é😀.",
-        "A title",
-        "The end.",
-    ]
+    ["Ida sat.", "Moro ran off!", '"Go. Now," he said.', "Who knew?", "It was 3.5 m é😀.", "A title"]
 )
 _GAPS = st.sampled_from([" ", "  ", "\n", "\n\n", " \n \n "])
 

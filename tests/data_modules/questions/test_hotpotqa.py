@@ -43,10 +43,8 @@ def read(*questions: Any, **options: Any) -> list[Any]:
 def test_the_story_is_the_gold_paragraphs_in_their_order() -> None:
     (example,) = read(question())
     assert example.context == STORY
-    assert [span.text for span in example.rationale] == [
-        "Ulla Mill stands on the Varr.",
-        "She lived in Torp.",
-    ]
+    rationale = ["Ulla Mill stands on the Varr.", "She lived in Torp."]
+    assert [span.text for span in example.rationale] == rationale
     assert example.answers == (Span.locate("Torp", STORY, "test"),)
     assert (example.id, example.dataset, example.domain) == ("q", "hotpotqa", "bridge")
 
@@ -127,7 +125,5 @@ def test_the_worked_examples(oracle: Path) -> None:
         assert example.context == item["story"]
         words = "".join(row["words"][row["start_word"] : row["end_word"] + 1])
         assert [re.sub(r"\s", "", span.text) for span in example.answers] == [words]
-    assert [span.text for span in examples[0].rationale] == [
-        "It opened in 1931.",
-        "She designed Oslen Bridge.",
-    ]
+    rationale = ["It opened in 1931.", "She designed Oslen Bridge."]
+    assert [span.text for span in examples[0].rationale] == rationale
