@@ -9,8 +9,8 @@ from pkgutil import resolve_name
 from storage.command_line import Parser, about, add_arguments, call, guarded
 
 COMMANDS = {
-    "unqover": ("groups.commands:write_unqover", "write UnQover's source.json from word lists"),
-    "lei": ("groups.commands:write_groups", "write groups with advice from word lists and interventions"),
+    "unqover": ("groups.sets:write_unqover", "write UnQover's source.json from word lists"),
+    "lei": ("groups.sets:write_groups", "write groups with advice from word lists and interventions"),
     "perturb": (
         "interventions.commands:perturb_file",
         "write questions with their stories truncated or their rationales deleted",
@@ -24,11 +24,11 @@ COMMANDS = {
         "draw adversarial and neutral prompts from RealToxicityPrompts",
     ),
     "feature-bias": (
-        "tasks.commands:write_feature_tasks",
+        "tasks.feature_bias:write_feature_tasks",
         "write tasks that tell which of two features is learned, from labelled texts",
     ),
     "feature-bias-rows": (
-        "tasks.commands:write_feature_rows",
+        "tasks.feature_bias:write_feature_rows",
         "write the demonstrations of such a task as rows to fine-tune on",
     ),
 }

@@ -58,10 +58,8 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
         DataError: see `sources.read_choices`.
     """
     records = [(where, check(row, dict[str, Any], where)) for where, row in rows]
-    where, first = records[0]
-    layout = next((one for one in LAYOUTS if first.keys() >= {*one.fields.split()}), None)
-    if layout is None:
-        raise DataError(f"{where}: no known multiple-choice question, found the fields {', '.join(first)}")
+    _, first = records[0]
+    layout = next(one for one in LAYOUTS if first.keys() >= {*one.fields.split()})
     if labels:
         lines = read_text(labels).rstrip().splitlines()
         if len(lines) != len(records):

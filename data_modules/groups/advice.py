@@ -15,8 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
 from data_modules.schema import LEAD_IN, AdviceClass, Group
 from storage.json_files import load_json
 
@@ -133,6 +131,8 @@ def randomly_advised(groups: Sequence[Group], *, copies: int, seed: int) -> list
     It is drawn from all sentences of the category (of all groups with a domain), of any class, so that it
     says nothing about the answer; all come out as class `none`.
     """
+    import numpy as np  # `data lei --help` has no time for it
+
     rng, result, pools = np.random.default_rng(seed), [], defaultdict[str, dict[str, None]](dict)
     for group in groups:
         if advice := group.variants[0].advice:
