@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 from data_modules.choices.benchmarks import LAYOUTS
 from data_modules.schema import ChoiceQuestion, Group, QAExample, ScoredGroup
-from storage.errors import DataError
+from storage.errors import DataError, as_data_error
 from storage.files import open_file
 from storage.json_files import json_lines, load_json
 
@@ -233,16 +233,13 @@ def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
     if not folder:
         raise DataError("hub: names no dataset; write hub:NAME[:SPLIT], as hub:rajpurkar/squad:train")
     parts = folder.split("/") if not Path(folder).exists() else [folder]
-    try:
+    with as_data_error(f"{name}: cannot load this dataset"):
         if any((Path(folder) / file).is_file() for file in ("dataset_dict.json", "state.json")):
             loaded = datasets.load_from_disk(folder)
             loaded = loaded[split] if split else loaded
         else:
             names = ("/".join(parts[:2]), parts[2]) if len(parts) == 3 else (folder,)
             loaded = datasets.load_dataset(*names, split=split or None)
-    except Exception as error:  # the library raises a dozen types: offline, unknown name, bad split, ...
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise DataError(f"{name}: cannot load this dataset: {reason}") from error
     if isinstance(loaded, dict) and len(loaded) > 1:
         splits = ", ".join(loaded)
         raise DataError(f"{folder}: name one of its splits, as {folder}:{next(iter(loaded))} ({splits})")

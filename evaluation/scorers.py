@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from evaluation.processes import kept
+from storage.errors import as_data_error
 
 log = logging.getLogger(__name__)
 
@@ -61,11 +62,8 @@ class Scorer:
         path, _, revision = name.removeprefix("hf:").partition("@")
         how: dict[str, Any] = {"dtype": torch.float64, "model_kwargs": {"use_safetensors": True}}
         how |= {"revision": revision or None, "device": pick_device(device)}
-        try:
+        with as_data_error(f"--scorer {name}"):
             self.pipeline = pipeline("text-classification", path, **how)
-        except (OSError, ValueError, KeyError, RuntimeError) as error:
-            reason = str(error).partition("\n")[0]
-            raise ValueError(f"--scorer {name}: {reason}") from error
         refuse_nonfinite(self.pipeline.model.state_dict(), f"--scorer {name}")
         config = self.pipeline.model.config
         kinds = " ".join(config.architectures or ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from pathlib import Path
@@ -36,20 +37,21 @@ def export(
     from safetensors import SafetensorError
 
     from models.adapters import save_adapter
-    from models.backbones import Backbone, CheckpointError
-    from models.checkpoint import heads_class, inspect, start, write_record
+    from models.backbones import Backbone
+    from models.checkpoint import RECORD, heads_class, inspect, start
+    from storage.errors import DataError
 
     if folder.exists():
-        raise CheckpointError(f"{folder}: already exists; name a new folder")
+        raise DataError(f"{folder}: already exists; name a new folder")
     info = inspect(checkpoint)
     if info.heads not in ("span", "rationale", "causal"):
         found = (
             f"{info.heads!r} heads have no counterpart in transformers" if info.heads else "no .ckpt of ours"
         )
-        raise CheckpointError(f"{checkpoint}: {found}; use it as it is")
+        raise DataError(f"{checkpoint}: {found}; use it as it is")
     base = info.adapter.get("base")
     if adapter and (not base or info.heads == "rationale"):
-        raise CheckpointError(
+        raise DataError(
             f"{checkpoint}: a folder of peft holds an adapter on a base that stays, and no rationale heads; "
             "export the whole model, without --adapter"
         )
@@ -76,9 +78,9 @@ def export(
                 pretrained.save_pretrained(staged)
             for name, text in cast(dict[str, str], info.tokenizer).items():
                 (staged / Path(name).name).write_text(text, encoding="utf-8")
-            write_record(info, staged)
+            (staged / RECORD).write_text(json.dumps({"encoding": info.encoding}), encoding="utf-8")
     except (OSError, SafetensorError) as error:  # which tells of a full disk in its own type
-        raise CheckpointError(f"{folder}: cannot be written: {' '.join(str(error).split())}") from error
+        raise DataError(f"{folder}: cannot be written: {' '.join(str(error).split())}") from error
     load = f"{type(pretrained).__name__}.from_pretrained({str(folder)!r})"
     if adapter:
         below = f"an export of {base}" if Path(str(base)).is_file() else base

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
-from models.backbones import CheckpointError, EncoderModel
+from models.backbones import EncoderModel
 from models.pretrained import peft_base, read_config
+from storage.errors import as_data_error
 from storage.files import file_digest
 
 M = TypeVar("M", bound=EncoderModel)
@@ -40,13 +41,11 @@ def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
     in place.
 
     Raises:
-        CheckpointError: peft is not installed.
+        DataError: peft is not installed.
     """
-    try:
+    with as_data_error("backbone.lora_rank: needs peft (pip install -e '.[lora]')"):
         from peft import inject_adapter_in_model
         from peft.tuners.tuners_utils import cast_adapter_dtype
-    except ImportError as error:
-        raise CheckpointError("backbone.lora_rank: needs peft (pip install -e '.[lora]')") from error
     inject_adapter_in_model(_config(model, adapter, target_modules="all-linear"), model.encoder)
     cast_adapter_dtype(model.encoder, "default")
     model.adapter = adapter

@@ -42,10 +42,6 @@ RANDOM = "random"
 """The checkpoint name that stands for random weights."""
 
 
-class CheckpointError(ValueError):
-    """A checkpoint that is missing, damaged, of another architecture, or not as the configuration claims."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
     """One row of the table."""

@@ -10,25 +10,13 @@ import json
 import logging
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from pickle import UnpicklingError
+from pkgutil import resolve_name
 from typing import Any, TypeVar, cast
 
 import torch
 
 from models.adapters import add_adapter, base_digest, merge_adapter, own_weights
-from models.backbones import (
-    ARCHITECTURES,
-    RANDOM,
-    ArchitectureName,
-    Backbone,
-    CheckpointError,
-    EncoderModel,
-)
-from models.heads.answers import RationaleModel
-from models.heads.causal import CausalModel
-from models.heads.choice import ChoiceModel
-from models.heads.span import SpanModel
-from models.heads.xlnet import XLNetModel
+from models.backbones import ARCHITECTURES, RANDOM, ArchitectureName, Backbone, EncoderModel
 from models.pretrained import (
     build,
     configured,
@@ -37,7 +25,7 @@ from models.pretrained import (
     refuse_nonfinite,
 )
 from storage.errors import DataError
-from storage.files import require_file
+from storage.files import read_archive
 from storage.json_files import load_json
 
 log = logging.getLogger(__name__)
@@ -49,8 +37,12 @@ FORMAT = 1
 RECORD = "interventune.json"
 """Beside the files of an exported folder: what transformers' own do not say of how the model reads."""
 
-HEADS: dict[str, type[EncoderModel]] = {
-    kind.heads: kind for kind in (SpanModel, RationaleModel, XLNetModel, ChoiceModel, CausalModel)
+HEADS = {
+    "span": "models.heads.span:SpanModel",
+    "rationale": "models.heads.answers:RationaleModel",
+    "xlnet": "models.heads.xlnet:XLNetModel",
+    "choice": "models.heads.choice:ChoiceModel",
+    "causal": "models.heads.causal:CausalModel",
 }
 """The model of each kind of heads, by the name that checkpoints record."""
 
@@ -90,22 +82,22 @@ class CheckpointInfo:
     """Whether training can go on from it: it holds more than weights."""
 
     def require(self, *, architecture: str = "", heads: str = "") -> CheckpointInfo:
-        """The same; CheckpointError where the checkpoint has another architecture or other heads."""
+        """The same; DataError where the checkpoint has another architecture or other heads."""
         if architecture and self.architecture != architecture:
-            raise CheckpointError(
+            raise DataError(
                 f"{self.path}: the checkpoint is of architecture {self.architecture!r}, "
                 f"the configuration asks for {architecture!r}"
             )
         if heads and self.heads != heads:
-            raise CheckpointError(
+            raise DataError(
                 f"{self.path}: the checkpoint has {self.heads!r} heads, the configuration asks for {heads!r}"
             )
         return self
 
 
-def heads_class(name: str) -> type[EncoderModel]:
+def heads_class(name: str) -> type[Any]:
     """The model with heads of this name, a key of `HEADS`."""
-    return HEADS[name]
+    return cast("type[Any]", resolve_name(HEADS[name]))
 
 
 def describe(model: EncoderModel, tokenizer: dict[str, str], encoding: dict[str, Any]) -> dict[str, Any]:
@@ -124,7 +116,7 @@ def describe(model: EncoderModel, tokenizer: dict[str, str], encoding: dict[str,
 
 def inspect(path: str) -> CheckpointInfo:
     """Look at a `.ckpt` of ours, a Hugging Face folder or a Hub name without reading its weights.
-    CheckpointError where nothing usable is there."""
+    DataError where nothing usable is there."""
     if not _is_file(path):
         file = Path(path) / RECORD
         own = load_json(file, dict[str, dict[str, Any]]) if file.is_file() else {}
@@ -134,9 +126,7 @@ def inspect(path: str) -> CheckpointInfo:
     saved = {name: value for name, value in checkpoint[KEY].items() if name != "format"}
     for what, known in (("architecture", ARCHITECTURES), ("heads", HEADS)):
         if saved[what] not in known:
-            raise CheckpointError(
-                f"{path}: unknown {what} {saved[what]!r}; this version knows {', '.join(known)}"
-            )
+            raise DataError(f"{path}: unknown {what} {saved[what]!r}; this version knows {', '.join(known)}")
     saved["config"] = json.loads(saved["config"])
     step, resumable = checkpoint.get("global_step", 0), "optimizer_states" in checkpoint
     return CheckpointInfo(path=path, step=step, resumable=resumable, **saved)
@@ -151,7 +141,7 @@ def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
             encoder under a head of random weights, always the same: a baseline that knows nothing.
 
     Raises:
-        CheckpointError: nothing usable is there.
+        DataError: nothing usable is there.
     """
     info = inspect(path)
     architecture = cast(ArchitectureName, info.architecture)
@@ -161,7 +151,7 @@ def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
     fits = issubclass(found, kind)
     of_encoder = not (fits or info.heads or backbone.causal)
     if not (fits or of_encoder):
-        raise CheckpointError(
+        raise DataError(
             f"{path}: the checkpoint {found.purpose} ({found.heads!r} heads); give one that {kind.purpose}"
         )
     if info.heads:
@@ -186,12 +176,12 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
         options: of the heads, see the constructor of `kind`.
 
     Raises:
-        CheckpointError: nothing usable is there, or the checkpoint has heads, or options of them, from which
+        DataError: nothing usable is there, or the checkpoint has heads, or options of them, from which
             this model cannot start.
     """
     if backbone.causal != (kind.heads == "causal"):
         what = "a decoder" if backbone.causal else "an encoder"
-        raise CheckpointError(
+        raise DataError(
             f"backbone.architecture: {backbone.architecture} is {what}, on which {kind.heads!r} heads do not "
             "go"
         )
@@ -217,35 +207,30 @@ def _go_on(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbon
     if info.heads == kind.heads:
         model = _whole(info, kind, options, backbone)
         if model.head_options != info.head_options:
-            raise CheckpointError(
+            raise DataError(
                 f"{info.path}: the options of its heads are {info.head_options}, the configuration asks for "
                 f"{model.head_options}"
             )
         return model
     if info.heads not in START_FROM[kind.heads]:
         known = " or ".join(map(repr, (kind.heads, *START_FROM[kind.heads])))
-        raise CheckpointError(
+        raise DataError(
             f"{info.path}: the checkpoint has {info.heads!r} heads, from which {kind.heads!r} heads cannot "
             f"start; give one with {known} heads"
         )
     if kind.heads == "choice":
         whole = merge_adapter(_whole(info, heads_class(info.heads), info.head_options, backbone))
         return kind(whole.encoder, info.architecture, **options)
-    span = merge_adapter(_whole(info, SpanModel, {}, backbone))
+    span = merge_adapter(_whole(info, heads_class("span"), {}, backbone))
     log.info("%s: encoder and span head taken over, not the rest of its %r heads", info.path, info.heads)
     return kind(span.to_pretrained(), info.architecture, **options)
 
 
 def reading_order(path: str) -> str:
     """Whether a checkpoint of ours was trained to read `question_first` or `context_first`; `auto` for one
-    that does not say. CheckpointError as for `inspect`."""
+    that does not say. DataError as for `inspect`."""
     encoding = {} if path == RANDOM else inspect(path).encoding
     return str(encoding.get("order", "auto"))
-
-
-def write_record(info: CheckpointInfo, folder: Path) -> None:
-    """Keep beside an exported model how its checkpoint was trained to read."""
-    (folder / RECORD).write_text(json.dumps({"encoding": info.encoding}, indent=1), encoding="utf-8")
 
 
 def _is_file(path: str) -> bool:
@@ -261,13 +246,13 @@ def _whole(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbon
             frozen = backbone.frozen_weights if goes_on else "float32"
             below = replace(backbone, checkpoint=base, lora_rank=0, frozen_weights=frozen)
             if base_digest(base) != info.adapter["digest"]:
-                raise CheckpointError("whose weights have changed since; put those of then back")
+                raise DataError("whose weights have changed since; put those of then back")
             model = start(below, kind, **options)
         else:
             model = kind(build(configured(info.config, backbone), backbone), info.architecture, **options)
     except (ValueError, OSError) as error:  # OSError: of a Hub that cannot be reached
         standing = f"its adapter stands on {base!r}: " if base else ""
-        raise CheckpointError(f"{info.path}: {standing}{error}") from error
+        raise DataError(f"{info.path}: {standing}{error}") from error
     if info.adapter:
         add_adapter(model, info.adapter)
     prefix = "model."
@@ -277,44 +262,21 @@ def _whole(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbon
         if key.startswith(prefix)
     }
     if missing := sorted(own_weights(model, model.state_dict()).keys() - weights.keys()):
-        raise CheckpointError(f"{info.path}: {len(missing)} weights are missing (first: {missing[0]})")
+        raise DataError(f"{info.path}: {len(missing)} weights are missing (first: {missing[0]})")
     try:
         model.load_state_dict(weights, strict=False)  # those of other heads stay behind
     except RuntimeError as error:  # of another shape
-        raise CheckpointError(f"{info.path}: {str(error).splitlines()[-1].strip()}") from error
+        raise DataError(f"{info.path}: {str(error).splitlines()[-1].strip()}") from error
     refuse_nonfinite(model.state_dict(), info.path)
     return model
 
 
-def read_archive(path: str | Path, *, mmap: bool = False) -> Any:
-    """What `torch.save` wrote: tensors (left on disk with `mmap`) and plain values; nothing in it is run.
-
-    Raises:
-        DataError: the file is damaged, or holds other objects; the message names it.
-        OSError: it is not there.
-    """
-    require_file(path)
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
-    except UnpicklingError as error:  # whose advice would be to run what the file says
-        raise DataError(f"{path}: holds objects other than tensors and plain values") from error
-    except Exception as error:  # what torch makes of an archive that it did not write: a dozen types
-        reason = (str(error) or type(error).__name__).splitlines()[0][:120]
-        raise DataError(f"{path}: cannot be read by torch ({reason})") from error
-
-
 def _read(path: str, *, mmap: bool = False) -> dict[str, Any]:
     """A Lightning checkpoint with all that we need of it; `mmap` leaves the weights on disk."""
-    try:
-        checkpoint = read_archive(path, mmap=mmap)
-    except (FileNotFoundError, DataError) as error:
-        raise CheckpointError(f"{error}; not a readable checkpoint of `interventune train`") from error
-    if (
-        not isinstance(checkpoint, dict)
-        or checkpoint.get(KEY, {}).get("format") != FORMAT
-        or "state_dict" not in checkpoint
-    ):
-        raise CheckpointError(
-            f"{path}: not a checkpoint of this version (no {KEY!r} of format {FORMAT}, or no 'state_dict')"
+    checkpoint = read_archive(path, mmap=mmap)
+    known = isinstance(checkpoint, dict) and checkpoint.get(KEY, {}).get("format") == FORMAT
+    if not known or "state_dict" not in checkpoint:
+        raise DataError(
+            f"{path}: no checkpoint of this version (no {KEY!r} of format {FORMAT}, or no weights)"
         )
-    return checkpoint
+    return cast("dict[str, Any]", checkpoint)

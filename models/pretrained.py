@@ -12,7 +12,8 @@ import torch
 import xxhash
 from torch import Tensor, nn
 
-from models.backbones import ARCHITECTURES, RANDOM, Backbone, CheckpointError
+from models.backbones import ARCHITECTURES, RANDOM, Backbone
+from storage.errors import DataError, as_data_error
 from storage.json_files import load_json
 
 if TYPE_CHECKING:  # transformers is imported where a model is built
@@ -33,10 +34,10 @@ def nonfinite(weights: Mapping[str, Tensor]) -> list[str]:
 
 
 def refuse_nonfinite(weights: Mapping[str, Tensor], path: str) -> None:
-    """CheckpointError for weights of `path` that are NaN or infinite: the answers of such a model look like
+    """DataError for weights of `path` that are NaN or infinite: the answers of such a model look like
     "unknown"."""
     if wrong := nonfinite(weights):
-        raise CheckpointError(
+        raise DataError(
             f"{path}: {len(wrong)} of {len(weights)} weights are not finite numbers (first: {wrong[0]}): its "
             "training diverged; choose an earlier checkpoint, or train again with a smaller learning rate"
         )
@@ -52,36 +53,31 @@ def fingerprint(model: nn.Module) -> str:
 
 
 def peft_base(path: str) -> str:
-    """The model below an adapter that peft has saved as a folder; any other path as it is. CheckpointError
+    """The model below an adapter that peft has saved as a folder; any other path as it is. DataError
     where that model is a checkpoint file of ours."""
     file = Path(path) / "adapter_config.json"
     if not file.is_file():
         return path
     base = str(load_json(file, dict[str, Any])["base_model_name_or_path"])
     if base.endswith(".ckpt"):
-        raise CheckpointError(
+        raise DataError(
             f"{file}: its base is {base}; export that (interventune export), and name the folder here"
         )
     return base
 
 
 def read_config(path: str) -> PreTrainedConfig:
-    """transformers' configuration of a folder, of peft too, or of a name on the Hub; CheckpointError where
+    """transformers' configuration of a folder, of peft too, or of a name on the Hub; DataError where
     there is none."""
     from transformers import AutoConfig
 
     base = peft_base(path)
-    try:
+    with as_data_error(f"{base}: no checkpoint file, no Hugging Face folder, no model of the Hub"):
         return AutoConfig.from_pretrained(base, trust_remote_code=False)
-    except Exception as error:  # OSError, ValueError, huggingface_hub's validation errors
-        raise CheckpointError(
-            f"{base}: no checkpoint file, no Hugging Face folder, and no model of that name on the Hub "
-            f"({_first_line(error)})"
-        ) from error
 
 
 def folder_architecture(path: str) -> str:
-    """The row of ARCHITECTURES that a Hugging Face folder or a name on the Hub is of; CheckpointError where
+    """The row of ARCHITECTURES that a Hugging Face folder or a name on the Hub is of; DataError where
     there is no model, or none of these."""
     config = read_config(path)
     for name, row in ARCHITECTURES.items():
@@ -89,38 +85,34 @@ def folder_architecture(path: str) -> str:
             return name
     if str((config.architectures or [""])[0]).endswith(("ForCausalLM", "LMHeadModel")):
         return "causal"
-    raise CheckpointError(f"{path}: model type {config.model_type!r} is not among {', '.join(ARCHITECTURES)}")
+    raise DataError(f"{path}: model type {config.model_type!r} is not among {', '.join(ARCHITECTURES)}")
 
 
 def configured(values: Mapping[str, Any], backbone: Backbone) -> PreTrainedConfig:
     """transformers' configuration of these values, with the architecture's and the user's over them;
-    CheckpointError for a key or a value in `backbone.config` that the architecture does not take."""
+    DataError for a key or a value in `backbone.config` that the architecture does not take."""
     from transformers import AutoConfig
 
     known = AutoConfig.for_model(values["model_type"])
     for key in backbone.config:
         if not hasattr(known, key):
-            raise CheckpointError(f"backbone.config: {known.model_type!r} has no setting {key!r}")
+            raise DataError(f"backbone.config: {known.model_type!r} has no setting {key!r}")
     settings = ARCHITECTURES[backbone.architecture].settings
-    try:
+    with as_data_error("backbone.config"):
         return AutoConfig.for_model(**{**values, **settings, **backbone.config})
-    except Exception as error:  # huggingface_hub's validation errors are no ValueErrors
-        raise CheckpointError(f"backbone.config: {' '.join(str(error).split())}") from error
 
 
 def backbone_config(backbone: Backbone) -> PreTrainedConfig:
-    """The transformers configuration of `backbone`; CheckpointError as in `read_config` and `configured`, or
+    """The transformers configuration of `backbone`; DataError as in `read_config` and `configured`, or
     for a checkpoint of another architecture."""
     row = ARCHITECTURES[backbone.architecture]
     if backbone.checkpoint == RANDOM:
         if not row.model_type:
-            raise CheckpointError(
-                "backbone.checkpoint: random weights need an architecture with sizes, as llama"
-            )
+            raise DataError("backbone.checkpoint: random weights need an architecture with sizes, as llama")
         return configured({"model_type": row.model_type, **row.tiny}, backbone)
     config = read_config(backbone.checkpoint)
     if row.model_type and config.model_type != row.model_type:
-        raise CheckpointError(
+        raise DataError(
             f"backbone.checkpoint: {backbone.checkpoint!r} is a {config.model_type!r} model, but "
             f"backbone.architecture is {backbone.architecture!r} (model type {row.model_type!r})"
         )
@@ -135,7 +127,7 @@ def load_pretrained(backbone: Backbone, *, new_head: int = logging.INFO) -> PreT
         new_head: level of the log line that says that the span head starts random: normal in training.
 
     Raises:
-        CheckpointError: see `backbone_config` and `build`; also when weights are absent from the checkpoint,
+        DataError: see `backbone_config` and `build`; also when weights are absent from the checkpoint,
             unreadable, of another shape, or of layers that its configuration does not have.
     """
     from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
@@ -152,24 +144,23 @@ def load_pretrained(backbone: Backbone, *, new_head: int = logging.INFO) -> PreT
     base, verbosity = peft_base(path), get_verbosity()
     set_verbosity_error()  # which weights are absent or do not fit is said below
     try:
-        model, info = _model_class(backbone).from_pretrained(
-            base,
-            config=config,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,
-            trust_remote_code=False,
-            dtype=torch.bfloat16 if halved else torch.float32,
-        )
-        missing, prefix = set(info["missing_keys"]), model.base_model_prefix + "."
-        if base != path:
-            from peft import PeftModel
+        with as_data_error(f"backbone.checkpoint {path!r}"):
+            model, info = _model_class(backbone).from_pretrained(
+                base,
+                config=config,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+                trust_remote_code=False,
+                dtype=torch.bfloat16 if halved else torch.float32,
+            )
+            missing, prefix = set(info["missing_keys"]), model.base_model_prefix + "."
+            if base != path:
+                from peft import PeftModel
 
-            adapted = PeftModel.from_pretrained(model, path)
-            if adapted.active_peft_config.modules_to_save:  # the head
-                missing = {key for key in missing if key.startswith(prefix)}
-            model = adapted.merge_and_unload()
-    except Exception as error:  # transformers, safetensors, torch and pickle: a dozen types
-        raise CheckpointError(f"backbone.checkpoint {path!r}: {_first_line(error)}") from error
+                adapted = PeftModel.from_pretrained(model, path)
+                if adapted.active_peft_config.modules_to_save:  # the head
+                    missing = {key for key in missing if key.startswith(prefix)}
+                model = adapted.merge_and_unload()
     finally:
         set_verbosity(verbosity)
     needed = "" if backbone.causal else prefix
@@ -180,7 +171,7 @@ def load_pretrained(backbone: Backbone, *, new_head: int = logging.INFO) -> PreT
         ("of layers that the configuration lacks", more),
     ):
         if first := min((key for key in keys if ".pooler." not in key), default=""):
-            raise CheckpointError(
+            raise DataError(
                 f"backbone.checkpoint: {path!r} does not fit the configuration: weights {problem}, as {first}"
             )
     refuse_nonfinite(model.state_dict(), path)
@@ -190,22 +181,18 @@ def load_pretrained(backbone: Backbone, *, new_head: int = logging.INFO) -> PreT
 
 
 def build(config: PreTrainedConfig, backbone: Backbone) -> PreTrainedModel:
-    """A model of this configuration with random weights; CheckpointError where the configuration contradicts
+    """A model of this configuration with random weights; DataError where the configuration contradicts
     itself."""
-    try:
+    with as_data_error("backbone"):
         model = _model_class(backbone).from_config(config, dtype=torch.float32)
-    except Exception as error:  # ValueError, AssertionError, ImportError, ...
-        raise CheckpointError(f"backbone: {_first_line(error)}") from error
     return _prepared(model, backbone)
 
 
 def _prepared(model: PreTrainedModel, backbone: Backbone) -> PreTrainedModel:
     """The same with gradient checkpointing, if it is wanted, and our kernels where there is no GPU."""
     if backbone.gradient_checkpointing:
-        try:
+        with as_data_error("backbone.gradient_checkpointing"):
             model.gradient_checkpointing_enable()
-        except ValueError as error:
-            raise CheckpointError(f"backbone.gradient_checkpointing: {_first_line(error)}") from error
     if not torch.cuda.is_available() and not backbone.causal:  # torch's own are made for causal attention
         from models.cpu_kernels import use_kernels
 
@@ -217,7 +204,3 @@ def _model_class(backbone: Backbone) -> Any:
     from transformers import AutoModelForCausalLM, AutoModelForQuestionAnswering
 
     return AutoModelForCausalLM if backbone.causal else AutoModelForQuestionAnswering
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from models.backbones import CheckpointError
+from storage.errors import DataError
 
 WEIGHT_STD = 0.1
 """Of linear weights: larger than transformers' 0.02, since two layers have little to multiply it up."""
@@ -29,7 +29,7 @@ def reading_init_(model: nn.Module) -> None:
     """Prepare a freshly initialised model for reading, in place; see the constants above.
 
     Raises:
-        CheckpointError: no BERT-like encoder (`attention.self.query` and `.key`,
+        DataError: no BERT-like encoder (`attention.self.query` and `.key`,
             `embeddings.position_embeddings`: BERT, RoBERTa, ELECTRA), as in XLNet.
     """
     linears = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear)}
@@ -37,7 +37,7 @@ def reading_init_(model: nn.Module) -> None:
     matching = [m for n, m in linears.items() if n.endswith(("attention.self.query", "attention.self.key"))]
     positions = [m for n, m in tables.items() if n.endswith("embeddings.position_embeddings")]
     if not matching or not positions:
-        raise CheckpointError(
+        raise DataError(
             f"backbone.reading_init: {type(model).__name__} has no BERT-like attention and positions"
         )
     for linear in linears.values():

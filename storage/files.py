@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from storage.errors import DataError
 
@@ -131,6 +131,26 @@ def read_text(path: str | Path) -> str:
         return read_bytes(path).decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
         raise DataError(f"{path}: not a text file in UTF-8") from None
+
+
+def read_archive(path: str | Path, *, mmap: bool = False) -> Any:
+    """What `torch.save` wrote: tensors (left on disk with `mmap`) and plain values; nothing in it is run.
+
+    Raises:
+        DataError: the file is not there, is damaged, or holds other objects.
+    """
+    import torch
+
+    if not Path(path).exists():
+        raise DataError(f"{path}: no such file")
+    require_file(path)
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+    except Exception as error:  # a dozen types, of which some advise to run what the file says
+        raise DataError(
+            f"{path}: no readable checkpoint: damaged, or more than tensors and plain values "
+            f"({type(error).__name__})"
+        ) from error
 
 
 def file_digest(path: str | Path) -> str:

@@ -8,9 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from storage.errors import DataError
+from storage.errors import DataError, as_data_error
+from storage.files import read_archive
 
 
 def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
@@ -27,11 +26,9 @@ def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
         return build_tokenizer(architecture, vocabulary())
     where = source if isinstance(source, str) else "the checkpoint"
     if where.endswith(".ckpt"):
-        try:
-            # Mapped, so that the weights stay on disk.
-            source = dict(torch.load(where, weights_only=True, mmap=True)["interventune"]["tokenizer"])
-        except Exception as error:  # what an unpickler makes of bytes that are no checkpoint: a dozen types
-            raise DataError(f"{where}: no tokenizer can be read from this checkpoint") from error
+        content = read_archive(where, mmap=True)  # mapped, so that the weights stay on disk
+        with as_data_error(f"{where}: no tokenizer in this checkpoint"):
+            source = dict(content["interventune"]["tokenizer"])
     if isinstance(source, str):
         return _pretrained(source, f"tokenizer {source!r}")
     with tempfile.TemporaryDirectory() as folder:
@@ -43,10 +40,8 @@ def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
 def _pretrained(source: str, what: str) -> Any:
     from transformers import AutoTokenizer
 
-    try:
+    with as_data_error(what):
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-    except Exception as error:  # OSError, ValueError, and the bare Exception of the tokenizers library
-        raise DataError(f"{what}: {(str(error).strip() or type(error).__name__).splitlines()[0]}") from error
     if not tokenizer.is_fast:
         raise DataError(f"{what}: a fast tokenizer is needed (character offsets)")
     if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):

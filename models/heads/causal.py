@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from models.backbones import CheckpointError, Inputs
+from models.backbones import Inputs
 from models.heads.span import QAModel
 from models.language.likelihood import (
     Likelihoods,
@@ -21,6 +21,7 @@ from models.language.likelihood import (
     padded,
     reads_side_by_side,
 )
+from storage.errors import DataError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -30,7 +31,7 @@ class CausalModel(QAModel):
     """A causal language model of transformers; `encoder` is the whole of it, with the head that it has.
 
     Raises:
-        CheckpointError: the model does not read continuations side by side (by distances that it counts
+        DataError: the model does not read continuations side by side (by distances that it counts
             itself, as ALiBi does).
     """
 
@@ -40,7 +41,7 @@ class CausalModel(QAModel):
         super().__init__(pretrained, architecture)
         self.encoder = float32_logits(pretrained)
         if not reads_side_by_side(pretrained):
-            raise CheckpointError(
+            raise DataError(
                 f"backbone: a {self.config.model_type!r} model does not read two candidates behind one "
                 "prompt as it reads each alone; it cannot be used here"
             )

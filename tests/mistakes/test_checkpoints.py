@@ -48,9 +48,9 @@ def spoiled(weights: dict[str, torch.Tensor], value: float) -> dict[str, torch.T
 
 
 CONTENTS: dict[str, tuple[Callable[[Content], Any], str]] = {
-    "a list": (lambda c: [c], "not a checkpoint"),
+    "a list": (lambda c: [c], "no checkpoint of this version"),
     "of another program": (lambda c: {"state_dict": c["state_dict"]}, KEY),
-    "no weights": (lambda c: {KEY: c[KEY]}, "state_dict"),
+    "no weights": (lambda c: {KEY: c[KEY]}, "weights"),
     "another architecture": (lambda c: c | {KEY: c[KEY] | {"architecture": "gpt"}}, "gpt"),
     "other heads": (lambda c: c | {KEY: c[KEY] | {"heads": "antlers"}}, "antlers"),
     "a tokenizer that is not JSON": (
@@ -61,7 +61,7 @@ CONTENTS: dict[str, tuple[Callable[[Content], Any], str]] = {
         lambda c: c | {"state_dict": {name: value[..., :1] for name, value in c["state_dict"].items()}},
         "size mismatch",
     ),
-    "code that runs": (lambda c: c | {"extra": Trap()}, "not a readable checkpoint"),
+    "code that runs": (lambda c: c | {"extra": Trap()}, "no readable checkpoint"),
     "NaN": (lambda c: c | {"state_dict": spoiled(c["state_dict"], math.nan)}, "not finite"),
 }
 

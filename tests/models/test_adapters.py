@@ -12,9 +12,10 @@ from transformers import AutoModelForCausalLM, AutoModelForQuestionAnswering
 
 from models.__main__ import export
 from models.adapters import own_weights
-from models.backbones import ARCHITECTURES, CheckpointError
+from models.backbones import ARCHITECTURES
 from models.checkpoint import heads_class, inspect, load, start
 from models.heads.span import QAModel
+from storage.errors import DataError
 from tests.models.tiny import VOCABULARY, at, backbone, content, rows
 
 peft = pytest.importorskip("peft")
@@ -87,7 +88,7 @@ def test_adapters_on_adapters_and_on_checkpoints(tmp_path: Path) -> None:
     torch.testing.assert_close(states(second), states(tmp_path / "merged"), rtol=0, atol=1e-6)
     assert inspect(str(second)).adapter["base"] == str(first)
     export(str(first), tmp_path / "peft", adapter=True)
-    with pytest.raises(CheckpointError, match=r"its base is .*planted\.ckpt; export that"):
+    with pytest.raises(DataError, match=r"its base is .*planted\.ckpt; export that"):
         states(tmp_path / "peft")
     same = trained(tmp_path / "same.ckpt", first, "bert")  # goes on with the first
     assert inspect(str(same)).adapter["base"] == str(planted)
@@ -96,12 +97,10 @@ def test_adapters_on_adapters_and_on_checkpoints(tmp_path: Path) -> None:
 def test_a_base_that_is_gone_or_changed_is_an_error(tmp_path: Path) -> None:
     checkpoint = trained(tmp_path / "a.ckpt", base(tmp_path / "base", "bert"), "bert")
     base(tmp_path / "base", "distilbert")
-    with pytest.raises(
-        CheckpointError, match=r"a\.ckpt: its adapter stands on .* whose weights have changed"
-    ):
+    with pytest.raises(DataError, match=r"a\.ckpt: its adapter stands on .* whose weights have changed"):
         states(checkpoint)
     shutil.rmtree(tmp_path / "base")
-    with pytest.raises(CheckpointError, match=r"its adapter stands on .*: no checkpoint file"):
+    with pytest.raises(DataError, match=r"its adapter stands on .*: no checkpoint file"):
         states(checkpoint)
 
 
@@ -110,5 +109,5 @@ def test_what_a_folder_of_peft_cannot_hold(tmp_path: Path) -> None:
         name = tmp_path / f"{heads}.ckpt"
         on = base(tmp_path / heads, "bert")
         torch.save(content(start(at(on, lora_rank=adapter), heads_class(heads))), name)
-        with pytest.raises(CheckpointError, match=r"export the whole model, without --adapter"):
+        with pytest.raises(DataError, match=r"export the whole model, without --adapter"):
             export(str(name), tmp_path / "peft", adapter=True)

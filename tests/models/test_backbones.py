@@ -16,11 +16,12 @@ from transformers import (
     BertForSequenceClassification,
 )
 
-from models.backbones import ARCHITECTURES, Backbone, CheckpointError
+from models.backbones import ARCHITECTURES, Backbone
 from models.checkpoint import start
 from models.heads.span import SpanModel
 from models.pretrained import backbone_config, load_pretrained
 from models.tiny_init import POSITION_AXES
+from storage.errors import DataError
 from tests.models.tiny import NAMES, WITH_SEGMENTS, at, backbone, rows
 
 
@@ -33,7 +34,7 @@ def bert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def refusal(wanted: Backbone) -> str:
     """What the user reads: one line."""
-    with pytest.raises(CheckpointError) as caught:
+    with pytest.raises(DataError) as caught:
         start(wanted, SpanModel)
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -107,7 +108,7 @@ def test_a_folder_with_fewer_layers_than_weights_is_refused(name: str, tmp_path:
     config = json.loads((tmp_path / "config.json").read_text()) | {layers: 1}
     config.pop("layer_types", None)
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(CheckpointError, match="of layers that the configuration lacks"):
+    with pytest.raises(DataError, match="of layers that the configuration lacks"):
         load_pretrained(at(tmp_path, name))
 
 

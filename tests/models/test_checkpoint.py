@@ -11,19 +11,20 @@ import torch
 from transformers import AutoModelForQuestionAnswering
 
 from models.__main__ import export
-from models.backbones import CheckpointError, EncoderModel
+from models.backbones import EncoderModel
 from models.checkpoint import HEADS, RECORD, START_FROM, heads_class, inspect, load, reading_order, start
 from models.heads.answers import RationaleModel
 from models.heads.choice import ChoiceModel
 from models.heads.span import QAModel, SpanModel
 from models.heads.xlnet import XLNetModel
 from models.pretrained import fingerprint
+from storage.errors import DataError
 from tests.models.tiny import ENCODING, MODELS, NAMES, TOKENIZER, asked, at, model, rows, save, tensors
 
 
 def refused(path: Path | str, action: Callable[..., object], *arguments: Any, **options: Any) -> str:
     """What the user reads about `path`: one line that names it."""
-    with pytest.raises(CheckpointError) as caught:
+    with pytest.raises(DataError) as caught:
         action(*arguments, **options)
     message = str(caught.value)
     assert str(path) in message

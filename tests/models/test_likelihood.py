@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from data_modules.schema import DECODERS
-from models.backbones import ARCHITECTURES, Backbone, CheckpointError
+from models.backbones import ARCHITECTURES, Backbone
 from models.checkpoint import start
 from models.heads.causal import CausalModel
 from models.heads.choice import ChoiceModel
 from models.language.likelihood import log_likelihoods
 from models.pretrained import load_pretrained
+from storage.errors import DataError
 
 NAMES = ("llama", "qwen2", "qwen3", "gpt2")
 PROMPTS = ([5, 6, 7, 8, 9], [10, 11], [12, 13, 14])
@@ -115,14 +116,14 @@ def test_a_model_that_counts_distances_itself_is_refused() -> None:
 
     torch.manual_seed(0)
     config = BloomConfig(vocab_size=50, hidden_size=32, n_layer=2, n_head=2, initializer_range=0.5)
-    with pytest.raises(CheckpointError, match="'bloom' model does not read two candidates"):
+    with pytest.raises(DataError, match="'bloom' model does not read two candidates"):
         CausalModel(BloomForCausalLM(config), "causal")
 
 
 def test_heads_of_encoders_do_not_go_on_a_decoder() -> None:
-    with pytest.raises(CheckpointError, match="llama is a decoder, on which 'choice' heads do not go"):
+    with pytest.raises(DataError, match="llama is a decoder, on which 'choice' heads do not go"):
         start(Backbone(architecture="llama", checkpoint="random"), ChoiceModel)
-    with pytest.raises(CheckpointError, match="bert is an encoder"):
+    with pytest.raises(DataError, match="bert is an encoder"):
         start(Backbone(architecture="bert", checkpoint="random"), CausalModel)
 
 

@@ -11,8 +11,9 @@ from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat
 from torch import nn
 
 from data_modules.encoding.tokenizers import tokenizer_files
-from models.backbones import CheckpointError, EncoderModel
+from models.backbones import EncoderModel
 from models.checkpoint import KEY, describe
+from storage.errors import DataError
 from training.callbacks.eval_sets import EvalSetMetrics
 from training.callbacks.predictions import PredictionWriter
 from training.stopping.finite_loss import refuse_diverged
@@ -114,7 +115,7 @@ class FineTuning(pl.LightningModule):
         return round(self.warmup_ratio * total)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """CheckpointError where weights would go beside other ones than those that they were trained with."""
+        """DataError where weights would go beside other ones than those that they were trained with."""
         found, own = checkpoint.get(KEY, {}).get("adapter", {}), self.model.adapter
         names = ("rank", "base", "digest")
         if any(found.get(name) != own.get(name) for name in ("rank", "digest")):
@@ -122,7 +123,7 @@ class FineTuning(pl.LightningModule):
                 ", ".join(f"{name}={adapter[name]}" for name in names if name in adapter) or "none"
                 for adapter in (found, own)
             )
-            raise CheckpointError(f"ckpt_path: its adapter (backbone.lora_*) is {one}, not {other}")
+            raise DataError(f"ckpt_path: its adapter (backbone.lora_*) is {one}, not {other}")
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Make the checkpoint stand on its own: architecture, configuration, tokenizer, encoding."""

@@ -24,8 +24,7 @@ from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities import rank_zero_info
 
-from models.checkpoint import read_archive
-from storage.files import atomic
+from storage.files import atomic, read_archive
 
 SavePoint = Literal["", "validated", "between batches", "after validation", "epoch done", "epoch cut short"]
 
