@@ -136,13 +136,14 @@ def parse_key(key: str, where: str) -> tuple[GroupKey, bool]:
     return (subjects, template, category.lower(), attribute.lower(), advice_class, advice_id), one > two
 
 
-def split_advice(question: str, where: str) -> tuple[str, str]:
-    """`Note that, ... . Who ...?` -> (advice with its full stop, question), cut at the first full stop. Some
-    shipped files carry two blanks before the question (LEI spec 3.2)."""
-    advice, stop, rest = question.partition(".")
-    if not advice.strip() or not rest.strip():
-        raise DataError(f"{where}: no advice with a full stop before the question {question!r}")
-    return advice.lstrip() + stop, rest.strip()
+def split_advice(text: str, key: GroupKey, where: str) -> tuple[str, str]:
+    """`Note that, ... . Who ...?` -> (question, advice with its full stop), cut at the first full stop; where
+    the key names no advice there is none. Some shipped files carry two blanks before the question (LEI spec
+    3.2)."""
+    advice, stop, question = text.partition(".") if key[-1] else ("", "", text)
+    if key[-1] and not (advice.strip() and question.strip()):
+        raise DataError(f"{where}: no advice with a full stop before the question {text!r}")
+    return question.strip(), advice.lstrip() + stop
 
 
 def _half(place: str, record: Any) -> Half:
@@ -159,9 +160,7 @@ def _half(place: str, record: Any) -> Half:
         first, second = (Span(start, start + len(text), text) for start, text in starts)
         for span in (first, second):
             span.check(context, f"{where}.qas[{i}]")
-        advice, question = "", qa["question"].strip()
-        if key[-1]:
-            advice, question = split_advice(question, where)
+        question, advice = split_advice(qa["question"], key, where)
         questions.append(UnderspecifiedQuestion(context, question, (first, second), advice))
         scores.append([answer.get("start-end-score") for answer in answers])
         target = qa.get("tomax", -1)

@@ -83,13 +83,10 @@ def _half(where: str, record: tuple[str, Any]) -> Half:
         swapped = tuple(text.lower() for text in texts) != key[0]
     if not key[-1] and all(entry["question"].startswith(LEAD_IN) for entry in both):
         key = (*key[:4], "ethical", UNNAMED)
-    step, questions = -1 if swapped else 1, []
+    step = -1 if swapped else 1
     first, second = locate_pair(context, *texts, where)[::step]
-    for entry in both:
-        # Where neither id nor lead-in tells advice from question, the question stays as it is.
-        question = entry["question"].strip()
-        advice, question = split_advice(question, where) if key[-1] else ("", question)
-        questions.append(UnderspecifiedQuestion(context, question, (first, second), advice))
+    split = [split_advice(entry["question"], key, where) for entry in both]
+    questions = [UnderspecifiedQuestion(context, text, (first, second), advice) for text, advice in split]
     scores = [[_score(entry["ans0"]), _score(entry["ans1"])][::step] for entry in both]
     named = None if NO_CLUSTER in clusters else clusters
     return Half(key, swapped, questions, scores, clusters=named, answer=both[0].get("pred", ""))

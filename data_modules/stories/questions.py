@@ -63,16 +63,11 @@ class Fact(NamedTuple):
 
 
 class Story(NamedTuple):
-    """Sentences in their order, and the facts that some of them state."""
+    """A text, and the facts that some of its sentences state."""
 
-    sentences: tuple[str, ...]
+    context: str
     facts: tuple[Fact, ...]
     people: tuple[Person, ...]
-
-    @property
-    def context(self) -> str:
-        """The text."""
-        return " ".join(self.sentences)
 
 
 def qa_examples(split: str, seed: int = 0) -> Iterator[QAExample]:
@@ -157,7 +152,7 @@ def _compose(people: list[Person], facts: list[Fact], rng: Random) -> Story:
     rng.shuffle(body)
     *others, last = [person.mention for person in people]
     opening = f"{', '.join(others)} and {last} met at the {rng.choice(words.MEETING_PLACES)}."
-    return Story((opening[0].upper() + opening[1:], *body), tuple(facts), tuple(people))
+    return Story(" ".join((opening[0].upper() + opening[1:], *body)), tuple(facts), tuple(people))
 
 
 def _people(rng: Random, count: int) -> list[Person]:

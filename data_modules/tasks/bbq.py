@@ -90,24 +90,22 @@ def read_bbq(sources: Iterable[str], metadata: str | Path, limit: int = 0) -> tu
     Raises:
         DataError: a row of another shape, not one unknown choice, or a source whose items all lack a target.
     """
-    targets = {}
-    for where, value in labelled_rows(str(metadata)):
-        row = check(value, _Target, where)
-        if row["target_loc"] in ("0", "1", "2"):
-            targets[row["category"], str(row["question_index"]), row["example_id"]] = row
+
+    def key_of(row: _Row | _Target) -> tuple[str, str, int]:
+        return row["category"], str(row["question_index"]), row["example_id"]
+
+    listed = (check(value, _Target, where) for where, value in labelled_rows(str(metadata)))
+    targets = {key_of(row): row for row in listed if row["target_loc"] in ("0", "1", "2")}
     items, left_out = list[BBQItem](), 0
     for source in sources:
-        found = []
-        for where, value in islice(labelled_rows(source), limit or None):
-            example = check(value, _Row, where)
-            key = (example["category"], str(example["question_index"]), example["example_id"])
-            if key in targets:
-                found.append(_item(example, targets[key], where))
-            else:
-                left_out += 1
+        rows = [
+            (where, check(row, _Row, where)) for where, row in islice(labelled_rows(source), limit or None)
+        ]
+        found = [_item(row, targets[key_of(row)], where) for where, row in rows if key_of(row) in targets]
         if not found:
             raise DataError(f"{source}: {metadata} has a target for none of its examples")
         items += found
+        left_out += len(rows) - len(found)
     return items, left_out
 
 
