@@ -80,8 +80,7 @@ def read_scored(path: str | Path) -> Iterator[ScoredGroup]:
 
 
 def pair_halves(
-    records: Iterable[tuple[str, Record]],
-    half_of: Callable[[str, Record], Half],
+    records: Iterable[tuple[str, Record]], half_of: Callable[[str, Record], Half]
 ) -> Iterator[ScoredGroup]:
     """(place, record) -> each group when its second half arrives; only halves without a partner are held. The
     two may carry different advice of one class: LEI draws it for each record, or mends a sentence in one
@@ -100,23 +99,20 @@ def pair_halves(
         del waiting[half.key]
         if [q.question for q in other.questions] != [q.question for q in half.questions]:
             raise DataError(f"{other_where} and {where}: one key, but not the same question")
-        yield _group(*((other, half) if half.swapped else (half, other)))
+        forward, swapped = (other, half) if half.swapped else (half, other)
+        one, two, three, four = (*forward.questions, *swapped.questions)
+        scores: Any = tuple(tuple(pair) for pair in (*forward.scores, *swapped.scores))
+        targets: Any = (*forward.targets, *swapped.targets)
+        yield ScoredGroup(
+            Group(*forward.key, (one, two, three, four)),
+            None if None in sum(scores, ()) else scores,
+            None if None in targets else targets,
+            forward.clusters,
+            (forward.answer, swapped.answer),
+        )
     for where, half in waiting.values():
         first, second = half.key[0] if half.swapped else half.key[0][::-1]
         raise DataError(f"{where}: no record with the subjects in the order {first}, {second}")
-
-
-def _group(forward: Half, swapped: Half) -> ScoredGroup:
-    one, two, three, four = (*forward.questions, *swapped.questions)
-    scores: Any = tuple(tuple(pair) for pair in (*forward.scores, *swapped.scores))
-    targets: Any = (*forward.targets, *swapped.targets)
-    return ScoredGroup(
-        Group(*forward.key, (one, two, three, four)),
-        None if None in sum(scores, ()) else scores,
-        None if None in targets else targets,
-        forward.clusters,
-        (forward.answer, swapped.answer),
-    )
 
 
 def parse_key(key: str, where: str) -> tuple[GroupKey, bool]:

@@ -112,8 +112,7 @@ def vocabulary() -> list[str]:
         for unseen in (False, True):
             for advice_class in ("ethical", "adversarial", "irrelevant"):
                 texts += words.advice_sentences(advice_class, name, unseen=unseen)
-    texts += ["Who is in the? Where is", "has a. Who has the? What does have? What colour is the?"]
-    texts += [", and a met at the."]
+    texts += ["Who is in the? Where is, and a met at the.", "has a. What does have? What colour is the?"]
     pieces = set(re.findall(r"[a-z]+|[.,?]", " ".join(texts).lower()))
     framing = re.findall(r"[a-z]+", " ".join(FRAMES).replace("{answer}", "").lower())
     return [*sorted(pieces), *sorted({*words.CONVERSATION_WORDS, *framing} - pieces)]

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from data_modules.stories.questions import qa_examples, vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 
 WORDS = ["who", "has", "the", "red", "ball", "anna", "?", ".", "'", "-"]
@@ -46,16 +42,3 @@ def test_build_tokenizer_offsets_cut_words_out_of_the_text(
         text, return_offsets_mapping=True, add_special_tokens=False
     )
     assert [text[a:b] for a, b in encoded["offset_mapping"]] == pieces
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_build_tokenizer_is_saved_and_loaded_unchanged(architecture: str, tmp_path: Path) -> None:
-    tokenizer = build_tokenizer(architecture, vocabulary(), max_length=96)
-    tokenizer.save_pretrained(tmp_path)
-    examples = list(qa_examples("dev"))[:8]
-    texts = [e.question for e in examples], [e.context for e in examples]
-    for kind in (PreTrainedTokenizerFast, AutoTokenizer):
-        loaded = kind.from_pretrained(tmp_path)
-        assert dict(loaded(*texts, padding=True)) == dict(tokenizer(*texts, padding=True))
-        assert (loaded.model_max_length, loaded.padding_side) == (96, tokenizer.padding_side)
-        assert loaded.special_tokens_map == tokenizer.special_tokens_map
