@@ -28,7 +28,7 @@ class _ProbedModel(QAModule):
 
     def __init__(self, model: PreTrainedModel, data: TextDataModule) -> None:
         pl.LightningModule.__init__(self)
-        self.model, self.data, self.max_answer_tokens = SpanModel(model, data.architecture), data, 30
+        self.model, self.data = SpanModel(model, data.architecture), data
 
     @property
     def datamodule(self) -> TextDataModule:

@@ -155,7 +155,6 @@ class QuestionCheckpoint(Checkpoint):
         """The answers of an encoder with scores and offsets; spans have at most 30 tokens, 16 with XLNet's
         heads."""
         data = QASet(examples, self.tokenizer, self.encoding, may_abstain=may_abstain)
-        longest = 16 if self.model.heads == "xlnet" else 30
         spans: list[Span] = []
         for index in tqdm(data.batches(self.batch_size), desc=what, unit="batch", disable=None):
             batch = data[index]
@@ -163,12 +162,12 @@ class QuestionCheckpoint(Checkpoint):
             context_BT, cls_B = batch.context_BT.to(device), batch.cls_B.to(device)
             with self.autocast():
                 if isinstance(self.model, SpanModel):
-                    best = self.model.predict_spans(inputs, context_BT, cls_B, longest)
+                    best = self.model.predict_spans(inputs, context_BT, cls_B)
                     self.require_finite(best.score_B, best.null_B.abs())
                     spans += decode_answers(data, batch, *best)
                 else:
                     may_start_BT = batch.max_context_BT.to(device)
-                    found = self.model.predict_answers(inputs, context_BT, may_start_BT, cls_B, longest)
+                    found = self.model.predict_answers(inputs, context_BT, may_start_BT, cls_B)
                     self.require_finite(found.score_B, found.type_BC.abs())
                     spans += decode_typed_answers(data, batch, *found)
         return sorted(spans, key=lambda span: span.example)

@@ -48,12 +48,7 @@ class AnswerModel(QAModel):
     """A model that also answers yes, no and unknown."""
 
     def predict_answers(
-        self,
-        inputs: Inputs,
-        context_BT: Tensor,
-        start_allowed_BT: Tensor,
-        cls_B: Tensor,
-        max_answer_tokens: int,
+        self, inputs: Inputs, context_BT: Tensor, start_allowed_BT: Tensor, cls_B: Tensor
     ) -> AnswerPrediction:
         """The best span of every window, with the scores of the other answers.
 
@@ -62,7 +57,6 @@ class AnswerModel(QAModel):
             start_allowed_BT: True where, besides, a span may start: tokens that no other window shows with
                 more context.
             cls_B: where the classification token stands.
-            max_answer_tokens: of the longest span.
         """
         raise NotImplementedError
 
@@ -126,16 +120,11 @@ class RationaleModel(AnswerModel):
         return candidate_log_probs(start_RL, end_RL, candidate_BVSE + TYPES)
 
     def predict_answers(
-        self,
-        inputs: Inputs,
-        context_BT: Tensor,
-        start_allowed_BT: Tensor,
-        cls_B: Tensor,
-        max_answer_tokens: int,
+        self, inputs: Inputs, context_BT: Tensor, start_allowed_BT: Tensor, cls_B: Tensor
     ) -> AnswerPrediction:
         output = self(inputs, cls_B, context_BT)
         start_B, end_B, score_B = best_spans(
-            output.start_BT, output.end_BT, context_BT, max_answer_tokens, start_allowed_BT
+            output.start_BT, output.end_BT, context_BT, self.max_answer_tokens, start_allowed_BT
         )
         return AnswerPrediction(start_B, end_B, score_B, 2 * output.type_BC)
 

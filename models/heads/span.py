@@ -90,6 +90,8 @@ class QAModel(EncoderModel):
     purpose: ClassVar[str] = "answers questions about a text"
     unknown_at: ClassVar[int | None] = None
     """Where `unknown` stands as a candidate of `group_log_probs`; None: at the classification token."""
+    max_answer_tokens = 30
+    """Of the longest span that is predicted."""
 
     def cls_positions(self, mask_BT: Tensor) -> Tensor:
         """Where the classification token stands: XLNet's ends the row, all others begin it."""
@@ -146,18 +148,16 @@ class SpanModel(QAModel):
         output = self(inputs)
         return candidate_log_probs(output.start_BT, output.end_BT, candidate_BVSE)
 
-    def predict_spans(
-        self, inputs: Inputs, context_BT: Tensor, cls_B: Tensor, max_answer_tokens: int
-    ) -> SpanPrediction:
+    def predict_spans(self, inputs: Inputs, context_BT: Tensor, cls_B: Tensor) -> SpanPrediction:
         """The best span of every row, by start + end logit.
 
         Args:
             context_BT: True where an answer may stand.
             cls_B: where the classification token stands.
-            max_answer_tokens: longest answer.
         """
         output = self(inputs)
-        start_B, end_B, score_B = best_spans(output.start_BT, output.end_BT, context_BT, max_answer_tokens)
+        longest = self.max_answer_tokens
+        start_B, end_B, score_B = best_spans(output.start_BT, output.end_BT, context_BT, longest)
         cls_B1 = cls_B.unsqueeze(-1)
         null_B = (output.start_BT.gather(1, cls_B1) + output.end_BT.gather(1, cls_B1)).squeeze(-1)
         return SpanPrediction(start_B, end_B, score_B, null_B)

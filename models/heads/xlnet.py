@@ -92,6 +92,7 @@ class XLNetModel(AnswerModel):
     of one layer."""
 
     heads: ClassVar[str] = "xlnet"
+    max_answer_tokens = 16  # the paper's
 
     def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
         super().__init__(pretrained, architecture)
@@ -138,12 +139,7 @@ class XLNetModel(AnswerModel):
         return torch.stack((start_log_RS, end_log_RS), dim=-1).unflatten(0, candidate_BVSE.shape[:2])
 
     def predict_answers(
-        self,
-        inputs: Inputs,
-        context_BT: Tensor,
-        start_allowed_BT: Tensor,
-        cls_B: Tensor,
-        max_answer_tokens: int,
+        self, inputs: Inputs, context_BT: Tensor, start_allowed_BT: Tensor, cls_B: Tensor
     ) -> AnswerPrediction:
         hidden_BTD = self.encode(inputs)
         answerable_BT = answerable(context_BT, cls_B)
@@ -157,7 +153,7 @@ class XLNetModel(AnswerModel):
         starts_BK = (context_BT & start_allowed_BT).gather(1, start_BK)
         ends_BKE = context_BT.gather(1, end_BKE.flatten(1)).view_as(end_BKE)
         length_BKE = end_BKE - start_BK.unsqueeze(-1) + 1
-        short_BKE = (length_BKE >= 1) & (length_BKE <= max_answer_tokens)
+        short_BKE = (length_BKE >= 1) & (length_BKE <= self.max_answer_tokens)
         score_BKE = start_log_BK.unsqueeze(-1) + end_log_BKE
         score_BKE = score_BKE.masked_fill(~(starts_BK.unsqueeze(-1) & ends_BKE & short_BKE), float("-inf"))
         score_B, at_B = score_BKE.flatten(1).max(-1)

@@ -68,8 +68,6 @@ class AnswerModule(QAModule):
         self.head_options: dict[str, Any] = {"tagged": tagged} if rationale else {}
         if learning_rate is None:
             learning_rate = 1e-5 if backbone.architecture == "roberta" else 3e-5
-        if self.answer_heads == "xlnet":
-            self.max_answer_tokens = 16  # the paper's, as the 30 of the others
         super().__init__(
             backbone=backbone,
             learning_rate=learning_rate,
@@ -133,7 +131,7 @@ class AnswerModule(QAModule):
         if self.decoder is not None:
             return super().answer_step(batch)
         places = batch.context_BT, batch.max_context_BT, batch.cls_B
-        return {"answers": self.model.predict_answers(batch.inputs, *places, self.max_answer_tokens)}
+        return {"answers": self.model.predict_answers(batch.inputs, *places)}
 
     def decode(self, data: QASet, batch: QABatch, outputs: Mapping[str, Any]) -> Iterator[Answer]:
         """Windows brought together, by the rule."""

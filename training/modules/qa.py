@@ -7,7 +7,7 @@ P common tokens of pairs, L layers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat
@@ -17,12 +17,13 @@ from data_modules.batching.decoding import Answer, decode_answers, written_answe
 from data_modules.batching.group_set import GroupSet
 from data_modules.batching.sets import GroupBatch, PairBatch, QABatch, QASet, TrainBatch
 from losses.answers import span_cross_entropy, written_answer_loss
-from metrics.shift import pair_cosines
 from models.backbones import Backbone
-from models.checkpoint import start
-from models.heads.causal import CausalModel
+from models.checkpoint import heads_class, start
 from models.heads.span import QAModel, QAOutput, SpanModel
 from training.modules.fine_tuning import FineTuning
+
+if TYPE_CHECKING:
+    from models.heads.causal import CausalModel
 
 
 class QAModule(FineTuning):
@@ -36,8 +37,6 @@ class QAModule(FineTuning):
     """
 
     model: QAModel
-    max_answer_tokens = 30
-    """Longest answer that is decoded, or that a decoder writes."""
 
     def __init__(
         self,
@@ -56,13 +55,12 @@ class QAModule(FineTuning):
 
     def starting_model(self, backbone: Backbone) -> QAModel:
         """The model that training starts from; a module with other heads builds another."""
-        if backbone.causal:
-            return start(backbone, CausalModel)
-        return start(backbone, SpanModel)
+        model: QAModel = start(backbone, heads_class("causal" if backbone.causal else "span"))
+        return model
 
     @property
     def decoder(self) -> CausalModel | None:
-        return self.model if isinstance(self.model, CausalModel) else None
+        return cast("CausalModel", self.model) if self.model.heads == "causal" else None
 
     def check_data(self, stage: str) -> None:
         """ValueError for multiple-choice questions, and for training questions that a span cannot answer."""
@@ -112,6 +110,8 @@ class QAModule(FineTuning):
 
     def pair_cosines(self, batch: PairBatch) -> dict[str, Tensor]:
         """Cosine similarities of pairs, of states of the last layer: `cls_cos_BL` and `token_cos_PL`."""
+        from metrics.shift import pair_cosines
+
         # In float32 whatever the precision of training: bfloat16 keeps three digits of a state, and cosines
         # crowd at 1.
         with torch.autocast(batch.row_P.device.type, enabled=False):
@@ -142,8 +142,7 @@ class QAModule(FineTuning):
             _, ends = around_answer(tokenizer, self.encoding.prompts.chat)
             return {"texts": self.decoder.write(batch.inputs, batch.start_B, tokenizer, ends)}
         assert isinstance(self.model, SpanModel)
-        inputs, longest = batch.inputs, self.max_answer_tokens
-        return {"spans": self.model.predict_spans(inputs, batch.context_BT, batch.cls_B, longest)}
+        return {"spans": self.model.predict_spans(batch.inputs, batch.context_BT, batch.cls_B)}
 
 
 def questions_of(batch: TrainBatch) -> QABatch:

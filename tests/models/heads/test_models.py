@@ -156,11 +156,12 @@ def test_predicted_answers_equal_a_search_over_all_pairs(case: tuple[str, str]) 
         cls_B, context_BT = cls_of(case[0], inputs["attention_mask"]), context_of(inputs)
         starts_BT = torch.rand(context_BT.shape, generator=torch.Generator().manual_seed(seed)) < 0.7
         longest, output = 1 + seed, qa(*whole)
+        qa.max_answer_tokens = longest
         if qa.heads == "span":
             starts_BT, cls_B = starts_BT | True, cls_B + torch.tensor([0, 1, 2, 0])
-            found = qa.predict_spans(inputs, context_BT, cls_B, longest)
+            found = qa.predict_spans(inputs, context_BT, cls_B)
         else:
-            found = qa.predict_answers(inputs, context_BT, starts_BT, cls_B, longest)
+            found = qa.predict_answers(inputs, context_BT, starts_BT, cls_B)
         for b in range(4):
             row = call(qa, {key: value[b : b + 1, : lengths[b]] for key, value in inputs.items()})
             score, i, j = brute(qa, row, starts_BT[b], longest)
