@@ -8,11 +8,13 @@ the additional answers, so each question has one reference, where the official d
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field
 from pathlib import Path
-from typing import Any, NotRequired
+from typing import Annotated, Any, TypeVar
 
-from pydantic import StrictInt
+from pydantic import AliasChoices, BeforeValidator, Field, StrictInt
+from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
 from data_modules.questions.answer_spans import answer_span, answer_type
@@ -24,40 +26,37 @@ from storage.json_files import check, load_json
 logger = logging.getLogger(__name__)
 
 
-class _Utterance(TypedDict):
+def _spoken(question: Any) -> Any:
+    return {"input_text": question} if isinstance(question, str) else question
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Said:
     input_text: str
-    turn_id: StrictInt
+    turn_id: StrictInt | None = None  # of the Hub's rows, their order
 
 
-class _Answer(_Utterance):
-    span_start: StrictInt
-    span_end: StrictInt
+@dataclass(frozen=True, kw_only=True)
+class _Answer(_Said):
+    start: Annotated[StrictInt, Field(validation_alias=AliasChoices("span_start", "answer_start"))]
+    end: Annotated[StrictInt, Field(validation_alias=AliasChoices("span_end", "answer_end"))]
 
 
-class _Story(TypedDict):
-    id: str | StrictInt
+@dataclass(frozen=True, kw_only=True)
+class _Story:
+    id: str | StrictInt = ""
     source: str
     story: str
-    questions: list[_Utterance]
-    answers: list[_Answer]
-    additional_answers: NotRequired[dict[str, list[_Utterance]]]
+    questions: list[Annotated[_Said, BeforeValidator(_spoken)]]
+    answers: Listed[_Answer]
+    additional_answers: dict[str, list[_Said]] = field(default_factory=dict)
+
+
+S = TypeVar("S", bound=_Said)
 
 
 class _Document(TypedDict):
     data: list[_Story]
-
-
-class _HubAnswer(TypedDict):
-    input_text: str
-    answer_start: StrictInt
-    answer_end: StrictInt
-
-
-class _HubStory(TypedDict):
-    source: str
-    story: str
-    questions: list[str]
-    answers: Listed[_HubAnswer]
 
 
 def read_file(path: str | Path) -> Iterator[QAExample]:
@@ -72,7 +71,7 @@ def read_file(path: str | Path) -> Iterator[QAExample]:
             without answer or the reverse.
     """
     for index, story in enumerate(load_json(path, _Document)["data"]):
-        yield from _examples(story, f"{path}: data[{index}] (story {story['id']})")
+        yield from _examples(story, story.id, f"{path}: data[{index}] (story {story.id})")
 
 
 def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
@@ -81,41 +80,26 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
     """
     logger.warning("%s: CoQA from the Hub has one reference a question; scores are lower than usual", source)
     for index, (where, row) in enumerate(rows):
-        hub = check(row, _HubStory, where)
-        questions = [_Utterance(input_text=text, turn_id=n) for n, text in enumerate(hub["questions"], 1)]
-        answers = [
-            _Answer(
-                input_text=one["input_text"],
-                turn_id=n,
-                span_start=one["answer_start"],
-                span_end=one["answer_end"],
-            )
-            for n, one in enumerate(hub["answers"], 1)
-        ]
-        story = _Story(
-            id=index, source=hub["source"], story=hub["story"], questions=questions, answers=answers
-        )
-        yield from _examples(story, where)
+        yield from _examples(check(row, _Story, where), index, where)
 
 
-def _examples(story: _Story, where: str) -> Iterator[QAExample]:
+def _by_turn(said: Sequence[S]) -> dict[int, S]:
+    return {n if one.turn_id is None else one.turn_id: one for n, one in enumerate(said, 1)}
+
+
+def _examples(told: _Story, name: str | int, where: str) -> Iterator[QAExample]:
     """The turns of one story."""
-    text = story["story"]
-    questions = {turn["turn_id"]: turn["input_text"] for turn in story["questions"]}
-    answers = {turn["turn_id"]: turn for turn in story["answers"]}
-    others = [
-        {turn["turn_id"]: turn["input_text"] for turn in turns}
-        for turns in story.get("additional_answers", {}).values()
-    ]
+    text, questions, answers = told.story, _by_turn(told.questions), _by_turn(told.answers)
+    others = [_by_turn(turns) for turns in told.additional_answers.values()]
     history: tuple[Turn, ...] = ()
     for number in sorted(questions.keys() | answers.keys()):
         place = f"{where}: turn {number}"
         if number not in questions or number not in answers:
             lacks = "answer" if number in questions else "question"
             raise DataError(f"{place} has no {lacks}; each needs both")
-        question, answer = questions[number], answers[number]["input_text"]
+        question, answer = questions[number].input_text, answers[number].input_text
         earlier, history = history, (*history, Turn(question, answer))
-        start, end = answers[number]["span_start"], answers[number]["span_end"]
+        start, end = answers[number].start, answers[number].end
         if (start, end) == (-1, -1):
             start = end = 0
         if not 0 <= start <= end <= len(text):
@@ -125,14 +109,14 @@ def _examples(story: _Story, where: str) -> Iterator[QAExample]:
         rationale = (Span(start, start + len(why), why),) if why else ()
         kind = answer_type(answer, question)
         yield QAExample(
-            f"{story['id']} {number}",
+            f"{name} {number}",
             text,
             question,
             answer_span(answer, kind, text, rationale),
             answer_type=kind,
             history=earlier,
             rationale=rationale,
-            references=(answer, *(other[number] for other in others if number in other)),
+            references=(answer, *(other[number].input_text for other in others if number in other)),
             dataset="coqa",
-            domain=story["source"],
+            domain=told.source,
         )
