@@ -24,12 +24,6 @@ from data_modules.schema import QAExample, Rejected, Span, Variant
 Piece = tuple[int, int]
 """A part of a story as character offsets, end-exclusive."""
 
-NO_RATIONALE = "no rationale"
-EMPTY_STORY = "empty story"
-FIRST_SENTENCE = "rationale begins in the first sentence"
-NOTHING_LEFT = "nothing left beside the rationale"
-OCCURS_AGAIN = "rationale occurs again in the kept text"
-APPENDED_REPEATS = "appended text repeats the rationale"
 
 TRUNCATED: frozenset[Variant] = frozenset({"ts_r", "ts_r_aug"})
 """Of the variants without a rationale, those that end where it began."""
@@ -42,9 +36,9 @@ def truncate(example: QAExample) -> QAExample | Rejected:
     """TS: the story up to the end of the sentence that holds the last character of the rationale; of unknown
     answers without a rationale its first sentence, the paper's rule."""
     if not example.rationale and example.answer_type != "unknown":
-        return Rejected(example.id, NO_RATIONALE)
+        return Rejected(example.id, "no rationale")
     if not example.context.strip():
-        return Rejected(example.id, EMPTY_STORY)
+        return Rejected(example.id, "empty story")
     last = max((trim(example.context, span.start, span.end)[1] for span in example.rationale), default=1)
     end = next(end for _, end in sentence_spans(example.context) if last <= end)
     context = example.context[:end]
@@ -72,7 +66,7 @@ def delete(
     it the answer, or the sentence that stands for it, if it is not there already."""
     context, rationale = example.context, example.rationale
     if not rationale:
-        return Rejected(example.id, NO_RATIONALE)
+        return Rejected(example.id, "no rationale")
     if variant in TRUNCATED:
         places = [trim(context, span.start, span.end) for span in rationale]
         sentences, first = sentence_spans(context), min(places)[0]
@@ -87,10 +81,12 @@ def delete(
         pieces, deleted = delete_rationale(context, rationale), [span.text for span in rationale]
     deleted = [text for text in deleted if any(character.isalnum() for character in text)]
     kept = "".join(context[start:end] for start, end in pieces)
+    if not kept.strip() and variant in TRUNCATED:
+        return Rejected(example.id, "rationale begins in the first sentence")
     if not kept.strip():
-        return Rejected(example.id, FIRST_SENTENCE if variant in TRUNCATED else NOTHING_LEFT)
+        return Rejected(example.id, "nothing left beside the rationale")
     if any(occurs(text, kept) for text in deleted):
-        return Rejected(example.id, OCCURS_AGAIN)
+        return Rejected(example.id, "rationale occurs again in the kept text")
     appended = example.gold[0].strip() if example.answer_type in ("span", "number", "option") else ""
     if occurs(appended, kept):
         appended = ""
@@ -101,7 +97,7 @@ def delete(
         appended = sentence
     text = f"{kept} {appended}" if appended else kept
     if appended and any(occurs(piece, text) for piece in deleted):
-        return Rejected(example.id, APPENDED_REPEATS)
+        return Rejected(example.id, "appended text repeats the rationale")
     return replace(
         example,
         context=text,

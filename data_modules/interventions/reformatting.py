@@ -16,10 +16,6 @@ from dataclasses import replace
 
 from data_modules.schema import QAExample, Rejected, Span, Variant
 
-NO_SPACE = "no space between two sentences, nor in the question"
-NO_QUOTES = "no quotation mark or apostrophe"
-NO_QUESTION_WORD = "begins with no question word of the list"
-
 _VERBS = "is|are|was|were|do|does|did|has|have|had|can|could|will|would|shall|should|may|might|must"
 _MOTION = "go|goes|going|gone|come|comes|coming|move|moves|moved|moving|travel|head|run"
 QUESTION_WORDS: tuple[tuple[str, str], ...] = (
@@ -63,7 +59,7 @@ def _spaced(example: QAExample) -> QAExample | Rejected:
     points = [match.end() for match in _BETWEEN_SENTENCES.finditer(example.context)]
     question = re.sub(r"(?<=\S) (?=\S)", "  ", example.question, count=1)
     if not points and question == example.question:
-        return Rejected(example.id, NO_SPACE)
+        return Rejected(example.id, "no space between two sentences, nor in the question")
     context = _BETWEEN_SENTENCES.sub("  ", example.context)
     return _edited(example, context, question, inserted=points)
 
@@ -71,7 +67,7 @@ def _spaced(example: QAExample) -> QAExample | Rejected:
 def _quoted(example: QAExample) -> QAExample | Rejected:
     both = example.context + example.question
     if both == straight_quotes(both) and not _STRAIGHT.search(both):
-        return Rejected(example.id, NO_QUOTES)
+        return Rejected(example.id, "no quotation mark or apostrophe")
     change = curly_quotes if _STRAIGHT.search(both) else straight_quotes
     return _edited(example, change(example.context), change(example.question))
 
@@ -95,7 +91,7 @@ def _reworded(example: QAExample) -> QAExample | Rejected:
                 rest = rest[:1].lower() + rest[1:]
             first = words if question[:1].isupper() else words[:1].lower() + words[1:]
             return _edited(example, example.context, first + rest)
-    return Rejected(example.id, NO_QUESTION_WORD)
+    return Rejected(example.id, "begins with no question word of the list")
 
 
 def _edited(example: QAExample, context: str, question: str, *, inserted: Sequence[int] = ()) -> QAExample:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from data_modules.interventions import reformatting as r
 from data_modules.interventions.variants import perturb
 from data_modules.schema import QAExample, Rejected, Span, Variant
 
@@ -45,7 +44,7 @@ def made(question: str, variant: Variant, story: str = STORY) -> QAExample:
 def test_question_words(question: str, expected: str) -> None:
     found = perturb(example(question), "reworded")
     if not expected:
-        assert found == Rejected("q", r.NO_QUESTION_WORD)
+        assert found == Rejected("q", "begins with no question word of the list")
         return
     assert isinstance(found, QAExample)
     assert found.question == expected
@@ -61,5 +60,5 @@ def test_spaces_and_quotation_marks() -> None:
     assert quoted.question == "Was it Ana’s?"
     assert made("Was it Ana’s?", "quoted", quoted.context).context == STORY  # and back
     assert spaced.kept == quoted.kept == ()
-    assert perturb(example("Why?", "One cat.", "cat"), "spaced") == Rejected("q", r.NO_SPACE)
-    assert perturb(example("Why is it?", "One cat.", "cat"), "quoted") == Rejected("q", r.NO_QUOTES)
+    for question, variant in (("Why?", "spaced"), ("Why is it?", "quoted")):
+        assert isinstance(perturb(example(question, "One cat.", "cat"), variant), Rejected)
