@@ -137,7 +137,7 @@ def test_the_hub_is_asked_for_name_and_split(monkeypatch: pytest.MonkeyPatch) ->
     assert asked == [("rajpurkar/squad", "validation[:100]"), ("rajpurkar/squad", "plain_text", "train")]
     for source, names in (
         ("rajpurkar/squad", "rajpurkar/squad:train"),
-        ("broken:train", "no network$"),
+        ("broken:train", "no network and a long story$"),
         ("", "hub:"),
     ):
         with pytest.raises(DataError, match=names):
