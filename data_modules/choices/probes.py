@@ -38,10 +38,10 @@ def wrong_question(
     """The prompt of another question, uniformly random; choices and label stay. DataError where all others
     have the same prompt."""
     prompt_N, _, _ = _numbered(examples)
-    donors = _draw(examples, "wrong_question", seed, targets, lambda i, few: prompt_N[few] != prompt_N[i])
+    drawn = _draw(examples, "wrong_question", seed, targets, lambda i, few: prompt_N[few] != prompt_N[i])
     return [
         replace(examples[i], prompt=examples[donor].prompt, probe="wrong_question", donors=(donor,))
-        for i, donor in zip(targets, donors, strict=True)
+        for i, donor in drawn
     ]
 
 
@@ -56,7 +56,7 @@ def no_right_answer(
         return (prompt_N[few] != prompt_N[i]) & ~np.isin(right_N[few], choices_of[i])
 
     changed = []
-    for i, donor in zip(targets, _draw(examples, "no_right_answer", seed, targets, fits), strict=True):
+    for i, donor in _draw(examples, "no_right_answer", seed, targets, fits):
         choices = list(examples[i].choices)
         choices[examples[i].label] = right_choice(examples[donor])
         example = replace(examples[i], choices=tuple(choices))
@@ -150,10 +150,10 @@ def _draw(
     seed: int,
     targets: Iterable[int],
     fits: Callable[[int, np.ndarray], np.ndarray],
-) -> Iterator[int]:
-    """For each target another question, uniformly among those that fit: out of a few at random, which nearly
-    always hold one, or out of all. To look at all for every question would take hours on the largest sets.
-    DataError where none fits."""
+) -> Iterator[tuple[int, int]]:
+    """(target, another question), uniformly among those that fit: out of a few at random, which nearly always
+    hold one, or out of all. To look at all for every question would take hours on the largest sets. DataError
+    where none fits."""
     rng, every = probe_rng(examples, probe, seed), np.arange(len(examples))
     for i in targets:
         few = rng.integers(len(examples), size=_TRIES)
@@ -163,4 +163,4 @@ def _draw(
             if not len(fitting):
                 raise DataError(f"question {examples[i].id}: no text for {probe} fits; give more questions")
             fitting = fitting[[rng.integers(len(fitting))]]
-        yield int(fitting[0])
+        yield i, int(fitting[0])
