@@ -78,9 +78,8 @@ def test_fewer_domains_and_wordings_lie_in_more(seed: int, number: int, more: in
 
     few, many = ({group.domain for group in sets(number=n)} for n in (number, number + more))
     assert few < many
-    ids = ({group.advice_id.rpartition("-")[2] for group in sets(number=1, wordings=n)} for n in (4, 400))
-    some, all_of_them = ({*names} - {""} for names in ids)
-    assert len(some) <= 4 < len(all_of_them)
+    ids = ({g.advice_id.rpartition("-")[2] for g in sets(number=1, wordings=n)} - {""} for n in (4, 400))
+    assert len(next(ids)) <= 4 < len(next(ids))
 
 
 def test_splits_share_no_domain() -> None:

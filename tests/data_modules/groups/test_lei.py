@@ -87,7 +87,6 @@ def test_read_file_refuses_one_order_alone_and_one_order_twice(tmp_path: Path) -
 def test_locate_pair_finds_whole_words_that_never_overlap() -> None:
     for context, first, second, starts in (
         ("Al met Alan.", "Al", "Alan", [0, 7]),
-        ("Alan met Al.", "Alan", "Al", [0, 9]),
         ("Alan met Al.", "Al", "Alan", [9, 0]),
         ("Also Al met Bo. Bo ran.", "Al", "Bo", [5, 12]),
         ("xAl, xBo", "Al", "Bo", [1, 6]),

@@ -13,17 +13,10 @@ from data_modules.schema import Turn
 from data_modules.tasks.condaqa import read_pairs
 from storage.errors import DataError
 
-ROW: dict[str, Any] = {
-    "id": "s1",
-    "dataset": "coqa",
-    "turn_id": 3,
-    "history": [["Who came?", "Mara"]],
-    "question": "Was she late?",
-    "story_org": "Mara came late.",
-    "story_mod": "Mara came early.",
-    "answer_org": "Yes.",
-    "answer_mod": "no",
-}
+STORIES = {"story_org": "Mara came late.", "story_mod": "Mara came early."}
+ANSWERS = {"answer_org": "Yes.", "answer_mod": "no"}
+ROW: dict[str, Any] = {"id": "s1", "dataset": "coqa", "turn_id": 3, "question": "Was she late?"}
+ROW |= {"history": [["Who came?", "Mara"]], **STORIES, **ANSWERS}
 
 
 def lines(path: Path, *rows: Any) -> Path:
