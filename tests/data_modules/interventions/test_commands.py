@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from data_modules.__main__ import main
+from tests.data_modules.fixtures.coqa_rows import told
 
 STORY = "Ida sat by the well. Her cat Moro wore a blue bell. They left at ten."
 QUESTIONS = (
@@ -24,13 +25,7 @@ QUESTIONS = (
 @pytest.fixture
 def coqa(tmp_path: Path) -> Path:
     """A file in CoQA's layout."""
-    questions, answers = [], []
-    for turn, (question, answer, why) in enumerate(QUESTIONS, 1):
-        start, end = (STORY.index(why), STORY.index(why) + len(why)) if why else (-1, -1)
-        questions.append({"input_text": question, "turn_id": turn})
-        answers.append({"input_text": answer, "turn_id": turn, "span_start": start, "span_end": end})
-    story = {"source": "mctest", "id": "s", "story": STORY, "questions": questions, "answers": answers}
-    (tmp_path / "coqa.json").write_text(json.dumps({"data": [story]}))
+    (tmp_path / "coqa.json").write_text(json.dumps({"data": [told(STORY, QUESTIONS)]}))
     return tmp_path / "coqa.json"
 
 

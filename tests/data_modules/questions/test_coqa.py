@@ -12,13 +12,14 @@ from data_modules.questions.coqa import read_rows
 from data_modules.schema import QAExample
 from data_modules.sources import read_questions
 from storage.errors import DataError
+from tests.data_modules.fixtures.coqa_rows import hub_row, told
 
 Read = Callable[..., list[QAExample]]
 STORY = "Ulla runs a mill.\n\nIts wheel broke. Her son fixed it with two planks."
 TURNS = [
     ("Who runs the mill?", "Ulla", "Ulla runs a mill."),
     ("Did it break?", "Yes.", "\nIts wheel broke. "),
-    ("Why?", "unknown", None),
+    ("Why?", "unknown", ""),
     ("Who repaired it?", "her only son", "Her son fixed it"),
     ("With how many planks?", "two", "two planks"),
     ("One or many sons?", "One", "Her son"),
@@ -26,21 +27,8 @@ TURNS = [
 ]
 
 
-def story(**changes: Any) -> dict[str, Any]:
-    questions, answers = [], []
-    for number, (question, answer, why) in enumerate(TURNS, start=1):
-        start = STORY.index(why) if why else -1
-        end = start + len(why) if why else -1
-        questions.append({"input_text": question, "turn_id": number})
-        answers.append(
-            {"span_start": start, "span_end": end, "span_text": "?", "input_text": answer, "turn_id": number}
-        )
-    one = {"source": "mctest", "id": "s", "story": STORY, "questions": questions, "answers": answers}
-    return one | changes
-
-
 def document(**changes: Any) -> dict[str, Any]:
-    return {"version": "1.0", "data": [story(**changes)]}
+    return {"version": "1.0", "data": [told(STORY, TURNS) | changes]}
 
 
 @pytest.fixture
@@ -71,31 +59,22 @@ def test_references_are_the_primary_answer_and_the_additional_ones_in_order(read
 
 def test_bad_turns_are_named(read: Read) -> None:
     with pytest.raises(DataError, match="turn 7 has no question"):
-        read(document(questions=story()["questions"][:-1]))
+        read(document(questions=told(STORY, TURNS)["questions"][:-1]))
     content = document()
     content["data"][0]["answers"][1] |= {"span_start": 9, "span_end": 5}
     with pytest.raises(DataError, match=r"f.json: data\[0\] \(story s\): turn 2: .* 9"):
         read(content)
     with pytest.raises(DataError, match="the id 's 1' occurs twice"):
-        read({"data": [story(), story()]})
-
-
-def hub_row(*, columns: bool) -> dict[str, Any]:
-    one = story()
-    answers = [
-        {"input_text": a["input_text"], "answer_start": a["span_start"], "answer_end": a["span_end"]}
-        for a in one["answers"]
-    ]
-    listed: Any = {key: [a[key] for a in answers] for key in answers[0]} if columns else answers
-    questions = [question["input_text"] for question in one["questions"]]
-    return {"source": "mctest", "story": STORY, "questions": questions, "answers": listed}
+        read({"data": [told(STORY, TURNS)] * 2})
 
 
 @pytest.mark.parametrize("columns", [True, False])
 def test_the_hubs_rows_are_the_same_examples(
     read: Read, columns: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    row = hub_row(columns=columns)
+    row = hub_row(told(STORY, TURNS))
+    if columns:
+        row["answers"] = {name: [one[name] for one in row["answers"]] for name in row["answers"][0]}
     examples = list(read_rows([("hub: row 0", row)], "hub"))
     assert [example.answers for example in examples] == [example.answers for example in read(document())]
     assert [example.id for example in examples] == [f"0 {n}" for n in range(1, 8)]
