@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from data_modules.batching.data_module import EvalSet, TrainSet
 from data_modules.batching.group_set import GroupSet
-from data_modules.batching.samplers import BatchIndex, group_batches, process_rank
+from data_modules.batching.samplers import Draw, group_batches, process_rank
 from data_modules.encoding.windows import Encoding
 from data_modules.groups.advice import by_class, randomly_advised, spread, unadvised, with_unadvised
 from data_modules.groups.lei import read_scored
@@ -129,7 +129,7 @@ class GroupsDataModule(QuestionsDataModule):
             return randomly_advised(groups, copies=self.random_advice_copies, seed=self.seed)
         return groups
 
-    def train_batches(self, train_set: TrainSet) -> Callable[[np.random.Generator], list[BatchIndex]]:
+    def train_batches(self, train_set: TrainSet) -> Draw:
         """Draws an epoch of groups with questions beside them, or of questions where there are no groups."""
         if train_set.groups is None:
             return super().train_batches(train_set)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
 from itertools import islice
 from typing import Any, Literal
 
 import datasets
-import numpy as np
 import pyarrow as pa
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from data_modules.batching.data_module import MAIN, EvalSet, TextDataModule, TrainSet
-from data_modules.batching.samplers import BatchIndex, process_rank, question_batches
+from data_modules.batching.samplers import Draw, process_rank, question_batches
 from data_modules.batching.sets import PairSet, QASet
 from data_modules.encoding.questions import encode_questions
 from data_modules.encoding.tables import Tables
@@ -151,7 +150,7 @@ class QuestionsDataModule(TextDataModule):
             tables[variant] = table
         return tables
 
-    def train_batches(self, train_set: TrainSet) -> Callable[[np.random.Generator], list[BatchIndex]]:
+    def train_batches(self, train_set: TrainSet) -> Draw:
         """Draws an epoch of question windows, each once."""
         if train_set.qa is None:
             raise DataError("data: name questions (train_qa) or groups (train_groups) to train on")

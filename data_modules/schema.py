@@ -25,9 +25,6 @@ LEAD_IN = "Note that, "
 NO_CLUSTER = "None"
 """What UnQover writes for the cluster of a row that has none."""
 
-TruthValue = bool | Literal["true", "false", "True", "False"]
-"""`is_impossible`: LEI's files hold the string "false" where SQuAD v2 has a boolean."""
-
 AnswerType = Literal["yes", "no", "unknown", "span", "number", "option"]
 """What kind of answer a question has. A number (none, one ... ten) and an option (a word before or after "or"
 in the question) are spans too; only XLNet's heads tell them apart (faithfulness spec 1.4, 2.3)."""

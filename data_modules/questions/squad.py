@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NotRequired
+from typing import Any, Literal, NotRequired
 
 from pydantic import StrictInt
 from typing_extensions import TypedDict
 
 from data_modules.questions.columns import Listed
-from data_modules.schema import QAExample, Span, TruthValue
+from data_modules.schema import QAExample, Span
 from storage.errors import DataError
 from storage.json_files import check, load_json
 
@@ -28,7 +28,7 @@ class _Qa(TypedDict):
     id: str | StrictInt
     question: str
     answers: NotRequired[list[_Answer]]
-    is_impossible: NotRequired[TruthValue]
+    is_impossible: NotRequired[bool | Literal["true", "false", "True", "False"]]  # LEI's files hold a text
 
 
 class _Paragraph(TypedDict):
