@@ -71,9 +71,7 @@ def adapted_layers(model: nn.Module) -> dict[str, Any]:
 
 
 def merge_adapter(model: M) -> M:
-    """The same model, its adapter, if any, added to the weights and taken away; all can be trained again."""
-    if not model.adapter:
-        return model
+    """The same model, its adapter added to the weights and taken away; all can be trained again."""
     for name, layer in adapted_layers(model).items():
         layer.merge()
         parent, _, own = name.rpartition(".")

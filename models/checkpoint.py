@@ -15,7 +15,6 @@ from typing import Any, TypeVar, cast
 
 import torch
 
-from models.adapters import add_adapter, base_digest, merge_adapter, own_weights
 from models.backbones import ARCHITECTURES, RANDOM, ArchitectureName, Backbone, EncoderModel
 from models.pretrained import (
     build,
@@ -155,7 +154,7 @@ def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
             f"{path}: the checkpoint {found.purpose} ({found.heads!r} heads); give one that {kind.purpose}"
         )
     if info.heads:
-        model = merge_adapter(_whole(info, found, info.head_options, backbone))
+        model = _merged(_whole(info, found, info.head_options, backbone))
     elif of_encoder:
         info = replace(info, encoding={})  # of other heads
         random = {"generator": torch.Generator().manual_seed(0)}
@@ -192,9 +191,11 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
         model = kind(load_pretrained(backbone), backbone.architecture, **options)
     wanted = backbone.adapter
     if model.adapter.get("rank") != wanted.get("rank"):
-        merge_adapter(model)
+        _merged(model)
     if wanted:
         if not model.adapter:
+            from models.adapters import add_adapter, base_digest
+
             add_adapter(model, wanted | {"digest": base_digest(wanted["base"])})
         for weight in model.encoder.parameters() if backbone.frozen_weights == "bfloat16" else ():
             if not weight.requires_grad:
@@ -219,9 +220,9 @@ def _go_on(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbon
             f"start; give one with {known} heads"
         )
     if kind.heads == "choice":
-        whole = merge_adapter(_whole(info, heads_class(info.heads), info.head_options, backbone))
+        whole = _merged(_whole(info, heads_class(info.heads), info.head_options, backbone))
         return kind(whole.encoder, info.architecture, **options)
-    span = merge_adapter(_whole(info, heads_class("span"), {}, backbone))
+    span = _merged(_whole(info, heads_class("span"), {}, backbone))
     log.info("%s: encoder and span head taken over, not the rest of its %r heads", info.path, info.heads)
     return kind(span.to_pretrained(), info.architecture, **options)
 
@@ -237,8 +238,19 @@ def _is_file(path: str) -> bool:
     return Path(path).suffix == ".ckpt" or Path(path).is_file()
 
 
+def _merged(model: M) -> M:
+    """The same model without an adapter."""
+    if not model.adapter:
+        return model
+    from models.adapters import merge_adapter
+
+    return merge_adapter(model)
+
+
 def _whole(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbone: Backbone) -> M:
     """The model of a checkpoint of ours; its adapter, if it has one, stays apart."""
+    if info.adapter:
+        from models.adapters import add_adapter, base_digest, own_weights
     base = info.adapter.get("base")
     try:
         if base:
@@ -253,15 +265,17 @@ def _whole(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbon
     except (ValueError, OSError) as error:  # OSError: of a Hub that cannot be reached
         standing = f"its adapter stands on {base!r}: " if base else ""
         raise DataError(f"{info.path}: {standing}{error}") from error
+    needed = model.state_dict()
     if info.adapter:
         add_adapter(model, info.adapter)
+        needed = own_weights(model, model.state_dict())
     prefix = "model."
     weights = {
         key.removeprefix(prefix): value
         for key, value in _read(info.path)["state_dict"].items()
         if key.startswith(prefix)
     }
-    if missing := sorted(own_weights(model, model.state_dict()).keys() - weights.keys()):
+    if missing := sorted(needed.keys() - weights.keys()):
         raise DataError(f"{info.path}: {len(missing)} weights are missing (first: {missing[0]})")
     try:
         model.load_state_dict(weights, strict=False)  # those of other heads stay behind

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from functools import partialmethod
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytorch_lightning as pl
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 from torch.utils.data import DataLoader, Dataset
 
-from data_modules.batching.choice_set import ChoiceSet
 from data_modules.batching.group_set import GroupSet
 from data_modules.batching.samplers import (
     BatchIndex,
@@ -29,6 +28,9 @@ from data_modules.encoding.tokenizers import load_tokenizer
 from data_modules.sources import split_labels
 from storage.errors import DataError
 from storage.files import file_digest
+
+if TYPE_CHECKING:
+    from data_modules.batching.choice_set import ChoiceSet
 
 MAIN = "main"
 """The name of a set whose metric keys carry no set name."""

@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from data_modules.batching.sets import PAD_TO, GroupBatch, Inputs, pad_rows, sorted_batches
-from data_modules.encoding.prompts import encode_prompts, group_prompts
 from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, token_span
 from data_modules.schema import ADVICE_CLASSES, Group, Span, query_text
 from storage.errors import DataError
@@ -102,6 +101,8 @@ def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -
             (the tokenizer glues it to its neighbour): named, never scored as something else.
     """
     if encoding.is_decoder:
+        from data_modules.encoding.prompts import encode_prompts, group_prompts
+
         return list(encode_prompts(group_prompts(groups, encoding), tokenizer, encoding))
     variants = [(variant, group.key) for group in groups for variant in group.variants]
     texts = ((v.context, query_text(v.question, v.advice), key) for v, key in variants)

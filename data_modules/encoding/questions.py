@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from data_modules.encoding.prompts import encode_prompts, question_prompts
 from data_modules.encoding.tables import BYTES, INTS, MASK, TEXTS
 from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, full_query, token_span
 from data_modules.questions.answer_spans import answer_classes
@@ -38,6 +37,8 @@ def encode_examples(
 ) -> Iterator[EncodedRow]:
     """The windows of questions, in order; with `answers`, a decoder's rows end in what it shall write."""
     if encoding.is_decoder:
+        from data_modules.encoding.prompts import encode_prompts, question_prompts
+
         prompts = question_prompts(examples, encoding, answers=answers)
         return encode_prompts(prompts, tokenizer, encoding, end=answers)
     texts = ((ex.context, full_query(ex, encoding, tokenizer), ex.id) for ex in examples)

@@ -12,9 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from data_modules.interventions.augmentation import given_sentence, template_sentence
 from data_modules.interventions.deletion import delete, sentence_spans, trim, truncate
-from data_modules.interventions.reformatting import reformat
 from data_modules.schema import REFORMATTED, QAExample, Rejected, Span, Variant
 from storage.errors import DataError
 
@@ -43,13 +41,19 @@ def perturb(
         return replace(example, kept=((0, len(example.context)),)) if example.variant == "os" else example
     if example.variant != "os":
         raise DataError(f"question {example.id!r}: is a variant already ({example.variant}); name originals")
-    sentence_of = template_sentence if sentences is None else partial(given_sentence, sentences=sentences)
     if variant in REFORMATTED:
+        from data_modules.interventions.reformatting import reformat
+
         made = reformat(example, variant)
     elif variant == "ts":
         made = truncate(example)
+    elif variant.endswith("_aug"):
+        from data_modules.interventions.augmentation import given_sentence, template_sentence
+
+        given = None if sentences is None else partial(given_sentence, sentences=sentences)
+        made = delete(example, variant, given or template_sentence)
     else:
-        made = delete(example, variant, sentence_of if variant.endswith("_aug") else None)
+        made = delete(example, variant, None)
     return made if isinstance(made, Rejected) else replace(made, variant=variant, references=example.gold)
 
 

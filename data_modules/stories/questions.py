@@ -23,7 +23,6 @@ from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
-from data_modules.interventions.augmentation import FRAMES
 from data_modules.schema import LEAD_IN, AnswerType, ChoiceQuestion, QAExample, Span, Turn
 from data_modules.stories import words
 from storage.errors import DataError
@@ -105,6 +104,8 @@ def choice_examples(split: str, seed: int = 0) -> Iterator[ChoiceQuestion]:
 def vocabulary() -> list[str]:
     """Every word and punctuation mark of the embedded data, lower case, without duplicates: those of the
     stories and groups, sorted, and then what conversations and generated sentences add, sorted too."""
+    from data_modules.interventions.augmentation import FRAMES
+
     texts = [LEAD_IN, *words.CONTEXTS, *words.FILLERS, *words.SUBJECTS, *words.UNSEEN_SUBJECTS]
     texts += [*words.NAMES, *words.MEETING_PLACES, *words.PLACES, *words.OBJECTS, *words.COLOURS]
     for name, category in words.CATEGORIES.items():

@@ -25,8 +25,6 @@ from data_modules.batching.sets import PairSet, QASet
 from data_modules.schema import ADVICE_CLASSES, ANSWER_TYPES
 from metrics.answers import AnswerScores, reference_note, scoring_of
 from metrics.bias.group_bias import GroupBias
-from metrics.choices import ChoiceScores
-from metrics.shift import EmbeddingShift
 
 QA_NAMES = ("em", "f1", "unknown", "n")
 BIAS_NAMES = ("mu", "eta", "theta", "mean_abs_c", "mu_normalised", "mass", "delta", "eps", "n")
@@ -40,14 +38,20 @@ class SetMetric:
 
     def __init__(self, stage: str, evaluated: EvalSet, module: Any) -> None:
         self.stage, self.name, self.data, self.module = stage, evaluated.name, evaluated.data, module
-        metric: Any = ChoiceScores()
+        metric: Any
         if isinstance(self.data, QASet):
             metric = AnswerScores(ANSWER_TYPES)
         elif isinstance(self.data, GroupSet):
             ids = self.data.ids
             metric = GroupBias(len(ADVICE_CLASSES), len(ids.subjects), len(ids.attributes))
         elif isinstance(self.data, PairSet):
+            from metrics.shift import EmbeddingShift
+
             metric = EmbeddingShift(1)
+        else:
+            from metrics.choices import ChoiceScores
+
+            metric = ChoiceScores()
         self.metric = metric.to(next(module.parameters()).device)
 
     def update(self, batch: Any, outputs: Any) -> None:

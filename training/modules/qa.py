@@ -7,7 +7,7 @@ P common tokens of pairs, L layers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import torch
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat
@@ -21,9 +21,6 @@ from models.backbones import Backbone
 from models.checkpoint import heads_class, start
 from models.heads.span import QAModel, QAOutput, SpanModel
 from training.modules.fine_tuning import FineTuning
-
-if TYPE_CHECKING:
-    from models.heads.causal import CausalModel
 
 
 class QAModule(FineTuning):
@@ -59,8 +56,9 @@ class QAModule(FineTuning):
         return model
 
     @property
-    def decoder(self) -> CausalModel | None:
-        return cast("CausalModel", self.model) if self.model.heads == "causal" else None
+    def decoder(self) -> Any:
+        """The model, where it is a causal one; else None."""
+        return self.model if self.model.heads == "causal" else None
 
     def check_data(self, stage: str) -> None:
         """ValueError for multiple-choice questions, and for training questions that a span cannot answer."""
