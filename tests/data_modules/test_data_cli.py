@@ -1,4 +1,4 @@
-"""`interventune data` beside what goldens pin (lei_sets, perturbed, written)."""
+"""`interventune data`: mistakes, and commands that no golden runs."""
 
 from __future__ import annotations
 
