@@ -69,11 +69,16 @@ def test_mistakes_write_and_replace_nothing(
     document = json.loads(coqa.read_text())
     for part in ("questions", "answers"):
         document["data"][0][part] = document["data"][0][part][:1]
-    one = tmp_path / "one.json"
+    one, checkpoint = tmp_path / "one.json", tmp_path / "best.ckpt"
     one.write_text(json.dumps(document))
     assert run(one, "ts_r", tmp_path / "out") == 2
     assert "no question is left in variant ts_r: kept 0 of 1" in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"coqa.json", "one.json"}
+    checkpoint.write_bytes(b"PK weights")
+    assert run(coqa, "ts", checkpoint, "--overwrite") == 2
+    assert checkpoint.read_bytes() == b"PK weights"
+    assert run(coqa, "os", tmp_path / "os.jsonl") == 0
+    assert run(tmp_path / "os.jsonl", "ts", tmp_path / "os.jsonl", "--overwrite") == 2
 
 
 def test_statistics_count_stories_questions_and_types_of_answers(
