@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -149,6 +149,9 @@ class Backbone:
         }
 
 
+H = TypeVar("H", bound=nn.Module)
+
+
 class EncoderModel(nn.Module):
     """The encoder of transformers' model, which may have a head; subclasses put their own on it.
     `architecture` is its row of the table."""
@@ -190,10 +193,15 @@ class EncoderModel(nn.Module):
     def config(self) -> PreTrainedConfig:
         return self.encoder.config
 
-    @property
-    def initializer_range(self) -> float:
-        """Standard deviation of fresh weights, by the encoder's configuration."""
-        return float(getattr(self.config, "initializer_range", 0.02))
+    def fresh(self, head: H, generator: torch.Generator | None = None) -> H:
+        """The same head, its linear weights drawn anew as the configuration says; biases are 0."""
+        for layer in head.modules():
+            if isinstance(layer, nn.Linear):
+                std = getattr(self.config, "initializer_range", 0.02)
+                nn.init.normal_(layer.weight, std=std, generator=generator)
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
+        return head
 
     def encode(self, inputs: Inputs) -> Tensor:
         """Last hidden states (B, T, D) of the encoder; one without segments does not get their ids."""

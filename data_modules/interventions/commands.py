@@ -53,9 +53,7 @@ def perturb_file(
     refuse_existing(output, summary_file, overwrite=overwrite)
     own = Path(input).exists() and output.exists() and output.samefile(input)
     if own or (output.exists() and not summary_file.exists()):
-        raise DataError(
-            f"--output {output}: is the input, or not written by `data perturb`; name another file"
-        )
+        raise DataError(f"--output {output}: is the input, or not written by perturb; name another file")
     if sentences and not variant.endswith("_aug"):
         raise DataError(f"--sentences: {variant} appends none; use it with ts_r_aug, os_r_aug")
     given = load_json(sentences, dict[str, str]) if sentences else None

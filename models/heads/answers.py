@@ -94,8 +94,7 @@ class RationaleModel(AnswerModel):
         super().__init__(pretrained, architecture)
         self.tagged: Tagged = tagged
         self.span_head = SpanHead.of(pretrained, architecture)
-        hidden_size, std = self.config.hidden_size, self.initializer_range
-        self.answer_heads = RationaleHeads(hidden_size, initializer_range=std)
+        self.answer_heads = self.fresh(RationaleHeads(self.config.hidden_size))
 
     @property
     def head_options(self) -> dict[str, Any]:
@@ -136,20 +135,15 @@ def states_at(hidden_BTD: Tensor, at_BK: Tensor) -> Tensor:
 
 class RationaleHeads(nn.Module):
     """Tags the rationale and decides between yes, no and unknown by attention over the tagged states, without
-    biases: the semantic faithfulness paper's model for BERT and RoBERTa (faithfulness spec 2.1).
+    biases: the semantic faithfulness paper's model for BERT and RoBERTa (faithfulness spec 2.1)."""
 
-    Args:
-        initializer_range: Standard deviation of fresh weights.
-    """
-
-    def __init__(self, hidden_size: int, *, initializer_range: float = 0.02) -> None:
+    def __init__(self, hidden_size: int) -> None:
         super().__init__()
         D = hidden_size
         self.rationale = nn.Sequential(nn.Linear(D, D, bias=False), nn.ReLU(), nn.Linear(D, 1, bias=False))
         self.attention = nn.Sequential(nn.Linear(D, D, bias=False), nn.ReLU(), nn.Linear(D, 1, bias=False))
         self.unknown = nn.Linear(2 * D, 1, bias=False)
         self.yes_no = nn.Linear(2 * D, 2, bias=False)
-        normal_(self, initializer_range)
 
     def forward(self, hidden_BTD: Tensor, tagged_BT: Tensor, cls_B: Tensor) -> tuple[Tensor, Tensor]:
         """type_BC, logits of yes, no, unknown, and rationale_BT, logits of being part of the rationale with
@@ -168,13 +162,3 @@ class RationaleHeads(nn.Module):
         cls_BD = states_at(hidden_BTD, cls_B.unsqueeze(-1)).squeeze(1)
         both = torch.cat((pooled_BD, cls_BD.to(pooled_BD.dtype)), dim=-1)
         return torch.cat((self.yes_no(both), self.unknown(both)), dim=-1).float(), rationale_BT
-
-
-@torch.no_grad()
-def normal_(module: nn.Module, std: float) -> None:
-    """Draw every linear layer's weights from N(0, std^2), in place; biases become 0."""
-    for layer in module.modules():
-        if isinstance(layer, nn.Linear):
-            nn.init.normal_(layer.weight, std=std)
-            if layer.bias is not None:
-                nn.init.zeros_(layer.bias)

@@ -46,9 +46,7 @@ class ChoiceModel(EncoderModel):
     ) -> None:
         super().__init__(pretrained, architecture)
         self.pooling: Pooling = pooling
-        self.choice_head = nn.Linear(self.config.hidden_size, 1)
-        nn.init.normal_(self.choice_head.weight, std=self.initializer_range, generator=generator)
-        nn.init.zeros_(self.choice_head.bias)
+        self.choice_head = self.fresh(nn.Linear(self.config.hidden_size, 1), generator)
 
     @property
     def head_options(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from models.backbones import ARCHITECTURES, Inputs
-from models.heads.answers import LOW, TYPES, AnswerModel, AnswerPrediction, normal_, states_at
+from models.heads.answers import LOW, TYPES, AnswerModel, AnswerPrediction, states_at
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -28,14 +28,9 @@ OPTIONS = 3
 
 
 class XLNetAnswerHeads(nn.Module):
-    """Start, end given the start, and what kind the answer is.
+    """Start, end given the start, and what kind the answer is."""
 
-    Args:
-        initializer_range: Standard deviation of fresh weights; biases start at 0.
-        dropout: Of the answer vector.
-    """
-
-    def __init__(self, hidden_size: int, *, initializer_range: float = 0.02, dropout: float = 0.1) -> None:
+    def __init__(self, hidden_size: int) -> None:
         super().__init__()
         D = hidden_size
         self.start = nn.Linear(D, 1)
@@ -43,11 +38,10 @@ class XLNetAnswerHeads(nn.Module):
         self.end_norm = nn.LayerNorm(D)
         self.end = nn.Linear(D, 1)
         self.answer_state = nn.Linear(2 * D, D)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(0.1)
         self.types = nn.Linear(D, TYPES)
         self.number = nn.Linear(D, NUMBERS)
         self.option = nn.Linear(D, OPTIONS)
-        normal_(self, initializer_range)
 
     def start_logits(self, hidden_BTD: Tensor, allowed_BT: Tensor) -> Tensor:
         """Logits (B, T) of the first answer token, float32, lowest finite number where not allowed."""
@@ -96,9 +90,7 @@ class XLNetModel(AnswerModel):
 
     def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
         super().__init__(pretrained, architecture)
-        self.answer_heads = XLNetAnswerHeads(
-            self.config.hidden_size, initializer_range=self.initializer_range
-        )
+        self.answer_heads = self.fresh(XLNetAnswerHeads(self.config.hidden_size))
         first = getattr(pretrained, ARCHITECTURES[architecture].span_head[0])
         if isinstance(first, nn.Linear):
             with torch.no_grad():

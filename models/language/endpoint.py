@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from models.language.text_models import Settings, TextFailure, TextModel
+from models.language.text_models import TextFailure, TextModel
 
 Answer = TypeVar("Answer")
 
@@ -50,7 +50,7 @@ class EndpointTextModel(TextModel):
         self.model, self.url = model_and_url(model)
         self.name = f"openai:{self.model}@{self.url}"
         self.parallel = parallel
-        self.settings: Settings = {"max_new_tokens": max_new_tokens, "temperature": 0}
+        self.identity = {"name": self.name, "max_new_tokens": max_new_tokens, "temperature": 0}
         host = urlsplit(self.url).hostname or ""
         is_openai = host == "openai.com" or host.endswith(".openai.com")
         # OpenAI has renamed the bound; the other endpoints know the old name.

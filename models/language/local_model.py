@@ -21,8 +21,9 @@ from models.cpu_kernels import use_linear_kernels
 from models.language.likelihood import float32_logits, log_likelihoods, padded, reads_side_by_side
 from models.language.next_token import first_tokens, log_probabilities
 from models.language.self_debiasing import DECAY, continued
-from models.language.text_models import PairError, Settings, TextFailure, TextModel
+from models.language.text_models import PairError, TextFailure, TextModel
 from models.pretrained import fingerprint, refuse_nonfinite
+from storage.errors import as_data_error
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +76,8 @@ class LocalTextModel(TextModel):
         self.is_seq2seq = bool(self.config.is_encoder_decoder)
         self.chat = chat_template and bool(self.tokenizer.chat_template)
         self.limit: int | None = getattr(self.config.get_text_config(), "max_position_embeddings", None)
-        self.settings: Settings = {
+        self.identity = {
+            "name": self.name,
             "max_new_tokens": max_new_tokens,
             "temperature": 0,
             "chat_template": self.chat,
@@ -102,7 +104,7 @@ class LocalTextModel(TextModel):
         chosen.pad_token_id = self.pad
         template = (self.tokenizer.chat_template, TEMPLATE_OPTIONS) if self.chat else None
         asked = f"{self._backend.to_str()}{template}{chosen.to_json_string()}"
-        self.settings["asked"] = hashlib.sha256(asked.encode()).hexdigest()[:16]
+        self.identity["asked"] = hashlib.sha256(asked.encode()).hexdigest()[:16]
 
     def _require_finite(self, _: Any, __: Any, output: Any) -> None:
         """Raise ValueError where a row's last logits overflow: a model would write on, one token for ever."""
@@ -321,14 +323,11 @@ def load_text_model(
     """
     if dtype == "auto" and pick_device(device).type == "cpu":
         dtype = "float32"
-    try:
+    with as_data_error(f"model {path!r} cannot be loaded"):
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
         kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
         model = kind.from_pretrained(path, dtype=dtype, use_safetensors=True, trust_remote_code=False)
-    except Exception as error:  # OSError, ValueError, KeyError, the bare Exception of tokenizers
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(f"model {path!r} cannot be loaded: {reason}") from error
     refuse_nonfinite(model.state_dict(), f"hf:{path}")
     if not tokenizer.is_fast or not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):
         # Without a vocabulary transformers makes one up in which every word is unknown.

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-Settings = dict[str, str | int | float | bool]
-
 
 @dataclass(frozen=True, slots=True)
 class TextFailure:
@@ -39,16 +37,12 @@ class TextModel(ABC):
 
     name: str
     """`openai:MODEL@BASE_URL` (never a key) or `hf:PATH`."""
-    settings: Settings
-    """All that changes outputs besides the name and the prompt: neither batch size nor device."""
+    identity: dict[str, Any]
+    """The name, and all else that changes answers besides the prompt (neither batch size nor device): the key
+    under which they are remembered."""
     is_seq2seq: bool
     chat: bool
     """Whether prompts become a user's turn. A model of neither kind continues its prompts."""
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """Name and settings: the key under which answers are remembered."""
-        return {"name": self.name, **self.settings}
 
     @abstractmethod
     def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:

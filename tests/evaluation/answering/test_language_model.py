@@ -29,7 +29,7 @@ from tests.evaluation.answering.test_prompts import EXAMPLE
 class Scripted(TextModel):
     """Says the same lines to anything."""
 
-    name, settings, is_seq2seq, chat = "scripted", {}, False, False  # type: ignore[var-annotated]
+    name, identity, is_seq2seq, chat = "scripted", {}, False, False  # type: ignore[var-annotated]
 
     def __init__(self, *lines: str | TextFailure) -> None:
         self.lines = lines

@@ -90,10 +90,8 @@ CLS = torch.tensor([0, 0, 6])
 
 @torch.no_grad()
 def test_rationale_heads_equal_the_equations() -> None:
-    for name, parameter in RationaleHeads(200, initializer_range=0.05).named_parameters():
-        assert parameter.std().item() == pytest.approx(0.05, rel=0.2)
-        assert name.endswith("weight")
     heads, h = RationaleHeads(D), hidden()
+    assert all(name.endswith("weight") for name, _ in heads.named_parameters())
     loud(heads)
     type_BC, rationale_BT = heads(h, MASK != 0, CLS)
     V, u = heads.rationale[0].weight, heads.rationale[2].weight[0]

@@ -24,7 +24,7 @@ class FakeModel(TextModel):
     """Says what h2 is, of the texts of one task, but prefers the first label word whatever it reads."""
 
     name = "openai:fake@http://x/v1"
-    settings: dict[str, Any] = {"max_new_tokens": 1}  # noqa: RUF012
+    identity: dict[str, Any] = {"max_new_tokens": 1}  # noqa: RUF012
 
     def label_of(self, prompt: str) -> int | None:
         return H2.get(prompt.rpartition("\n\n")[0].rpartition("\n\n")[2])
