@@ -82,15 +82,9 @@ class CheckpointInfo:
 
     def require(self, *, architecture: str = "", heads: str = "") -> CheckpointInfo:
         """The same; DataError where the checkpoint has another architecture or other heads."""
-        if architecture and self.architecture != architecture:
-            raise DataError(
-                f"{self.path}: the checkpoint is of architecture {self.architecture!r}, "
-                f"the configuration asks for {architecture!r}"
-            )
-        if heads and self.heads != heads:
-            raise DataError(
-                f"{self.path}: the checkpoint has {self.heads!r} heads, the configuration asks for {heads!r}"
-            )
+        for what, wanted in (("architecture", architecture), ("heads", heads)):
+            if wanted and (found := getattr(self, what)) != wanted:
+                raise DataError(f"{self.path}: {what} {found!r}, but the configuration asks for {wanted!r}")
         return self
 
 
@@ -179,11 +173,8 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
             this model cannot start.
     """
     if backbone.causal != (kind.heads == "causal"):
-        what = "a decoder" if backbone.causal else "an encoder"
-        raise DataError(
-            f"backbone.architecture: {backbone.architecture} is {what}, on which {kind.heads!r} heads do not "
-            "go"
-        )
+        what = f"{backbone.architecture} is {'a decoder' if backbone.causal else 'an encoder'}"
+        raise DataError(f"backbone.architecture: {what}, on which {kind.heads!r} heads do not go")
     path = backbone.checkpoint
     if _is_file(path):
         model = _go_on(inspect(path).require(architecture=backbone.architecture), kind, options, backbone)

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-LONGEST_REASON = 500
-
 
 class DataError(ValueError):
     """Bad input, told in one line: which file or record, which field, and what to do about it."""
@@ -19,4 +17,4 @@ def as_data_error(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise DataError(f"{what}: {reason[:LONGEST_REASON]}") from error
+        raise DataError(f"{what}: {reason[:500]}") from error

@@ -9,7 +9,6 @@ not list is a DataError that names the file, the line and the field.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,8 +19,6 @@ from storage.files import open_file, read_bytes, read_text
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -108,7 +105,7 @@ _ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
 def _adapter(kind: Any) -> TypeAdapter[Any]:
     from pydantic import TypeAdapter  # 0.15 s, which --help does not have
 
-    return _ADAPTERS[kind] if kind in _ADAPTERS else _ADAPTERS.setdefault(kind, TypeAdapter(kind))
+    return _ADAPTERS.get(kind) or _ADAPTERS.setdefault(kind, TypeAdapter(kind))
 
 
 def _refused(error: Any, where: str) -> DataError:
