@@ -29,20 +29,6 @@ def test_a_worked_example_of_prior_bias() -> None:
     assert of.choice_variance(post).mean() == pytest.approx(0.0194845, abs=1e-7)
 
 
-def test_a_worked_example_of_no_right_answer_hits_and_maxprob() -> None:
-    pre = np.array([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]])
-    post = np.array([[0.2, 0.5, 0.3], [0.4, 0.35, 0.25]])
-    differences = [of.others_less_own(part, np.array([0, 2])).mean() for part in (post, pre)]
-    assert differences == pytest.approx([0.1625, -0.625])
-    conf = np.array([[0.1, 0.4, 0.2, 0.25, 0.05], [0.5, 0.1, 0.2, 0.15, 0.05], [0.3, 0.3, 0.2, 0.1, 0.1]])
-    rank = of.ranks(conf, np.array([2, 0, 1]))
-    assert rank.tolist() == [2, 0, 1]
-    original, changed = np.array([0.99, 0.9, 0.8, 0.6]), np.array([0.95, 0.7, 0.55, 0.5])
-    tau, *right = of.maxprob(original, changed, np.array([0, 1]), np.array([2, 3]))
-    assert tau == pytest.approx(0.885)
-    assert [found.tolist() for found in right] == [[False, False], [True, True]]
-
-
 def test_numbers_of_the_oracle_file(oracle: Path) -> None:
     toy = json.loads((oracle / "probes_toy.json").read_text())
     pre, post = toy["pre"], toy["post_noquestion"]

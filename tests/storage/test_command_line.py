@@ -54,19 +54,6 @@ def parsed(*argv: str) -> dict[str, Any]:
     return found
 
 
-def test_defaults_are_those_of_the_signature() -> None:
-    assert parsed("a", "--checkpoint", "b") == {
-        "sources": ["a"],
-        "checkpoint": ["b"],
-        "words": ("0", "1"),
-        "limit": None,
-        "all_rows": False,
-        "shuffle": True,
-        "threshold": 0.5,
-        "options": Options(prompt="short"),
-    }
-
-
 def test_values_have_the_types_of_the_signature() -> None:
     found = parsed(
         *("a", "b", "--checkpoint", "n=c", "d", "--words", "no", "yes", "--limit", "3", "--all-rows"),
