@@ -1,56 +1,38 @@
-"""fit -> checkpoint -> validate -> evaluate -> resume, through the command line, for each paper's model."""
+"""From fit over resume to evaluation and export, through the command line: each objective, each head."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
+import yaml
 
+from data_modules.stories.questions import vocabulary
+from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.__main__ import main as evaluate
-from tests.evaluation.cells import Cells
-from tests.training.conftest import Commands, curves, lei, metrics_of
-from training.callbacks.eval_sets import BIAS_NAMES
+from models.__main__ import main as models
+from models.backbones import Backbone
+from models.checkpoint import inspect, start
+from models.heads.causal import CausalModel
+from tests.evaluation.conftest import undrawn
+from tests.training.conftest import SMALL, Commands, curves, lei, metrics_of
 from training.cli import main as train
 
 
-@pytest.mark.parametrize("architecture", ["roberta", "xlnet"])
-def test_a_run_from_fit_to_resume(architecture: str, commands: Commands, tmp_path: Path) -> None:
-    cache = f"--model.reference_cache={tmp_path / 'cache'}"
-    fit = commands.of("fit", "lei_few_shot", architecture, cache, "--trainer.max_epochs=1")
-    train(fit)
-    home = commands.root / "lei_few_shot" / "version_0"
-    environment = json.loads((home / "environment.json").read_text())
-    assert environment["data"].keys() == {str(path) for path in vars(commands.data).values()}
-    after_fit = metrics_of(home)
-    assert after_fit["val/qa/n"] == 13
-    assert sum(after_fit[f"val/bias/{c}/n"] for c in ("ethical", "adversarial", "irrelevant")) == 9
-    last = home / "checkpoints" / "last.ckpt"
+@pytest.fixture(autouse=True, scope="module")
+def _undrawn() -> Iterator[None]:
+    with undrawn():
+        yield
 
-    # Another command, another batch size: the same numbers.
-    flags = [f"--ckpt_path={last}", "--run.name=again", "--data.eval_batch_size=8", cache]
-    train(commands.of("validate", "lei_few_shot", architecture, *flags))
-    again = metrics_of(commands.root / "again" / "version_0")
-    same = {key: value for key, value in after_fit.items() if key.startswith("val/")}
-    assert {key: again[key] for key in same} == pytest.approx(same, abs=1e-5)
 
-    # And a third way to the same numbers: the evaluation room, from the checkpoint file alone.
-    report = tmp_path / "report"
-    asked, questions = ["--checkpoint", str(last), "--data"], [str(commands.data.qa_dev), "--variants", "os"]
-    assert evaluate(["faithfulness", *asked, *questions, "--output", str(tmp_path / "answers")]) == 0
-    f1 = Cells(tmp_path / "answers")("f1", checkpoint="last", variant="os")
-    assert f1 == pytest.approx(after_fit["val/qa/f1"], abs=1e-6)
-    assert evaluate(["bias", *asked, str(commands.data.groups_dev), "--output", str(report)]) == 0
-    cells = Cells(report)
-    place = {"checkpoint": "last", "data": commands.data.groups_dev.stem}
-    for metric, c in product(BIAS_NAMES[:-1], ("ethical", "adversarial", "irrelevant", "none")):
-        expected = after_fit[f"val/bias/{c}/{metric}"]
-        assert cells(metric, **place, **{"class": c}) == pytest.approx(expected, abs=1e-5), (c, metric)
-
-    train([*fit, "--trainer.max_epochs=2", "--ckpt_path=last"])
-    assert metrics_of(home)["step"] == 2 * after_fit["step"]
+def export(checkpoint: Path, folder: Path) -> Path:
+    assert models([str(checkpoint), str(folder)]) == 0
+    return folder
 
 
 def test_other_loggers_and_writers_stand_beside_our_own(commands: Commands, tmp_path: Path) -> None:
@@ -93,3 +75,117 @@ def test_one_seed_rules_all_that_are_not_set(commands: Commands) -> None:
     assert (config.data.init_args.seed, config.model.init_args.planted_seed) == (3, 3)
     config = train(commands.of("fit", "lei_planted", "bert", *flags, "--model.planted_seed=5")).config.fit
     assert (config.data.init_args.seed, config.model.init_args.planted_seed) == (3, 5)
+
+
+def test_cosines_are_of_states_in_float32_whatever_trains(commands: Commands) -> None:
+    """bfloat16 would move them by some 1e-3, more than interventions move some."""
+    found = []
+    for precision in ("32-true", "bf16-mixed"):
+        flags = [f"--trainer.precision={precision}", f"--run.name={precision}", "--seed_everything=3"]
+        train(commands.of("validate", "stories_ot", "bert", *flags))
+        metrics = metrics_of(commands.root / precision / "version_0")
+        found.append({key: value for key, value in metrics.items() if key.startswith("val/shift/")})
+    assert found[0].keys() == found[1].keys()
+    assert len(found[0]) > 4
+    for key, value in found[0].items():
+        assert found[1][key] == pytest.approx(value, abs=1e-6), key
+
+
+def test_a_plain_span_model_refuses_yes_and_no(commands: Commands) -> None:
+    with pytest.raises(ValueError, match="AnswerModule"):
+        train(commands.of("fit", "squad", "bert", "--data.train_qa=stories:mixed_train"))
+
+
+CELLS = {
+    "lei_few_shot": ("bias", "class", ("none", "ethical", "adversarial"), ("mu", "delta", "mass")),
+    "lei_planted": ("bias", "class", ("none",), ("mu", "delta", "mass")),
+    "squad_ot": ("shift", "variant", ("ts", "ts_r"), ("cosine",)),
+    "stories_ibt": ("faithfulness", "variant", ("os", "ts", "ts_r"), ("em", "f1", "unknown")),
+    "squad_ibt": ("faithfulness", "variant", ("os", "ts", "ts_r"), ("f1", "unknown")),
+}
+"""By experiment the protocol, and cells of its results.csv that training reports too."""
+NAMES = {"bias": "val/bias/{}/{}", "shift": "val/shift/cls/{}/mean", "faithfulness": "val/qa/{}/{}"}
+"""What training calls them."""
+
+
+@pytest.mark.parametrize(
+    ("experiment", "architecture", "lora"),
+    [
+        ("lei_few_shot", "roberta", 0),
+        ("lei_few_shot", "xlnet", 0),
+        ("stories_ibt", "bert", 0),
+        ("stories_ibt", "xlnet", 0),
+        ("lei_few_shot", "gpt2", 4),
+        ("lei_few_shot", "llama", 0),
+        ("lei_planted", "qwen3", 0),
+        ("squad_ot", "llama", 4),
+        ("squad_ot", "gpt2", 0),
+        ("squad_ibt", "gpt2", 4),
+    ],
+)
+def test_every_experiment_resumes_evaluates_and_exports(
+    experiment: str, architecture: str, lora: int, commands: Commands, tmp_path: Path
+) -> None:
+    groups = experiment.startswith("lei")
+    flags = ["--run.version=a", "--model.learning_rate=1e-3"]
+    if lora:
+        config = yaml.safe_load(SMALL[architecture])
+        below = Backbone(architecture=architecture, checkpoint="random", config=config)  # type: ignore[arg-type]
+        start(below, CausalModel).to_pretrained().save_pretrained(tmp_path / "base")
+        flags += [f"--backbone.checkpoint={tmp_path / 'base'}", f"--backbone.lora_rank={lora}"]
+    for steps in (1, 2):
+        again = ("--ckpt_path=auto", f"--trainer.max_steps={steps}", "--trainer.max_epochs=-1")
+        train(commands.of("fit", experiment, architecture, *flags, *again))
+    run = commands.root / experiment / "a"
+    last, checkpoint = metrics_of(run), run / "checkpoints/last.ckpt"
+    assert last["step"] == 2
+    assert bool(inspect(str(checkpoint)).adapter) == bool(lora)
+    protocol, column, cells, measures = CELLS[experiment]
+    asked = ["--checkpoint", f"ours={checkpoint}"]
+    if experiment != "stories_ibt":  # whose heads transformers has not
+        asked.append(f"theirs={export(checkpoint, tmp_path / 'folder')}")
+    asked += ["--data", str(commands.data.groups_dev if groups else commands.data.qa_dev)]
+    assert evaluate([protocol, *asked, "--output", str(tmp_path / "out")]) == 0
+    table = pd.read_csv(tmp_path / "out/results.csv").query("against.isna()")
+    if protocol == "shift":
+        table = table.query("embedding == 'cls' and layer == 'last' and stories.isna()")
+    if protocol == "faithfulness":
+        table = table.query("answer_type.isna() and domain.isna()")
+    for cell, measure in product(cells, measures):
+        values = table[(table[column] == cell) & (table["measure"] == measure)]["value"].tolist()
+        key = NAMES[protocol].format(cell, measure).replace("os/", "")
+        assert values == pytest.approx([last[key]] * (len(asked) - 3), abs=1e-5), key
+
+
+CHAT = (
+    "{{ bos_token }}{% for m in messages %}{{ m.role + ' : ' + m.content + '</s>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant : ' }}{% endif %}"
+)
+
+
+def test_chat_with_advice_as_the_system_message(commands: Commands, tmp_path: Path) -> None:
+    """Its checkpoint, and the folder made of it, are asked as they were trained."""
+    words = [*vocabulary(), *["reply", "with", "or", "unknown", "user", "system", "assistant"]]
+    tokenizer = build_tokenizer("llama", words)
+    tokenizer.chat_template = CHAT
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    user = "Text: {context}\n\nQuestion: {question}\nReply with {options} or unknown.\nAnswer:"
+    turns = [{"role": "system", "content": "{advice}"}, {"role": "user", "content": user}]
+    prompts = {"data": {"init_args": {"encoding": {"prompts": {"choice_prompt": turns}}}}}
+    (tmp_path / "prompts.yaml").write_text(json.dumps(prompts))
+    flags = (f"--backbone.tokenizer={tmp_path / 'tokenizer'}", "--trainer.max_steps=2")
+    run = lei(commands, "chat", f"--config={tmp_path}/prompts.yaml", *flags)
+    last, checkpoint = metrics_of(run), run / "checkpoints/last.ckpt"
+    assert last["val/bias/none/unknown"] == pytest.approx(1 - last["val/bias/none/mass"], abs=1e-6)
+    asked = ["bias", "--data", str(commands.data.groups_dev), "--output", str(tmp_path / "out")]
+    asked += ["--checkpoint", f"a={checkpoint}", f"b={export(checkpoint, tmp_path / 'folder')}"]
+    assert evaluate(asked) == 0
+    rows = pd.read_csv(tmp_path / "out" / "results.csv").query("measure == 'mu' and against.isna()")
+    assert len(rows) == 8
+    for kind, value in zip(rows["class"], rows["value"], strict=True):
+        assert value == pytest.approx(last[f"val/bias/{kind}/mu"], abs=1e-5)
+
+
+def test_the_probability_form_is_refused(commands: Commands) -> None:
+    with pytest.raises(ValueError, match="is of start and end"):
+        lei(commands, "none", "--model.loss.form=probability", architecture="gpt2")
