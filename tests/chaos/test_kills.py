@@ -97,19 +97,3 @@ def test_kills_leave_whole_files_and_an_equal_end(tmp_path: Path) -> None:
             assert not unreadable(home), f"{name}: not readable after {kills} kills: {unreadable(home)}"
         ends_well(tmp_path, name, 300)
         assert not list(differences(tmp_path / "undisturbed" / "0", home))
-
-
-@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
-def test_a_signal_leaves_whole_files_and_an_equal_end(name: str, code: int, tmp_path: Path) -> None:
-    ends_well(tmp_path, "undisturbed", 120)
-    home = tmp_path / name / "0"
-    process = start_command(planted(tmp_path, name, 120), tmp_path / f"{name}.log")
-    end = time.monotonic() + LONGEST_S
-    while not (home / "checkpoints" / "last.ckpt").exists() and time.monotonic() < end:
-        time.sleep(0.001)
-    process.send_signal(getattr(signal, name))
-    assert process.wait(LONGEST_S) == code
-    assert not temporary_files(home)
-    assert not unreadable(home)
-    ends_well(tmp_path, name, 120)
-    assert not list(differences(tmp_path / "undisturbed" / "0", home))

@@ -11,9 +11,7 @@ from torch import Tensor
 
 from data_modules.schema import DECODERS
 from models.backbones import ARCHITECTURES, Backbone
-from models.checkpoint import start
 from models.heads.causal import CausalModel
-from models.heads.choice import ChoiceModel
 from models.language.likelihood import log_likelihoods
 from models.pretrained import load_pretrained
 from storage.errors import DataError
@@ -118,13 +116,6 @@ def test_a_model_that_counts_distances_itself_is_refused() -> None:
     config = BloomConfig(vocab_size=50, hidden_size=32, n_layer=2, n_head=2, initializer_range=0.5)
     with pytest.raises(DataError, match="'bloom' model does not read two candidates"):
         CausalModel(BloomForCausalLM(config), "causal")
-
-
-def test_heads_of_encoders_do_not_go_on_a_decoder() -> None:
-    with pytest.raises(DataError, match="llama is a decoder, on which 'choice' heads do not go"):
-        start(Backbone(architecture="llama", checkpoint="random"), ChoiceModel)
-    with pytest.raises(DataError, match="bert is an encoder"):
-        start(Backbone(architecture="bert", checkpoint="random"), CausalModel)
 
 
 def test_the_readers_of_prompts_are_the_decoders() -> None:
