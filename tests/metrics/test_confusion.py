@@ -20,15 +20,6 @@ POST = np.array([[0.9, 0], [0.5, 0.3], [0, 0.4], [0.3, -0.3]])
 LABEL = np.array([0, 1, 1, 1])
 
 
-def test_a_worked_example_of_prior_bias() -> None:
-    pre, post = softmax(PRE, axis=1), softmax(POST, axis=1)
-    assert (of.ranks(pre, LABEL) == 0).mean() == 0.75
-    assert (of.ranks(post, LABEL) == 0).mean() == 0.5
-    assert of.at_label(pre, LABEL) == pytest.approx([0.8808, 0.7311, 0.4750, 0.8808], abs=5e-5)
-    assert of.at_label(post, LABEL).mean() == pytest.approx(0.528537, abs=1e-6)
-    assert of.choice_variance(post).mean() == pytest.approx(0.0194845, abs=1e-7)
-
-
 def test_numbers_of_the_oracle_file(oracle: Path) -> None:
     toy = json.loads((oracle / "probes_toy.json").read_text())
     pre, post = toy["pre"], toy["post_noquestion"]
