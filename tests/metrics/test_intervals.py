@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,11 +25,6 @@ def interval_of_mean(values: Sequence[float], units: Sequence[int]) -> tuple[flo
 def test_weighted_interval_lies_within_the_data(values: list[float]) -> None:
     low, high = interval_of_mean(values, range(len(values)))
     assert min(values) - 1e-9 <= low <= high <= max(values) + 1e-9
-
-
-def test_weighted_interval_needs_two_units() -> None:
-    assert all(map(math.isnan, interval_of_mean([0.0, 1.0], [0, 0])))
-    assert interval_of_mean([0.3] * 9, range(9)) == pytest.approx((0.3, 0.3))
 
 
 def test_weighted_interval_keeps_rows_of_a_unit_together() -> None:

@@ -106,32 +106,6 @@ def test_what_is_appended(asked: QAExample, appended: str) -> None:
     assert result.context.endswith(appended or ".")
 
 
-@pytest.mark.parametrize(
-    ("rationales", "expected"),
-    [
-        ((BELL,), "Ida sat by the well. They left at ten.\n\nNobody came back. It snowed."),
-        (("Nobody came back.", "They left at ten."), f"Ida sat by the well. {BELL}\n\nIt snowed."),
-        (("Ida sat by the well.", "It snowed."), f"{BELL} They left at ten.\n\nNobody came back."),
-        (("blue ",), STORY.replace("blue ", "")),
-        (("ll.",), STORY.replace("ll.", "", 1)),
-    ],
-)
-def test_os_r_deletes_the_rationales_alone(rationales: tuple[str, ...], expected: str) -> None:
-    found = made(example(rationales, kind="yes"), "os_r")
-    assert found.context == expected
-    assert "".join(STORY[start:end] for start, end in found.kept) == expected
-
-
-def test_a_rationale_that_stays_is_rejected() -> None:
-    story = f"{BELL} Ida sat. Her cat\nMoro wore a blue bell. The end."
-    second = Span.locate("Her cat\nMoro wore a blue bell.", story, "test")
-    again = replace(example(story=story, kind="yes"), rationale=(second,))
-    assert reason(again, "ts_r") == reason(again, "os_r") == "rationale occurs again in the kept text"
-    inside = example("He sat.", "He", story="She sat. He sat.")
-    assert made(inside, "ts_r").context == "She sat. He"
-    assert reason(example("It snowed.", "It snowed."), "ts_r") == "appended text repeats the rationale"
-
-
 def test_a_generated_sentence_takes_the_place_of_the_answer() -> None:
     found = made(example(BELL, "Moro"), "ts_r_aug", sentences={"q1": "A sign said MORO. "})
     assert (found.context, found.appended) == ("Ida sat by the well. A sign said MORO.", "A sign said MORO.")

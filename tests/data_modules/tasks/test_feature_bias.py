@@ -27,26 +27,6 @@ def examples_of(task: FeatureTask) -> list[tuple[str, str]]:
     return [(x.split, x.question) for x in held]
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "named"),
-    [
-        ("testset_1_0", {"answer": "0"}, "cell 1_0, id 0.*must be 1"),
-        ("testset_0_1", {"question": " "}, r"testset_0_1\[0\]"),
-        ("testset_1_0", None, "testset_1_0.* at least 1 item"),
-    ],
-)
-def test_open_task_names_what_does_not_fit(
-    key: str, value: dict[str, str] | None, named: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "task.json"
-    write_task(path, open_task("stories:lexicon"))
-    document = json.loads(path.read_text())
-    document[key] = [document[key][0] | value] if value else []
-    path.write_text(json.dumps(document))
-    with pytest.raises(DataError, match=f"task.json.*{named}"):
-        open_task(path)
-
-
 @pytest.mark.parametrize("name", [name for name in recipes() if name.startswith("stories:")])
 def test_open_task_makes_the_embedded_tasks(tmp_path: Path, name: str) -> None:
     task = open_task(f"{name}?seed=3")
