@@ -40,7 +40,7 @@ bench-gpu: $(STAMP)  ## the same for the shape of roberta-large; skips itself wi
 	$(BIN)/python -m benchmarks training --shape roberta-large
 
 chaos: $(STAMP)  ## kills at random moments, full and read-only disks: what is lost?
-	$(BIN)/python -m pytest -m chaos tests/chaos
+	$(BIN)/python -m pytest -m chaos
 
 format: $(STAMP)  ## put the code into shape
 	$(BIN)/ruff format .

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 
@@ -74,6 +74,10 @@ def planted_correlation(gamma_XC: ArrayLike, planted_XC: ArrayLike) -> float:
     a, b = gamma[seen_XC], planted[seen_XC]
     if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return math.nan
-    from scipy.stats import rankdata  # here: half a second that only the planted control spends
+    return float(np.corrcoef(_ranks(a), _ranks(b))[0, 1])
 
-    return float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """From 1, the mean where values are equal; scipy's take ten times as long for the few of a resample."""
+    _, which, count = np.unique(values, return_inverse=True, return_counts=True)
+    return (count.cumsum() - (count - 1) / 2)[which]

@@ -93,7 +93,11 @@ def test_cosines_are_of_states_in_float32_whatever_trains(commands: Commands) ->
 
 def test_a_plain_span_model_refuses_yes_and_no(commands: Commands) -> None:
     with pytest.raises(ValueError, match="AnswerModule"):
-        train(commands.of("fit", "squad", "bert", "--data.train_qa=stories:mixed_train"))
+        train(
+            commands.of(
+                "fit", "squad", "bert", "--data.train_qa=stories:mixed_train", "--data.limit_train_qa=40"
+            )
+        )
 
 
 CELLS = {
