@@ -198,11 +198,8 @@ def _go_on(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbon
     """What a model starts from by `START_FROM`, with the adapter of a checkpoint of the same heads."""
     if info.heads == kind.heads:
         model = _whole(info, kind, options, backbone)
-        if model.head_options != info.head_options:
-            raise DataError(
-                f"{info.path}: the options of its heads are {info.head_options}, the configuration asks for "
-                f"{model.head_options}"
-            )
+        if (wanted := model.head_options) != info.head_options:
+            raise DataError(f"{info.path}: heads with {info.head_options}, but {wanted} are asked for")
         return model
     if info.heads not in START_FROM[kind.heads]:
         known = " or ".join(map(repr, (kind.heads, *START_FROM[kind.heads])))

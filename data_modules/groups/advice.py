@@ -126,12 +126,12 @@ def preferred_subject(group: Group, seed: int, scope: Scope = "category") -> int
 
 
 def randomly_advised(groups: Sequence[Group], *, copies: int, seed: int) -> list[Group]:
-    """Every distinct unadvised group `copies` times, about half of them behind a random advice sentence.
+    """Every distinct unadvised group `copies` times, about half of them after a random advice sentence.
 
     It is drawn from all sentences of the category (of all groups with a domain), of any class, so that it
     says nothing about the answer; all come out as class `none`.
     """
-    import numpy as np  # `data lei --help` has no time for it
+    import numpy as np  # slow to import, and `data lei --help` does without
 
     rng, result, pools = np.random.default_rng(seed), [], defaultdict[str, dict[str, None]](dict)
     for group in groups:

@@ -197,7 +197,7 @@ def open_task(source: str | Path) -> FeatureTask:
 
 
 def opinion(rng: Random, index: int) -> LabelledText:
-    """Somebody's judgement of a thing; h1: it is good. Label and features are drawn each on its own, so that
+    """A judgement of a thing; h1: it is good. Label and features are drawn each on its own, so that
     any feature can stand against the label, whose meaning has to be read from a word that varies."""
     label = rng.randrange(2)
     slots = [rng.choice(x) for x in (words.NAMES, words.COLOURS, words.OBJECTS, words.PLACES)]

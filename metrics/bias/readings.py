@@ -78,6 +78,6 @@ def planted_correlation(gamma_XC: ArrayLike, planted_XC: ArrayLike) -> float:
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """From 1, the mean where values are equal; scipy's take ten times as long for the few of a resample."""
+    """From 1, the mean where values are equal; scipy takes three times as long for 20 values."""
     _, which, count = np.unique(values, return_inverse=True, return_counts=True)
     return (count.cumsum() - (count - 1) / 2)[which]

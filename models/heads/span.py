@@ -91,7 +91,7 @@ class QAModel(EncoderModel):
     unknown_at: ClassVar[int | None] = None
     """Where `unknown` stands as a candidate of `group_log_probs`; None: at the classification token."""
     max_answer_tokens = 30
-    """Of the longest span that is predicted."""
+    """The longest span that a model predicts."""
 
     def cls_positions(self, mask_BT: Tensor) -> Tensor:
         """Where the classification token stands: XLNet's ends the row, all others begin it."""
@@ -155,11 +155,10 @@ class SpanModel(QAModel):
             context_BT: True where an answer may stand.
             cls_B: where the classification token stands.
         """
-        output = self(inputs)
-        longest = self.max_answer_tokens
-        start_B, end_B, score_B = best_spans(output.start_BT, output.end_BT, context_BT, longest)
+        start_BT, end_BT, _ = self(inputs)
+        start_B, end_B, score_B = best_spans(start_BT, end_BT, context_BT, self.max_answer_tokens)
         cls_B1 = cls_B.unsqueeze(-1)
-        null_B = (output.start_BT.gather(1, cls_B1) + output.end_BT.gather(1, cls_B1)).squeeze(-1)
+        null_B = (start_BT.gather(1, cls_B1) + end_BT.gather(1, cls_B1)).squeeze(-1)
         return SpanPrediction(start_B, end_B, score_B, null_B)
 
     def to_pretrained(self) -> PreTrainedModel:

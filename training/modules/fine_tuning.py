@@ -115,7 +115,7 @@ class FineTuning(pl.LightningModule):
         return round(self.warmup_ratio * total)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """DataError where weights would go beside other ones than those that they were trained with."""
+        """DataError where an adapter was trained on other weights, or with another rank."""
         found, own = checkpoint.get(KEY, {}).get("adapter", {}), self.model.adapter
         names = ("rank", "base", "digest")
         if any(found.get(name) != own.get(name) for name in ("rank", "digest")):
