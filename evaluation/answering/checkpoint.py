@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,11 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 from transformers.utils.logging import disable_progress_bar
 
-from data_modules.batching.decoding import Answer as Span
-from data_modules.batching.decoding import decode_answers, decode_typed_answers, written_answers
 from data_modules.batching.group_set import GroupSet
-from data_modules.batching.sets import QASet, pad_rows, sorted_batches
-from data_modules.encoding.questions import encode_examples
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
 from data_modules.encoding.windows import Encoding, token_span
 from data_modules.schema import Group, QAExample
@@ -34,6 +30,9 @@ from models.checkpoint import load
 from models.heads.span import QAModel, SpanModel
 from models.pretrained import fingerprint
 from models.row_scores import score_rows
+
+if TYPE_CHECKING:  # what reads questions is imported where they are asked
+    from data_modules.batching.decoding import Answer as Span
 
 GROUPS_AT_ONCE = 8192
 """Groups that are tokenised at a time: about 100 MB."""
@@ -134,6 +133,8 @@ class QuestionCheckpoint(Checkpoint):
     @torch.inference_mode()
     def written(self, examples: Sequence[QAExample], *, what: str) -> list[str]:
         """What a decoder writes after each question's prompt."""
+        from data_modules.batching.decoding import written_answers
+        from data_modules.batching.sets import QASet
         from data_modules.encoding.prompts import around_answer
 
         data = QASet(examples, self.tokenizer, self.encoding)
@@ -154,6 +155,9 @@ class QuestionCheckpoint(Checkpoint):
     ) -> list[Span]:
         """The answers of an encoder with scores and offsets; spans have at most 30 tokens, 16 with XLNet's
         heads."""
+        from data_modules.batching.decoding import decode_answers, decode_typed_answers
+        from data_modules.batching.sets import QASet
+
         data = QASet(examples, self.tokenizer, self.encoding, may_abstain=may_abstain)
         spans: list[Span] = []
         for index in tqdm(data.batches(self.batch_size), desc=what, unit="batch", disable=None):
@@ -179,6 +183,9 @@ class QuestionCheckpoint(Checkpoint):
     ) -> list[np.ndarray]:
         """Of windows of one context the one counts in which a span does best. Without `against_unknown` the
         score is log S itself."""
+        from data_modules.batching.sets import pad_rows, sorted_batches
+        from data_modules.encoding.questions import encode_examples
+
         rows = list(encode_examples(examples, self.tokenizer, self.encoding))
         unknown = self.model.unknown_at
         scores = [np.full(len(example.answers), -np.inf, dtype=np.float32) for example in examples]

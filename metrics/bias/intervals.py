@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from metrics.bias.group_bias import BiasResult, BiasSums, aggregate
 from metrics.bias.group_scores import GroupScores
+from metrics.bias.sums import BiasResult, BiasSums, aggregate
 from metrics.intervals import RESAMPLES, percentiles_of_each, resamples
 
 WORK = 200_000_000

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from metrics.bias.group_bias import BiasResult, GroupBias, aggregate, pair_index
+from metrics.bias.group_bias import GroupBias
 from metrics.bias.group_scores import score_groups, span_score
 from metrics.bias.intervals import ClassGroups, bias_change, estimate_bias, num_resamples, resampled_bias
 from metrics.bias.readings import dominant_subject, planted_correlation, pushed_subject
+from metrics.bias.sums import BiasResult, aggregate, pair_index
 from metrics.intervals import RESAMPLES, bootstrap, percentiles, resamples
 from tests.metrics.batches import Batch, naive_c, naive_class, naive_delta, naive_eps, random_batch
 
