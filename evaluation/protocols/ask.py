@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -22,9 +21,6 @@ from evaluation.answering.interface import Answerer, Compute, kind_of
 from evaluation.report import Evaluation
 from evaluation.results import Results
 from evaluation.views import View
-
-if TYPE_CHECKING:
-    from evaluation.answering.checkpoint import QuestionCheckpoint
 
 
 def evaluate(
@@ -57,7 +53,9 @@ def evaluate(
     texts = [answer.text or answer.failure or "no answer" for answer in sorted(answerer.answers(examples))]
     scores_spans = "mentions" in ABILITIES[kind_of(checkpoint)]
     if not spans and scores_spans:
-        found = cast("QuestionCheckpoint", answerer).spans(examples)
+        from evaluation.answering.questions import spans as best_spans
+
+        found = best_spans(answerer, examples)
         # Yes, no and unknown, which begin at -1, stand nowhere in the context.
         places = dict.fromkeys((answer.start, answer.text) for answer in found if answer.start >= 0)
         spans = [Span(start, start + len(text), text) for start, text in places]
@@ -89,8 +87,10 @@ def mention(text: str, context: str) -> Span:
 def scores(answerer: Answerer, example: QAExample, spans: Sequence[Span], scores_spans: bool) -> list[float]:
     """S of each candidate; ValueError if no window of the context holds one whole."""
     if scores_spans:
-        checkpoint, asked = cast("QuestionCheckpoint", answerer), replace(example, answers=tuple(spans))
-        (log_score_C,) = checkpoint.span_scores([asked], against_unknown=False)
+        from evaluation.answering.questions import span_scores
+
+        asked = replace(example, answers=tuple(spans))
+        (log_score_C,) = span_scores(answerer, [asked], against_unknown=False)
         if not np.isfinite(log_score_C).all():
             raise ValueError("--candidate: no window of the context holds it whole")
         return np.exp(log_score_C.astype(np.float64)).tolist()

@@ -14,6 +14,7 @@ import torch
 from data_modules.schema import QAExample, Span
 from evaluation.answering.checkpoint import QuestionCheckpoint
 from evaluation.answering.interface import Asking
+from evaluation.answering.questions import spans
 from tests.evaluation.checkpoints import GROUPS, QUESTIONS, Naive, save_ckpt, save_folder
 
 
@@ -26,7 +27,7 @@ def test_spans_do_not_depend_on_batches(architecture: str, tmp_path: Path) -> No
     checkpoint = save_ckpt(tmp_path / "a.ckpt", architecture, max_length=48, doc_stride=24)
     stories = [" ".join(q.context for q in QUESTIONS[i : i + 1 + i % 4]) for i in range(8)]
     examples = [QAExample("1", story, "Where is Anna?") for story in stories]
-    found = [opened(checkpoint, batch_size=size).spans(examples) for size in (1, 3, 64)]
+    found = [spans(opened(checkpoint, batch_size=size), examples) for size in (1, 3, 64)]
     for answers in found:
         assert [answer.example for answer in answers] == list(range(len(examples)))
         assert [answer.text for answer in answers] == [answer.text for answer in found[0]]

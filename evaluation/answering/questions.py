@@ -1,0 +1,111 @@
+"""Questions put to a fine-tuned checkpoint: spans with scores, what a decoder writes, scores of given spans.
+The model is a `QuestionCheckpoint`.
+
+Shape letters: S candidates of a row, M given spans of a question, E the two boundaries (start, end), B rows,
+C types of answers, T tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.utils.rnn import pad_sequence
+from tqdm.auto import tqdm
+
+from data_modules.batching.decoding import Answer as Span
+from data_modules.batching.decoding import decode_answers, decode_typed_answers, written_answers
+from data_modules.batching.sets import QASet, pad_rows, sorted_batches
+from data_modules.encoding.prompts import around_answer
+from data_modules.encoding.questions import encode_examples
+from data_modules.encoding.windows import token_span
+from data_modules.schema import QAExample
+from evaluation.processes import kept, shared
+from models.heads.span import SpanModel
+
+
+@kept
+@torch.inference_mode()
+def written(model: Any, examples: Sequence[QAExample], *, what: str) -> list[str]:
+    """What a decoder writes after each question's prompt."""
+    data = QASet(examples, model.tokenizer, model.encoding)
+    _, ends = around_answer(model.tokenizer, model.encoding.prompts.chat)
+    texts = [""] * len(examples)
+    for index in tqdm(data.batches(model.batch_size), desc=what, unit="batch", disable=None):
+        batch = data[index]
+        inputs = model.moved(batch.inputs)
+        lines = model.model.write(inputs, batch.start_B, model.tokenizer, ends, model.max_new_tokens)
+        for answer in written_answers(data, batch.feature_B, lines):
+            texts[answer.example] = answer.text
+    return texts
+
+
+@shared
+@torch.inference_mode()
+def spans(
+    model: Any,
+    examples: Sequence[QAExample],
+    *,
+    may_abstain: bool | None = None,
+    what: str = "answering",
+) -> list[Span]:
+    """The answers of an encoder with scores and offsets; spans have at most 30 tokens, 16 with XLNet's
+    heads."""
+    data = QASet(examples, model.tokenizer, model.encoding, may_abstain=may_abstain)
+    found: list[Span] = []
+    for index in tqdm(data.batches(model.batch_size), desc=what, unit="batch", disable=None):
+        batch = data[index]
+        inputs, device = model.moved(batch.inputs), model.device
+        context_BT, cls_B = batch.context_BT.to(device), batch.cls_B.to(device)
+        with model.autocast():
+            if isinstance(model.model, SpanModel):
+                best = model.model.predict_spans(inputs, context_BT, cls_B)
+                model.require_finite(best.score_B, best.null_B.abs())
+                found += decode_answers(data, batch, *best)
+            else:
+                may_start_BT = batch.max_context_BT.to(device)
+                answer = model.model.predict_answers(inputs, context_BT, may_start_BT, cls_B)
+                model.require_finite(answer.score_B, answer.type_BC.abs())
+                found += decode_typed_answers(data, batch, *answer)
+    return sorted(found, key=lambda span: span.example)
+
+
+@shared
+@torch.inference_mode()
+def span_scores(
+    model: Any,
+    examples: Sequence[QAExample],
+    what: str = "choosing",
+    *,
+    against_unknown: bool = True,
+) -> list[np.ndarray]:
+    """Of windows of one context the one counts in which a span does best. Without `against_unknown` the
+    score is log S itself."""
+    rows = list(encode_examples(examples, model.tokenizer, model.encoding))
+    unknown = model.model.unknown_at
+    scores = [np.full(len(example.answers), -np.inf, dtype=np.float32) for example in examples]
+    batches = sorted_batches([len(row.input_ids_T) for row in rows], model.batch_size)
+    for index in tqdm(batches, desc=what, unit="batch", disable=None):
+        part = [rows[i] for i in index]
+        inputs, context_BT, shift_B = pad_rows(part, model.tokenizer)
+        spans = [[token_span(r.offsets_TE, s) for s in examples[r.example].answers] for r in part]
+        candidates = []
+        for row, found, shift in zip(part, spans, shift_B.tolist(), strict=True):
+            none = row.cls if unknown is None else unknown - shift
+            tokens = [(none, none), *(span or (none, none) for span in found)]
+            candidates.append(torch.tensor(tokens) + shift)
+        candidate_BSE = pad_sequence(candidates, batch_first=True)
+        with model.autocast():
+            log_prob_BVSE = model.model.group_log_probs(
+                model.moved(inputs), context_BT.to(model.device), candidate_BSE[:, None].to(model.device)
+            )
+        model.require_finite(log_prob_BVSE.abs().flatten())
+        log_score_BS = log_prob_BVSE[:, 0].float().mean(-1).cpu().numpy()
+        for row, found, log_score_S in zip(part, spans, log_score_BS, strict=True):
+            zero, best_M = log_score_S[0] if against_unknown else 0.0, scores[row.example]
+            for m, span in enumerate(found):
+                if span is not None:
+                    best_M[m] = max(best_M[m], log_score_S[1 + m] - zero)
+    return scores
