@@ -2,72 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
 from models.heads.answers import LOW, RationaleHeads
-from models.heads.span import best_spans, candidate_log_probs
 from models.heads.xlnet import XLNetAnswerHeads
-
-SEEDS = st.integers(0, 2**31)
-
-
-def naive_best(start: Tensor, end: Tensor, allowed: Tensor, longest: int) -> tuple[int, int, float]:
-    best = (0, 0, -math.inf)
-    for i in range(len(start)):
-        for j in range(i, min(i + longest, len(start))):
-            score = float(start[i] + end[j])
-            if allowed[i] and allowed[j] and score > best[2]:
-                best = (i, j, score)
-    return best
-
-
-@given(
-    batch=st.integers(1, 4),
-    tokens=st.integers(1, 14),
-    longest=st.integers(1, 20),
-    share=st.sampled_from([0.0, 0.3, 0.8, 1.0]),
-    seed=SEEDS,
-)
-def test_best_spans_equal_a_double_loop(
-    batch: int, tokens: int, longest: int, share: float, seed: int
-) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    start_BT, end_BT = torch.randn(2, batch, tokens, generator=generator) * 5
-    start_BT[:, 0] = end_BT[:, 0] = LOW  # as at padding: the lowest finite logits add up to -inf without harm
-    allowed_BT = torch.rand(batch, tokens, generator=generator) < share
-    start_B, end_B, score_B = best_spans(start_BT, end_BT, allowed_BT, longest)
-    for b in range(batch):
-        i, j, score = naive_best(start_BT[b], end_BT[b], allowed_BT[b], longest)
-        assert float(score_B[b]) == score
-        if score > -math.inf:
-            assert (int(start_B[b]), int(end_B[b])) == (i, j)
-
-
-@given(batch=st.integers(1, 4), tokens=st.integers(1, 12), candidates=st.integers(1, 3), seed=SEEDS)
-def test_candidate_log_probs_equal_a_naive_softmax(
-    batch: int, tokens: int, candidates: int, seed: int
-) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    start_BT, end_BT = torch.randn(2, batch, tokens, generator=generator) * 4
-    candidate_B1SE = torch.randint(tokens, (batch, 1, candidates, 2), generator=generator)
-    found_B1SE = candidate_log_probs(start_BT, end_BT, candidate_B1SE)
-    assert found_B1SE.shape == candidate_B1SE.shape
-    padded = [torch.cat((x, torch.full((batch, 3), LOW)), dim=1) for x in (start_BT, end_BT)]
-    torch.testing.assert_close(candidate_log_probs(*padded, candidate_B1SE), found_B1SE)
-    for b in range(batch):
-        for e, logits in enumerate((start_BT[b], end_BT[b])):
-            weights = [math.exp(float(x)) for x in logits]
-            for s in range(candidates):
-                expected = weights[int(candidate_B1SE[b, 0, s, e])] / sum(weights)
-                assert float(found_B1SE[b, 0, s, e].exp()) == pytest.approx(expected, rel=1e-4)
-
 
 B, T, D = 3, 7, 8
 
