@@ -73,10 +73,24 @@ class GroupsDataModule(QuestionsDataModule):
         self.limit_train_groups, self.limit_val_groups = limit_train_groups, limit_val_groups
 
     def make_train_set(self) -> TrainSet:
-        """Groups, and questions beside them."""
+        """As many groups as are asked for, with the advice that is, and questions beside them."""
         train_set = super().make_train_set()
-        if self.train_groups:
-            train_set.groups = GroupSet(self._to_train_on(), self.tokenizer, self.encoding)
+        if not self.train_groups:
+            return train_set
+        groups = every = list(read_groups(*self.train_groups))
+        check_keys(every, self.train_groups)
+        if most := self.limit_train_groups:
+            with_advice = most - round(most * self.anchor_unadvised)
+            if len(groups) < with_advice:
+                held = f"{', '.join(self.train_groups)} holds {len(groups)}: all are taken"
+                logger.warning("data.limit_train_groups: %d groups are asked for, %s", most, held)
+            groups = balanced_sample(groups, with_advice, self.seed)
+        if self.anchor_unadvised:
+            more = anchors(groups, every, self.anchor_unadvised, self.seed)
+            groups = groups + more[: most - len(groups) if most else None]
+        if self.random_advice_copies:
+            groups = randomly_advised(groups, copies=self.random_advice_copies, seed=self.seed)
+        train_set.groups = GroupSet(groups, self.tokenizer, self.encoding)
         return train_set
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
@@ -84,7 +98,7 @@ class GroupsDataModule(QuestionsDataModule):
         sets = super().make_eval_sets(stage)
         limit = 0 if stage == "predict" else self.limit_val_groups
         for name, source in self.group_sources[stage].items():
-            groups = self._read([source])
+            groups = list(read_groups(source))
             groups = with_unadvised(spread(groups, limit) if limit else groups)
             sets.append(EvalSet(name, GroupSet(groups, self.tokenizer, self.encoding)))
         return sets
@@ -94,7 +108,7 @@ class GroupsDataModule(QuestionsDataModule):
         training sources hold of its subject pairs and attributes, whatever `limit_train_groups` left."""
         trained = self.train_set.groups.groups
         cells = {(group.subjects, group.category, group.attribute) for group in trained}
-        more = self._read(self.train_groups) if everything else ()
+        more = read_groups(*self.train_groups) if everything else ()
         alike = [g for g in more if (g.subjects, g.category, g.attribute) in cells]
         return GroupSet(unadvised([*trained, *alike]), self.tokenizer, encoding)
 
@@ -108,26 +122,6 @@ class GroupsDataModule(QuestionsDataModule):
                 elif record.group.advice_class == "adversarial":
                     raise DataError(f"{source}: group {record.group.key!r} has no tomax")
         return found
-
-    def _read(self, sources: Iterable[str]) -> list[Group]:
-        return [group for source in sources for group in read_groups(source)]
-
-    def _to_train_on(self) -> list[Group]:
-        """As many groups as are asked for, with the advice that is."""
-        groups = every = self._read(self.train_groups)
-        check_keys(every, self.train_groups)
-        if most := self.limit_train_groups:
-            with_advice = most - round(most * self.anchor_unadvised)
-            if len(groups) < with_advice:
-                held = f"{', '.join(self.train_groups)} holds {len(groups)}: all are taken"
-                logger.warning("data.limit_train_groups: %d groups are asked for, %s", most, held)
-            groups = balanced_sample(groups, with_advice, self.seed)
-        if self.anchor_unadvised:
-            more = anchors(groups, every, self.anchor_unadvised, self.seed)
-            groups = groups + more[: most - len(groups) if most else None]
-        if self.random_advice_copies:
-            return randomly_advised(groups, copies=self.random_advice_copies, seed=self.seed)
-        return groups
 
     def train_batches(self, train_set: TrainSet) -> Draw:
         """Draws an epoch of groups with questions beside them, or of questions where there are no groups."""

@@ -82,10 +82,11 @@ def read_questions(source: str | Path) -> Iterator[QAExample]:
         yield example
 
 
-def read_groups(source: str | Path) -> Iterator[Group]:
-    """Groups of four variants; DataError as for questions."""
-    for record in _read(str(source), "groups"):
-        yield record.group if isinstance(record, ScoredGroup) else record
+def read_groups(*sources: str | Path) -> Iterator[Group]:
+    """Groups of four variants, of one source after the other; DataError as for questions."""
+    for source in sources:
+        for record in _read(str(source), "groups"):
+            yield record.group if isinstance(record, ScoredGroup) else record
 
 
 def read_choices(source: str | Path) -> list[ChoiceQuestion]:

@@ -6,15 +6,16 @@ of LEI's gender domain are never built to draw 400 of each class.
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Annotated, Literal, NamedTuple, get_args
 
 from data_modules.groups.advice import Advice, category_name, read_advice
-from data_modules.groups.specified import read_sentences, specify
-from data_modules.groups.unqover import Expansion, read_expansion
+from data_modules.groups.unqover import Expansion, listed, read_expansion, repair_articles
 from data_modules.groups.unqover_source import write_source
 from data_modules.records import write_records
 from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group
@@ -131,6 +132,31 @@ def apportion(items: Sequence[str], weights: Sequence[int], random: Random) -> d
         counts[i] += 1
     labels = [split for split, count in zip(SPLITS, counts, strict=True) for _ in range(count)]
     return dict(zip(random.sample(list(items), len(items)), labels, strict=True))
+
+
+def read_sentences(path: str | Path) -> dict[str, str]:
+    """Attribute (lower-case) -> the sentence that decides it, of lines `attribute TAB sentence`; `[subj]` is
+    the one who did it: `was a baker<TAB>[subj] got up at four to light the oven.`"""
+    sentences: dict[str, str] = {}
+    for where, line in listed(path):
+        attribute, _, sentence = (part.strip() for part in line.partition("\t"))
+        if "[subj]" not in sentence:
+            raise DataError(f"{where}: expected ATTRIBUTE, a tab, a sentence with [subj]")
+        sentences[attribute.lower()] = sentence
+    return sentences
+
+
+def specify(group: Group, sentence: str, gold: int | None = None) -> Group:
+    """The group with `sentence` at the end of each context, its slot [subj] filled with a subject as that
+    context calls it; `gold` is its index, by default drawn by a hash of the group without its advice."""
+    if gold is None:
+        gold = zlib.crc32(group.unadvised_key.encode()) % 2
+    variants = []
+    for variant in group.variants:
+        decisive = repair_articles(sentence.replace("[subj]", variant.candidates[gold].text))
+        variants.append(replace(variant, context=f"{variant.context} {decisive}"))
+    one, two, three, four = variants
+    return replace(group, variants=(one, two, three, four))
 
 
 File = Annotated[str, "FILE"]

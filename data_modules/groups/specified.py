@@ -4,40 +4,11 @@ spec 3.6). A model that ignores subjects satisfies the ethical loss; here it fai
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
-from data_modules.groups.unqover import listed, repair_articles
 from data_modules.schema import Group, QAExample
 from data_modules.sources import read_groups
-from storage.errors import DataError
-
-
-def read_sentences(path: str | Path) -> dict[str, str]:
-    """Attribute (lower-case) -> the sentence that decides it, of lines `attribute TAB sentence`; `[subj]` is
-    the one who did it: `was a baker<TAB>[subj] got up at four to light the oven.`"""
-    sentences: dict[str, str] = {}
-    for where, line in listed(path):
-        attribute, _, sentence = (part.strip() for part in line.partition("\t"))
-        if "[subj]" not in sentence:
-            raise DataError(f"{where}: expected ATTRIBUTE, a tab, a sentence with [subj]")
-        sentences[attribute.lower()] = sentence
-    return sentences
-
-
-def specify(group: Group, sentence: str, gold: int | None = None) -> Group:
-    """The group with `sentence` at the end of each context, its slot [subj] filled with a subject as that
-    context calls it; `gold` is its index, by default drawn by a hash of the group without its advice."""
-    if gold is None:
-        gold = zlib.crc32(group.unadvised_key.encode()) % 2
-    variants = []
-    for variant in group.variants:
-        decisive = repair_articles(sentence.replace("[subj]", variant.candidates[gold].text))
-        variants.append(replace(variant, context=f"{variant.context} {decisive}"))
-    one, two, three, four = variants
-    return replace(group, variants=(one, two, three, four))
 
 
 def gold_of(group: Group) -> int | None:

@@ -26,10 +26,9 @@ from data_modules.groups.advice import (
 )
 from data_modules.groups_data import GroupsDataModule, anchors, balanced_sample, check_keys
 from data_modules.records import write_records
-from data_modules.schema import Group
 from data_modules.stories.groups import groups
 from storage.errors import DataError
-from tests.data_modules.fixtures.tiny_lists import INTERVENTIONS, make_group
+from tests.data_modules.fixtures.tiny_lists import INTERVENTIONS, advice_of, make_group
 
 
 def test_read_advice_numbers_sentences_as_the_file_does(tmp_path: Path) -> None:
@@ -80,12 +79,6 @@ GROUPS = list(islice(groups("train"), 60))
 HELDOUT = list(groups("heldout"))
 NAMES = st.text(min_size=1, max_size=12)
 SEEDS = st.integers(0, 2**31)
-
-
-def advice_of(group: Group) -> str:
-    """The group's advice, after checking that its variants agree."""
-    (advice,) = {variant.advice for variant in group.variants}
-    return advice
 
 
 def test_strengths_are_uniform_and_depend_on_names_and_seed() -> None:

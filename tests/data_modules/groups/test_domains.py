@@ -16,6 +16,7 @@ from data_modules.groups.unqover import read_subjects
 from data_modules.schema import ADVICE_CLASSES, Group
 from data_modules.sources import read_groups
 from storage.errors import DataError
+from tests.data_modules.fixtures.tiny_lists import advice_of
 
 DOMAINS = read_library()["domains"]
 SET = st.builds(
@@ -27,11 +28,6 @@ SET = st.builds(
     classes=st.none() | st.lists(st.sampled_from(ADVICE_CLASSES), min_size=1, unique=True),
     seed=st.integers(0, 3),
 )
-
-
-def advice_of(group: Group) -> str:
-    (advice,) = {variant.advice for variant in group.variants}
-    return advice
 
 
 def test_nothing_embedded_is_what_models_are_judged_on(shared: Path) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from data_modules.groups.advice import with_advice
-from data_modules.groups.specified import gold_examples, gold_of, read_sentences, specify
+from data_modules.groups.sets import read_sentences, specify
+from data_modules.groups.specified import gold_examples, gold_of
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import make_group, name_expansion, place_expansion, put
 

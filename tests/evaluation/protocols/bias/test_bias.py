@@ -15,7 +15,7 @@ import torch
 from scipy.stats import spearmanr
 
 from data_modules.groups.advice import latent_strength, unadvised
-from data_modules.groups.specified import specify
+from data_modules.groups.sets import specify
 from data_modules.schema import ADVICE_CLASSES, query_text
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import (
