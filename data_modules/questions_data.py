@@ -16,10 +16,8 @@ from jsonargparse.typing import NonNegativeInt, PositiveInt
 from data_modules.batching.data_module import MAIN, EvalSet, TextDataModule, TrainSet
 from data_modules.batching.samplers import Draw, process_rank, question_batches
 from data_modules.batching.sets import PairSet, QASet
-from data_modules.encoding.questions import encode_questions
 from data_modules.encoding.tables import Tables
 from data_modules.encoding.windows import Encoding
-from data_modules.interventions.variants import made_of, report_rejected
 from data_modules.schema import QAExample, Variant
 from data_modules.sources import read_questions
 from storage.errors import DataError
@@ -133,6 +131,7 @@ class QuestionsDataModule(TextDataModule):
     ) -> dict[Variant, datasets.Dataset]:
         """Variants of the first `limit` questions of a source (0: of all). They are read once, and only if a
         table is missing. DataError where no question is left."""
+        from data_modules.interventions.variants import report_rejected
 
         @cache
         def read() -> list[QAExample]:
@@ -167,6 +166,9 @@ def encode_variant(
     variant: Variant, tokenizer: Any, encoding: Encoding, examples: Sequence[QAExample]
 ) -> pa.Table:
     """One variant of some questions as rows; the column `rejected` says why others have none."""
+    from data_modules.encoding.questions import encode_questions
+    from data_modules.interventions.variants import made_of
+
     made, rejected = made_of(examples, variant)
     reasons = pa.table({"rejected": pa.array([*rejected.elements()], pa.string())})
     table = encode_questions(made, tokenizer, encoding)

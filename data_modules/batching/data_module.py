@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partialmethod
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytorch_lightning as pl
 from jsonargparse.typing import NonNegativeInt, PositiveInt
@@ -29,7 +29,9 @@ from data_modules.sources import split_labels
 from storage.errors import DataError
 from storage.files import file_digest
 
-if TYPE_CHECKING:
+# mypy takes MYPY for True; a block under TYPE_CHECKING jsonargparse would execute.
+MYPY = False
+if MYPY:
     from data_modules.batching.choice_set import ChoiceSet
 
 MAIN = "main"

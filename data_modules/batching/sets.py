@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from data_modules.encoding.questions import encode_questions
 from data_modules.encoding.tables import flat, in_memory, list_lengths
 from data_modules.encoding.windows import EncodedRow, Encoding
 from data_modules.schema import AnswerType, QAExample
@@ -193,6 +192,8 @@ class QASet(Dataset):
         may_abstain: bool | None = None,
     ) -> None:
         if not isinstance(data, datasets.Dataset):
+            from data_modules.encoding.questions import encode_questions
+
             data = in_memory(data, partial(encode_questions, tokenizer=tokenizer, encoding=encoding))
         self.table, self.tokenizer = data, tokenizer
         self.row_N = np.flatnonzero(data.data.column("window").is_valid().to_numpy())

@@ -13,7 +13,6 @@ import torch
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat
 from torch import Tensor
 
-from data_modules.batching.decoding import Answer, decode_answers, written_answers
 from data_modules.batching.group_set import GroupSet
 from data_modules.batching.sets import GroupBatch, PairBatch, QABatch, QASet, TrainBatch
 from losses.answers import span_cross_entropy, written_answer_loss
@@ -21,6 +20,11 @@ from models.backbones import Backbone
 from models.checkpoint import heads_class, start
 from models.heads.span import QAModel, QAOutput, SpanModel
 from training.modules.fine_tuning import FineTuning
+
+# mypy takes MYPY for True; a block under TYPE_CHECKING jsonargparse would execute.
+MYPY = False
+if MYPY:
+    from data_modules.batching.decoding import Answer
 
 
 class QAModule(FineTuning):
@@ -102,6 +106,8 @@ class QAModule(FineTuning):
 
     def decode(self, data: QASet, batch: QABatch, outputs: Mapping[str, Any]) -> Iterator[Answer]:
         """The answers of a batch, from what `validation_step` returned for it."""
+        from data_modules.batching.decoding import decode_answers, written_answers
+
         if "texts" in outputs:
             return written_answers(data, batch.feature_B, outputs["texts"])
         return decode_answers(data, batch, *outputs["spans"])
